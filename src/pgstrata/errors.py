@@ -1,0 +1,52 @@
+"""Errors of pgstrata. A leaf: imports nothing of ours, and every package may import it.
+
+An error says, in lower case and without a full stop, what failed, on what and why; `hint` holds the
+command or change that mends it and is printed on a line of its own behind `HINT:`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of every verb (see docs/reference)."""
+
+    DONE = 0
+    USAGE = 2
+    REFUSED = 3
+    TRIALS_FAILED = 4
+    CONDITION_HELD = 5
+    INTERRUPTED = 130
+
+
+class PgstrataError(Exception):
+    """An error meant for the user, with the exit code it ends the program with."""
+
+    exit_code = ExitCode.REFUSED
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nHINT: {self.hint}" if self.hint else self.message
+
+
+class UsageError(PgstrataError):
+    """The command line or the campaign is not valid; nothing was touched."""
+
+    exit_code = ExitCode.USAGE
+
+
+class PreflightError(PgstrataError):
+    """A missing capability, an unsafe device, too little space: refused before anything was changed."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class TrialError(PgstrataError):
+    """One trial failed; it is recorded with its reason and the campaign goes on."""
+
+    exit_code = ExitCode.TRIALS_FAILED

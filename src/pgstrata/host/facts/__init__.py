@@ -1,0 +1,1 @@
+"""Facts of a host: one fact is one command and one pure parser."""

@@ -1,0 +1,160 @@
+"""What every host can do: the types shared by local, ssh and fake hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from pgstrata.errors import PgstrataError
+
+HostKind = Literal["native", "emulated"]
+
+DEFAULT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """One program with its arguments; never a shell string.
+
+    `user` runs it as that OS user. `env` is added to a minimal environment (PATH, LC_ALL=C).
+    """
+
+    argv: tuple[str, ...]
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    stdin: str = ""
+    user: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The command as a shell would read it, for people."""
+        import shlex
+
+        return shlex.join(self.argv)
+
+
+def command(*argv: str | Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S, stdin: str = "") -> Command:
+    """A command from arguments and lists of arguments (so that option and value stay together on a line)."""
+    flat: list[str] = []
+    for part in argv:
+        flat += [part] if isinstance(part, str) else list(part)
+    return Command(tuple(flat), timeout_s=timeout_s, stdin=stdin)
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a command ended."""
+
+    argv: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+    duration_s: float
+
+
+class CommandFailed(PgstrataError):
+    """A command ended with another exit code than 0, or not in time (`exit_code` None in `completed`)."""
+
+    def __init__(self, host: str, completed: Completed, *, timed_out: bool = False, hint: str = "") -> None:
+        tail = "\n".join((completed.stderr.strip() or completed.stdout.strip()).splitlines()[-5:])
+        how = f"did not end within {completed.duration_s:.0f} s" if timed_out else f"exit code {completed.exit_code}"
+        shown = Command(completed.argv).text
+        super().__init__(f"command failed on {host}: {shown}: {how}: {tail}", hint=hint)
+        self.host = host
+        self.completed = completed
+        self.timed_out = timed_out
+
+
+class HostLost(PgstrataError):
+    """The connection to a host broke; what it was doing is unknown until it is reached again."""
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """What stat says of a path."""
+
+    kind: Literal["file", "directory", "block", "symlink", "other"]
+    size_bytes: int
+    allocated_bytes: int
+    mode: int
+    uid: int
+    gid: int
+    device: tuple[int, int] = field(default=(0, 0))
+    """major and minor of a device node; of the filesystem's device otherwise."""
+
+
+class Process(Protocol):
+    """A program started in the background, with its output in files on its host."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        ...
+
+    def wait(self, timeout_s: float) -> int:
+        """The exit code; CommandFailed (timed out) when it still runs after `timeout_s`."""
+        ...
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        """Ask it to end (SIGINT), then kill it; returns the exit code."""
+        ...
+
+
+class Host(Protocol):
+    """A machine. Paths are paths over there."""
+
+    @property
+    def name(self) -> str:
+        """`local`, `ssh://...` or `lab/NAME`."""
+        ...
+
+    @property
+    def kind(self) -> HostKind:
+        """`emulated` marks results as functional-only everywhere."""
+        ...
+
+    def run(self, command: Command, *, check: bool = True) -> Completed:
+        """Runs to the end. With `check`, raises CommandFailed on another exit code than 0; always on a timeout."""
+        ...
+
+    def start(self, command: Command, *, stdout: str, stderr: str) -> Process:
+        """Starts in the background, in a session of its own; output goes to files."""
+        ...
+
+    def read_text(self, path: str) -> str: ...
+
+    def write_text(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        """Writes in place (also sysfs and proc files)."""
+        ...
+
+    def append_text(self, path: str, text: str) -> None:
+        """Appends and makes it durable (fsync) before returning."""
+        ...
+
+    def status(self, path: str, *, follow: bool = True) -> FileStatus | None:
+        """None when there is nothing at that path."""
+        ...
+
+    def list_directory(self, path: str) -> tuple[str, ...]: ...
+
+    def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
+        """Makes it with its parents; an existing one is fine."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Removes a file or a whole tree without crossing into other filesystems; nothing there is fine."""
+        ...
+
+    def fetch(self, path: str, to: str) -> None:
+        """Copies a file from the host to a local path (streamed)."""
+        ...
+
+    def send(self, local: str, path: str, *, mode: int = 0o644) -> None:
+        """Copies a local file to the host (streamed)."""
+        ...
+
+    def close(self) -> None: ...

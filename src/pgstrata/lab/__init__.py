@@ -1,0 +1,1 @@
+"""QEMU machines that supply hosts whose kernel has everything. Imports `errors`, `spec`, `host`."""

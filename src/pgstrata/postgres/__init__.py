@@ -1,0 +1,1 @@
+"""The PostgreSQL server of a trial: binaries, cluster, settings. Imports `errors`, `spec`, `host`."""

@@ -1,0 +1,179 @@
+"""Layout and types of a campaign directory.
+
+    DIR/
+      campaign.json                 CampaignRecord: the resolved campaign and the version that wrote it
+      campaign.yaml                 what the user wrote (absent for `quick` and imports)
+      decisions.jsonl               DecisionRecord, one a line: what the scheduler decided after each block, and why
+      interrupted/                  partial trials, moved aside when a campaign is resumed
+      trials/<trial id>/
+        planned.json                PlannedRecord: trial, stack and every step in order
+        facts.json                  HostFacts of this trial's host
+        attested.json               list of AttestedRecord
+        steps.jsonl                 StepRecord: what was done, when, how long it took
+        load.json, raw/load.*       LoadRecord: how the data got there, phase times
+        space.json                  list of SpaceRecord: after load, after each cell
+        raw/postgresql.log          the server's log
+        cells/<cell id>/
+          result.json               CellResult
+          raw/pgbench.out, .err     what pgbench printed (progress is in .err)
+          raw/samples.jsonl         host probe, one object a second
+          raw/postgres.jsonl        PostgreSQL probe, one object a second
+          raw/pgbench_log.*         per-transaction log, when asked for
+          progress.parquet          second series of pgbench: PROGRESS_COLUMNS
+          devices.parquet           DEVICE_COLUMNS
+          system.parquet            SYSTEM_COLUMNS
+          postgres.parquet          POSTGRES_COLUMNS
+          waits.parquet             WAIT_COLUMNS
+          checkpoints.parquet       CHECKPOINT_COLUMNS
+        verdict.json                TrialVerdict; written last, then the directory gets its final name
+
+Times `t_s` are seconds since the start of the measured pgbench run, by the clock of the host under test.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.workload import Cell
+
+CAMPAIGN_SCHEMA = "pgstrata.campaign/1"
+REPORT_SCHEMA = "pgstrata.report/1"
+
+PROGRESS_COLUMNS = ("t_s", "tps", "latency_ms", "latency_stddev_ms", "lag_ms", "failed", "retried", "skipped")
+DEVICE_COLUMNS = (
+    "t_s", "device", "role", "reads_per_s", "writes_per_s", "flushes_per_s", "discards_per_s",
+    "read_bytes_per_s", "write_bytes_per_s", "in_flight", "utilisation",
+)  # fmt: skip
+SYSTEM_COLUMNS = (
+    "t_s", "cpu_user", "cpu_system", "cpu_iowait", "cpu_idle", "cpu_steal", "dirty_bytes", "writeback_bytes",
+    "pressure_cpu", "pressure_io", "pressure_memory",
+)  # fmt: skip
+POSTGRES_COLUMNS = (
+    "t_s", "wal_bytes", "xact_commit", "xact_rollback", "blks_hit", "blks_read", "buffers_backend",
+    "buffers_checkpoint", "buffers_clean", "checkpoints_timed", "checkpoints_requested",
+    "io_reads", "io_writes", "io_extends", "io_fsyncs",
+)  # fmt: skip
+WAIT_COLUMNS = ("t_s", "wait_event_type", "wait_event", "sessions")
+CHECKPOINT_COLUMNS = ("start_t_s", "end_t_s", "kind", "buffers_written", "write_s", "sync_s", "total_s")
+
+
+class Record(BaseModel):
+    """Base of everything in a campaign directory: readers ignore keys that a later version added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class CampaignRecord(Record):
+    schema_: str = CAMPAIGN_SCHEMA
+    version: str
+    created: str
+    """ISO 8601, UTC."""
+    campaign: Campaign
+    origin: Literal["run", "quick", "import csv", "import pg-fs-benchmark", "import pgbench"] = "run"
+    paired: bool = True
+    """False for imports without a block column: not protected from drift."""
+
+
+class HostFacts(Record):
+    """What is checked (differences forbid a comparison) and what is merely told about a host."""
+
+    name: str
+    kind: Literal["native", "emulated"] = "native"
+    checked: dict[str, str] = {}
+    """machine id, kernel release, CPU model and count, memory, PostgreSQL version, pgstrata version, ..."""
+    told: dict[str, str] = {}
+    medium: str = ""
+    """One line for the head of tables: `loop file on ext4 on /dev/vda`."""
+
+
+class PlannedStep(Record):
+    name: str
+    commands: tuple[str, ...]
+    host_wide: bool = False
+
+
+class PlannedRecord(Record):
+    trial: Trial
+    stack: Stack
+    steps: tuple[PlannedStep, ...]
+
+
+class AttestedRecord(Record):
+    what: str
+    expected: str
+    actual: str
+    holds: bool
+    moment: Literal["built", "before cell", "after cell"] = "built"
+
+
+class StepRecord(Record):
+    name: str
+    started: str
+    duration_s: float
+    error: str = ""
+
+
+class LoadRecord(Record):
+    how: Literal["fresh", "copy", "keep", "sql", "pg_restore"]
+    total_s: float | None = None
+    phases_s: dict[str, float] = {}
+    """pgbench's own: drop tables, create tables, client-side generate, vacuum, primary keys."""
+
+
+class SpaceRecord(Record):
+    moment: str
+    """`after load`, or `after CELL-ID`."""
+    physical_bytes: int | None
+    database_bytes: int | None
+    by_role: dict[str, int] = {}
+
+
+class CellResult(Record):
+    """One measured run of pgbench: what it printed, in numbers."""
+
+    cell: Cell
+    started: str
+    duration_s: float
+    transactions: int
+    tps: float
+    latency_avg_ms: float | None = None
+    latency_stddev_ms: float | None = None
+    initial_connection_ms: float | None = None
+    lag_avg_ms: float | None = None
+    failed: int = 0
+    retried: int = 0
+    skipped: int = 0
+    late: int = 0
+    wal_bytes: int | None = None
+    checkpoints: int | None = None
+    warmup_stable: bool | None = None
+    percentiles_ms: dict[str, float] = {}
+    """`p50`, `p95`, `p99`, `p999`, from the per-transaction log; open loop only counts as felt latency."""
+    open_loop: bool = False
+    extra: dict[str, float] = {}
+    """Further metric columns of an import."""
+
+
+class TrialVerdict(Record):
+    trial_id: str
+    status: Literal["ok", "failed", "excluded", "unsupported", "interrupted"]
+    reason: str = ""
+    hint: str = ""
+    started: str = ""
+    ended: str = ""
+    duration_s: float = 0.0
+
+
+class DecisionRecord(Record):
+    """What was decided after a block; enough to resume and to explain."""
+
+    after_block: int
+    stage: Literal["screen", "confirm", "done"]
+    continue_with: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+    reason: str = ""
+    figures: dict[str, Any] = {}

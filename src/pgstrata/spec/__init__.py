@@ -1,0 +1,4 @@
+"""What is asked: campaigns, stacks, workloads, short notation, expansion into trials.
+
+Knows no host and touches nothing but the campaign file. Imports nothing of ours but `errors`.
+"""

@@ -1,0 +1,105 @@
+"""A campaign: stacks, workload, how many runs, what is asked of the result."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from pgstrata.spec.model import DurationS, Fraction, Model
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.workload import Cell, Workload
+
+
+class Runs(Model):
+    """How the runs are laid out."""
+
+    blocks: int | None = Field(None, ge=1, description="a fixed number of blocks; by default adaptive")
+    max_blocks: int = Field(12, ge=1)
+    budget: DurationS | None = Field(None, description="time budget of the whole campaign")
+    load: Literal["copy", "fresh", "keep"] = "copy"
+    fresh_blocks: int = Field(3, ge=1, description="with load: copy, so many first blocks load anew")
+    precondition: Literal["none", "trim", "steady"] = "none"
+    aged: bool = Field(False, description="start on a filesystem filled to 80 % and aged by churn")
+    aa: bool = Field(False, description="run one stack under two names as a check of the method")
+    max_trial_duration: DurationS = Field(6 * 3600.0, description="a trial that takes longer has failed")
+
+
+class Equivalent(Model):
+    """A pair that the user wants to know equal within a margin."""
+
+    a: str
+    b: str
+    margin: Fraction = Field(gt=0, lt=1)
+
+
+def _pair(value: object) -> object:
+    if isinstance(value, list | tuple) and len(value) == 3:
+        return {"a": value[0], "b": value[1], "margin": value[2]}
+    return value
+
+
+class Goal(Model):
+    """What the campaign is to find out."""
+
+    kind: Literal["best", "all-pairs", "against", "equivalent"] = "best"
+    against: str | None = None
+    equivalent: tuple[Annotated[Equivalent, BeforeValidator(_pair)], ...] = ()
+    primary: str = "tps"
+    margin: Fraction = Field(0.02, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Goal:
+        if (self.kind == "against") != (self.against is not None):
+            raise ValueError("goal `against` names the baseline stack, and only it does")
+        if (self.kind == "equivalent") != bool(self.equivalent):
+            raise ValueError("goal `equivalent` lists pairs, and only it does")
+        return self
+
+
+class Campaign(Model):
+    """A campaign with every default, inheritance and matrix resolved."""
+
+    name: str = Field(min_length=1)
+    note: str = ""
+    seed: int = Field(1, ge=0, lt=2**31)
+    host: str = Field("local", description="local, ssh://[user@]host[:port], or lab")
+    scratch: str | None = Field(None, description="folder of the loop files; by default below the campaign directory")
+    erase: tuple[str, ...] = Field((), description="devices (exact ids) whose content may be destroyed")
+    stacks: tuple[Stack, ...] = Field(min_length=1)
+    workload: Workload = Workload()
+    runs: Runs = Runs()
+    goal: Goal = Goal()
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Campaign:
+        names = [s.name for s in self.stacks]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two stacks have the same name: {sorted(n for n in names if names.count(n) > 1)[0]}")
+        wanted = [self.goal.against] if self.goal.against else []
+        wanted += [n for e in self.goal.equivalent for n in (e.a, e.b)]
+        for name in wanted:
+            if name not in names:
+                raise ValueError(f"the goal names stack {name!r}, which is not among {', '.join(names)}")
+        return self
+
+    def stack(self, name: str) -> Stack:
+        """The stack of that name; KeyError if there is none."""
+        for stack in self.stacks:
+            if stack.name == name:
+                return stack
+        raise KeyError(name)
+
+
+class Trial(Model):
+    """One build of one stack, loaded once at one scale; measures every cell of that scale in turn."""
+
+    id: str
+    stack: str
+    block: int = Field(ge=0)
+    position: int = Field(ge=0, description="place in the block's random order")
+    stage: Literal["screen", "confirm", "soak"] = "screen"
+    load: Literal["copy", "fresh", "keep"]
+    scale: int
+    cells: tuple[Cell, ...]
+    workload_seed: int = Field(description="pgbench --random-seed, the same for all stacks of a block")

@@ -1,0 +1,25 @@
+"""What every model of the specification shares: frozen, and unknown keys are errors."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_bytes
+
+
+class Model(BaseModel):
+    """Base of all frozen models of the specification."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+
+SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
+"""A number of bytes; written as `8k`, `4GiB`, `512 MB` or a plain integer."""
+
+DurationS = Annotated[float, BeforeValidator(parse_duration_s)]
+"""A number of seconds; written as `90`, `90s`, `15min`, `1h`."""
+
+Fraction = Annotated[float, BeforeValidator(parse_fraction)]
+"""A share; written as `2%` or `0.02`."""

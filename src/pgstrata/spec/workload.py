@@ -1,0 +1,75 @@
+"""What runs on a stack: a grid of pgbench runs, and how its data gets there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from pgstrata.spec.model import DurationS, Model
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str | int | float) else value
+
+
+class Workload(Model):
+    """pgbench on every stack; lists of scripts, scales and clients span a grid of cells."""
+
+    script: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = Field(
+        ("tpcb-like",), description="tpcb-like, simple-update, select-only, or the path of an SQL script", min_length=1
+    )
+    scale: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = Field((50,), min_length=1)
+    clients: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = Field((8,), min_length=1)
+    jobs: int = Field(2, ge=1)
+    duration: DurationS | None = None
+    transactions: int | None = Field(None, ge=1, description="transactions per client, instead of a duration")
+    warmup: DurationS = 5.0
+    protocol: Literal["simple", "extended", "prepared"] = "simple"
+    rate: float | None = Field(None, gt=0, description="open loop: scheduled transactions a second (pgbench -R)")
+    latency_limit_ms: float | None = Field(None, gt=0)
+    log: Literal["none", "sampled", "all"] = Field("none", description="per-transaction log, for percentiles")
+    sampling_rate: float = Field(0.1, gt=0, le=1)
+    tablespace: str | None = Field(None, description="tablespace of pgbench's tables and indexes")
+    sql: str | None = Field(None, description="the user's own database: an SQL file to load instead of pgbench -i")
+    pg_restore: str | None = Field(None, description="the user's own database: an archive for pg_restore")
+    freeze: bool = Field(False, description="VACUUM FREEZE after loading")
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Workload:
+        if self.duration is not None and self.transactions is not None:
+            raise ValueError("duration and transactions exclude each other")
+        if self.sql and self.pg_restore:
+            raise ValueError("sql and pg_restore exclude each other")
+        if min(self.scale) < 1 or min(self.clients) < 1:
+            raise ValueError("scale and clients are at least 1")
+        return self
+
+    @property
+    def duration_s(self) -> float | None:
+        """Measured seconds of one run; None when `transactions` bounds it."""
+        return None if self.transactions else (60.0 if self.duration is None else self.duration)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The grid in declared order: scale, then script, then clients."""
+        return tuple(
+            Cell(script=script, scale=scale, clients=clients)
+            for scale in self.scale
+            for script in self.script
+            for clients in self.clients
+        )
+
+
+class Cell(Model):
+    """One point of the workload grid; judged by itself."""
+
+    script: str
+    scale: int
+    clients: int
+
+    @property
+    def id(self) -> str:
+        """A name fit for a directory, unique within a campaign: `tpcb-like-s50-c8`."""
+        stem = self.script.rsplit("/", 1)[-1].removesuffix(".sql")
+        return f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in stem)}-s{self.scale}-c{self.clients}"

@@ -1,0 +1,1 @@
+"""Devices and block layers, one module a kind."""

@@ -1,0 +1,1 @@
+"""Filesystems and pools, one module a kind."""

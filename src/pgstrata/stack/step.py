@@ -1,0 +1,85 @@
+"""The units that a plan is made of: steps whose commands may refer to what earlier steps found out.
+
+Most of a plan is known before anything runs; the few values that are not (which /dev/loopN the kernel gave) are
+`Ref`s, bound by the step that finds them out. So a plan can be shown in full, compared with golden cases, and
+run by one small loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import DEFAULT_TIMEOUT_S, Command
+from pgstrata.stack.undo import Undo
+
+
+@dataclass(frozen=True)
+class Ref:
+    """An argument that is known only at build time: `before` + value of `name` + `after`.
+
+    With `base`, only the last part of the value's path (the kernel's name of a device).
+    """
+
+    name: str
+    before: str = ""
+    after: str = ""
+    base: bool = False
+
+    def resolve(self, bindings: Mapping[str, str]) -> str:
+        value = bindings[self.name]
+        return f"{self.before}{value.rsplit('/', 1)[-1] if self.base else value}{self.after}"
+
+    @property
+    def shown(self) -> str:
+        """For people, before it is known: `<data.0>`."""
+        return f"{self.before}<{self.name}>{self.after}"
+
+
+Argument = str | Ref
+
+
+@dataclass(frozen=True)
+class PlannedCommand:
+    """A command with unresolved arguments."""
+
+    argv: tuple[Argument, ...]
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    stdin: str = ""
+
+    def resolve(self, bindings: Mapping[str, str]) -> Command:
+        argv = tuple(a if isinstance(a, str) else a.resolve(bindings) for a in self.argv)
+        return Command(argv, timeout_s=self.timeout_s, stdin=self.stdin)
+
+    @property
+    def shown(self) -> str:
+        return Command(tuple(a if isinstance(a, str) else a.shown for a in self.argv)).text
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do. `undo` is journaled before the commands run and tolerates half-done work.
+
+    `binds` names the value that the last command prints (stripped standard output). `host_wide` marks a change
+    that others on the host notice, which a plan points out.
+    """
+
+    name: str
+    commands: tuple[PlannedCommand, ...]
+    undo: tuple[Undo, ...] = ()
+    binds: str | None = None
+    host_wide: bool = False
+    writes_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Attested:
+    """One property of a built stack: what was asked, what the kernel says."""
+
+    what: str
+    expected: str
+    actual: str
+
+    @property
+    def holds(self) -> bool:
+        return self.expected == self.actual

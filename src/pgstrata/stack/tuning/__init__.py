@@ -1,0 +1,1 @@
+"""Kernel settings: sysctl, block queues, transparent huge pages."""

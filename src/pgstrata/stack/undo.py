@@ -1,0 +1,103 @@
+"""What takes a step back: small, typed, idempotent, and serialisable for the undo journal.
+
+An undo names things by what was asked (a backing file, a mount point, a marker in the environment), never by
+what was found out later, because the program may be killed between the two.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Undo(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StopProcesses(_Undo):
+    """End every process whose environment holds PGSTRATA_TRIAL=`marker` (with its children)."""
+
+    kind: Literal["stop_processes"] = "stop_processes"
+    marker: str
+
+
+class Unmount(_Undo):
+    """Unmount whatever is mounted at `target`, as often as it is mounted there."""
+
+    kind: Literal["unmount"] = "unmount"
+    target: str
+
+
+class DetachLoop(_Undo):
+    """Detach every loop device whose backing file is `backing_file`."""
+
+    kind: Literal["detach_loop"] = "detach_loop"
+    backing_file: str
+
+
+class RemovePath(_Undo):
+    """Remove a file or tree that pgstrata made; never crosses into another filesystem."""
+
+    kind: Literal["remove_path"] = "remove_path"
+    path: str
+
+
+class WipeDevice(_Undo):
+    """Wipe the signatures that pgstrata wrote onto a real device (named by its stable id)."""
+
+    kind: Literal["wipe_device"] = "wipe_device"
+    id: str
+
+
+class WriteFile(_Undo):
+    """Put a sysctl or sysfs value back."""
+
+    kind: Literal["write_file"] = "write_file"
+    path: str
+    text: str
+
+
+class RemoveVg(_Undo):
+    """Remove a volume group and its PVs."""
+
+    kind: Literal["remove_vg"] = "remove_vg"
+    vg: str
+
+
+class StopMd(_Undo):
+    """Stop an md array and wipe its superblocks from `devices`."""
+
+    kind: Literal["stop_md"] = "stop_md"
+    array: str
+    devices: tuple[str, ...] = ()
+
+
+class DestroyPool(_Undo):
+    """Destroy a zfs pool."""
+
+    kind: Literal["destroy_pool"] = "destroy_pool"
+    pool: str
+
+
+class Unexport(_Undo):
+    """Withdraw an NFS export."""
+
+    kind: Literal["unexport"] = "unexport"
+    client: str
+    path: str
+
+
+Undo = Annotated[
+    StopProcesses
+    | Unmount
+    | DetachLoop
+    | RemovePath
+    | WipeDevice
+    | WriteFile
+    | RemoveVg
+    | StopMd
+    | DestroyPool
+    | Unexport,
+    Field(discriminator="kind"),
+]

@@ -1,0 +1,1 @@
+"""The published comparisons: their campaigns and figures. Imports `errors` and `spec`."""

@@ -1,0 +1,1 @@
+"""Trial procedures and the scheduler; each reads like a table of contents. Imports everything above the wall, never `analyze` or `report`."""
