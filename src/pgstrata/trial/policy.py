@@ -1,46 +1,11 @@
-"""The seam between the scheduler and statistics: a policy decides what runs next.
-
-`trial` must not import `analyze`; the command line hands the scheduler a policy from there. A policy is a pure
-function of what was observed, so that a resumed campaign decides the same again.
-"""
+"""The simplest policy: a fixed number of complete blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
 
-Stage = Literal["screen", "confirm", "done"]
-
-
-@dataclass(frozen=True)
-class Observation:
-    """One valid run of one cell: the primary metric's value."""
-
-    stack: str
-    block: int
-    cell: str
-    value: float
-    stage: Stage = "screen"
-    duration_s: float = 0.0
-    """Machine time that the whole trial took, spread over its cells."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What to run next: one more block with these stacks, or nothing more."""
-
-    stage: Stage
-    run: tuple[str, ...]
-    dropped: tuple[str, ...] = ()
-    reason: str = ""
-    figures: dict[str, Any] = field(default_factory=dict)
-
-
-class Policy(Protocol):
-    """Decides after each block. `failed` counts trials that gave no observation, by stack."""
-
-    def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision: ...
+from pgstrata.record.decision import Decision, Observation
 
 
 @dataclass(frozen=True)

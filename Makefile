@@ -1,0 +1,48 @@
+# Targets do their own set-up: on a fresh Debian machine, as root, with git, make, python3 and cargo.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PACKAGES := $(VENV)/.packages
+# The lock is hashed: whichever index pip is set to must serve these very files.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+.PHONY: setup
+setup: $(STAMP) ## leaves .venv/bin/pgstrata, with the Debian packages it needs
+
+$(PACKAGES): packages.txt
+	@bash .ci/packages packages.txt
+	@mkdir -p $(VENV) && touch $@
+
+$(STAMP): pyproject.toml requirements.lock $(PACKAGES)
+	@test -x $(BIN)/python || python3 -m venv $(VENV)
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: format
+format: $(STAMP) ## rewrites the code in the house format
+	@$(BIN)/ruff format src tests benches
+	@$(BIN)/ruff check --fix src tests benches
+
+.PHONY: check
+check: $(STAMP) ## format, lint, types, unit tests
+	@$(BIN)/ruff format --check src tests benches
+	@$(BIN)/ruff check src tests benches
+	@$(BIN)/mypy
+	@$(BIN)/pytest tests/unit tests/golden tests/contract
+
+.PHONY: test
+test: $(STAMP) ## the fast and the root tests
+	@$(BIN)/pytest tests/unit tests/golden tests/contract tests/root tests/e2e
+
+.PHONY: demo
+demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, in about five minutes
+	@$(BIN)/pgstrata run campaigns/demo.yaml --out out/demo
