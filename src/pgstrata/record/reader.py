@@ -1,0 +1,320 @@
+"""Reads a campaign directory, or a zip of one, wherever it was moved to.
+
+The small JSON files are read at once; series and raw output only when asked for, one cell at a time, so that a
+campaign of any length streams.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from pgstrata.errors import UsageError
+from pgstrata.record.parquet import SERIES, arrow_schema
+from pgstrata.record.schema import (
+    CAMPAIGN_SCHEMA,
+    AttestedRecord,
+    CampaignRecord,
+    CellResult,
+    DecisionRecord,
+    HostFacts,
+    LoadRecord,
+    PlannedRecord,
+    Record,
+    SpaceRecord,
+    StepRecord,
+    TrialVerdict,
+)
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.workload import Cell
+
+R = TypeVar("R", bound=Record)
+
+
+class Source(Protocol):
+    """Where the files of a campaign are."""
+
+    @property
+    def text(self) -> str: ...
+
+    def names(self) -> frozenset[str]:
+        """Every file, relative to the campaign directory, with `/`."""
+        ...
+
+    def open(self, name: str) -> io.BufferedIOBase: ...
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """A campaign directory."""
+
+    root: Path
+
+    @property
+    def text(self) -> str:
+        return str(self.root)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        files = (p for p in self.root.rglob("*") if p.is_file())
+        return frozenset(p.relative_to(self.root).as_posix() for p in files)
+
+    def names(self) -> frozenset[str]:
+        return self._names
+
+    def open(self, name: str) -> io.BufferedIOBase:
+        return (self.root / name).open("rb")
+
+
+@dataclass(frozen=True)
+class ZipSource:
+    """A zipped campaign directory; the campaign may lie below folders of the zip."""
+
+    path: Path
+    prefix: str
+    archive: zipfile.ZipFile = field(repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        cut = len(self.prefix)
+        names = self.archive.namelist()
+        return frozenset(n[cut:] for n in names if n.startswith(self.prefix) and not n.endswith("/"))
+
+    def names(self) -> frozenset[str]:
+        return self._names
+
+    def open(self, name: str) -> io.BufferedIOBase:
+        return io.BytesIO(self.archive.read(self.prefix + name))
+
+
+def _open_source(directory: Path) -> Source:
+    hint = "name the folder that `pgstrata run` or `pgstrata import` wrote, or a zip of it"
+    if directory.is_dir():
+        if not (directory / "campaign.json").is_file():
+            raise UsageError(f"{directory} is no campaign directory: it has no campaign.json", hint=hint)
+        return FolderSource(directory)
+    if not directory.is_file():
+        raise UsageError(f"no campaign directory at {directory}", hint=hint)
+    if not zipfile.is_zipfile(directory):
+        raise UsageError(f"{directory} is neither a campaign directory nor a zip of one", hint=hint)
+    archive = zipfile.ZipFile(directory)
+    found = sorted((n for n in archive.namelist() if n.rsplit("/", 1)[-1] == "campaign.json"), key=len)
+    if not found:
+        archive.close()
+        raise UsageError(f"{directory} holds no campaign: there is no campaign.json in it", hint=hint)
+    return ZipSource(directory, found[0].removesuffix("campaign.json"), archive)
+
+
+@dataclass(frozen=True)
+class CellData:
+    """One measured run of pgbench."""
+
+    trial_id: str
+    stack: str
+    block: int
+    result: CellResult
+    source: Source = field(repr=False, compare=False)
+    folder: str
+    """`trials/ID/cells/CELL`, relative to the campaign directory."""
+
+    @property
+    def cell(self) -> Cell:
+        return self.result.cell
+
+    @property
+    def id(self) -> str:
+        return self.result.cell.id
+
+    def has(self, series: str) -> bool:
+        """Whether that series (a key of `parquet.SERIES`) was recorded."""
+        return f"{self.folder}/{series}.parquet" in self.source.names()
+
+    def table(self, series: str, columns: list[str] | None = None) -> pa.Table:
+        """One series as an Arrow table; an empty one with the right columns when it was not recorded."""
+        if not self.has(series):
+            empty = arrow_schema(SERIES[series]).empty_table()
+            return empty if columns is None else empty.select(columns)
+        with self.source.open(f"{self.folder}/{series}.parquet") as file:
+            return pq.read_table(file, columns=columns)
+
+    def raw_names(self) -> tuple[str, ...]:
+        """Files of raw output, relative to the campaign directory."""
+        return tuple(sorted(n for n in self.source.names() if n.startswith(f"{self.folder}/raw/")))
+
+    def open_raw(self, name: str) -> io.BufferedIOBase:
+        """A raw file of this cell, by its name below `raw/`."""
+        return self.source.open(f"{self.folder}/raw/{name}")
+
+
+@dataclass(frozen=True)
+class TrialData:
+    """One recorded trial."""
+
+    trial: Trial
+    stack: Stack
+    verdict: TrialVerdict
+    facts: HostFacts | None
+    attested: tuple[AttestedRecord, ...]
+    steps: tuple[StepRecord, ...]
+    load: LoadRecord | None
+    space: tuple[SpaceRecord, ...]
+    cells: tuple[CellData, ...]
+    planned: PlannedRecord
+    source: Source = field(repr=False, compare=False)
+
+    @property
+    def id(self) -> str:
+        return self.trial.id
+
+    @property
+    def folder(self) -> str:
+        """`trials/ID`, relative to the campaign directory."""
+        return f"trials/{self.trial.id}"
+
+    @property
+    def valid(self) -> bool:
+        return self.verdict.status == "ok"
+
+    def space_after(self, moment: str) -> SpaceRecord | None:
+        """The space measured at `after load` or `after CELL-ID`."""
+        return next((s for s in self.space if s.moment == moment), None)
+
+    def raw_names(self) -> tuple[str, ...]:
+        """Files of raw output of the trial itself, relative to the campaign directory."""
+        return tuple(sorted(n for n in self.source.names() if n.startswith(f"{self.folder}/raw/")))
+
+
+@dataclass(frozen=True)
+class CampaignData:
+    """A recorded campaign."""
+
+    record: CampaignRecord
+    trials: tuple[TrialData, ...]
+    """In the order of block and position; every status."""
+    decisions: tuple[DecisionRecord, ...]
+    source: Source = field(repr=False, compare=False)
+
+    @property
+    def campaign(self) -> Campaign:
+        return self.record.campaign
+
+    def cells(self, *, valid_only: bool = True) -> Iterator[CellData]:
+        """Every measured run, in the order of the trials."""
+        for trial in self.trials:
+            if trial.valid or not valid_only:
+                yield from trial.cells
+
+
+def read(directory: str | Path) -> CampaignData:
+    """The campaign in `directory` or zip; UsageError when it is none, or was written by a later version."""
+    source = _open_source(Path(directory))
+    record = _read_campaign(source)
+    folders = sorted(n.removesuffix("/verdict.json") for n in source.names() if _is_verdict(n))
+    trials = sorted((_read_trial(source, folder) for folder in folders), key=_order)
+    return CampaignData(record, tuple(trials), read_decisions(source), source)
+
+
+def _is_verdict(name: str) -> bool:
+    parts = name.split("/")
+    return len(parts) == 3 and parts[0] == "trials" and parts[2] == "verdict.json" and not parts[1].startswith(".")
+
+
+def _order(trial: TrialData) -> tuple[int, int, str]:
+    return trial.trial.block, trial.trial.position, trial.id
+
+
+def _read_campaign(source: Source) -> CampaignRecord:
+    value = _load_json(source, "campaign.json")
+    version = value.get("schema_", value.get("schema")) if isinstance(value, dict) else None
+    if version != CAMPAIGN_SCHEMA:
+        raise UsageError(
+            f"{source.text} has schema {version}, this version of pgstrata reads {CAMPAIGN_SCHEMA}",
+            hint="open it with the version of pgstrata that wrote it (`version` in campaign.json)",
+        )
+    return _validated(CampaignRecord, value, source, "campaign.json")
+
+
+def _read_trial(source: Source, folder: str) -> TrialData:
+    planned = _read_one(source, f"{folder}/planned.json", PlannedRecord)
+    verdict = _read_one(source, f"{folder}/verdict.json", TrialVerdict)
+    if planned is None or verdict is None:
+        raise UsageError(f"{source.text}/{folder} is incomplete: planned.json is missing")
+    trial = planned.trial
+    return TrialData(
+        trial=trial,
+        stack=planned.stack,
+        verdict=verdict,
+        facts=_read_one(source, f"{folder}/facts.json", HostFacts),
+        attested=_read_list(source, f"{folder}/attested.json", AttestedRecord),
+        steps=_read_lines(source, f"{folder}/steps.jsonl", StepRecord),
+        load=_read_one(source, f"{folder}/load.json", LoadRecord),
+        space=_read_list(source, f"{folder}/space.json", SpaceRecord),
+        cells=_read_cells(source, folder, trial),
+        planned=planned,
+        source=source,
+    )
+
+
+def _read_cells(source: Source, folder: str, trial: Trial) -> tuple[CellData, ...]:
+    cells = []
+    for cell in trial.cells:
+        result = _read_one(source, f"{folder}/cells/{cell.id}/result.json", CellResult)
+        if result is not None:
+            cells.append(CellData(trial.id, trial.stack, trial.block, result, source, f"{folder}/cells/{cell.id}"))
+    return tuple(cells)
+
+
+def read_decisions(source: Source) -> tuple[DecisionRecord, ...]:
+    """What the scheduler decided; a torn last line (the machine lost power) is left out."""
+    return _read_lines(source, "decisions.jsonl", DecisionRecord)
+
+
+def _load_json(source: Source, name: str) -> Any:
+    with source.open(name) as file:
+        try:
+            return json.load(file)
+        except ValueError as error:
+            raise UsageError(f"{source.text}/{name} is not JSON: {error}") from None
+
+
+def _validated(kind: type[R], value: Any, source: Source, name: str) -> R:
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{source.text}/{name}: {where}: {first['msg']}") from None
+
+
+def _read_one(source: Source, name: str, kind: type[R]) -> R | None:
+    return _validated(kind, _load_json(source, name), source, name) if name in source.names() else None
+
+
+def _read_list(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
+    if name not in source.names():
+        return ()
+    return tuple(_validated(kind, value, source, name) for value in _load_json(source, name))
+
+
+def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
+    if name not in source.names():
+        return ()
+    with source.open(name) as file:
+        lines = file.read().decode().split("\n")
+    # The text ends in a newline, so the last part is empty unless the line was torn.
+    return tuple(_validated(kind, json.loads(line), source, name) for line in lines[:-1] if line)

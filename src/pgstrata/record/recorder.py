@@ -1,0 +1,347 @@
+"""Writes a campaign directory: one immutable directory a trial, moved to its name when its verdict is written.
+
+A trial is written to `trials/.ID.partial/`. `verdict.json` is its last file; then the directory is renamed, so a
+trial either is there whole or is not there. What a killed run left behind moves to `interrupted/`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Literal
+
+from pgstrata import __version__
+from pgstrata.errors import PgstrataError, PreflightError, UsageError
+from pgstrata.record.parquet import write_series
+from pgstrata.record.reader import FolderSource, TrialData, read, read_decisions
+from pgstrata.record.schema import (
+    CAMPAIGN_SCHEMA,
+    CampaignRecord,
+    DecisionRecord,
+    PlannedRecord,
+    Record,
+    TrialVerdict,
+)
+from pgstrata.spec.campaign import Campaign, Trial
+
+Origin = Literal["run", "quick", "import csv", "import pg-fs-benchmark", "import pgbench"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def utc_now() -> str:
+    """ISO 8601, UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _writable(path: Path, error: OSError) -> PgstrataError:
+    if error.errno in _FULL:
+        return PreflightError(
+            f"no space left to write {path}", hint="free space there, then run the same command again"
+        )
+    reason = error.strerror or str(error)
+    return PreflightError(f"cannot write {path}: {reason}", hint="choose a writable folder with --out DIR")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a file whole or not at all, durably; PreflightError on a read-only or full filesystem."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise _writable(path, error) from error
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass
+class TrialRecorder:
+    """The directory of one trial while it is being written."""
+
+    trial: Trial
+    partial: Path
+    final: Path
+
+    def path(self, name: str) -> Path:
+        """A file below the trial's directory, its folder made."""
+        path = self.partial / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def raw(self, name: str) -> Path:
+        """`raw/NAME` of the trial."""
+        return self.path(f"raw/{name}")
+
+    def cell(self, cell_id: str, name: str) -> Path:
+        """`cells/CELL/NAME`."""
+        return self.path(f"cells/{cell_id}/{name}")
+
+    def write(self, name: str, record: Record) -> None:
+        """One record as a JSON file."""
+        self.write_text(name, record.model_dump_json(indent=1) + "\n")
+
+    def write_list(self, name: str, records: Sequence[Record]) -> None:
+        """A list of records as one JSON file."""
+        self.write_text(name, json.dumps([r.model_dump(mode="json") for r in records], indent=1) + "\n")
+
+    def write_text(self, name: str, text: str) -> None:
+        path = self.path(name)
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise _writable(path, error) from error
+
+    def append(self, name: str, record: Record) -> None:
+        """One more line of a JSON-lines file."""
+        path = self.path(name)
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(record.model_dump_json() + "\n")
+        except OSError as error:
+            raise _writable(path, error) from error
+
+    def series(self, cell_id: str, series: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> int:
+        """One series of a cell as Parquet; returns the number of rows."""
+        path = self.cell(cell_id, f"{series}.parquet")
+        try:
+            return write_series(path, series, rows)
+        except OSError as error:
+            raise _writable(path, error) from error
+
+    def finish(self, verdict: TrialVerdict) -> None:
+        """The verdict, and with it the final name; nothing may be written afterwards."""
+        self._sync_files()
+        write_atomically(self.partial / "verdict.json", verdict.model_dump_json(indent=1) + "\n")
+        try:
+            self.partial.rename(self.final)
+            _sync_directory(self.final.parent)
+        except OSError as error:
+            raise _writable(self.final, error) from error
+
+    def _sync_files(self) -> None:
+        for path in self.partial.rglob("*"):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+@dataclass
+class CampaignDirectory:
+    """A campaign directory that this process writes to; locked against a second run while open."""
+
+    path: Path
+    record: CampaignRecord
+    _lock: IO[str] = field(repr=False)
+
+    @classmethod
+    def create_or_open(
+        cls,
+        out: Path,
+        campaign: Campaign,
+        origin: Origin = "run",
+        *,
+        source_text: str | None = None,
+        paired: bool = True,
+    ) -> CampaignDirectory:
+        """Makes the directory, or opens it to go on with the same campaign.
+
+        `source_text` is what the user wrote. UsageError when another campaign or another version's is there,
+        PreflightError when another process runs in it or it cannot be written.
+        """
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            lock = _lock_directory(out)
+        except OSError as error:
+            raise _writable(out, error) from error
+        try:
+            record = _record_of(out, campaign, origin, paired)
+            if source_text is not None:
+                write_atomically(out / "campaign.yaml", source_text)
+            directory = cls(out, record, lock)
+            directory._make_folders()
+            directory._set_interrupted_aside()
+        except BaseException:
+            lock.close()
+            raise
+        return directory
+
+    def _make_folders(self) -> None:
+        try:
+            for name in ("trials", "interrupted"):
+                (self.path / name).mkdir(exist_ok=True)
+        except OSError as error:
+            raise _writable(self.path, error) from error
+
+    def _set_interrupted_aside(self) -> None:
+        """Partial trials of a killed run are kept for inspection, but are no trials."""
+        for partial in sorted((self.path / "trials").glob(".*.partial")):
+            name = partial.name.removeprefix(".").removesuffix(".partial")
+            number = 1
+            while (self.path / "interrupted" / f"{name}.{number}").exists():
+                number += 1
+            partial.rename(self.path / "interrupted" / f"{name}.{number}")
+
+    @property
+    def campaign(self) -> Campaign:
+        return self.record.campaign
+
+    def start_trial(self, trial: Trial, planned: PlannedRecord) -> TrialRecorder:
+        """A recorder for a trial that is not finished; `planned.json` is written at once."""
+        final = self.path / "trials" / trial.id
+        partial = self.path / "trials" / f".{trial.id}.partial"
+        if final.exists():
+            raise PgstrataError(f"trial {trial.id} is finished: its directory is never written again")
+        try:
+            partial.mkdir()
+        except OSError as error:
+            raise _writable(partial, error) from error
+        recorder = TrialRecorder(trial, partial, final)
+        recorder.write("planned.json", planned)
+        return recorder
+
+    def set_aside(self, recorder: TrialRecorder) -> None:
+        """Gives an interrupted trial up: it is not finished, and a resumed campaign runs it again."""
+        if recorder.partial.exists():
+            self._set_interrupted_aside()
+
+    def finished(self) -> tuple[TrialData, ...]:
+        """Every finished trial, of whatever verdict."""
+        return read(self.path).trials
+
+    def decisions(self) -> tuple[DecisionRecord, ...]:
+        return read_decisions(FolderSource(self.path))
+
+    def record_decision(self, decision: DecisionRecord) -> None:
+        """Appends a decision, durably; a line torn by a power cut before is closed first."""
+        path = self.path / "decisions.jsonl"
+        try:
+            _close_torn_line(path)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(decision.model_dump_json() + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise _writable(path, error) from error
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def __enter__(self) -> CampaignDirectory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _close_torn_line(path: Path) -> None:
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(data.rfind(b"\n") + 1)
+
+
+def _lock_directory(out: Path) -> IO[str]:
+    """The kernel drops the lock when the process ends, however it ends."""
+    lock = (out / ".lock").open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        owner = lock.read().strip() or "unknown"
+        lock.close()
+        raise PreflightError(
+            f"another pgstrata (process {owner}) is running in {out}",
+            hint="wait for it to end, or choose another folder with --out DIR",
+        ) from None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
+
+
+def _record_of(out: Path, campaign: Campaign, origin: Origin, paired: bool) -> CampaignRecord:
+    path = out / "campaign.json"
+    if not path.exists():
+        _refuse_foreign(out)
+        record = CampaignRecord(version=__version__, created=utc_now(), campaign=campaign, origin=origin, paired=paired)
+        write_atomically(path, record.model_dump_json(indent=1) + "\n")
+        return record
+    before = _record_at(path)
+    if before.campaign == campaign and before.origin == origin:
+        return before
+    _refuse_other(out, before, campaign, origin)
+    record = before.model_copy(update={"campaign": campaign})
+    with (out / "campaign-before.jsonl").open("a", encoding="utf-8") as file:
+        file.write(before.model_dump_json() + "\n")
+    write_atomically(path, record.model_dump_json(indent=1) + "\n")
+    return record
+
+
+def _record_at(path: Path) -> CampaignRecord:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    version = value.get("schema_")
+    if version != CAMPAIGN_SCHEMA:
+        raise UsageError(
+            f"{path.parent} has schema {version}, this version of pgstrata writes {CAMPAIGN_SCHEMA}",
+            hint="choose another folder with --out DIR, or use the version of pgstrata that wrote it",
+        )
+    return CampaignRecord.model_validate(value)
+
+
+def _refuse_foreign(out: Path) -> None:
+    foreign = sorted(p.name for p in out.iterdir() if not p.name.startswith("."))
+    if foreign:
+        raise UsageError(
+            f"{out} is not empty and holds no campaign (it has {', '.join(foreign[:3])})",
+            hint="choose a new folder with --out DIR",
+        )
+
+
+def _fixed_part(campaign: Campaign) -> dict[str, Any]:
+    """What must not change: everything but how long to go on, what is asked of the result, and notes."""
+    value = campaign.model_dump(mode="json")
+    for key in ("blocks", "max_blocks", "budget"):
+        value["runs"].pop(key)
+    for key in ("goal", "note", "scratch"):
+        value.pop(key)
+    return value
+
+
+def _refuse_other(out: Path, before: CampaignRecord, campaign: Campaign, origin: Origin) -> None:
+    """A campaign may be extended (more blocks, another goal); anything else would mix unlike runs."""
+    if before.origin != origin:
+        raise UsageError(
+            f"{out} holds a campaign made by `{before.origin}`, not by `{origin}`",
+            hint="choose another folder with --out DIR",
+        )
+    old, new = _fixed_part(before.campaign), _fixed_part(campaign)
+    differing = sorted(key for key in new if old.get(key) != new[key])
+    if differing:
+        raise UsageError(
+            f"{out} holds another campaign: {', '.join(differing)} differ",
+            hint=f"choose another folder with --out DIR, or undo the change (recorded in {out}/campaign.json)",
+        )
