@@ -234,9 +234,7 @@ def _columns(path: Path, line: bytes) -> tuple[str, ...]:
     return _COLUMNS[: len(fields)]
 
 
-def _parse_block(
-    path: Path, text: bytes, columns: tuple[str, ...], open_loop: bool, lines_before: int
-) -> _Block:
+def _parse_block(path: Path, text: bytes, columns: tuple[str, ...], open_loop: bool, lines_before: int) -> _Block:
     lag = "seventh" if len(columns) == 8 or (open_loop and len(columns) == 7) else None
     wanted = ["latency_us", "epoch_s", *([lag] if lag else [])]
     try:
