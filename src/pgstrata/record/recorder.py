@@ -162,6 +162,7 @@ class CampaignDirectory:
         *,
         source_text: str | None = None,
         paired: bool = True,
+        rejected: Mapping[str, int] | None = None,
     ) -> CampaignDirectory:
         """Makes the directory, or opens it to go on with the same campaign.
 
@@ -174,7 +175,7 @@ class CampaignDirectory:
         except OSError as error:
             raise _writable(out, error) from error
         try:
-            record = _record_of(out, campaign, origin, paired)
+            record = _record_of(out, campaign, origin, paired, rejected or {})
             if source_text is not None:
                 write_atomically(out / "campaign.yaml", source_text)
             directory = cls(out, record, lock)
@@ -283,11 +284,20 @@ def _lock_directory(out: Path) -> IO[str]:
     return lock
 
 
-def _record_of(out: Path, campaign: Campaign, origin: Origin, paired: bool) -> CampaignRecord:
+def _record_of(
+    out: Path, campaign: Campaign, origin: Origin, paired: bool, rejected: Mapping[str, int]
+) -> CampaignRecord:
     path = out / "campaign.json"
     if not path.exists():
         _refuse_foreign(out)
-        record = CampaignRecord(version=__version__, created=utc_now(), campaign=campaign, origin=origin, paired=paired)
+        record = CampaignRecord(
+            version=__version__,
+            created=utc_now(),
+            campaign=campaign,
+            origin=origin,
+            paired=paired,
+            rejected=dict(rejected),
+        )
         write_atomically(path, record.model_dump_json(indent=1) + "\n")
         return record
     before = _record_at(path)

@@ -76,6 +76,8 @@ class CampaignRecord(Record):
     origin: Literal["run", "quick", "import csv", "import pg-fs-benchmark", "import pgbench"] = "run"
     paired: bool = True
     """False for imports without a block column: not protected from drift."""
+    rejected: dict[str, int] = {}
+    """What an import left out, by reason."""
 
 
 class HostFacts(Record):
@@ -154,6 +156,8 @@ class CellResult(Record):
     percentiles_ms: dict[str, float] = {}
     """`p50`, `p95`, `p99`, `p999`, from the per-transaction log; open loop only counts as felt latency."""
     open_loop: bool = False
+    settled_samples: tuple[int, int] = (0, 0)
+    """Samples at the start and the end of an imported series that do not count (the run was not settled)."""
     extra: dict[str, float] = {}
     """Further metric columns of an import."""
 

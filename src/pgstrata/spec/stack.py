@@ -223,9 +223,15 @@ class Existing(Model):
     path: str
 
 
-Filesystem = Annotated[Ext4 | Xfs | Btrfs | Zfs | Tmpfs | Nfs | Existing, Field(discriminator="kind")]
+class Imported(Model):
+    """A stack that somebody else measured: known by name alone, cannot be built."""
 
-WITHOUT_DEVICE = ("tmpfs", "dir")
+    kind: Literal["imported"] = "imported"
+
+
+Filesystem = Annotated[Ext4 | Xfs | Btrfs | Zfs | Tmpfs | Nfs | Existing | Imported, Field(discriminator="kind")]
+
+WITHOUT_DEVICE = ("tmpfs", "dir", "imported")
 
 
 class Volume(Model):

@@ -72,4 +72,6 @@ class Cell(Model):
     def id(self) -> str:
         """A name fit for a directory, unique within a campaign: `tpcb-like-s50-c8`."""
         stem = self.script.rsplit("/", 1)[-1].removesuffix(".sql")
-        return f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in stem)}-s{self.scale}-c{self.clients}"
+        name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stem)
+        # Imports may not know scale and clients: 0.
+        return f"{name}-s{self.scale}-c{self.clients}" if self.scale else name
