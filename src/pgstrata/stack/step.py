@@ -7,7 +7,7 @@ run by one small loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import DEFAULT_TIMEOUT_S, Command
@@ -57,11 +57,26 @@ class PlannedCommand:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """A sysctl or sysfs file and the value it is to hold; build journals the present value before writing."""
+
+    path: Argument
+    value: str
+
+    @property
+    def shown(self) -> str:
+        path = self.path if isinstance(self.path, str) else self.path.shown
+        return f"write {self.value!r} to {path}"
+
+
+@dataclass(frozen=True)
 class Step:
     """One thing to do. `undo` is journaled before the commands run and tolerates half-done work.
 
     `binds` names the value that the last command prints (stripped standard output). `host_wide` marks a change
-    that others on the host notice, which a plan points out.
+    that others on the host notice, which a plan points out. `erases` names (by stable id) the real devices that
+    the step is the first to write to: they are inspected again right before it. `settings` are files of the
+    kernel to write, before the commands.
     """
 
     name: str
@@ -70,6 +85,26 @@ class Step:
     binds: str | None = None
     host_wide: bool = False
     writes_bytes: int = 0
+    erases: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Every command and write, for people."""
+        return (*(s.shown for s in self.settings), *(c.shown for c in self.commands))
+
+
+def planned(*argv: Argument | Sequence[Argument], timeout_s: float = DEFAULT_TIMEOUT_S) -> PlannedCommand:
+    """A planned command from arguments and lists of arguments (option and value stay together on a line)."""
+    flat: list[Argument] = []
+    for part in argv:
+        flat += [part] if isinstance(part, str | Ref) else list(part)
+    return PlannedCommand(tuple(flat), timeout_s=timeout_s)
+
+
+def resolve(argument: Argument, bindings: Mapping[str, str]) -> str:
+    """The text of an argument once its value is known; KeyError before."""
+    return argument if isinstance(argument, str) else argument.resolve(bindings)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,48 @@
+"""Real block devices, named by a stable id; old signatures are wiped only after the device was inspected again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host
+from pgstrata.spec.stack import DiskDevice
+from pgstrata.stack.device_id import parse_device_id
+from pgstrata.stack.parts import Below, Part, Place
+from pgstrata.stack.step import Attested, PlannedCommand, Ref, Step, planned
+from pgstrata.stack.undo import WipeDevice
+
+WIPE_TIMEOUT_S = 120.0
+
+
+def plan_disk(device: DiskDevice, place: Place) -> Part:
+    """Finds each device and wipes its signatures; binds `ROLE.0`, `ROLE.1`, ..."""
+    nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
+    steps = tuple(step for id_, node in zip(device.ids, nodes, strict=True) for step in _plan_one(id_, node))
+    checks = tuple(DiskCheck(node, id_) for id_, node in zip(device.ids, nodes, strict=True))
+    return Part(steps, Below(nodes=nodes, media=nodes), checks)
+
+
+def _plan_one(id_: str, node: Ref) -> tuple[Step, ...]:
+    find = Step(f"find device {node.name}", (PlannedCommand(parse_device_id(id_).find_argv),), binds=node.name)
+    wipe = Step(
+        name=f"wipe signatures of {id_}",
+        # wipefs opens the device exclusively, so it fails on one that is in use
+        commands=(planned("wipefs", "--all", node, timeout_s=WIPE_TIMEOUT_S),),
+        undo=(WipeDevice(id=id_),),
+        erases=(id_,),
+    )
+    return find, wipe
+
+
+@dataclass(frozen=True)
+class DiskCheck:
+    """The id still leads to the node that was built on."""
+
+    node: Ref
+    id: str
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        node = self.node.resolve(bindings)
+        found = host.run(parse_device_id(self.id).find_command, check=False).stdout.strip()
+        return (Attested(f"disk {self.node.name} node", node, found),)

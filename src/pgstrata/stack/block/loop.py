@@ -1,0 +1,86 @@
+"""Loop devices over sparse files, with direct I/O so that the host's page cache is not measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.stack import LoopDevice
+from pgstrata.stack.parts import Below, Part, Place
+from pgstrata.stack.step import Attested, Ref, Step, planned
+from pgstrata.stack.undo import DetachLoop, RemovePath
+
+
+def plan_loop(device: LoopDevice, place: Place) -> Part:
+    """One sparse file and one loop device for each of `device.count`; binds `ROLE.0`, `ROLE.1`, ..."""
+    size_bytes = device.size or place.loop_size_bytes
+    nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
+    steps = tuple(_plan_one(place.backing_file(i), size_bytes, node) for i, node in enumerate(nodes))
+    checks = tuple(LoopCheck(node, place.backing_file(i), size_bytes) for i, node in enumerate(nodes))
+    return Part(steps, Below(nodes=nodes, media=nodes), checks)
+
+
+def _plan_one(backing_file: str, size_bytes: int, node: Ref) -> Step:
+    return Step(
+        name=f"loop device {node.name}",
+        commands=(
+            planned("truncate", f"--size={size_bytes}", backing_file),
+            planned("losetup", "--find", "--show", "--direct-io=on", backing_file),
+        ),
+        undo=(RemovePath(path=backing_file), DetachLoop(backing_file=backing_file)),
+        binds=node.name,
+    )
+
+
+@dataclass(frozen=True)
+class LoopState:
+    """What losetup says of one loop device."""
+
+    node: str
+    backing_file: str
+    direct_io: bool
+    logical_sector_bytes: int
+
+
+def parse_losetup(text: str) -> tuple[LoopState, ...]:
+    """The output of `losetup --json --list --output NAME,BACK-FILE,DIO,LOG-SEC`; empty when there are none."""
+    if not text.strip():
+        return ()
+    return tuple(
+        LoopState(
+            node=entry["name"],
+            # the kernel marks a deleted backing file in the name itself
+            backing_file=str(entry["back-file"] or ""),
+            direct_io=entry["dio"] in (True, 1, "1"),
+            logical_sector_bytes=int(entry["log-sec"]),
+        )
+        for entry in json.loads(text)["loopdevices"]
+    )
+
+
+def list_loops(host: Host) -> tuple[LoopState, ...]:
+    """All loop devices in use on the host."""
+    listing = command("losetup", "--json", "--list", ["--output", "NAME,BACK-FILE,DIO,LOG-SEC"])
+    return parse_losetup(host.run(listing).stdout)
+
+
+@dataclass(frozen=True)
+class LoopCheck:
+    """A loop device sits on its file, has its size and does direct I/O."""
+
+    node: Ref
+    backing_file: str
+    size_bytes: int
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        node = self.node.resolve(bindings)
+        found = {loop.node: loop for loop in list_loops(host)}.get(node)
+        size = host.run(command("blockdev", "--getsize64", node), check=False).stdout.strip()
+        what = f"loop {self.node.name}"
+        return (
+            Attested(f"{what} backing_file", self.backing_file, found.backing_file if found else "not attached"),
+            Attested(f"{what} direct_io", "on", "on" if found and found.direct_io else "off"),
+            Attested(f"{what} size_bytes", str(self.size_bytes), size),
+        )

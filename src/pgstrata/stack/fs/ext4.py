@@ -1,0 +1,159 @@
+"""ext4: made with lazy initialisation finished beforehand, so that no background zeroing is measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.stack import Ext4
+from pgstrata.stack.mounts import (
+    Expectation,
+    MountCheck,
+    atime_expectations,
+    atime_options,
+    flag,
+    plan_mount,
+    value,
+)
+from pgstrata.stack.parts import Below, FsPart, Geometry, Place
+from pgstrata.stack.step import Argument, Attested, Step, planned, resolve
+
+MKFS_TIMEOUT_S = 1800.0
+"""Without lazy initialisation the inode tables of a large slow disk are written in full."""
+
+DEFAULT_BLOCK_BYTES = 4096
+LABEL = "pgstrata"
+
+
+def plan_ext4(fs: Ext4, below: Below, place: Place) -> FsPart:
+    """Makes and mounts ext4 on the one node below, aligned to its geometry unless the stack says how."""
+    node = below.nodes[0]
+    stride, width, notes = _alignment(fs, below.geometry)
+    return FsPart(
+        steps=(_plan_mkfs(fs, node, stride, width, place.role), plan_mount("ext4", _options(fs), node, place)),
+        mount_point=place.mount_point,
+        checks=(
+            MountCheck(place.role, place.mount_point, "ext4", node, _expectations(fs)),
+            Ext4Check(place.role, node, fs, stride, width),
+        ),
+        notes=notes,
+    )
+
+
+def _alignment(fs: Ext4, geometry: Geometry | None) -> tuple[int | None, int | None, tuple[str, ...]]:
+    """Stride and stripe width in blocks, with a note where the stack asks for others than the array below has."""
+    if geometry is None:
+        return fs.stride_blocks, fs.stripe_width_blocks, ()
+    fitting_stride = geometry.chunk_bytes // (fs.block_size or DEFAULT_BLOCK_BYTES)
+    stride = fs.stride_blocks or fitting_stride
+    fitting_width = fitting_stride * geometry.data_disks
+    width = fs.stripe_width_blocks or (stride * geometry.data_disks)
+    if (stride, width) == (fitting_stride, fitting_width):
+        return stride, width, ()
+    note = (
+        f"ext4 is misaligned: stride {stride} and stripe width {width} blocks, "
+        f"the array below has {fitting_stride} and {fitting_width}"
+    )
+    return stride, width, (note,)
+
+
+def _plan_mkfs(fs: Ext4, node: Argument, stride: int | None, width: int | None, role: str) -> Step:
+    extended = ["lazy_itable_init=0", "lazy_journal_init=0"]
+    extended += [f"stride={stride}"] if stride else []
+    extended += [f"stripe_width={width}"] if width else []
+    features = [] if fs.has_journal else ["^has_journal"]
+    features += ["bigalloc"] if fs.bigalloc_cluster else []
+    features += ["fast_commit"] if fs.fast_commit else []
+    block_size = fs.block_size or (DEFAULT_BLOCK_BYTES if stride else None)
+    options: list[Argument] = ["-q", "-L", LABEL, "-E", ",".join(extended)]
+    options += ["-b", str(block_size)] if block_size else []
+    options += ["-O", ",".join(features)] if features else []
+    options += ["-C", str(fs.bigalloc_cluster)] if fs.bigalloc_cluster else []
+    options += ["-J", f"size={fs.journal_size // 2**20}"] if fs.journal_size else []
+    mkfs = planned("mkfs.ext4", options, node, timeout_s=MKFS_TIMEOUT_S)
+    return Step(name=f"make ext4 for {role}", commands=(mkfs,))
+
+
+def _options(fs: Ext4) -> tuple[str, ...]:
+    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime)]
+    options += [f"data={fs.data}"] if fs.data else []
+    options += [] if fs.barrier else ["barrier=0"]
+    options += ["discard"] if fs.discard else []
+    options += [f"commit={fs.commit_s}"] if fs.commit_s else []
+    options += [] if fs.delalloc else ["nodelalloc"]
+    return tuple(options)
+
+
+def _expectations(fs: Ext4) -> tuple[Expectation, ...]:
+    # data=journal makes the kernel turn delayed allocation off (ext4(5))
+    delalloc = fs.delalloc and fs.data != "journal"
+    return (
+        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime),
+        *((value("data", fs.data, "ordered"),) if fs.has_journal else ()),
+        flag("barrier", fs.barrier, off="nobarrier"),
+        flag("discard", fs.discard, on="discard"),
+        value("commit", None if fs.commit_s is None else str(fs.commit_s), "5"),
+        *((flag("delalloc", delalloc, off="nodelalloc"),) if fs.data != "journal" else ()),
+    )
+
+
+def parse_dumpe2fs(text: str) -> dict[str, str]:
+    """The fields of `dumpe2fs -h`, by their printed names; a line without a colon is an error."""
+    fields = {}
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        name, separator, field = line.partition(":")
+        if not separator:
+            raise ValueError(f"not a line of dumpe2fs -h: {line!r}")
+        fields[name.strip()] = field.strip()
+    return fields
+
+
+def parse_journal_bytes(text: str) -> int:
+    """Bytes of `Total journal size`, which dumpe2fs prints as `64M` or `4096k`."""
+    match = re.fullmatch(r"(\d+)([kMG]?)", text)
+    if match is None:
+        raise ValueError(f"not a journal size of dumpe2fs: {text!r}")
+    return int(match[1]) * {"": 1, "k": 2**10, "M": 2**20, "G": 2**30}[match[2]]
+
+
+@dataclass(frozen=True)
+class Ext4Check:
+    """The superblock says what mkfs was asked for."""
+
+    role: str
+    node: Argument
+    fs: Ext4
+    stride: int | None
+    width: int | None
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        printed = host.run(command("dumpe2fs", "-h", resolve(self.node, bindings))).stdout
+        return self.compare(parse_dumpe2fs(printed))
+
+    def compare(self, fields: Mapping[str, str]) -> tuple[Attested, ...]:
+        """Asked against found; what was left to mkfs is not compared."""
+        fs = self.fs
+        features = fields["Filesystem features"].split()
+        rows = [
+            ("has_journal", _on(fs.has_journal), _on("has_journal" in features)),
+            ("bigalloc", _on(fs.bigalloc_cluster is not None), _on("bigalloc" in features)),
+            ("fast_commit", _on(fs.fast_commit), _on("fast_commit" in features)),
+            ("stride", str(self.stride or 0), fields.get("RAID stride", "0")),
+            ("stripe_width", str(self.width or 0), fields.get("RAID stripe width", "0")),
+        ]
+        if fs.block_size:
+            rows.append(("block_size_bytes", str(fs.block_size), fields["Block size"]))
+        if fs.bigalloc_cluster:
+            rows.append(("cluster_bytes", str(fs.bigalloc_cluster), fields.get("Cluster size", "none")))
+        if fs.journal_size:
+            size = parse_journal_bytes(fields.get("Total journal size", "0"))
+            rows.append(("journal_size_bytes", str(fs.journal_size // 2**20 * 2**20), str(size)))
+        return tuple(Attested(f"{self.role} ext4 {what}", expected, actual) for what, expected, actual in rows)
+
+
+def _on(value: bool) -> str:
+    return "on" if value else "off"

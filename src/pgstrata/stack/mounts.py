@@ -1,0 +1,154 @@
+"""Mounting a filesystem, and the mount options that the kernel says are in effect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host
+from pgstrata.stack.parts import Place
+from pgstrata.stack.step import Argument, Attested, Step, planned
+from pgstrata.stack.undo import RemovePath, Unmount
+
+MOUNT_TIMEOUT_S = 120.0
+"""Mounting can replay a journal."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of /proc/PID/mountinfo."""
+
+    device: tuple[int, int]
+    target: str
+    fstype: str
+    source: str
+    options: tuple[str, ...]
+    """Options of this mount (atime, read-only) followed by those of the filesystem."""
+
+
+def parse_mountinfo(text: str) -> tuple[Mount, ...]:
+    """All mounts of a /proc/PID/mountinfo, in order (a later one covers an earlier one at the same target).
+
+    The fields before ` - ` are id, parent, major:minor, root, target, options and optional tags (proc(5)).
+    """
+    return tuple(_parse_mount(line) for line in text.splitlines() if line.strip())
+
+
+def _parse_mount(line: str) -> Mount:
+    left, separator, right = line.partition(" - ")
+    before, after = left.split(" "), right.split(" ")
+    if not separator or len(before) < 6 or len(after) < 3:
+        raise ValueError(f"not a line of mountinfo: {line!r}")
+    major, minor = before[2].split(":")
+    return Mount(
+        device=(int(major), int(minor)),
+        target=_unescape(before[4]),
+        fstype=after[0],
+        source=_unescape(after[1]),
+        options=(*before[5].split(","), *after[2].split(",")),
+    )
+
+
+def _unescape(text: str) -> str:
+    r"""Blanks, tabs, newlines and backslashes are written as `\040` and so on."""
+    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), text)
+
+
+def list_mounts(host: Host) -> tuple[Mount, ...]:
+    """All mounts that the host's programs see."""
+    return parse_mountinfo(host.read_text("/proc/self/mountinfo"))
+
+
+def mount_at(host: Host, target: str) -> Mount | None:
+    """The mount visible at `target`, if any."""
+    found = [m for m in list_mounts(host) if m.target == target]
+    return found[-1] if found else None
+
+
+def plan_mount(fstype: str, options: tuple[Argument, ...], source: Argument, place: Place) -> Step:
+    """Makes the mount point and mounts `source` there; every option is an `-o` of its own, as some are Refs."""
+    given = [part for option in options for part in ("--options", option)]
+    return Step(
+        name=f"mount {fstype} for {place.role}",
+        commands=(
+            planned("mkdir", "--parents", place.mount_point),
+            planned("mount", ["--types", fstype], given, source, place.mount_point, timeout_s=MOUNT_TIMEOUT_S),
+        ),
+        undo=(RemovePath(path=place.mount_point), Unmount(target=place.mount_point)),
+    )
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a mount option is to be: `wanted` of the answers that its readings can give."""
+
+    what: str
+    wanted: str
+    readings: tuple[tuple[str, str], ...]
+    """(option as the kernel shows it, what it means); an option ending in `=` means its value."""
+    otherwise: str
+    """What it means that none of them is shown: the kernel's default."""
+
+    def actual(self, options: tuple[str, ...]) -> str:
+        for option in options:
+            for shown, meaning in self.readings:
+                if option == shown:
+                    return meaning
+                if shown.endswith("=") and option.startswith(shown):
+                    return option.removeprefix(shown)
+        return self.otherwise
+
+
+def flag(what: str, wanted: bool, *, on: str = "", off: str = "") -> Expectation:
+    """A switch that the kernel shows only when it differs from its default: by `on`, or else by `off`."""
+    readings = ((on, "on"),) if on else ((off, "off"),)
+    return Expectation(what, "on" if wanted else "off", readings, "off" if on else "on")
+
+
+def value(option: str, wanted: str | None, default: str) -> Expectation:
+    """An option `option=VALUE` that is not shown at its default."""
+    return Expectation(option, default if wanted is None else wanted, ((f"{option}=", ""),), default)
+
+
+def atime_expectations(*, noatime: bool, nodiratime: bool) -> tuple[Expectation, ...]:
+    """Access times: relatime unless asked otherwise (the kernel's default since 2.6.30)."""
+    readings = (("noatime", "noatime"), ("relatime", "relatime"))
+    return (
+        Expectation("atime", "noatime" if noatime else "relatime", readings, "strictatime"),
+        flag("nodiratime", nodiratime, on="nodiratime"),
+    )
+
+
+def atime_options(*, noatime: bool, nodiratime: bool) -> tuple[str, ...]:
+    """The mount options for access times."""
+    return (*(["noatime"] if noatime else []), *(["nodiratime"] if nodiratime else []))
+
+
+WRITABLE = Expectation("access", "rw", (("ro", "ro"),), "rw")
+
+
+@dataclass(frozen=True)
+class MountCheck:
+    """A filesystem is mounted where it should be, from the right source, with the options asked for and no other."""
+
+    role: str
+    target: str
+    fstype: str
+    source: Argument | None
+    """None where the source has no name of its own (tmpfs) or one of several devices is shown."""
+    expectations: tuple[Expectation, ...]
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        mount = mount_at(host, self.target)
+        prefix = f"{self.role} mount"
+        if mount is None:
+            return (Attested(f"{prefix} fstype", self.fstype, "not mounted"),)
+        rows = [Attested(f"{prefix} fstype", self.fstype, mount.fstype)]
+        if self.source is not None:
+            wanted = self.source if isinstance(self.source, str) else self.source.resolve(bindings)
+            rows.append(Attested(f"{prefix} source", wanted, mount.source))
+        for expectation in (WRITABLE, *self.expectations):
+            actual = expectation.actual(mount.options)
+            rows.append(Attested(f"{prefix} {expectation.what}", expectation.wanted, actual))
+        return tuple(rows)

@@ -1,0 +1,178 @@
+"""From a stack to everything that will be done to build it: a pure function.
+
+A stack's volumes are planned one after the other, each from the device up; then come the directories that belong to
+PostgreSQL and the settings of the kernel, which need the devices to be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.spec.stack import Stack, Volume
+from pgstrata.stack import registry
+from pgstrata.stack.parts import Below, Check, FsPart, Place
+from pgstrata.stack.step import Argument, Step, planned, resolve
+from pgstrata.stack.tuning import kernel
+from pgstrata.stack.undo import RemovePath, StopProcesses
+
+DIRECTORY_NAMES = {"data": "pgdata", "wal": "pgwal"}
+"""Inside the mount, so that `lost+found` and the like do not matter to initdb."""
+
+
+@dataclass(frozen=True)
+class PlanContext:
+    """What a plan needs to know of the trial and its host.
+
+    `trial_id` must be fit for file names. `scratch` is the folder for loop files; everything of the trial goes into
+    `SCRATCH/pgstrata-<trial>`. Mount points go into `mount_root` where it is given, else below the scratch folder:
+    the server's user must be able to reach them. `owner` is that user; None when everything runs as the caller.
+    """
+
+    trial_id: str
+    scratch: str
+    loop_size_bytes: int
+    owner: str | None = None
+    erase: tuple[str, ...] = ()
+    mount_root: str | None = None
+
+    @property
+    def marker(self) -> str:
+        """The value of PGSTRATA_TRIAL in the environment of every process of the trial."""
+        return self.trial_id
+
+    @property
+    def work_directory(self) -> str:
+        return f"{self.scratch.rstrip('/')}/pgstrata-{self.trial_id}"
+
+    @property
+    def mount_directory(self) -> str:
+        if self.mount_root is None:
+            return f"{self.work_directory}/mount"
+        return f"{self.mount_root.rstrip('/')}/pgstrata-{self.trial_id}"
+
+    def place(self, role: str) -> Place:
+        return Place(self.trial_id, role, self.work_directory, self.mount_directory, self.loop_size_bytes, self.owner)
+
+
+@dataclass(frozen=True)
+class VolumePlan:
+    """What one role stands on when its steps are done."""
+
+    role: str
+    volume: Volume
+    mount_point: str
+    directory: str
+    nodes: tuple[Argument, ...]
+    """What the filesystem sits on."""
+    media: tuple[Argument, ...]
+    """The devices at the bottom, with those that the filesystem brought itself."""
+
+
+@dataclass(frozen=True)
+class StackPlan:
+    """Everything that will be done, and what is to be found afterwards."""
+
+    context: PlanContext
+    stack: Stack
+    steps: tuple[Step, ...]
+    volumes: tuple[VolumePlan, ...]
+    checks: tuple[Check, ...]
+    data_directory: str
+    wal_directory: str | None
+    tablespace_directories: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def mounts(self) -> dict[str, str]:
+        """Mount point by role."""
+        return {v.role: v.mount_point for v in self.volumes}
+
+    def devices(self, bindings: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        """Device nodes by role, from the medium up, once they are known; empty for tmpfs and directories."""
+        return {
+            v.role: tuple(dict.fromkeys(resolve(node, bindings) for node in (*v.media, *v.nodes))) for v in self.volumes
+        }
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """One volume on the way into the plan."""
+
+    plan: VolumePlan
+    steps: tuple[Step, ...]
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]
+    wal_mount_point: str | None
+
+
+def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
+    """The whole plan of a stack; touches nothing."""
+    volumes = [_plan_volume(role, volume, context) for role, volume in stack.volumes.items()]
+    plans = tuple(v.plan for v in volumes)
+    by_role = {p.role: p.directory for p in plans}
+    pool_wal = volumes[0].wal_mount_point
+    wal = by_role.get("wal") or (f"{pool_wal}/{DIRECTORY_NAMES['wal']}" if pool_wal else None)
+    directories = [*by_role.values(), *([wal] if wal and "wal" not in by_role else [])]
+    tuning = kernel.plan_kernel(stack.kernel, tuple(dict.fromkeys(node for p in plans for node in p.media)))
+    return StackPlan(
+        context=context,
+        stack=stack,
+        steps=(
+            _plan_folders(context),
+            *(step for v in volumes for step in v.steps),
+            _plan_directories(directories, context),
+            *tuning.steps,
+        ),
+        volumes=plans,
+        checks=(*(check for v in volumes for check in v.checks), *tuning.checks),
+        data_directory=by_role["data"],
+        wal_directory=wal,
+        tablespace_directories={n: by_role[f"tablespace.{n}"] for n in stack.tablespaces},
+        notes=tuple(note for v in volumes for note in v.notes),
+    )
+
+
+def _plan_folders(context: PlanContext) -> Step:
+    folders = dict.fromkeys((context.work_directory, context.mount_directory))
+    return Step(
+        name="folders of the trial",
+        commands=tuple(planned("mkdir", "--parents", ["--mode", "0755"], folder) for folder in folders),
+        undo=(*(RemovePath(path=folder) for folder in folders), StopProcesses(marker=context.marker)),
+    )
+
+
+def _plan_volume(role: str, volume: Volume, context: PlanContext) -> _Planned:
+    place = context.place(role)
+    steps: list[Step] = []
+    checks: list[Check] = []
+    notes: list[str] = []
+    below = Below()
+    if volume.needs_device:
+        part = registry.plan_device(volume.device, place)
+        below = part.above
+        for layer in (None, *volume.layers):
+            if layer is not None:
+                part = registry.plan_layer(layer, below, place)
+                below = part.above
+            steps += part.steps
+            checks += part.checks
+            notes += part.notes
+    fs: FsPart = registry.plan_filesystem(volume.fs, below, place)
+    directory = f"{fs.mount_point}/{DIRECTORY_NAMES.get(role, 'pgspace')}"
+    plan = VolumePlan(role, volume, fs.mount_point, directory, below.nodes, (*below.media, *fs.extra_media))
+    return _Planned(
+        plan,
+        (*steps, *fs.steps),
+        (*checks, *fs.checks),
+        tuple(f"{role}: {note}" for note in (*notes, *fs.notes)),
+        fs.wal_mount_point,
+    )
+
+
+def _plan_directories(directories: list[str], context: PlanContext) -> Step:
+    owner = ["--owner", context.owner] if context.owner else []
+    return Step(
+        name="directories of PostgreSQL",
+        commands=tuple(planned("install", "--directory", ["--mode", "0700"], owner, d) for d in directories),
+    )

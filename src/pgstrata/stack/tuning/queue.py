@@ -1,0 +1,41 @@
+"""Settings of block queues (/sys/block/X/queue) of the very devices of a stack."""
+
+from __future__ import annotations
+
+from pgstrata.spec.stack import Queue
+from pgstrata.stack.parts import Check
+from pgstrata.stack.step import Argument, Ref, Setting
+from pgstrata.stack.tuning.setting import SettingCheck
+
+
+def queue_values(queue: Queue) -> dict[str, str]:
+    """File below `queue/` -> value, in the order of writing: a scheduler comes first, as it resets nr_requests."""
+    values: dict[str, object] = {
+        "scheduler": queue.scheduler,
+        "nr_requests": queue.nr_requests,
+        "read_ahead_kb": queue.read_ahead_kb,
+        "rotational": None if queue.rotational is None else int(queue.rotational),
+        "write_cache": queue.write_cache,
+    }
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def queue_path(node: Argument, name: str) -> Argument:
+    """The file of a setting of a device node."""
+    directory, after = "/sys/class/block/", f"/queue/{name}"
+    if isinstance(node, Ref):
+        return Ref(node.name, before=directory, after=after, base=True)
+    return f"{directory}{node.rsplit('/', 1)[-1]}{after}"
+
+
+def plan_queue(queue: Queue, media: tuple[Argument, ...]) -> tuple[str, tuple[Setting, ...], bool, tuple[Check, ...]]:
+    """Sets the queue of every device in `media`."""
+    settings: list[Setting] = []
+    checks: list[Check] = []
+    for node in media:
+        shown = node.name if isinstance(node, Ref) else node
+        for name, value in queue_values(queue).items():
+            path = queue_path(node, name)
+            settings.append(Setting(path, value))
+            checks.append(SettingCheck(f"queue {shown} {name}", path, value))
+    return "block queue settings", tuple(settings), False, tuple(checks)

@@ -1,0 +1,56 @@
+"""One file of /proc/sys or /sys that holds a setting: how its value reads, and what puts it back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host
+from pgstrata.stack.step import Argument, Attested, Setting, resolve
+from pgstrata.stack.undo import WriteFile
+
+_COUNTERPARTS = (
+    ("/proc/sys/vm/dirty_bytes", "/proc/sys/vm/dirty_ratio"),
+    ("/proc/sys/vm/dirty_background_bytes", "/proc/sys/vm/dirty_background_ratio"),
+    ("/proc/sys/vm/overcommit_kbytes", "/proc/sys/vm/overcommit_ratio"),
+)
+"""Writing one of a pair sets the other to 0 (Documentation/admin-guide/sysctl/vm.rst), and the first of a dirty pair
+cannot be set back to 0: writing the second is what does that."""
+
+
+def parse_setting(text: str) -> str:
+    """The value in a kernel file: the chosen word of `always [madvise] never`, else the text with blanks normed."""
+    chosen = re.findall(r"\[([^\]]+)\]", text)
+    return chosen[0] if len(chosen) == 1 else " ".join(text.split())
+
+
+def read_setting(host: Host, path: str) -> str:
+    """The present value of a setting."""
+    return parse_setting(host.read_text(path))
+
+
+def plan_restore(host: Host, setting: Setting, bindings: Mapping[str, str]) -> WriteFile:
+    """What puts the present value of a setting back; reads it now."""
+    path = resolve(setting.path, bindings)
+    present = read_setting(host, path)
+    for pair in _COUNTERPARTS:
+        if path in pair and present == "0":
+            other = pair[1] if path == pair[0] else pair[0]
+            return WriteFile(path=other, text=read_setting(host, other))
+    return WriteFile(path=path, text=present)
+
+
+@dataclass(frozen=True)
+class SettingCheck:
+    """A setting still holds its value."""
+
+    what: str
+    path: Argument
+    value: str
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        path = resolve(self.path, bindings)
+        found = host.status(path)
+        actual = "missing" if found is None else read_setting(host, path)
+        return (Attested(self.what, self.value, actual),)
