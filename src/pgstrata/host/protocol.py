@@ -85,6 +85,14 @@ class FileStatus:
     """major and minor of a device node; of the filesystem's device otherwise."""
 
 
+@dataclass(frozen=True)
+class Space:
+    """Size of the filesystem at a path, and what an unprivileged user can still use of it."""
+
+    total_bytes: int
+    free_bytes: int
+
+
 class Process(Protocol):
     """A program started in the background, with its output in files on its host."""
 
@@ -105,7 +113,11 @@ class Process(Protocol):
 
 
 class Host(Protocol):
-    """A machine. Paths are paths over there."""
+    """A machine. Paths are paths over there.
+
+    File operations raise OSError (FileNotFoundError, PermissionError, ...) wherever the host is; a program that is
+    not there ends with exit code 127. HostLost when the connection breaks.
+    """
 
     @property
     def name(self) -> str:
@@ -139,6 +151,8 @@ class Host(Protocol):
         """None when there is nothing at that path."""
         ...
 
+    def space(self, path: str) -> Space: ...
+
     def list_directory(self, path: str) -> tuple[str, ...]: ...
 
     def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
@@ -146,7 +160,8 @@ class Host(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Removes a file or a whole tree without crossing into other filesystems; nothing there is fine."""
+        """Removes a file or a whole tree; nothing there is fine. OSError (EBUSY), with nothing removed, when
+        something is mounted at or below it."""
         ...
 
     def fetch(self, path: str, to: str) -> None:
@@ -155,6 +170,28 @@ class Host(Protocol):
 
     def send(self, local: str, path: str, *, mode: int = 0o644) -> None:
         """Copies a local file to the host (streamed)."""
+        ...
+
+    def stop_marked(self, marker: str, grace_s: float = 30.0) -> tuple[int, ...]:
+        """Ends every process with PGSTRATA_TRIAL=`marker` in its environment, and their children: SIGINT (a fast
+        shutdown of PostgreSQL), SIGTERM, after `grace_s` SIGKILL. Gives the pids that were found."""
+        ...
+
+    def state_directory(self) -> str:
+        """Where pgstrata keeps locks and the undo journal over there: /var/lib/pgstrata for root."""
+        ...
+
+    def try_lock(self, name: str, payload: str) -> str | None:
+        """Takes an advisory lock, held until `unlock` or the end of the connection. None when we have it, else the
+        `payload` of its holder."""
+        ...
+
+    def unlock(self, name: str) -> None:
+        """Gives a lock back; one that is not held is fine."""
+        ...
+
+    def open_exclusive(self, device: str) -> bool:
+        """Whether a block device can be opened exclusively: False while it is in use (mounted, PV, md, swap)."""
         ...
 
     def close(self) -> None: ...

@@ -1,0 +1,183 @@
+"""A host in front of an agent: turns the protocol's calls into the agent's operations, near or far."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.host.agent import AgentError
+from pgstrata.host.protocol import Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
+
+CHUNK_BYTES = 1 << 20
+
+Call = Callable[..., Any]
+"""Runs one operation of the agent: `call("read", path=...)`."""
+
+
+def refuse(host: str, error: AgentError) -> PgstrataError:
+    """An agent's refusal as an error for the user."""
+    hint = "run pgstrata as root, or connect as root" if "only root" in str(error) else ""
+    return PreflightError(f"refused on {host}: {error}", hint=hint)
+
+
+class AgentProcess:
+    """A program that the agent started."""
+
+    def __init__(self, host: str, call: Call, handle: dict[str, Any], command: Command) -> None:
+        self._host = host
+        self._call = call
+        self._handle = handle
+        self._command = command
+        self._code: int | None = None
+
+    @property
+    def pid(self) -> int:
+        return int(self._handle["pid"])
+
+    def poll(self) -> int | None:
+        return self._note(self._call("poll", handle=self._handle) if self._code is None else self._code)
+
+    def wait(self, timeout_s: float) -> int:
+        if self._code is None:
+            self._note(self._call("wait", handle=self._handle, timeout_s=timeout_s, patience_s=timeout_s))
+        if self._code is None:
+            late = Completed(self._command.argv, -1, "", "it still runs", timeout_s)
+            raise CommandFailed(self._host, late, timed_out=True)
+        return self._code
+
+    def stop(self, timeout_s: float = 10.0) -> int:
+        if self._code is None:
+            patience_s = timeout_s + 10.0
+            self._note(self._call("stop", handle=self._handle, timeout_s=timeout_s, patience_s=patience_s))
+        if self._code is None:
+            raise PgstrataError(f"process {self.pid} on {self._host} does not end, not even by SIGKILL")
+        return self._code
+
+    def _note(self, code: int | None) -> int | None:
+        if code is not None and self._code is None:
+            self._code = code
+            self._call("forget", handle=self._handle)
+        return code
+
+
+class AgentHost:
+    """The `Host` protocol over `_call`, which a kind of host supplies."""
+
+    def __init__(self, name: str, kind: HostKind = "native") -> None:
+        self._name = name
+        self._kind: HostKind = kind
+
+    def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
+        """Runs one operation; `patience_s` is how long it may take by its nature."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def kind(self) -> HostKind:
+        return self._kind
+
+    def run(self, command: Command, *, check: bool = True) -> Completed:
+        answer = self._call(
+            "run",
+            patience_s=command.timeout_s,
+            timeout_s=command.timeout_s,
+            token=uuid.uuid4().hex,
+            **_what(command),
+        )
+        completed = Completed(
+            command.argv,
+            answer["exit_code"],
+            answer["stdout"].decode(errors="replace"),
+            answer["stderr"].decode(errors="replace"),
+            answer["duration_s"],
+        )
+        if answer["timed_out"]:
+            raise CommandFailed(self._name, completed, timed_out=True)
+        if check and completed.exit_code != 0:
+            raise CommandFailed(self._name, completed)
+        return completed
+
+    def start(self, command: Command, *, stdout: str, stderr: str) -> Process:
+        """Raises OSError when the program or its output files cannot be opened."""
+        handle = self._call("start", stdout=stdout, stderr=stderr, **_what(command))
+        return AgentProcess(self._name, self._call, handle, command)
+
+    def read_text(self, path: str) -> str:
+        data: bytes = self._call("read", path=path)
+        return data.decode(errors="replace")
+
+    def write_text(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        self._call("write", path=path, data=text.encode(), mode=mode)
+
+    def append_text(self, path: str, text: str) -> None:
+        self._call("append", path=path, data=text.encode())
+
+    def status(self, path: str, *, follow: bool = True) -> FileStatus | None:
+        found = self._call("status", path=path, follow=follow)
+        if found is None:
+            return None
+        return FileStatus(**{**found, "device": tuple(found["device"])})
+
+    def space(self, path: str) -> Space:
+        return Space(**self._call("space", path=path))
+
+    def list_directory(self, path: str) -> tuple[str, ...]:
+        return tuple(self._call("list", path=path))
+
+    def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
+        self._call("make_directory", path=path, mode=mode, owner=owner)
+
+    def remove(self, path: str) -> None:
+        self._call("remove", path=path, patience_s=600.0)
+
+    def fetch(self, path: str, to: str) -> None:
+        with Path(to).open("wb") as file:
+            offset = 0
+            while part := self._call("read_chunk", path=path, offset=offset, size=CHUNK_BYTES):
+                file.write(part)
+                offset += len(part)
+
+    def send(self, local: str, path: str, *, mode: int = 0o644) -> None:
+        with Path(local).open("rb") as file:
+            part, offset = file.read(CHUNK_BYTES), 0
+            while part or offset == 0:
+                self._call("write_chunk", path=path, offset=offset, data=part, mode=mode)
+                offset += len(part)
+                part = file.read(CHUNK_BYTES)
+                if not part:
+                    return
+
+    def stop_marked(self, marker: str, grace_s: float = 30.0) -> tuple[int, ...]:
+        return tuple(self._call("stop_marked", marker=marker, grace_s=grace_s, patience_s=grace_s + 10.0))
+
+    def state_directory(self) -> str:
+        return str(self._call("state_directory"))
+
+    def try_lock(self, name: str, payload: str) -> str | None:
+        holder: str | None = self._call("try_lock", name=name, payload=payload)
+        return holder
+
+    def unlock(self, name: str) -> None:
+        self._call("unlock", name=name)
+
+    def open_exclusive(self, device: str) -> bool:
+        return bool(self._call("open_exclusive", device=device))
+
+    def close(self) -> None:
+        self._call("close")
+
+
+def _what(command: Command) -> dict[str, Any]:
+    return {
+        "argv": list(command.argv),
+        "stdin": command.stdin.encode(),
+        "user": command.user,
+        "env": dict(command.env),
+        "cwd": command.cwd,
+    }

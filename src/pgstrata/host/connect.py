@@ -1,0 +1,17 @@
+"""From what the user wrote behind `host:` to a host."""
+
+from __future__ import annotations
+
+from pgstrata.errors import UsageError
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import Host
+
+
+def connect(text: str) -> Host:
+    """A host from `local` or `ssh://[user@]host[:port]`.
+
+    `lab` is not known here: the lab starts a machine and hands over an ssh host of its own.
+    """
+    if text == "local":
+        return LocalHost()
+    raise UsageError(f"not a host: {text}", hint="use local, ssh://[user@]host[:port] or lab")

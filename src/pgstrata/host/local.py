@@ -1,0 +1,22 @@
+"""This machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgstrata.host.agent import Agent, AgentError
+from pgstrata.host.base import AgentHost, refuse
+
+
+class LocalHost(AgentHost):
+    """Calls the agent in this process. `state_directory` overrides where locks and the journal live."""
+
+    def __init__(self, *, state_directory: str | None = None) -> None:
+        super().__init__("local")
+        self._agent = Agent(state_directory)
+
+    def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
+        try:
+            return getattr(self._agent, operation)(**arguments)
+        except AgentError as error:
+            raise refuse(self._name, error) from None
