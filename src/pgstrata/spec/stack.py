@@ -244,7 +244,8 @@ class Volume(Model):
     @model_validator(mode="after")
     def _coherent(self) -> Volume:
         kind = self.fs.kind
-        if kind in WITHOUT_DEVICE and (self.layers or "device" in self.model_fields_set):
+        # The default device stands for "none asked", so that a volume survives a round trip through JSON.
+        if kind in WITHOUT_DEVICE and (self.layers or self.device != LoopDevice()):
             raise ValueError(f"{kind} takes no device and no block layer")
         if kind == "zfs" and any(layer.kind == "md" for layer in self.layers):
             raise ValueError("zfs over md hides the disks from zfs: use a vdev layout of zfs instead")
