@@ -36,18 +36,22 @@ Origin = Literal["run", "quick", "import csv", "import pg-fs-benchmark", "import
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+class RecordError(PreflightError):
+    """The campaign directory cannot be written; no trial can go on without it."""
+
+
 def utc_now() -> str:
     """ISO 8601, UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _writable(path: Path, error: OSError) -> PgstrataError:
+def _writable(path: Path, error: OSError) -> RecordError:
     if error.errno in _FULL:
         return PreflightError(
             f"no space left to write {path}", hint="free space there, then run the same command again"
         )
     reason = error.strerror or str(error)
-    return PreflightError(f"cannot write {path}: {reason}", hint="choose a writable folder with --out DIR")
+    return RecordError(f"cannot write {path}: {reason}", hint="choose a writable folder with --out DIR")
 
 
 def write_atomically(path: Path, text: str) -> None:

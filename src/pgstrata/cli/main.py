@@ -1,0 +1,62 @@
+"""The program `pgstrata`: registers the verbs and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pgstrata import __version__
+from pgstrata.cli import clean, crash, export, plan, quick, report, run, schema, status
+from pgstrata.cli.output import debugging, print_error, print_notice
+from pgstrata.errors import ExitCode, PgstrataError
+
+EPILOG = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20"
+
+app = typer.Typer(
+    name="pgstrata",
+    help="Which storage stack should PostgreSQL sit on: build it, measure it, judge it.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"pgstrata {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Which storage stack should PostgreSQL sit on: build it, measure it, judge it."""
+
+
+for _verb in (quick, plan, run, crash, status, report, export, clean, schema):
+    _verb.register(app)
+
+
+def main() -> None:
+    """Entry point of the program; ends it with an exit code of `errors.ExitCode`."""
+    try:
+        app()
+    except PgstrataError as error:
+        if debugging():
+            raise
+        print_error(error)
+        sys.exit(int(error.exit_code))
+    except KeyboardInterrupt:
+        print_notice("interrupted")
+        sys.exit(int(ExitCode.INTERRUPTED))
+
+
+if __name__ == "__main__":
+    main()

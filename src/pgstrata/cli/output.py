@@ -1,0 +1,68 @@
+"""What verbs share: results to stdout (text or JSON), everything else to stderr, options of the same name."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pgstrata.errors import ExitCode, PgstrataError
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
+CampaignFile = Annotated[Path, typer.Argument(metavar="FILE", help="Campaign in YAML.", show_default=False)]
+CampaignPath = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Campaign directory, or a zip of one.", show_default=False)
+]
+OutDirectory = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Campaign directory to write.", show_default=False)
+]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-on",
+        metavar="CONDITION",
+        help="Exit 5 when it holds over the whole interval, e.g. 'tps(xfs) < 0.95*tps(ext4)'. Repeatable.",
+        show_default=False,
+    ),
+]
+
+
+def print_text(text: str) -> None:
+    """A result for people, on stdout."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
+
+
+def print_json(value: Mapping[str, Any] | list[Any]) -> None:
+    """A result for programs, on stdout."""
+    print_text(json.dumps(value, indent=2, default=str, allow_nan=False))
+
+
+def print_notice(text: str) -> None:
+    """Something to know that is no result, on stderr."""
+    sys.stderr.write(text if text.endswith("\n") else text + "\n")
+    sys.stderr.flush()
+
+
+def print_error(error: PgstrataError) -> None:
+    """`error:` and, where known, `HINT:` on a line of its own."""
+    print_notice(f"error: {error.message}")
+    if error.hint:
+        print_notice(f"HINT: {error.hint}")
+
+
+def debugging() -> bool:
+    """Whether the user wants tracebacks (PGSTRATA_DEBUG=1)."""
+    return os.environ.get("PGSTRATA_DEBUG", "") not in ("", "0")
+
+
+def end(code: ExitCode) -> None:
+    """Ends the verb with an exit code other than 0."""
+    if code is not ExitCode.DONE:
+        raise typer.Exit(int(code))

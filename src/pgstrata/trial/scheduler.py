@@ -1,0 +1,180 @@
+"""Runs a campaign: blocks in random order, until the policy has seen enough; resumable at any moment.
+
+The record is the state. Whatever was finished is read back and replayed through the policy, so that the same command
+goes on exactly where an earlier one ended, for whatever reason it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pgstrata.record.decision import Decision, Observation, Policy
+from pgstrata.record.reader import TrialData
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.schema import DecisionRecord, TrialVerdict
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.expand import block_trials
+from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.progress import Progress
+
+GIVE_UP_AFTER = 3
+"""A stack whose first trials all fail, this many of them, is not tried again."""
+
+Observe = Callable[[TrialData], Iterable[Observation]]
+"""The primary metric of every cell of a valid trial; `analyze` knows how, and the command line hands it in."""
+
+
+class TrialRunner(Protocol):
+    """Runs one trial to its verdict; everything that it built is gone when it returns or raises."""
+
+    def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
+        """Records the trial. Raises `Interrupted` or an error that no further trial could survive."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a campaign ended, for now."""
+
+    counts: Mapping[str, int]
+    """Trials by status: ok, failed, excluded, unsupported."""
+    reason: str
+    interrupted: bool = False
+
+    @property
+    def failed(self) -> int:
+        return self.counts.get("failed", 0)
+
+
+def observe_tps(trial: TrialData) -> tuple[Observation, ...]:
+    """Mean TPS of every cell: the primary metric of most campaigns."""
+    stage = "confirm" if trial.trial.stage == "confirm" else "screen"
+    share_s = trial.verdict.duration_s / max(1, len(trial.cells))
+    return tuple(
+        Observation(trial.trial.stack, trial.trial.block, c.id, c.result.tps, stage, share_s) for c in trial.cells
+    )
+
+
+@dataclass
+class _State:
+    """What is finished, and what follows from it."""
+
+    finished: dict[str, TrialData] = field(default_factory=dict)
+
+    def observations(self, observe: Observe, before_block: int) -> list[Observation]:
+        """Of the blocks before that one: what the policy saw, or sees, when it decides about that block."""
+        valid = [t for t in self.finished.values() if t.valid and t.trial.block < before_block]
+        return [o for t in sorted(valid, key=_place) for o in observe(t)]
+
+    def elapsed_s(self, before_block: int) -> float:
+        """Machine time by the record, not by the clock, so that a resumed campaign decides the same."""
+        return sum(t.verdict.duration_s for t in self.finished.values() if t.trial.block < before_block)
+
+    def hopeless(self, before_block: int) -> tuple[str, ...]:
+        """Stacks that failed every one of at least GIVE_UP_AFTER trials."""
+        failed: dict[str, int] = {}
+        fine: set[str] = set()
+        for trial in self.finished.values():
+            if trial.trial.block < before_block and trial.verdict.status == "failed":
+                failed[trial.trial.stack] = failed.get(trial.trial.stack, 0) + 1
+            elif trial.valid:
+                fine.add(trial.trial.stack)
+        return tuple(s for s, n in failed.items() if n >= GIVE_UP_AFTER and s not in fine)
+
+
+def _place(trial: TrialData) -> tuple[int, int]:
+    return trial.trial.block, trial.trial.position
+
+
+def run_campaign(
+    campaign: Campaign,
+    directory: CampaignDirectory,
+    runner: TrialRunner,
+    policy: Policy,
+    progress: Progress,
+    *,
+    observe: Observe = observe_tps,
+    interruption: Interruption,
+) -> Outcome:
+    """Runs or resumes a campaign until the policy is done or a signal came.
+
+    Every error of a single trial is recorded by the runner. What it raises ends the campaign, which stays
+    resumable.
+    """
+    state = _State({t.id: t for t in directory.finished()})
+    block = 0
+    try:
+        while True:
+            interruption.check()
+            decision = _decide(directory, state, policy, observe, block)
+            if decision.stage == "done" or not decision.run:
+                return _outcome(state, decision.reason)
+            _run_block(campaign, directory, runner, progress, state, decision, block, interruption)
+            block += 1
+    except Interrupted as signal:
+        return _outcome(state, str(signal), interrupted=True)
+
+
+def _decide(
+    directory: CampaignDirectory, state: _State, policy: Policy, observe: Observe, block: int
+) -> Decision:
+    """What was decided about this block before, or a new decision, recorded before it is followed."""
+    for record in reversed(directory.decisions()):
+        if record.after_block == block and record.stage != "done":
+            return Decision(record.stage, record.continue_with, record.dropped, record.reason, record.figures)
+    decision = policy.decide(state.observations(observe, block), block, state.elapsed_s(block))
+    decision = _without_hopeless(decision, state.hopeless(block))
+    directory.record_decision(
+        DecisionRecord(
+            after_block=block,
+            stage=decision.stage,
+            continue_with=decision.run,
+            dropped=decision.dropped,
+            reason=decision.reason,
+            figures=decision.figures,
+        )
+    )
+    return decision
+
+
+def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision:
+    given_up = tuple(s for s in decision.run if s in hopeless)
+    if not given_up:
+        return decision
+    going_on = tuple(s for s in decision.run if s not in hopeless)
+    reason = f"given up after {GIVE_UP_AFTER} failed trials: {', '.join(given_up)}; {decision.reason}".rstrip("; ")
+    stage = decision.stage if going_on else "done"
+    return Decision(stage, going_on, (*decision.dropped, *given_up), reason, decision.figures)
+
+
+def _run_block(
+    campaign: Campaign,
+    directory: CampaignDirectory,
+    runner: TrialRunner,
+    progress: Progress,
+    state: _State,
+    decision: Decision,
+    block: int,
+    interruption: Interruption,
+) -> None:
+    assert decision.stage != "done"
+    trials = block_trials(campaign, block, decision.run, decision.stage)
+    progress.block(block, len(trials), decision.stage, decision.reason)
+    for trial in trials:
+        if trial.id in state.finished:
+            progress.skipped(trial)
+            continue
+        interruption.check()
+        progress.trial(trial)
+        verdict = runner.run(trial, directory, progress)
+        progress.finished(trial, verdict)
+    state.finished = {t.id: t for t in directory.finished()}
+
+
+def _outcome(state: _State, reason: str, *, interrupted: bool = False) -> Outcome:
+    counts: dict[str, int] = {}
+    for trial in state.finished.values():
+        counts[trial.verdict.status] = counts.get(trial.verdict.status, 0) + 1
+    return Outcome(counts, reason, interrupted)
