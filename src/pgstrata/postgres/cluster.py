@@ -1,0 +1,286 @@
+"""A database cluster on a host: made, set, started, asked, stopped.
+
+The server runs as an unprivileged user and listens on a socket in a private folder (mode 0700), so that `trust` is
+safe: whoever reaches the socket is that user or root. Statements go through psql on the host, so that a server
+behind ssh needs no tunnel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgstrata.errors import PreflightError, TrialError
+from pgstrata.host.protocol import Command, CommandFailed, Host
+from pgstrata.postgres.binaries import Installation
+from pgstrata.postgres.settings import (
+    AttestedSetting,
+    check_settings,
+    compare_settings,
+    parse_conf,
+    render_conf,
+)
+
+SUPERUSER = "postgres"
+LONGEST_SOCKET_PATH = 107
+"""sun_path holds 108 bytes with the final zero (unix(7))."""
+
+LOG_TAIL_LINES = 20
+
+FIXED_SETTINGS = {
+    "logging_collector": "off",
+    "log_destination": "stderr",
+    "log_line_prefix": "%m [%p] ",
+    "log_timezone": "UTC",
+    "lc_messages": "C",
+    "log_checkpoints": "on",
+    "unix_socket_permissions": "0700",
+}
+"""What the parsers of the log and the way to the server rely on; a stack may not set these."""
+
+RESERVED_SETTINGS = frozenset(
+    {*FIXED_SETTINGS, "unix_socket_directories", "data_directory", "hba_file", "ident_file", "external_pid_file"}
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a cluster's parts live. `tablespaces` maps names to directories; all of it belongs to the server user."""
+
+    data_directory: str
+    wal_directory: str | None = None
+    tablespaces: Mapping[str, str] = field(default_factory=dict)
+
+
+def default_run_directory(data_directory: str) -> str:
+    """A short private folder for socket and log, named after the data directory so that undo can name it."""
+    return f"/tmp/pgstrata-{hashlib.sha256(data_directory.encode()).hexdigest()[:12]}"
+
+
+class Cluster:
+    """One cluster. `run_directory` holds the socket and the log and belongs to the server user alone."""
+
+    def __init__(
+        self,
+        host: Host,
+        installation: Installation,
+        user: str,
+        layout: Layout,
+        *,
+        run_directory: str = "",
+        port: int = 5432,
+        marker: str = "",
+    ) -> None:
+        self.host = host
+        self.installation = installation
+        self.user = user
+        self.layout = layout
+        self.run_directory = run_directory or default_run_directory(layout.data_directory)
+        self.port = port
+        self.marker = marker
+        self.expected: dict[str, str] = {}
+        """Settings that `attest_settings` compares with, normalised by the server."""
+        socket = f"{self.run_directory}/.s.PGSQL.{port}"
+        if len(socket.encode()) > LONGEST_SOCKET_PATH:
+            raise PreflightError(
+                f"socket path {socket} is longer than {LONGEST_SOCKET_PATH} bytes", hint="choose a shorter folder"
+            )
+
+    @property
+    def log_file(self) -> str:
+        return f"{self.run_directory}/postgresql.log"
+
+    # ------------------------------------------------------------ making
+
+    def init(self, *, data_checksums: bool | None = None, options: tuple[str, ...] = ()) -> None:
+        """Makes folders and cluster (initdb: UTF8, locale C, superuser `postgres`, trust on the private socket)."""
+        self.make_directories()
+        argv = plan_initdb(self.installation, self.layout, data_checksums, options)
+        self._run(*argv, timeout_s=300)
+
+    def make_directories(self) -> None:
+        """Makes the folders of the layout and the run directory, owned by the server user."""
+        places = [self.layout.data_directory, self.run_directory, *self.layout.tablespaces.values()]
+        if self.layout.wal_directory:
+            places.append(self.layout.wal_directory)
+        for place in places:
+            self.host.make_directory(place, mode=0o700, owner=self.user)
+
+    def configure(self, settings: Mapping[str, str], postgresql_conf: str | None = None) -> None:
+        """Checks and writes the settings; `postgresql_conf` is the text of a whole file that they come on top of.
+
+        Raises PreflightError for names or values that the server refuses and for settings that pgstrata needs.
+        """
+        for name in settings:
+            if name.lower() in RESERVED_SETTINGS:
+                raise PreflightError(f"setting {name!r} is reserved: pgstrata sets it itself", hint=f"remove {name}")
+        base = parse_conf(self._initdb_conf() if postgresql_conf is None else postgresql_conf)
+        base = {name: value for name, value in base.items() if name not in RESERVED_SETTINGS}
+        given = {name.lower(): value for name, value in settings.items()}
+        asked = {"listen_addresses": "", "port": str(self.port), **base, **given}
+        self.port = int(asked["port"])
+        written = {**asked, **FIXED_SETTINGS, "unix_socket_directories": self.run_directory}
+        self.expected = check_settings(self.host, self.installation, self.user, written)
+        head = "# Written by pgstrata; all that is set is here.\n"
+        self.host.write_text(f"{self.layout.data_directory}/postgresql.conf", head + render_conf(written))
+
+    def _initdb_conf(self) -> str:
+        """postgresql.conf as initdb made it, kept beside the one written here."""
+        written, kept = (f"{self.layout.data_directory}/postgresql.conf{end}" for end in ("", ".initdb"))
+        if self.host.status(kept) is None:
+            self.host.write_text(kept, self.host.read_text(written))
+        return self.host.read_text(kept)
+
+    # ------------------------------------------------------------ running
+
+    def start(self, timeout_s: float = 600.0) -> None:
+        """Starts the server and waits until it answers; recovery after a crash counts into `timeout_s`.
+
+        Raises TrialError with the tail of the server's log.
+        """
+        self._refuse_used_socket()
+        self.host.make_directory(self.run_directory, mode=0o700, owner=self.user)
+        mark = len(self.read_log())
+        try:
+            self._pg_ctl("start", "--log", self.log_file, "--wait", timeout_s=timeout_s)
+        except CommandFailed as error:
+            raise self._start_failure(self.read_log()[mark:]) from error
+
+    def stop(self, timeout_s: float = 600.0) -> None:
+        """Stops with a shutdown checkpoint (mode fast); fine when it does not run."""
+        self._stop("fast", timeout_s)
+
+    def crash_stop(self, timeout_s: float = 60.0) -> None:
+        """Stops at once, without a checkpoint (mode immediate): the next start recovers."""
+        self._stop("immediate", timeout_s)
+
+    def restart(self, timeout_s: float = 600.0) -> None:
+        self.stop(timeout_s)
+        self.start(timeout_s)
+
+    def running(self) -> bool:
+        """Whether a server runs on the data directory."""
+        return self.postmaster_pid() is not None
+
+    def postmaster_pid(self) -> int | None:
+        """Process id of the running server; None when there is none."""
+        path = f"{self.layout.data_directory}/postmaster.pid"
+        if self.host.status(path) is None:
+            return None
+        pid = int(self.host.read_text(path).split("\n", 1)[0])
+        return pid if self.host.status(f"/proc/{pid}") else None
+
+    def read_log(self) -> str:
+        return self.host.read_text(self.log_file) if self.host.status(self.log_file) else ""
+
+    def _stop(self, mode: str, timeout_s: float) -> None:
+        if self.running():
+            self._pg_ctl("stop", "--mode", mode, "--wait", timeout_s=timeout_s)
+
+    def _pg_ctl(self, action: str, *options: str, timeout_s: float) -> None:
+        self._run(
+            self.installation.program("pg_ctl"), action,
+            "--pgdata", self.layout.data_directory,
+            "--timeout", str(int(timeout_s)),
+            "--silent", *options,
+            timeout_s=timeout_s + 30,
+        )  # fmt: skip
+
+    def _run(self, *argv: str, timeout_s: float = 60.0, stdin: str = "") -> str:
+        return self.host.run(self.as_user(*argv, timeout_s=timeout_s, stdin=stdin)).stdout
+
+    def as_user(self, *argv: str, timeout_s: float = 60.0, stdin: str = "") -> Command:
+        """A command as the server user, marked as belonging to the trial."""
+        env = (("PGSTRATA_TRIAL", self.marker),) if self.marker else ()
+        return Command(argv, timeout_s=timeout_s, stdin=stdin, user=self.user, env=env, cwd="/")
+
+    def _refuse_used_socket(self) -> None:
+        lock = f"{self.run_directory}/.s.PGSQL.{self.port}.lock"
+        if self.host.status(lock) is None:
+            return
+        pid = self.host.read_text(lock).split("\n", 1)[0].strip()
+        if pid.isdigit() and self.host.status(f"/proc/{pid}"):
+            raise TrialError(
+                f"port {self.port} in {self.run_directory} is in use by process {pid}", hint=f"ps -o args= -p {pid}"
+            )
+
+    def _start_failure(self, log: str) -> TrialError:
+        version, name = self.installation.version, self.host.name
+        tail = "\n".join(log.splitlines()[-LOG_TAIL_LINES:])
+        if "could not bind" in log or "Is another postmaster already running on port" in log:
+            what = f"PostgreSQL {version} did not start on {name}: port {self.port} is in use"
+            hint = f"ss -lptn 'sport = :{self.port}'"
+        else:
+            what, hint = f"PostgreSQL {version} did not start on {name}", f"the whole log: {self.log_file}"
+        return TrialError(f"{what}; the end of its log:\n{tail}", hint=hint)
+
+    # ------------------------------------------------------------ asking
+
+    def psql(self, database: str = "postgres", **variables: str) -> tuple[str, ...]:
+        """Arguments of psql that connect to this server; statements come from standard input."""
+        pairs = [f"--set={name}={value}" for name, value in variables.items()]
+        return (
+            self.installation.program("psql"), "-XAtq", "--set=ON_ERROR_STOP=1", *pairs,
+            "--host", self.run_directory,
+            "--port", str(self.port),
+            "--username", SUPERUSER,
+            "--dbname", database,
+        )  # fmt: skip
+
+    def execute(
+        self, statements: str, database: str = "postgres", *, timeout_s: float = 600.0, **variables: str
+    ) -> str:
+        """Runs statements and returns what psql prints; `variables` are there as :'name'."""
+        return self._run(*self.psql(database, **variables), timeout_s=timeout_s, stdin=statements)
+
+    def sql(
+        self, query: str, database: str = "postgres", *, timeout_s: float = 60.0, **variables: str
+    ) -> list[dict[str, Any]]:
+        """The rows of one query (no final semicolon), column names as keys."""
+        wrapped = f"SELECT coalesce(json_agg(row_to_json(r)), '[]') FROM (\n{query}\n) r;"
+        rows: list[dict[str, Any]] = json.loads(self.execute(wrapped, database, timeout_s=timeout_s, **variables))
+        return rows
+
+    def value(self, query: str, database: str = "postgres", *, timeout_s: float = 60.0, **variables: str) -> Any:
+        """The only value of a query's only row."""
+        (row,) = self.sql(query, database, timeout_s=timeout_s, **variables)
+        (only,) = row.values()
+        return only
+
+    def read_settings(self) -> dict[str, str]:
+        """Every setting in force, raw as in pg_settings.setting; one that waits for a restart says so."""
+        rows = self.sql("SELECT name, setting, pending_restart FROM pg_settings")
+        return {
+            r["name"].lower(): r["setting"] + (" (another value waits for a restart)" if r["pending_restart"] else "")
+            for r in rows
+        }
+
+    def attest_settings(self) -> tuple[AttestedSetting, ...]:
+        """What `configure` wrote against what the running server says."""
+        return compare_settings(self.expected, self.read_settings())
+
+
+def plan_initdb(
+    installation: Installation, layout: Layout, data_checksums: bool | None, options: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Arguments of initdb. Checksums as asked; None leaves the default of that major."""
+    checksums: tuple[str, ...] = ()
+    if data_checksums:
+        checksums = ("--data-checksums",)
+    elif data_checksums is False and installation.checksums_by_default:
+        checksums = ("--no-data-checksums",)  # PostgreSQL 18 and later know it, and need it
+    waldir = ("--waldir", layout.wal_directory) if layout.wal_directory else ()
+    return (
+        installation.program("initdb"),
+        "--pgdata", layout.data_directory,
+        *waldir,
+        *checksums,
+        "--username", SUPERUSER,
+        "--auth", "trust",
+        "--encoding", "UTF8",
+        "--locale", "C",
+        *options,
+    )  # fmt: skip

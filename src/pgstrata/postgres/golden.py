@@ -1,0 +1,110 @@
+"""Golden copies: a loaded, cleanly stopped cluster kept aside, from which later trials start.
+
+A golden directory holds `data`, `wal`, `tablespaces/NAME` and, written last, `golden.json`. Copies are made of full blocks (no reflinks, no holes), so that the filesystem under test really
+stores the data and lays it out by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import Command, Host
+from pgstrata.postgres.binaries import Installation
+from pgstrata.postgres.cluster import Layout
+
+MANIFEST = "golden.json"
+COPY_TIMEOUT_S = 6 * 3600.0
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A golden directory on a host; `tablespaces` maps names to the OIDs of their links in pg_tblspc."""
+
+    directory: str
+    tablespaces: Mapping[str, int]
+
+
+def golden_key(installation: Installation, what: Mapping[str, object]) -> str:
+    """A name for the content of a golden copy: everything that decides what is in the data directory.
+
+    `what` holds the options of initdb, checksums, scale, seed or the digest of the user's own file, names of
+    tablespaces. The server counts by major and block size, because those decide the format on disk; pgbench by its
+    major, because it generates the rows.
+    """
+    parts = {
+        "major": installation.major,
+        "client_major": installation.client_major,
+        "block_size_bytes": installation.block_size_bytes,
+        "layout": 1,
+        **what,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_golden(host: Host, directory: str) -> Golden | None:
+    """The golden directory, or None when there is none or it was not finished."""
+    path = f"{directory}/{MANIFEST}"
+    if host.status(path) is None:
+        return None
+    return Golden(directory, json.loads(host.read_text(path))["tablespaces"])
+
+
+def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, int]) -> Golden:
+    """Copies a cleanly stopped cluster to `directory`. `oids` maps tablespaces of the layout to their OIDs.
+
+    The server's settings are not part of it: each trial writes its own.
+    """
+    if host.status(f"{layout.data_directory}/postmaster.pid") is not None:
+        raise TrialError(f"cluster in {layout.data_directory} was not stopped cleanly: it cannot be kept as a copy")
+    host.remove(directory)
+    host.make_directory(f"{directory}/tablespaces", mode=0o711)
+    copy_tree(host, layout.data_directory, f"{directory}/data")
+    if layout.wal_directory:
+        host.remove(f"{directory}/data/pg_wal")  # a link
+        copy_tree(host, layout.wal_directory, f"{directory}/wal")
+    else:
+        host.run(Command(("mv", f"{directory}/data/pg_wal", f"{directory}/wal")))
+    for name, location in layout.tablespaces.items():
+        host.remove(f"{directory}/data/pg_tblspc/{oids[name]}")
+        copy_tree(host, location, f"{directory}/tablespaces/{name}")
+    host.append_text(f"{directory}/{MANIFEST}", json.dumps({"tablespaces": dict(oids)}))
+    return Golden(directory, dict(oids))
+
+
+def restore_golden(host: Host, golden: Golden, layout: Layout, user: str) -> None:
+    """Copies a golden directory to where `layout` says, with pg_wal and tablespaces linked to their places.
+
+    Returns when everything is on the medium (syncfs). The target directories must be empty or absent.
+    """
+    if set(golden.tablespaces) != set(layout.tablespaces):
+        raise TrialError(f"golden copy {golden.directory} has other tablespaces than the stack")
+    copy_tree(host, f"{golden.directory}/data", layout.data_directory)
+    if layout.wal_directory:
+        copy_tree(host, f"{golden.directory}/wal", layout.wal_directory)
+        _link(host, layout.wal_directory, f"{layout.data_directory}/pg_wal", user)
+    else:
+        copy_tree(host, f"{golden.directory}/wal", f"{layout.data_directory}/pg_wal")
+    for name, location in layout.tablespaces.items():
+        copy_tree(host, f"{golden.directory}/tablespaces/{name}", location)
+        _link(host, location, f"{layout.data_directory}/pg_tblspc/{golden.tablespaces[name]}", user)
+    places = [layout.data_directory, *([layout.wal_directory] if layout.wal_directory else [])]
+    places += layout.tablespaces.values()
+    host.run(Command(("sync", "--file-system", *places), timeout_s=COPY_TIMEOUT_S))
+
+
+def copy_tree(host: Host, source: str, target: str) -> None:
+    """Copies a directory's content with owners, modes and times, as full blocks."""
+    host.run(
+        Command(
+            ("cp", "--archive", "--reflink=never", "--sparse=never", "--no-target-directory", source, target),
+            timeout_s=COPY_TIMEOUT_S,
+        )
+    )
+
+
+def _link(host: Host, target: str, link: str, user: str) -> None:
+    host.run(Command(("ln", "--symbolic", "--no-dereference", target, link), user=user, cwd="/"))
