@@ -1,0 +1,236 @@
+"""`pgstrata import csv`: one row a run, `stack`, optional `block`, and metric columns.
+
+Rows of a block are one randomised round; without a `block` column the runs are unpaired, and the report says that
+nothing protects them from drift. `scale`, `clients` and `script` columns span a grid. A table with any fault is refused
+whole, with every fault named by its line; `skip_bad_rows` leaves faulty rows out instead and counts them by reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+from pgstrata.importers.runs import ImportedCell, ImportedTrial, ImportSummary, imported_stack, write_campaign
+from pgstrata.record.schema import CellResult, HostFacts
+from pgstrata.spec.campaign import Goal
+from pgstrata.spec.workload import Cell
+
+KEYS = ("stack", "block", "script", "scale", "clients")
+RESULTS = {
+    "tps": "tps",
+    "latency_avg_ms": "latency_avg_ms",
+    "latency_stddev_ms": "latency_stddev_ms",
+    "initial_connection_ms": "initial_connection_ms",
+    "transactions": "transactions",
+    "duration_s": "duration_s",
+    "wal_bytes": "wal_bytes",
+}
+"""Columns that are fields of a result; every other numeric column is a metric of its own."""
+_WHOLE = ("transactions", "wal_bytes")
+METRICS = (*RESULTS, "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "load_s", "space_physical_bytes")
+_MAX_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class _Row:
+    line: int
+    stack: str
+    block: int | None
+    cell: Cell
+    values: dict[str, float]
+
+
+@dataclass
+class _Faults:
+    """Faults by line, in words; the reason (without its particulars) is what a count is kept of."""
+
+    found: list[tuple[int, str, str]] = field(default_factory=list)
+
+    def add(self, line: int, reason: str, particulars: str = "") -> None:
+        self.found.append((line, reason, particulars))
+
+    @property
+    def text(self) -> str:
+        lines = [f"line {line}: {reason}{': ' if more else ''}{more}" for line, reason, more in sorted(self.found)]
+        hidden = len(lines) - _MAX_SHOWN
+        return "\n  ".join([*lines[:_MAX_SHOWN], *([f"and {hidden} more"] if hidden > 0 else [])])
+
+
+def import_csv(
+    path: Path, out: Path, *, margin: float = 0.02, name: str | None = None, skip_bad_rows: bool = False
+) -> ImportSummary:
+    """Imports the table at `path` into the new campaign directory `out`; `margin` is a share (0.05 for 5 %)."""
+    if not 0 < margin < 1:
+        raise UsageError(f"margin {margin:g} is not between 0 and 1", hint="for example --margin 5%")
+    header, lines = _read_table(path)
+    _check_header(path, header)
+    faults = _Faults()
+    rows = [row for line, cells in lines if (row := _parse_row(line, header, cells, faults)) is not None]
+    rows = list(_without_duplicates(rows, faults))
+    if faults.found and not skip_bad_rows:
+        raise UsageError(
+            f"{path}: {len({line for line, _, _ in faults.found})} bad rows, nothing was imported\n  {faults.text}",
+            hint="mend the rows, or leave them out with --skip-bad-rows (they are counted in the report)",
+        )
+    if not rows:
+        raise UsageError(f"{path}: no row with a run", hint="one row a run: stack, optional block, tps")
+    return write_campaign(
+        _trials(path, rows),
+        out,
+        name=name or path.stem,
+        origin="import csv",
+        paired="block" in header,
+        goal=Goal(kind="all-pairs", primary="tps", margin=margin),
+        rejected=Counter(reason for _, reason, _ in faults.found),
+        notices=tuple(_notices(rows, "block" in header)),
+    )
+
+
+def _read_table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path}: byte {error.start} is not UTF-8", hint="save the table as UTF-8: iconv -t UTF-8 FILE"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a CSV file") from None
+    first = text.split("\n", 1)[0]
+    delimiter = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    lines = []
+    try:
+        for cells in reader:
+            if any(c.strip() for c in cells):
+                lines.append((reader.line_num, [c.strip() for c in cells]))
+    except csv.Error as error:
+        raise UsageError(f"{path}: line {reader.line_num}: {error}", hint="check the quotes of that line") from None
+    if not lines:
+        raise UsageError(f"{path} is empty", hint="the first line names the columns: stack,block,tps")
+    return [c.lower() for c in lines[0][1]], lines[1:]
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    twice = [c for c, n in Counter(header).items() if n > 1]
+    if twice:
+        raise UsageError(f"{path}: column {twice[0]!r} is there twice", hint="rename or remove one of them")
+    if "" in header:
+        raise UsageError(f"{path}: column {header.index('') + 1} has no name", hint="name it in the first line")
+    for wanted in ("stack", "tps"):
+        if wanted not in header:
+            near = difflib.get_close_matches(wanted, header, n=1)
+            hint = f"rename {near[0]!r} to {wanted!r}" if near else "the first line names the columns: stack,block,tps"
+            raise UsageError(f"{path}: there is no column {wanted!r} (there are: {', '.join(header)})", hint=hint)
+    for column in header:
+        near = difflib.get_close_matches(column, (*KEYS, *METRICS), n=1, cutoff=0.85)
+        if column not in (*KEYS, *METRICS) and near:
+            raise UsageError(f"{path}: unknown column {column!r}", hint=f"did you mean {near[0]!r}?")
+
+
+def _parse_row(line: int, header: Sequence[str], cells: Sequence[str], faults: _Faults) -> _Row | None:
+    if len(cells) != len(header):
+        faults.add(line, "wrong number of cells", f"{len(cells)} instead of {len(header)}")
+        return None
+    by_column = dict(zip(header, cells, strict=True))
+    before = len(faults.found)
+    for column in (c for c, text in by_column.items() if not text):
+        faults.add(line, "missing cell", f"column {column!r}")
+    numbers = {c: _number(line, c, text, faults) for c, text in by_column.items() if text and _is_number(c)}
+    if len(faults.found) > before:
+        return None
+    found = {c: n for c, n in numbers.items() if n is not None}
+    cell = Cell(
+        script=by_column.get("script", "imported"),
+        scale=int(found.get("scale", 0)),
+        clients=int(found.get("clients", 0)),
+    )
+    block = int(found["block"]) if "block" in found else None
+    return _Row(line, by_column["stack"], block, cell, {c: n for c, n in found.items() if c not in KEYS})
+
+
+def _is_number(column: str) -> bool:
+    return column not in ("stack", "script")
+
+
+def _number(line: int, column: str, text: str, faults: _Faults) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        comma = " (use a point for decimals)" if "," in text else ""
+        faults.add(line, "not a number", f"{text!r} in column {column!r}{comma}")
+        return None
+    if not math.isfinite(value):
+        faults.add(line, "not a finite number", f"{text!r} in column {column!r}")
+        return None
+    if column == "tps" and value <= 0:
+        faults.add(line, "tps is not positive", text)
+        return None
+    if column in ("block", "scale", "clients", *_WHOLE) and (value != int(value) or value < 0):
+        faults.add(line, "not a whole number", f"{text!r} in column {column!r}")
+        return None
+    return value
+
+
+def _without_duplicates(rows: Sequence[_Row], faults: _Faults) -> Iterator[_Row]:
+    """A stack runs once a block and cell; without blocks, every row is a run."""
+    first: dict[tuple[str, int, str], int] = {}
+    for row in rows:
+        if row.block is None:
+            yield row
+            continue
+        key = (row.stack, row.block, row.cell.id)
+        if key in first:
+            faults.add(
+                row.line, "duplicate run", f"stack {row.stack!r} in block {row.block}, also in line {first[key]}"
+            )
+            continue
+        first[key] = row.line
+        yield row
+
+
+def _trials(path: Path, rows: Sequence[_Row]) -> list[ImportedTrial]:
+    facts = HostFacts(name="imported", told={"source": path.name}, medium="imported, medium not known")
+    blocks = sorted({row.block for row in rows if row.block is not None})
+    seen: Counter[tuple[str, str]] = Counter()
+    trials = []
+    for row in rows:
+        key = (row.stack, row.cell.id)
+        block = seen[key] if row.block is None else blocks.index(row.block)
+        seen[key] += 1
+        cell = ImportedCell(_result(row), raw={path.name: path})
+        trials.append(ImportedTrial(imported_stack(row.stack), block, (cell,), facts))
+    return sorted(trials, key=lambda t: t.block)
+
+
+def _result(row: _Row) -> CellResult:
+    known = {
+        RESULTS[c]: int(v) if c in _WHOLE else v for c, v in row.values.items() if c in RESULTS and c != "duration_s"
+    }
+    percentiles = {
+        c.removeprefix("latency_").removesuffix("_ms"): v for c, v in row.values.items() if c.startswith("latency_p")
+    }
+    extra = {c: v for c, v in row.values.items() if c not in RESULTS and not c.startswith("latency_p")}
+    fields = {"transactions": 0, "duration_s": row.values.get("duration_s", 0.0), **known}
+    return CellResult.model_validate(
+        {"cell": row.cell, "started": "", "percentiles_ms": percentiles, "extra": extra, **fields}
+    )
+
+
+def _notices(rows: Sequence[_Row], paired: bool) -> Iterator[str]:
+    stacks = {row.stack for row in rows}
+    if len(stacks) == 1:
+        yield f"there is one stack only ({next(iter(stacks))}): nothing can be compared"
+    if paired and len({row.block for row in rows}) == 1:
+        yield "there is one block only: single runs give no verdicts"
+    if not paired:
+        yield "there is no block column: the runs are unpaired, nothing protects them from drift of the machine"
+    twice = [k for k, n in Counter((r.stack, r.cell.id, tuple(r.values.items())) for r in rows).items() if n > 1]
+    if twice:
+        yield f"{len(twice)} rows are there more than once with the very same figures (stack {twice[0][0]}): kept"

@@ -1,0 +1,152 @@
+"""Imported runs, whatever they came from, and how they become a campaign directory."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgstrata.errors import UsageError
+from pgstrata.record.recorder import CampaignDirectory, Origin, TrialRecorder, utc_now
+from pgstrata.record.schema import (
+    CellResult,
+    HostFacts,
+    LoadRecord,
+    PlannedRecord,
+    SpaceRecord,
+    TrialVerdict,
+)
+from pgstrata.spec.campaign import Campaign, Goal, Trial
+from pgstrata.spec.stack import Filesystem, Imported, Postgres, Stack, Volume
+from pgstrata.spec.workload import Cell, Workload
+
+
+@dataclass(frozen=True)
+class ImportedCell:
+    """One measured run with the files it was read from (name below raw/ -> source)."""
+
+    result: CellResult
+    series: Mapping[str, Iterable[Sequence[Any]]] = field(default_factory=dict)
+    raw: Mapping[str, Path] = field(default_factory=dict)
+    space: SpaceRecord | None = None
+
+
+@dataclass(frozen=True)
+class ImportedTrial:
+    """The runs of one stack at one scale in one round."""
+
+    stack: Stack
+    block: int
+    cells: tuple[ImportedCell, ...]
+    facts: HostFacts
+    load: LoadRecord | None = None
+    raw: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ImportSummary:
+    """What an import took and what it left out."""
+
+    directory: Path
+    stacks: tuple[str, ...]
+    trials: int
+    runs: int
+    rejected: Mapping[str, int]
+    notices: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """For people, a line each."""
+        lines = [f"imported {self.runs} runs of {len(self.stacks)} stacks to {self.directory}"]
+        lines += [f"left out {count}: {reason}" for reason, count in sorted(self.rejected.items())]
+        return "\n".join([*lines, *(f"notice: {n}" for n in self.notices)])
+
+
+def imported_stack(name: str, fs: Filesystem | None = None, settings: Mapping[str, str] | None = None) -> Stack:
+    """A stack of an import; without `fs` it is known by name alone."""
+    return Stack(name=name, data=Volume(fs=fs or Imported()), postgresql=Postgres(settings=dict(settings or {})))
+
+
+def write_campaign(
+    trials: Sequence[ImportedTrial],
+    out: Path,
+    *,
+    name: str,
+    origin: Origin,
+    paired: bool,
+    goal: Goal,
+    rejected: Mapping[str, int],
+    notices: Sequence[str] = (),
+) -> ImportSummary:
+    """Writes the runs as a campaign directory; UsageError when `out` already holds something."""
+    if (out / "campaign.json").exists():
+        raise UsageError(
+            f"{out} already holds a campaign: an import is not added to it", hint="choose a new folder with --out DIR"
+        )
+    stacks = tuple({t.stack.name: t.stack for t in trials}.values())
+    campaign = Campaign(
+        name=name,
+        stacks=stacks,
+        workload=_workload(trials),
+        goal=goal,
+        note=" ".join(notices),
+        host="imported",
+    )
+    runs = 0
+    with CampaignDirectory.create_or_open(out, campaign, origin, paired=paired, rejected=rejected) as directory:
+        for position, imported in enumerate(trials):
+            runs += len(imported.cells)
+            _write_trial(directory, imported, position)
+    return ImportSummary(out, tuple(s.name for s in stacks), len(trials), runs, rejected, tuple(notices))
+
+
+def _workload(trials: Sequence[ImportedTrial]) -> Workload:
+    """The grid that the runs span; values that no run tells (0) stay at their defaults."""
+    cells = [cell.result.cell for trial in trials for cell in trial.cells]
+    grid = {
+        "script": tuple(dict.fromkeys(c.script for c in cells)),
+        "scale": tuple(sorted({c.scale for c in cells if c.scale})),
+        "clients": tuple(sorted({c.clients for c in cells if c.clients})),
+    }
+    return Workload.model_validate({key: values for key, values in grid.items() if values})
+
+
+def _write_trial(directory: CampaignDirectory, imported: ImportedTrial, position: int) -> None:
+    cells: tuple[Cell, ...] = tuple(c.result.cell for c in imported.cells)
+    scale = cells[0].scale
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", imported.stack.name).strip("-")[:60]
+    trial = Trial(
+        id=f"b{imported.block:03d}-{position:03d}-{slug}" + (f"-s{scale}" if scale else ""),
+        stack=imported.stack.name,
+        block=imported.block,
+        position=position,
+        load="fresh",
+        scale=scale,
+        cells=cells,
+        workload_seed=0,
+    )
+    recorder = directory.start_trial(trial, PlannedRecord(trial=trial, stack=imported.stack, steps=()))
+    recorder.write("facts.json", imported.facts)
+    if imported.load is not None:
+        recorder.write("load.json", imported.load)
+    space = [c.space for c in imported.cells if c.space is not None]
+    if space:
+        recorder.write_list("space.json", space)
+    for name, source in imported.raw.items():
+        shutil.copyfile(source, recorder.raw(name))
+    for cell in imported.cells:
+        _write_cell(recorder, cell)
+    started = imported.cells[0].result.started
+    recorder.finish(TrialVerdict(trial_id=trial.id, status="ok", started=started, ended=utc_now()))
+
+
+def _write_cell(recorder: TrialRecorder, cell: ImportedCell) -> None:
+    cell_id = cell.result.cell.id
+    recorder.write(f"cells/{cell_id}/result.json", cell.result)
+    for series, rows in cell.series.items():
+        recorder.series(cell_id, series, rows)
+    for name, source in cell.raw.items():
+        shutil.copyfile(source, recorder.cell(cell_id, f"raw/{name}"))

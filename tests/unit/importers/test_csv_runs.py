@@ -1,0 +1,116 @@
+"""CSV tables: what is taken, what is refused by line, what is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import UsageError
+from pgstrata.importers.csv_runs import import_csv
+from pgstrata.record.reader import read
+
+
+def table(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "runs.csv"
+    path.write_text(text)
+    return path
+
+
+GOOD = "stack,block,tps,latency_p99_ms,note_s\nxfs,1,100,4,9\next4,1,110,5,8\nxfs,2,102,4,9\next4,2,111,5,8\n"
+
+
+def test_blocks_metrics_and_percentiles(tmp_path: Path) -> None:
+    summary = import_csv(table(tmp_path, GOOD), tmp_path / "out", margin=0.05)
+    assert (summary.stacks, summary.runs, dict(summary.rejected), summary.notices) == (("xfs", "ext4"), 4, {}, ())
+    data = read(tmp_path / "out")
+    assert data.record.paired
+    assert data.campaign.goal.margin == 0.05
+    got = [(c.stack, c.block, c.result.tps, c.result.percentiles_ms, c.result.extra) for c in data.cells()]
+    assert got[0] == ("xfs", 0, 100.0, {"p99": 4.0}, {"note_s": 9.0})
+    assert [(g[0], g[1], g[2]) for g in got[1:]] == [("ext4", 0, 110.0), ("xfs", 1, 102.0), ("ext4", 1, 111.0)]
+    assert all(c.raw_names() for c in data.cells())
+
+
+def test_without_blocks_runs_are_unpaired(tmp_path: Path) -> None:
+    summary = import_csv(table(tmp_path, "tps;stack\n1.5;a b\n2.5;a b\n"), tmp_path / "out")
+    assert any("unpaired" in n for n in summary.notices)
+    assert any("one stack only (a b)" in n for n in summary.notices)
+    data = read(tmp_path / "out")
+    assert not data.record.paired
+    assert [(c.block, c.result.tps) for c in data.cells()] == [(0, 1.5), (1, 2.5)]
+
+
+def test_grid_columns_make_cells(tmp_path: Path) -> None:
+    text = "stack,block,scale,clients,script,tps\na,1,10,4,select-only,5\na,1,10,8,select-only,6\n"
+    import_csv(table(tmp_path, text), tmp_path / "out")
+    assert sorted(c.id for c in read(tmp_path / "out").cells()) == ["select-only-s10-c4", "select-only-s10-c8"]
+
+
+def test_byte_order_mark_quotes_and_blank_lines(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_bytes(b'\xef\xbb\xbfstack,tps\r\n"xfs, tuned",3\r\n\r\n"say ""hi""",4\r\n')
+    assert import_csv(path, tmp_path / "out").stacks == ("xfs, tuned", 'say "hi"')
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("stack,block\na,1\n", "no column 'tps'"),
+        ("stak,tps\na,1\n", "no column 'stack'(.|\n)*rename 'stak'"),
+        ("stack,tps,latency_avg\na,1,2\n", "unknown column 'latency_avg'(.|\n)*'latency_avg_ms'"),
+        ("stack,tps,tps\na,1,2\n", "'tps' is there twice"),
+        ("stack,tps,\na,1,2\n", "column 3 has no name"),
+        ("stack,tps\n", "no row with a run"),
+        ("stack,tps\na,fast\n", "line 2: not a number: 'fast' in column 'tps'"),
+        ('stack;tps\na;"1,5"\n', "use a point for decimals"),
+        ("stack,tps\na,0\n", "line 2: tps is not positive: 0"),
+        ("stack,tps\na,-3\n", "line 2: tps is not positive: -3"),
+        ("stack,tps\na,nan\n", "line 2: not a finite number"),
+        ("stack,tps\na,inf\n", "line 2: not a finite number"),
+        ("stack,tps\na,1\nb\n", "line 3: wrong number of cells: 1 instead of 2"),
+        ("stack,tps\n,1\n", "line 2: missing cell: column 'stack'"),
+        ("stack,block,tps\na,,1\n", "line 2: missing cell: column 'block'"),
+        ("stack,block,tps\na,1.5,1\n", "line 2: not a whole number: '1.5' in column 'block'"),
+        ("stack,block,tps\na,1,1\na,1,2\n", "line 3: duplicate run: stack 'a' in block 1, also in line 2"),
+        ('stack,tps\n"a,1\n', "line"),
+    ],
+)
+def test_faults_are_named_and_nothing_is_written(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        import_csv(table(tmp_path, text), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"3 bad rows(.|\n)*line 2(.|\n)*line 3(.|\n)*line 5"):
+        import_csv(table(tmp_path, "stack,tps\na,x\nb,-1\nc,1\nd,\n"), tmp_path / "out")
+
+
+def test_bad_rows_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
+    text = "stack,block,tps\na,1,1\na,1,2\nb,1,x\nb,2,y\nb,3,4\n"
+    summary = import_csv(table(tmp_path, text), tmp_path / "out", skip_bad_rows=True)
+    assert dict(summary.rejected) == {"duplicate run": 1, "not a number": 2}
+    assert read(tmp_path / "out").record.rejected == dict(summary.rejected)
+    assert "left out 2: not a number" in summary.text
+
+
+def test_one_block_gives_a_notice(tmp_path: Path) -> None:
+    summary = import_csv(table(tmp_path, "stack,block,tps\na,7,1\nb,7,2\n"), tmp_path / "out")
+    assert summary.notices == ("there is one block only: single runs give no verdicts",)
+
+
+def test_latin1_file_and_bad_margin_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_bytes("stack,tps\nxfs-größer,1\n".encode("latin-1"))
+    with pytest.raises(UsageError, match="not UTF-8"):
+        import_csv(path, tmp_path / "out")
+    with pytest.raises(UsageError, match="margin 0 is not between"):
+        import_csv(path, tmp_path / "out", margin=0)
+
+
+def test_an_import_is_not_added_to_a_campaign(tmp_path: Path) -> None:
+    import_csv(table(tmp_path, GOOD), tmp_path / "out")
+    with pytest.raises(UsageError, match="already holds a campaign"):
+        import_csv(table(tmp_path, GOOD), tmp_path / "out")
