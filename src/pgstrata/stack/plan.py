@@ -114,7 +114,9 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
     pool_wal = volumes[0].wal_mount_point
     wal = by_role.get("wal") or (f"{pool_wal}/{DIRECTORY_NAMES['wal']}" if pool_wal else None)
     directories = [*by_role.values(), *([wal] if wal and "wal" not in by_role else [])]
-    tuning = kernel.plan_kernel(stack.kernel, tuple(dict.fromkeys(node for p in plans for node in p.media)))
+    tuning_steps, tuning_checks = kernel.plan_kernel(
+        stack.kernel, tuple(dict.fromkeys(node for p in plans for node in p.media))
+    )
     return StackPlan(
         context=context,
         stack=stack,
@@ -122,10 +124,10 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
             _plan_folders(context),
             *(step for v in volumes for step in v.steps),
             _plan_directories(directories, context),
-            *tuning.steps,
+            *tuning_steps,
         ),
         volumes=plans,
-        checks=(*(check for v in volumes for check in v.checks), *tuning.checks),
+        checks=(*(check for v in volumes for check in v.checks), *tuning_checks),
         data_directory=by_role["data"],
         wal_directory=wal,
         tablespace_directories={n: by_role[f"tablespace.{n}"] for n in stack.tablespaces},

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pgstrata.stack.parts import Check
 from pgstrata.stack.step import Setting
-from pgstrata.stack.tuning.setting import SettingCheck
+from pgstrata.stack.tuning.setting import SettingCheck, Tuning
 
 TRANSPARENT_HUGEPAGE = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
-def plan_transparent_hugepage(mode: str | None) -> tuple[str, tuple[Setting, ...], bool, tuple[Check, ...]]:
+def plan_transparent_hugepage(mode: str | None) -> Tuning:
     """Sets `always`, `madvise` or `never`."""
     if mode is None:
-        return "transparent huge pages", (), True, ()
+        return Tuning("transparent huge pages")
     check = SettingCheck("transparent_hugepage", TRANSPARENT_HUGEPAGE, mode)
-    return "transparent huge pages", (Setting(TRANSPARENT_HUGEPAGE, mode),), True, (check,)
+    return Tuning("transparent huge pages", (Setting(TRANSPARENT_HUGEPAGE, mode),), (check,))

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pgstrata.spec.stack import Kernel
 from pgstrata.stack.parts import Check
 from pgstrata.stack.step import Argument, Step
 from pgstrata.stack.tuning import hugepage, queue, sysctl
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """Steps that set, and checks that read back."""
-
-    steps: tuple[Step, ...] = ()
-    checks: tuple[Check, ...] = ()
-
-
-def plan_kernel(kernel: Kernel, media: tuple[Argument, ...]) -> Tuning:
+def plan_kernel(kernel: Kernel, media: tuple[Argument, ...]) -> tuple[tuple[Step, ...], tuple[Check, ...]]:
     """Sets what the stack asks for on the host, and on the queue of every device in `media`."""
     parts = (
         sysctl.plan_sysctl(kernel.sysctl),
@@ -26,8 +16,8 @@ def plan_kernel(kernel: Kernel, media: tuple[Argument, ...]) -> Tuning:
         queue.plan_queue(kernel.queue, media),
     )
     steps = tuple(
-        Step(name=name, commands=(), settings=settings, host_wide=host_wide)
-        for name, settings, host_wide, _ in parts
-        if settings
+        Step(name=part.name, commands=(), settings=part.settings, host_wide=part.host_wide)
+        for part in parts
+        if part.settings
     )
-    return Tuning(steps, tuple(check for *_, checks in parts for check in checks))
+    return steps, tuple(check for part in parts for check in part.checks)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pgstrata.spec.stack import Queue
-from pgstrata.stack.parts import Check
 from pgstrata.stack.step import Argument, Ref, Setting
-from pgstrata.stack.tuning.setting import SettingCheck
+from pgstrata.stack.tuning.setting import SettingCheck, Tuning
 
 
 def queue_values(queue: Queue) -> dict[str, str]:
@@ -31,11 +30,11 @@ def queue_path(node: Argument, name: str) -> Argument:
 def plan_queue(queue: Queue, media: tuple[Argument, ...]) -> tuple[str, tuple[Setting, ...], bool, tuple[Check, ...]]:
     """Sets the queue of every device in `media`."""
     settings: list[Setting] = []
-    checks: list[Check] = []
+    checks: list[SettingCheck] = []
     for node in media:
         shown = node.name if isinstance(node, Ref) else node
         for name, value in queue_values(queue).items():
             path = queue_path(node, name)
             settings.append(Setting(path, value))
             checks.append(SettingCheck(f"queue {shown} {name}", path, value))
-    return "block queue settings", tuple(settings), False, tuple(checks)
+    return Tuning("block queue settings", tuple(settings), tuple(checks), host_wide=False)

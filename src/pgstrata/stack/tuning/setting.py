@@ -30,15 +30,32 @@ def read_setting(host: Host, path: str) -> str:
     return parse_setting(host.read_text(path))
 
 
-def plan_restore(host: Host, setting: Setting, bindings: Mapping[str, str]) -> WriteFile:
+def setting_path(host: Host, path: Argument, bindings: Mapping[str, str]) -> str:
+    """Where a setting is on this host; a partition has the queue of its disk, one folder up."""
+    text = resolve(path, bindings)
+    if "/queue/" in text and host.status(text) is None:
+        return text.replace("/queue/", "/../queue/")
+    return text
+
+
+def plan_restore(host: Host, path: str) -> WriteFile:
     """What puts the present value of a setting back; reads it now."""
-    path = resolve(setting.path, bindings)
     present = read_setting(host, path)
     for pair in _COUNTERPARTS:
         if path in pair and present == "0":
             other = pair[1] if path == pair[0] else pair[0]
             return WriteFile(path=other, text=read_setting(host, other))
     return WriteFile(path=path, text=present)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Settings of one sort, and the checks that read them back."""
+
+    name: str
+    settings: tuple[Setting, ...] = ()
+    checks: tuple[SettingCheck, ...] = ()
+    host_wide: bool = True
 
 
 @dataclass(frozen=True)
@@ -50,7 +67,7 @@ class SettingCheck:
     value: str
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
-        path = resolve(self.path, bindings)
+        path = setting_path(host, self.path, bindings)
         found = host.status(path)
         actual = "missing" if found is None else read_setting(host, path)
         return (Attested(self.what, self.value, actual),)

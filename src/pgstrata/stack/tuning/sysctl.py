@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pgstrata.stack.parts import Check
 from pgstrata.stack.step import Setting
-from pgstrata.stack.tuning.setting import SettingCheck, parse_setting
+from pgstrata.stack.tuning.setting import SettingCheck, Tuning, parse_setting
 
 
 def sysctl_path(name: str) -> str:
@@ -14,10 +13,10 @@ def sysctl_path(name: str) -> str:
     return "/proc/sys/" + name.replace(".", "/")
 
 
-def plan_sysctl(values: Mapping[str, str]) -> tuple[str, tuple[Setting, ...], bool, tuple[Check, ...]]:
+def plan_sysctl(values: Mapping[str, str]) -> Tuning:
     """Writes each value; huge pages are attested by the same read, as the kernel may give fewer than asked for."""
     settings = tuple(Setting(sysctl_path(name), value) for name, value in values.items())
     checks = tuple(
         SettingCheck(f"sysctl {name}", sysctl_path(name), parse_setting(value)) for name, value in values.items()
     )
-    return "sysctl settings", settings, True, checks
+    return Tuning("sysctl settings", settings, checks)

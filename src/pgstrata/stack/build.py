@@ -1,0 +1,70 @@
+"""Builds a planned stack: step by step, each undo in the journal before its step begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import Host
+from pgstrata.stack.journal import Journal, Undone
+from pgstrata.stack.plan import StackPlan
+from pgstrata.stack.safety import refuse_or_allow
+from pgstrata.stack.step import Setting, Step
+from pgstrata.stack.tuning.setting import plan_restore, setting_path
+
+Around = Callable[[Step], AbstractContextManager[object]]
+"""Wraps each step, to time and show it."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A stack that stands: what its steps found out."""
+
+    bindings: Mapping[str, str]
+
+
+def build(host: Host, plan: StackPlan, journal: Journal, *, around: Around = lambda step: nullcontext()) -> Built:
+    """Runs all steps. On an error everything is undone; that error is raised, with teardown errors as notes to it."""
+    bindings: dict[str, str] = {}
+    try:
+        for step in plan.steps:
+            with around(step):
+                run_step(host, step, journal, bindings, plan.context.erase)
+    except BaseException as error:
+        for undone in journal.undo_all():
+            if undone.error:
+                error.add_note(f"while undoing {undone.undo.kind}: {undone.error}")
+        raise
+    return Built(bindings)
+
+
+def run_step(host: Host, step: Step, journal: Journal, bindings: dict[str, str], erase: tuple[str, ...]) -> None:
+    """One step: inspect what it will overwrite, journal its undo, write its settings, run its commands."""
+    for id_ in step.erases:
+        journal.lock_device(refuse_or_allow(host, id_, erase).node)
+    journal.register(*step.undo)
+    for setting in step.settings:
+        _write_setting(host, setting, journal, bindings)
+    output = ""
+    for planned in step.commands:
+        output = host.run(planned.resolve(bindings)).stdout.strip()
+    if step.binds is not None:
+        if not output:
+            raise TrialError(f"step {step.name} printed nothing on {host.name}")
+        bindings[step.binds] = output
+
+
+def _write_setting(host: Host, setting: Setting, journal: Journal, bindings: Mapping[str, str]) -> None:
+    path = setting_path(host, setting.path, bindings)
+    try:
+        journal.register(plan_restore(host, path))
+        host.write_text(path, setting.value)
+    except OSError as error:
+        raise TrialError(f"{path} could not be set to {setting.value!r} on {host.name}: {error.strerror}") from error
+
+
+def failures(undone: tuple[Undone, ...]) -> tuple[str, ...]:
+    """What could not be undone, a line each."""
+    return tuple(f"{u.undo.kind}: {u.error}" for u in undone if u.error)

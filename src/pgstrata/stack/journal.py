@@ -1,0 +1,164 @@
+"""The undo journal: what takes a trial back, on the disk of its host before anything is done there.
+
+One file of JSON lines a trial, `STATE/journal/<trial>.jsonl`: a line about its owner, then one undo a line, each synced
+before the step that it undoes is applied. The owner holds a lock of the host for as long as it lives, so `clean` leaves
+a running trial alone, and takes one back whose owner was killed or lost with a reboot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.host.protocol import Host
+from pgstrata.stack.undo import StopProcesses, Undo
+from pgstrata.stack.undoing import run_undo
+
+_UNDO: TypeAdapter[Undo] = TypeAdapter(Undo)
+
+
+@dataclass(frozen=True)
+class Undone:
+    """How one undo went: `line` says what it did (empty when nothing was left to do), `error` why it could not."""
+
+    undo: Undo
+    line: str = ""
+    error: str = ""
+
+
+def journal_directory(host: Host) -> str:
+    """The folder of all journals of a host."""
+    return f"{host.state_directory()}/journal"
+
+
+def boot_id(host: Host) -> str:
+    """Differs after every boot of the host."""
+    return host.read_text("/proc/sys/kernel/random/boot_id").strip()
+
+
+class Journal:
+    """The journal of one trial, held by the process that runs it."""
+
+    def __init__(self, host: Host, trial_id: str, boot: str) -> None:
+        self._host = host
+        self._trial_id = trial_id
+        self._boot = boot
+        self._device_locks: list[str] = []
+
+    @classmethod
+    def create(cls, host: Host, trial_id: str) -> Journal:
+        """A new journal; PreflightError when the trial runs already or was left behind by an earlier run."""
+        journal = cls(host, trial_id, boot_id(host))
+        holder = journal._lock()
+        if holder is not None:
+            raise PreflightError(f"trial {trial_id} is being run already on {host.name}: {holder}")
+        if host.status(journal.path) is not None:
+            host.unlock(journal._lock_name)
+            raise PreflightError(
+                f"trial {trial_id} was left half-done on {host.name}", hint=f"pgstrata clean --host {host.name}"
+            )
+        host.make_directory(journal_directory(host), mode=0o755)
+        host.append_text(journal.path, json.dumps({"trial": trial_id, "boot": journal._boot}) + "\n")
+        return journal
+
+    @classmethod
+    def take_over(cls, host: Host, trial_id: str) -> Journal | None:
+        """The journal that another process left; None while its owner lives."""
+        journal = cls(host, trial_id, "")
+        if journal._lock() is not None:
+            return None
+        if host.status(journal.path) is None:  # undone while we waited for the lock
+            host.unlock(journal._lock_name)
+            return None
+        journal._boot = parse_journal(host.read_text(journal.path)).boot
+        return journal
+
+    @property
+    def path(self) -> str:
+        return f"{journal_directory(self._host)}/{self._trial_id}.jsonl"
+
+    @property
+    def _lock_name(self) -> str:
+        return f"trial-{self._trial_id}"
+
+    def _lock(self) -> str | None:
+        return self._host.try_lock(self._lock_name, f"trial {self._trial_id}")
+
+    def register(self, *undos: Undo) -> None:
+        """Makes undos durable, in this order; they are run in the reverse one."""
+        if undos:
+            self._host.append_text(self.path, "".join(undo.model_dump_json() + "\n" for undo in undos))
+
+    def lock_device(self, node: str) -> None:
+        """Keeps other runs of pgstrata off a device until everything is undone; PreflightError when one has it."""
+        major, minor = self._device_numbers(node)
+        name = f"device-{major}-{minor}"
+        holder = self._host.try_lock(name, f"trial {self._trial_id}")
+        if holder is not None:
+            raise PreflightError(f"device {node} on {self._host.name} is used by another run of pgstrata: {holder}")
+        self._device_locks.append(name)
+
+    def _device_numbers(self, node: str) -> tuple[int, int]:
+        status = self._host.status(node)
+        if status is None or status.kind != "block":
+            raise PreflightError(f"{node} on {self._host.name} is no block device")
+        return status.device
+
+    def undo_all(self) -> tuple[Undone, ...]:
+        """Runs every undo, the last one first; after complete success the journal is gone.
+
+        Processes are ended before everything else, since they keep filesystems busy. One that fails does not keep
+        the others from being tried; the journal then stays for another `clean`. Running it twice does no harm.
+        """
+        if self._host.status(self.path) is None:
+            return ()
+        entries = parse_journal(self._host.read_text(self.path))
+        same_boot = entries.boot == boot_id(self._host)
+        done = tuple(self._undo(undo, same_boot) for undo in in_order_of_undoing(entries.undos))
+        if not any(outcome.error for outcome in done):
+            self._host.remove(self.path)
+        for name in (*self._device_locks, self._lock_name):
+            self._host.unlock(name)
+        self._device_locks.clear()
+        return done
+
+    def _undo(self, undo: Undo, same_boot: bool) -> Undone:
+        try:
+            return Undone(undo, line=run_undo(self._host, undo, same_boot=same_boot))
+        except (PgstrataError, OSError) as error:
+            return Undone(undo, error=str(error))
+
+
+def in_order_of_undoing(undos: Iterable[Undo]) -> tuple[Undo, ...]:
+    """Processes first, then the last one first; what was registered twice is undone once."""
+    reverse = tuple(dict.fromkeys(reversed(tuple(undos))))
+    processes = tuple(u for u in reverse if isinstance(u, StopProcesses))
+    return (*processes, *(u for u in reverse if not isinstance(u, StopProcesses)))
+
+
+@dataclass(frozen=True)
+class JournalEntries:
+    """What a journal file holds."""
+
+    boot: str
+    undos: tuple[Undo, ...]
+
+
+def parse_journal(text: str) -> JournalEntries:
+    """The entries of a journal.
+
+    A last line without its end was being written when the machine went down: its step was never begun, so it is left
+    out. Any other line that cannot be read is an error.
+    """
+    lines = text.split("\n")[:-1]
+    if not lines:
+        return JournalEntries(boot="", undos=())
+    try:
+        boot = str(json.loads(lines[0])["boot"])
+        return JournalEntries(boot, tuple(_UNDO.validate_json(line) for line in lines[1:] if line))
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise PgstrataError(f"the undo journal cannot be read: {error}") from None

@@ -1,0 +1,184 @@
+"""Runs one undo. Each tolerates that its step was never begun, half done, or already undone."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pgstrata.errors import PgstrataError
+from pgstrata.host.protocol import CommandFailed, Completed, Host, command
+from pgstrata.stack import undo as kinds
+from pgstrata.stack.block.loop import list_loops
+from pgstrata.stack.device_id import parse_device_id
+from pgstrata.stack.mounts import mount_at
+from pgstrata.stack.signatures import list_signatures
+
+OURS = "pgstrata-"
+"""Every folder, volume group, array and pool that pgstrata makes begins so; nothing else is ever removed."""
+
+BUSY_ATTEMPTS = 20
+BUSY_PAUSE_S = 0.5
+UNMOUNT_TIMEOUT_S = 600.0
+"""Unmounting writes everything back that is still in memory."""
+
+_COMMAND_NOT_FOUND = 127
+
+
+def run_undo(host: Host, undo: kinds.Undo, *, same_boot: bool) -> str:
+    """Takes one step back and says what was done; empty when there was nothing to do.
+
+    `same_boot` is false after a reboot of the host: settings of the kernel and processes are gone by then, and what
+    now has their names is not ours. Raises PgstrataError or OSError when it could not be done.
+    """
+    if isinstance(undo, kinds.StopProcesses | kinds.WriteFile) and not same_boot:
+        return ""
+    return _RUN[undo.kind](host, undo)
+
+
+def _stop_processes(host: Host, undo: kinds.StopProcesses) -> str:
+    pids = host.stop_marked(undo.marker)
+    return f"ended {len(pids)} processes of trial {undo.marker}" if pids else ""
+
+
+def _unmount(host: Host, undo: kinds.Unmount) -> str:
+    times = 0
+    while mount_at(host, undo.target) is not None:
+        _unmount_once(host, undo.target)
+        times += 1
+    return f"unmounted {undo.target}" if times else ""
+
+
+def _unmount_once(host: Host, target: str) -> None:
+    """Never lazily: that would hide who still writes to the device."""
+    for attempt in range(BUSY_ATTEMPTS):
+        ended = host.run(command("umount", target, timeout_s=UNMOUNT_TIMEOUT_S), check=False)
+        if ended.exit_code == 0:
+            return
+        if "busy" not in ended.stderr or attempt == BUSY_ATTEMPTS - 1:
+            raise CommandFailed(host.name, ended, hint=f"fuser --verbose --mount {target}")
+        time.sleep(BUSY_PAUSE_S)
+
+
+def _detach_loop(host: Host, undo: kinds.DetachLoop) -> str:
+    names = {undo.backing_file, f"{undo.backing_file} (deleted)"}
+    nodes = [loop.node for loop in list_loops(host) if loop.backing_file in names]
+    for node in nodes:
+        host.run(command("losetup", "--detach", node))
+    # a device that somebody has open is detached when it is closed, and losetup does not say so
+    for _ in range(BUSY_ATTEMPTS):
+        if not any(loop.backing_file in names for loop in list_loops(host)):
+            return f"detached {', '.join(nodes)} from {undo.backing_file}" if nodes else ""
+        time.sleep(BUSY_PAUSE_S)
+    raise PgstrataError(
+        f"loop device {', '.join(nodes)} of {undo.backing_file} is still open", hint=f"fuser --verbose {nodes[0]}"
+    )
+
+
+def is_ours(path: str) -> bool:
+    """Whether a path is, or lies in, a folder that pgstrata made."""
+    parts = path.split("/")
+    return path.startswith("/") and ".." not in parts and any(part.startswith(OURS) for part in parts)
+
+
+def _remove_path(host: Host, undo: kinds.RemovePath) -> str:
+    if not is_ours(undo.path):
+        raise PgstrataError(f"{undo.path} is not in a folder that pgstrata made, so it is not removed")
+    if host.status(undo.path, follow=False) is None:
+        return ""
+    host.remove(undo.path)
+    return f"removed {undo.path}"
+
+
+def _wipe_device(host: Host, undo: kinds.WipeDevice) -> str:
+    """Wipes signatures that carry our label; others may have been put there since."""
+    node = host.run(parse_device_id(undo.id).find_command, check=False).stdout.strip()
+    if not node:
+        return ""
+    signatures = list_signatures(host, node)
+    foreign = [s for s in signatures if "pgstrata" not in s.label]
+    if foreign:
+        shown = ", ".join(s.shown for s in foreign)
+        raise PgstrataError(
+            f"{undo.id} was not wiped: it carries {shown}, which does not look like made by pgstrata",
+            hint=f"if nothing on it is needed: wipefs --all {node}",
+        )
+    if not signatures:
+        return ""
+    host.run(command("wipefs", "--all", node))
+    return f"wiped the signatures of {undo.id}"
+
+
+def _write_file(host: Host, undo: kinds.WriteFile) -> str:
+    if host.status(undo.path) is None:
+        return ""
+    host.write_text(undo.path, undo.text)
+    return f"set {undo.path} back to {undo.text}"
+
+
+def _require_ours(name: str) -> None:
+    if not name.rsplit("/", 1)[-1].startswith(OURS):
+        raise PgstrataError(f"{name} was not made by pgstrata, so it is not removed")
+
+
+def _remove_vg(host: Host, undo: kinds.RemoveVg) -> str:
+    _require_ours(undo.vg)
+    found = _tool(host, "pvs", "--noheadings", ["--options", "pv_name"], ["--select", f"vg_name={undo.vg}"])
+    pvs = found.stdout.split()
+    if not pvs:
+        return ""
+    host.run(command("vgremove", "--force", "--force", "--yes", undo.vg))
+    host.run(command("pvremove", "--yes", pvs))
+    return f"removed volume group {undo.vg}"
+
+
+def _stop_md(host: Host, undo: kinds.StopMd) -> str:
+    _require_ours(undo.array)
+    done = []
+    if host.status(undo.array) is not None:
+        host.run(command("mdadm", "--stop", undo.array))
+        done.append(f"stopped {undo.array}")
+    for id_ in undo.devices:
+        node = host.run(parse_device_id(id_).find_command, check=False).stdout.strip()
+        if node and any(s.type == "linux_raid_member" for s in list_signatures(host, node)):
+            host.run(command("mdadm", "--zero-superblock", node))
+            done.append(f"wiped the md superblock of {id_}")
+    return "; ".join(done)
+
+
+def _destroy_pool(host: Host, undo: kinds.DestroyPool) -> str:
+    _require_ours(undo.pool)
+    if _tool(host, "zpool", "list", "-H", ["-o", "name"], undo.pool).exit_code != 0:
+        return ""
+    host.run(command("zpool", "destroy", "-f", undo.pool, timeout_s=UNMOUNT_TIMEOUT_S))
+    return f"destroyed pool {undo.pool}"
+
+
+def _unexport(host: Host, undo: kinds.Unexport) -> str:
+    exported = _tool(host, "exportfs", "-s").stdout
+    if not re.search(rf"^{re.escape(undo.path)}\s", exported, re.MULTILINE):
+        return ""
+    host.run(command("exportfs", "-u", f"{undo.client}:{undo.path}"))
+    return f"withdrew the export of {undo.path}"
+
+
+def _tool(host: Host, *argv: str | list[str]) -> Completed:
+    """Asks a tool about its own things; where the tool is missing, it has none."""
+    ended = host.run(command(*argv), check=False)
+    return ended if ended.exit_code != _COMMAND_NOT_FOUND else Completed(ended.argv, _COMMAND_NOT_FOUND, "", "", 0.0)
+
+
+# The key is the discriminator of the model that its function takes; Callable cannot say so.
+_RUN: dict[str, Callable[[Host, Any], str]] = {
+    "stop_processes": _stop_processes,
+    "unmount": _unmount,
+    "detach_loop": _detach_loop,
+    "remove_path": _remove_path,
+    "wipe_device": _wipe_device,
+    "write_file": _write_file,
+    "remove_vg": _remove_vg,
+    "stop_md": _stop_md,
+    "destroy_pool": _destroy_pool,
+    "unexport": _unexport,
+}
