@@ -1,0 +1,257 @@
+"""Stage 1: y = stack + block by Huber-weighted least squares, with variances per stack.
+
+Huber, Robust Statistics (1981), chapter 7 (the correction kappa: section 7.10). Weights w = min(1, 2s/|r|) with
+s = 1.4826 median|r| sqrt(N/df); exact weighted least squares, iterated until the weights change by less than 1e-10,
+at most 100 times. With m = share of cells with w = 1, p = parameters, df = N - p, kappa = 1 + (p/N)(1-m)/m:
+
+    v = kappa^2 sum((w r)^2) / df / m^2                      pooled variance of a run
+    s_k^2 = sum r^2 / sum(1 - h)                             of stack k; h = leverage in the unweighted design
+    v_k = (6 v + (n_k - 1) s_k^2) / (n_k + 5)                shrunk: pooling alone gives false claims when sigmas differ
+    se^2 = sum over cells of c^2 v_k                         c = the contrast's row of (X'X)^-1 X'
+    nu = (sum u_k)^2 / sum(u_k^2 / (n_k + 5)), at most df    Satterthwaite; u_k = part of se^2 that stack k adds
+
+Stacks and blocks with fewer than 2 valid cells do not count; stacks that no chain of blocks connects are not compared.
+Runs without blocks (imports) are one block that holds every run: y = stack.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from pgstrata.analyze.interval import Estimate
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
+Bools = npt.NDArray[np.bool_]
+
+ITERATIONS = 100
+TOLERANCE = 1e-10
+PRIOR_RUNS = 6
+_NO_SPREAD = 1e-11
+"""Below this a robust spread of logarithms is rounding, not noise."""
+_SMALLEST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class BlockFit:
+    """The fitted model; arrays are indexed by stack, nan where a stack has too few runs."""
+
+    effect: Floats
+    """a_k, summing to 0 within each connected part."""
+    level: Floats
+    """a_k + mean block effect: what the stack itself does."""
+    runs: Ints
+    """Counted runs of each stack."""
+    variance: Floats
+    """v_k, of one run."""
+    pooled_variance: float
+    df: int
+    component: Ints
+    """Which stacks are connected; -1 for those that do not count."""
+    block_effect: dict[int, float]
+    _kept: Ints
+    _rows: Floats
+    """Cell x kept stack: rows of (X'X)^-1 X' that make the effects."""
+    _cell_stack: Ints
+
+    def estimate(self, i: int, j: int) -> Estimate:
+        """Stack i against stack j; everything nan where they cannot be compared."""
+        pairs = self.pairs
+        return Estimate(
+            float(pairs.difference[i, j]), float(pairs.se[i, j]), float(pairs.nu[i, j]), float(pairs.n[i, j])
+        )
+
+    def own(self, k: int) -> Estimate:
+        """Level of stack k itself, with se = sqrt(v_k / n_k)."""
+        n = int(self.runs[k])
+        if n < 2 or self.df < 1:
+            return Estimate(float(self.level[k]), math.nan, math.nan, n)
+        return Estimate(float(self.level[k]), math.sqrt(self.variance[k] / n), min(n + 5, self.df), n)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of a run, pooled."""
+        return math.sqrt(self.pooled_variance)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        count = self.effect.size
+        difference = self.effect[:, None] - self.effect[None, :]
+        n_runs = np.where(self.runs > 0, self.runs, np.nan)
+        n = 2 / (1 / n_runs[:, None] + 1 / n_runs[None, :])
+        se, nu = np.full((count, count), np.nan), np.full((count, count), np.nan)
+        kept = self._kept
+        if kept.size and self.df >= 1:
+            se[np.ix_(kept, kept)], nu[np.ix_(kept, kept)] = self._errors()
+        apart = (self.component[:, None] != self.component[None, :]) | (self.component[:, None] < 0)
+        for array in (difference, se, nu, n):
+            array[apart] = np.nan
+        return Pairs(difference, se, nu, n)
+
+    def _errors(self) -> tuple[Floats, Floats]:
+        kept = self._kept
+        # gram[k] = rows' rows over the cells of stack k: what stack k adds to covariances of effects
+        gram = np.stack([self._rows[self._cell_stack == k].T @ self._rows[self._cell_stack == k] for k in kept])
+        own = np.einsum("kii->ki", gram)
+        share = (own[:, :, None] + own[:, None, :] - 2 * gram) * self.variance[kept][:, None, None]
+        total = share.sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            nu = total**2 / (share**2 / (self.runs[kept] + 5)[:, None, None]).sum(axis=0)
+        return np.sqrt(np.maximum(total, 0)), np.minimum(nu, self.df)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Row stack minus column stack; nan where not compared."""
+
+    difference: Floats
+    se: Floats
+    nu: Floats
+    n: Floats
+
+
+def fit_blocks(y: Floats) -> BlockFit:
+    """Fits a stack x block table; nan marks cells without a valid run."""
+    stack, block = np.nonzero(np.isfinite(y))
+    return fit_cells(stack, block, y[stack, block], y.shape[0])
+
+
+def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int) -> BlockFit:
+    """Fits runs given as three arrays; several runs of a stack in one block are allowed."""
+    keep = _counted(stack, block, stacks)
+    stack, block, y = stack[keep], block[keep], y[keep]
+    runs = np.bincount(stack, minlength=stacks)
+    kept = np.flatnonzero(runs)
+    if not kept.size:
+        return _empty(stacks)
+    blocks, column = np.unique(block, return_inverse=True)
+    row = np.searchsorted(kept, stack)
+    parts = _components(row, column, kept.size, blocks.size)
+    x = np.zeros((y.size, kept.size + blocks.size))
+    x[np.arange(y.size), row] = 1
+    x[np.arange(y.size), kept.size + column] = 1
+    # Adding c c' makes the normal equations regular and sets the sum of effects of each part to 0.
+    c = np.zeros((parts.max() + 1, x.shape[1]))
+    c[parts, np.arange(kept.size)] = 1
+    constraint = c.T @ c
+    df = y.size - (x.shape[1] - c.shape[0])
+    theta, residual, weight = _huber(x, y, constraint, df)
+    a, b = theta[: kept.size], theta[kept.size :]
+    pooled = _pooled_variance(residual, weight, df)
+    inverse = np.linalg.inv(x.T @ x + constraint)
+    rows = x @ inverse
+    variance = np.full(stacks, np.nan)
+    variance[kept] = _shrunk(residual, row, 1 - np.einsum("ij,ij->i", rows, x), runs[kept], pooled)
+    effect, level = np.full(stacks, np.nan), np.full(stacks, np.nan)
+    component = np.full(stacks, -1, dtype=np.intp)
+    effect[kept], component[kept] = a, parts
+    block_part = np.zeros(blocks.size, dtype=np.intp)
+    block_part[column] = parts[row]
+    level[kept] = a + np.array([b[block_part == part].mean() for part in range(c.shape[0])])[parts]
+    return BlockFit(
+        effect=effect,
+        level=level,
+        runs=runs,
+        variance=variance,
+        pooled_variance=pooled,
+        df=df,
+        component=component,
+        block_effect=dict(zip(blocks.tolist(), b.tolist(), strict=True)),
+        _kept=kept,
+        _rows=rows[:, : kept.size],
+        _cell_stack=stack,
+    )
+
+
+def _counted(stack: Ints, block: Ints, stacks: int) -> Bools:
+    """Cells of stacks and blocks with at least 2 valid cells; leaving one out can make another too small."""
+    keep: Bools = np.ones(stack.size, dtype=bool)
+    while keep.any():
+        per_stack = np.bincount(stack[keep], minlength=stacks)
+        per_block = np.bincount(block[keep], minlength=int(block.max()) + 1)
+        left: Bools = np.logical_and.reduce((keep, per_stack[stack] >= 2, per_block[block] >= 2))
+        if (left == keep).all():
+            break
+        keep = left
+    return keep
+
+
+def _components(row: Ints, column: Ints, stacks: int, blocks: int) -> Ints:
+    """Number of the connected part of each stack."""
+    meets = np.zeros((stacks, blocks), dtype=bool)
+    meets[row, column] = True
+    part = np.full(stacks, -1, dtype=np.intp)
+    count = 0
+    for first in range(stacks):
+        if part[first] >= 0:
+            continue
+        reached = np.zeros(stacks, dtype=bool)
+        reached[first] = True
+        while True:
+            shared = np.asarray(meets[reached].any(axis=0))
+            wider = np.asarray(meets[:, shared].any(axis=1))
+            if (wider == reached).all():
+                break
+            reached = wider
+        part[reached] = count
+        count += 1
+    return part
+
+
+def _huber(x: Floats, y: Floats, constraint: Floats, df: int) -> tuple[Floats, Floats, Floats]:
+    weight: Floats = np.ones(y.size)
+    residual: Floats = y
+    theta: Floats = np.zeros(x.shape[1])
+    xt = np.ascontiguousarray(x.T)
+    inflation = 1.4826 * math.sqrt(y.size / df)
+    half = y.size // 2
+    order = (half,) if y.size % 2 else (half - 1, half)
+    for _ in range(ITERATIONS):
+        weighted = xt * weight
+        theta = _solve(weighted @ x + constraint, weighted @ y)
+        residual = np.subtract(y, x @ theta)
+        size = np.abs(residual)
+        ordered = np.partition(size, order)
+        s = inflation * (ordered[order[0]] + ordered[order[-1]]) / 2
+        if s <= _NO_SPREAD:
+            theta = _solve(xt @ x + constraint, xt @ y)
+            return theta, np.subtract(y, x @ theta), np.ones(y.size)
+        new = np.minimum(1.0, 2 * s / np.maximum(size, 1e-300))
+        change = np.abs(new - weight).max()
+        weight = new
+        if change < TOLERANCE:
+            break
+    return theta, residual, weight
+
+
+def _solve(a: Floats, b: Floats) -> Floats:
+    return np.asarray(np.linalg.solve(a, b), dtype=np.float64)
+
+
+def _pooled_variance(residual: Floats, weight: Floats, df: int) -> float:
+    n = residual.size
+    m = float((weight >= 1).mean())
+    kappa = 1 + (n - df) / n * (1 - m) / m
+    v = kappa**2 * float(((weight * residual) ** 2).sum()) / df / m**2
+    return v if v > _NO_SPREAD**2 else _SMALLEST_VARIANCE
+
+
+def _shrunk(residual: Floats, row: Ints, free: Floats, runs: Ints, pooled: float) -> Floats:
+    squares = np.bincount(row, weights=residual**2, minlength=runs.size)
+    freedom = np.bincount(row, weights=free, minlength=runs.size)
+    own: Floats = np.divide(squares, freedom, out=np.full(runs.size, pooled), where=freedom > 1e-9)
+    shrunk: Floats = (PRIOR_RUNS * pooled + (runs - 1) * own) / (runs - 1 + PRIOR_RUNS)
+    return shrunk
+
+
+def _empty(stacks: int) -> BlockFit:
+    nan = np.full(stacks, np.nan)
+    none = np.full(stacks, -1, dtype=np.intp)
+    zero = np.zeros(stacks, dtype=np.intp)
+    empty = np.zeros(0, dtype=np.intp)
+    return BlockFit(nan, nan, zero, nan, math.nan, 0, none, {}, empty, np.zeros((0, 0)), empty)

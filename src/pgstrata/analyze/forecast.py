@@ -1,0 +1,88 @@
+"""What a number of pairs can prove, and how many a verdict needs.
+
+All from the width of the anytime-valid interval with se = sigma / sqrt(n), sigma the standard deviation of one paired
+difference (sqrt(2) times that of a run). Rule of thumb for equivalence: 22 (sigma_run / margin)^2 pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr
+
+from pgstrata.analyze.interval import (
+    ALPHA,
+    CONFIRM_G,
+    EQUIVALENCE_ALPHA,
+    EQUIVALENCE_G,
+    Floats,
+    t_multipliers,
+)
+
+MOST_PAIRS = 4096
+ASSUMED_SIGMA_RUN = 0.03
+"""Run-to-run CV of an ordinary quiet server at 300 s; used until this host has been measured."""
+
+
+@lru_cache(maxsize=256)
+def _widths(alpha: float, g: float) -> Floats:
+    """Half width of the paired interval at 1 ... MOST_PAIRS pairs, in sigmas of one difference."""
+    n = np.arange(1, MOST_PAIRS + 1, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        widths: Floats = np.where(n < 2, np.inf, t_multipliers(n, np.maximum(n - 1, 1), alpha, g)) / np.sqrt(n)
+    return widths
+
+
+def smallest_difference(sigma_pair: float, pairs: int, alpha: float = ALPHA) -> float:
+    """The smallest difference (scale of the model) that the interval at so many pairs excludes; inf below 5 pairs."""
+    return _width(sigma_pair, pairs, alpha, CONFIRM_G)
+
+
+def smallest_margin(sigma_pair: float, pairs: int, alpha: float = EQUIVALENCE_ALPHA) -> float:
+    """The smallest margin (scale of the model) within which truly equal stacks can be shown equal."""
+    return _width(sigma_pair, pairs, alpha, EQUIVALENCE_G)
+
+
+def _width(sigma_pair: float, pairs: int, alpha: float, g: float) -> float:
+    if pairs < 1:
+        return math.inf
+    return sigma_pair * float(_widths(alpha, g)[min(pairs, MOST_PAIRS) - 1])
+
+
+def pairs_needed(
+    difference: float,
+    sigma_pair: float,
+    bound: float,
+    alpha: float = ALPHA,
+    equivalence_alpha: float = EQUIVALENCE_ALPHA,
+) -> int | None:
+    """Pairs in all until a verdict, if the difference stays what it is; None beyond MOST_PAIRS."""
+    settled = _widths(alpha, CONFIRM_G) * sigma_pair < abs(difference)
+    settled |= _widths(equivalence_alpha, EQUIVALENCE_G) * sigma_pair + abs(difference) < bound
+    return int(settled.argmax()) + 1 if settled.any() else None
+
+
+def chance_of_verdict(
+    center: float,
+    spread: float,
+    sigma_pair: float,
+    pairs: int,
+    bound: float,
+    alpha: float = ALPHA,
+    equivalence_alpha: float = EQUIVALENCE_ALPHA,
+) -> float:
+    """Probability of a verdict at `pairs` pairs when the estimate then is normal with that center and spread."""
+    if pairs < 2:
+        return 0.0
+    outer = smallest_difference(sigma_pair, pairs, alpha)
+    inner = bound - smallest_margin(sigma_pair, pairs, equivalence_alpha)
+    spread = max(spread, 1e-12)
+    chance = 0.0
+    if math.isfinite(outer):
+        chance += float(ndtr((-outer - center) / spread) + ndtr((center - outer) / spread))
+    if inner > 0:
+        inside = min(inner, outer)
+        chance += float(ndtr((inside - center) / spread) - ndtr((-inside - center) / spread))
+    return min(1.0, chance)

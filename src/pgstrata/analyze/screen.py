@@ -1,0 +1,81 @@
+"""Stage 1 decisions: who leads, who is out of the running, and when screening has said enough.
+
+Leader L is the best survivor. Screening stops when the sum over all other stacks, dropped ones included, of
+P(T_nu > (a_L - a_k + bound) / se) is at most 0.05: then L is within the margin of the best with that probability
+(a union bound; ranking and selection, Kim & Nelson 2006). A stack is dropped when P(T_nu > (a_L - a_k) / se) < 0.01,
+worst first, keeping two. "Dropped" saves machine time; it proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr
+
+from pgstrata.analyze.fit import BlockFit
+
+STOP_PROBABILITY = 0.05
+DROP_PROBABILITY = 0.01
+KEEP = 2
+MIN_BLOCKS = 3
+
+
+@dataclass(frozen=True)
+class Screening:
+    """The state after a block; stacks are indices."""
+
+    order: tuple[int, ...]
+    """Survivors, best first."""
+    probability_within_margin: float
+    dropped: tuple[int, ...]
+    """Newly dropped, worst first."""
+
+    @property
+    def leader(self) -> int:
+        return self.order[0]
+
+
+def screen(
+    fit: BlockFit, survivors: Sequence[int], names: Sequence[str], bound: float, cells: int = 1
+) -> Screening | None:
+    """Leader, certainty and whom to drop; None while no two survivors can be compared.
+
+    Higher effects are better; `bound` is the margin on the scale of the model, `cells` divides the error rates.
+    """
+    order = rank(fit, survivors, names)
+    if len(order) < 2:
+        return None
+    leader = order[0]
+    dropped: list[int] = []
+    pairs = fit.pairs
+    for k in reversed(order[1:]):
+        if len(order) - len(dropped) <= KEEP:
+            break
+        # P(T_nu > x) = P(T_nu < -x)
+        chance = stdtr(pairs.nu[leader, k], -pairs.difference[leader, k] / pairs.se[leader, k])
+        if chance < DROP_PROBABILITY / cells:
+            dropped.append(k)
+    kept = tuple(k for k in order if k not in dropped)
+    return Screening(kept, probability_within_margin(fit, leader, bound), tuple(dropped))
+
+
+def rank(fit: BlockFit, stacks: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
+    """Comparable stacks, best first; ties break by name. Only the part connected with most stacks is ranked."""
+    counted = [k for k in stacks if fit.component[k] >= 0]
+    if not counted:
+        return ()
+    parts = [int(fit.component[k]) for k in counted]
+    largest = max(parts, key=lambda part: (parts.count(part), -part))
+    inside = (k for k, part in zip(counted, parts, strict=True) if part == largest)
+    return tuple(sorted(inside, key=lambda k: (-fit.effect[k], names[k])))
+
+
+def probability_within_margin(fit: BlockFit, leader: int, bound: float) -> float:
+    """max(0, 1 - sum over the others of P(T_nu > (a_L - a_k + bound) / se))."""
+    pairs = fit.pairs
+    others = np.isfinite(pairs.se[leader])
+    others[leader] = False
+    t = (pairs.difference[leader, others] + bound) / pairs.se[leader, others]
+    return max(0.0, 1.0 - float(stdtr(pairs.nu[leader, others], -t).sum()))
