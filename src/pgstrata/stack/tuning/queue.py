@@ -27,7 +27,7 @@ def queue_path(node: Argument, name: str) -> Argument:
     return f"{directory}{node.rsplit('/', 1)[-1]}{after}"
 
 
-def plan_queue(queue: Queue, media: tuple[Argument, ...]) -> tuple[str, tuple[Setting, ...], bool, tuple[Check, ...]]:
+def plan_queue(queue: Queue, media: tuple[Argument, ...]) -> Tuning:
     """Sets the queue of every device in `media`."""
     settings: list[Setting] = []
     checks: list[SettingCheck] = []
