@@ -208,8 +208,12 @@ def _ask(host: Host, source: Source, bin_directory: str) -> Installation | None:
 def _contrib(host: Host, bin_directory: str, major: int) -> frozenset[str]:
     """Names of the control files. The share folder is found as the server finds it: relative to the programs."""
     root = str(PurePosixPath(bin_directory).parent)
-    places = (f"{root}/share/postgresql/extension", f"{root}/share/extension")
-    places += (f"/usr/share/postgresql/{major}/extension", "/usr/share/postgresql/extension")
+    places = (
+        f"{root}/share/postgresql/extension",
+        f"{root}/share/extension",
+        f"/usr/share/postgresql/{major}/extension",
+        "/usr/share/postgresql/extension",
+    )
     for place in places:
         if host.status(place):
             names = (n.removesuffix(".control") for n in host.list_directory(place) if n.endswith(".control"))

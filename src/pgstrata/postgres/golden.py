@@ -1,7 +1,7 @@
 """Golden copies: a loaded, cleanly stopped cluster kept aside, from which later trials start.
 
-A golden directory holds `data`, `wal`, `tablespaces/NAME` and, written last, `golden.json`. Copies are made of full blocks (no reflinks, no holes), so that the filesystem under test really
-stores the data and lays it out by itself.
+A golden directory holds `data`, `wal`, `tablespaces/NAME` and, written last, `golden.json`. Copies are made of full
+blocks (no reflinks, no holes), so that the filesystem under test really stores the data and lays it out by itself.
 """
 
 from __future__ import annotations

@@ -1,0 +1,142 @@
+"""Arguments of pgbench 13 to 18: loading its tables, and runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pgstrata.errors import PreflightError
+from pgstrata.host.protocol import Command
+from pgstrata.spec.workload import Cell, Workload
+
+BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
+
+FIRST_MAJOR_WITH_TRIES = 15
+
+ROW_BYTES_PER_SCALE = 15_000_000
+"""About what one unit of scale takes on disk, with indexes (100,000 rows of pgbench_accounts)."""
+
+CONNECTION_GRACE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """The server that pgbench runs against, and the pgbench to use. All paths are on the host."""
+
+    program: str
+    major: int
+    """Major of pgbench itself."""
+    socket_directory: str
+    port: int
+    os_user: str
+    superuser: str = "postgres"
+    database: str = "postgres"
+    marker: str = ""
+
+    def command(self, *options: str, timeout_s: float, cwd: str = "/") -> Command:
+        connection = (
+            "--host", self.socket_directory,
+            "--port", str(self.port),
+            "--username", self.superuser,
+        )  # fmt: skip
+        return Command(
+            (self.program, *connection, *options, self.database),
+            timeout_s=timeout_s,
+            user=self.os_user,
+            env=(("PGSTRATA_TRIAL", self.marker),) if self.marker else (),
+            cwd=cwd,
+        )
+
+
+def plan_init(
+    target: Target,
+    scale: int,
+    *,
+    tablespace: str | None = None,
+    fillfactor: int | None = None,
+    steps: str = "dtgvp",
+    timeout_s: float = 24 * 3600.0,
+) -> Command:
+    """Loads pgbench's tables; `parse_init` reads the times of its phases from standard error.
+
+    `tablespace` takes tables and indexes. The rows generated do not depend on a seed.
+    """
+    places = ("--tablespace", tablespace, "--index-tablespace", tablespace) if tablespace else ()
+    fill = ("--fillfactor", str(fillfactor)) if fillfactor else ()
+    return target.command(
+        "--initialize", f"--init-steps={steps}", "--quiet", "--scale", str(scale), *places, *fill, timeout_s=timeout_s
+    )
+
+
+def plan_run(
+    target: Target,
+    cell: Cell,
+    workload: Workload,
+    *,
+    seed: int,
+    duration_s: float | None = None,
+    script_path: str | None = None,
+    log_prefix: str | None = None,
+    aggregate_interval_s: int | None = None,
+    max_tries: int = 1,
+    rate: float | None = None,
+) -> Command:
+    """One run of a cell, with a progress line each second on standard error.
+
+    `duration_s` overrides the workload's bound (warm-up). `script_path` is where a custom script lies on the host.
+    `log_prefix` turns the per-transaction log on, sampled as the workload says. `rate` overrides the workload's.
+    No vacuum by pgbench: it would rewrite what the trial has just prepared. Raises PreflightError for options that
+    this major of pgbench does not have.
+    """
+    limit_s = workload.duration_s if duration_s is None else duration_s
+    rate = workload.rate if rate is None else rate
+    options = [*_script(cell, script_path), "--no-vacuum", "--scale", str(cell.scale)]
+    options += ["--client", str(cell.clients), "--jobs", str(min(workload.jobs, cell.clients))]
+    options += ["--protocol", workload.protocol, "--random-seed", str(seed), "--progress", "1"]
+    options += _bound(workload, limit_s)
+    if rate is not None:
+        options += ["--rate", f"{rate:.6g}"]
+    if workload.latency_limit_ms is not None:
+        options += ["--latency-limit", f"{workload.latency_limit_ms:g}"]
+    if log_prefix is not None:
+        options += ["--log", f"--log-prefix={log_prefix}", *_log_options(workload, aggregate_interval_s)]
+    options += _tries(target, max_tries)
+    return target.command(*options, timeout_s=_timeout_s(limit_s, cell))
+
+
+def _script(cell: Cell, script_path: str | None) -> tuple[str, ...]:
+    if cell.script in BUILTIN_SCRIPTS:
+        return ("--builtin", cell.script)
+    return ("--file", script_path or cell.script)
+
+
+def _bound(workload: Workload, limit_s: float | None) -> tuple[str, ...]:
+    if limit_s is None:
+        return ("--transactions", str(workload.transactions))
+    return ("--time", str(max(1, math.ceil(limit_s))))
+
+
+def _log_options(workload: Workload, aggregate_interval_s: int | None) -> tuple[str, ...]:
+    if aggregate_interval_s is not None:
+        return (f"--aggregate-interval={aggregate_interval_s}",)  # excludes sampling
+    if workload.log == "sampled" and workload.sampling_rate < 1:
+        return (f"--sampling-rate={workload.sampling_rate:g}",)
+    return ()
+
+
+def _tries(target: Target, max_tries: int) -> tuple[str, ...]:
+    if max_tries == 1:
+        return ()
+    if target.major < FIRST_MAJOR_WITH_TRIES:
+        raise PreflightError(
+            f"pgbench {target.major} does not try failed transactions again (max_tries = {max_tries})",
+            hint=f"use pgbench of PostgreSQL {FIRST_MAJOR_WITH_TRIES} or later",
+        )
+    return (f"--max-tries={max_tries}",)
+
+
+def _timeout_s(limit_s: float | None, cell: Cell) -> float:
+    # A run bounded by transactions has no natural end in time; the trial's own limit applies.
+    if limit_s is None:
+        return 24 * 3600.0
+    return limit_s + CONNECTION_GRACE_S + 0.1 * cell.clients
