@@ -54,7 +54,7 @@ class Workload(Model):
     def cells(self) -> tuple[Cell, ...]:
         """The grid in declared order: scale, then script, then clients."""
         return tuple(
-            Cell(script=script, scale=scale, clients=clients)
+            Cell(script=script, scale=scale, clients=clients, rate_tps=self.rate)
             for scale in self.scale
             for script in self.script
             for clients in self.clients
@@ -67,6 +67,7 @@ class Cell(Model):
     script: str
     scale: int
     clients: int
+    rate_tps: float | None = Field(None, gt=0, description="open loop: scheduled transactions a second")
 
     @property
     def id(self) -> str:
@@ -74,4 +75,5 @@ class Cell(Model):
         stem = self.script.rsplit("/", 1)[-1].removesuffix(".sql")
         name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stem)
         # Imports may not know scale and clients: 0.
-        return f"{name}-s{self.scale}-c{self.clients}" if self.scale else name
+        grid = f"{name}-s{self.scale}-c{self.clients}" if self.scale else name
+        return grid if self.rate_tps is None else f"{grid}-r{self.rate_tps:g}"
