@@ -8,11 +8,21 @@ layer is a new class here and one module in `stack/`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
+from pgstrata.spec.checks import ext4_problem, volume_problem, xfs_problem
 from pgstrata.spec.model import Model, SizeBytes
+
+Self = TypeVar("Self", bound=Model)
+
+
+def _checked(value: Self, problem: str | None) -> Self:
+    if problem is not None:
+        raise ValueError(problem)
+    return value
+
 
 # ---------------------------------------------------------------- devices
 
@@ -105,9 +115,7 @@ class Ext4(Model):
 
     @model_validator(mode="after")
     def _coherent(self) -> Ext4:
-        if not self.has_journal and (self.journal_size or self.fast_commit or self.data):
-            raise ValueError("without a journal there is no journal_size, fast_commit or data mode")
-        return self
+        return _checked(self, ext4_problem(self))
 
 
 class Xfs(Model):
@@ -132,9 +140,7 @@ class Xfs(Model):
 
     @model_validator(mode="after")
     def _coherent(self) -> Xfs:
-        if (self.su is None) != (self.sw is None):
-            raise ValueError("su and sw go together")
-        return self
+        return _checked(self, xfs_problem(self))
 
 
 BtrfsProfile = Literal["single", "dup", "raid0", "raid1", "raid10", "raid5", "raid6"]
@@ -243,13 +249,8 @@ class Volume(Model):
 
     @model_validator(mode="after")
     def _coherent(self) -> Volume:
-        kind = self.fs.kind
         # The default device stands for "none asked", so that a volume survives a round trip through JSON.
-        if kind in WITHOUT_DEVICE and (self.layers or self.device != LoopDevice()):
-            raise ValueError(f"{kind} takes no device and no block layer")
-        if kind == "zfs" and any(layer.kind == "md" for layer in self.layers):
-            raise ValueError("zfs over md hides the disks from zfs: use a vdev layout of zfs instead")
-        return self
+        return _checked(self, volume_problem(self, device_given=self.device != LoopDevice()))
 
     @property
     def needs_device(self) -> bool:

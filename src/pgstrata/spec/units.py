@@ -24,7 +24,7 @@ def parse_size_bytes(value: object) -> int:
     if match is None:
         raise ValueError(f"{value!r} is not a size (for example 8k, 512M, 4GiB)")
     exponent = " kmgtp".index(match[2].lower() or " ")
-    return round(float(match[1]) * 1024**exponent)
+    return round(float(match[1]) * 1024.0**exponent)
 
 
 def parse_duration_s(value: object) -> float:
@@ -74,3 +74,11 @@ def render_duration(duration_s: float) -> str:
         return f"{seconds // 60} min {seconds % 60} s" if seconds % 60 else f"{seconds // 60} min"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def render_size_exact(size_bytes: int) -> str:
+    """`16k`, `1536`, `2g`: the shortest spelling that parse_size_bytes reads back to the same number."""
+    for exponent, unit in ((4, "t"), (3, "g"), (2, "m"), (1, "k")):
+        if size_bytes and size_bytes % 1024**exponent == 0:
+            return f"{size_bytes // 1024**exponent}{unit}"
+    return str(size_bytes)

@@ -1,0 +1,70 @@
+"""Splitting short notation: separators count only outside parentheses and double quotes."""
+
+from __future__ import annotations
+
+import re
+
+from pgstrata.errors import UsageError
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.\-/:%*#~=]+")
+
+
+def split_top(text: str, separator: str, limit: int = -1) -> list[str]:
+    """Parts of `text` between separators at the top level, stripped; UsageError if brackets or quotes are open."""
+    parts, start, depth, quoted, at = [], 0, 0, False, 0
+    while at < len(text):
+        char = text[at]
+        if quoted:
+            at += 1 if char == "\\" else 0
+            quoted = char != '"'
+        elif char == '"':
+            quoted = True
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+        elif char == separator and depth == 0 and limit != 0:
+            parts.append(text[start:at].strip())
+            start, limit = at + 1, limit - 1
+        if depth < 0:
+            break
+        at += 1
+    if depth != 0 or quoted:
+        raise UsageError(f"{'a quote' if quoted else 'a parenthesis'} is not closed in {text!r}")
+    return [*parts, text[start:].strip()]
+
+
+def split_call(text: str) -> tuple[str, str | None, str]:
+    """`name(arguments)rest` as its three parts; arguments are None where there are no parentheses."""
+    match = re.match(r"[A-Za-z0-9_.\-]*", text)
+    name = match[0] if match else ""
+    rest = text[len(name) :]
+    if not rest.startswith("("):
+        return name, None, rest
+    depth, quoted, at = 0, False, 0
+    while at < len(rest):
+        char = rest[at]
+        if quoted:
+            at += 1 if char == "\\" else 0
+            quoted = char != '"'
+        elif char == '"':
+            quoted = True
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+            if depth == 0:
+                return name, rest[1:at], rest[at + 1 :]
+        at += 1
+    raise UsageError(f"a parenthesis is not closed in {text!r}")
+
+
+def unquote(text: str) -> str:
+    """The value that a quoted or plain word stands for."""
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)
+    return text
+
+
+def quote(value: str) -> str:
+    """The word that stands for `value`: plain where no separator is in it, else in double quotes."""
+    if _PLAIN.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
