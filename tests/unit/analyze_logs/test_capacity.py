@@ -1,0 +1,66 @@
+"""The search for capacity under a latency objective."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgstrata.analyze.capacity import (
+    RESOLUTION,
+    Objective,
+    RateResult,
+    capacity_tps,
+    is_lag_rising,
+    meets,
+    next_rate,
+)
+
+OBJECTIVE = Objective(0.99, 20.0)
+
+
+def run_at(rate_tps: float, capacity: float) -> RateResult:
+    """A stack that keeps 5 ms up to its capacity and falls behind above."""
+    over = rate_tps > capacity
+    return RateResult(rate_tps, 50.0 if over else 5.0, 0.05 if over else 0.0, lag_rising=over)
+
+
+@given(st.floats(10, 1e6), st.floats(10, 1e6))
+def test_search_ends_within_the_resolution(capacity: float, start_tps: float) -> None:
+    results: list[RateResult] = []
+    while (rate := next_rate(OBJECTIVE, results, start_tps)) is not None:
+        results.append(run_at(rate, capacity))
+        assert len(results) < 60
+    found = capacity_tps(OBJECTIVE, results)
+    if found is None:
+        assert capacity < start_tps / 1000
+    else:
+        assert capacity / (1 + RESOLUTION) <= found <= capacity
+
+
+@pytest.mark.parametrize(
+    ("result", "kept"),
+    [
+        (RateResult(1, 20.0, 0.0, False), True),
+        (RateResult(1, 20.1, 0.0, False), False),
+        (RateResult(1, 5.0, 0.01, False), False),
+        (RateResult(1, 5.0, 0.0, True), False),
+    ],
+)
+def test_promise(result: RateResult, kept: bool) -> None:
+    assert meets(OBJECTIVE, result) is kept
+
+
+def test_a_good_rate_above_a_failing_one_does_not_count() -> None:
+    results = [run_at(100, 150), run_at(120, 110), run_at(140, 150)]
+    assert capacity_tps(OBJECTIVE, results) == 100
+
+
+def test_rising_lag_is_seen_and_noise_is_not() -> None:
+    rng = np.random.default_rng(3)
+    noise = rng.exponential(1.0, 300)
+    assert not is_lag_rising(noise.tolist())
+    assert is_lag_rising((noise + np.linspace(0, 10, 300)).tolist())
+    assert not is_lag_rising([2.0] * 100)
+    assert not is_lag_rising([1.0, 2.0, 3.0])
