@@ -1,0 +1,77 @@
+"""Numbers as text: sensible digits, a unit on every one, `n/a` for what is not known."""
+
+from __future__ import annotations
+
+import math
+
+from pgstrata.report.metrics import Metric
+from pgstrata.spec.units import render_duration, render_size
+
+NOT_KNOWN = "n/a"
+
+
+def render_number(value: float | None, digits: int = 3) -> str:
+    """`12,345`, `1,234`, `12.3`, `0.0123`: at least `digits` significant ones, whole numbers in full."""
+    if value is None or not math.isfinite(value):
+        return NOT_KNOWN
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{min(decimals, 9)}f}"
+    return text.rstrip("0").rstrip(".") if decimals > digits else text
+
+
+def render_percent(fraction: float | None, *, sign: bool = False) -> str:
+    """`12.3 %`, with sign `-12.3 %`; the minus is a real one."""
+    if fraction is None or not math.isfinite(fraction):
+        return NOT_KNOWN
+    percent = 100 * fraction
+    magnitude = abs(percent)
+    decimals = 0 if magnitude >= 100 else 1 if magnitude >= 0.95 or magnitude == 0 else 2
+    text = f"{percent:+,.{decimals}f}" if sign else f"{percent:,.{decimals}f}"
+    return f"{text} %".replace("-", "−")
+
+
+def render_ratio(ratio: float | None) -> str:
+    """A ratio as people say it: `+3.1 %` close to one, `2.4×` from two on."""
+    if ratio is None or not math.isfinite(ratio):
+        return NOT_KNOWN
+    return f"{render_number(ratio)}×" if ratio >= 2 else render_percent(ratio - 1, sign=True)
+
+
+def render_metric(value: float | None, metric: Metric) -> str:
+    """A value of a metric with its unit; `n/a` when there is none."""
+    if value is None or not math.isfinite(value):
+        return NOT_KNOWN
+    match metric.unit:
+        case "bytes":
+            return render_size(value)
+        case "%":
+            return render_percent(value)
+        case "per hour":
+            return f"{render_percent(value, sign=True)}/h"
+        case "s":
+            return render_duration(value) if value >= 60 else f"{render_number(value)} s"
+        case "":
+            return render_number(value)
+    return f"{render_number(value)} {metric.unit}"
+
+
+def render_interval(low: float | None, high: float | None, metric: Metric) -> str:
+    """`1,200 … 1,268`, without unit; says so while the interval is unbounded."""
+    if low is None or high is None:
+        return "interval not bounded yet"
+    texts = [render_metric(v, metric).removesuffix(f" {metric.unit}") for v in (low, high)]
+    return f"{texts[0]} … {texts[1]}"
+
+
+def render_ratio_interval(low: float | None, high: float | None) -> str:
+    """`−1.6 % … +1.1 %`; says so while the interval is unbounded."""
+    if low is None or high is None:
+        return "interval not bounded yet"
+    return f"{render_ratio(low)} … {render_ratio(high)}"
+
+
+def render_count(count: int, noun: str, plural: str = "") -> str:
+    """`1 run`, `12 runs`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

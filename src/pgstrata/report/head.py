@@ -1,0 +1,105 @@
+"""The head of every report: what was measured, on what, with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgstrata.analyze.findings import Findings
+from pgstrata.record.reader import CampaignData, TrialData
+from pgstrata.report.figures import NOT_KNOWN, render_count
+from pgstrata.spec.units import render_duration
+
+
+@dataclass(frozen=True)
+class Head:
+    """Lines that must be read before any figure."""
+
+    name: str
+    medium: str
+    host: str
+    postgres: str
+    measured: str
+    machine_time: str
+    labels: tuple[str, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Title and text, in the order of reading."""
+        return (
+            ("Medium", self.medium),
+            ("Host", self.host),
+            ("PostgreSQL", self.postgres),
+            ("Measured", self.measured),
+            ("Machine time", self.machine_time),
+        )
+
+
+@dataclass(frozen=True)
+class Incident:
+    """A trial that does not count, or a stack that could not be built."""
+
+    what: str
+    stack: str
+    trial: str | None
+    block: int | None
+    reason: str
+    hint: str = ""
+
+
+def report_head(data: CampaignData, findings: Findings) -> Head:
+    """Reads the facts of the first trial that has some; the findings' own host facts come first."""
+    campaign = findings.campaign
+    trial = next((t for t in data.trials if t.facts is not None), None)
+    labels = tuple(dict.fromkeys(label for s in findings.stacks for label in s.labels))
+    return Head(
+        name=campaign.name,
+        medium=_medium(findings, trial),
+        host=_host(findings, trial),
+        postgres=campaign.postgres_version or NOT_KNOWN,
+        measured=_measured(data),
+        machine_time=render_duration(campaign.machine_time_s) if campaign.machine_time_s else NOT_KNOWN,
+        labels=labels,
+        notices=campaign.notices,
+    )
+
+
+def _medium(findings: Findings, trial: TrialData | None) -> str:
+    told = findings.campaign.host.get("medium")
+    return str(told or (trial.facts.medium if trial and trial.facts else "") or NOT_KNOWN)
+
+
+def _host(findings: Findings, trial: TrialData | None) -> str:
+    facts = trial.facts if trial else None
+    name = str(findings.campaign.host.get("name") or (facts.name if facts else NOT_KNOWN))
+    kind = str(findings.campaign.host.get("kind") or (facts.kind if facts else ""))
+    return f"{name} (emulated)" if kind == "emulated" else name
+
+
+def _measured(data: CampaignData) -> str:
+    blocks = {t.trial.block for t in data.trials if t.valid}
+    runs = sum(1 for _ in data.cells())
+    stacks = len({t.trial.stack for t in data.trials if t.valid})
+    durations = sorted(cell.result.duration_s for cell in data.cells())
+    length = f" of {render_duration(durations[len(durations) // 2])}" if durations and durations[-1] else ""
+    texts = (render_count(stacks, "stack"), render_count(len(blocks), "block"), render_count(runs, "run") + length)
+    return ", ".join(texts)
+
+
+def incidents(data: CampaignData, findings: Findings) -> tuple[Incident, ...]:
+    """Every failure, exclusion and unsupported stack with its reason, each once."""
+    found = {
+        t.id: Incident(t.verdict.status, t.trial.stack, t.id, t.trial.block, t.verdict.reason, t.verdict.hint)
+        for t in data.trials
+        if t.verdict.status != "ok"
+    }
+    for stack in findings.stacks:
+        for excluded in stack.excluded:
+            found.setdefault(
+                excluded.trial,
+                Incident("excluded", stack.name, excluded.trial, excluded.block, excluded.reason),
+            )
+    unsupported = {s.name: Incident("unsupported", s.name, None, None, s.unsupported) for s in findings.stacks
+                   if s.unsupported is not None}  # fmt: skip
+    named = {i.stack for i in found.values() if i.what == "unsupported"}
+    return (*found.values(), *(i for name, i in unsupported.items() if name not in named))

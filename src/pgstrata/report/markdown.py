@@ -1,0 +1,84 @@
+"""The answer and the verdict table as Markdown (GitHub's tables)."""
+
+from __future__ import annotations
+
+import re
+
+from pgstrata.analyze.findings import Findings
+from pgstrata.record.reader import CampaignData
+from pgstrata.report.figures import render_number, render_ratio, render_ratio_interval
+from pgstrata.report.head import incidents, report_head
+from pgstrata.report.markup import parse_markup, printable
+from pgstrata.report.pairs import Index
+from pgstrata.report.published import Published, published_rows
+from pgstrata.report.table import Figure, VerdictRow, VerdictTable, verdict_tables
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!])")
+
+
+def escape_markdown(text: str) -> str:
+    """Text that Markdown shows as it is: also HTML in a name stays text."""
+    return _SPECIAL.sub(lambda m: {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(m[1], f"\\{m[1]}"), printable(text))
+
+
+def render_markdown(data: CampaignData, findings: Findings, published: Published | None = None) -> str:
+    """The whole report."""
+    head = report_head(data, findings)
+    lines = [f"# {escape_markdown(head.name)}", ""]
+    lines += [f"- {title}: {escape_markdown(text)}" for title, text in head.facts]
+    lines += [f"- **Note:** {_sentence(n)}" for n in (*head.notices, *head.labels)]
+    for table in verdict_tables(findings):
+        lines += ["", f"## {escape_markdown(table.title)}", ""]
+        lines += [line for words in table.cell.words for line in (_sentence(words), "")]
+        lines += _table(table)
+        lines += _published(findings, table, published) if published else []
+    found = incidents(data, findings)
+    if found:
+        lines += [
+            "",
+            "## Failed, excluded, unsupported",
+            "",
+            "| what | stack | block | reason |",
+            "| --- | --- | --- | --- |",
+        ]
+        for i in found:
+            block = "" if i.block is None else str(i.block)
+            lines.append(_line([i.what, i.stack, block, i.reason + (f" (hint: {i.hint})" if i.hint else "")]))
+    return "\n".join(lines) + "\n"
+
+
+def _sentence(sentence: str) -> str:
+    marks = {"plain": "", "name": "*", "strong": "**"}
+    return "".join(f"{marks[s.kind]}{escape_markdown(s.text)}{marks[s.kind]}" for s in parse_markup(sentence))
+
+
+def _table(table: VerdictTable) -> list[str]:
+    titles = ["#", "stack", table.primary.title, "against best", "verdict", "jitter (CV of 1 s)", "longest stall"]
+    titles += ["load", "space on the medium", "runs", "durability"]
+    return [_line(titles), "| " + " | ".join(["---"] * len(titles)) + " |", *(_line(_row(r)) for r in table.rows)]
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(escape_markdown(c).replace("\n", " ") for c in cells) + " |"
+
+
+def _row(row: VerdictRow) -> list[str]:
+    verdict = row.verdict + (f" ({', '.join(row.labels)})" if row.labels else "")
+    runs = f"{row.runs}" + (f", {row.excluded} excluded" if row.excluded else "")
+    return [str(row.rank or ""), row.name, _figure(row.primary), _figure(row.against_best), verdict,
+            row.jitter, row.stall, row.load, row.space, runs, row.durability]  # fmt: skip
+
+
+def _figure(figure: Figure) -> str:
+    return f"{figure.value} ({figure.interval})" if figure.interval else figure.value
+
+
+def _published(findings: Findings, table: VerdictTable, published: Published) -> list[str]:
+    what = f"Published ({published.source}{', ' + published.statistic if published.statistic else ''})"
+    lines = ["", f"{escape_markdown(what)}: ratio to {escape_markdown(published.baseline)}; only ratios compare.", ""]
+    lines += ["| stack | published TPS | published ratio | measured ratio |", "| --- | --- | --- | --- |"]
+    for row in published_rows(Index(findings), table.cell.id, published):
+        interval = f" ({render_ratio_interval(row.low, row.high)})" if row.low is not None else ""
+        here = render_ratio(row.ratio) + interval
+        lines.append(_line([row.name, render_number(row.published_tps), render_ratio(row.published_ratio), here]))
+    return lines

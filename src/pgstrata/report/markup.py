@@ -1,0 +1,51 @@
+"""Sentences of findings mark stack names with backticks and verdicts with double asterisks; nothing else is markup."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup, escape
+
+_MARK = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*")
+_TAGS = {"name": "code", "strong": "strong"}
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of a sentence."""
+
+    kind: Literal["plain", "name", "strong"]
+    text: str
+
+
+def parse_markup(sentence: str) -> tuple[Span, ...]:
+    """The pieces of a sentence, marks removed."""
+    spans, at = [], 0
+    for match in _MARK.finditer(sentence):
+        if match.start() > at:
+            spans.append(Span("plain", sentence[at : match.start()]))
+        spans.append(Span("name", match[1]) if match[1] else Span("strong", match[2]))
+        at = match.end()
+    if at < len(sentence):
+        spans.append(Span("plain", sentence[at:]))
+    return tuple(spans)
+
+
+def render_markup_html(sentence: str) -> Markup:
+    """Escaped first, then tagged: whatever a name holds stays text."""
+    return Markup("").join(
+        Markup("<{0}>{1}</{0}>").format(_TAGS[s.kind], s.text) if s.kind in _TAGS else escape(s.text)
+        for s in parse_markup(sentence)
+    )
+
+
+def render_markup_plain(sentence: str) -> str:
+    """The sentence without its marks."""
+    return "".join(s.text for s in parse_markup(sentence))
+
+
+def printable(text: str) -> str:
+    """Control characters as `\\x1b`: a name from a foreign file must not steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,75 @@
+"""Which comparison of two stacks a reader sees, and in which direction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding, Verdict
+
+_FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "equal": "equal", "undecided": "undecided"}
+
+
+def flip(comparison: Comparison) -> Comparison:
+    """The same comparison with b against a."""
+    low, high = comparison.high, comparison.low
+    ratio = comparison.ratio
+    if comparison.scale == "ratio":
+        low, high, ratio = _inverse(low), _inverse(high), _inverse(ratio)
+    else:
+        low, high, ratio = _negative(low), _negative(high), _negative(ratio)
+    changed = {"a": comparison.b, "b": comparison.a, "low": low, "high": high, "ratio": ratio}
+    return comparison.model_copy(update={**changed, "verdict": _FLIPPED[comparison.verdict]})
+
+
+def _inverse(value: float | None) -> float | None:
+    return None if not value else 1 / value
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _rank(comparison: Comparison) -> int:
+    """`equal` wins, then what confirmation said, then screening."""
+    if comparison.kind == "equivalence" and comparison.verdict == "equal":
+        return 0
+    return {"confirm": 1, "equivalence": 2, "screen": 3}[comparison.kind]
+
+
+@dataclass(frozen=True)
+class Index:
+    """Findings by cell, stack and pair."""
+
+    findings: Findings
+
+    @cached_property
+    def _pairs(self) -> dict[tuple[str, str, str, str], list[Comparison]]:
+        found: dict[tuple[str, str, str, str], list[Comparison]] = {}
+        for c in self.findings.comparisons:
+            found.setdefault((c.cell, c.metric, c.a, c.b), []).append(c)
+            found.setdefault((c.cell, c.metric, c.b, c.a), []).append(flip(c))
+        return found
+
+    @cached_property
+    def _stacks(self) -> dict[tuple[str, str], StackFinding]:
+        return {(s.cell, s.name): s for s in self.findings.stacks}
+
+    def pair(self, cell: str, a: str, b: str, metric: str | None = None) -> Comparison | None:
+        """a against b in the primary metric (or another): the strongest statement there is."""
+        name = metric or self.findings.campaign.primary
+        return min(self._pairs.get((cell, name, a, b), ()), key=_rank, default=None)
+
+    def stack(self, cell: str, name: str) -> StackFinding | None:
+        return self._stacks.get((cell, name))
+
+    def stacks_of(self, cell: CellFinding) -> tuple[StackFinding, ...]:
+        """Best first; those without a rank behind, in declared order."""
+        found = [s for s in self.findings.stacks if s.cell == cell.id]
+        rank = {name: i for i, name in enumerate(cell.ranking)}
+        return tuple(sorted(found, key=lambda s: rank.get(s.name, len(rank))))
+
+
+def stack_names(findings: Findings) -> tuple[str, ...]:
+    """Every stack once: ranked ones best first, then the others in the order of the findings."""
+    return tuple(dict.fromkeys([*findings.ranking, *(s.name for s in findings.stacks)]))
