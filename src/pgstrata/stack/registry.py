@@ -7,7 +7,7 @@ from typing import Any
 
 from pgstrata.spec.stack import Device, Filesystem, Layer
 from pgstrata.stack.block import disk, loop
-from pgstrata.stack.fs import ext4
+from pgstrata.stack.fs import btrfs, existing, ext4, tmpfs, xfs
 from pgstrata.stack.parts import Below, FsPart, Part, Place
 
 # Each function takes the model of its own kind, which the discriminator guarantees; Callable cannot say so.
@@ -18,6 +18,10 @@ DEVICES: dict[str, Callable[[Any, Place], Part]] = {
 LAYERS: dict[str, Callable[[Any, Below, Place], Part]] = {}
 FILESYSTEMS: dict[str, Callable[[Any, Below, Place], FsPart]] = {
     "ext4": ext4.plan_ext4,
+    "xfs": xfs.plan_xfs,
+    "btrfs": btrfs.plan_btrfs,
+    "tmpfs": tmpfs.plan_tmpfs,
+    "dir": existing.plan_existing,
 }
 
 

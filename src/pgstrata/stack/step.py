@@ -118,3 +118,13 @@ class Attested:
     @property
     def holds(self) -> bool:
         return self.expected == self.actual
+
+
+def told(what: str, actual: str) -> Attested:
+    """A property that nobody asked for, recorded as it was found: a default of the tool or the kernel."""
+    return Attested(what, actual, actual)
+
+
+def asked_or_told(what: str, asked: object | None, actual: object) -> Attested:
+    """A property that is compared when it was asked for, and only told when `asked` is None."""
+    return told(what, str(actual)) if asked is None else Attested(what, str(asked), str(actual))

@@ -18,7 +18,7 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.parts import Below, FsPart, Geometry, Place
-from pgstrata.stack.step import Argument, Attested, Step, planned, resolve
+from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned, resolve
 
 MKFS_TIMEOUT_S = 1800.0
 """Without lazy initialisation the inode tables of a large slow disk are written in full."""
@@ -135,24 +135,21 @@ class Ext4Check:
         return self.compare(parse_dumpe2fs(printed))
 
     def compare(self, fields: Mapping[str, str]) -> tuple[Attested, ...]:
-        """Asked against found; what was left to mkfs is not compared."""
+        """Asked against found; what was left to mkfs (which may take a stride from the device) is told."""
         fs = self.fs
         features = fields["Filesystem features"].split()
+        journal_bytes = fs.journal_size // 2**20 * 2**20 if fs.journal_size else None
         rows = [
             ("has_journal", _on(fs.has_journal), _on("has_journal" in features)),
             ("bigalloc", _on(fs.bigalloc_cluster is not None), _on("bigalloc" in features)),
             ("fast_commit", _on(fs.fast_commit), _on("fast_commit" in features)),
-            ("stride", str(self.stride or 0), fields.get("RAID stride", "0")),
-            ("stripe_width", str(self.width or 0), fields.get("RAID stripe width", "0")),
+            ("stride", self.stride, fields.get("RAID stride", "0")),
+            ("stripe_width", self.width, fields.get("RAID stripe width", "0")),
+            ("block_size_bytes", fs.block_size, fields["Block size"]),
+            ("cluster_bytes", fs.bigalloc_cluster, fields.get("Cluster size", "none")),
+            ("journal_size_bytes", journal_bytes, str(parse_journal_bytes(fields.get("Total journal size", "0")))),
         ]
-        if fs.block_size:
-            rows.append(("block_size_bytes", str(fs.block_size), fields["Block size"]))
-        if fs.bigalloc_cluster:
-            rows.append(("cluster_bytes", str(fs.bigalloc_cluster), fields.get("Cluster size", "none")))
-        if fs.journal_size:
-            size = parse_journal_bytes(fields.get("Total journal size", "0"))
-            rows.append(("journal_size_bytes", str(fs.journal_size // 2**20 * 2**20), str(size)))
-        return tuple(Attested(f"{self.role} ext4 {what}", expected, actual) for what, expected, actual in rows)
+        return tuple(asked_or_told(f"{self.role} ext4 {what}", asked, actual) for what, asked, actual in rows)
 
 
 def _on(value: bool) -> str:

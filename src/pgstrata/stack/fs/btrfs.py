@@ -1,0 +1,153 @@
+"""btrfs on one or several devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.stack import Btrfs
+from pgstrata.stack.mounts import (
+    Expectation,
+    MountCheck,
+    atime_expectations,
+    atime_options,
+    flag,
+    plan_mount,
+    value,
+)
+from pgstrata.stack.parts import Below, FsPart, Place
+from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve
+
+MKFS_TIMEOUT_S = 600.0
+LABEL = "pgstrata"
+
+_DEFAULT_LEVELS = {"zlib": "zlib:3", "zstd": "zstd:3"}
+"""What the kernel makes of a compression without a level (btrfs(5))."""
+
+
+def plan_btrfs(fs: Btrfs, below: Below, place: Place) -> FsPart:
+    """Makes and mounts btrfs over all nodes below."""
+    mkfs = planned("mkfs.btrfs", _mkfs_options(fs), below.nodes, timeout_s=MKFS_TIMEOUT_S)
+    # naming each device makes the mount independent of what udev or an earlier scan knows
+    others = tuple(_device_option(node) for node in below.nodes[1:])
+    source = below.nodes[0] if len(below.nodes) == 1 else None
+    return FsPart(
+        steps=(
+            Step(name=f"make btrfs for {place.role}", commands=(mkfs,)),
+            plan_mount("btrfs", (*others, *_options(fs)), below.nodes[0], place),
+        ),
+        mount_point=place.mount_point,
+        checks=(
+            MountCheck(place.role, place.mount_point, "btrfs", source, _expectations(fs)),
+            BtrfsCheck(place.role, place.mount_point, fs, below.nodes),
+        ),
+    )
+
+
+def _device_option(node: Argument) -> Argument:
+    return Ref(node.name, before="device=") if isinstance(node, Ref) else f"device={node}"
+
+
+def _mkfs_options(fs: Btrfs) -> list[Argument]:
+    options: list[Argument] = ["-q", "-L", LABEL]
+    options += ["-d", fs.data] if fs.data else []
+    options += ["-m", fs.metadata] if fs.metadata else []
+    options += ["-n", str(fs.nodesize)] if fs.nodesize else []
+    # the old cache cannot be had on a filesystem made with the free space tree, the default of mkfs
+    options += ["-R", "^free-space-tree"] if fs.space_cache == "v1" else []
+    return options
+
+
+def _options(fs: Btrfs) -> tuple[str, ...]:
+    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime)]
+    options += ["nodatacow"] if fs.nodatacow else []
+    options += ["nodatasum"] if fs.nodatasum and not fs.nodatacow else []
+    options += [f"compress={fs.compress}"] if fs.compress else []
+    options += ["autodefrag"] if fs.autodefrag else []
+    options += [] if fs.ssd is None else ["ssd" if fs.ssd else "nossd"]
+    options += {"async": ["discard=async"], "sync": ["discard=sync"], "off": ["nodiscard"]}.get(fs.discard or "", [])
+    options += [f"space_cache={fs.space_cache}"] if fs.space_cache else []
+    options += [] if fs.barrier else ["nobarrier"]
+    options += [f"commit={fs.commit_s}"] if fs.commit_s else []
+    return tuple(options)
+
+
+def _expectations(fs: Btrfs) -> tuple[Expectation, ...]:
+    compress = None if fs.compress in (None, "no") else _DEFAULT_LEVELS.get(fs.compress, fs.compress)
+    return (
+        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime),
+        flag("nodatacow", fs.nodatacow, on="nodatacow"),
+        # nodatacow implies nodatasum (btrfs(5))
+        flag("nodatasum", fs.nodatasum or fs.nodatacow, on="nodatasum"),
+        value("compress", compress, "no"),
+        flag("autodefrag", fs.autodefrag, on="autodefrag"),
+        flag("barrier", fs.barrier, off="nobarrier"),
+        value("commit", None if fs.commit_s is None else str(fs.commit_s), "30"),
+        *_optional_expectations(fs),
+    )
+
+
+def _optional_expectations(fs: Btrfs) -> tuple[Expectation, ...]:
+    """Options whose default depends on kernel and device, and which count when they were asked for alone."""
+    found = []
+    if fs.ssd is not None:
+        found.append(flag("ssd", fs.ssd, on="ssd"))
+    if fs.discard is not None:
+        readings = (("discard=async", "async"), ("discard", "sync"))
+        found.append(Expectation("discard", fs.discard, readings, "off"))
+    if fs.space_cache is not None:
+        readings = (("space_cache=v2", "v2"), ("space_cache", "v1"))
+        found.append(Expectation("space_cache", fs.space_cache, readings, "none"))
+    return tuple(found)
+
+
+def parse_filesystem_df(text: str) -> dict[str, tuple[str, ...]]:
+    """Profiles of each kind of block group, from `btrfs filesystem df --raw`: `Data` -> (`raid10`,).
+
+    Lines are `Data, RAID10: total=214695936, used=0`; a kind has several lines while it is being converted.
+    """
+    profiles: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        match = re.fullmatch(r"(\w+), (\w+): total=\d+, used=\d+", line.strip())
+        if match is None:
+            raise ValueError(f"not a line of btrfs filesystem df: {line!r}")
+        profiles[match[1]] = (*profiles.get(match[1], ()), match[2].lower())
+    return profiles
+
+
+def parse_device_usage(text: str) -> tuple[str, ...]:
+    """The devices of a filesystem, from `btrfs device usage --raw` (lines `/dev/loop0, ID: 1`)."""
+    return tuple(re.findall(r"^(\S.*), ID: \d+$", text, re.MULTILINE))
+
+
+def parse_nodesize(text: str) -> str:
+    """Bytes of a metadata node, from `btrfs inspect-internal dump-super`."""
+    match = re.search(r"^nodesize\s+(\d+)$", text, re.MULTILINE)
+    if match is None:
+        raise ValueError("no nodesize in the output of btrfs inspect-internal dump-super")
+    return match[1]
+
+
+@dataclass(frozen=True)
+class BtrfsCheck:
+    """Profiles, devices and node size are what mkfs was asked for."""
+
+    role: str
+    mount_point: str
+    fs: Btrfs
+    nodes: tuple[Argument, ...]
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        nodes = [resolve(node, bindings) for node in self.nodes]
+        profiles = parse_filesystem_df(host.run(command("btrfs", "filesystem", "df", "--raw", self.mount_point)).stdout)
+        used = parse_device_usage(host.run(command("btrfs", "device", "usage", "--raw", self.mount_point)).stdout)
+        superblock = host.run(command("btrfs", "inspect-internal", "dump-super", nodes[0])).stdout
+        rows = (
+            ("data profile", self.fs.data, "+".join(profiles.get("Data", ()))),
+            ("metadata profile", self.fs.metadata, "+".join(profiles.get("Metadata", ()))),
+            ("nodesize_bytes", self.fs.nodesize, parse_nodesize(superblock)),
+            ("devices", " ".join(sorted(nodes)), " ".join(sorted(used))),
+        )
+        return tuple(asked_or_told(f"{self.role} btrfs {what}", asked, actual) for what, asked, actual in rows)

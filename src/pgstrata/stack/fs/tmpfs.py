@@ -1,0 +1,37 @@
+"""tmpfs: the filesystem in memory. Nothing survives a reboot, and fsync costs nothing."""
+
+from __future__ import annotations
+
+from pgstrata.spec.stack import Tmpfs
+from pgstrata.stack.mounts import Expectation, MountCheck, atime_expectations, atime_options, plan_mount, value
+from pgstrata.stack.parts import Below, FsPart, Place
+
+SOURCE = "pgstrata"
+"""tmpfs has no device; this is what a list of mounts shows instead."""
+
+PAGE_BYTES = 4096
+
+
+def plan_tmpfs(fs: Tmpfs, below: Below, place: Place) -> FsPart:
+    """Mounts an empty tmpfs."""
+    return FsPart(
+        steps=(plan_mount("tmpfs", _options(fs), SOURCE, place),),
+        mount_point=place.mount_point,
+        checks=(MountCheck(place.role, place.mount_point, "tmpfs", SOURCE, _expectations(fs)),),
+    )
+
+
+def _options(fs: Tmpfs) -> tuple[str, ...]:
+    options = [f"size={fs.size}"] if fs.size else []
+    options += [f"huge={fs.huge}"] if fs.huge else []
+    return (*options, *atime_options(noatime=fs.noatime, nodiratime=False))
+
+
+def _expectations(fs: Tmpfs) -> tuple[Expectation, ...]:
+    # the kernel rounds up to whole pages and shows KiB; half of the memory is the default, which it does not show
+    size = f"{-(-fs.size // PAGE_BYTES) * PAGE_BYTES // 1024}k" if fs.size else None
+    return (
+        *atime_expectations(noatime=fs.noatime, nodiratime=False),
+        value("size", size, "half of the memory"),
+        value("huge", fs.huge, "never"),
+    )

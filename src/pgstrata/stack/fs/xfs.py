@@ -1,0 +1,164 @@
+"""xfs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.stack import Xfs
+from pgstrata.stack.mounts import (
+    Expectation,
+    MountCheck,
+    atime_expectations,
+    atime_options,
+    flag,
+    plan_mount,
+    value,
+)
+from pgstrata.stack.parts import Below, FsPart, Geometry, Place
+from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned
+
+MKFS_TIMEOUT_S = 600.0
+DEFAULT_BLOCK_BYTES = 4096
+LABEL = "pgstrata"
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """Stripe unit in bytes and stripe width in units."""
+
+    su_bytes: int
+    sw: int
+
+
+def plan_xfs(fs: Xfs, below: Below, place: Place) -> FsPart:
+    """Makes and mounts xfs on the one node below, aligned to its geometry unless the stack says how."""
+    node = below.nodes[0]
+    stripe, notes = _alignment(fs, below.geometry)
+    mkfs = planned("mkfs.xfs", _mkfs_options(fs, stripe), node, timeout_s=MKFS_TIMEOUT_S)
+    return FsPart(
+        steps=(
+            Step(name=f"make xfs for {place.role}", commands=(mkfs,)),
+            plan_mount("xfs", _options(fs), node, place),
+        ),
+        mount_point=place.mount_point,
+        checks=(
+            MountCheck(place.role, place.mount_point, "xfs", node, _expectations(fs)),
+            XfsCheck(place.role, place.mount_point, fs, stripe),
+        ),
+        notes=notes,
+    )
+
+
+def _alignment(fs: Xfs, geometry: Geometry | None) -> tuple[Stripe | None, tuple[str, ...]]:
+    asked = Stripe(fs.su, fs.sw) if fs.su is not None and fs.sw is not None else None
+    if geometry is None:
+        return asked, ()
+    fitting = Stripe(geometry.chunk_bytes, geometry.data_disks)
+    if asked is not None and asked != fitting:
+        note = (
+            f"xfs is misaligned: su {asked.su_bytes} bytes, sw {asked.sw}, "
+            f"the array below has {fitting.su_bytes} and {fitting.sw}"
+        )
+        return asked, (note,)
+    block_bytes = fs.block_size or DEFAULT_BLOCK_BYTES
+    if fitting.su_bytes % block_bytes:
+        return None, (f"xfs is not aligned: a block of {block_bytes} bytes does not fit into the array's chunk",)
+    return fitting, ()
+
+
+def _mkfs_options(fs: Xfs, stripe: Stripe | None) -> list[Argument]:
+    options: list[Argument] = ["-q", "-L", LABEL]
+    options += ["-b", f"size={fs.block_size}"] if fs.block_size else []
+    options += ["-s", f"size={fs.sector_size}"] if fs.sector_size else []
+    data = [f"su={stripe.su_bytes},sw={stripe.sw}"] if stripe else []
+    data += [f"agcount={fs.agcount}"] if fs.agcount else []
+    options += ["-d", ",".join(data)] if data else []
+    options += ["-l", f"size={fs.log_size}"] if fs.log_size else []
+    metadata = [f"{name}={int(wanted)}" for name, wanted in _metadata(fs) if wanted is not None]
+    options += ["-m", ",".join(metadata)] if metadata else []
+    return options
+
+
+def _metadata(fs: Xfs) -> tuple[tuple[str, bool | None], ...]:
+    return (("reflink", fs.reflink), ("bigtime", fs.bigtime))
+
+
+def _options(fs: Xfs) -> tuple[str, ...]:
+    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime)]
+    options += ["discard"] if fs.discard else []
+    options += [f"logbufs={fs.logbufs}"] if fs.logbufs else []
+    options += [f"logbsize={fs.logbsize}"] if fs.logbsize else []
+    options += [f"allocsize={fs.allocsize}"] if fs.allocsize else []
+    options += ["largeio"] if fs.largeio else []
+    return tuple(options)
+
+
+def _expectations(fs: Xfs) -> tuple[Expectation, ...]:
+    # kernels differ in whether they show the default of logbufs and logbsize, so these count when asked for alone
+    return (
+        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime),
+        flag("discard", fs.discard, on="discard"),
+        flag("largeio", fs.largeio, on="largeio"),
+        value("allocsize", _kib(fs.allocsize), "dynamic"),
+        *((value("logbufs", str(fs.logbufs), "8"),) if fs.logbufs else ()),
+        *((value("logbsize", _kib(fs.logbsize), "32k"),) if fs.logbsize else ()),
+    )
+
+
+def _kib(size_bytes: int | None) -> str | None:
+    return None if size_bytes is None else f"{size_bytes // 1024}k"
+
+
+def parse_xfs_info(text: str) -> dict[str, str]:
+    """The fields of `xfs_info` as `section.name`: `data.bsize`, `log.blocks`, `meta-data.reflink`.
+
+    Each line is a section (or blanks, for the one above), `=`, and fields `name=value`.
+    """
+    fields: dict[str, str] = {}
+    section = ""
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        match = re.fullmatch(r"([a-z-]*)\s*=(.*)", line)
+        if match is None:
+            raise ValueError(f"not a line of xfs_info: {line!r}")
+        section = match[1] or section
+        for name, field in re.findall(r"([a-z][\w-]*)=([^\s,]+)", match[2]):
+            fields[f"{section}.{name}"] = field
+    return fields
+
+
+@dataclass(frozen=True)
+class XfsCheck:
+    """The superblock says what mkfs was asked for."""
+
+    role: str
+    mount_point: str
+    fs: Xfs
+    stripe: Stripe | None
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        return self.compare(parse_xfs_info(host.run(command("xfs_info", self.mount_point)).stdout))
+
+    def compare(self, fields: Mapping[str, str]) -> tuple[Attested, ...]:
+        """Asked against found; what was left to mkfs is told. Stripes are printed in blocks."""
+        fs = self.fs
+        block_bytes = int(fields["data.bsize"])
+        su_bytes = int(fields["data.sunit"]) * block_bytes
+        sw = int(fields["data.swidth"]) // max(1, int(fields["data.sunit"]))
+        rows: list[tuple[str, object, object]] = [
+            ("block_size_bytes", fs.block_size, block_bytes),
+            ("sector_size_bytes", fs.sector_size, fields["meta-data.sectsz"]),
+            ("log_size_bytes", fs.log_size, int(fields["log.blocks"]) * int(fields["log.bsize"])),
+            ("su_bytes", self.stripe.su_bytes if self.stripe else None, su_bytes),
+            ("sw", self.stripe.sw if self.stripe else None, sw),
+            ("agcount", fs.agcount, fields["meta-data.agcount"]),
+        ]
+        rows += [
+            (name, None if wanted is None else int(wanted), fields.get(f"meta-data.{name}", "unknown"))
+            for name, wanted in _metadata(fs)
+        ]
+        return tuple(asked_or_told(f"{self.role} xfs {what}", asked, actual) for what, asked, actual in rows)
