@@ -18,7 +18,7 @@ def render_number(value: float | None, digits: int = 3) -> str:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{value:,.{min(decimals, 9)}f}"
-    return text.rstrip("0").rstrip(".") if decimals > digits else text
+    return text.rstrip("0").rstrip(".") if decimals > digits or value == round(value) else text
 
 
 def render_percent(fraction: float | None, *, sign: bool = False) -> str:
@@ -66,10 +66,13 @@ def render_interval(low: float | None, high: float | None, metric: Metric) -> st
 
 
 def render_ratio_interval(low: float | None, high: float | None) -> str:
-    """`−1.6 % … +1.1 %`; says so while the interval is unbounded."""
+    """`−1.6 … +1.1 %`; says so while the interval is unbounded."""
     if low is None or high is None:
         return "interval not bounded yet"
-    return f"{render_ratio(low)} … {render_ratio(high)}"
+    texts = [render_ratio(low), render_ratio(high)]
+    if texts[1].endswith(" %"):
+        texts[0] = texts[0].removesuffix(" %")
+    return f"{texts[0]} … {texts[1]}"
 
 
 def render_count(count: int, noun: str, plural: str = "") -> str:

@@ -8,7 +8,7 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_number, render_ratio, render_ratio_interval
 from pgstrata.report.head import incidents, report_head
-from pgstrata.report.markup import parse_markup, printable
+from pgstrata.report.markup import Span, parse_markup, printable
 from pgstrata.report.pairs import Index
 from pgstrata.report.published import Published, published_rows
 from pgstrata.report.table import Figure, VerdictRow, VerdictTable, verdict_tables
@@ -48,8 +48,16 @@ def render_markdown(data: CampaignData, findings: Findings, published: Published
 
 
 def _sentence(sentence: str) -> str:
-    marks = {"plain": "", "name": "*", "strong": "**"}
-    return "".join(f"{marks[s.kind]}{escape_markdown(s.text)}{marks[s.kind]}" for s in parse_markup(sentence))
+    return "".join(_span(s) for s in parse_markup(sentence))
+
+
+def _span(span: Span) -> str:
+    match span.kind:
+        case "name":
+            return f"`{printable(span.text)}`"
+        case "strong":
+            return f"**{escape_markdown(span.text)}**"
+    return escape_markdown(span.text)
 
 
 def _table(table: VerdictTable) -> list[str]:
@@ -80,5 +88,7 @@ def _published(findings: Findings, table: VerdictTable, published: Published) ->
     for row in published_rows(Index(findings), table.cell.id, published):
         interval = f" ({render_ratio_interval(row.low, row.high)})" if row.low is not None else ""
         here = render_ratio(row.ratio) + interval
-        lines.append(_line([row.name, render_number(row.published_tps), render_ratio(row.published_ratio), here]))
+        lines.append(
+            _line([row.name, render_number(row.published_tps), f"{render_number(row.published_ratio)}×", here])
+        )
     return lines

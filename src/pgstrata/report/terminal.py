@@ -77,7 +77,7 @@ def _print_cell(console: Console, table: VerdictTable, plain: bool) -> None:
     grid.add_column("stack", overflow="fold")
     grid.add_column(printable(table.primary.title.lower()), justify="right")
     grid.add_column("interval", justify="center")
-    grid.add_column("against best", justify="right")
+    grid.add_column("against best", justify="right", no_wrap=True)
     grid.add_column("verdict")
     for title in ("jitter", "stall", "load", "space", "runs"):
         grid.add_column(title, justify="right", no_wrap=True)

@@ -1,0 +1,345 @@
+"""Campaign directories with made-up figures in the real layout, for tests and benchmarks of the offline side.
+
+Noise is that of a typical host: run-to-run CV 2 %, AR(1) seconds, checkpoints every 30 s, a stall now and then on
+stacks whose name asks for it, one failed, one excluded and one unsupported trial. Everything is drawn from a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pgstrata.analyze.findings import (
+    CampaignFinding,
+    CellFinding,
+    Chosen,
+    Comparison,
+    DurabilityFinding,
+    Excluded,
+    Findings,
+    MetricFinding,
+    StackFinding,
+)
+from pgstrata.record.parquet import write_series
+from pgstrata.record.reader import CampaignData, CellData
+from pgstrata.record.schema import (
+    AttestedRecord,
+    CampaignRecord,
+    CellResult,
+    HostFacts,
+    LoadRecord,
+    PlannedRecord,
+    Record,
+    SpaceRecord,
+    StepRecord,
+    TrialVerdict,
+)
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.stack import Btrfs, Ext4, Stack, Tmpfs, Volume, Xfs
+from pgstrata.spec.workload import Cell, Workload
+
+MIB = 1024**2
+STEPS = ("make files", "attach loop", "mkfs", "mount", "initdb", "start", "load", "restart", "warm up")
+PHASES = {"drop tables": 0.01, "create tables": 0.02, "client-side generate": 6.2, "vacuum": 0.9, "primary keys": 2.1}
+BASE_TPS = {
+    "ext4": 2050.0,
+    "xfs": 2210.0,
+    "xfs-noatime": 2230.0,
+    "btrfs": 980.0,
+    "btrfs-nodatacow": 1500.0,
+    "tmpfs": 9400.0,
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What to make."""
+
+    stacks: tuple[str, ...] = ("ext4", "xfs", "xfs-noatime", "btrfs", "btrfs-nodatacow", "tmpfs")
+    blocks: int = 6
+    duration_s: int = 60
+    scripts: tuple[str, ...] = ("tpcb-like",)
+    scales: tuple[int, ...] = (50,)
+    clients: tuple[int, ...] = (8,)
+    seed: int = 1
+    incidents: bool = True
+    open_loop: bool = False
+    base_tps: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return Workload(script=self.scripts, scale=self.scales, clients=self.clients).cells
+
+
+def make_stack(name: str) -> Stack:
+    """A stack of the filesystem that the name begins with."""
+    kind = name.split("-")[0]
+    noatime = "noatime" in name
+    match kind:
+        case "xfs":
+            return Stack(name=name, data=Volume(fs=Xfs(noatime=noatime)))
+        case "btrfs":
+            return Stack(name=name, data=Volume(fs=Btrfs(nodatacow="nodatacow" in name)))
+        case "tmpfs":
+            return Stack(name=name, data=Volume(fs=Tmpfs()))
+    return Stack(name=name, data=Volume(fs=Ext4(noatime=noatime)))
+
+
+def write_campaign(directory: Path, shape: Shape | None = None) -> Path:
+    """Writes a whole campaign; returns the directory."""
+    shape = shape or Shape()
+    rng = np.random.default_rng(shape.seed)
+    stacks = tuple(make_stack(name) for name in shape.stacks)
+    workload = Workload(
+        script=shape.scripts, scale=shape.scales, clients=shape.clients, duration=float(shape.duration_s)
+    )
+    campaign = Campaign(name="made-up figures", stacks=stacks, workload=workload, seed=shape.seed)
+    directory.mkdir(parents=True, exist_ok=True)
+    _write(
+        directory / "campaign.json",
+        CampaignRecord(version="0.1.0", created="2026-01-01T00:00:00.000+00:00", campaign=campaign),
+    )
+    drift = 1.0
+    for block in range(shape.blocks):
+        order = rng.permutation(len(stacks))
+        for position, at in enumerate(order):
+            drift *= math.exp(rng.normal(-0.0008, 0.004))
+            for scale in shape.scales:
+                _write_trial(directory, shape, stacks[at], block, position, scale, drift, rng)
+    return directory
+
+
+def _write(path: Path, record: Record) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(record.model_dump_json(indent=1) + "\n")
+
+
+def _write_list(path: Path, records: Sequence[Record]) -> None:
+    path.write_text(json.dumps([r.model_dump(mode="json") for r in records]) + "\n")
+
+
+def _write_trial(
+    directory: Path,
+    shape: Shape,
+    stack: Stack,
+    block: int,
+    position: int,
+    scale: int,
+    drift: float,
+    rng: np.random.Generator,
+) -> None:
+    cells = tuple(c for c in shape.cells if c.scale == scale)
+    load = "fresh" if block < 3 else "copy"
+    trial_id = f"b{block:02d}-p{position:02d}-{shape.stacks.index(stack.name):02d}-s{scale}"
+    trial = Trial(
+        id=trial_id,
+        stack=stack.name,
+        block=block,
+        position=position,
+        load=load,
+        scale=scale,
+        cells=cells,
+        workload_seed=block,
+    )
+    folder = directory / "trials" / trial_id
+    (folder / "raw").mkdir(parents=True)
+    _write(folder / "planned.json", PlannedRecord(trial=trial, stack=stack, steps=()))
+    _write(folder / "facts.json", _facts())
+    _write_list(folder / "attested.json", _attested(stack))
+    with (folder / "steps.jsonl").open("w") as file:
+        for name in STEPS:
+            step = StepRecord(name=name, started="2026-01-01T00:00:00.000+00:00", duration_s=float(rng.gamma(2, 0.4)))
+            file.write(step.model_dump_json() + "\n")
+    (folder / "raw" / "postgresql.log").write_text("LOG:  database system is ready to accept connections\n")
+    status, reason = _status(shape, stack, block)
+    if status in ("ok", "excluded"):
+        _write_measured(folder, shape, stack, cells, scale, load, drift, rng)
+    verdict = TrialVerdict(trial_id=trial_id, status=status, reason=reason, hint="pgstrata doctor" if status == "failed" else "", duration_s=shape.duration_s + 14.0)  # fmt: skip
+    _write(folder / "verdict.json", verdict)
+
+
+def _status(shape: Shape, stack: Stack, block: int) -> tuple[str, str]:
+    last = shape.stacks[-1]
+    if shape.incidents and stack.name == shape.stacks[0] and block == 1:
+        return "failed", "pgbench ended with 2 after 14 s: server closed the connection unexpectedly"
+    if shape.incidents and stack.name == last and block == 2:
+        return "excluded", "foreign load: 41 % of a processor was used by others"
+    return "ok", ""
+
+
+def _facts() -> HostFacts:
+    checked = {"machine id": "0123", "kernel release": "6.18.0", "CPU model": "made-up CPU @ 3.0 GHz", "CPUs": "8", "memory": "32 GiB", "PostgreSQL": "16.4"}  # fmt: skip
+    return HostFacts(
+        name="db-test-1", checked=checked, told={"load average": "0.12"}, medium="loop file on ext4 on /dev/vda"
+    )
+
+
+def _attested(stack: Stack) -> list[AttestedRecord]:
+    kind = stack.data.fs.kind
+    return [
+        AttestedRecord(what="filesystem", expected=kind, actual=kind, holds=True),
+        AttestedRecord(what="mount options", expected="rw", actual="rw,relatime", holds=True, moment="before cell"),
+        AttestedRecord(what="fsync", expected="on", actual="on", holds=True),
+    ]
+
+
+def _write_measured(
+    folder: Path,
+    shape: Shape,
+    stack: Stack,
+    cells: tuple[Cell, ...],
+    scale: int,
+    load: str,
+    drift: float,
+    rng: np.random.Generator,
+) -> None:
+    slow = 1.6 if stack.name.startswith("btrfs") else 1.0
+    phases = {name: s * slow * scale / 50 for name, s in PHASES.items()} if load == "fresh" else {}
+    _write(folder / "load.json", LoadRecord(how=load, total_s=sum(phases.values()) or 1.4, phases_s=phases))
+    database = int(15.1 * scale * MIB)
+    spaces = [SpaceRecord(moment="after load", physical_bytes=int(database * 1.2), database_bytes=database)]
+    for cell in cells:
+        result = _write_cell(folder / "cells" / cell.id, shape, stack, cell, drift, rng)
+        grown = int(database * 1.2 + (result.wal_bytes or 0) * 0.4)
+        spaces.append(SpaceRecord(moment=f"after {cell.id}", physical_bytes=grown, database_bytes=int(database * 1.03)))
+    _write_list(folder / "space.json", spaces)
+
+
+def _seconds(shape: Shape, stack: Stack, mean: float, rng: np.random.Generator) -> np.ndarray:
+    """AR(1) seconds of CV 10 %, slower in checkpoints; `btrfs` stalls now and then."""
+    n = shape.duration_s
+    noise = np.zeros(n)
+    shocks = rng.normal(0, 0.1 * math.sqrt(1 - 0.8**2), n)
+    for t in range(1, n):
+        noise[t] = 0.8 * noise[t - 1] + shocks[t]
+    tps = mean * np.exp(noise)
+    for start in range(20, n, 30):
+        tps[start : start + 9] *= 0.7
+    if stack.name == "btrfs" and n > 40:
+        at = int(rng.integers(10, n - 8))
+        tps[at : at + 3] *= 0.02
+    return tps
+
+
+def _write_cell(
+    folder: Path, shape: Shape, stack: Stack, cell: Cell, drift: float, rng: np.random.Generator
+) -> CellResult:
+    (folder / "raw").mkdir(parents=True)
+    base = shape.base_tps.get(stack.name, BASE_TPS.get(stack.name, 2000.0))
+    factor = (cell.clients / 8) ** 0.6 * (50 / cell.scale) ** 0.15 * (1.6 if cell.script == "simple-update" else 1.0)
+    tps = _seconds(shape, stack, base * factor * drift * math.exp(rng.normal(0, 0.02)), rng)
+    n = len(tps)
+    latency = 1000 * cell.clients / np.maximum(tps, 1)
+    write_series(folder / "progress.parquet", "progress", [(t + 1, float(tps[t]), float(latency[t]), float(latency[t]) * 0.4, None, 0, 0, 0) for t in range(n)])  # fmt: skip
+    _write_probes(folder, tps, rng)
+    mean = float(tps.mean())
+    (folder / "raw" / "pgbench.out").write_text(f"tps = {mean:.2f} (without initial connection time)\n")
+    (folder / "raw" / "pgbench.err").write_text("progress: 1.0 s\n")
+    percentiles = {"p50": 1.1, "p95": 3.9, "p99": 11.0, "p999": 210.0} if shape.open_loop else {}
+    result = CellResult(
+        cell=cell, started="2026-01-01T00:00:00.000+00:00", duration_s=float(n), transactions=int(tps.sum()), tps=mean,
+        latency_avg_ms=1000 * cell.clients / mean, latency_stddev_ms=2.0, initial_connection_ms=11.0,
+        wal_bytes=int(tps.sum() * 1900), checkpoints=n // 30, open_loop=shape.open_loop,
+        percentiles_ms={k: v * float(rng.normal(1, 0.05)) for k, v in percentiles.items()},
+    )  # fmt: skip
+    _write(folder / "result.json", result)
+    return result
+
+
+def _write_probes(folder: Path, tps: np.ndarray, rng: np.random.Generator) -> None:
+    n = len(tps)
+    starts = list(range(20, n, 30))
+    write_series(folder / "checkpoints.parquet", "checkpoints", [(s, min(s + 9, n), "time", 4000, 8.1, 0.4, 8.9) for s in starts])  # fmt: skip
+    devices = []
+    for t in range(n):
+        rate = float(tps[t])
+        devices.append((t + 1, "loop0", "data", 12.0, rate * 1.4, rate * 0.2, 0, 90e3, rate * 14e3, 1.2, 0.71))
+        devices.append((t + 1, "vda", "backing", 12.0, rate * 1.5, rate * 0.2, 0, 90e3, rate * 15e3, 1.4, 0.83))
+    write_series(folder / "devices.parquet", "devices", devices)
+    cpu = rng.uniform(0.1, 0.3, n)
+    write_series(folder / "system.parquet", "system", [(t + 1, float(cpu[t]), 0.1, 0.2, 0.4, 0.0, 8e7, 1e6, 0.1, 0.2, 0.0) for t in range(n)])  # fmt: skip
+    write_series(folder / "waits.parquet", "waits", [(t + 1, "IO", "WALSync", 5.0) for t in range(n)])
+
+
+# ---------------------------------------------------------------- findings with plain arithmetic
+
+
+def make_findings(data: CampaignData, **campaign: object) -> Findings:
+    """Findings with means and normal intervals: enough for what renders them, no statistics."""
+    cells = tuple({c.id: c for c in (cell.cell for cell in data.cells())}.values())
+    names = [s.name for s in data.campaign.stacks]
+    stacks = [_stack_finding(data, name, cell) for cell in cells for name in names]
+    found: list[CellFinding] = []
+    comparisons: list[Comparison] = []
+    for cell in cells:
+        here = sorted((s for s in stacks if s.cell == cell.id and s.n), key=lambda s: -(s.metrics["tps"].estimate or 0))
+        ranking = tuple(s.name for s in here)
+        comparisons += [_comparison(a, b) for i, a in enumerate(here) for b in here[i + 1 :]]
+        words = (f"`{ranking[0]}` is chosen.", f"`{ranking[-1]}` is slower than `{ranking[0]}`: **proven**.")
+        found.append(CellFinding(id=cell.id, script=cell.script, scale=cell.scale, clients=cell.clients,
+                                 ranking=ranking, chosen=Chosen(name=ranking[0], probability_within_margin=0.97), words=words))  # fmt: skip
+    head = {"name": data.campaign.name, "primary": "tps", "margin": 0.02, "seed": 1, "postgres_version": "16.4",
+            "host": {"name": "db-test-1", "medium": "loop file on ext4 on /dev/vda"}, "machine_time_s": 4210.0}  # fmt: skip
+    return Findings(campaign=CampaignFinding(**{**head, **campaign}), cells=tuple(found), stacks=tuple(stacks),
+                    comparisons=tuple(comparisons), ranking=found[0].ranking, chosen=found[0].chosen)  # fmt: skip
+
+
+def _metric(values: Sequence[float | None]) -> MetricFinding:
+    known = np.array([v for v in values if v is not None], dtype=float)
+    if not len(known):
+        return MetricFinding(estimate=None, runs=tuple(values))
+    mean = float(known.mean())
+    half = 2.6 * float(known.std(ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else None
+    return MetricFinding(estimate=mean, low=None if half is None else mean - half, high=None if half is None else mean + half, runs=tuple(values))  # fmt: skip
+
+
+def _cv(cell: CellData) -> float:
+    tps = cell.table("progress", ["tps"]).column("tps").to_numpy()
+    return float(tps.std() / tps.mean())
+
+
+def _stall_s(cell: CellData) -> float:
+    tps = cell.table("progress", ["tps"]).column("tps").to_numpy()
+    return float((tps < 0.1 * np.median(tps)).sum())
+
+
+def _stack_finding(data: CampaignData, name: str, cell: Cell) -> StackFinding:
+    runs = [c for c in data.cells() if c.stack == name and c.cell == cell]
+    trials = {t.id: t for t in data.trials if t.trial.stack == name}
+    excluded = tuple(
+        Excluded(trial=t.id, block=t.trial.block, reason=t.verdict.reason)
+        for t in trials.values()
+        if t.verdict.status == "excluded"
+    )
+    after = [trials[c.trial_id].space_after("after load") for c in runs]
+    loads = [t.load.total_s if (t := trials[c.trial_id]).load and t.load.how == "fresh" else None for c in runs]
+    metrics = {
+        "tps": _metric([c.result.tps for c in runs]),
+        "latency_avg_ms": _metric([c.result.latency_avg_ms for c in runs]),
+        "cv_1s": _metric([_cv(c) for c in runs]),
+        "longest_stall_s": _metric([_stall_s(c) for c in runs]),
+        "load_s": _metric(loads),
+        "space_physical_bytes": _metric([float(s.physical_bytes) if s and s.physical_bytes else None for s in after]),
+        "wal_bytes": _metric([c.result.wal_bytes for c in runs]),
+    }
+    lossy = name.startswith("tmpfs")
+    durability = DurabilityFinding(
+        **{"class": "loses on power loss" if lossy else "survives power loss"}, reason="data in memory" if lossy else ""
+    )
+    return StackFinding(name=name, cell=cell.id, spec=name.replace("-", ":"), n=len(runs), excluded=excluded, metrics=metrics,
+                        durability=durability, trials=tuple(c.trial_id for c in runs), labels=("checkpoint cost not included",) if lossy else ())  # fmt: skip
+
+
+def _comparison(a: StackFinding, b: StackFinding) -> Comparison:
+    ratio = (a.metrics["tps"].estimate or 1) / (b.metrics["tps"].estimate or 1)
+    spread = 0.03
+    low, high = ratio * math.exp(-spread), ratio * math.exp(spread)
+    verdict = "better" if low > 1 else "equal" if high < 1.045 else "undecided"
+    return Comparison(a=a.name, b=b.name, cell=a.cell, metric="tps", scale="ratio", ratio=ratio, low=low, high=high,
+                      level=0.95, kind="equivalence" if verdict == "equal" else "screen", verdict=verdict, pairs=min(a.n, b.n),
+                      needed_pairs=34 if verdict == "undecided" else None, sentence=f"`{a.name}` vs `{b.name}`: {verdict}.")  # fmt: skip
