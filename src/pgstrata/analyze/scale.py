@@ -45,6 +45,12 @@ class Metric:
         """The margin on the scale of the model: ln(1 + margin) of ratios, the margin itself of differences."""
         return math.log1p(margin) if self.scale == "ratio" else margin
 
+    def margin_of(self, bound: float) -> str:
+        """A bound on the scale of the model as a margin in words: `2.1 %`, `0.5 s`."""
+        if not math.isfinite(bound):
+            return "out of reach"
+        return f"{math.expm1(bound):.1%}".replace("%", " %") if self.scale == "ratio" else f"{bound:.3g} {self.unit}"
+
 
 METRICS: dict[str, Metric] = {
     m.name: m

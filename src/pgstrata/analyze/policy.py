@@ -1,0 +1,226 @@
+"""The adaptive policy: screening, then confirmation with fresh pairs, within a budget.
+
+A pure function of the observations: a resumed campaign decides the same again, and a campaign can be extended later
+by a larger budget, more blocks or another pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgstrata.analyze.equivalence import PairVerdict
+from pgstrata.analyze.fit import BlockFit
+from pgstrata.analyze.forecast import chance_of_verdict, smallest_margin
+from pgstrata.analyze.interval import CONFIRM_G, EQUIVALENCE_ALPHA, first_bounded_pairs
+from pgstrata.analyze.stages import (
+    Design,
+    Pair,
+    Replay,
+    StageOne,
+    error_rates,
+    judge_pairs,
+    leading_pair,
+    pair_sigma,
+    seconds_by_stack,
+    summary,
+    tabulate,
+)
+from pgstrata.record.decision import Decision, Observation, Stage
+from pgstrata.spec.campaign import Campaign
+
+MAX_PAIRS = 60
+WORTHWHILE = 0.10
+"""Confirmation goes on while a verdict within the budget has at least this chance."""
+
+
+@dataclass(frozen=True)
+class AdaptivePolicy:
+    """Screening in complete blocks with dropping, then pairs until a verdict or until none is in reach."""
+
+    design: Design
+    max_pairs: int = MAX_PAIRS
+    budget_s: float | None = None
+    _replay: list[Replay] = field(default_factory=list, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, campaign: Campaign, stacks: Sequence[str] | None = None) -> AdaptivePolicy:
+        """The policy of a campaign; `stacks` leaves out those that this host cannot build."""
+        names = tuple(stacks) if stacks is not None else tuple(s.name for s in campaign.stacks)
+        cells = tuple(c.id for c in campaign.workload.cells)
+        design = Design(names, cells, campaign.goal, campaign.runs.max_blocks)
+        return cls(design, budget_s=campaign.runs.budget)
+
+    def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
+        """What to run next; see `record.decision.Policy`."""
+        moment = _Moment(self, observations, blocks_done, elapsed_s)
+        if len(self.design.stacks) < 2:
+            return self._single(blocks_done)
+        if not self.design.screens:
+            return self._confirm(moment, {}, {c: self.design.declared() for c in self.design.cells})
+        stages = self._stage_one(moment)
+        more = self._screen(moment, stages)
+        if more is not None:
+            return more
+        pairs = {cell: leading_pair(self.design, stage) for cell, stage in stages.items()}
+        return self._confirm(moment, stages, {c: (p,) for c, p in pairs.items() if p is not None})
+
+    def _single(self, blocks_done: int) -> Decision:
+        if blocks_done < min(self.design.max_blocks, 3):
+            return Decision("screen", self.design.stacks)
+        return Decision("done", (), reason="one stack alone: its runs are done, there is nothing to compare")
+
+    def _stage_one(self, moment: _Moment) -> dict[str, StageOne]:
+        if not self._replay:
+            self._replay.append(Replay(self.design))
+        tables = {c: tabulate(self.design, moment.observations, c, ("screen",)) for c in self.design.cells}
+        return self._replay[0].stage_one(tables)
+
+    def _screen(self, moment: _Moment, stages: dict[str, StageOne]) -> Decision | None:
+        """One more block of screening, or None when it is over."""
+        names = self.design.stacks
+        alive = {k for s in stages.values() for k in s.survivors} or set(range(len(names)))
+        run = tuple(name for k, name in enumerate(names) if k in alive)
+        dropped = tuple(name for name in names if name not in run)
+        if stages and all(s.settled for s in stages.values()):
+            return None
+        if moment.screen_blocks >= self.design.max_blocks:
+            return None
+        if moment.screen_blocks and not moment.affords(run):
+            return None
+        return Decision("screen", run, dropped, _dropped_words(dropped), figures=_screen_figures(self.design, stages))
+
+    def _confirm(self, moment: _Moment, stages: dict[str, StageOne], pairs: dict[str, tuple[Pair, ...]]) -> Decision:
+        """One more block of the pairs that are worth it, or the end."""
+        design = self.design
+        wanted: list[Pair] = []
+        notes: list[str] = []
+        figures: dict[str, Any] = _screen_figures(design, stages)
+        for cell, declared in pairs.items():
+            # Declared before the first run: nothing was selected, so every run counts.
+            counted = tabulate(
+                design, moment.observations, cell, ("confirm",) if design.screens else ("screen", "confirm")
+            )
+            for pair, verdict in zip(declared, judge_pairs(design, declared, counted), strict=True):
+                figures[f"{cell}: {pair.a} / {pair.b}"] = summary(verdict)
+                stage = stages.get(cell)
+                outlook = self._outlook(moment, pair, verdict, stage.fit if stage else None, len(declared))
+                if outlook:
+                    notes.append(outlook if len(pairs) == 1 else f"{cell}: {outlook}")
+                else:
+                    wanted.append(pair)
+        run = tuple(name for name in design.stacks if any(name in (p.a, p.b) for p in wanted))
+        if not run:
+            return Decision("done", (), reason="; ".join(notes) or "no two stacks can be compared", figures=figures)
+        if not moment.affords(run):
+            return Decision("done", (), reason="the time budget is used up", figures=figures)
+        return Decision("confirm", run, tuple(n for n in design.stacks if n not in run), "; ".join(notes), figures)
+
+    def _outlook(self, moment: _Moment, pair: Pair, verdict: PairVerdict, fit: BlockFit | None, declared: int) -> str:
+        """Why this pair needs no more runs; empty when it goes on."""
+        name = f"{pair.a} against {pair.b}"
+        if verdict.decided:
+            return f"{name}: {verdict.verdict}"
+        done = int(verdict.estimate.n)
+        most = self._most_pairs(moment, pair, done)
+        if done >= most or moment.confirm_blocks >= self.max_pairs:
+            return f"{name}: undecided after {done} pairs"
+        rates = error_rates(declared, len(self.design.cells))
+        forecast = self._forecast(pair, verdict, fit, most)
+        if forecast is None:
+            return ""
+        center, spread, sigma = forecast
+        chance = chance_of_verdict(center, spread, sigma, most, pair.bound, rates.alpha, rates.equivalence)
+        if chance >= WORTHWHILE:
+            return ""
+        reach = self.design.metric.margin_of(smallest_margin(sigma, most, rates.equivalence))
+        return (
+            f"{name}: a verdict within {most} pairs has a chance of {chance:.0%}; "
+            f"the smallest margin that could be proven is {reach}"
+        )
+
+    def _most_pairs(self, moment: _Moment, pair: Pair, done: int) -> int:
+        seconds = moment.seconds_of((pair.a, pair.b))
+        if self.budget_s is None or seconds <= 0:
+            return self.max_pairs
+        return min(self.max_pairs, done + int((self.budget_s - moment.elapsed_s) / seconds))
+
+    def _forecast(
+        self, pair: Pair, verdict: PairVerdict, fit: BlockFit | None, most: int
+    ) -> tuple[float, float, float] | None:
+        """Center and spread of the final estimate, sigma of a pair; None while nothing is known."""
+        estimate = verdict.estimate
+        if estimate.n >= first_bounded_pairs(EQUIVALENCE_ALPHA / 2, CONFIRM_G):
+            sigma = pair_sigma(verdict)
+            return estimate.value, sigma * math.sqrt(max(1 / estimate.n - 1 / most, 0)), sigma
+        if fit is None:
+            return None
+        index = {name: k for k, name in enumerate(self.design.stacks)}
+        return _from_screening(fit, index[pair.a], index[pair.b], most)
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What is known when a decision is asked for."""
+
+    policy: AdaptivePolicy
+    observations: Sequence[Observation]
+    blocks_done: int
+    elapsed_s: float
+
+    @property
+    def confirm_blocks(self) -> int:
+        """Blocks of stage 2; those without any valid run count, so that a pair that always fails ends too."""
+        return self.blocks_done - self._blocks("screen")
+
+    @property
+    def screen_blocks(self) -> int:
+        """Blocks of stage 1, counted likewise."""
+        return self.blocks_done - self._blocks("confirm")
+
+    def _blocks(self, stage: Stage) -> int:
+        return len({o.block for o in self.observations if o.stage == stage})
+
+    def seconds_of(self, run: Sequence[str]) -> float:
+        """Expected machine time of one run of each of these stacks."""
+        known = seconds_by_stack(self.observations)
+        if not known:
+            return 0.0
+        usual = sum(known.values()) / len(known)
+        return sum(known.get(name, usual) for name in run)
+
+    def affords(self, run: Sequence[str]) -> bool:
+        budget_s = self.policy.budget_s
+        return budget_s is None or self.elapsed_s + self.seconds_of(run) <= budget_s
+
+
+def _from_screening(fit: BlockFit, i: int, j: int, most: int) -> tuple[float, float, float] | None:
+    """What stage 1 lets one expect: shrunk by the spread of all stacks, because the leader was picked for leading."""
+    estimate = fit.estimate(i, j)
+    if not estimate.se > 0:
+        return None
+    effects = fit.effect[fit.component == fit.component[i]]
+    noise = estimate.se**2 / 2
+    real = max(0.0, float(effects.var(ddof=1)) - noise)
+    trust = real / (real + noise)
+    sigma = math.sqrt(fit.variance[i] + fit.variance[j])
+    spread = math.sqrt(trust * estimate.se**2 + sigma**2 / max(most, 1))
+    return trust * estimate.value, spread, sigma
+
+
+def _screen_figures(design: Design, stages: dict[str, StageOne]) -> dict[str, Any]:
+    return {
+        cell: {
+            "leader": design.stacks[s.screening.leader],
+            "probability_within_margin": s.screening.probability_within_margin,
+            "sigma": s.fit.sigma,
+        }
+        for cell, s in stages.items()
+        if s.screening is not None
+    }
+
+
+def _dropped_words(dropped: Sequence[str]) -> str:
+    return f"clearly behind, not run again: {', '.join(dropped)}" if dropped else ""

@@ -1,0 +1,206 @@
+"""The two stages of a campaign as functions of its observations; the policy and the judge share them.
+
+Stage 1 is replayed block by block, so that the stacks dropped and the moment it stopped follow from the data alone.
+Stage 2 sees only confirmation's own pairs, except where the pairs were declared before the first run: then there was
+no selection, and every run counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pgstrata.analyze.confirm import paired_location
+from pgstrata.analyze.equivalence import PairVerdict, judge_pair
+from pgstrata.analyze.fit import BlockFit, fit_blocks
+from pgstrata.analyze.holm import holm_rejects
+from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA
+from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.analyze.screen import MIN_BLOCKS, STOP_PROBABILITY, Screening, rank, screen
+from pgstrata.record.decision import Observation, Stage
+from pgstrata.spec.campaign import Goal
+
+Floats = npt.NDArray[np.float64]
+MAX_BLOCKS = 12
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A pair to be confirmed, and the margin on the scale of the model."""
+
+    a: str
+    b: str
+    bound: float
+
+
+@dataclass(frozen=True)
+class Design:
+    """What was declared before the first run."""
+
+    stacks: tuple[str, ...]
+    cells: tuple[str, ...]
+    goal: Goal
+    max_blocks: int = MAX_BLOCKS
+
+    @property
+    def metric(self) -> Metric:
+        return metric_of(self.goal.primary)
+
+    @property
+    def bound(self) -> float:
+        return self.metric.bound(self.goal.margin)
+
+    @property
+    def screens(self) -> bool:
+        """Whether there is a stage 1: only to find the best of more than two."""
+        return self.goal.kind == "best" and len(self.stacks) > 2
+
+    def declared(self) -> tuple[Pair, ...]:
+        """Pairs known before the first run; none where screening finds them."""
+        goal, bound = self.goal, self.bound
+        if goal.kind == "equivalent":
+            return tuple(Pair(e.a, e.b, self.metric.bound(e.margin)) for e in goal.equivalent)
+        if goal.kind == "against":
+            return tuple(Pair(s, str(goal.against), bound) for s in self.stacks if s != goal.against)
+        if goal.kind == "all-pairs" or len(self.stacks) == 2:
+            return tuple(Pair(a, b, bound) for a, b in combinations(self.stacks, 2))
+        return ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Model values of one cell: stack x block, nan where there is no valid run."""
+
+    y: Floats
+    blocks: tuple[int, ...]
+
+    def differences(self, i: int, j: int) -> Floats:
+        d: Floats = self.y[i] - self.y[j]
+        return np.asarray(d[np.isfinite(d)])
+
+
+def tabulate(design: Design, observations: Iterable[Observation], cell: str, stages: Sequence[Stage]) -> Table:
+    """The valid runs of one cell in those stages."""
+    chosen = [o for o in observations if o.cell == cell and o.stage in stages]
+    blocks = tuple(sorted({o.block for o in chosen}))
+    column = {block: index for index, block in enumerate(blocks)}
+    row = {name: index for index, name in enumerate(design.stacks)}
+    metric = design.metric
+    y = np.full((len(design.stacks), len(blocks)), np.nan)
+    for o in chosen:
+        if o.stack in row:
+            y[row[o.stack], column[o.block]] = metric.to_model(o.value)
+    return Table(y, blocks)
+
+
+@dataclass(frozen=True)
+class StageOne:
+    """Where screening of one cell stands after its last block."""
+
+    fit: BlockFit
+    survivors: tuple[int, ...]
+    screening: Screening | None
+    settled: bool
+    """The leader is sure enough."""
+
+
+@dataclass
+class Replay:
+    """Stage 1 after each block; remembers what it computed, which changes nothing but time."""
+
+    design: Design
+    _known: dict[tuple[str, int, bytes], StageOne] = field(default_factory=dict)
+
+    def stage_one(self, tables: dict[str, Table]) -> dict[str, StageOne]:
+        """The state of every cell. A stack goes on while any cell wants it."""
+        survivors = tuple(range(len(self.design.stacks)))
+        state: dict[str, StageOne] = {}
+        last = max((t.y.shape[1] for t in tables.values()), default=0)
+        for blocks in range(min(MIN_BLOCKS, last), last + 1):
+            state = {c: self._after(c, t, blocks, survivors) for c, t in tables.items()}
+            survivors = tuple(k for k in survivors if any(k in s.survivors for s in state.values()))
+        return state
+
+    def _after(self, cell: str, table: Table, blocks: int, survivors: tuple[int, ...]) -> StageOne:
+        y = table.y[:, :blocks]
+        key = (cell, blocks, y.tobytes() + bytes(survivors))
+        if key not in self._known:
+            self._known[key] = self._screened(y, survivors)
+        return self._known[key]
+
+    def _screened(self, y: Floats, survivors: tuple[int, ...]) -> StageOne:
+        fit = fit_blocks(y)
+        cells = len(self.design.cells)
+        found = screen(fit, survivors, self.design.stacks, self.design.bound, cells)
+        if found is None or y.shape[1] < MIN_BLOCKS:
+            return StageOne(fit, survivors, found, settled=False)
+        settled = found.probability_within_margin >= 1 - STOP_PROBABILITY / cells
+        return StageOne(fit, tuple(k for k in survivors if k not in found.dropped), found, settled)
+
+
+def leading_pair(design: Design, stage: StageOne) -> Pair | None:
+    """Leader against runner-up among the survivors of a cell."""
+    order = rank(stage.fit, stage.survivors, design.stacks)
+    if len(order) < 2:
+        return None
+    return Pair(design.stacks[order[0]], design.stacks[order[1]], design.bound)
+
+
+@dataclass(frozen=True)
+class ErrorRates:
+    """Error rates of one pair: divided by the number of pairs and of cells."""
+
+    family: float
+    alpha: float
+    equivalence: float
+
+
+def error_rates(pairs: int, cells: int) -> ErrorRates:
+    family = ALPHA / cells
+    return ErrorRates(family, family / max(pairs, 1), EQUIVALENCE_ALPHA / cells / max(pairs, 1))
+
+
+def judge_pairs(design: Design, pairs: Sequence[Pair], table: Table) -> tuple[PairVerdict, ...]:
+    """Verdicts of stage 2 in one cell: Holm over the pairs, printed intervals at alpha / pairs."""
+    rates = error_rates(len(pairs), len(design.cells))
+    row = {name: index for index, name in enumerate(design.stacks)}
+    estimates = [paired_location(table.differences(row[p.a], row[p.b])) for p in pairs]
+    plain = [
+        judge_pair(e, p.bound, alpha=rates.alpha, equivalence_alpha=rates.equivalence)
+        for e, p in zip(estimates, pairs, strict=True)
+    ]
+    if len(pairs) == 1:
+        return tuple(plain)
+    rejected = holm_rejects([v.p for v in plain], rates.family)
+    return tuple(
+        judge_pair(e, p.bound, alpha=rates.alpha, equivalence_alpha=rates.equivalence, different=r)
+        for e, p, r in zip(estimates, pairs, rejected, strict=True)
+    )
+
+
+def pair_sigma(verdict: PairVerdict) -> float:
+    """Standard deviation of one paired difference; nan while unknown."""
+    e = verdict.estimate
+    return e.se * math.sqrt(e.n)
+
+
+def seconds_by_stack(observations: Iterable[Observation]) -> dict[str, float]:
+    """Mean machine time of one block's run of each stack, over all its cells."""
+    total: dict[str, float] = {}
+    blocks: dict[str, set[int]] = {}
+    for o in observations:
+        total[o.stack] = total.get(o.stack, 0.0) + o.duration_s
+        blocks.setdefault(o.stack, set()).add(o.block)
+    return {name: seconds / len(blocks[name]) for name, seconds in total.items()}
+
+
+def summary(verdict: PairVerdict) -> dict[str, Any]:
+    """Figures of a pair for the record of decisions."""
+    e = verdict.estimate
+    return {"verdict": verdict.verdict, "difference": e.value, "se": e.se, "pairs": int(e.n), "p": verdict.p}
