@@ -1,0 +1,118 @@
+"""What a stack promises about acknowledged commits, told from its configuration alone.
+
+Pure; power cuts (crash trials) say whether the promise holds. References: PostgreSQL documentation, "Reliability and
+the Write-Ahead Log" (fsync, synchronous_commit); ext4(5) and btrfs(5) (barrier); zfsprops(7) (sync); zfs(4)
+(zfs_nocacheflush); exports(5) (async).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pgstrata.spec.checks import PAGE_BYTES
+from pgstrata.spec.stack import Btrfs, Ext4, Imported, Nfs, Stack, Tmpfs, Volume, Xfs, Zfs
+
+SURVIVES = "survives power loss"
+LOSES_RECENT = "loses recent commits"
+LOSES = "loses on power loss"
+UNKNOWN = "unknown"
+
+_RANK = {SURVIVES: 0, LOSES_RECENT: 1, UNKNOWN: 2, LOSES: 3}
+_OFF = ("off", "false", "no", "0")
+_LINE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(?:=|\s)\s*('(?:[^']|'')*'|[^\s#]+)")
+
+
+@dataclass(frozen=True)
+class Durability:
+    """The class of a stack and every setting that put it there."""
+
+    class_: str
+    reason: str
+
+
+def durability_class(stack: Stack, configuration: str | None = None) -> Durability:
+    """The weakest promise of PostgreSQL's settings and of every volume of the stack.
+
+    `configuration` is the text of the stack's own postgresql.conf, where it has one and the caller has read it.
+    """
+    settings = parse_configuration(configuration or "") | _lower(stack.postgresql.settings)
+    findings = [
+        *_of_postgres(stack, settings, read=configuration is not None),
+        *(f for role, v in stack.volumes.items() for f in _of_volume(role, v)),
+    ]
+    findings += _of_kernel(stack)
+    if not findings:
+        return Durability(SURVIVES, "every commit is flushed to the medium before it is acknowledged")
+    worst = max((class_ for class_, _ in findings), key=_RANK.__getitem__)
+    return Durability(worst, "; ".join(dict.fromkeys(reason for class_, reason in findings if class_ == worst)))
+
+
+def parse_configuration(text: str) -> dict[str, str]:
+    """Settings of a postgresql.conf, names in lower case, quotes removed; the last of a name counts."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match is not None:
+            found[match[1].lower()] = match[2].strip("'").lower()
+    return found
+
+
+def _lower(settings: dict[str, str]) -> dict[str, str]:
+    return {k.lower(): v.strip().strip("'\"").lower() for k, v in settings.items()}
+
+
+def _of_postgres(stack: Stack, settings: dict[str, str], *, read: bool) -> Iterator[tuple[str, str]]:
+    if settings.get("fsync") in _OFF:
+        yield LOSES, "fsync=off: PostgreSQL never waits for the medium"
+    if settings.get("synchronous_commit") in _OFF:
+        yield LOSES_RECENT, "synchronous_commit=off: commits are acknowledged before they are flushed"
+    if settings.get("full_page_writes") in _OFF:
+        for role, volume in stack.volumes.items():
+            if role != "wal" and _overwrites_in_place(volume):
+                yield LOSES, f"full_page_writes=off over {volume.fs.kind}, which overwrites in place: torn pages"
+    if stack.postgresql.postgresql_conf is not None and not read:
+        yield UNKNOWN, "fsync and synchronous_commit are whatever the given postgresql.conf says"
+
+
+def _overwrites_in_place(volume: Volume) -> bool:
+    """A filesystem on which a power cut can leave half of an 8k page old and half new."""
+    fs = volume.fs.export if isinstance(volume.fs, Nfs) and volume.fs.export is not None else volume.fs
+    if isinstance(fs, Ext4):
+        return fs.data != "journal"
+    if isinstance(fs, Zfs):
+        return fs.recordsize is not None and fs.recordsize < PAGE_BYTES
+    return isinstance(fs, Xfs) or (isinstance(fs, Btrfs) and fs.nodatacow)
+
+
+def _of_volume(role: str, volume: Volume) -> Iterator[tuple[str, str]]:
+    where = {"data": "the data directory", "wal": "pg_wal"}.get(role, role.replace(".", " "))
+    fs = volume.fs.export if isinstance(volume.fs, Nfs) and volume.fs.export is not None else volume.fs
+    if isinstance(fs, Tmpfs):
+        yield LOSES, f"{where} is on tmpfs: memory"
+    if isinstance(fs, Ext4 | Btrfs) and not fs.barrier:
+        yield LOSES, f"barrier=0 on {where}: no flush reaches the device"
+    if isinstance(fs, Zfs):
+        yield from _of_zfs(fs, where)
+    if isinstance(volume.fs, Nfs) and volume.fs.server is None and not volume.fs.export_sync:
+        yield LOSES, f"NFS export async below {where}: the server acknowledges before it has written"
+    if isinstance(volume.fs, Nfs) and volume.fs.server is not None:
+        yield UNKNOWN, f"{where} is on an export of {volume.fs.server}, whose server may be set to async"
+    if isinstance(fs, Imported):
+        yield UNKNOWN, "imported figures: the configuration is not known"
+
+
+def _of_zfs(fs: Zfs, where: str) -> Iterator[tuple[str, str]]:
+    datasets = [fs.sync or "", (fs.wal_dataset or {}).get("sync", "")]
+    if "disabled" in datasets:
+        yield LOSES, f"zfs sync=disabled below {where}: fsync returns without writing"
+    if fs.module.get("zfs_nocacheflush", 0):
+        yield LOSES, f"zfs_nocacheflush=1 below {where}: flushes are not sent to the device"
+    if fs.module.get("zil_nocacheflush", 0):
+        yield LOSES, f"zil_nocacheflush=1 below {where}: the intent log is written without flushes"
+
+
+def _of_kernel(stack: Stack) -> Iterator[tuple[str, str]]:
+    if stack.kernel.queue.write_cache == "write through":
+        yield LOSES, "queue write_cache set to write through: the kernel sends no flushes to a device that may cache"

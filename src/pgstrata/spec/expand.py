@@ -1,0 +1,107 @@
+"""From a campaign to trials: randomised complete blocks.
+
+In every block each stack runs once per scale, in a fresh random order, so that drift of the machine falls on all
+stacks alike. The order comes from a hash of seed, stage, block, scale and the stack's name: the same on every
+machine and every version of Python, and untouched by which other stacks are still in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.workload import Cell
+
+T = TypeVar("T", str, int)
+
+AA_SUFFIX = " (A/A)"
+
+_PREFIX = {"screen": "b", "confirm": "c", "soak": "s"}
+_SLUG_LENGTH = 60
+
+
+def stable_hash(*parts: object) -> int:
+    """An integer of 64 bits from SHA-256 of the parts; documented so that an order can be checked by hand."""
+    text = "\x1f".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def block_trials(
+    campaign: Campaign,
+    block: int,
+    stacks: Sequence[str],
+    stage: Literal["screen", "confirm", "soak"] = "screen",
+) -> tuple[Trial, ...]:
+    """The trials of one block in the order they run: one round of all stacks for each scale.
+
+    `block` counts from 0 through all stages. Raises UsageError for a stack that the campaign does not have.
+    """
+    known = {s.name for s in campaign.stacks}
+    for name in stacks:
+        if name not in known:
+            raise UsageError(f"stack {name!r} is not in campaign {campaign.name!r}")
+    trials: list[Trial] = []
+    for scale in _order(sorted(set(campaign.workload.scale)), campaign.seed, stage, block, "scales"):
+        cells = scale_cells(campaign, scale)
+        for name in _order(stacks, campaign.seed, stage, block, scale):
+            trials.append(_trial(campaign, block, len(trials), stage, name, scale, cells))
+    return tuple(trials)
+
+
+def _order(values: Sequence[T], *seed: object) -> list[T]:
+    return sorted(values, key=lambda value: (stable_hash(*seed, value), str(value)))
+
+
+def _trial(
+    campaign: Campaign,
+    block: int,
+    position: int,
+    stage: Literal["screen", "confirm", "soak"],
+    stack: str,
+    scale: int,
+    cells: tuple[Cell, ...],
+) -> Trial:
+    runs = campaign.runs
+    anew = runs.load == "copy" and block < runs.fresh_blocks
+    return Trial(
+        id=f"{_PREFIX[stage]}{block:03d}-{position:02d}-{slug(stack)}-s{scale}",
+        stack=stack,
+        block=block,
+        position=position,
+        stage=stage,
+        load="fresh" if anew else runs.load,
+        scale=scale,
+        cells=cells,
+        workload_seed=workload_seed(campaign.seed, block),
+    )
+
+
+def scale_cells(campaign: Campaign, scale: int) -> tuple[Cell, ...]:
+    """Cells that one load of that scale serves; those that only read come first, while the data is as loaded."""
+    cells = [c for c in campaign.workload.cells if c.scale == scale]
+    return tuple(sorted(cells, key=lambda c: c.script != "select-only"))
+
+
+def workload_seed(seed: int, block: int) -> int:
+    """pgbench --random-seed of a block: the same for all its stacks, another in every block."""
+    return stable_hash(seed, "workload", block) % 2**31
+
+
+def slug(name: str) -> str:
+    """A name fit for a directory: `xfs over lvm(25)` becomes `xfs-over-lvm-25`."""
+    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")
+    return plain[:_SLUG_LENGTH].rstrip("-.") or "stack"
+
+
+def with_aa(campaign: Campaign) -> Campaign:
+    """The campaign with its first stack under a second name too, if `runs.aa` asks for that check of the method."""
+    first = campaign.stacks[0]
+    name = first.name + AA_SUFFIX
+    if not campaign.runs.aa or any(s.name == name for s in campaign.stacks):
+        return campaign
+    twin = first.model_copy(update={"name": name, "note": f"the same as {first.name}, as a check of the method"})
+    return campaign.model_copy(update={"stacks": (first, twin, *campaign.stacks[1:])})

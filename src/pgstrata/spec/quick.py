@@ -1,0 +1,171 @@
+"""The main job without a file: short notation and a time budget become a campaign that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.expand import with_aa
+from pgstrata.spec.notation import parse_stack_mapping
+from pgstrata.spec.problems import explain
+from pgstrata.spec.resolve import stack_from_mapping
+from pgstrata.spec.stack import WITHOUT_DEVICE, Stack
+
+DEFAULT_MINUTES = 10.0
+SCALES = (50, 20, 10, 5, 1)
+
+MAX_BLOCKS = 12
+MIN_BLOCKS = 3
+MIN_DURATION_S = 5.0
+MAX_DURATION_S = 300.0
+MEASURED_SHARE = 0.8
+"""Of the seconds left for warm-up and measuring."""
+
+WISHES = ((8, 30.0), (6, 20.0), (5, 12.0), (4, 8.0), (MIN_BLOCKS, MIN_DURATION_S))
+"""Blocks at least and seconds a run at least, best first: the first interval that is finite needs 5 pairs."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a budget is spent: so many blocks at most, so many seconds measured and warmed up in each run."""
+
+    scale: int
+    blocks: int
+    duration_s: float
+    warmup_s: float
+
+
+def overhead_s(scale: int, *, fresh: bool) -> float:
+    """Seconds of a trial besides warm-up and measuring: make, initdb, load or copy, start, stop, take down.
+
+    Rough figures of a small virtual machine, only there to choose durations; what is really used is measured and
+    the budget stops the campaign in any case.
+    """
+    return 6.0 + 0.25 * scale if fresh else 5.0 + 0.05 * scale
+
+
+def plan_layout(stacks: int, minutes: float, scales: Sequence[int]) -> Layout:
+    """The largest scale and then the most blocks that leave runs of a useful length; UsageError if none do."""
+    budget_s = minutes * 60.0
+    for least_blocks, wanted_s in WISHES:
+        for scale in scales:
+            for blocks in range(MAX_BLOCKS, least_blocks - 1, -1):
+                measured_s = MEASURED_SHARE * _spare_s(budget_s, stacks, blocks, scale)
+                if measured_s >= wanted_s:
+                    duration_s = float(int(min(measured_s, MAX_DURATION_S)))
+                    return Layout(scale, blocks, duration_s, float(round(min(max(duration_s * 0.2, 2.0), 30.0))))
+    shortest_s = stacks * sum(
+        _trial_s(block, scales[-1]) + MIN_DURATION_S / MEASURED_SHARE for block in range(MIN_BLOCKS)
+    )
+    raise UsageError(
+        f"{minutes:g} minutes are too short for {stacks} stacks at scale {scales[-1]}: "
+        f"{MIN_BLOCKS} blocks take about {shortest_s / 60:.0f} minutes",
+        hint=f"--minutes {int(shortest_s / 60) + 1}, a smaller --scale, or fewer stacks",
+    )
+
+
+def _trial_s(block: int, scale: int) -> float:
+    return overhead_s(scale, fresh=block < MIN_BLOCKS)
+
+
+def _spare_s(budget_s: float, stacks: int, blocks: int, scale: int) -> float:
+    """Seconds left for warm-up and measuring in each run of a design of complete blocks."""
+    return (budget_s / stacks - sum(_trial_s(block, scale) for block in range(blocks))) / blocks
+
+
+def quick_campaign(
+    stacks: Sequence[str],
+    *,
+    minutes: float | None = None,
+    scale: int | None = None,
+    clients: int | None = None,
+    scratch: str | None = None,
+    devices: Sequence[str] = (),
+    erase: Sequence[str] = (),
+    seed: int = 1,
+    host: str = "local",
+    margin: float | str = 0.02,
+    aa: bool = False,
+    postgresql: Mapping[str, Any] | None = None,
+) -> Campaign:
+    """A campaign of those stacks that fits `minutes` (10 by default), looking for the best.
+
+    `devices` are stable ids of real disks, given to each stack in turn (trials run one at a time); without them
+    stacks sit on loop files below `scratch`. `postgresql` holds keys of a stack's `postgresql:` for all stacks.
+    Raises UsageError.
+    """
+    if not stacks:
+        raise UsageError("no stack is named", hint="for example: pgstrata quick ext4 xfs:noatime")
+    built = [_stack(text, devices, dict(postgresql or {})) for text in stacks]
+    shown = [stack.name for stack in built]
+    twice = sorted({name for name in shown if shown.count(name) > 1})
+    if twice:
+        raise UsageError(f"stack {twice[0]!r} is named twice", hint="to compare a stack with itself: --aa")
+    layout = plan_layout(len(built) + aa, minutes or DEFAULT_MINUTES, (scale,) if scale else SCALES)
+    data: dict[str, Any] = {
+        "name": f"quick {' '.join(shown)}"[:120],
+        "seed": seed,
+        "host": host,
+        "scratch": scratch,
+        "erase": tuple(erase),
+        "stacks": tuple(built),
+        "workload": {
+            "scale": (layout.scale,),
+            "clients": (clients or 8,),
+            "jobs": min(clients or 8, 2),
+            "duration": layout.duration_s,
+            "warmup": layout.warmup_s,
+        },
+        "runs": {"max_blocks": layout.blocks, "budget": (minutes or DEFAULT_MINUTES) * 60.0, "aa": aa},
+        "goal": {"margin": margin},
+    }
+    try:
+        return with_aa(Campaign.model_validate(data))
+    except ValidationError as error:
+        problems = explain(error, Campaign, data)
+        raise UsageError("; ".join(f"{p.path}: {p.text}" for p in problems),
+                         hint=next((p.hint for p in problems if p.hint), "")) from None  # fmt: skip
+
+
+def _stack(text: str, devices: Sequence[str], postgresql: dict[str, Any]) -> Stack:
+    mapping = parse_stack_mapping(text)
+    if postgresql:
+        own = mapping.get("postgresql", {})
+        settings = {**postgresql.get("settings", {}), **own.get("settings", {})}
+        mapping["postgresql"] = {**postgresql, **own, "settings": settings}
+    if devices:
+        _give_disks(mapping, list(devices), text)
+    return stack_from_mapping(" ".join(text.split()), mapping, origin=repr(text))
+
+
+def _give_disks(mapping: dict[str, Any], free: list[str], text: str) -> None:
+    """Puts every volume that names no device of its own on the next disks of the list."""
+    volumes = [
+        mapping["data"],
+        *([mapping["wal"]] if "wal" in mapping else []),
+        *mapping.get("tablespaces", {}).values(),
+    ]
+    needing = [v for v in volumes if v["fs"]["kind"] not in WITHOUT_DEVICE and "kind" not in v.get("device", {})]
+    for volume in needing:
+        wanted = _wanted_disks(volume, len(free), alone=len(needing) == 1)
+        if wanted > len(free):
+            raise UsageError(f"{text!r} needs more devices than the {len(free)} left", hint="--device for each")
+        volume["device"] = {"kind": "disk", "ids": [free.pop(0) for _ in range(wanted)]}
+
+
+def _wanted_disks(volume: dict[str, Any], free: int, *, alone: bool) -> int:
+    """As many as were written; all where a layout spans devices and nothing else needs one; else one."""
+    count = str(volume.get("device", {}).get("count", ""))
+    if count.isdigit():
+        return int(count)
+    spans = (
+        bool(volume.get("layers"))
+        or "vdev" in volume["fs"]
+        or (volume["fs"]["kind"] == "btrfs" and "data" in volume["fs"])
+    )
+    return max(free, 1) if spans and alone else 1
