@@ -1,0 +1,87 @@
+"""Every layer of a stack on real loop devices: up, attest, write, down, nothing left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.host.local import LocalHost
+from pgstrata.spec.stack import Btrfs, Existing, Ext4, LoopDevice, Stack, Tmpfs, Volume, Xfs
+from standing import loop_stack, up_attest_write_down
+
+_EXT4 = {
+    "defaults": Ext4(),
+    "noatime": Ext4(noatime=True, nodiratime=True),
+    "writeback": Ext4(data="writeback", barrier=False, commit_s=30, delalloc=False, discard=True),
+    "journal": Ext4(data="journal", journal_size="64M"),
+    "aligned": Ext4(block_size="4k", stride_blocks=16, stripe_width_blocks=64),
+    "small blocks": Ext4(block_size="1k"),
+    "bigalloc": Ext4(bigalloc_cluster="64k"),
+    "fast commit": Ext4(fast_commit=True),
+    "no journal": Ext4(has_journal=False),
+}
+_XFS = {
+    "defaults": Xfs(),
+    "noatime": Xfs(noatime=True, nodiratime=True),
+    "geometry": Xfs(sector_size="4k", log_size="64M", su="64k", sw=2, agcount=4, reflink=False, bigtime=False),
+    "large blocks": Xfs(block_size="64k"),
+    "mount options": Xfs(logbufs=4, logbsize="256k", allocsize="1M", largeio=True, discard=True),
+}
+_BTRFS = {
+    "defaults": Btrfs(),
+    "nodatacow": Btrfs(nodatacow=True, noatime=True),
+    "nodatasum": Btrfs(nodatasum=True, barrier=False, commit_s=10, nodesize="32k"),
+    "compressed": Btrfs(compress="zstd", autodefrag=True, ssd=True, discard="async", space_cache="v2"),
+    "compressed, level": Btrfs(compress="zlib:9", ssd=False, discard="sync"),
+    "old cache": Btrfs(compress="lzo", space_cache="v1", discard="off", data="single", metadata="dup"),
+}
+
+
+@pytest.mark.parametrize("fs", _EXT4.values(), ids=_EXT4.keys())
+def test_ext4(host: LocalHost, tmp_path: Path, fs: Ext4) -> None:
+    up_attest_write_down(host, tmp_path, loop_stack(fs))
+
+
+@pytest.mark.parametrize("fs", _XFS.values(), ids=_XFS.keys())
+def test_xfs(host: LocalHost, tmp_path: Path, fs: Xfs) -> None:
+    up_attest_write_down(host, tmp_path, loop_stack(fs))
+
+
+@pytest.mark.parametrize("fs", _BTRFS.values(), ids=_BTRFS.keys())
+def test_btrfs(host: LocalHost, tmp_path: Path, fs: Btrfs) -> None:
+    up_attest_write_down(host, tmp_path, loop_stack(fs))
+
+
+@pytest.mark.parametrize(
+    ("profile", "count"), [("single", 2), ("raid0", 2), ("raid1", 2), ("raid10", 4), ("raid5", 3), ("raid6", 4)]
+)
+def test_btrfs_over_several_devices(host: LocalHost, tmp_path: Path, profile: str, count: int) -> None:
+    fs = Btrfs.model_validate({"data": profile, "metadata": profile})
+    attested = up_attest_write_down(host, tmp_path, loop_stack(fs, count=count))
+    devices = next(row.actual for row in attested if row.what == "data btrfs devices")
+    assert len(devices.split()) == count
+
+
+@pytest.mark.parametrize("fs", [Tmpfs(), Tmpfs(size=100_000_000, huge="always", noatime=True)], ids=["", "options"])
+def test_tmpfs(host: LocalHost, tmp_path: Path, fs: Tmpfs) -> None:
+    up_attest_write_down(host, tmp_path, Stack(name="under test", data=Volume(fs=fs)))
+
+
+def test_existing_directory(host: LocalHost, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "kept").write_text("not ours")
+    stack = Stack(name="under test", data=Volume(fs=Existing(path=str(theirs))), wal=Volume(fs=Tmpfs()))
+    up_attest_write_down(host, tmp_path, stack)
+    assert [entry.name for entry in theirs.iterdir()] == ["kept"]
+
+
+def test_every_role_on_a_volume_of_its_own(host: LocalHost, tmp_path: Path) -> None:
+    stack = Stack(
+        name="under test",
+        data=Volume(fs=Ext4()),
+        wal=Volume(device=LoopDevice(count=2), fs=Btrfs(data="raid1", metadata="raid1", nodatacow=True)),
+        tablespaces={"fast": Volume(fs=Xfs(noatime=True)), "memory": Volume(fs=Tmpfs(size="64M"))},
+    )
+    up_attest_write_down(host, tmp_path, stack)
