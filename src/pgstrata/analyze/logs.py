@@ -203,20 +203,24 @@ def _by_second(epoch_s: Latencies, latency_us: Latencies) -> Iterator[tuple[int,
 def _blocks(path: Path, open_loop: bool) -> Iterator[_Block]:
     """Blocks of whole lines; a last line without newline was torn and is counted, not read."""
     columns: tuple[str, ...] | None = None
-    rest = b""
-    lines_before = 0
+    offset_bytes = 0
     with path.open("rb", buffering=0) as file:
-        while data := file.read(BLOCK_BYTES):
+        size_bytes = BLOCK_BYTES
+        while data := file.read(size_bytes):
             cut = data.rfind(b"\n") + 1
-            text, rest = rest + data[:cut], data[cut:] if cut else rest + data
-            if not cut:
-                continue
-            columns = columns or _columns(path, text[: text.index(b"\n")])
-            yield _parse_block(path, text, columns, open_loop, lines_before)
-            lines_before += text.count(b"\n")
-    if rest:
-        empty = np.empty(0, dtype=np.int64)
-        yield _Block(empty, empty, {}, 1, None)
+            if cut == 0 and len(data) == size_bytes:
+                raise UsageError(f"{path}: no line ends within {size_bytes} bytes: this is not a pgbench log")
+            # What follows the last line end is read again with the next block: cheaper than copying blocks.
+            torn = len(data) > cut and len(data) < size_bytes and not file.read(1)
+            if cut:
+                columns = columns or _columns(path, data[: data.index(b"\n")])
+                yield _parse_block(path, data, cut, columns, open_loop, offset_bytes)
+                offset_bytes += cut
+            if torn:
+                empty = np.empty(0, dtype=np.int64)
+                yield _Block(empty, empty, {}, 1, None)
+                return
+            file.seek(offset_bytes)
 
 
 def _columns(path: Path, line: bytes) -> tuple[str, ...]:
@@ -234,13 +238,15 @@ def _columns(path: Path, line: bytes) -> tuple[str, ...]:
     return _COLUMNS[: len(fields)]
 
 
-def _parse_block(path: Path, text: bytes, columns: tuple[str, ...], open_loop: bool, lines_before: int) -> _Block:
+def _parse_block(
+    path: Path, data: bytes, cut: int, columns: tuple[str, ...], open_loop: bool, offset_bytes: int
+) -> _Block:
     lag = "seventh" if len(columns) == 8 or (open_loop and len(columns) == 7) else None
     wanted = ["latency_us", "epoch_s", *([lag] if lag else [])]
     try:
         table = pa.csv.read_csv(
-            pa.BufferReader(text),
-            read_options=pa.csv.ReadOptions(column_names=list(columns), block_size=4 << 20),
+            pa.BufferReader(memoryview(data)[:cut]),
+            read_options=pa.csv.ReadOptions(column_names=list(columns), block_size=1 << 20),
             parse_options=pa.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
             convert_options=pa.csv.ConvertOptions(
                 include_columns=wanted,
@@ -250,15 +256,25 @@ def _parse_block(path: Path, text: bytes, columns: tuple[str, ...], open_loop: b
             ),
         )
     except pa.ArrowInvalid as error:
-        number, why = _first_bad_line(text, len(columns))
+        number, why = _first_bad_line(data[:cut], len(columns))
         raise UsageError(
-            f"{path}: line {lines_before + number} is not a line of a pgbench log: {why or error}",
+            f"{path}: line {_lines_before(path, offset_bytes) + number} is not a line of a pgbench log: {why or error}",
             hint="remove the damaged lines, or give the log of one run only",
         ) from None
     latency = table.column("latency_us")
-    words = {w: text.count(f" {w} ".encode()) for w in WORDS} if latency.null_count else {}
+    words = {w: data.count(f" {w} ".encode(), 0, cut) for w in WORDS} if latency.null_count else {}
     lag_us = pa.compute.max(table.column(lag)).as_py() if lag else None
     return _Block(table.column("epoch_s").to_numpy(), latency.fill_null(-1).to_numpy(), words, 0, lag_us)
+
+
+def _lines_before(path: Path, offset_bytes: int) -> int:
+    """Counted only for the message about a damaged line: reading twice is cheaper than counting always."""
+    lines = 0
+    with path.open("rb") as file:
+        while offset_bytes > 0 and (data := file.read(min(BLOCK_BYTES, offset_bytes))):
+            lines += data.count(b"\n")
+            offset_bytes -= len(data)
+    return lines
 
 
 def _first_bad_line(text: bytes, columns: int) -> tuple[int, str]:
