@@ -1,0 +1,317 @@
+"""What pgbench 13 to 18 prints, as numbers. A line that no rule knows is an error.
+
+Standard output carries the result, standard error the progress (`-P`) and the phases of `-i`. `parse_output` takes
+both in one text, as people save them with `2>&1`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pgstrata.errors import PgstrataError
+
+
+class PgbenchOutputError(PgstrataError):
+    """pgbench's output is not complete or not understood."""
+
+
+@dataclass(frozen=True)
+class ScriptResult:
+    """One of several scripts of a run."""
+
+    name: str
+    weight: int | None = None
+    transactions: int = 0
+    tps: float = 0.0
+    failed: int = 0
+    skipped: int = 0
+    latency_avg_ms: float | None = None
+    latency_stddev_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class PgbenchResult:
+    """A run's result. `tps` leaves out the time to connect, as pgbench's headline does in every major."""
+
+    script: str
+    scale: int
+    protocol: str
+    clients: int
+    jobs: int
+    transactions: int
+    tps: float
+    version: str | None = None
+    """Absent before PostgreSQL 14."""
+    duration_s: int | None = None
+    transactions_per_client: int | None = None
+    transactions_planned: int | None = None
+    max_tries: int = 1
+    failed: int = 0
+    retried: int = 0
+    retries: int = 0
+    skipped: int = 0
+    late: int = 0
+    latency_limit_ms: float | None = None
+    latency_avg_ms: float | None = None
+    latency_stddev_ms: float | None = None
+    lag_avg_ms: float | None = None
+    lag_max_ms: float | None = None
+    initial_connection_ms: float | None = None
+    average_connection_ms: float | None = None
+    tps_with_connections: float | None = None
+    scripts: tuple[ScriptResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProgressRow:
+    """One progress line; `t_s` counts from the start of the run. Field names as in record.schema."""
+
+    t_s: float
+    tps: float
+    latency_ms: float
+    latency_stddev_ms: float
+    lag_ms: float | None = None
+    failed: int | None = None
+    retried: int | None = None
+    skipped: int | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress lines of a run, and everything else that pgbench said on standard error."""
+
+    rows: tuple[ProgressRow, ...]
+    messages: tuple[str, ...] = ()
+    started_epoch_s: float | None = None
+    """Known only with --progress-timestamp."""
+
+
+@dataclass(frozen=True)
+class InitTimes:
+    """How long loading took, and its phases under pgbench's own names, in the order they ran."""
+
+    total_s: float
+    phases_s: dict[str, float] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- result
+
+_NUMBER = r"(-?[\d.]+|-?nan|-?inf)"
+_SHARE = r"(?: \([^)]*\))?"
+
+
+def _rules(*rules: tuple[str, dict[str, Any]]) -> tuple[tuple[re.Pattern[str], dict[str, Any]], ...]:
+    return tuple((re.compile(f"^{pattern}$", re.IGNORECASE), fields) for pattern, fields in rules)
+
+
+_RESULT_RULES = _rules(
+    (r"pgbench \((.+)\)", {"version": str}),
+    (r"transaction type: (.*)", {"script": str}),
+    (r"scaling factor: (\d+)", {"scale": int}),
+    (r"partition method: .*", {}),
+    (r"partitions: \d+", {}),
+    (r"query mode: (\w+)", {"protocol": str}),
+    (r"number of clients: (\d+)", {"clients": int}),
+    (r"number of threads: (\d+)", {"jobs": int}),
+    (r"maximum number of tries: (\d+)", {"max_tries": int}),
+    (r"duration: (\d+) s", {"duration_s": int}),
+    (r"number of transactions per client: (\d+)", {"transactions_per_client": int}),
+    (r"number of transactions actually processed: (\d+)", {"transactions": int}),
+    (
+        r"number of transactions actually processed: (\d+)/(-?\d+)",
+        {"transactions": int, "transactions_planned": int},
+    ),
+    (rf"number of failed transactions: (\d+){_SHARE}", {"failed": int}),
+    (rf"number of (?:serialization|deadlock) failures: \d+{_SHARE}", {}),
+    (rf"number of transactions retried: (\d+){_SHARE}", {"retried": int}),
+    (r"total number of retries: (\d+)", {"retries": int}),
+    (rf"number of transactions skipped: (\d+){_SHARE}", {"skipped": int}),
+    (
+        rf"number of transactions above the {_NUMBER} ms latency limit: (\d+)(?:/\d+)?{_SHARE}",
+        {"latency_limit_ms": float, "late": int},
+    ),
+    (rf"latency average = {_NUMBER} ms{_SHARE}", {"latency_avg_ms": float}),
+    (rf"latency stddev = {_NUMBER} ms", {"latency_stddev_ms": float}),
+    (
+        rf"rate limit schedule lag: avg {_NUMBER} \(max {_NUMBER}\) ms",
+        {"lag_avg_ms": float, "lag_max_ms": float},
+    ),
+    (rf"initial connection time = {_NUMBER} ms", {"initial_connection_ms": float}),
+    (rf"average connection time = {_NUMBER} ms", {"average_connection_ms": float}),
+    (rf"tps = {_NUMBER} \(without initial connection time\)", {"tps": float}),
+    (rf"tps = {_NUMBER} \(including reconnection times\)", {"tps": float}),
+    (rf"tps = {_NUMBER} \(including connections establishing\)", {"tps_with_connections": float}),
+    (rf"tps = {_NUMBER} \(excluding connections establishing\)", {"tps": float}),
+    (r"statement latencies in milliseconds.*:", {}),
+    (r"\s+[\d.]+(?:\s+\d+){0,2}\s{1,2}\S.*", {}),  # one statement
+    (r"script statistics:", {}),
+)
+
+_SCRIPT_START = re.compile(r"^SQL script \d+: (.*)$")
+
+_SCRIPT_RULES = _rules(
+    (r" - weight: (\d+) \(targets .*\)", {"weight": int}),
+    (rf" - (\d+) transactions \([^,]*, tps = {_NUMBER}\)", {"transactions": int, "tps": float}),
+    (r" - \d+ transactions \([^,]*\)", {}),
+    (rf" - number of transactions actually processed: (\d+) \(tps = {_NUMBER}\)", {"transactions": int, "tps": float}),
+    (rf" - number of failed transactions: (\d+){_SHARE}", {"failed": int}),
+    (rf" - number of (?:serialization|deadlock) failures: \d+{_SHARE}", {}),
+    (rf" - number of transactions retried: \d+{_SHARE}", {}),
+    (r" - total number of retries: \d+", {}),
+    (rf" - number of transactions skipped: (\d+){_SHARE}", {"skipped": int}),
+    (rf" - number of transactions above the .*{_SHARE}", {}),
+    (rf" - latency average = {_NUMBER} ms", {"latency_avg_ms": float}),
+    (rf" - latency stddev = {_NUMBER} ms", {"latency_stddev_ms": float}),
+    (r" - statement latencies in milliseconds.*:", {}),
+)
+
+_NEEDED = ("script", "scale", "protocol", "clients", "jobs", "transactions")
+
+
+def parse_result(stdout: str) -> PgbenchResult:
+    """The result that pgbench prints at the end of a run.
+
+    Raises PgbenchOutputError for a line that no rule knows and for a result without its main lines. A run that
+    processed nothing has no latency and a tps of 0.
+    """
+    found: dict[str, Any] = {}
+    scripts: list[ScriptResult] = []
+    for line in _lines(stdout):
+        start = _SCRIPT_START.match(line)
+        if start:
+            scripts.append(ScriptResult(start[1]))
+        elif scripts and line.startswith(" - "):
+            scripts[-1] = replace(scripts[-1], **_apply(_SCRIPT_RULES, line))
+        else:
+            more = _apply(_RESULT_RULES, line)
+            if more.keys() & found.keys():
+                raise PgbenchOutputError(f"two results of pgbench in one text: {line!r} comes twice")
+            found.update(more)
+    if found.get("transactions") == 0:
+        found.setdefault("tps", 0.0)
+    missing = [name for name in (*_NEEDED, "tps") if name not in found]
+    if missing:
+        raise PgbenchOutputError(f"pgbench's result is not complete: no {', '.join(missing)} in {_excerpt(stdout)}")
+    return PgbenchResult(**found, scripts=tuple(scripts))
+
+
+def _apply(rules: Iterable[tuple[re.Pattern[str], dict[str, Any]]], line: str) -> dict[str, Any]:
+    for pattern, fields in rules:
+        match = pattern.match(line)
+        if match:
+            return {name: kind(match[n]) for n, (name, kind) in enumerate(fields.items(), 1)}
+    raise PgbenchOutputError(f"line of pgbench's output is not understood: {line!r}")
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line.rstrip() for line in text.splitlines() if line.strip())
+
+
+def _excerpt(text: str) -> str:
+    return repr(text[:200]) if text.strip() else "an empty output"
+
+
+# ---------------------------------------------------------------- progress
+
+_PROGRESS = re.compile(
+    rf"^progress: ([\d.]+) s, {_NUMBER} tps, lat {_NUMBER} ms stddev {_NUMBER}"
+    rf"(?:, (\d+) failed)?(?:, lag {_NUMBER} ms)?(?:, (\d+) skipped)?(?:, (\d+) retried, \d+ retries)?$",
+    re.IGNORECASE,
+)
+
+_MESSAGE = re.compile(
+    r"^(?:pgbench: |starting vacuum|end\.|vacuuming|NOTICE: |WARNING: |ERROR: |DETAIL: |HINT: |LINE \d+:|client \d+ |"
+    r"Password:|setting random seed|\s)"
+)
+
+_EARLIEST_EPOCH_S = 1e9
+"""Progress stamps above this are Unix times: no run lasts for 30 years."""
+
+
+def parse_progress(stderr: str) -> Progress:
+    """The progress lines of a run; seconds that pgbench did not report are simply not there.
+
+    Raises PgbenchOutputError for a line that is neither progress nor a message of pgbench or the server.
+    """
+    rows: list[ProgressRow] = []
+    messages: list[str] = []
+    for line in _lines(stderr):
+        match = _PROGRESS.match(line)
+        if match:
+            rows.append(_progress_row(match))
+        elif _MESSAGE.match(line):
+            messages.append(line)
+        else:
+            raise PgbenchOutputError(f"line of pgbench's progress is not understood: {line!r}")
+    if rows and rows[0].t_s > _EARLIEST_EPOCH_S:
+        interval_s = round(min((b.t_s - a.t_s for a, b in itertools.pairwise(rows)), default=1.0)) or 1
+        started_s = rows[0].t_s - interval_s
+        shifted = tuple(replace(row, t_s=round(row.t_s - started_s, 3)) for row in rows)
+        return Progress(shifted, tuple(messages), started_s)
+    return Progress(tuple(rows), tuple(messages))
+
+
+def _progress_row(match: re.Match[str]) -> ProgressRow:
+    failed, lag, skipped, retried = match[5], match[6], match[7], match[8]
+    return ProgressRow(
+        t_s=float(match[1]),
+        tps=float(match[2]),
+        latency_ms=float(match[3]),
+        latency_stddev_ms=float(match[4]),
+        failed=None if failed is None else int(failed),
+        lag_ms=None if lag is None else float(lag),
+        skipped=None if skipped is None else int(skipped),
+        retried=None if retried is None else int(retried),
+    )
+
+
+def parse_output(text: str) -> tuple[PgbenchResult, Progress]:
+    """Result and progress of a run whose two outputs went to one file."""
+    lines = list(_lines(text))
+    errors = [line for line in lines if line.startswith("progress:") or _is_message(line)]
+    rest = [line for line in lines if not (line.startswith("progress:") or _is_message(line))]
+    return parse_result("\n".join(rest)), parse_progress("\n".join(errors))
+
+
+def _is_message(line: str) -> bool:
+    return bool(_MESSAGE.match(line)) and not line.startswith(" ")
+
+
+# ---------------------------------------------------------------- loading
+
+_INIT_DONE = re.compile(r"^done in ([\d.]+) s \((.*)\)\.$")
+_INIT_PHASE = re.compile(r"^([a-z -]+?) ([\d.]+) s$")
+_INIT_KNOWN = re.compile(
+    r"^(?:dropping old tables\.\.\.|creating (?:tables|primary keys|foreign keys|\d+ partitions)\.\.\.|"
+    r"generating data \((?:client|server)-side\)\.\.\.|vacuuming\.\.\.|"
+    r"\d+ of \d+ tuples \(\d+%\)(?: of \S+)? done \(elapsed [\d.]+ s, remaining [\d.]+ s\)\s*|"
+    r"NOTICE: .*|WARNING: .*|pgbench: .*|Password:\s*)$"
+)
+
+
+def parse_init(stderr: str) -> InitTimes:
+    """The phases of `pgbench -i`, in seconds.
+
+    Raises PgbenchOutputError for an unknown line and when pgbench did not say that it was done.
+    """
+    times: InitTimes | None = None
+    for line in _lines(stderr.replace("\r", "\n")):
+        done = _INIT_DONE.match(line)
+        if done:
+            times = InitTimes(float(done[1]), dict(_phase(part) for part in done[2].split(", ")))
+        elif not _INIT_KNOWN.match(line):
+            raise PgbenchOutputError(f"line of pgbench -i is not understood: {line!r}")
+    if times is None:
+        raise PgbenchOutputError(f"pgbench -i did not say that it was done: {_excerpt(stderr)}")
+    return times
+
+
+def _phase(part: str) -> tuple[str, float]:
+    match = _INIT_PHASE.match(part)
+    if match is None:
+        raise PgbenchOutputError(f"phase of pgbench -i is not understood: {part!r}")
+    return match[1], float(match[2])
