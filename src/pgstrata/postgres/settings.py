@@ -116,7 +116,7 @@ def compare_settings(expected: Mapping[str, str], actual: Mapping[str, str]) -> 
     compared = []
     for name, value in expected.items():
         have = actual.get(name.lower(), "(not set)")
-        compared.append(AttestedSetting(f"postgresql {name}", value, have, _same(name, value, have)))
+        compared.append(AttestedSetting(name, value, have, _same(name, value, have)))
     return tuple(compared)
 
 

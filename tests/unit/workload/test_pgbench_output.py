@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.workload.pgbench_parse import (
+from pgstrata.workload.pgbench_output import (
     PgbenchOutputError,
     parse_init,
     parse_output,
