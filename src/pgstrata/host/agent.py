@@ -140,6 +140,21 @@ def _signal(pid: int, number: int, *, group: bool = False) -> None:
         (os.killpg if group else os.kill)(pid, number)
 
 
+def _group_lives(group: int) -> bool:
+    """Whether a process group has a member that is not merely waiting to be reaped."""
+    every = (_stat_fields(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return any(fields is not None and int(fields[2]) == group and fields[0] not in "ZX" for fields in every)
+
+
+def _kill_group(process: subprocess.Popen[bytes], timeout_s: float = 5.0) -> None:
+    """Kills a process group, and waits until its last member is gone: it may write to a device until then."""
+    deadline = time.monotonic() + timeout_s
+    _signal(process.pid, signal.SIGKILL, group=True)
+    process.wait()
+    while _group_lives(process.pid) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
 def _decode_mount(text: str) -> str:
     for escape, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(escape, character)
@@ -206,6 +221,18 @@ def _runtime_directory() -> str:
     if os.geteuid() == 0:
         return "/run/pgstrata"
     return os.path.join(os.environ.get("XDG_RUNTIME_DIR") or "/tmp", f"pgstrata-{os.geteuid()}")
+
+
+def _new_exit_file(directory: str) -> str:
+    """An empty file for an exit code: while it is there, nobody removes the directory as empty."""
+    path = os.path.join(directory, f"{uuid.uuid4().hex}.exit")
+    while True:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            return path
+        except FileNotFoundError:  # removed in between
+            continue
 
 
 def _remove_empty(directory: str) -> None:
@@ -290,11 +317,10 @@ class Agent:
         try:
             ended = _wait_pid(process.pid, timeout_s)
             if not ended:
-                _signal(process.pid, signal.SIGKILL, group=True)
+                _kill_group(process)
             return process.wait(), not ended
         except BaseException:  # interrupted: nothing may go on behind our back
-            _signal(process.pid, signal.SIGKILL, group=True)
-            process.wait()
+            _kill_group(process)
             raise
         finally:
             self._foreground.pop(token, None)
@@ -319,24 +345,23 @@ class Agent:
     ) -> dict[str, Any]:
         """Starts a program in a session of its own, with a keeper beside it that notes its exit code in a file."""
         _identity(user)
-        runtime = _runtime_directory()
-        os.makedirs(runtime, mode=0o700, exist_ok=True)
+        exit_file = _new_exit_file(_runtime_directory())
         request: dict[str, Any] = {"argv": argv, "stdout": stdout, "stderr": stderr, "stdin": stdin, "user": user}
-        request.update(env=env or {}, cwd=cwd, exit_file=os.path.join(runtime, f"{uuid.uuid4().hex}.exit"))
+        request.update(env=env or {}, cwd=cwd, exit_file=exit_file)
         source = _own_source().encode()
-        keeper = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "keep"],
-            input=b"%d\n" % len(source) + source + encode(request),
-            stdout=subprocess.PIPE,
-            env=environment({}),
-            start_new_session=True,
-            check=True,
-            timeout=30,
-        )
         try:
+            keeper = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "keep"],
+                input=b"%d\n" % len(source) + source + encode(request),
+                stdout=subprocess.PIPE,
+                env=environment({}),
+                start_new_session=True,
+                check=True,
+                timeout=30,
+            )
             handle: dict[str, Any] = result(decode(keeper.stdout.splitlines()[-1]))
         except BaseException:
-            _remove_empty(runtime)
+            self.forget({"exit_file": exit_file})
             raise
         return handle
 
@@ -348,11 +373,12 @@ class Agent:
         keeper_lives = _started(handle["keeper"]) == handle["keeper_started"]
         try:
             with open(handle["exit_file"], encoding="ascii") as file:
-                return int(file.read())
+                text = file.read()
         except FileNotFoundError:
-            if keeper_lives or _started(handle["pid"]) == handle["started"]:
-                return None
-            return -signal.SIGKILL
+            text = ""
+        if text:
+            return int(text)
+        return None if keeper_lives or _started(handle["pid"]) == handle["started"] else -signal.SIGKILL
 
     def wait(self, handle: dict[str, Any], timeout_s: float) -> int | None:
         """The exit code; None when it still runs after `timeout_s`."""
@@ -608,6 +634,8 @@ def call(function: Callable[[], Any]) -> dict[str, Any]:
         return {
             "error": {"kind": "os", "errno": error.errno, "message": error.strerror, "path": str(error.filename or "")}
         }
+    except Exception as error:  # an answer must come in any case: the other side waits for it
+        return {"error": {"kind": "bug", "message": repr(error)}}
 
 
 def result(answer: dict[str, Any]) -> Any:
@@ -622,13 +650,12 @@ def result(answer: dict[str, Any]) -> Any:
 # --- programs
 
 
-def _serve() -> None:
+def _serve(state_directory: str | None = None) -> None:
     """Answers requests from standard input until it ends; each in a thread, so that a long one blocks no other."""
-    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
-    agent, lock = Agent(), threading.Lock()
+    source = sys.stdin.buffer  # not a new file: this one may have read ahead of the bootstrap
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    agent, lock = Agent(state_directory), threading.Lock()
 
     def end(*_: object) -> None:
         agent.close()
@@ -699,5 +726,5 @@ def _spawn(request: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 
 def main(arguments: list[str]) -> None:
-    """Run as a program: `serve` or `keep`."""
-    {"serve": _serve, "keep": _keep}[arguments[0]]()
+    """Run as a program: `serve [STATE-DIRECTORY]` or `keep`."""
+    {"serve": _serve, "keep": _keep}[arguments[0]](*arguments[1:])

@@ -19,8 +19,10 @@ Call = Callable[..., Any]
 
 def refuse(host: str, error: AgentError) -> PgstrataError:
     """An agent's refusal as an error for the user."""
-    hint = "run pgstrata as root, or connect as root" if "only root" in str(error) else ""
-    return PreflightError(f"refused on {host}: {error}", hint=hint)
+    if error.kind == "user":
+        hint = "run pgstrata as root, or connect as root" if "only root" in str(error) else ""
+        return PreflightError(f"refused on {host}: {error}", hint=hint)
+    return PgstrataError(f"the agent on {host} failed: {error}")
 
 
 class AgentProcess:

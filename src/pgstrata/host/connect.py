@@ -5,6 +5,7 @@ from __future__ import annotations
 from pgstrata.errors import UsageError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
+from pgstrata.host.ssh import SshHost, parse_target
 
 
 def connect(text: str) -> Host:
@@ -14,4 +15,6 @@ def connect(text: str) -> Host:
     """
     if text == "local":
         return LocalHost()
+    if text.startswith("ssh://"):
+        return SshHost(parse_target(text))
     raise UsageError(f"not a host: {text}", hint="use local, ssh://[user@]host[:port] or lab")

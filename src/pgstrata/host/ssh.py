@@ -1,0 +1,333 @@
+"""A machine reached by the system's OpenSSH client.
+
+The user's own configuration, keys and jump hosts apply. One session stays open for the life of the host; in it runs
+`agent.py`, sent over at the start, so that a command costs one round trip and no login. What the far side's start-up
+files print is skipped: nothing counts before the agent's own line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgstrata.errors import PreflightError, UsageError
+from pgstrata.host import agent
+from pgstrata.host.base import AgentHost, refuse
+from pgstrata.host.protocol import HostKind, HostLost
+
+PYTHON_WANTED = (3, 9)
+CONNECT_S = 10
+"""For the TCP connection; ssh's ConnectTimeout."""
+READY_S = 60.0
+"""For the login and the agent's first line, start-up files included."""
+ANSWER_SLACK_S = 60.0
+"""How much longer than its own limit an operation may take before the host counts as lost."""
+SSH_OPTIONS = (
+    ("BatchMode", "yes"),
+    ("ConnectTimeout", str(CONNECT_S)),
+    ("ServerAliveInterval", "15"),
+    ("ServerAliveCountMax", "4"),
+    ("ControlMaster", "auto"),
+    ("ControlPersist", "60"),
+    ("RequestTTY", "no"),
+    ("RemoteCommand", "none"),
+    ("ClearAllForwardings", "yes"),
+    ("LogLevel", "ERROR"),
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """`ssh://[user@]host[:port]`; `host` may be an alias of the user's ssh configuration."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+
+    @property
+    def text(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"ssh://{user}{host}" + (f":{self.port}" if self.port else "")
+
+    @property
+    def destination(self) -> str:
+        return f"{self.user}@{self.host}" if self.user else self.host
+
+    @property
+    def argv(self) -> list[str]:
+        return [*(["-p", str(self.port)] if self.port else []), "--", self.destination]
+
+
+_TARGET = re.compile(
+    r"ssh://(?:(?P<user>[^@/\s-][^@/\s]*)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^-:/@\s\[\]][^:/@\s\[\]]*))"
+    r"(?::(?P<port>\d{1,5}))?/?"
+)
+
+
+def parse_target(text: str) -> Target:
+    """UsageError when it is not `ssh://[user@]host[:port]`."""
+    found = _TARGET.fullmatch(text)
+    if found is None:
+        raise UsageError(f"not an ssh host: {text}", hint="write ssh://[user@]host[:port], e.g. ssh://root@db1:22")
+    port = found["port"]
+    return Target(found["six"] or found["host"], found["user"], int(port) if port else None)
+
+
+def explain(target: Target, exit_code: int | None, stderr: str) -> PreflightError:
+    """Why a connection could not be made, from what ssh or the login shell said last."""
+    said = " ".join(line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("@@@"))
+    login = " ".join(["ssh", *(["-p", str(target.port)] if target.port else []), target.destination])
+    name = target.text
+    if "IDENTIFICATION HAS CHANGED" in stderr:
+        known = f"[{target.host}]:{target.port}" if target.port not in (None, 22) else target.host
+        return PreflightError(
+            f"host key of {name} has changed: it may be another machine",
+            hint=f"if that is expected: ssh-keygen -R {shlex.quote(known)} && {login} true",
+        )
+    if "Host key verification failed" in stderr:
+        return PreflightError(f"host key of {name} is not known", hint=f"check and accept it: {login} true")
+    if "Permission denied" in stderr or "Too many authentication failures" in stderr:
+        return PreflightError(
+            f"login to {name} was refused: {said}", hint=f"ssh-copy-id: {login} must need no password"
+        )
+    if exit_code == 127 or ("python3" in stderr and "not found" in stderr):
+        return PreflightError(f"python3 is missing on {name}", hint=f"{login} apt-get install python3-minimal")
+    if exit_code == 255:
+        return PreflightError(f"cannot reach {name}: {said or 'ssh gave no reason'}", hint=f"try: {login} true")
+    if exit_code is None:
+        return PreflightError(
+            f"{name} did not answer within {READY_S:.0f} s: {said or 'nothing was said'}",
+            hint=f"its login start-up files may wait for input; try: {login} true",
+        )
+    return PreflightError(f"login to {name} ended with exit code {exit_code}: {said}", hint=f"try: {login} true")
+
+
+class _Session:
+    """One agent at the far end of one ssh session: sends requests, hands answers to whom they belong."""
+
+    def __init__(self, target: Target, options: Sequence[str], directory: Path, arguments: Sequence[str]) -> None:
+        self._target = target
+        self._stderr = directory / "stderr"
+        remote = shlex.join(["exec", "python3", "-I", "-u", "-c", agent.BOOTSTRAP, "serve", *arguments])
+        with self._stderr.open("wb") as stderr:
+            self._ssh = subprocess.Popen(
+                ["ssh", *options, *target.argv, remote],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        assert self._ssh.stdin is not None
+        assert self._ssh.stdout is not None
+        self._sink, self._source = self._ssh.stdin, self._ssh.stdout
+        self._lock = threading.Lock()
+        self._next_id = 0
+        self._waiting: dict[int, queue.SimpleQueue[dict[str, Any] | None]] = {}
+        self._lost = False
+        self._reader: threading.Thread | None = None
+        try:
+            self._introduce()
+        except BaseException:
+            self.close()
+            raise
+        self._reader = threading.Thread(target=self._read, name=f"pgstrata {target.text}", daemon=True)
+        self._reader.start()
+
+    def _introduce(self) -> None:
+        """Waits for the agent's line, checks its Python and sends the agent's source."""
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            self._ssh.kill()
+
+        watch = threading.Timer(READY_S, give_up)
+        watch.start()
+        try:
+            version = self._ready_version()
+        finally:
+            watch.cancel()
+            watch.join()
+        if version is None:
+            code = self._ssh.wait()
+            stderr = self._stderr.read_text(errors="replace")
+            raise explain(self._target, None if late.is_set() else code, stderr)
+        if version < PYTHON_WANTED:
+            found, wanted = (".".join(map(str, v)) for v in (version, PYTHON_WANTED))
+            raise PreflightError(f"python3 on {self._target.text} is {found}, {wanted} or later is needed")
+        source = Path(agent.__file__).read_bytes()
+        with contextlib.suppress(BrokenPipeError):
+            self._sink.write(b"%d\n" % len(source) + source)
+            self._sink.flush()
+
+    def _ready_version(self) -> tuple[int, ...] | None:
+        for line in self._source:
+            words = line.decode(errors="replace").split()
+            if len(words) == 2 and words[0] == agent.READY:
+                return tuple(int(part) for part in words[1].split("."))
+        return None
+
+    def _read(self) -> None:
+        with contextlib.suppress(ValueError, OSError):  # a torn last line, a pipe closed under us: lost all the same
+            for line in self._source:
+                answer = agent.decode(line)
+                waiting = self._waiting.pop(answer["id"], None)
+                if waiting is not None:
+                    waiting.put(answer)
+        with self._lock:
+            self._lost = True
+            waiting_now = list(self._waiting.values())
+            self._waiting.clear()
+        for waiting in waiting_now:
+            waiting.put(None)
+
+    def post(self, operation: str, arguments: dict[str, Any]) -> queue.SimpleQueue[dict[str, Any] | None]:
+        """Sends a request; the queue gets its answer, or None when the connection is lost first."""
+        box: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        with self._lock:
+            if self._lost:
+                box.put(None)
+                return box
+            self._next_id += 1
+            self._waiting[self._next_id] = box
+            with contextlib.suppress(OSError, ValueError):  # the reader notices, too
+                self._sink.write(agent.encode({"id": self._next_id, "op": operation, "args": arguments}))
+                self._sink.flush()
+        return box
+
+    def why_lost(self) -> str:
+        said = self._stderr.read_text(errors="replace").strip().splitlines()
+        return said[-1] if said else "the ssh session ended"
+
+    def close(self) -> None:
+        """Ends the agent by the end of its input, and waits for it: its locks are free afterwards."""
+        with contextlib.suppress(OSError):
+            self._sink.close()
+        try:
+            self._ssh.wait(timeout=10.0)
+        except subprocess.TimeoutExpired:
+            self._ssh.kill()
+            self._ssh.wait()
+        if self._reader is not None:
+            self._reader.join(timeout=10.0)
+        if self._reader is None or not self._reader.is_alive():
+            self._source.close()
+
+
+class SshHost(AgentHost):
+    """A host over ssh. `options` are further options of the ssh client (`-F`, `-i`, `-o` ...).
+
+    Raises PreflightError when no connection can be made. When it breaks later, every operation raises HostLost
+    until `reconnect`; programs started in the background go on over there.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        name: str | None = None,
+        kind: HostKind = "native",
+        options: Sequence[str] = (),
+        state_directory: str | None = None,
+    ) -> None:
+        super().__init__(name or target.text, kind)
+        self._target = target
+        self._arguments = [state_directory] if state_directory else []
+        self._held: dict[str, str] = {}
+        # Short, because the path of a socket is limited to 107 bytes; mkdtemp makes it private (0700).
+        self._directory = Path(tempfile.mkdtemp(prefix="pgstrata-"))
+        own = [word for key, value in SSH_OPTIONS for word in ("-o", f"{key}={value}")]
+        self._options = [*own, "-o", f"ControlPath={self._directory}/%C", *options]
+        try:
+            self._session = self._open()
+        except BaseException:
+            self._clear()
+            raise
+        try:
+            self._far = self._call("hello")
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> _Session:
+        if shutil.which("ssh") is None:
+            raise PreflightError("the ssh client is missing here", hint="apt-get install openssh-client")
+        return _Session(self._target, self._options, self._directory, self._arguments)
+
+    def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
+        box = self._session.post(operation, arguments)
+        try:
+            answer = box.get(timeout=patience_s + ANSWER_SLACK_S)
+        except queue.Empty:
+            raise HostLost(f"no answer from {self._name} to {operation}", hint="is the machine still up?") from None
+        except BaseException:
+            if "token" in arguments:  # interrupted: the command must not go on over there
+                self._session.post("cancel", {"token": arguments["token"]})
+            raise
+        if answer is None:
+            raise HostLost(f"connection to {self._name} was lost: {self._session.why_lost()}")
+        try:
+            return agent.result(answer)
+        except agent.AgentError as error:
+            raise refuse(self._name, error) from None
+
+    def try_lock(self, name: str, payload: str) -> str | None:
+        holder = super().try_lock(name, payload)
+        if holder is None:
+            self._held[name] = payload
+        return holder
+
+    def unlock(self, name: str) -> None:
+        self._held.pop(name, None)
+        super().unlock(name)
+
+    def reconnect(self, timeout_s: float = 300.0) -> bool:
+        """Connects again, trying until `timeout_s` has passed; ends what is left of the old agent and its foreground
+        commands and takes the locks back. True when the machine was not rebooted meanwhile.
+
+        Raises HostLost when it cannot be reached in time or another run has taken a lock.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._drop_master()  # first, because a dead network lets nothing else end by itself
+        self._session.close()
+        while True:
+            try:
+                self._session = self._open()
+                break
+            except PreflightError as error:
+                if time.monotonic() >= deadline:
+                    raise HostLost(f"{self._name} did not come back: {error.message}", hint=error.hint) from None
+                time.sleep(1.0)
+        old, self._far = self._far, self._call("hello")
+        self._call("supersede", pid=old["pid"], started=old["started"], boot=old["boot"])
+        for name, payload in self._held.items():
+            holder = super().try_lock(name, payload)
+            if holder is not None:
+                raise HostLost(f"lock {name} on {self._name} was taken by {holder} while it was away")
+        return bool(old["boot"] == self._far["boot"])
+
+    def close(self) -> None:
+        self._session.close()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._drop_master()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _drop_master(self) -> None:
+        """Ends the connection that ControlPersist would keep for a while."""
+        with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+            argv = ["ssh", *self._options, "-O", "exit", *self._target.argv]
+            subprocess.run(argv, capture_output=True, timeout=10, check=False)
