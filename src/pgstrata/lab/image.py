@@ -1,0 +1,246 @@
+"""The lab image: a Debian tree with every storage tool, the zfs module built for its kernel, PostgreSQL.
+
+Built once, kept in the user's cache below the key of its recipe. Two trees are made with mmdebstrap: one becomes the
+image, the other holds compiler and headers and gives only the zfs modules, so that the image stays small.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.host.protocol import Command, CommandFailed, Host, command
+from pgstrata.lab import mirror
+from pgstrata.lab.directories import image_directory
+from pgstrata.lab.initrd import insertion_order, parse_modules_dep, render_initrd
+from pgstrata.lab.recipe import Recipe
+
+MANIFEST = "image.json"
+SPACE_WANTED_BYTES = 8 << 30
+"""Two trees (0.7 and 1.2 GB), packages on the way in, and the image with room to grow."""
+TREE_TIMEOUT_S = 3600.0
+"""Downloading and, in the second tree, compiling zfs: 8 minutes on two busy cores."""
+TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "unshare": "util-linux", "chroot": "coreutils"}
+
+Say = Callable[[str], None]
+"""Tells the user what is being done."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """A finished image in its folder."""
+
+    directory: str
+    key: str
+    release: str
+    """The kernel's release, as uname prints it."""
+    packages: tuple[tuple[str, str], ...]
+    """Names and versions of what is installed in it."""
+
+    @property
+    def kernel(self) -> str:
+        return f"{self.directory}/vmlinuz"
+
+    @property
+    def initrd(self) -> str:
+        return f"{self.directory}/initrd"
+
+    @property
+    def root(self) -> str:
+        return f"{self.directory}/root.img"
+
+
+def find_image(recipe: Recipe, directory: str | None = None) -> Image | None:
+    """The image of a recipe where it was built already."""
+    folder = Path(directory or image_directory()) / recipe.key
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        return None
+    said = json.loads(manifest.read_text())
+    return Image(str(folder), recipe.key, said["release"], tuple((n, v) for n, v in said["packages"]))
+
+
+def build_image(
+    host: Host, recipe: Recipe, *, say: Say, directory: str | None = None, mirror_url: str | None = None
+) -> Image:
+    """The image of a recipe, built unless the cache has it; `mirror_url` stands in for the mirrors of the host's apt.
+
+    PreflightError where a tool, space, a mirror or the rights are missing; PgstrataError when a step fails.
+    """
+    cache = Path(directory or image_directory())
+    found = find_image(recipe, str(cache))
+    if found is not None:
+        return found
+    sources = _sources(host, recipe, mirror_url)
+    _require_tools(host)
+    cache.mkdir(parents=True, exist_ok=True)
+    _require_space(cache)
+    lock = f"lab-image-{recipe.key}"
+    holder = host.try_lock(lock, "pgstrata lab build")
+    if holder is not None:
+        raise PreflightError("the lab image is being built by another process", hint=f"wait for {holder}")
+    try:
+        return _Build(host, recipe, cache, sources, say).run()
+    finally:
+        host.unlock(lock)
+
+
+def _sources(host: Host, recipe: Recipe, mirror_url: str | None) -> tuple[str, ...]:
+    if mirror_url is not None:
+        return (f"deb {mirror_url} {recipe.release} {' '.join(mirror.COMPONENTS)}",)
+    return mirror.choose_sources(mirror.read_sources(host), recipe.release)
+
+
+def _require_tools(host: Host) -> None:
+    if host.run(command("id", "--user")).stdout.strip() != "0":
+        raise PreflightError("building the lab image needs root (it runs Debian's own scripts in a chroot)")
+    missing = sorted(
+        package for tool, package in TOOLS.items() if host.run(command("which", tool), check=False).exit_code != 0
+    )
+    if missing:
+        raise PreflightError(
+            f"building the lab image needs {', '.join(missing)}", hint=f"apt-get install {' '.join(missing)}"
+        )
+
+
+def _require_space(cache: Path) -> None:
+    free_bytes = shutil.disk_usage(cache).free
+    if free_bytes < SPACE_WANTED_BYTES:
+        raise PreflightError(
+            f"no space for the lab image: {cache} has {free_bytes / 2**30:.1f} GiB free, "
+            f"{SPACE_WANTED_BYTES / 2**30:.0f} GiB are needed",
+            hint="free some, or set XDG_CACHE_HOME to a folder with more",
+        )
+
+
+class _Build:
+    """One build, in a folder that is removed when it fails and renamed when it is done."""
+
+    def __init__(self, host: Host, recipe: Recipe, cache: Path, sources: tuple[str, ...], say: Say) -> None:
+        self.host = host
+        self.recipe = recipe
+        self.cache = cache
+        self.sources = sources
+        self.say = say
+        self.work = cache / f"build-{recipe.key}"
+        self.tree = self.work / "tree"
+        self.module_tree = self.work / "modules"
+        self.marker = f"lab-image-{recipe.key}"
+
+    def run(self) -> Image:
+        self._remove_work()
+        self.work.mkdir()
+        try:
+            self._make_root_tree()
+            release = self._release(self.tree)
+            self._add_modules(release)
+            self._add_files()
+            self._write_image(release)
+            self.host.remove(str(self.tree))
+            self.work.rename(self.cache / self.recipe.key)
+        except BaseException:
+            self._remove_work()
+            raise
+        image = find_image(self.recipe, str(self.cache))
+        assert image is not None
+        return image
+
+    def _remove_work(self) -> None:
+        """Also what a build that was killed left: its programs first, which would go on writing."""
+        self.host.stop_marked(self.marker)
+        self.host.remove(str(self.work))
+
+    def _make_root_tree(self) -> None:
+        self.say(f"installing Debian {self.recipe.release} with {len(self.recipe.packages)} packages")
+        # a cluster that the package makes would be started and would take the port
+        no_cluster = 'mkdir -p "$1/etc/postgresql-common" && echo "create_main_cluster = false" '
+        hook = no_cluster + '> "$1/etc/postgresql-common/createcluster.conf"'
+        self._debootstrap(self.tree, self.recipe.packages, ["--essential-hook", hook])
+
+    def _add_modules(self, release: str) -> None:
+        self.say("building the zfs modules (about 5 to 10 minutes)")
+        self._debootstrap(self.module_tree, self.recipe.module_packages, [])
+        found = sorted(self.module_tree.glob(f"lib/modules/{release}/updates/dkms/*.ko*"))
+        if not any(path.name.startswith("zfs.ko") for path in found):
+            logs = list(self.module_tree.glob("var/lib/dkms/zfs/*/build/make.log"))
+            tail = " ".join(logs[0].read_text(errors="replace").splitlines()[-5:]) if logs else "no log was written"
+            raise PgstrataError(f"the zfs modules were not built for kernel {release}: {tail}")
+        target = self.tree / "lib/modules" / release / "updates/dkms"
+        target.mkdir(parents=True)
+        for path in found:
+            shutil.copyfile(path, target / path.name)
+        self.host.remove(str(self.module_tree))
+        self._chroot("depmod", release)
+
+    def _add_files(self) -> None:
+        for name, text in self.recipe.files:
+            path = self.tree / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        for path in self.tree.glob("etc/ssh/ssh_host_*"):
+            path.unlink()  # every machine gets a key of its own
+        self._chroot("systemctl", "mask", *self.recipe.masked_units)
+
+    def _write_image(self, release: str) -> None:
+        self.say("writing the root filesystem")
+        boot = self.tree / "boot"
+        shutil.copyfile(boot / f"vmlinuz-{release}", self.work / "vmlinuz")
+        (self.work / "initrd").write_bytes(self._initrd(release))
+        packages = self._packages()
+        shutil.rmtree(boot)
+        boot.mkdir()
+        size = f"{self.recipe.size_bytes // 2**20}M"
+        options = ["-q", "-F", "-L", "pgstrata-root", "-E", "lazy_itable_init=1,lazy_journal_init=1"]
+        target = [str(self.work / "root.img"), size]
+        self._run(command("mkfs.ext4", options, ["-d", str(self.tree)], target, timeout_s=600))
+        said = {"release": release, "packages": packages, "recipe": asdict(self.recipe)}
+        (self.work / MANIFEST).write_text(json.dumps(said, indent=1))
+
+    def _initrd(self, release: str) -> bytes:
+        modules = self.tree / "lib/modules" / release
+        order = insertion_order(parse_modules_dep((modules / "modules.dep").read_text()), self.recipe.modules)
+        contents = {path.rsplit("/", 1)[-1]: (modules / path).read_bytes() for path in order}
+        return render_initrd((self.tree / "bin/busybox").read_bytes(), contents)
+
+    def _packages(self) -> list[tuple[str, str]]:
+        printed = self._chroot("dpkg-query", "--show", ["--showformat", "${Package} ${Version}\\n"])
+        return [(name, version) for name, version in (line.split(" ") for line in printed.splitlines())]
+
+    def _release(self, tree: Path) -> str:
+        found = sorted(path.name for path in (tree / "lib/modules").iterdir())
+        if len(found) != 1:
+            raise PgstrataError(f"the lab's tree should have one kernel, it has {len(found)}: {' '.join(found)}")
+        return found[0]
+
+    def _debootstrap(self, tree: Path, packages: tuple[str, ...], more: list[str]) -> None:
+        """In namespaces of its own, so that its mounts and processes go when it is killed."""
+        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        options = ["--mode=root", "--format=directory", "--variant=apt", "--components", " ".join(mirror.COMPONENTS)]
+        aptopts = ['APT::Install-Recommends "false"', *mirror.read_apt_config(self.host)]
+        for option in aptopts:
+            options += ["--aptopt", option]
+        for left_out in ("man", "doc", "locale", "info"):
+            options += ["--dpkgopt", f"path-exclude=/usr/share/{left_out}/*"]
+        options += ["--include", ",".join(packages), *more]
+        argv = (*apart, "mmdebstrap", *options, self.recipe.release, str(tree), *self.sources)
+        # INITRD=No: the lab has an initrd of its own (see initramfs-tools' hook in /etc/kernel/postinst.d)
+        env = (("INITRD", "No"), ("PGSTRATA_TRIAL", self.marker))
+        self._run(Command(argv, timeout_s=TREE_TIMEOUT_S, env=env))
+
+    def _chroot(self, *argv: str | list[str]) -> str:
+        return self._run(command("chroot", str(self.tree), *argv, timeout_s=300))
+
+    def _run(self, step: Command) -> str:
+        try:
+            return self.host.run(step).stdout
+        except CommandFailed as error:
+            if "Temporary failure resolving" in error.message or "Unable to fetch" in error.message:
+                raise PreflightError(
+                    f"cannot build the lab image: no package mirror answers: {error.message}",
+                    hint="pgstrata lab build --mirror URL",
+                ) from error
+            raise

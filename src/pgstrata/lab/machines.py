@@ -1,0 +1,132 @@
+"""The machines of the lab: bring some up, list them, take them down. What `pgstrata lab` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pgstrata.errors import PreflightError, UsageError
+from pgstrata.host.protocol import Host
+from pgstrata.lab.accelerator import Choice, choose_accelerator
+from pgstrata.lab.directories import machine_directory
+from pgstrata.lab.image import Image
+from pgstrata.lab.machine import (
+    BOOT_TIMEOUT_S,
+    Machine,
+    free_port,
+    load_machine,
+    machine_pid,
+    owner_gone,
+    remove_machine,
+    require_tools,
+    start_machine,
+    wait_until_up,
+)
+from pgstrata.lab.qemu import MachineSpec
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class MachineStatus:
+    """A machine with what is true of it at the moment; `pid` is None when it does not run."""
+
+    machine: Machine
+    pid: int | None
+    orphaned: bool
+    """The process it belongs to is gone: `pgstrata clean` removes it."""
+
+
+def names(name: str, count: int) -> tuple[str, ...]:
+    """One machine has the lab's name, several are numbered."""
+    return (name,) if count == 1 else tuple(f"{name}-{i}" for i in range(1, count + 1))
+
+
+def up(
+    host: Host,
+    image: Image,
+    specs: Sequence[MachineSpec],
+    *,
+    say: Say,
+    owned: bool = False,
+    timeout_s: float = BOOT_TIMEOUT_S,
+) -> tuple[Machine, ...]:
+    """Starts machines and waits until all answer; several get a private network. None is left when one fails."""
+    require_tools(host)
+    parent = machine_directory(host)
+    host.make_directory(parent, mode=0o700)
+    choice = choose_accelerator(host, image, parent)
+    if choice.notice:
+        say(choice.notice)
+    started: list[Machine] = []
+    try:
+        for spec in _networked(specs):
+            started.append(start_machine(host, image, spec, parent=parent, accelerator=choice.accelerator, owned=owned))
+        _wait_for_all(host, started, choice, say, timeout_s)
+    except BaseException:
+        for machine in started:
+            remove_machine(host, machine)
+        raise
+    return tuple(started)
+
+
+def _networked(specs: Sequence[MachineSpec]) -> tuple[MachineSpec, ...]:
+    if len(specs) == 1:
+        return tuple(specs)
+    port = free_port()
+    return tuple(spec.model_copy(update={"index": i, "group_port": port}) for i, spec in enumerate(specs, start=1))
+
+
+def _wait_for_all(host: Host, machines: Sequence[Machine], choice: Choice, say: Say, timeout_s: float) -> None:
+    began = time.monotonic()
+    for machine in machines:
+        wait_until_up(host, machine, timeout_s)
+        say(f"lab machine {machine.name} is up after {time.monotonic() - began:.1f} s ({choice.accelerator})")
+
+
+def status(host: Host) -> tuple[MachineStatus, ...]:
+    """Every machine of this user, running or not."""
+    parent = machine_directory(host)
+    if host.status(parent) is None:
+        return ()
+    found = [load_machine(host, f"{parent}/{name}") for name in host.list_directory(parent)]
+    return tuple(
+        MachineStatus(machine, machine_pid(host, machine), owner_gone(machine))
+        for machine in found
+        if machine is not None
+    )
+
+
+def find(host: Host, name: str) -> Machine:
+    """The running machine of that name; PreflightError when there is none."""
+    for found in status(host):
+        if found.machine.name == name:
+            if found.pid is None:
+                raise PreflightError(f"lab machine {name} does not run", hint=f"pgstrata lab down {name}")
+            return found.machine
+    raise PreflightError(f"there is no lab machine {name}", hint="pgstrata lab up")
+
+
+def down(host: Host, name: str | None = None) -> tuple[str, ...]:
+    """Ends one machine, or all without a name, and removes what they left; gives their names.
+
+    UsageError when there is none of that name.
+    """
+    chosen = [found.machine for found in status(host) if name in (None, found.machine.name)]
+    if name is not None and not chosen:
+        raise UsageError(f"there is no lab machine {name}", hint="pgstrata lab status")
+    for machine in chosen:
+        remove_machine(host, machine)
+    return tuple(machine.name for machine in chosen)
+
+
+def clean(host: Host) -> tuple[str, ...]:
+    """Ends the machines whose owner was killed and those that ended by themselves; a line for each."""
+    lines = []
+    for found in status(host):
+        if found.orphaned or found.pid is None:
+            remove_machine(host, found.machine)
+            why = "its run is gone" if found.orphaned else "it had ended"
+            lines.append(f"removed lab machine {found.machine.name}: {why}")
+    return tuple(lines)

@@ -1,0 +1,145 @@
+"""The command line of QEMU for a lab machine: a pure function of what the machine is to have.
+
+Options: https://www.qemu.org/docs/master/system/invocation.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pgstrata.lab.initrd import ROOT_SERIAL
+from pgstrata.lab.recipe import KERNEL_ARGUMENTS
+
+PROGRAM = "qemu-system-x86_64"
+Accelerator = Literal["kvm", "tcg"]
+
+GUEST_ADDRESS = "10.0.2.15/24"
+PRIVATE_NETWORK = "10.77.0"
+MULTICAST_GROUP = "230.0.0.77"
+
+_FIRST_SLOT = 8
+_FUNCTIONS = 8
+_LONGEST_SERIAL = 20
+"""virtio-blk hands the guest 20 bytes of serial number (virtio 1.2, 5.2.6.1)."""
+
+
+class DataDisk(BaseModel):
+    """A data disk: a sparse file, seen in the machine as /dev/disk/by-id/virtio-SERIAL."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    serial: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=_LONGEST_SERIAL)
+    size_bytes: int = Field(ge=1 << 20, multiple_of=512)
+    iops: int | None = Field(None, ge=1)
+    bytes_per_s: int | None = Field(None, ge=1)
+
+
+class MachineSpec(BaseModel):
+    """What a machine has. `index` and `group_port` place it on the private network of its lab."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=32)
+    cpus: int = Field(2, ge=1, le=64)
+    memory_bytes: int = Field(4 << 30, ge=512 << 20)
+    disks: tuple[DataDisk, ...] = Field((), max_length=(32 - _FIRST_SLOT) * _FUNCTIONS)
+    index: int = Field(1, ge=1, le=200)
+    group_port: int | None = None
+
+    @property
+    def private_address(self) -> str:
+        """On the network of the lab's own machines, without the prefix length."""
+        return f"{PRIVATE_NETWORK}.{self.index}"
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What the machine is started from."""
+
+    kernel: str
+    initrd: str
+    directory: str
+    """Holds the overlay `root.qcow2`, `disks/SERIAL.img` and takes `console.log`."""
+    ssh_port: int
+    accelerator: Accelerator
+
+
+def render_qemu(spec: MachineSpec, boot: Boot) -> tuple[str, ...]:
+    """The argv; the process stays in the foreground and ends when the machine does."""
+    return (
+        PROGRAM,
+        *("-name", f"pgstrata-{spec.name}"),
+        *("-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-pidfile", f"{boot.directory}/qemu.pid"),
+        *("-display", "none"),
+        *("-machine", "q35,usb=off,vmport=off"),
+        *_accelerator(boot.accelerator),
+        *("-smp", str(spec.cpus)),
+        *("-m", f"{spec.memory_bytes // 2**20}M"),
+        *("-kernel", boot.kernel),
+        *("-initrd", boot.initrd),
+        *("-append", " ".join(KERNEL_ARGUMENTS)),
+        *("-serial", f"file:{boot.directory}/console.log"),
+        *("-device", "virtio-rng-pci"),
+        *_root(boot),
+        *_networks(spec, boot),
+        *(word for number, disk in enumerate(spec.disks) for word in _data_disk(number, disk, boot)),
+    )
+
+
+def render_probe(kernel: str, initrd: str, console: str) -> tuple[str, ...]:
+    """A machine that only boots, says so on its console and ends: whether KVM runs this kernel."""
+    return (
+        PROGRAM,
+        *("-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none"),
+        *("-machine", "q35"),
+        *_accelerator("kvm"),
+        *("-m", "512M"),
+        *("-kernel", kernel),
+        *("-initrd", initrd),
+        *("-append", "console=ttyS0 panic=-1 pgstrata.probe"),
+        *("-serial", f"file:{console}"),
+    )
+
+
+def _accelerator(accelerator: Accelerator) -> tuple[str, ...]:
+    if accelerator == "kvm":
+        return ("-accel", "kvm", "-cpu", "host")
+    return ("-accel", "tcg,thread=multi", "-cpu", "max")
+
+
+def _root(boot: Boot) -> tuple[str, ...]:
+    # unsafe: the overlay is thrown away with the machine, so nothing is gained by flushing it
+    drive = f"file={_quoted(boot.directory)}/root.qcow2,if=none,id=root,format=qcow2,cache=unsafe"
+    return ("-drive", drive, "-device", f"virtio-blk-pci,drive=root,serial={ROOT_SERIAL}")
+
+
+def _networks(spec: MachineSpec, boot: Boot) -> tuple[str, ...]:
+    # restrict: nothing in the machine reaches the outside, only ssh comes in, from this host alone
+    user = f"user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:{boot.ssh_port}-:22"
+    words = ["-netdev", user, "-device", "virtio-net-pci,netdev=ssh,romfile="]
+    if spec.group_port is not None:
+        mac = f"52:54:00:77:00:{spec.index:02x}"
+        words += ["-netdev", f"socket,id=lab,mcast={MULTICAST_GROUP}:{spec.group_port},localaddr=127.0.0.1"]
+        words += ["-device", f"virtio-net-pci,netdev=lab,mac={mac},romfile="]
+    return tuple(words)
+
+
+def _data_disk(number: int, disk: DataDisk, boot: Boot) -> tuple[str, ...]:
+    """cache=none: the disk's flushes reach the file's medium, and the host's memory is not measured."""
+    drive = f"file={_quoted(boot.directory)}/disks/{disk.serial}.img,if=none,id=d{number}"
+    drive += ",format=raw,cache=none,discard=unmap"
+    drive += f",throttling.iops-total={disk.iops}" if disk.iops else ""
+    drive += f",throttling.bps-total={disk.bytes_per_s}" if disk.bytes_per_s else ""
+    slot, function = _FIRST_SLOT + number // _FUNCTIONS, number % _FUNCTIONS
+    address = f"addr={slot:#x}.{function:#x}" + (",multifunction=on" if function == 0 else "")
+    return ("-drive", drive, "-device", f"virtio-blk-pci,drive=d{number},serial={disk.serial},{address}")
+
+
+def _quoted(path: str) -> str:
+    """A comma ends an option's value unless it is doubled."""
+    return path.replace(",", ",,")
