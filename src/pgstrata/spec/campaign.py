@@ -48,6 +48,17 @@ class Goal(Model):
     primary: str = "tps"
     margin: Fraction = Field(0.02, gt=0, lt=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, value: object) -> object:
+        """`goal: all-pairs`, and `goal: {against: ext4}`, which says its kind already."""
+        if isinstance(value, str):
+            return {"kind": value}
+        if isinstance(value, dict) and "kind" not in value:
+            implied = [k for k in ("against", "equivalent") if value.get(k)]
+            return {**value, "kind": implied[0]} if len(implied) == 1 else value
+        return value
+
     @model_validator(mode="after")
     def _coherent(self) -> Goal:
         if (self.kind == "against") != (self.against is not None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_bytes
 
@@ -15,11 +15,11 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
 
-SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
+SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes), WithJsonSchema({"type": ["integer", "string"]})]
 """A number of bytes; written as `8k`, `4GiB`, `512 MB` or a plain integer."""
 
-DurationS = Annotated[float, BeforeValidator(parse_duration_s)]
+DurationS = Annotated[float, BeforeValidator(parse_duration_s), WithJsonSchema({"type": ["number", "string"]})]
 """A number of seconds; written as `90`, `90s`, `15min`, `1h`."""
 
-Fraction = Annotated[float, BeforeValidator(parse_fraction)]
+Fraction = Annotated[float, BeforeValidator(parse_fraction), WithJsonSchema({"type": ["number", "string"]})]
 """A share; written as `2%` or `0.02`."""

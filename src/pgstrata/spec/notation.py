@@ -65,7 +65,8 @@ def parse_stack(text: str) -> Stack:
 def parse_stack_mapping(text: str) -> dict[str, Any]:
     """What a campaign file would hold for that stack; only what the text mentions."""
     volume, *settings = split_top(text.strip(), "@")
-    stack: dict[str, Any] = {"data": parse_volume_mapping(volume)}
+    # `@fsync=off` alone changes a setting and leaves the place: a level of a matrix, or a child of another stack.
+    stack: dict[str, Any] = {"data": parse_volume_mapping(volume)} if volume or not settings else {}
     for word in settings:
         key, equals, value = word.partition("=")
         if not equals or not key.strip():

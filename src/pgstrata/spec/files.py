@@ -1,0 +1,63 @@
+"""Files that a campaign names: found relative to the campaign file, and there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pgstrata.spec.nearest import nearest
+from pgstrata.spec.problems import Location, Problem
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.workload import Cell, Workload
+
+BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
+
+
+def resolve_stack_files(stack: Stack, folder: Path) -> tuple[list[Problem], Stack]:
+    """The stack with an absolute path of its postgresql.conf, and what is wrong with it."""
+    path = stack.postgresql.postgresql_conf
+    if path is None:
+        return [], stack
+    problems, found = _resolve(path, folder, ("postgresql", "postgresql_conf"))
+    changed = stack.postgresql.model_copy(update={"postgresql_conf": found})
+    return problems, stack.model_copy(update={"postgresql": changed})
+
+
+def resolve_workload_files(workload: Workload, folder: Path) -> tuple[list[Problem], Workload]:
+    """The workload with absolute paths of its scripts and dumps, and what is wrong with them."""
+    problems: list[Problem] = []
+    scripts = []
+    for script in workload.script:
+        wrong, found = _resolve_script(script, folder)
+        problems += wrong
+        scripts.append(found)
+    names = [Cell(script=s, scale=1, clients=1).id for s in scripts]
+    if len(set(names)) != len(names):
+        problems.append(Problem(("workload", "script"), "two scripts have the same name"))
+    changes: dict[str, object] = {"script": tuple(scripts)}
+    for key in ("sql", "pg_restore"):
+        if (path := getattr(workload, key)) is not None:
+            wrong, changes[key] = _resolve(path, folder, ("workload", key))
+            problems += wrong
+    return problems, workload.model_copy(update=changes)
+
+
+def _resolve_script(script: str, folder: Path) -> tuple[list[Problem], str]:
+    if script in BUILTIN_SCRIPTS:
+        return [], script
+    problems, found = _resolve(script, folder, ("workload", "script"))
+    if problems and "/" not in script and not script.endswith(".sql"):
+        near = nearest(script, BUILTIN_SCRIPTS)
+        hint = f"did you mean {near}?" if near else f"pgbench's own: {', '.join(BUILTIN_SCRIPTS)}"
+        text = f"{script!r} is neither a script of pgbench nor a file beside the campaign"
+        return [Problem(("workload", "script"), text, hint)], script
+    return problems, found
+
+
+def _resolve(path: str, folder: Path, location: Location) -> tuple[list[Problem], str]:
+    found = (folder / Path(path).expanduser()).resolve()
+    if not found.exists():
+        return [Problem(location, f"file {path} does not exist", f"looked for {found}")], path
+    # A dump in directory format is a folder.
+    if not found.is_file() and location[-1] != "pg_restore":
+        return [Problem(location, f"{path} is not a file")], path
+    return [], str(found)

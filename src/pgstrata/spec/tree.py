@@ -1,0 +1,195 @@
+"""What stands in a YAML file, with the line of every key.
+
+Plain scalars stay text, apart from null, true and false: `on`, `off`, `4.2` and `007` mean what the model that reads
+them says, not what YAML 1.1 guesses.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.problems import Location, Problem
+
+MAX_DEPTH = 40
+
+
+class Marked(dict[str, Any]):
+    """A mapping that knows its line and the line of each key."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: dict[str, int] = {}
+        self.replaces = False
+        """True where short notation said everything: merging takes the whole instead of single keys."""
+
+    def put(self, key: str, value: Any, line: int) -> None:
+        """Sets a key, remembering where it was written."""
+        self[key] = value
+        self.lines[key] = line
+
+    def take_from(self, other: Marked, key: str) -> None:
+        """Sets a key as another mapping has it."""
+        self.put(key, other[key], other.lines.get(key, other.line))
+
+
+class MarkedList(list[Any]):
+    """A list that knows the line of each item."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: list[int] = []
+
+    def add(self, value: Any, line: int) -> None:
+        self.append(value)
+        self.lines.append(line)
+
+
+class FileProblem(Exception):
+    """A problem at a line of the file; gathered by the loader."""
+
+    def __init__(self, line: int, problem: Problem) -> None:
+        super().__init__(problem.text)
+        self.line = line
+        self.problem = problem
+
+
+def problem_at(line: int, location: Location, text: str, hint: str = "") -> FileProblem:
+    """A problem, ready to be raised."""
+    return FileProblem(line, Problem(location, text, hint))
+
+
+def read_tree(path: Path) -> Marked:
+    """The top mapping of a YAML file; UsageError with file and line where it is not one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"campaign file {path} does not exist", hint="pgstrata studies lists ready ones") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"campaign file {path} cannot be read: {error}") from None
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        tree = _convert(node, ()) if node is not None else None
+    except FileProblem as error:
+        raise UsageError(
+            f"{path.name}:{error.line}: {render_problem(error.problem)}", hint=error.problem.hint
+        ) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{path.name}:{mark.line + 1}" if mark else path.name
+        raise UsageError(f"{where}: not valid YAML: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path.name}: not valid YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(tree, Marked):
+        raise UsageError(f"{path.name}: a campaign is a mapping (key: value), and this file is not",
+                         hint="docs/campaign.md shows one")  # fmt: skip
+    return tree
+
+
+def render_problem(problem: Problem) -> str:
+    """`stacks.ext4.fs.noatme: unknown key 'noatme'`."""
+    return f"{problem.path}: {problem.text}" if problem.path else problem.text
+
+
+def _convert(node: yaml.Node, path: Location) -> Any:
+    line = node.start_mark.line + 1
+    if len(path) > MAX_DEPTH:
+        raise problem_at(line, path[:3], "nested too deeply")
+    if isinstance(node, yaml.MappingNode):
+        return _convert_mapping(node, path, line)
+    if isinstance(node, yaml.SequenceNode):
+        items = MarkedList(line)
+        for index, item in enumerate(node.value):
+            items.add(_convert(item, (*path, index)), item.start_mark.line + 1)
+        return items
+    if node.tag == "tag:yaml.org,2002:null":
+        return None
+    if node.tag == "tag:yaml.org,2002:bool" and node.value.lower() in ("true", "false"):
+        return node.value.lower() == "true"
+    if not node.tag.startswith("tag:yaml.org,2002:"):
+        raise problem_at(line, path, f"tag {node.tag} is not allowed here")
+    return node.value
+
+
+def _convert_mapping(node: yaml.MappingNode, path: Location, line: int) -> Marked:
+    found = Marked(line)
+    for key_node, value_node in node.value:
+        key_line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise problem_at(key_line, path, "a key is a name, not a list or mapping")
+        key = str(key_node.value)
+        if key == "<<":
+            raise problem_at(key_line, path, "YAML merge keys are not read", "inherits: OTHER takes over another stack")
+        if key in found:
+            raise problem_at(key_line, (*path, key), f"given twice, first in line {found.lines[key]}")
+        found.put(key, _convert(value_node, (*path, key)), key_line)
+    return found
+
+
+def mark(value: Any, line: int) -> Any:
+    """Plain mappings and lists (from short notation) as marked ones, all of one line."""
+    if isinstance(value, Marked | MarkedList):
+        return value
+    if isinstance(value, dict):
+        found = Marked(line)
+        for key, item in value.items():
+            found.put(key, mark(item, line), line)
+        return found
+    if isinstance(value, list | tuple):
+        items = MarkedList(line)
+        for item in value:
+            items.add(mark(item, line), line)
+        return items
+    return value
+
+
+def plain(value: Any) -> Any:
+    """The same without marks, and without keys that null took back."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
+def line_of(tree: Any, location: Location) -> int:
+    """The line of what a location leads to, or of the deepest part of it that was written."""
+    line = getattr(tree, "line", 1)
+    for part in location:
+        if isinstance(tree, Marked) and part in tree:
+            line = tree.lines.get(str(part), tree.line)
+            tree = tree[str(part)]
+        elif isinstance(tree, MarkedList) and isinstance(part, int) and part < len(tree):
+            line = tree.lines[part]
+            tree = tree[part]
+        else:
+            break
+    return line
+
+
+def merge(base: Any, over: Any) -> Any:
+    """`over` laid on `base`: mappings key by key; text, lists and other kinds replace what was there."""
+    if not isinstance(base, Marked) or not isinstance(over, Marked) or over.replaces:
+        return over
+    if "kind" in over and "kind" in base and over["kind"] != base["kind"]:
+        return over
+    merged = Marked(over.line)
+    for key in base:
+        merged.take_from(base, key)
+    if _needs_no_device(over):
+        for key in ("device", "layers"):
+            merged.pop(key, None)
+    for key in over:
+        merged.put(key, merge(merged.get(key), over[key]), over.lines.get(key, over.line))
+    return merged
+
+
+def _needs_no_device(volume: Marked) -> bool:
+    """A volume that turns into tmpfs or a directory leaves the device that it would have had."""
+    fs = volume.get("fs")
+    return isinstance(fs, Marked) and fs.get("kind") in ("tmpfs", "dir")
