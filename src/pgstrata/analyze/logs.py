@@ -62,6 +62,12 @@ class Histogram:
     def count(self) -> int:
         return int(self.dense.sum()) + sum(self.tail.values())
 
+    @property
+    def mean_us(self) -> float:
+        """NaN for an empty histogram."""
+        total = float(np.dot(self.dense, np.arange(_DENSE_US))) + sum(v * n for v, n in self.tail.items())
+        return total / self.count if self.count else float("nan")
+
     def quantiles_us(self, quantiles: Sequence[float]) -> tuple[float, ...]:
         """Quantiles in microseconds (`percentile_cont`); NaN for an empty histogram."""
         dense_values = np.flatnonzero(self.dense)

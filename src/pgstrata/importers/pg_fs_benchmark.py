@@ -1,0 +1,315 @@
+"""`pgstrata import pg-fs-benchmark`: the layout of Tomas Vondra's public raw data, of any machine.
+
+    <machine>/<run>/results.csv    start;end;raid;[config;][fs;]scale;mode;tps;duration;wal_bytes
+    <machine>/<run>/init.csv       the same labels; step (init, vacuum);seconds;wal_bytes
+    <machine>/<run>/<raid>/<config or fs>/<scale>/run-(rw|ro)-<n>/   pgbench.log, stat-database.csv, stat-bgwriter.csv,
+                                                                     sizes.csv
+
+Rows of results.csv without a directory are imported without series, directories without a row from their own files.
+The scripts of the benchmark tell what the modes are: `ro` is pgbench's select-only, `rw` its simple update. The first
+120 and last 30 samples of a series do not count: the run was starting and ending.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+from pgstrata.importers.pg_fs_series import read_checkpoints, read_throughput
+from pgstrata.importers.runs import ImportedCell, ImportedTrial, ImportSummary, imported_stack, write_campaign
+from pgstrata.record.schema import CellResult, HostFacts, LoadRecord, SpaceRecord
+from pgstrata.spec.campaign import Goal
+from pgstrata.spec.stack import Btrfs, Ext4, Filesystem, Stack, Xfs, Zfs
+from pgstrata.spec.workload import Cell
+from pgstrata.workload.pgbench_output import PgbenchOutputError, PgbenchResult, parse_result
+
+FILESYSTEMS: Mapping[str, type[Ext4 | Xfs | Btrfs | Zfs]] = {"ext4": Ext4, "xfs": Xfs, "btrfs": Btrfs, "zfs": Zfs}
+SCRIPTS = {"ro": "select-only", "rw": "simple-update"}
+CONFIG_SETTINGS = {
+    "no-fpw": {"full_page_writes": "off"},
+    "no-fpw-tuned": {"full_page_writes": "off", "wal_init_zero": "off", "wal_recycle": "off"},
+}
+"""What the author's names of zfs configurations mean (see studies/filesystems-raid-ssd)."""
+SETTLED_SAMPLES = (120, 30)
+_RUN = re.compile(r"run-(ro|rw)-(\d+)$")
+_LAYOUT = "give the folder of one machine, which holds <run>/results.csv and <run>/<raid>/<fs>/<scale>/run-rw-1"
+
+
+@dataclass(frozen=True, order=True)
+class _Labels:
+    raid: str
+    config: str
+    fs: str
+
+    @property
+    def known(self) -> frozenset[str]:
+        return frozenset((self.config, self.fs))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A row of results.csv, a directory, or both."""
+
+    labels: _Labels
+    scale: int
+    mode: str
+    number: int
+    start_epoch_s: int | None
+    tps: float | None
+    duration_s: float | None
+    wal_bytes: int | None
+    folder: Path | None
+
+
+def import_pg_fs_benchmark(source: Path, out: Path, *, margin: float = 0.02) -> ImportSummary:
+    """Imports a folder (or .tar archive) in that layout into the new campaign directory `out`."""
+    with ExitStack() as stack:
+        root = source
+        if source.is_file():
+            root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgstrata-import-")))
+            _unpack(source, root)
+        elif not source.is_dir():
+            raise UsageError(f"there is no folder {source}", hint=_LAYOUT)
+        return _import_folder(root, source.name, out, margin)
+
+
+def _unpack(archive: Path, to: Path) -> None:
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(to, filter="data")
+    except (tarfile.TarError, OSError) as error:
+        raise UsageError(f"cannot unpack {archive}: {error}", hint=_LAYOUT) from None
+
+
+def _import_folder(root: Path, name: str, out: Path, margin: float) -> ImportSummary:
+    rejected: Counter[str] = Counter()
+    tables = sorted(root.rglob("results.csv"))
+    machines = sorted({table.parent.parent.resolve() for table in tables})
+    if not tables:
+        raise UsageError(f"{root}: there is no results.csv below it", hint=_LAYOUT)
+    if len(machines) > 1:
+        names = ", ".join(m.name for m in machines)
+        raise UsageError(
+            f"{root} holds several machines ({names}): runs of different hosts are not compared", hint=_LAYOUT
+        )
+    runs = [run for table in tables for run in _runs_of(table, rejected)]
+    loads = {key: load for table in tables for key, load in _loads_of(table.parent, rejected).items()}
+    if not runs:
+        raise UsageError(f"{root}: no results.csv below it has a row", hint=_LAYOUT)
+    trials = _Trials(runs, loads, machines[0].name, rejected).build()
+    repeated = max(run.number for run in runs)
+    notices = [] if repeated > 1 else ["there is one run of each cell: single runs give no verdicts"]
+    return write_campaign(
+        trials,
+        out,
+        name=machines[0].name if machines[0].name != root.name else name,
+        origin="import pg-fs-benchmark",
+        paired=False,
+        goal=Goal(kind="all-pairs", margin=margin),
+        rejected=rejected,
+        notices=notices,
+    )
+
+
+# ---------------------------------------------------------------- results.csv, init.csv
+
+
+def _fields(path: Path, least: int, rejected: Counter[str]) -> Iterator[list[str]]:
+    for line in path.read_text(errors="replace").splitlines():
+        fields = line.strip().split(";")
+        if len(fields) >= least:
+            yield fields
+        elif line.strip():
+            rejected[f"line of {path.name} with too few columns"] += 1
+
+
+def _labels(middle: Sequence[str], folder: Path) -> _Labels:
+    """From `raid[;config][;fs]`; the filesystem may be told by the run folder's name alone."""
+    fs = next((m for m in middle[1:] if m in FILESYSTEMS), "")
+    config = next((m for m in middle[1:] if m not in FILESYSTEMS), "default")
+    named = [name for name in FILESYSTEMS if name in re.split(r"[^a-z0-9]+", folder.name.lower())]
+    if not fs and len(named) == 1:
+        fs = named[0]
+    return _Labels(middle[0], config, fs or folder.name)
+
+
+def _runs_of(table: Path, rejected: Counter[str]) -> list[_Run]:
+    folder = table.parent
+    directories = _directories(folder)
+    counts: Counter[tuple[_Labels, int, str]] = Counter()
+    runs = []
+    for fields in _fields(table, 8, rejected):
+        try:
+            scale, mode, tps, duration_s = int(fields[-5]), fields[-4], float(fields[-3]), float(fields[-2])
+            start = int(float(fields[0]))
+        except ValueError:
+            rejected["row of results.csv with text in numbers"] += 1
+            continue
+        if mode not in SCRIPTS:
+            rejected[f"row of results.csv with mode {mode!r}"] += 1
+            continue
+        if tps <= 0:
+            rejected["row of results.csv without throughput"] += 1
+            continue
+        labels = _labels(fields[2:-5], folder)
+        counts[labels, scale, mode] += 1
+        number = counts[labels, scale, mode]
+        wal_bytes = int(fields[-1]) if fields[-1].isdigit() else None
+        found = _take_directory(directories, labels, scale, mode)
+        runs.append(_Run(labels, scale, mode, number, start, tps, duration_s, wal_bytes, found))
+    return runs + [_run_of_directory(folder, path, counts) for path in sorted(directories)]
+
+
+def _directories(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("run-*") if p.is_dir() and _RUN.search(p.name))
+
+
+def _take_directory(directories: list[Path], labels: _Labels, scale: int, mode: str) -> Path | None:
+    """The first directory left whose path fits the labels; it is taken from the list."""
+    for path in directories:
+        raid, *others, its_scale, name = path.parts[-4:]
+        if (
+            name.startswith(f"run-{mode}-")
+            and its_scale == str(scale)
+            and raid == labels.raid
+            and set(others) <= labels.known
+        ):
+            directories.remove(path)
+            return path
+    return None
+
+
+def _run_of_directory(folder: Path, path: Path, counts: Counter[tuple[_Labels, int, str]]) -> _Run:
+    match = _RUN.search(path.name)
+    if match is None or not path.parent.name.isdigit():
+        raise UsageError(f"{path}: its parent folder is not a scale", hint=_LAYOUT)
+    middle = path.relative_to(folder).parts[:-2] or ("-",)
+    labels, scale = _labels(middle, folder), int(path.parent.name)
+    counts[labels, scale, match[1]] += 1
+    return _Run(labels, scale, match[1], counts[labels, scale, match[1]], None, None, None, None, path)
+
+
+def _loads_of(folder: Path, rejected: Counter[str]) -> dict[tuple[_Labels, int], LoadRecord]:
+    steps: dict[tuple[_Labels, int], dict[str, float]] = {}
+    path = folder / "init.csv"
+    for fields in _fields(path, 7, rejected) if path.is_file() else ():
+        try:
+            key = (_labels(fields[2:-4], folder), int(fields[-4]))
+            steps.setdefault(key, {})[fields[-3]] = float(fields[-2])
+        except ValueError:
+            rejected["row of init.csv with text in numbers"] += 1
+    return {key: LoadRecord(how="fresh", total_s=sum(s.values()), phases_s=s) for key, s in steps.items()}
+
+
+# ---------------------------------------------------------------- trials
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """Groups runs by stack, scale and number into trials."""
+
+    runs: Sequence[_Run]
+    loads: Mapping[tuple[_Labels, int], LoadRecord]
+    machine: str
+    rejected: Counter[str]
+
+    def build(self) -> list[ImportedTrial]:
+        grouped: dict[tuple[int, _Labels, int], list[_Run]] = {}
+        for run in self.runs:
+            grouped.setdefault((run.number, run.labels, run.scale), []).append(run)
+        summaries = {id(run): self._summary(run) for run in self.runs}
+        clients = Counter(s.clients for s in summaries.values() if s is not None)
+        usual = clients.most_common(1)[0][0] if clients else 0
+        trials = []
+        for (number, labels, scale), runs in sorted(grouped.items(), key=lambda item: item[0]):
+            cells = [self._cell(run, summaries[id(run)], usual) for run in runs]
+            known = tuple(cell for cell in cells if cell is not None)
+            if known:
+                version = next((s.version for r in runs if (s := summaries[id(r)]) is not None and s.version), None)
+                trials.append(
+                    ImportedTrial(
+                        self._stack(labels), number - 1, known, self._facts(version), self.loads.get((labels, scale))
+                    )
+                )
+        return trials
+
+    def _facts(self, version: str | None) -> HostFacts:
+        checked = {"machine": self.machine} | ({"postgres_version": version} if version else {})
+        return HostFacts(name=self.machine, checked=checked, medium="imported, medium not known")
+
+    def _stack(self, labels: _Labels) -> Stack:
+        raids = {run.labels.raid for run in self.runs if run.labels.fs == labels.fs}
+        words = [labels.fs]
+        words += [f"raid{labels.raid}" if labels.raid.isdigit() else labels.raid] if len(raids) > 1 else []
+        words += [labels.config] if labels.config != "default" else []
+        kind = FILESYSTEMS.get(labels.fs)
+        fs: Filesystem | None = kind() if kind is not None else None
+        return imported_stack(" ".join(words), fs, CONFIG_SETTINGS.get(labels.config))
+
+    def _summary(self, run: _Run) -> PgbenchResult | None:
+        if run.folder is None:
+            return None
+        path = run.folder / "pgbench.log"
+        if not path.is_file():
+            self.rejected["run without pgbench.log: figures from results.csv"] += 1
+            return None
+        try:
+            return parse_result(path.read_text(errors="replace"))
+        except PgbenchOutputError:
+            self.rejected["pgbench.log that is not whole: figures from results.csv"] += 1
+            return None
+
+    def _cell(self, run: _Run, summary: PgbenchResult | None, usual_clients: int) -> ImportedCell | None:
+        tps = summary.tps if summary else run.tps
+        if tps is None:
+            self.rejected["run directory without any throughput"] += 1
+            return None
+        cell = Cell(script=SCRIPTS[run.mode], scale=run.scale, clients=summary.clients if summary else usual_clients)
+        series, raw = self._series(run)
+        duration_s = run.duration_s or (summary.duration_s if summary else None) or 0.0
+        result = CellResult(
+            cell=cell,
+            started="" if run.start_epoch_s is None else datetime.fromtimestamp(run.start_epoch_s, UTC).isoformat(),
+            duration_s=duration_s,
+            transactions=summary.transactions if summary else round(tps * duration_s),
+            tps=tps,
+            latency_avg_ms=summary.latency_avg_ms if summary else None,
+            initial_connection_ms=summary.initial_connection_ms if summary else None,
+            wal_bytes=run.wal_bytes,
+            checkpoints=len(series["checkpoints"]) if "checkpoints" in series else None,
+            settled_samples=SETTLED_SAMPLES if "progress" in series else (0, 0),
+        )
+        return ImportedCell(result, series=series, raw=raw, space=self._space(run, cell))
+
+    def _series(self, run: _Run) -> tuple[dict[str, list[tuple[float | str | None, ...]]], dict[str, Path]]:
+        if run.folder is None:
+            return {}, {}
+        raw = {path.name: path for path in sorted(run.folder.iterdir()) if path.is_file()}
+        series: dict[str, list[tuple[float | str | None, ...]]] = {}
+        if "stat-database.csv" in raw:
+            throughput = read_throughput(raw["stat-database.csv"], self.rejected)
+            series["progress"] = list(throughput.rows)
+            if "stat-bgwriter.csv" in raw and throughput.start_epoch_s is not None:
+                series["checkpoints"] = list(
+                    read_checkpoints(raw["stat-bgwriter.csv"], throughput.start_epoch_s, self.rejected)
+                )
+        else:
+            self.rejected["run without stat-database.csv: no throughput by second"] += 1
+        return series, raw
+
+    def _space(self, run: _Run, cell: Cell) -> SpaceRecord | None:
+        path = run.folder / "sizes.csv" if run.folder else None
+        if path is None or not path.is_file():
+            return None
+        for fields in _fields(path, 2, self.rejected):
+            if fields[0] == "after" and fields[-1].isdigit():
+                return SpaceRecord(moment=f"after {cell.id}", physical_bytes=None, database_bytes=int(fields[-1]))
+        return None

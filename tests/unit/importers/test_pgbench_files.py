@@ -1,0 +1,62 @@
+"""Plain output and logs of pgbench, as recorded from the real program."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import UsageError
+from pgstrata.importers.pgbench_files import import_pgbench
+from pgstrata.record.reader import read
+
+FIXTURES = Path(__file__).parents[2] / "fixtures/pgbench"
+
+
+def test_outputs_of_two_stacks(tmp_path: Path) -> None:
+    both = tmp_path / "both.out"
+    both.write_text((FIXTURES / "15-tpcb-progress.out").read_text() + (FIXTURES / "15-tpcb-progress.err").read_text())
+    summary = import_pgbench([f"ext4={both}", f"xfs={FIXTURES / '18-tpcb-progress.out'}"], tmp_path / "out")
+    assert summary.stacks == ("ext4", "xfs")
+    cells = {c.stack: c for c in read(tmp_path / "out").cells()}
+    assert cells["ext4"].table("progress").num_rows > 0
+    assert cells["xfs"].table("progress").num_rows == 0
+    assert cells["ext4"].result.tps > 0
+    assert not read(tmp_path / "out").record.paired
+
+
+def test_logs_alone_give_throughput_and_percentiles(tmp_path: Path) -> None:
+    log = tmp_path / "pgbench_log.77"
+    log.write_text("".join(f"0 {i} {1000 + i} 0 {1700000000 + i // 50} 1\n" for i in range(200)) + "0 1")
+    (tmp_path / "pgbench_log.77.1").write_text("1 0 5000 0 1700000003 1\n")
+    summary = import_pgbench([f"zfs={log}", f"zfs={log}.1"], tmp_path / "out")
+    assert dict(summary.rejected) == {"torn last line of a log": 1}
+    (cell,) = read(tmp_path / "out").cells()
+    assert (cell.result.transactions, cell.result.duration_s) == (201, 4.0)
+    assert cell.result.percentiles_ms["p50"] == pytest.approx(1.1)
+    assert cell.table("progress").column("tps").to_pylist() == [50.0, 50.0, 50.0, 51.0]
+
+
+def test_output_and_log_of_one_run_belong_together(tmp_path: Path) -> None:
+    log = tmp_path / "pgbench_log.1"
+    log.write_text("0 1 2000 0 1700000000 1\n")
+    shutil.copy(FIXTURES / "15-tpcb-progress.out", tmp_path / "run.out")
+    import_pgbench([f"a={tmp_path / 'run.out'}", f"a={log}"], tmp_path / "out")
+    (cell,) = read(tmp_path / "out").cells()
+    assert cell.result.percentiles_ms["p99"] == 2.0
+    assert len(cell.raw_names()) == 2
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "noise").write_text("hello\n")
+    with pytest.raises(UsageError, match="noise"):
+        import_pgbench([str(tmp_path / "noise")], tmp_path / "out")
+    with pytest.raises(UsageError, match="cannot read"):
+        import_pgbench([str(tmp_path / "absent")], tmp_path / "out")
+    (tmp_path / "log.1").write_text("0 1 2000 0 1700000000 1\n")
+    (tmp_path / "log.2").write_text("0 1 2000 0 1700000000 1\n")
+    output = FIXTURES / "15-tpcb-progress.out"
+    with pytest.raises(UsageError, match="1 outputs and the logs of 2 runs"):
+        import_pgbench([f"a={output}", f"a={tmp_path / 'log.1'}", f"a={tmp_path / 'log.2'}"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
