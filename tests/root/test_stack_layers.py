@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from standing import loop_stack, up_attest_write_down
 
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.stack import Btrfs, Existing, Ext4, LoopDevice, Stack, Tmpfs, Volume, Xfs
-from standing import loop_stack, up_attest_write_down
 
 _EXT4 = {
     "defaults": Ext4(),

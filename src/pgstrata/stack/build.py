@@ -10,8 +10,9 @@ from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host
 from pgstrata.stack.journal import Journal, Undone
 from pgstrata.stack.plan import StackPlan
-from pgstrata.stack.safety import refuse_or_allow
-from pgstrata.stack.step import Setting, Step
+from pgstrata.stack.safety import refuse_or_allow, require_blank
+from pgstrata.stack.step import Step
+from pgstrata.stack.tuning.overcommit import require_room_to_commit
 from pgstrata.stack.tuning.setting import plan_restore, setting_path
 
 Around = Callable[[Step], AbstractContextManager[object]]
@@ -45,24 +46,32 @@ def run_step(host: Host, step: Step, journal: Journal, bindings: dict[str, str],
     for id_ in step.erases:
         journal.lock_device(refuse_or_allow(host, id_, erase).node)
     journal.register(*step.undo)
-    for setting in step.settings:
-        _write_setting(host, setting, journal, bindings)
+    _write_settings(host, step, journal, bindings)
     output = ""
     for planned in step.commands:
         output = host.run(planned.resolve(bindings)).stdout.strip()
+    for id_ in step.erases:
+        require_blank(host, id_)
     if step.binds is not None:
         if not output:
             raise TrialError(f"step {step.name} printed nothing on {host.name}")
         bindings[step.binds] = output
 
 
-def _write_setting(host: Host, setting: Setting, journal: Journal, bindings: Mapping[str, str]) -> None:
-    path = setting_path(host, setting.path, bindings)
+def _write_settings(host: Host, step: Step, journal: Journal, bindings: Mapping[str, str]) -> None:
+    """Writes a step's settings in order.
+
+    Their undos are journaled in the reverse one, so that they are restored in the order they are written in: writing
+    one file of a queue resets others (a scheduler nr_requests, rotational read_ahead_kb), which must come later.
+    """
+    paths = [setting_path(host, setting.path, bindings) for setting in step.settings]
     try:
-        journal.register(plan_restore(host, path))
-        host.write_text(path, setting.value)
+        journal.register(*reversed([plan_restore(host, path) for path in paths]))
+        for path, setting in zip(paths, step.settings, strict=True):
+            require_room_to_commit(host, path, setting.value)
+            host.write_text(path, setting.value)
     except OSError as error:
-        raise TrialError(f"{path} could not be set to {setting.value!r} on {host.name}: {error.strerror}") from error
+        raise TrialError(f"{step.name} could not be set on {host.name}: {error}") from error
 
 
 def failures(undone: tuple[Undone, ...]) -> tuple[str, ...]:

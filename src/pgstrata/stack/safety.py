@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pgstrata.errors import PreflightError
+from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.protocol import FileStatus, Host, command
 from pgstrata.stack.device_id import DeviceId, parse_device_id
 from pgstrata.stack.mounts import parse_mountinfo
@@ -58,6 +58,17 @@ def refuse_or_allow(host: Host, id_: str, erase: tuple[str, ...]) -> DeviceState
             hint=f"if all of it may be destroyed, add to the campaign: erase: [{id_!r}]",
         )
     return state
+
+
+def require_blank(host: Host, id_: str) -> None:
+    """TrialError when a device that was wiped still carries a signature: pools of zfs leave dozens of them."""
+    state = inspect_device(host, id_)
+    if state.signatures:
+        left = ", ".join(s.shown for s in state.signatures)
+        raise TrialError(
+            f"device {id_} ({state.node}) on {host.name} still carries {left} after wiping",
+            hint=f"wipefs --all {state.node}",
+        )
 
 
 def _find(host: Host, device: DeviceId) -> tuple[str, FileStatus]:

@@ -11,7 +11,7 @@ from pgstrata.stack.tuning import hugepage, queue, sysctl
 def plan_kernel(kernel: Kernel, media: tuple[Argument, ...]) -> tuple[tuple[Step, ...], tuple[Check, ...]]:
     """Sets what the stack asks for on the host, and on the queue of every device in `media`."""
     parts = (
-        sysctl.plan_sysctl(kernel.sysctl),
+        *sysctl.plan_sysctl(kernel.sysctl),
         hugepage.plan_transparent_hugepage(kernel.transparent_hugepage),
         queue.plan_queue(kernel.queue, media),
     )

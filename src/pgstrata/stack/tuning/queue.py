@@ -8,13 +8,16 @@ from pgstrata.stack.tuning.setting import SettingCheck, Tuning
 
 
 def queue_values(queue: Queue) -> dict[str, str]:
-    """File below `queue/` -> value, in the order of writing: a scheduler comes first, as it resets nr_requests."""
+    """File below `queue/` -> value, in the order of writing.
+
+    A scheduler resets nr_requests, and on recent kernels (seen on 6.18) writing rotational resets read_ahead_kb.
+    """
     values: dict[str, object] = {
         "scheduler": queue.scheduler,
-        "nr_requests": queue.nr_requests,
-        "read_ahead_kb": queue.read_ahead_kb,
         "rotational": None if queue.rotational is None else int(queue.rotational),
         "write_cache": queue.write_cache,
+        "nr_requests": queue.nr_requests,
+        "read_ahead_kb": queue.read_ahead_kb,
     }
     return {name: str(value) for name, value in values.items() if value is not None}
 
