@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pgstrata.spec.geometry import count_problem
 
 if TYPE_CHECKING:
-    from pgstrata.spec.stack import Ext4, Layer, Volume, Xfs, Zfs
+    from pgstrata.spec.stack import Ext4, Layer, Stack, Volume, Xfs, Zfs
 
 PAGE_BYTES = 8192
 
@@ -31,6 +31,25 @@ def volume_problem(volume: Volume, *, device_given: bool) -> str | None:
     if isinstance(fs, Nfs) and fs.export is None and volume.layers:
         return "nfs over a block layer needs the filesystem that is exported: nfs(xfs)"
     return _layers_problem(volume.layers, fs.kind) or _counts_problem(volume)
+
+
+def stack_problem(stack: Stack) -> str | None:
+    """Why these volumes do not make one stack: a disk or a directory that two of them use."""
+    from pgstrata.spec.stack import DiskDevice, Existing, Zfs
+
+    seen: dict[str, str] = {}
+    for role, volume in stack.volumes.items():
+        devices = [volume.device] if volume.needs_device else []
+        if isinstance(volume.fs, Zfs):
+            devices += [d for d in (volume.fs.log, volume.fs.cache, volume.fs.special) if d is not None]
+        places = [i for d in devices if isinstance(d, DiskDevice) for i in d.ids]
+        places += [volume.fs.path] if isinstance(volume.fs, Existing) else []
+        for place in places:
+            if place in seen:
+                both = f"{seen[place]} and {role}" if seen[place] != role else f"{role} twice"
+                return f"{place} is used by {both}"
+            seen[place] = role
+    return None
 
 
 def _layers_problem(layers: tuple[Layer, ...], fs_kind: str) -> str | None:

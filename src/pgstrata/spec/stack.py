@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from pgstrata.spec.checks import ext4_problem, volume_problem, xfs_problem
+from pgstrata.spec.checks import ext4_problem, stack_problem, volume_problem, xfs_problem
 from pgstrata.spec.model import Model, SizeBytes
 
 Self = TypeVar("Self", bound=Model)
@@ -321,6 +321,10 @@ class Stack(Model):
     tablespaces: dict[str, Volume] = Field(default_factory=dict)
     kernel: Kernel = Kernel()
     postgresql: Postgres = Postgres()
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Stack:
+        return _checked(self, stack_problem(self))
 
     @property
     def volumes(self) -> dict[str, Volume]:

@@ -23,6 +23,9 @@ class Workload(Model):
     clients: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = Field((8,), min_length=1)
     jobs: int = Field(2, ge=1)
     duration: DurationS | None = None
+    durations: dict[str, DurationS] = Field(
+        default_factory=dict, description="seconds of single scripts, where they differ from `duration`"
+    )
     transactions: int | None = Field(None, ge=1, description="transactions per client, instead of a duration")
     warmup: DurationS = 5.0
     protocol: Literal["simple", "extended", "prepared"] = "simple"
@@ -39,6 +42,9 @@ class Workload(Model):
     def _coherent(self) -> Workload:
         if self.duration is not None and self.transactions is not None:
             raise ValueError("duration and transactions exclude each other")
+        for script in self.durations:
+            if script not in self.script:
+                raise ValueError(f"durations names {script!r}, which is not among the scripts")
         if self.sql and self.pg_restore:
             raise ValueError("sql and pg_restore exclude each other")
         if min(self.scale) < 1 or min(self.clients) < 1:
@@ -49,6 +55,10 @@ class Workload(Model):
     def duration_s(self) -> float | None:
         """Measured seconds of one run; None when `transactions` bounds it."""
         return None if self.transactions else (60.0 if self.duration is None else self.duration)
+
+    def cell_duration_s(self, cell: Cell) -> float | None:
+        """Measured seconds of one run of that cell; None when `transactions` bounds it."""
+        return None if self.transactions else self.durations.get(cell.script, self.duration_s or 60.0)
 
     @property
     def cells(self) -> tuple[Cell, ...]:

@@ -88,7 +88,7 @@ def plan_run(
     No vacuum by pgbench: it would rewrite what the trial has just prepared. Raises PreflightError for options that
     this major of pgbench does not have.
     """
-    limit_s = workload.duration_s if duration_s is None else duration_s
+    limit_s = workload.cell_duration_s(cell) if duration_s is None else duration_s
     rate = workload.rate if rate is None else rate
     options = [*_script(cell, script_path), "--no-vacuum", "--scale", str(cell.scale)]
     options += ["--client", str(cell.clients), "--jobs", str(min(workload.jobs, cell.clients))]
