@@ -90,6 +90,11 @@ class Comparison(Finding):
     proven: bool = False
     """The interval excludes no difference, for the declared primary metric, with confirmation's fresh data."""
     smallest_provable: float | None = None
+    """The smallest difference that so many pairs can prove: half width of the interval, as a share (ratio scale)."""
+    acceptable_margin: float | None = None
+    """The smallest margin within which the two are equal already."""
+    sigma: float | None = None
+    """Standard deviation of one paired difference, on the scale of the model (logarithm for ratios)."""
     warning: str = ""
     sentence: str = ""
 

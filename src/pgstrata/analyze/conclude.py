@@ -1,0 +1,206 @@
+"""From the runs of one metric in one cell to estimates, ranking and verdicts; knows nothing of directories.
+
+The judge of recorded campaigns and the simulator both come through here, so that what is simulated is what is printed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from pgstrata.analyze.equivalence import PairVerdict, judge_pair
+from pgstrata.analyze.fit import BlockFit, fit_blocks, fit_cells
+from pgstrata.analyze.forecast import pairs_needed
+from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
+from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Interval, interval
+from pgstrata.analyze.screen import probability_within_margin, rank
+from pgstrata.analyze.stages import (
+    Design,
+    Pair,
+    Replay,
+    Table,
+    error_rates,
+    judge_pairs,
+    leading_pair,
+    tabulate,
+)
+from pgstrata.record.decision import Observation, Stage
+
+
+@dataclass(frozen=True)
+class PairConclusion:
+    """A pair with its verdict and what is told beside it; values on the scale of the model."""
+
+    a: str
+    b: str
+    bound: float
+    verdict: PairVerdict
+    confirmed: bool
+    """From fresh pairs (or pairs declared before the first run), not from screening."""
+    sigma: float
+    """Standard deviation of one paired difference."""
+    cross_check: float
+    """Hodges-Lehmann estimate of the same difference."""
+    needed: int | None
+    """Further pairs until a verdict, by the forecast."""
+
+
+@dataclass(frozen=True)
+class OwnLevel:
+    """What a stack itself does, on the scale of the model; the interval is infinite while nothing can be said."""
+
+    level: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class CellConclusion:
+    """Everything said about one metric in one cell."""
+
+    fit: BlockFit
+    own: dict[str, OwnLevel]
+    ranking: tuple[str, ...]
+    chosen: str | None
+    probability_within_margin: float | None
+    screened: tuple[PairConclusion, ...]
+    confirmed: tuple[PairConclusion, ...]
+    apart: tuple[str, ...]
+    """Stacks with runs that no chain of blocks connects with the ranked ones, or with too few runs."""
+
+
+def conclude(
+    design: Design, observations: Sequence[Observation], cell: str, *, imported: bool = False, paired: bool = True
+) -> CellConclusion:
+    """The conclusion about the primary metric, by the stages of the campaign."""
+    stages: tuple[Stage, ...] = ("screen",) if design.screens and not imported else ("screen", "confirm")
+    table = tabulate(design, observations, cell, stages)
+    survivors = tuple(range(len(design.stacks)))
+    pairs: tuple[Pair, ...] = ()
+    counted = table
+    if not imported:
+        pairs = design.declared()
+        if design.screens:
+            stage = Replay(design).stage_one({c: tabulate(design, observations, c, stages) for c in design.cells})[cell]
+            survivors = stage.survivors or survivors
+            leading = leading_pair(design, stage)
+            pairs = (leading,) if leading else ()
+            counted = tabulate(design, observations, cell, ("confirm",))
+    fit = fit_table(table, paired=paired)
+    confirmed = tuple(c for c in _confirmed(design, pairs, counted) if c.verdict.estimate.n > 0)
+    screened = tuple(_screened(design, fit, table, imported=imported, paired=paired))
+    ranking, chosen, probability = _ranked(design, fit, survivors, confirmed)
+    return CellConclusion(
+        fit=fit,
+        own=own_levels(design.stacks, fit, table),
+        ranking=ranking,
+        chosen=chosen,
+        probability_within_margin=probability,
+        screened=screened,
+        confirmed=confirmed,
+        apart=tuple(n for k, n in enumerate(design.stacks) if n not in ranking and np.isfinite(table.y[k]).any()),
+    )
+
+
+def fit_table(table: Table, *, paired: bool) -> BlockFit:
+    """Stage 1's model; without blocks, or with one stack alone, every run belongs to one block."""
+    rows = table.y.shape[0]
+    if paired and rows > 1:
+        return fit_blocks(table.y)
+    stack, block = np.nonzero(np.isfinite(table.y))
+    return fit_cells(stack, np.zeros_like(block), table.y[stack, block], rows)
+
+
+def own_levels(stacks: Sequence[str], fit: BlockFit, table: Table) -> dict[str, OwnLevel]:
+    """exp(a_k + mean b) with its interval from sqrt(v_k / n_k); a plain mean where a stack could not be fitted."""
+    found: dict[str, OwnLevel] = {}
+    for k, name in enumerate(stacks):
+        own = fit.own(k)
+        if math.isfinite(own.value):
+            found[name] = OwnLevel(own.value, interval(own, ALPHA, SCREEN_G))
+            continue
+        values = table.y[k][np.isfinite(table.y[k])]
+        if values.size:
+            found[name] = OwnLevel(float(values.mean()), Interval(-math.inf, math.inf, 1 - ALPHA))
+    return found
+
+
+def _ranked(
+    design: Design, fit: BlockFit, survivors: Sequence[int], confirmed: Sequence[PairConclusion]
+) -> tuple[tuple[str, ...], str | None, float | None]:
+    order = rank(fit, range(len(design.stacks)), design.stacks)
+    if not order:
+        return (), None, None
+    if len(order) == 1:
+        return tuple(design.stacks[k] for k in order), None, None
+    leader = next((k for k in rank(fit, survivors, design.stacks) if k in order), order[0])
+    for pair in confirmed:
+        # Fresh pairs overrule the screening they came from.
+        if design.screens and pair.verdict.verdict == "worse" and pair.a == design.stacks[leader]:
+            leader = design.stacks.index(pair.b)
+    names = [design.stacks[leader], *(design.stacks[k] for k in order if k != leader)]
+    return tuple(names), names[0], probability_within_margin(fit, leader, design.bound)
+
+
+def _screened(design: Design, fit: BlockFit, table: Table, *, imported: bool, paired: bool) -> Iterator[PairConclusion]:
+    """Every pair by the fit; imports get equivalence at 0.10 a pair, campaigns share it among the pairs."""
+    order = [k for k in range(len(design.stacks)) if fit.component[k] >= 0]
+    count = len(order) * (len(order) - 1) // 2
+    rates = error_rates(count, len(design.cells))
+    equality = EQUIVALENCE_ALPHA / len(design.cells) if imported else rates.equivalence
+    for i, j in combinations(order, 2):
+        estimate = fit.estimate(i, j)
+        if not estimate.se > 0:
+            continue
+        verdict = judge_pair(estimate, design.bound, alpha=rates.alpha, g=SCREEN_G, equivalence_alpha=equality)
+        sigma = math.sqrt(fit.variance[i] + fit.variance[j])
+        check = _cross_check(table, i, j, paired)
+        needed = _needed(verdict, sigma, design.bound, rates.family, equality, int(estimate.n) if imported else 0)
+        yield PairConclusion(design.stacks[i], design.stacks[j], design.bound, verdict, False, sigma, check, needed)
+
+
+def _confirmed(design: Design, pairs: Sequence[Pair], table: Table) -> Iterator[PairConclusion]:
+    rates = error_rates(len(pairs), len(design.cells))
+    for pair, verdict in zip(pairs, judge_pairs(design, pairs, table), strict=True):
+        i, j = design.stacks.index(pair.a), design.stacks.index(pair.b)
+        sigma = verdict.estimate.se * math.sqrt(verdict.estimate.n)
+        n = int(verdict.estimate.n)
+        needed = _needed(verdict, sigma, pair.bound, rates.alpha, rates.equivalence, n)
+        check = hodges_lehmann(table.differences(i, j))
+        yield PairConclusion(pair.a, pair.b, pair.bound, verdict, True, sigma, check, needed)
+
+
+def _cross_check(table: Table, i: int, j: int, paired: bool) -> float:
+    if paired:
+        return hodges_lehmann(table.differences(i, j))
+    x, y = table.y[i], table.y[j]
+    return hodges_lehmann_shift(x[np.isfinite(x)], y[np.isfinite(y)])
+
+
+def _needed(verdict: PairVerdict, sigma: float, bound: float, alpha: float, equality: float, done: int) -> int | None:
+    """Pairs beyond those that count already; at least one more while the verdict is open."""
+    if verdict.decided or not sigma > 0:
+        return None
+    total = pairs_needed(verdict.estimate.value, sigma, bound, alpha, equality)
+    return None if total is None else max(1, total - done)
+
+
+def explore(
+    stacks: Sequence[str], table: Table, *, paired: bool, cells: int
+) -> tuple[BlockFit, dict[str, OwnLevel], tuple[PairConclusion, ...]]:
+    """A metric that was not declared: the same fit for every pair, with no margin; never proven."""
+    fit = fit_table(table, paired=paired)
+    order = [k for k in range(len(stacks)) if fit.component[k] >= 0]
+    rates = error_rates(len(order) * (len(order) - 1) // 2, cells)
+    pairs = []
+    for i, j in combinations(order, 2):
+        estimate = fit.estimate(i, j)
+        if not estimate.se > 0:
+            continue
+        verdict = judge_pair(estimate, 0.0, alpha=rates.alpha, g=SCREEN_G, equivalence_alpha=rates.equivalence)
+        sigma = math.sqrt(fit.variance[i] + fit.variance[j])
+        pairs.append(PairConclusion(stacks[i], stacks[j], 0.0, verdict, False, sigma, math.nan, None))
+    return fit, own_levels(stacks, fit, table), tuple(pairs)

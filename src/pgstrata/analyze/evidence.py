@@ -1,0 +1,230 @@
+"""What of a recorded campaign counts: valid runs with their metrics, what was left out and why, and what to say first.
+
+Trials of hosts, kernels or server versions that differ from those of most trials are not compared; nothing is left
+out silently.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pgstrata.analyze.findings import Excluded
+from pgstrata.analyze.metrics import run_metrics
+from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.analyze.stages import Design
+from pgstrata.record.decision import Observation
+from pgstrata.record.reader import CampaignData, CellData, TrialData
+from pgstrata.spec.campaign import Goal
+from pgstrata.spec.durability import durability_class
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.workload import Cell
+
+COPY_ON_WRITE = ("btrfs", "zfs")
+SOAK_S = 1800.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured run that counts."""
+
+    trial: TrialData
+    data: CellData
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The runs that count, by stack and cell, and everything said about those that do not."""
+
+    data: CampaignData
+    stacks: Mapping[str, Stack]
+    cells: tuple[Cell, ...]
+    runs: tuple[Run, ...]
+    excluded: Mapping[str, tuple[Excluded, ...]]
+    unsupported: Mapping[str, str]
+    notices: tuple[str, ...]
+    emulated: bool
+
+    @property
+    def imported(self) -> bool:
+        return self.data.record.origin.startswith("import")
+
+    @property
+    def goal(self) -> Goal:
+        return self.data.campaign.goal
+
+    @property
+    def primary(self) -> Metric:
+        return metric_of(self.goal.primary)
+
+    def of(self, stack: str, cell: str) -> tuple[Run, ...]:
+        return tuple(r for r in self.runs if r.trial.trial.stack == stack and r.data.id == cell)
+
+    def observations(self, metric: str) -> tuple[Observation, ...]:
+        """Runs of one metric in the form that the stages take."""
+        return tuple(self._observations(metric))
+
+    def _observations(self, metric: str) -> Iterator[Observation]:
+        for run in self.runs:
+            trial, value = run.trial.trial, run.metrics.get(metric)
+            if value is not None and trial.stage != "soak":
+                cost_s = run.trial.verdict.duration_s / max(1, len(run.trial.cells))
+                yield Observation(trial.stack, trial.block, run.data.id, value, trial.stage, cost_s)
+
+    def design(self) -> Design:
+        """What was declared, without the stacks that never ran."""
+        seen = {r.trial.trial.stack for r in self.runs}
+        names = tuple(n for n in self.stacks if n in seen)
+        return Design(names, tuple(c.id for c in self.cells), _within(self.goal, names), self._max_blocks())
+
+    def _max_blocks(self) -> int:
+        runs = self.data.campaign.runs
+        return runs.blocks or runs.max_blocks
+
+
+def gather(data: CampaignData) -> Evidence:
+    """Sorts the trials of a campaign into what counts and what does not."""
+    excluded: dict[str, list[Excluded]] = {}
+    unsupported: dict[str, str] = {}
+    usual = _usual_facts(data)
+    runs: list[Run] = []
+    notices = _Notices(data)
+    for trial in data.trials:
+        reason = _why_not(trial, usual)
+        if trial.verdict.status == "unsupported":
+            unsupported.setdefault(trial.trial.stack, trial.verdict.reason)
+        elif reason:
+            excluded.setdefault(trial.trial.stack, []).append(_excluded(trial, reason))
+            notices.left_out(trial, reason)
+        else:
+            for cell in trial.cells:
+                runs.append(Run(trial, cell, run_metrics(trial, cell)))
+    for run in runs:
+        value = run.metrics.get(data.campaign.goal.primary)
+        if value is None or (metric_of(data.campaign.goal.primary).scale == "ratio" and value <= 0):
+            reason = f"{run.data.id}: {data.campaign.goal.primary} is {'missing' if value is None else f'{value:g}'}"
+            excluded.setdefault(run.trial.trial.stack, []).append(_excluded(run.trial, reason))
+    stacks = _stacks(data)
+    return Evidence(
+        data=data,
+        stacks=stacks,
+        cells=_cells(data, runs),
+        runs=tuple(runs),
+        excluded={name: tuple(items) for name, items in excluded.items()},
+        unsupported=unsupported,
+        notices=(*notices.first(), *_durability_notice({n: s for n, s in stacks.items() if n not in unsupported})),
+        emulated=any(t.facts is not None and t.facts.kind == "emulated" for t in data.trials),
+    )
+
+
+def _excluded(trial: TrialData, reason: str) -> Excluded:
+    return Excluded(trial=trial.id, block=trial.trial.block, reason=reason)
+
+
+def _why_not(trial: TrialData, usual: Mapping[str, str]) -> str:
+    """Why a trial does not count; empty when it does. All reasons are blind to the result."""
+    if not trial.valid:
+        return f"{trial.verdict.status}: {trial.verdict.reason}".rstrip(": ")
+    if trial.facts is None:
+        return ""
+    differing = [
+        f"{key} is {value}, of most trials {usual[key]}"
+        for key, value in trial.facts.checked.items()
+        if usual.get(key, value) != value
+    ]
+    return f"another {'; '.join(differing)}" if differing else ""
+
+
+def _usual_facts(data: CampaignData) -> dict[str, str]:
+    """The set of checked facts that most trials share, without those that the stacks themselves declare."""
+    declared = {(t.stack.postgresql.major, t.stack.postgresql.source) for t in data.trials}
+    counts: Counter[tuple[tuple[str, str], ...]] = Counter()
+    for trial in data.trials:
+        if trial.valid and trial.facts is not None:
+            facts = trial.facts.checked.items()
+            counts[tuple(sorted(i for i in facts if len(declared) == 1 or "postgres" not in i[0].lower()))] += 1
+    if not counts:
+        return {}
+    # Ties break by the facts themselves, so that the same record always gives the same report.
+    return dict(max(counts.items(), key=lambda item: (item[1], item[0]))[0])
+
+
+def _stacks(data: CampaignData) -> dict[str, Stack]:
+    """Declared stacks in declared order, then those that only trials know (the second name of an A/A pair)."""
+    found = {s.name: s for s in data.campaign.stacks}
+    for trial in data.trials:
+        found.setdefault(trial.trial.stack, trial.stack)
+    return found
+
+
+def _cells(data: CampaignData, runs: Sequence[Run]) -> tuple[Cell, ...]:
+    """Cells that were measured, in declared order; all declared ones while nothing was."""
+    measured = {r.data.id: r.data.cell for r in runs}
+    declared = [c for c in data.campaign.workload.cells if c.id in measured]
+    known = {c.id for c in declared}
+    cells = (*declared, *(c for i, c in measured.items() if i not in known))
+    return cells or data.campaign.workload.cells
+
+
+def _within(goal: Goal, names: Sequence[str]) -> Goal:
+    """The goal as far as its stacks ran."""
+    if goal.kind == "against" and goal.against not in names:
+        return goal.model_copy(update={"kind": "best", "against": None})
+    pairs = tuple(e for e in goal.equivalent if e.a in names and e.b in names)
+    if goal.kind == "equivalent" and pairs != goal.equivalent:
+        return goal.model_copy(update={"equivalent": pairs, "kind": "equivalent" if pairs else "best"})
+    return goal
+
+
+@dataclass
+class _Notices:
+    """What a reader must know before any figure."""
+
+    data: CampaignData
+    mixed: dict[str, list[str]] = field(default_factory=dict)
+
+    def left_out(self, trial: TrialData, reason: str) -> None:
+        if trial.valid:
+            self.mixed.setdefault(reason, []).append(trial.id)
+
+    def first(self) -> Iterator[str]:
+        record = self.data.record
+        if record.origin.startswith("import"):
+            yield f"imported ({record.origin}): measured by others, not attested, not confirmed with fresh pairs"
+            if not record.paired:
+                yield "the runs are unpaired: nothing protects them from drift of the machine"
+        for reason, count in sorted(record.rejected.items()):
+            yield f"left out by the import, {count} times: {reason}"
+        for reason, trials in self.mixed.items():
+            verb = "does" if len(trials) == 1 else "do"
+            yield f"{len(trials)} trials that {verb} not compare: {reason}"
+        if any(t.facts is not None and t.facts.kind == "emulated" for t in self.data.trials):
+            yield "functional only: measured on an emulated machine, throughput there says nothing about real storage"
+        if not self.data.record.origin.startswith("import"):
+            yield from self._soak()
+
+    def _soak(self) -> Iterator[str]:
+        stacks = {t.trial.stack: t.stack for t in self.data.trials if t.valid}
+        wary = [name for name, stack in stacks.items() if copies_on_write(stack)]
+        longest = max((c.result.duration_s for c in self.data.cells()), default=0.0)
+        if wary and longest < SOAK_S:
+            yield (
+                f"copy on write ({', '.join(wary)}): runs of {longest:.0f} s on fresh data cannot show a decline "
+                "over hours; two or three runs of an hour would"
+            )
+
+
+def copies_on_write(stack: Stack) -> bool:
+    """Whether any volume is a copy-on-write filesystem, whose throughput can fall as it ages."""
+    return any(v.fs.kind in COPY_ON_WRITE for v in stack.volumes.values())
+
+
+def _durability_notice(stacks: Mapping[str, Stack]) -> Iterator[str]:
+    classes: dict[str, list[str]] = {}
+    for name, stack in stacks.items():
+        classes.setdefault(durability_class(stack).class_, []).append(name)
+    if len(classes) > 1:
+        parts = "; ".join(f"{class_}: {', '.join(names)}" for class_, names in classes.items())
+        yield f"stacks of different durability are ranked together ({parts})"

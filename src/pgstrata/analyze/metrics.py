@@ -1,0 +1,116 @@
+"""The metrics of a run, from what was recorded: each is one number a run, None where it was not recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from pgstrata.analyze import jitter
+from pgstrata.analyze.trend import trend_per_hour
+from pgstrata.record.decision import Observation
+from pgstrata.record.reader import CellData, TrialData
+
+Floats = npt.NDArray[np.float64]
+
+FRESH_LOADS = ("fresh", "sql", "pg_restore")
+_FROM_RESULT = frozenset({"tps", "latency_avg_ms", "latency_stddev_ms", "wal_bytes"})
+_FROM_SECONDS: dict[str, Callable[[Floats], float]] = {
+    "cv_1s": jitter.coefficient_of_variation,
+    "cv_15s": lambda tps: jitter.coefficient_of_variation(jitter.means(tps)),
+    "half_fraction": lambda tps: jitter.share_below(tps, jitter.HALF),
+    "stall_fraction": lambda tps: jitter.share_below(tps, jitter.STALL),
+    "longest_stall_s": jitter.longest_stall_s,
+    "p1_to_median": jitter.p1_to_median,
+    "trend_per_hour": trend_per_hour,
+}
+
+
+def run_metrics(trial: TrialData, cell: CellData) -> dict[str, float | None]:
+    """Every metric of one measured run; columns that an import brought win over computed ones."""
+    seconds = seconds_of(cell)
+    found: dict[str, float | None] = {**_of_result(cell), **_of_trial(trial, cell)}
+    if seconds.size:
+        found |= {name: _number(statistic(seconds)) for name, statistic in _FROM_SECONDS.items()}
+    found |= cell.result.extra
+    return found
+
+
+def seconds_of(cell: CellData) -> Floats:
+    """Throughput of each second of the measured run; empty when it was not recorded."""
+    if not cell.has("progress"):
+        return np.zeros(0)
+    table = cell.table("progress", ["t_s", "tps"])
+    t_s = table.column("t_s").to_numpy()
+    tps = table.column("tps").to_numpy()
+    first, last = cell.result.settled_samples
+    if first or last:
+        # Sampled by others, about once a second: every sample is what it is, and the run's ends were cut.
+        return np.asarray(tps[first : tps.size - last])
+    return jitter.per_second(t_s, tps, cell.result.duration_s or float(t_s.max(initial=0)))
+
+
+def observer(primary: str) -> Callable[[TrialData], Iterable[Observation]]:
+    """What the scheduler hands to its policy: the primary metric of every cell of a valid trial."""
+
+    def observe(trial: TrialData) -> tuple[Observation, ...]:
+        share_s = trial.verdict.duration_s / max(1, len(trial.cells))
+        stage = trial.trial.stage
+        if stage == "soak":
+            return ()
+        values = ((cell, primary_value(trial, cell, primary)) for cell in trial.cells)
+        return tuple(
+            Observation(trial.trial.stack, trial.trial.block, cell.id, value, stage, share_s)
+            for cell, value in values
+            if value is not None
+        )
+
+    return observe
+
+
+def primary_value(trial: TrialData, cell: CellData, primary: str) -> float | None:
+    """One metric of a run, without reading the series where the result has it."""
+    if primary in cell.result.extra:
+        return cell.result.extra[primary]
+    if primary in _FROM_RESULT:
+        return _of_result(cell)[primary]
+    return run_metrics(trial, cell).get(primary)
+
+
+def _of_result(cell: CellData) -> dict[str, float | None]:
+    result = cell.result
+    found: dict[str, float | None] = {
+        "tps": result.tps,
+        "latency_avg_ms": result.latency_avg_ms,
+        "latency_stddev_ms": result.latency_stddev_ms,
+        "wal_bytes": None if result.wal_bytes is None else float(result.wal_bytes),
+    }
+    if result.wal_bytes is not None and result.transactions > 0:
+        found["wal_bytes_per_transaction"] = result.wal_bytes / result.transactions
+    lost = result.failed + result.skipped + result.late
+    tried = result.transactions + result.failed + result.skipped
+    if lost:
+        found["failed_fraction"] = lost / max(tried, 1)
+    found |= {f"latency_{name}_ms": value for name, value in result.percentiles_ms.items()}
+    return found
+
+
+def _of_trial(trial: TrialData, cell: CellData) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    if trial.load is not None and trial.load.how in FRESH_LOADS:
+        found["load_s"] = trial.load.total_s
+    space = trial.space_after("after load") or trial.space_after(f"after {cell.id}")
+    if space is not None:
+        found["space_physical_bytes"] = _count(space.physical_bytes)
+        found["space_database_bytes"] = _count(space.database_bytes)
+    return found
+
+
+def _count(value: int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

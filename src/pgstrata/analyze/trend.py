@@ -1,0 +1,52 @@
+"""Whether throughput falls or rises within a run: Theil-Sen slope per run, tested across runs.
+
+Sen, Estimates of the Regression Coefficient Based on Kendall's Tau, JASA 63 (1968): the median of the slopes between
+all pairs of points. One slope is one observation of a run (seconds are far from independent); whether a stack has a
+trend is a t test of the slopes of its runs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtr
+
+from pgstrata.analyze.jitter import MEAN_S, means
+
+Floats = npt.NDArray[np.float64]
+
+_ENOUGH_MEANS = 8
+_MOST_POINTS = 400
+
+
+def theil_sen(t: Floats, y: Floats) -> float:
+    """Median slope; nan below 2 points."""
+    if t.size < 2:
+        return math.nan
+    i, j = np.triu_indices(t.size, k=1)
+    return float(np.median((y[j] - y[i]) / (t[j] - t[i])))
+
+
+def trend_per_hour(tps: Floats) -> float:
+    """Slope of one run as share of its median an hour, from 15 s means (from seconds where the run is short)."""
+    width = MEAN_S if tps.size >= _ENOUGH_MEANS * MEAN_S else 1
+    while tps.size // width > _MOST_POINTS:
+        width *= 2
+    y: Floats = means(tps, width)
+    median = float(np.median(y)) if y.size else 0.0
+    if not median > 0:
+        return math.nan
+    return theil_sen(np.arange(0, y.size * width, width, dtype=np.float64), y) / median * 3600
+
+
+def trend_p(slopes: Floats) -> float:
+    """Two-sided p of no trend, t test across runs; 1 below 3 runs, because less shows nothing."""
+    slopes = slopes[np.isfinite(slopes)]
+    if slopes.size < 3:
+        return 1.0
+    se = float(slopes.std(ddof=1)) / math.sqrt(slopes.size)
+    if se == 0:
+        return 1.0 if float(slopes.mean()) == 0 else 0.0
+    return float(2 * stdtr(slopes.size - 1, -abs(float(slopes.mean())) / se))
