@@ -13,7 +13,8 @@ from pgstrata.cli.output import CampaignPath, JsonFlag, print_json, print_text
 def export(
     directory: CampaignPath,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="FOLDER", help="Where to write; default DIR/export.", show_default=False)
+        Path | None,
+        typer.Option("--to", metavar="FOLDER", help="Where to write; default DIR/export.", show_default=False),
     ] = None,
     json: JsonFlag = False,
 ) -> None:

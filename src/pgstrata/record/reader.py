@@ -7,6 +7,7 @@ campaign of any length streams.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import zipfile
 from collections.abc import Iterator
@@ -67,7 +68,9 @@ class FolderSource:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        files = (p for p in self.root.rglob("*") if p.is_file())
+        # Only what the record is made of: scratch files and mounts of a running campaign may lie beside it.
+        places = (self.root.glob("*"), (self.root / "trials").rglob("*"))
+        files = (p for p in itertools.chain(*places) if p.is_file())
         return frozenset(p.relative_to(self.root).as_posix() for p in files)
 
     def names(self) -> frozenset[str]:

@@ -47,9 +47,7 @@ def utc_now() -> str:
 
 def _writable(path: Path, error: OSError) -> RecordError:
     if error.errno in _FULL:
-        return PreflightError(
-            f"no space left to write {path}", hint="free space there, then run the same command again"
-        )
+        return RecordError(f"no space left to write {path}", hint="free space there, then run the same command again")
     reason = error.strerror or str(error)
     return RecordError(f"cannot write {path}: {reason}", hint="choose a writable folder with --out DIR")
 
@@ -286,6 +284,19 @@ def _lock_directory(out: Path) -> IO[str]:
     lock.write(f"{os.getpid()}\n")
     lock.flush()
     return lock
+
+
+def is_locked(directory: str) -> bool:
+    """Whether some process runs in a campaign directory; False for a zip."""
+    path = Path(directory) / ".lock"
+    if not path.is_file():
+        return False
+    with path.open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _record_of(

@@ -48,15 +48,6 @@ class Outcome:
         return self.counts.get("failed", 0)
 
 
-def observe_tps(trial: TrialData) -> tuple[Observation, ...]:
-    """Mean TPS of every cell: the primary metric of most campaigns."""
-    stage = "confirm" if trial.trial.stage == "confirm" else "screen"
-    share_s = trial.verdict.duration_s / max(1, len(trial.cells))
-    return tuple(
-        Observation(trial.trial.stack, trial.trial.block, c.id, c.result.tps, stage, share_s) for c in trial.cells
-    )
-
-
 @dataclass
 class _State:
     """What is finished, and what follows from it."""
@@ -95,7 +86,7 @@ def run_campaign(
     policy: Policy,
     progress: Progress,
     *,
-    observe: Observe = observe_tps,
+    observe: Observe,
     interruption: Interruption,
 ) -> Outcome:
     """Runs or resumes a campaign until the policy is done or a signal came.
@@ -117,9 +108,7 @@ def run_campaign(
         return _outcome(state, str(signal), interrupted=True)
 
 
-def _decide(
-    directory: CampaignDirectory, state: _State, policy: Policy, observe: Observe, block: int
-) -> Decision:
+def _decide(directory: CampaignDirectory, state: _State, policy: Policy, observe: Observe, block: int) -> Decision:
     """What was decided about this block before, or a new decision, recorded before it is followed."""
     for record in reversed(directory.decisions()):
         if record.after_block == block and record.stage != "done":

@@ -62,6 +62,17 @@ class Steps:
         self._record(name, started, began, "")
         _obey_kill_hook()
 
+    @contextmanager
+    def closing(self, name: str) -> Iterator[None]:
+        """A step of taking down: no deadline and no interruption keeps it from being done."""
+        self.progress.step(name, None)
+        started, began = utc_now(), time.monotonic()
+        try:
+            yield
+        finally:
+            self._record(name, started, began, "")
+        _obey_kill_hook()
+
     def _record(self, name: str, started: str, began: float, error: str) -> None:
         duration_s = round(time.monotonic() - began, 6)
         self.recorder.append("steps.jsonl", StepRecord(name=name, started=started, duration_s=duration_s, error=error))

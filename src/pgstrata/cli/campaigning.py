@@ -1,0 +1,128 @@
+"""What `run` and `quick` share: from a campaign to its report, with every end that it may come to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition
+from pgstrata.analyze.judge import judge
+from pgstrata.analyze.metrics import observer
+from pgstrata.analyze.policy import AdaptivePolicy
+from pgstrata.cli.output import end, print_json, print_notice, print_text
+from pgstrata.cli.progress import ShownProgress
+from pgstrata.errors import ExitCode
+from pgstrata.record.decision import Policy
+from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.recorder import CampaignDirectory, Origin
+from pgstrata.report.json import report_value
+from pgstrata.report.render import render
+from pgstrata.report.terminal import render_terminal
+from pgstrata.spec.campaign import Campaign
+from pgstrata.trial.fake import FAKE_MODE, FakeRunner
+from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.policy import FixedBlocks
+from pgstrata.trial.progress import Progress
+from pgstrata.trial.scheduler import Outcome, TrialRunner, run_campaign
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a verb wants its result."""
+
+    json: bool = False
+    quiet: bool = False
+    fail_on: Sequence[str] = ()
+
+
+def run_to_report(
+    campaign: Campaign, out: Path, origin: Origin, shown: Shown, *, source_text: str | None = None
+) -> None:
+    """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
+    conditions = [parse_condition(text) for text in shown.fail_on]
+    with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
+        outcome = _run(campaign, directory, shown)
+    if not outcome.counts:
+        print_notice(f"no trial is finished yet in {out}")
+        end(ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.DONE)
+        return
+    data = read(out)
+    code = show_report(data, out, shown, conditions, note=outcome.reason)
+    if outcome.interrupted:
+        print_notice(f"interrupted; the same command goes on where it ended ({out})")
+        code = ExitCode.INTERRUPTED
+    elif code is ExitCode.DONE and outcome.failed:
+        code = ExitCode.TRIALS_FAILED
+    end(code)
+
+
+def _run(campaign: Campaign, directory: CampaignDirectory, shown: Shown) -> Outcome:
+    interruption = Interruption()
+    with interruption.installed(), ShownProgress(shown.quiet, campaign.runs.budget) as progress:
+        with _runner(campaign, directory, progress, interruption) as (runner, stacks):
+            return run_campaign(
+                campaign,
+                directory,
+                runner,
+                choose_policy(campaign, stacks),
+                progress,
+                observe=observer(campaign.goal.primary),
+                interruption=interruption,
+            )
+
+
+@contextmanager
+def _runner(
+    campaign: Campaign, directory: CampaignDirectory, progress: Progress, interruption: Interruption
+) -> Iterator[tuple[TrialRunner, tuple[str, ...]]]:
+    """The runner, and the stacks that its host can build."""
+    if os.environ.get(FAKE_MODE, "") not in ("", "0"):
+        yield FakeRunner(campaign), tuple(s.name for s in campaign.stacks)
+        return
+    from pgstrata.cli.hosts import campaign_host
+    from pgstrata.trial.opening import opened_runner
+
+    with campaign_host(campaign.host, progress) as host:
+        with opened_runner(host, campaign, directory, progress, interruption) as opened:
+            yield opened
+
+
+def choose_policy(campaign: Campaign, stacks: tuple[str, ...]) -> Policy:
+    """A fixed design where the campaign asks for a number of blocks, else the adaptive one."""
+    if campaign.runs.blocks is not None:
+        return FixedBlocks(stacks, campaign.runs.blocks, campaign.runs.budget)
+    return AdaptivePolicy.of(campaign, stacks)
+
+
+def show_report(
+    data: CampaignData, out: Path, shown: Shown, conditions: Sequence[Condition], *, note: str = ""
+) -> ExitCode:
+    """Writes the page, prints the table (or JSON), judges the conditions."""
+    findings = judge(data)
+    page = render(data, findings, ["html"], out).paths[0]
+    if shown.json:
+        value: dict[str, Any] = report_value(findings)
+        print_json(value)
+    else:
+        print_text(render_terminal(data, findings))
+        if note:
+            print_text(f"ended: {note}")
+        print_text(f"report: {page}")
+    return judge_gate(conditions, findings)
+
+
+def judge_gate(conditions: Sequence[Condition], findings: Findings) -> ExitCode:
+    """CONDITION_HELD when one holds over its whole interval; an undecided one is a warning."""
+    code = ExitCode.DONE
+    for judged in judge_conditions(conditions, findings):
+        if judged.outcome == "holds":
+            code = ExitCode.CONDITION_HELD
+            print_notice(f"--fail-on: {judged.sentence}")
+        elif judged.outcome == "undecided":
+            print_notice(f"warning: --fail-on: {judged.sentence}")
+    return code

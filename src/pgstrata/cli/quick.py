@@ -1,0 +1,73 @@
+"""`pgstrata quick`: the main job without a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgstrata.cli.output import FailOn, JsonFlag, OutDirectory, QuietFlag
+
+EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20 --scratch /var/tmp"
+
+
+def quick(
+    stacks: Annotated[
+        list[str], typer.Argument(metavar="STACK...", help="Short notation, e.g. xfs:noatime.", show_default=False)
+    ],
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", metavar="N", min=0.1, help="Time budget.", show_default="10")
+    ] = None,
+    scale: Annotated[int | None, typer.Option("--scale", min=1, help="pgbench scale; by default as fits.")] = None,
+    clients: Annotated[int | None, typer.Option("--clients", min=1, help="pgbench clients.", show_default="8")] = None,
+    out: OutDirectory = None,
+    scratch: Annotated[
+        Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option("--device", metavar="ID", help="Stable id of a real disk; repeatable.", show_default=False),
+    ] = None,
+    erase: Annotated[
+        list[str] | None,
+        typer.Option("--erase", metavar="ID", help="A disk whose content may be destroyed.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the order of runs and of pgbench.")] = 1,
+    margin: Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")] = "2%",
+    aa: Annotated[bool, typer.Option("--aa", help="Run the first stack under two names, as a check.")] = False,
+    host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")] = "local",
+    crash: Annotated[
+        bool, typer.Option("--crash/--no-crash", help="Power-cut verdicts (not in this version).")
+    ] = False,
+    fail_on: FailOn = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Compare stacks named on the command line: build each, run PostgreSQL and pgbench on it, report."""
+    from pgstrata.cli.campaigning import Shown, run_to_report
+    from pgstrata.cli.crash import refuse_crash
+    from pgstrata.spec.expand import slug
+    from pgstrata.spec.quick import quick_campaign
+
+    if crash:
+        refuse_crash()
+    campaign = quick_campaign(
+        stacks,
+        minutes=minutes,
+        scale=scale,
+        clients=clients,
+        scratch=str(scratch.resolve()) if scratch else None,
+        devices=device or (),
+        erase=erase or (),
+        seed=seed,
+        host=host,
+        margin=margin,
+        aa=aa,
+    )
+    shown = Shown(json=json, quiet=quiet, fail_on=fail_on or ())
+    run_to_report(campaign, out or Path("out") / slug(campaign.name), "quick", shown)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=EXAMPLE)(quick)

@@ -1,0 +1,59 @@
+"""`pgstrata report`: what a running or finished campaign has found so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgstrata.cli.output import CampaignPath, FailOn, JsonFlag, print_notice, print_text
+from pgstrata.errors import ExitCode, UsageError
+
+
+def report(
+    directory: CampaignPath,
+    formats: Annotated[
+        str | None,
+        typer.Option("--format", metavar="LIST", help="html,json,md,csv,png,svg; without it the verdict table."),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FOLDER", help="Where pages and pictures go; default DIR.", show_default=False),
+    ] = None,
+    fail_on: FailOn = None,
+    json: JsonFlag = False,
+) -> None:
+    """Show a campaign: json, md and csv go to stdout, html to DIR/report.html, pictures to DIR/charts."""
+    from pgstrata.analyze.gate import parse_condition
+    from pgstrata.analyze.judge import judge
+    from pgstrata.cli.campaigning import judge_gate
+    from pgstrata.cli.output import end
+    from pgstrata.record.reader import read
+    from pgstrata.report.render import render
+    from pgstrata.report.terminal import print_terminal
+
+    conditions = [parse_condition(text) for text in fail_on or ()]
+    wanted = [name.strip() for name in (formats or "").split(",") if name.strip()] or (["json"] if json else [])
+    if len([name for name in wanted if name in ("json", "md", "csv")]) > 1:
+        raise UsageError("only one of json, md and csv can go to stdout", hint="call report once for each")
+    data = read(directory)
+    findings = judge(data)
+    if wanted:
+        out = to or (directory if directory.is_dir() else directory.parent)
+        rendered = render(data, findings, wanted, out)
+        for text in rendered.texts.values():
+            print_text(text)
+        for path in rendered.paths:
+            print_notice(f"wrote {path}")
+    else:
+        import sys
+
+        print_terminal(data, findings, sys.stdout)
+    code = judge_gate(conditions, findings)
+    if code is not ExitCode.DONE:
+        end(code)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: pgstrata report out/demo --format html,png")(report)

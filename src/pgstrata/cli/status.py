@@ -1,0 +1,74 @@
+"""`pgstrata status`: how far a campaign is, without analysing it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pgstrata.cli.output import CampaignPath, JsonFlag, print_json, print_text
+
+if TYPE_CHECKING:
+    from pgstrata.record.reader import CampaignData
+
+
+def status(directory: CampaignPath, json: JsonFlag = False) -> None:
+    """How far a running or finished campaign is: trials by stack and status, failures, the last decision."""
+    from pgstrata.record.reader import read
+
+    data = read(directory)
+    value = _describe(data)
+    if json:
+        print_json(value)
+    else:
+        print_text(_render(value))
+
+
+def _describe(data: CampaignData) -> dict[str, Any]:
+    from pgstrata.record.recorder import is_locked
+
+    stacks = {s.name: {"ok": 0, "failed": 0, "excluded": 0, "unsupported": 0} for s in data.campaign.stacks}
+    for trial in data.trials:
+        counts = stacks.setdefault(trial.trial.stack, {})
+        counts[trial.verdict.status] = counts.get(trial.verdict.status, 0) + 1
+    last = data.decisions[-1] if data.decisions else None
+    return {
+        "campaign": data.campaign.name,
+        "directory": data.source.text,
+        "running": is_locked(data.source.text),
+        "finished": last is not None and last.stage == "done",
+        "blocks": 1 + max((t.trial.block for t in data.trials), default=-1),
+        "machine_time_s": round(sum(t.verdict.duration_s for t in data.trials), 3),
+        "stacks": stacks,
+        "failures": [
+            {"trial": t.id, "status": t.verdict.status, "reason": t.verdict.reason, "hint": t.verdict.hint}
+            for t in data.trials
+            if not t.valid
+        ],
+        "last_decision": last.model_dump(mode="json") if last else None,
+    }
+
+
+def _render(value: dict[str, Any]) -> str:
+    from pgstrata.spec.units import render_duration
+
+    state = "running" if value["running"] else "finished" if value["finished"] else "not running, resumable"
+    lines = [
+        f"{value['campaign']} in {value['directory']}: {state}",
+        f"{value['blocks']} blocks begun, {render_duration(value['machine_time_s'])} of machine time",
+    ]
+    width = max(len(name) for name in value["stacks"])
+    for name, counts in value["stacks"].items():
+        shown = ", ".join(f"{n} {status}" for status, n in counts.items() if n) or "none yet"
+        lines.append(f"  {name:<{width}}  {shown}")
+    for failure in value["failures"]:
+        lines.append(f"{failure['trial']}: {failure['status']}: {failure['reason']}")
+        if failure["hint"]:
+            lines.append(f"HINT: {failure['hint']}")
+    if value["last_decision"]:
+        lines.append(f"last decision: {value['last_decision']['stage']}: {value['last_decision']['reason']}")
+    return "\n".join(lines)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: pgstrata status out/demo --json")(status)

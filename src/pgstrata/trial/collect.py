@@ -1,0 +1,55 @@
+"""Brings raw output from the host into the record, and makes numbers and series of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from pgstrata.record.schema import CellResult
+from pgstrata.trial.bench import Bench
+from pgstrata.workload.pgbench_output import Progress, parse_progress, parse_result
+
+if TYPE_CHECKING:
+    from pgstrata.trial.measure import Measured
+
+
+def collect_cell(bench: Bench, measured: Measured) -> None:
+    """Fetches the output of one run, writes `result.json` and its series, and frees the space on the host."""
+    cell_id = measured.cell.id
+    for name in bench.host.list_directory(measured.folder):
+        bench.host.fetch(f"{measured.folder}/{name}", str(bench.recorder.cell(cell_id, f"raw/{name}")))
+    raw = bench.recorder.cell(cell_id, "raw/pgbench.out").parent
+    progress = parse_progress((raw / "pgbench.err").read_text(encoding="utf-8"))
+    bench.recorder.series(cell_id, "progress", (asdict(row) for row in progress.rows))
+    result = _result(bench, measured, (raw / "pgbench.out").read_text(encoding="utf-8"), progress)
+    bench.recorder.write(f"cells/{cell_id}/result.json", result)
+    bench.host.remove(measured.folder)
+
+
+def _result(bench: Bench, measured: Measured, stdout: str, progress: Progress) -> CellResult:
+    found = parse_result(stdout)
+    duration_s = found.transactions / found.tps if found.tps else float(found.duration_s or 0)
+    return CellResult(
+        cell=measured.cell,
+        started=measured.started,
+        duration_s=float(found.duration_s) if found.duration_s is not None else duration_s,
+        transactions=found.transactions,
+        tps=found.tps,
+        latency_avg_ms=found.latency_avg_ms,
+        latency_stddev_ms=found.latency_stddev_ms,
+        initial_connection_ms=found.initial_connection_ms,
+        lag_avg_ms=found.lag_avg_ms,
+        failed=found.failed,
+        retried=found.retried,
+        skipped=found.skipped,
+        late=found.late,
+        wal_bytes=measured.wal_bytes,
+        warmup_stable=measured.settled,
+        open_loop=bench.site.campaign.workload.rate is not None,
+    )
+
+
+def fetch_server_log(bench: Bench) -> None:
+    """The server's log into `raw/postgresql.log`, if it was ever started."""
+    if bench.host.status(bench.cluster.log_file) is not None:
+        bench.host.fetch(bench.cluster.log_file, str(bench.recorder.raw("postgresql.log")))

@@ -1,0 +1,148 @@
+"""Trials that are made up, for tests of everything around them: PGSTRATA_FAKE=1 drives the command line with these.
+
+Deterministic by campaign seed, stack and block. Every record says so: the host is named `fake`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
+from pgstrata.record.schema import (
+    AttestedRecord,
+    CellResult,
+    HostFacts,
+    LoadRecord,
+    PlannedRecord,
+    PlannedStep,
+    SpaceRecord,
+    TrialVerdict,
+)
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.workload import Cell
+from pgstrata.trial.progress import Progress
+
+FAKE_MODE = "PGSTRATA_FAKE"
+_BEGIN = "2026-01-01T00:00:00.000+00:00"
+_LEVEL_TPS = {"tmpfs": 4000.0, "xfs": 2100.0, "ext4": 2000.0, "btrfs": 1300.0, "zfs": 1200.0, "nfs": 900.0}
+_FAILING = "fail"
+"""A stack with this in its name fails in its first block, so that failures can be tested."""
+
+
+def _seeded(*parts: object) -> random.Random:
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return random.Random(int.from_bytes(digest[:8], "big"))
+
+
+@dataclass
+class FakeRunner:
+    """Writes trials as the real runner does, with invented numbers; touches nothing else."""
+
+    campaign: Campaign
+
+    def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
+        stack = self.campaign.stack(trial.stack)
+        steps = (PlannedStep(name="pretend", commands=("true",)),)
+        recorder = directory.start_trial(trial, PlannedRecord(trial=trial, stack=stack, steps=steps))
+        recorder.write("facts.json", _fake_facts())
+        failed = _FAILING in stack.name and trial.block == 0
+        if not failed:
+            self._write_results(recorder, stack, progress)
+        verdict = TrialVerdict(
+            trial_id=trial.id,
+            status="failed" if failed else "ok",
+            reason="made to fail by its name" if failed else "",
+            started=_BEGIN,
+            ended=_BEGIN,
+            duration_s=60.0 * len(trial.cells),
+        )
+        recorder.finish(verdict)
+        return verdict
+
+    def _write_results(self, recorder: TrialRecorder, stack: Stack, progress: Progress) -> None:
+        trial = recorder.trial
+        built = AttestedRecord(what="filesystem", expected=stack.data.fs.kind, actual=stack.data.fs.kind, holds=True)
+        recorder.write_list("attested.json", [built])
+        luck = _seeded(self.campaign.seed, trial.id)
+        load_s = 0.15 * trial.scale * luck.uniform(0.95, 1.05)
+        recorder.write(
+            "load.json", LoadRecord(how=trial.load, total_s=load_s, phases_s={"client-side generate": load_s})
+        )
+        size_bytes = 16 * 2**20 * trial.scale
+        space = [SpaceRecord(moment="after load", physical_bytes=size_bytes, database_bytes=size_bytes)]
+        for cell in trial.cells:
+            progress.step(f"pgbench {cell.id}", 0.0)
+            tps = _fake_tps(self.campaign, stack, trial, cell)
+            _write_cell(recorder, cell, tps, self.campaign.workload.duration_s or 60.0, luck)
+            grown = int(size_bytes * 1.1)
+            space.append(SpaceRecord(moment=f"after {cell.id}", physical_bytes=grown, database_bytes=grown))
+        recorder.write_list("space.json", space)
+
+
+def _fake_facts() -> HostFacts:
+    checked = {"kernel": "0.0-fake", "cpu": "fake", "postgresql": "18.0", "machine": "fake"}
+    return HostFacts(name="fake", checked=checked, medium="invented numbers, no device")
+
+
+def _fake_tps(campaign: Campaign, stack: Stack, trial: Trial, cell: Cell) -> float:
+    """Level of the filesystem x drift of the block (the same for all stacks) x noise of the run (2 %)."""
+    level = _LEVEL_TPS.get(stack.data.fs.kind, 1000.0) * (1 + math.log2(cell.clients) / 4)
+    drift = math.exp(_seeded(campaign.seed, "drift", trial.block).gauss(0, 0.02))
+    noise = math.exp(_seeded(campaign.seed, trial.id, cell.id).gauss(0, 0.02))
+    script = {"select-only": 8.0, "simple-update": 1.3}.get(cell.script, 1.0)
+    return level * drift * noise * script
+
+
+def _write_cell(recorder: TrialRecorder, cell: Cell, tps: float, duration_s: float, luck: random.Random) -> None:
+    seconds = [tps * luck.gauss(1, 0.1) for _ in range(max(1, round(duration_s)))]
+    mean = sum(seconds) / len(seconds)
+    seconds = [s * tps / mean for s in seconds]
+    transactions = round(tps * duration_s)
+    latency_ms = 1000 * cell.clients / tps
+    result = CellResult(
+        cell=cell,
+        started=_BEGIN,
+        duration_s=duration_s,
+        transactions=transactions,
+        tps=tps,
+        latency_avg_ms=latency_ms,
+        latency_stddev_ms=latency_ms / 2,
+        initial_connection_ms=5.0,
+        wal_bytes=transactions * 600,
+        checkpoints=1,
+        warmup_stable=True,
+    )
+    recorder.write(f"cells/{cell.id}/result.json", result)
+    lines = [
+        f"progress: {t}.0 s, {s:.1f} tps, lat {latency_ms:.3f} ms stddev {latency_ms / 2:.3f}, 0 failed"
+        for t, s in enumerate(seconds, 1)
+    ]
+    recorder.write_text(f"cells/{cell.id}/raw/pgbench.err", "\n".join(lines) + "\n")
+    recorder.write_text(f"cells/{cell.id}/raw/pgbench.out", f"tps = {tps:.6f} (without initial connection time)\n")
+    for series, rows in _fake_series(seconds, latency_ms).items():
+        recorder.series(cell.id, series, rows)
+
+
+def _fake_series(seconds: list[float], latency_ms: float) -> dict[str, Iterator[dict[str, Any]]]:
+    times = list(enumerate(seconds, 1))
+    end_s = float(len(seconds))
+    checkpoint = {"start_t_s": end_s / 3, "end_t_s": end_s / 2, "kind": "time", "buffers_written": 1000.0}
+    return {
+        "progress": ({"t_s": t, "tps": s, "latency_ms": latency_ms, "failed": 0} for t, s in times),
+        "devices": (
+            {"t_s": t, "device": "fake0", "role": "data", "writes_per_s": s, "write_bytes_per_s": 8192 * s}
+            for t, s in times
+        ),
+        "system": (
+            {"t_s": t, "cpu_user": 0.4, "cpu_system": 0.2, "cpu_idle": 0.4, "dirty_bytes": 1e8} for t, _ in times
+        ),
+        "postgres": ({"t_s": t, "wal_bytes": 600 * s * t, "xact_commit": s * t} for t, s in times),
+        "waits": ({"t_s": t, "wait_event_type": "IO", "wait_event": "WALSync", "sessions": 2.0} for t, _ in times),
+        "checkpoints": iter([checkpoint]),
+    }

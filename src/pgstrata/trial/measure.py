@@ -1,0 +1,135 @@
+"""One cell: the same state before every run, then pgbench with the probes beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import command
+from pgstrata.postgres.database import checkpoint, prewarm, wal_position_bytes
+from pgstrata.record.recorder import utc_now
+from pgstrata.spec.workload import Cell
+from pgstrata.trial.bench import Bench
+from pgstrata.trial.collect import collect_cell
+from pgstrata.trial.probes import probing
+from pgstrata.trial.site import DATABASE
+from pgstrata.trial.warmup import warmup_settled
+from pgstrata.workload.pgbench import BUILTIN_SCRIPTS, plan_run
+from pgstrata.workload.pgbench_output import parse_progress
+
+DROP_CACHES = "/proc/sys/vm/drop_caches"
+SYNC_TIMEOUT_S = 3600.0
+WARM_UP_SEED_STEP = 1
+"""The warm-up must not touch the very rows in the very order of the measured run."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One finished run; its output still lies on the host, in `folder`."""
+
+    cell: Cell
+    folder: str
+    started: str
+    began_epoch_s: float
+    """By the clock of the host."""
+    wal_bytes: int
+    settled: bool | None
+
+
+def run_cell(bench: Bench, cell: Cell) -> None:
+    """Measures one cell and records it; TrialError when anything is not as it should be.
+
+    A mount option, sysctl, queue or server setting that somebody changes behind our back fails the trial.
+    """
+    step, workload = bench.steps.step, bench.site.campaign.workload
+    folder = f"{bench.outputs}/{cell.id}"
+    with step(f"{cell.id}: cold caches"):
+        script = _prepare_folder(bench, cell, folder)
+        _drop_caches(bench)
+    with step(f"{cell.id}: start the server"):
+        bench.cluster.start()
+    with step(f"{cell.id}: prewarm"):
+        prewarm(bench.cluster, DATABASE)
+    with step(f"{cell.id}: warm-up", expected_s=workload.warmup):
+        settled = _warm_up(bench, cell, script)
+    with step(f"{cell.id}: checkpoint"):
+        checkpoint(bench.cluster)
+    with step(f"{cell.id}: attest before"):
+        bench.attest_stack("before cell")
+        bench.attest_server("before cell")
+    with step(f"{cell.id}: measure", expected_s=workload.duration_s):
+        measured = _measure(bench, cell, folder, script, settled)
+    with step(f"{cell.id}: attest after"):
+        bench.attest_stack("after cell")
+        bench.attest_server("after cell")
+    with step(f"{cell.id}: collect"):
+        collect_cell(bench, measured)
+    with step(f"{cell.id}: stop the server"):
+        bench.cluster.stop()
+
+
+def _prepare_folder(bench: Bench, cell: Cell, folder: str) -> str | None:
+    """Where the tools write; a script of the user's is sent there. Returns the script's path on the host."""
+    bench.host.make_directory(folder, mode=0o700, owner=bench.site.user)
+    if cell.script in BUILTIN_SCRIPTS:
+        return None
+    path = f"{bench.outputs}/{Path(cell.script).name}"
+    bench.host.send(cell.script, path, mode=0o644)
+    return path
+
+
+def _drop_caches(bench: Bench) -> None:
+    """Everything on the medium, and nothing of it in memory. Without root the caches stay as they are."""
+    bench.host.run(command("sync", timeout_s=SYNC_TIMEOUT_S))
+    if bench.site.as_root:
+        bench.host.write_text(DROP_CACHES, "3\n")
+
+
+def _warm_up(bench: Bench, cell: Cell, script: str | None) -> bool | None:
+    workload = bench.site.campaign.workload
+    if workload.warmup <= 0:
+        return None
+    seed = bench.trial.workload_seed + WARM_UP_SEED_STEP
+    plan = plan_run(bench.target, cell, workload, seed=seed, duration_s=workload.warmup, script_path=script)
+    done = bench.host.run(plan)
+    bench.recorder.write_text(f"cells/{cell.id}/raw/warmup.out", done.stdout)
+    bench.recorder.write_text(f"cells/{cell.id}/raw/warmup.err", done.stderr)
+    return warmup_settled([row.tps for row in parse_progress(done.stderr).rows])
+
+
+def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, settled: bool | None) -> Measured:
+    workload = bench.site.campaign.workload
+    plan = plan_run(
+        bench.target,
+        cell,
+        workload,
+        seed=bench.trial.workload_seed,
+        script_path=script,
+        log_prefix=None if workload.log == "none" else f"{folder}/pgbench_log",
+    )
+    wal_before = wal_position_bytes(bench.cluster)
+    with probing(bench, cell, folder):
+        started, began_epoch_s = utc_now(), _host_clock_s(bench)
+        process = bench.host.start(plan, stdout=f"{folder}/pgbench.out", stderr=f"{folder}/pgbench.err")
+        code = process.wait(plan.timeout_s)
+    wal_bytes = wal_position_bytes(bench.cluster) - wal_before
+    if code != 0:
+        raise _failure(bench, folder, code)
+    return Measured(cell, folder, started, began_epoch_s, wal_bytes, settled)
+
+
+def _host_clock_s(bench: Bench) -> float:
+    return float(bench.host.run(command("date", "+%s.%N")).stdout)
+
+
+def _failure(bench: Bench, folder: str, code: int) -> TrialError:
+    """What pgbench said, and what the server said meanwhile: a full disk shows there."""
+    said = [line for line in bench.host.read_text(f"{folder}/pgbench.err").splitlines() if "progress:" not in line]
+    log = [line for line in bench.cluster.read_log().splitlines() if " PANIC: " in line or " FATAL: " in line]
+    errors = [line for line in bench.cluster.read_log().splitlines() if " ERROR: " in line]
+    tail = "\n".join([*said[-5:], *(log or errors)[-3:]])
+    hint = ""
+    if "No space left" in tail:
+        hint = "give the stack a larger device (size: of its loop files), or a smaller scale"
+    return TrialError(f"pgbench ended with exit code {code}: {tail}", hint=hint)

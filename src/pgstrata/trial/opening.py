@@ -1,0 +1,88 @@
+"""From a host to a runner that is ready: leftovers cleaned, locks taken, preflight passed, facts looked up once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pgstrata.errors import PreflightError
+from pgstrata.host.protocol import Host
+from pgstrata.record.recorder import CampaignDirectory, utc_now
+from pgstrata.record.schema import PlannedRecord, TrialVerdict
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.expand import block_trials
+from pgstrata.spec.stack import DiskDevice
+from pgstrata.stack.clean import clean
+from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.performance import PerformanceRunner
+from pgstrata.trial.progress import Progress
+from pgstrata.trial.survey import Unsupported, open_site
+
+
+@contextmanager
+def opened_runner(
+    host: Host, campaign: Campaign, directory: CampaignDirectory, progress: Progress, interruption: Interruption
+) -> Iterator[tuple[PerformanceRunner, tuple[str, ...]]]:
+    """A runner and the stacks that can be built. PreflightError, with nothing changed, when the campaign cannot run."""
+    for line in clean(host):
+        progress.notice(f"cleaned up after an earlier run: {line}")
+    with _locked(host, campaign, directory):
+        site = open_site(host, campaign, directory.path)
+        unsupported: tuple[Unsupported, ...] = ()
+        record_unsupported(directory, unsupported)
+        missing = {u.stack for u in unsupported}
+        runner = PerformanceRunner(site, interruption)
+        try:
+            yield runner, tuple(s.name for s in campaign.stacks if s.name not in missing)
+        finally:
+            for line in runner.close():
+                progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
+
+
+def record_unsupported(directory: CampaignDirectory, unsupported: Sequence[Unsupported]) -> None:
+    """A stack that this host cannot build is neither failed nor unknown: it is recorded with what is missing."""
+    campaign = directory.campaign
+    why = {u.stack: u for u in unsupported}
+    known = {t.trial.stack for t in directory.finished() if t.verdict.status == "unsupported"}
+    for trial in block_trials(campaign, 0, tuple(s.name for s in campaign.stacks)):
+        missing = why.get(trial.stack)
+        if missing is None or trial.stack in known:
+            continue
+        planned = PlannedRecord(trial=trial, stack=campaign.stack(trial.stack), steps=())
+        now = utc_now()
+        verdict = TrialVerdict(
+            trial_id=trial.id,
+            status="unsupported",
+            reason=missing.reason,
+            hint=missing.hint,
+            started=now,
+            ended=now,
+        )
+        directory.start_trial(trial, planned).finish(verdict)
+
+
+@contextmanager
+def _locked(host: Host, campaign: Campaign, directory: CampaignDirectory) -> Iterator[None]:
+    """Keeps a second pgstrata away from the real devices of this campaign, also between its trials."""
+    taken: list[str] = []
+    payload = f"process {os.getpid()} with {directory.path}"
+    try:
+        for id_ in sorted(_disks(campaign)):
+            name = f"device-{id_}"
+            holder = host.try_lock(name, payload)
+            if holder is not None:
+                raise PreflightError(
+                    f"device {id_} on {host.name} is being used by another pgstrata: {holder}",
+                    hint="wait for it to end, or name another device",
+                )
+            taken.append(name)
+        yield
+    finally:
+        for name in taken:
+            host.unlock(name)
+
+
+def _disks(campaign: Campaign) -> set[str]:
+    volumes = [v for stack in campaign.stacks for v in stack.volumes.values()]
+    return {id_ for v in volumes if isinstance(v.device, DiskDevice) for id_ in v.device.ids}

@@ -1,0 +1,60 @@
+"""What a campaign knows of its host: found out once, used by every trial."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host
+from pgstrata.postgres.binaries import Installation
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.stack.plan import PlanContext
+
+DATABASE = "bench"
+"""Name of the database under test."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A host that was looked over for a campaign.
+
+    `token` makes the names of this campaign differ from another one's on the same host. `installations` and
+    `postgresql_conf` (text of a stack's own file) are by name of the stack.
+    """
+
+    host: Host
+    campaign: Campaign
+    token: str
+    scratch: str
+    mount_root: str | None
+    user: str
+    as_root: bool
+    loop_size_bytes: int
+    installations: Mapping[str, Installation]
+    postgresql_conf: Mapping[str, str]
+    medium: str
+
+    def context(self, trial: Trial) -> PlanContext:
+        """Where the parts of a trial go and what they are called."""
+        return self.context_named(trial.id)
+
+    def context_named(self, name: str) -> PlanContext:
+        return PlanContext(
+            trial_id=f"{name}-{self.token}",
+            scratch=self.scratch,
+            loop_size_bytes=self.loop_size_bytes,
+            owner=self.user if self.as_root else None,
+            erase=self.campaign.erase,
+            mount_root=self.mount_root,
+        )
+
+    @property
+    def golden_directory(self) -> str:
+        """Where golden copies lie, all of them; `pgstrata clean` removes it as a whole."""
+        return f"{self.scratch.rstrip('/')}/pgstrata-golden-{self.token}"
+
+
+def site_token(directory: str) -> str:
+    """Six characters that differ between campaign directories."""
+    return hashlib.sha256(directory.encode()).hexdigest()[:6]

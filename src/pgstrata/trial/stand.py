@@ -1,0 +1,54 @@
+"""Building a trial's stack and taking it down again, whatever happens between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pgstrata.record.recorder import TrialRecorder
+from pgstrata.spec.campaign import Trial
+from pgstrata.stack.build import build, failures
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
+from pgstrata.stack.undo import RemovePath
+from pgstrata.trial.bench import Bench, cluster_of, outputs_directory, run_directory
+from pgstrata.trial.site import Site
+from pgstrata.trial.steps import Steps
+
+
+@contextmanager
+def standing(site: Site, trial: Trial, recorder: TrialRecorder, steps: Steps) -> Iterator[Bench]:
+    """The stack of a trial, built; undone when the block ends, however it ends."""
+    context = site.context(trial)
+    journal = open_journal(site, context)
+    try:
+        plan = plan_stack(site.campaign.stack(trial.stack), context)
+        yield build_bench(site, trial, plan, journal, recorder, steps)
+    finally:
+        with steps.interruption.shield(), steps.closing("undo"):
+            report_failures(steps, failures(journal.undo_all()))
+
+
+def build_bench(
+    site: Site, trial: Trial, plan: StackPlan, journal: Journal, recorder: TrialRecorder, steps: Steps
+) -> Bench:
+    """Builds a planned stack, and makes the folder for raw output."""
+    built = build(site.host, plan, journal, around=lambda step: steps.step(step.name))
+    outputs = outputs_directory(plan.context)
+    site.host.make_directory(outputs, mode=0o700, owner=site.user)
+    return Bench(site, trial, plan.stack, plan, built, cluster_of(site, plan.stack, plan), outputs, recorder, steps)
+
+
+def open_journal(site: Site, context: PlanContext) -> Journal:
+    """The journal of a trial, with what is made outside the stack in it."""
+    journal = Journal.create(site.host, context.trial_id)
+    journal.register(RemovePath(path=run_directory(context)), RemovePath(path=outputs_directory(context)))
+    return journal
+
+
+def report_failures(steps: Steps, lines: tuple[str, ...]) -> None:
+    """Teardown errors are told and logged; the error that came first stays the primary one."""
+    for line in lines:
+        steps.progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
+    if lines:
+        steps.recorder.write_text("raw/undo-errors.txt", "\n".join(lines) + "\n")
