@@ -1,0 +1,100 @@
+"""The PostgreSQL probe: psql repeats one prepared statement a second, which gives one JSON line.
+
+What each major calls its statistics is decided here and nowhere else; a line has the same keys for all of them.
+"""
+
+from __future__ import annotations
+
+FIRST_MAJOR_WITH_PG_STAT_IO = 16
+FIRST_MAJOR_WITH_PG_STAT_CHECKPOINTER = 17
+
+COUNTERS = (
+    "wal_bytes", "xact_commit", "xact_rollback", "blks_hit", "blks_read",
+    "buffers_backend", "buffers_checkpoint", "buffers_clean", "checkpoints_timed", "checkpoints_requested",
+    "io_reads", "io_writes", "io_extends", "io_fsyncs",
+)  # fmt: skip
+"""Keys of a line that only grow; null where the major does not count it."""
+
+RUNNING = ("CPU", "Running")
+"""Type and name under which sessions that wait for nothing are counted."""
+
+APPLICATION_NAME = "pgstrata probe"
+
+
+def render_probe_script(major: int, interval_s: float = 1.0) -> str:
+    """The script for psql (-XAtq): prepares the statement once, so that repeating it needs no planning."""
+    return (
+        f"SET application_name = '{APPLICATION_NAME}';\n"
+        "SET jit = off;\n"
+        "SET statement_timeout = '10s';\n"
+        f"PREPARE sample AS {render_sample_query(major)};\n"
+        f"EXECUTE sample \\watch {interval_s:g}\n"
+    )
+
+
+def render_sample_query(major: int) -> str:
+    """One row, one column: a JSON object with `time` (Unix, seconds), the COUNTERS and `waits`.
+
+    The database statistics are those of the database that the probe is connected to.
+    """
+    bgwriter, checkpointer, io = _bgwriter(major), _checkpointer(major), _io(major)
+    return (
+        "SELECT json_build_object("
+        "'time', round(extract(epoch FROM clock_timestamp())::numeric, 6),"
+        " 'wal_bytes', pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0'),"
+        " 'xact_commit', d.xact_commit, 'xact_rollback', d.xact_rollback,"
+        " 'blks_hit', d.blks_hit, 'blks_read', d.blks_read,"
+        f" {bgwriter}, {checkpointer},"
+        " 'io_reads', io.reads, 'io_writes', io.writes, 'io_extends', io.extends, 'io_fsyncs', io.fsyncs,"
+        " 'waits', w.waits)"
+        f" FROM pg_stat_database d, pg_stat_bgwriter b{_checkpointer_view(major)}, {io} io, {_waits()} w"
+        " WHERE d.datname = current_database()"
+    )
+
+
+def _bgwriter(major: int) -> str:
+    if major < FIRST_MAJOR_WITH_PG_STAT_CHECKPOINTER:
+        return "'buffers_clean', b.buffers_clean, 'buffers_backend', b.buffers_backend"
+    # 17 dropped buffers_backend; pg_stat_io counts the same writes and extensions.
+    return "'buffers_clean', b.buffers_clean, 'buffers_backend', io.backend_writes"
+
+
+def _checkpointer(major: int) -> str:
+    if major < FIRST_MAJOR_WITH_PG_STAT_CHECKPOINTER:
+        return (
+            "'buffers_checkpoint', b.buffers_checkpoint,"
+            " 'checkpoints_timed', b.checkpoints_timed, 'checkpoints_requested', b.checkpoints_req"
+        )
+    return (
+        "'buffers_checkpoint', c.buffers_written,"
+        " 'checkpoints_timed', c.num_timed, 'checkpoints_requested', c.num_requested"
+    )
+
+
+def _checkpointer_view(major: int) -> str:
+    return ", pg_stat_checkpointer c" if major >= FIRST_MAJOR_WITH_PG_STAT_CHECKPOINTER else ""
+
+
+def _io(major: int) -> str:
+    """Operations on relations; since 18 the view also counts WAL, which is left out to compare like with like."""
+    if major < FIRST_MAJOR_WITH_PG_STAT_IO:
+        names = ", ".join(f"NULL::bigint AS {n}" for n in ("reads", "writes", "extends", "fsyncs", "backend_writes"))
+        return f"(SELECT {names})"
+    sums = ", ".join(f"sum({name}) AS {name}" for name in ("reads", "writes", "extends", "fsyncs"))
+    backends = "backend_type NOT IN ('checkpointer', 'background writer')"
+    return (
+        f"(SELECT {sums}, sum(coalesce(writes, 0) + coalesce(extends, 0)) FILTER (WHERE {backends}) AS backend_writes"
+        " FROM pg_stat_io WHERE object = 'relation')"
+    )
+
+
+def _waits() -> str:
+    """Client sessions in a statement, by what they wait for; the probe itself does not count."""
+    kind, name = RUNNING
+    return (
+        "(SELECT coalesce(json_agg(json_build_array(kind, name, sessions)), '[]') AS waits FROM ("
+        f"SELECT coalesce(wait_event_type, '{kind}') AS kind, coalesce(wait_event, '{name}') AS name,"
+        " count(*) AS sessions FROM pg_stat_activity"
+        " WHERE backend_type = 'client backend' AND state = 'active' AND pid <> pg_backend_pid()"
+        " GROUP BY 1, 2) s)"
+    )

@@ -1,0 +1,97 @@
+"""Starts the probes beside a workload, and stops them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import Command, Host, Process
+from pgstrata.probe.postgres import render_probe_script
+
+SAMPLES = "samples.jsonl"
+POSTGRES = "postgres.jsonl"
+
+PATIENCE_S = 20.0
+
+_SAMPLER = Path(__file__).with_name("sampler.py")
+_LONGEST_S = 30 * 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Running probes. Their output is in `directory` on the host: SAMPLES, POSTGRES and *.err."""
+
+    host: Host
+    directory: str
+    processes: tuple[tuple[str, Process], ...]
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids by name: `samples`, `postgres`."""
+        return {name: process.pid for name, process in self.processes}
+
+    def stop(self) -> None:
+        """Ends the probes; raises TrialError when one of them had already ended by itself."""
+        died = [name for name, process in self.processes if process.poll() is not None]
+        for _, process in self.processes:
+            process.stop()
+        for name in died:
+            raise self.failure(name, "ended before the run did")
+
+    def failure(self, name: str, what: str) -> TrialError:
+        said = self.host.read_text(f"{self.directory}/{name}.err").strip()
+        return TrialError(f"the probe {name} on {self.host.name} {what}: {said[-500:] or 'it said nothing'}")
+
+
+def start_probes(
+    host: Host,
+    directory: str,
+    devices: Sequence[tuple[int, int]],
+    *,
+    psql: Sequence[str] = (),
+    major: int = 0,
+    user: str | None = None,
+    marker: str = "",
+) -> Probes:
+    """Starts the host probe for the devices (major, minor), and the PostgreSQL probe when `psql` is given.
+
+    `psql` are the arguments that connect to the database of the workload (`Cluster.psql`), `major` is the server's,
+    `user` the OS user that may connect. Output goes to files in `directory` (an existing folder on the host, not on
+    the devices that are watched).
+    """
+    program = f"{directory}/sampler.py"
+    host.send(str(_SAMPLER), program)
+    numbers = ",".join(f"{a}:{b}" for a, b in devices)
+    env = (("PGSTRATA_TRIAL", marker),) if marker else ()
+    sampler = Command(("python3", "-I", program, "--devices", numbers), timeout_s=_LONGEST_S, env=env, cwd="/")
+    processes = [("samples", host.start(sampler, stdout=f"{directory}/{SAMPLES}", stderr=f"{directory}/samples.err"))]
+    if psql:
+        script = render_probe_script(major)
+        watch = Command(tuple(psql), timeout_s=_LONGEST_S, stdin=script, user=user, env=env, cwd="/")
+        started = host.start(watch, stdout=f"{directory}/{POSTGRES}", stderr=f"{directory}/postgres.err")
+        processes.append(("postgres", started))
+    probes = Probes(host, directory, tuple(processes))
+    try:
+        _wait_for_first_lines(probes)
+    except BaseException:
+        for _, process in processes:
+            process.stop()
+        raise
+    return probes
+
+
+def _wait_for_first_lines(probes: Probes) -> None:
+    """So that there is a sample from before the run, which counters are compared with."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    waiting = dict(probes.processes)
+    while waiting:
+        for name, process in list(waiting.items()):
+            status = probes.host.status(f"{probes.directory}/{name}.jsonl")
+            if status is not None and status.size_bytes > 0:
+                del waiting[name]
+            elif process.poll() is not None or time.monotonic() > deadline_s:
+                raise probes.failure(name, "gave no sample")
+        time.sleep(0.02)
