@@ -33,7 +33,9 @@ def resolve_workload_files(workload: Workload, folder: Path) -> tuple[list[Probl
     names = [Cell(script=s, scale=1, clients=1).id for s in scripts]
     if len(set(names)) != len(names):
         problems.append(Problem(("workload", "script"), "two scripts have the same name"))
-    changes: dict[str, object] = {"script": tuple(scripts)}
+    written = dict(zip(workload.script, scripts, strict=True))
+    durations = {written[script]: seconds for script, seconds in workload.durations.items()}
+    changes: dict[str, object] = {"script": tuple(scripts), "durations": durations}
     for key in ("sql", "pg_restore"):
         if (path := getattr(workload, key)) is not None:
             wrong, changes[key] = _resolve(path, folder, ("workload", key))

@@ -42,6 +42,8 @@ class Workload(Model):
     def _coherent(self) -> Workload:
         if self.duration is not None and self.transactions is not None:
             raise ValueError("duration and transactions exclude each other")
+        if any(d < 1 for d in (1.0 if self.duration is None else self.duration, *self.durations.values())):
+            raise ValueError("a run is measured for at least 1 s")
         for script in self.durations:
             if script not in self.script:
                 raise ValueError(f"durations names {script!r}, which is not among the scripts")
