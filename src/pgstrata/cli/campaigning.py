@@ -63,17 +63,20 @@ def run_to_report(
 
 def _run(campaign: Campaign, directory: CampaignDirectory, shown: Shown) -> Outcome:
     interruption = Interruption()
-    with interruption.installed(), ShownProgress(shown.quiet, campaign.runs.budget) as progress:
-        with _runner(campaign, directory, progress, interruption) as (runner, stacks):
-            return run_campaign(
-                campaign,
-                directory,
-                runner,
-                choose_policy(campaign, stacks),
-                progress,
-                observe=observer(campaign.goal.primary),
-                interruption=interruption,
-            )
+    with (
+        interruption.installed(),
+        ShownProgress(shown.quiet, campaign.runs.budget) as progress,
+        _runner(campaign, directory, progress, interruption) as (runner, stacks),
+    ):
+        return run_campaign(
+            campaign,
+            directory,
+            runner,
+            choose_policy(campaign, stacks),
+            progress,
+            observe=observer(campaign.goal.primary),
+            interruption=interruption,
+        )
 
 
 @contextmanager
@@ -87,9 +90,11 @@ def _runner(
     from pgstrata.cli.hosts import campaign_host
     from pgstrata.trial.opening import opened_runner
 
-    with campaign_host(campaign.host, progress) as host:
-        with opened_runner(host, campaign, directory, progress, interruption) as opened:
-            yield opened
+    with (
+        campaign_host(campaign.host, progress) as host,
+        opened_runner(host, campaign, directory, progress, interruption) as opened,
+    ):
+        yield opened
 
 
 def choose_policy(campaign: Campaign, stacks: tuple[str, ...]) -> Policy:

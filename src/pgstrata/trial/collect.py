@@ -7,32 +7,46 @@ from typing import TYPE_CHECKING
 
 from pgstrata.record.schema import CellResult
 from pgstrata.trial.bench import Bench
-from pgstrata.workload.pgbench_output import Progress, parse_progress, parse_result
+from pgstrata.trial.probes import write_probe_series
+from pgstrata.workload.pgbench_output import PgbenchResult, parse_progress, parse_result
 
 if TYPE_CHECKING:
     from pgstrata.trial.measure import Measured
+
+SAMPLER = "sampler.py"
+"""The probe's own program, which is no output."""
 
 
 def collect_cell(bench: Bench, measured: Measured) -> None:
     """Fetches the output of one run, writes `result.json` and its series, and frees the space on the host."""
     cell_id = measured.cell.id
     for name in bench.host.list_directory(measured.folder):
+        if name == SAMPLER:
+            continue
         bench.host.fetch(f"{measured.folder}/{name}", str(bench.recorder.cell(cell_id, f"raw/{name}")))
     raw = bench.recorder.cell(cell_id, "raw/pgbench.out").parent
     progress = parse_progress((raw / "pgbench.err").read_text(encoding="utf-8"))
     bench.recorder.series(cell_id, "progress", (asdict(row) for row in progress.rows))
-    result = _result(bench, measured, (raw / "pgbench.out").read_text(encoding="utf-8"), progress)
+    found = parse_result((raw / "pgbench.out").read_text(encoding="utf-8"))
+    duration_s = _duration_s(found)
+    checkpoints = write_probe_series(bench, cell_id, raw, measured.began_epoch_s, duration_s)
+    result = _result(bench, measured, found, duration_s, checkpoints)
     bench.recorder.write(f"cells/{cell_id}/result.json", result)
     bench.host.remove(measured.folder)
 
 
-def _result(bench: Bench, measured: Measured, stdout: str, progress: Progress) -> CellResult:
-    found = parse_result(stdout)
-    duration_s = found.transactions / found.tps if found.tps else float(found.duration_s or 0)
+def _duration_s(found: PgbenchResult) -> float:
+    """As bounded; for a run bounded by transactions, as its rate says."""
+    if found.duration_s is not None:
+        return float(found.duration_s)
+    return found.transactions / found.tps if found.tps else 0.0
+
+
+def _result(bench: Bench, measured: Measured, found: PgbenchResult, duration_s: float, checkpoints: int) -> CellResult:
     return CellResult(
         cell=measured.cell,
         started=measured.started,
-        duration_s=float(found.duration_s) if found.duration_s is not None else duration_s,
+        duration_s=duration_s,
         transactions=found.transactions,
         tps=found.tps,
         latency_avg_ms=found.latency_avg_ms,
@@ -44,6 +58,7 @@ def _result(bench: Bench, measured: Measured, stdout: str, progress: Progress) -
         skipped=found.skipped,
         late=found.late,
         wal_bytes=measured.wal_bytes,
+        checkpoints=checkpoints,
         warmup_stable=measured.settled,
         open_loop=bench.site.campaign.workload.rate is not None,
     )

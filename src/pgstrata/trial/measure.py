@@ -109,13 +109,13 @@ def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, settled:
         log_prefix=None if workload.log == "none" else f"{folder}/pgbench_log",
     )
     wal_before = wal_position_bytes(bench.cluster)
-    with probing(bench, cell, folder):
+    with probing(bench, folder):
         started, began_epoch_s = utc_now(), _host_clock_s(bench)
         process = bench.host.start(plan, stdout=f"{folder}/pgbench.out", stderr=f"{folder}/pgbench.err")
         code = process.wait(plan.timeout_s)
+        if code != 0:
+            raise _failure(bench, folder, code)
     wal_bytes = wal_position_bytes(bench.cluster) - wal_before
-    if code != 0:
-        raise _failure(bench, folder, code)
     return Measured(cell, folder, started, began_epoch_s, wal_bytes, settled)
 
 

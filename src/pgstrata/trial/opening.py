@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, command
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign
@@ -38,6 +38,12 @@ def opened_runner(
         finally:
             for line in runner.close():
                 progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
+            _remove_if_empty(host, site.scratch)
+
+
+def _remove_if_empty(host: Host, scratch: str) -> None:
+    """The folder for loop files, where it was made for this campaign; another run's files keep it there."""
+    host.run(command("rmdir", "--ignore-fail-on-non-empty", scratch), check=False)
 
 
 def record_unsupported(directory: CampaignDirectory, unsupported: Sequence[Unsupported]) -> None:
