@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import PgstrataError, PreflightError
-from pgstrata.host.agent import AgentError
-from pgstrata.host.protocol import Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
+from pgstrata.host.agent.wire import AgentError
+from pgstrata.host.protocol import Busy, Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
 
 CHUNK_BYTES = 1 << 20
 
@@ -130,7 +130,7 @@ class AgentHost:
         return Space(**self._call("space", path=path))
 
     def list_directory(self, path: str) -> tuple[str, ...]:
-        return tuple(self._call("list", path=path))
+        return tuple(self._call("list_directory", path=path))
 
     def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
         self._call("make_directory", path=path, mode=mode, owner=owner)
@@ -170,6 +170,9 @@ class AgentHost:
 
     def open_exclusive(self, device: str) -> bool:
         return bool(self._call("open_exclusive", device=device))
+
+    def busiest(self, seconds: float) -> tuple[Busy, ...]:
+        return tuple(Busy(**busy) for busy in self._call("busiest", seconds=seconds, patience_s=60.0 + seconds))
 
     def close(self) -> None:
         self._call("close")

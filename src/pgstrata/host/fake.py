@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from pgstrata.errors import PgstrataError
-from pgstrata.host.protocol import Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
+from pgstrata.host.protocol import Busy, Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
 
 Answer = Callable[[Command], Completed | None]
 """How a command ends; None when this answer does not know it."""
@@ -64,6 +64,7 @@ class FakeHost:
         missing_programs: bool = False,
         busy_devices: frozenset[str] = frozenset(),
         locks: Mapping[str, str] | None = None,
+        busy: tuple[Busy, ...] = (),
         name: str = "fake",
         kind: HostKind = "native",
     ) -> None:
@@ -74,6 +75,7 @@ class FakeHost:
         self._missing_programs = missing_programs
         self._busy_devices = busy_devices
         self._others_locks = dict(locks or {})
+        self._busy = busy
         self._pids = itertools.count(1000)
         self.asked: list[Command] = []
         self.stopped_markers: list[str] = []
@@ -186,6 +188,9 @@ class FakeHost:
 
     def open_exclusive(self, device: str) -> bool:
         return device not in self._busy_devices
+
+    def busiest(self, seconds: float) -> tuple[Busy, ...]:
+        return self._busy
 
     def close(self) -> None:
         """Nothing is open."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgstrata.host.agent import Agent, AgentError
+from pgstrata.host.agent.operations import Agent
+from pgstrata.host.agent.wire import AgentError
 from pgstrata.host.base import AgentHost, refuse
 
 

@@ -93,6 +93,23 @@ class Space:
     free_bytes: int
 
 
+@dataclass(frozen=True)
+class Busy:
+    """What a process did while it was watched."""
+
+    pid: int
+    name: str
+    cpu_share: float
+    """Of one processor."""
+    io_bytes_per_s: float
+    """Read and written on storage; 0 where the process belongs to another user and we are not root."""
+
+    @property
+    def text(self) -> str:
+        moved = f", {self.io_bytes_per_s / 1e6:.0f} MB/s" if self.io_bytes_per_s >= 1e6 else ""
+        return f"{self.name} (pid {self.pid}: {self.cpu_share:.0%} of a CPU{moved})"
+
+
 class Process(Protocol):
     """A program started in the background, with its output in files on its host."""
 
@@ -192,6 +209,10 @@ class Host(Protocol):
 
     def open_exclusive(self, device: str) -> bool:
         """Whether a block device can be opened exclusively: False while it is in use (mounted, PV, md, swap)."""
+        ...
+
+    def busiest(self, seconds: float) -> tuple[Busy, ...]:
+        """Watches all processes for that long; those that did something and are not ours, the busiest first."""
         ...
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """A machine reached by the system's OpenSSH client.
 
 The user's own configuration, keys and jump hosts apply. One session stays open for the life of the host; in it runs
-`agent.py`, sent over at the start, so that a command costs one round trip and no login. What the far side's start-up
-files print is skipped: nothing counts before the agent's own line.
+the package `agent`, sent over at the start, so that a command costs one round trip and no login. What the start-up
+files over there print is skipped: nothing counts before the agent's own line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import PreflightError, UsageError
-from pgstrata.host import agent
+from pgstrata.host.agent import source, wire
 from pgstrata.host.base import AgentHost, refuse
 from pgstrata.host.protocol import HostKind, HostLost
 
@@ -120,7 +120,7 @@ class _Session:
     def __init__(self, target: Target, options: Sequence[str], directory: Path, arguments: Sequence[str]) -> None:
         self._target = target
         self._stderr = directory / "stderr"
-        remote = shlex.join(["exec", "python3", "-I", "-u", "-c", agent.BOOTSTRAP, "serve", *arguments])
+        remote = shlex.join(["exec", "python3", "-I", "-u", "-c", source.BOOTSTRAP, "serve", *arguments])
         with self._stderr.open("wb") as stderr:
             self._ssh = subprocess.Popen(
                 ["ssh", *options, *target.argv, remote],
@@ -167,22 +167,21 @@ class _Session:
         if version < PYTHON_WANTED:
             found, wanted = (".".join(map(str, v)) for v in (version, PYTHON_WANTED))
             raise PreflightError(f"python3 on {self._target.text} is {found}, {wanted} or later is needed")
-        source = Path(agent.__file__).read_bytes()
         with contextlib.suppress(BrokenPipeError):
-            self._sink.write(b"%d\n" % len(source) + source)
+            self._sink.write(source.bundle())
             self._sink.flush()
 
     def _ready_version(self) -> tuple[int, ...] | None:
         for line in self._source:
             words = line.decode(errors="replace").split()
-            if len(words) == 2 and words[0] == agent.READY:
+            if len(words) == 2 and words[0] == source.READY:
                 return tuple(int(part) for part in words[1].split("."))
         return None
 
     def _read(self) -> None:
         with contextlib.suppress(ValueError, OSError):  # a torn last line, a pipe closed under us: lost all the same
             for line in self._source:
-                answer = agent.decode(line)
+                answer = wire.decode(line)
                 waiting = self._waiting.pop(answer["id"], None)
                 if waiting is not None:
                     waiting.put(answer)
@@ -203,7 +202,7 @@ class _Session:
             self._next_id += 1
             self._waiting[self._next_id] = box
             with contextlib.suppress(OSError, ValueError):  # the reader notices, too
-                self._sink.write(agent.encode({"id": self._next_id, "op": operation, "args": arguments}))
+                self._sink.write(wire.encode({"id": self._next_id, "op": operation, "args": arguments}))
                 self._sink.flush()
         return box
 
@@ -279,8 +278,8 @@ class SshHost(AgentHost):
         if answer is None:
             raise HostLost(f"connection to {self._name} was lost: {self._session.why_lost()}")
         try:
-            return agent.result(answer)
-        except agent.AgentError as error:
+            return wire.result(answer)
+        except wire.AgentError as error:
             raise refuse(self._name, error) from None
 
     def try_lock(self, name: str, payload: str) -> str | None:

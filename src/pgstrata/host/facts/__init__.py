@@ -1,1 +1,9 @@
-"""Facts of a host: one fact is one command and one pure parser."""
+"""What a host is: one file a fact, each a command or file and a pure parser of what it says.
+
+`gather` collects them in words, `medium` names what a path lies on. Imports `errors`, `spec` and `host`.
+"""
+
+from pgstrata.host.facts.gather import Facts, gather
+from pgstrata.host.facts.medium import medium
+
+__all__ = ["Facts", "gather", "medium"]

@@ -1,0 +1,53 @@
+"""Advisory locks, held as long as the agent lives."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from pgstrata.host.agent.places import default_state_directory, remove_empty
+
+
+class Locks:
+    """Locks are files in the state directory; the kernel releases them when their holder ends, however it ends."""
+
+    def __init__(self, state_directory: str | None = None) -> None:
+        self._state_directory = state_directory or default_state_directory()
+        self._locks: dict[str, int] = {}
+
+    def state_directory(self) -> str:
+        return self._state_directory
+
+    def try_lock(self, name: str, payload: str) -> str | None:
+        """Takes a lock for the life of this agent; None when we have it, else what its holder wrote."""
+        if name in self._locks:
+            return None
+        directory = os.path.join(self._state_directory, "locks")
+        os.makedirs(directory, mode=0o755, exist_ok=True)
+        path = self._lock_path(name)
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.read(fd, 4096).decode(errors="replace")
+                os.close(fd)
+                return holder or "another process"
+            # The last holder removes the file on release: a lock on a file that is no longer there is worth nothing.
+            if os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path)):
+                break
+            os.close(fd)
+        os.ftruncate(fd, 0)
+        os.write(fd, payload.encode())
+        self._locks[name] = fd
+        return None
+
+    def unlock(self, name: str) -> None:
+        fd = self._locks.pop(name, None)
+        if fd is not None:
+            os.unlink(self._lock_path(name))
+            os.close(fd)
+            remove_empty(os.path.join(self._state_directory, "locks"))
+
+    def _lock_path(self, name: str) -> str:
+        return os.path.join(self._state_directory, "locks", name.replace("/", "-"))

@@ -1,0 +1,53 @@
+"""Where things are kept on a host, and what is mounted where."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+
+
+def default_state_directory() -> str:
+    """Where locks and the undo journal live: outlives a reboot, because loop files and signatures do."""
+    if os.geteuid() == 0:
+        return "/var/lib/pgstrata"
+    home = os.path.expanduser("~")
+    return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state"), "pgstrata")
+
+
+def runtime_directory() -> str:
+    """Where exit codes of background programs are noted; gone after a reboot, as the programs are."""
+    if os.geteuid() == 0:
+        return "/run/pgstrata"
+    return os.path.join(os.environ.get("XDG_RUNTIME_DIR") or "/tmp", f"pgstrata-{os.geteuid()}")
+
+
+def new_exit_file(directory: str) -> str:
+    """An empty file for an exit code: while it is there, nobody removes the directory as empty."""
+    path = os.path.join(directory, f"{uuid.uuid4().hex}.exit")
+    while True:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            return path
+        except FileNotFoundError:  # removed in between
+            continue
+
+
+def remove_empty(directory: str) -> None:
+    with contextlib.suppress(OSError):  # others still use it
+        os.rmdir(directory)
+
+
+def _decode_mount(text: str) -> str:
+    for escape, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(escape, character)
+    return text
+
+
+def mounts_within(path: str) -> list[str]:
+    """Mount points at or below a path, bind mounts included (their st_dev would not give them away)."""
+    real = os.path.realpath(path)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        points = [_decode_mount(line.split()[4]) for line in file]
+    return [point for point in points if point == real or point.startswith(real.rstrip("/") + "/")]

@@ -1,0 +1,185 @@
+"""Processes as /proc shows them: waiting for them, signalling them, finding them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from pgstrata.host.agent.wire import AgentError
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+MARKER = "PGSTRATA_TRIAL"
+POLL_S = 0.02
+
+
+def environment(extra: dict[str, str]) -> dict[str, str]:
+    """The minimal environment every command gets, with `extra` on top."""
+    return {"PATH": PATH, "LC_ALL": "C", **extra}
+
+
+def identity(user: str | None) -> dict[str, Any]:
+    """Arguments for Popen that switch to an OS user with its groups; none when we are that user already."""
+    if user is None:
+        return {}
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise AgentError("user", f"there is no OS user {user}") from None
+    if entry.pw_uid == os.geteuid():
+        return {}
+    if os.geteuid() != 0:
+        raise AgentError("user", f"only root can run a command as OS user {user}")
+    groups = os.getgrouplist(user, entry.pw_gid)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups}
+
+
+def memory_file(data: bytes = b"") -> int:
+    """An anonymous file: output goes there and not through a pipe, so that a daemon that a command leaves behind
+    (pg_ctl start) cannot keep us waiting for an end of file."""
+    fd = os.memfd_create("pgstrata")
+    written = 0
+    while written < len(data):
+        written += os.write(fd, data[written:])
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def contents(fd: int) -> bytes:
+    os.lseek(fd, 0, os.SEEK_SET)
+    parts = []
+    while part := os.read(fd, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def wait_pid(pid: int, timeout_s: float) -> bool:
+    """Waits until a process has ended, child or not; False when it still runs after `timeout_s`.
+
+    A pidfd wakes us at once, where subprocess's own wait with a timeout sleeps up to 50 ms between looks.
+    """
+    deadline = time.monotonic() + timeout_s
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    except OSError:  # no pidfds before Linux 5.3, or forbidden by a sandbox
+        fd = -1
+    try:
+        if fd >= 0:
+            poller = select.poll()
+            poller.register(fd, select.POLLIN)
+            return bool(poller.poll(max(0.0, timeout_s) * 1000))
+        while start_time(pid) is not None:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_S)
+        return True
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def stat_fields(pid: int) -> list[str] | None:
+    """Fields of /proc/PID/stat from the third (state) on; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def start_time(pid: int) -> int | None:
+    """When a live process started (clock ticks since boot): tells it from a later one with the same pid."""
+    fields = stat_fields(pid)
+    return None if fields is None or fields[0] in "ZX" else int(fields[19])
+
+
+def send_signal(pid: int, number: int, *, group: bool = False) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        (os.killpg if group else os.kill)(pid, number)
+
+
+def _group_lives(group: int) -> bool:
+    """Whether a process group has a member that is not merely waiting to be reaped."""
+    every = (stat_fields(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return any(fields is not None and int(fields[2]) == group and fields[0] not in "ZX" for fields in every)
+
+
+def kill_group(process: subprocess.Popen[bytes], timeout_s: float = 5.0) -> None:
+    """Kills a process group, and waits until its last member is gone: it may write to a device until then."""
+    deadline = time.monotonic() + timeout_s
+    send_signal(process.pid, signal.SIGKILL, group=True)
+    process.wait()
+    while _group_lives(process.pid) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def processes() -> Iterator[tuple[int, int]]:
+    """(pid, parent's pid) of every live process."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = stat_fields(int(name))
+            if fields is not None and fields[0] not in "ZX":
+                yield int(name), int(fields[1])
+
+
+def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while pid and pid != ancestor:
+        pid = parents.get(pid, 0)
+    return pid == ancestor
+
+
+def _has_marker(pid: int, entry: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return entry in file.read().split(b"\0")
+    except OSError:  # ended meanwhile, or another user's
+        return False
+
+
+def marked_processes(marker: str) -> dict[int, int]:
+    """Live processes whose environment holds the marker, and their descendants: pid -> parent's pid.
+
+    Descendants, because PostgreSQL overwrites the environment of its children with their process titles. Never
+    this process or one it descends from.
+    """
+    parents = dict(processes())
+    ours = set()
+    pid = os.getpid()
+    while pid:
+        ours.add(pid)
+        pid = parents.get(pid, 0)
+    entry = f"{MARKER}={marker}".encode()
+    found = {p for p in parents if p not in ours and _has_marker(p, entry)}
+    grown = True
+    while grown:
+        more = {p for p, parent in parents.items() if parent in found and p not in ours} - found
+        found |= more
+        grown = bool(more)
+    return {p: parents[p] for p in found}
+
+
+def usage(pid: int) -> tuple[str, float, int] | None:
+    """Name, processor seconds and storage bytes of a process so far."""
+    fields = stat_fields(pid)
+    if fields is None:
+        return None
+    moved = 0
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            name = file.read().strip()
+        with open(f"/proc/{pid}/io", encoding="ascii") as file:
+            counters = dict(line.split(": ") for line in file.read().splitlines())
+        moved = int(counters["read_bytes"]) + int(counters["write_bytes"])
+    except PermissionError:  # another user's: its processor time is known all the same
+        pass
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), moved

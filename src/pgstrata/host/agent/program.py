@@ -1,0 +1,95 @@
+"""The agent as a program: at the far end of a connection, or beside a background program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from pgstrata.host.agent.operations import OPERATIONS, Agent
+from pgstrata.host.agent.processes import environment, identity, memory_file, start_time
+from pgstrata.host.agent.wire import call, decode, encode
+
+
+def _serve(state_directory: str | None = None) -> None:
+    """Answers requests from standard input until it ends; each in a thread, so that a long one blocks no other."""
+    source = sys.stdin.buffer  # not a new file: this one may have read ahead of the bootstrap
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    agent, lock = Agent(state_directory), threading.Lock()
+
+    def end(*_: object) -> None:
+        agent.close()
+        os._exit(0)
+
+    def answer(request: dict[str, Any]) -> None:
+        operation = request["op"]
+        if operation not in OPERATIONS:
+            reply = {"error": {"kind": "protocol", "message": f"no operation {operation}"}}
+        else:
+            reply = call(lambda: getattr(agent, operation)(**request["args"]))
+        with lock, contextlib.suppress(BrokenPipeError):
+            sink.write(encode({"id": request["id"], **reply}))
+            sink.flush()
+
+    signal.signal(signal.SIGTERM, end)
+    for line in source:
+        threading.Thread(target=answer, args=(decode(line),), daemon=True).start()
+    end()
+
+
+def _keep() -> None:
+    """Starts one program, tells its pid, and stays until it ends to note the exit code."""
+    request = decode(sys.stdin.buffer.readline())
+    if os.fork():
+        os._exit(0)
+    process: subprocess.Popen[bytes] | None = None
+
+    def begin() -> dict[str, Any]:
+        nonlocal process
+        process = _spawn(request)
+        keeper = os.getpid()
+        handle = {"pid": process.pid, "started": start_time(process.pid) or 0, "exit_file": request["exit_file"]}
+        return {**handle, "keeper": keeper, "keeper_started": start_time(keeper)}
+
+    sys.stdout.buffer.write(encode(call(begin)))
+    sys.stdout.flush()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # after the program, which would inherit it
+        signal.signal(number, signal.SIG_IGN)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.chdir("/")
+    if process is not None:
+        code = process.wait()
+        part = request["exit_file"] + ".part"
+        with open(part, "w", encoding="ascii") as file:
+            file.write(str(code))
+        os.rename(part, request["exit_file"])
+
+
+def _spawn(request: dict[str, Any]) -> subprocess.Popen[bytes]:
+    stdin = memory_file(request["stdin"])
+    for path in (request["stdout"], request["stderr"]):
+        with open(path, "wb"):
+            pass  # made empty here, so that both may name the same file below
+    with open(request["stdout"], "ab") as out, open(request["stderr"], "ab") as err:
+        return subprocess.Popen(
+            request["argv"],
+            stdin=stdin,
+            stdout=out,
+            stderr=err,
+            env=environment(request["env"]),
+            cwd=request["cwd"],
+            start_new_session=True,
+            **identity(request["user"]),
+        )
+
+
+def main(arguments: list[str]) -> None:
+    """Run as a program: `serve [STATE-DIRECTORY]` or `keep`."""
+    {"serve": _serve, "keep": _keep}[arguments[0]](*arguments[1:])

@@ -1,0 +1,73 @@
+"""Block devices: lsblk, and what only sysfs says (write cache, scheduler)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pgstrata.host.facts.source import read_file, read_output
+from pgstrata.host.protocol import Host
+
+COLUMNS = "KNAME,PATH,TYPE,SIZE,RO,ROTA,MODEL,TRAN,LOG-SEC,PHY-SEC,MOUNTPOINT,PKNAME"
+"""MOUNTPOINT and not MOUNTPOINTS, which util-linux has since 2.37 only."""
+
+
+@dataclass(frozen=True)
+class BlockDevice:
+    name: str
+    path: str
+    kind: str
+    """disk, part, lvm, raid1, loop, crypt, ..."""
+    size_bytes: int
+    read_only: bool
+    rotational: bool
+    """As the kernel believes; virtual disks often claim to rotate."""
+    model: str | None
+    transport: str | None
+    logical_sector_bytes: int
+    physical_sector_bytes: int
+    mountpoint: str | None
+    parent: str | None
+
+
+def parse_lsblk(text: str) -> tuple[BlockDevice, ...]:
+    """From `lsblk -J -b -l -o COLUMNS`; a device with several parents comes once for each."""
+    return tuple(_parse_device(entry) for entry in json.loads(text)["blockdevices"])
+
+
+def _parse_device(entry: dict[str, Any]) -> BlockDevice:
+    return BlockDevice(
+        name=entry["kname"],
+        path=entry["path"],
+        kind=entry["type"],
+        size_bytes=int(entry["size"] or 0),
+        read_only=_flag(entry["ro"]),
+        rotational=_flag(entry["rota"]),
+        model=(entry["model"] or "").strip() or None,
+        transport=entry["tran"],
+        logical_sector_bytes=int(entry["log-sec"]),
+        physical_sector_bytes=int(entry["phy-sec"]),
+        mountpoint=entry["mountpoint"],
+        parent=entry["pkname"],
+    )
+
+
+def _flag(value: object) -> bool:
+    return value in (True, "1", 1)  # util-linux before 2.33 prints strings
+
+
+def read_block_devices(host: Host) -> tuple[BlockDevice, ...]:
+    """Those with a size; none where there is no lsblk."""
+    text = read_output(host, "lsblk", "-J", "-b", "-l", "-o", COLUMNS)
+    return tuple(device for device in parse_lsblk(text) if device.size_bytes > 0) if text else ()
+
+
+def read_write_cache(host: Host, name: str) -> str | None:
+    """`write back` (volatile unless the device has protection, which it does not tell) or `write through`."""
+    return read_file(host, f"/sys/class/block/{name}/queue/write_cache")
+
+
+def read_scheduler(host: Host, name: str) -> str | None:
+    """All schedulers, the one in use in brackets."""
+    return read_file(host, f"/sys/class/block/{name}/queue/scheduler")

@@ -1,0 +1,60 @@
+"""What else runs on the host: load average, the busiest processes, PostgreSQL servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgstrata.host.facts.source import read_file, read_output
+from pgstrata.host.protocol import Busy, Host
+
+SAMPLE_S = 1.0
+CPU_NOTICED = 0.05
+"""Share of one processor above which a process counts as busy."""
+IO_NOTICED_BYTES_PER_S = 1_000_000
+
+_SERVER_NAMES = frozenset({"postgres", "postmaster"})
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running PostgreSQL server."""
+
+    pid: int
+    user: str
+    command: str
+
+
+def parse_load(text: str) -> float:
+    """The one-minute average from /proc/loadavg."""
+    return float(text.split()[0])
+
+
+def read_load(host: Host) -> float | None:
+    text = read_file(host, "/proc/loadavg")
+    return parse_load(text) if text else None
+
+
+def read_busy(host: Host, seconds: float = SAMPLE_S) -> tuple[Busy, ...]:
+    """Processes that are not ours and use a noticeable part of a processor or of the disks, the busiest first."""
+    return tuple(
+        busy
+        for busy in host.busiest(seconds)
+        if busy.cpu_share >= CPU_NOTICED or busy.io_bytes_per_s >= IO_NOTICED_BYTES_PER_S
+    )
+
+
+def parse_servers(text: str) -> tuple[Server, ...]:
+    """From `ps -e -o pid=,ppid=,user:32=,comm:16=,args=`: PostgreSQL processes that no other one started."""
+    rows = [line.split(None, 4) for line in text.splitlines() if line.strip()]
+    ours = {row[0] for row in rows if row[3] in _SERVER_NAMES}
+    return tuple(
+        Server(int(row[0]), row[2], row[4] if len(row) > 4 else row[3])
+        for row in rows
+        if row[3] in _SERVER_NAMES and row[1] not in ours
+    )
+
+
+def read_servers(host: Host) -> tuple[Server, ...]:
+    """Running PostgreSQL servers; none known where there is no ps (procps)."""
+    text = read_output(host, "ps", "-e", "-o", "pid=,ppid=,user:32=,comm:16=,args=")
+    return parse_servers(text) if text else ()
