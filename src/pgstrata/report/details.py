@@ -1,0 +1,255 @@
+"""Drill-down of one stack: specification, attested facts, step timings, every trial with links to its raw files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from pgstrata.analyze.findings import Findings, StackFinding
+from pgstrata.record.reader import CampaignData, CellData, FolderSource, TrialData
+from pgstrata.report.figures import NOT_KNOWN, render_count, render_metric, render_number
+from pgstrata.report.metrics import known_order, metric
+from pgstrata.report.table import cell_title, durability_words, figure
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.units import render_duration, render_size
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """A file of the campaign directory; `href` is None when the report lies where no link can reach it."""
+
+    title: str
+    href: str | None
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One measured run, or a trial that measured nothing."""
+
+    trial: str
+    anchor: str | None
+    block: int
+    position: int
+    stage: str
+    cell: str
+    status: str
+    reason: str
+    tps: str
+    latency: str
+    wal: str
+    checkpoints: str
+    load: str
+    files: tuple[RawFile, ...]
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """How long a step took over the trials of a stack."""
+
+    name: str
+    count: int
+    median: str
+    slowest: str
+    share: float
+    errors: int
+
+
+@dataclass(frozen=True)
+class FactRow:
+    """One attested fact over all trials."""
+
+    what: str
+    expected: str
+    actual: str
+    holds: bool
+    count: str
+
+
+@dataclass(frozen=True)
+class StackDetails:
+    """Everything known about one stack."""
+
+    index: int
+    name: str
+    spec: str
+    note: str
+    durability: str
+    durability_reason: str
+    unsupported: str | None
+    settings: tuple[tuple[str, str], ...]
+    figures: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
+    facts: tuple[FactRow, ...]
+    steps: tuple[StepRow, ...]
+    trials: tuple[TrialRow, ...]
+
+
+class Links:
+    """Links to files of the campaign directory, relative to the folder that the report is in."""
+
+    def __init__(self, data: CampaignData, folder: Path) -> None:
+        self._prefix: str | None = None
+        if isinstance(data.source, FolderSource):
+            self._prefix = os.path.relpath(data.source.root.resolve(), folder.resolve())
+        self._names: dict[str, list[str]] = {}
+        for name in sorted(data.source.names()):
+            parts = name.split("/")
+            if len(parts) > 2 and parts[0] == "trials":
+                self._names.setdefault(parts[1], []).append(name)
+
+    def of_trial(self, trial: str, cell: str | None) -> tuple[RawFile, ...]:
+        """Files of the trial itself and of one of its cells."""
+        root = f"trials/{trial}/"
+        wanted = [n for n in self._names.get(trial, ()) if not n.startswith(f"{root}cells/")]
+        if cell is not None:
+            wanted = [n for n in self._names.get(trial, ()) if n.startswith(f"{root}cells/{cell}/")] + wanted
+        return tuple(RawFile(n.removeprefix(root).removeprefix(f"cells/{cell}/"), self.href(n)) for n in wanted)
+
+    def href(self, name: str) -> str | None:
+        """None for a zip: a browser cannot open a file in it."""
+        if self._prefix is None:
+            return None
+        return quote(name if self._prefix == "." else f"{self._prefix}/{name}")
+
+
+def stack_details(data: CampaignData, findings: Findings, links: Links) -> tuple[StackDetails, ...]:
+    """Details of every stack, in declared order (the order of their colours)."""
+    names = list(dict.fromkeys(s.name for s in findings.stacks))
+    specs = {s.name: s for s in data.campaign.stacks}
+    for trial in data.trials:
+        specs.setdefault(trial.trial.stack, trial.stack)
+    return tuple(_details(i, name, specs.get(name), data, findings, links) for i, name in enumerate(names))
+
+
+def _details(
+    index: int, name: str, spec: Stack | None, data: CampaignData, findings: Findings, links: Links
+) -> StackDetails:
+    found = [s for s in findings.stacks if s.name == name]
+    trials = [t for t in data.trials if t.trial.stack == name]
+    first = found[0]
+    return StackDetails(
+        index=index,
+        name=name,
+        spec=first.spec,
+        note=spec.note if spec else "",
+        durability=durability_words(first),
+        durability_reason=first.durability.reason,
+        unsupported=first.unsupported,
+        settings=tuple(settings_of(spec)) if spec else (),
+        figures=tuple((_title(findings, s), tuple(_figures(s))) for s in found),
+        facts=_facts(trials),
+        steps=_steps(trials),
+        trials=tuple(row for t in trials for row in _trial_rows(t, links)),
+    )
+
+
+def _title(findings: Findings, stack: StackFinding) -> str:
+    cell = next((c for c in findings.cells if c.id == stack.cell), None)
+    return cell_title(cell) if cell else stack.cell
+
+
+def _figures(stack: StackFinding) -> Iterator[tuple[str, str, str]]:
+    for name in known_order(set(stack.metrics)):
+        shown = figure(stack, name)
+        yield metric(name).title, shown.value, shown.interval
+
+
+def settings_of(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every setting that differs from its default, as `path` and `value`; kinds always."""
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if (prefix == "" and name in ("name", "note")) or value is None:
+            continue
+        if name == "kind" or value != field.get_default(call_default_factory=True) or isinstance(value, BaseModel):
+            yield from _setting(f"{prefix}{name}", value)
+
+
+def _setting(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, BaseModel):
+        yield from settings_of(value, f"{path}.")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _setting(f"{path}.{key}", inner)
+    elif isinstance(value, tuple) and any(isinstance(v, BaseModel) for v in value):
+        for i, inner in enumerate(value):
+            yield from _setting(f"{path}[{i}]", inner)
+    else:
+        yield path, _setting_text(path, value)
+
+
+def _setting_text(path: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(str(v) for v in value)
+    return render_size(value) if isinstance(value, int) and path.endswith("size") else str(value)
+
+
+def _facts(trials: list[TrialData]) -> tuple[FactRow, ...]:
+    counts: dict[tuple[str, str, str, bool], int] = {}
+    for trial in trials:
+        for fact in trial.attested:
+            key = (fact.what, fact.expected, fact.actual, fact.holds)
+            counts[key] = counts.get(key, 0) + 1
+    rows = (FactRow(*key, count=render_count(n, "time")) for key, n in counts.items())
+    return tuple(sorted(rows, key=lambda r: r.holds))
+
+
+def _steps(trials: list[TrialData]) -> tuple[StepRow, ...]:
+    times: dict[str, list[float]] = {}
+    errors: dict[str, int] = {}
+    for trial in trials:
+        for step in trial.steps:
+            times.setdefault(step.name, []).append(step.duration_s)
+            errors[step.name] = errors.get(step.name, 0) + bool(step.error)
+    longest = max((median(t) for t in times.values()), default=0.0) or 1.0
+    return tuple(
+        StepRow(name, len(t), _seconds(median(t)), _seconds(max(t)), median(t) / longest, errors[name])
+        for name, t in times.items()
+    )
+
+
+def _seconds(duration_s: float) -> str:
+    return f"{render_number(duration_s, 2)} s" if duration_s < 60 else render_duration(duration_s)
+
+
+def _trial_rows(trial: TrialData, links: Links) -> Iterator[TrialRow]:
+    """The first row of a trial carries the anchor that marks in charts lead to."""
+    if not trial.cells:
+        yield _trial_row(trial, None, links, first=True)
+    for at, cell in enumerate(trial.cells):
+        yield _trial_row(trial, cell, links, first=at == 0)
+
+
+def _trial_row(trial: TrialData, cell: CellData | None, links: Links, *, first: bool) -> TrialRow:
+    verdict = trial.verdict
+    result = cell.result if cell else None
+    return TrialRow(
+        trial=trial.id,
+        anchor=f"trial-{trial.id}" if first else None,
+        block=trial.trial.block,
+        position=trial.trial.position,
+        stage=trial.trial.stage,
+        cell=cell.id if cell else NOT_KNOWN,
+        status=verdict.status,
+        reason=verdict.reason + (f" (hint: {verdict.hint})" if verdict.hint else ""),
+        tps=render_number(result.tps if result else None, 4),
+        latency=render_metric(result.latency_avg_ms if result else None, metric("latency_avg_ms")),
+        wal=render_metric(result.wal_bytes if result else None, metric("wal_bytes")),
+        checkpoints=render_number(result.checkpoints if result else None),
+        load=_load_text(trial),
+        files=links.of_trial(trial.id, cell.id if cell else None),
+    )
+
+
+def _load_text(trial: TrialData) -> str:
+    if trial.load is None:
+        return NOT_KNOWN
+    total = trial.load.total_s
+    return f"{_seconds(total) if total is not None else NOT_KNOWN} ({trial.load.how})"

@@ -1,0 +1,289 @@
+"""What the charts of page and pictures draw: findings and record joined to rows, numbers rounded, nothing judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
+from pgstrata.record.reader import CampaignData, CellData, TrialData
+from pgstrata.report.metrics import Metric, known_order, metric
+from pgstrata.report.pairs import Index
+from pgstrata.report.series import DeviceSeries, Resolution, RunSeries, device_series, run_series
+from pgstrata.report.table import cell_title
+
+PERCENTILES = ("p50", "p95", "p99", "p999")
+
+
+@dataclass(frozen=True)
+class DrawnMetric:
+    """One metric of one stack in one cell; `runs` are parallel to `trials` and `blocks`."""
+
+    stack: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+    runs: list[float | None]
+    trials: list[str]
+    blocks: list[int | None]
+
+
+@dataclass(frozen=True)
+class DrawnCell:
+    """One cell of the grid."""
+
+    id: str
+    title: str
+    script: str
+    scale: int
+    clients: int
+    ranking: list[int]
+    metrics: dict[str, list[DrawnMetric]]
+    percentiles: list[dict[str, float | int]]
+    """Of open-loop runs: stack and the median over runs of each percentile, ms."""
+
+
+@dataclass(frozen=True)
+class DrawnRun:
+    """The series of one run."""
+
+    stack: int
+    cell: int
+    block: int
+    trial: str
+    tps: float
+    valid: bool
+    series: RunSeries | None
+    devices: list[DeviceSeries]
+
+
+@dataclass(frozen=True)
+class DrawnLoad:
+    """How long the load took: means over trials that loaded in the same way."""
+
+    stack: int
+    scale: int
+    how: str
+    trials: int
+    total_s: float
+    phases_s: dict[str, float]
+
+
+@dataclass(frozen=True)
+class DrawnSpace:
+    """Space in bytes: means over trials; WAL is that of the measured run."""
+
+    stack: int
+    cell: int
+    physical_loaded: float | None
+    database_loaded: float | None
+    physical_after: float | None
+    wal: float | None
+    wal_per_transaction: float | None
+
+
+@dataclass(frozen=True)
+class DrawnDrift:
+    """One run against the mean of its stack: what the machine did over the blocks."""
+
+    stack: int
+    cell: int
+    block: int
+    trial: str
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Everything that is drawn."""
+
+    primary: str
+    margin: float
+    stacks: list[str]
+    metrics: dict[str, Metric]
+    cells: list[DrawnCell]
+    runs: list[DrawnRun] = field(default_factory=list)
+    loads: list[DrawnLoad] = field(default_factory=list)
+    spaces: list[DrawnSpace] = field(default_factory=list)
+    drift: list[DrawnDrift] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Context:
+    data: CampaignData
+    findings: Findings
+
+    @property
+    def names(self) -> list[str]:
+        """Stacks in declared order: a stack keeps its colour whatever its rank."""
+        return list(dict.fromkeys(s.name for s in self.findings.stacks))
+
+    @property
+    def cells(self) -> dict[str, int]:
+        return {c.id: i for i, c in enumerate(self.findings.cells)}
+
+
+def draw(data: CampaignData, findings: Findings) -> Drawing:
+    """Reads the series run by run; the result is small, whatever the length of the runs."""
+    context = _Context(data, findings)
+    names = {m for s in findings.stacks for m, value in s.metrics.items() if value.estimate is not None}
+    order = known_order(names)
+    return Drawing(
+        primary=findings.campaign.primary,
+        margin=findings.campaign.margin,
+        stacks=context.names,
+        metrics={name: metric(name) for name in order},
+        cells=[_cell(context, cell, order) for cell in findings.cells],
+        runs=list(_runs(context)),
+        loads=_loads(context),
+        spaces=_spaces(context),
+        drift=_drift(context),
+    )
+
+
+def _cell(context: _Context, cell: CellFinding, order: tuple[str, ...]) -> DrawnCell:
+    stacks = Index(context.findings).stacks_of(cell)
+    blocks = {t.id: t.trial.block for t in context.data.trials}
+    metrics = {}
+    for name in order:
+        drawn = [d for s in stacks if (d := _metric(context, s, name, blocks)) is not None]
+        if drawn:
+            metrics[name] = drawn
+    return DrawnCell(
+        id=cell.id,
+        title=cell_title(cell),
+        script=cell.script,
+        scale=cell.scale,
+        clients=cell.clients,
+        ranking=[context.names.index(name) for name in cell.ranking],
+        metrics=metrics,
+        percentiles=_percentiles(context, cell),
+    )
+
+
+def _metric(context: _Context, stack: StackFinding, name: str, blocks: dict[str, int]) -> DrawnMetric | None:
+    found = stack.metrics.get(name)
+    if found is None or found.estimate is None:
+        return None
+    trials = list(stack.trials) if len(stack.trials) == len(found.runs) else [""] * len(found.runs)
+    return DrawnMetric(
+        stack=context.names.index(stack.name),
+        estimate=_digits(found.estimate),
+        low=_digits(found.low),
+        high=_digits(found.high),
+        runs=[_digits(v) for v in found.runs],
+        trials=trials,
+        blocks=[blocks.get(t) for t in trials],
+    )
+
+
+def _percentiles(context: _Context, cell: CellFinding) -> list[dict[str, float | int]]:
+    rows: list[dict[str, float | int]] = []
+    for at, name in enumerate(context.names):
+        runs = [c.result.percentiles_ms for c in context.data.cells() if _is_open(c, name, cell.id)]
+        if runs:
+            medians = {
+                p: float(np.median([r[p] for r in runs if p in r])) for p in PERCENTILES if any(p in r for r in runs)
+            }
+            rows.append({"stack": at, "runs": len(runs), **medians})
+    return rows
+
+
+def _is_open(run: CellData, stack: str, cell: str) -> bool:
+    return run.stack == stack and run.id == cell and run.result.open_loop and bool(run.result.percentiles_ms)
+
+
+def _runs(context: _Context) -> Iterator[DrawnRun]:
+    known = [c for c in context.data.cells(valid_only=False) if c.id in context.cells and c.stack in context.names]
+    excluded = {(e.trial, s.cell) for s in context.findings.stacks for e in s.excluded}
+    valid = {t.id for t in context.data.trials if t.valid}
+    resolution = Resolution.of(len(known))
+    for run in known:
+        yield DrawnRun(
+            stack=context.names.index(run.stack),
+            cell=context.cells[run.id],
+            block=run.block,
+            trial=run.trial_id,
+            tps=_digits(run.result.tps) or 0.0,
+            valid=run.trial_id in valid and (run.trial_id, run.id) not in excluded,
+            series=run_series(run, resolution.run_points),
+            devices=device_series(run, resolution.device_points),
+        )
+
+
+def _loads(context: _Context) -> list[DrawnLoad]:
+    groups: dict[tuple[int, int, str], list[TrialData]] = {}
+    for trial in context.data.trials:
+        if (
+            trial.valid
+            and trial.load is not None
+            and trial.load.total_s is not None
+            and trial.trial.stack in context.names
+        ):
+            key = (context.names.index(trial.trial.stack), trial.trial.scale, trial.load.how)
+            groups.setdefault(key, []).append(trial)
+    return [_load(key, trials) for key, trials in sorted(groups.items())]
+
+
+def _load(key: tuple[int, int, str], trials: list[TrialData]) -> DrawnLoad:
+    loads = [t.load for t in trials if t.load is not None]
+    names = list(dict.fromkeys(name for load in loads for name in load.phases_s))
+    phases = {name: _digits(float(np.mean([load.phases_s.get(name, 0.0) for load in loads]))) or 0.0 for name in names}
+    total = float(np.mean([load.total_s for load in loads if load.total_s is not None]))
+    return DrawnLoad(*key, trials=len(trials), total_s=_digits(total) or 0.0, phases_s=phases)
+
+
+def _spaces(context: _Context) -> list[DrawnSpace]:
+    trials = {t.id: t for t in context.data.trials}
+    groups: dict[tuple[int, int], list[CellData]] = {}
+    for run in context.data.cells():
+        if run.id in context.cells and run.stack in context.names:
+            groups.setdefault((context.names.index(run.stack), context.cells[run.id]), []).append(run)
+    return [_space(*key, runs, trials) for key, runs in sorted(groups.items())]
+
+
+def _space(stack: int, cell: int, runs: list[CellData], trials: dict[str, TrialData]) -> DrawnSpace:
+    loaded = [trials[r.trial_id].space_after("after load") for r in runs]
+    after = [trials[r.trial_id].space_after(f"after {r.id}") for r in runs]
+    per_transaction = [
+        r.result.wal_bytes / r.result.transactions for r in runs if r.result.wal_bytes and r.result.transactions
+    ]
+    return DrawnSpace(
+        stack=stack,
+        cell=cell,
+        physical_loaded=_mean([s.physical_bytes for s in loaded if s]),
+        database_loaded=_mean([s.database_bytes for s in loaded if s]),
+        physical_after=_mean([s.physical_bytes for s in after if s]),
+        wal=_mean([r.result.wal_bytes for r in runs]),
+        wal_per_transaction=_mean(per_transaction),
+    )
+
+
+def _drift(context: _Context) -> list[DrawnDrift]:
+    runs = [r for r in context.data.cells() if r.id in context.cells and r.stack in context.names and r.result.tps > 0]
+    logs: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        logs.setdefault((run.stack, run.id), []).append(float(np.log(run.result.tps)))
+    means = {key: float(np.mean(values)) for key, values in logs.items()}
+    return [
+        DrawnDrift(
+            stack=context.names.index(r.stack),
+            cell=context.cells[r.id],
+            block=r.block,
+            trial=r.trial_id,
+            deviation=_digits(float(np.exp(np.log(r.result.tps) - means[r.stack, r.id])) - 1) or 0.0,
+        )
+        for r in runs
+    ]
+
+
+def _mean(values: list[int | None] | list[float]) -> float | None:
+    known = [v for v in values if v is not None]
+    return _digits(float(np.mean(known))) if known else None
+
+
+def _digits(value: float | None) -> float | None:
+    """Six significant digits: more than any chart can show."""
+    return None if value is None or not np.isfinite(value) else float(f"{value:.6g}")

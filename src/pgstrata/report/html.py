@@ -1,0 +1,190 @@
+"""One self-contained page: works from a file, offline, and a policy in its head forbids every request.
+
+Everything from findings and record goes through Jinja2's escaping, or into a JSON block that holds no `<`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from pgstrata import __version__
+from pgstrata.analyze.findings import Findings
+from pgstrata.record.reader import CampaignData
+from pgstrata.report.details import Links, stack_details
+from pgstrata.report.drawing import Drawing, draw
+from pgstrata.report.figures import render_count, render_number, render_percent, render_ratio, render_ratio_interval
+from pgstrata.report.head import incidents, report_head
+from pgstrata.report.markup import parse_markup, render_markup_html
+from pgstrata.report.matrix import verdict_matrix
+from pgstrata.report.pairs import Index
+from pgstrata.report.published import Published, published_rows
+from pgstrata.report.statistic import author_rows
+from pgstrata.report.table import VerdictTable, verdict_tables
+
+SCRIPTS = (
+    "base.js",
+    "scale.js",
+    "panel.js",
+    "intervals.js",
+    "timeline.js",
+    "bars.js",
+    "plane.js",
+    "page.js",
+)
+
+
+@dataclass(frozen=True)
+class CellView:
+    """What the page says about one cell."""
+
+    table: VerdictTable
+    words: tuple[tuple[str, Markup], ...]
+    matrix: Any
+    published: Any
+    author: Any
+
+
+def write_html(data: CampaignData, findings: Findings, path: Path, published: Published | None = None) -> Path:
+    """Writes the page, piece by piece; returns where."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(_pieces(data, findings, path.parent, published))
+    return path
+
+
+def _pieces(data: CampaignData, findings: Findings, folder: Path, published: Published | None) -> Iterator[str]:
+    drawing = draw(data, findings)
+    script = _script()
+    yield from (
+        _environment()
+        .get_template("page.html.j2")
+        .generate(
+            head=report_head(data, findings),
+            findings=findings,
+            views=tuple(_views(findings, published)),
+            stacks=stack_details(data, findings, Links(data, folder)),
+            incidents=incidents(data, findings),
+            facts=_host_facts(data, findings),
+            rejected=data.record.rejected or findings.campaign.rejected,
+            published=published,
+            drawing=drawing,
+            resolution=_resolution(drawing),
+            payload=_payload(drawing),
+            origin=data.record.origin,
+            version=__version__,
+            style=Markup(_style()),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
+
+
+def _views(findings: Findings, published: Published | None) -> Iterator[CellView]:
+    index = Index(findings)
+    for table in verdict_tables(findings):
+        yield CellView(
+            table=table,
+            words=tuple((sentence_tone(w), render_markup_html(w)) for w in table.cell.words),
+            matrix=verdict_matrix(index, table.cell),
+            published=published_rows(index, table.cell.id, published) if published else (),
+            author=author_rows(index, table.cell),
+        )
+
+
+def sentence_tone(sentence: str) -> str:
+    """Which sign a sentence gets: told by the words that it sets in bold."""
+    strong = " ".join(s.text.lower() for s in parse_markup(sentence) if s.kind == "strong")
+    for word in ("undecided", "equal", "proven", "chosen"):
+        if word in strong:
+            return word
+    return "plain"
+
+
+def _host_facts(data: CampaignData, findings: Findings) -> tuple[tuple[str, str, bool], ...]:
+    """Facts of the host: name, text, whether a difference forbids a comparison. All values seen are listed."""
+    seen: dict[tuple[str, bool], list[str]] = {}
+    for trial in data.trials:
+        if trial.facts is None:
+            continue
+        for checked, facts in ((True, trial.facts.checked), (False, trial.facts.told)):
+            for name, text in facts.items():
+                values = seen.setdefault((name, checked), [])
+                if text not in values:
+                    values.append(text)
+    rows = [(name, _few(values), checked) for (name, checked), values in seen.items()]
+    if not rows:
+        rows = [(str(k), str(v), False) for k, v in findings.campaign.host.items()]
+    return tuple(rows)
+
+
+def _few(values: list[str]) -> str:
+    more = f" and {len(values) - 4} more" if len(values) > 4 else ""
+    return " | ".join(values[:4]) + more
+
+
+def _resolution(drawing: Drawing) -> str:
+    """How series were thinned, in words; empty when every second is drawn."""
+    widths = {run.series.width_s for run in drawing.runs if run.series is not None}
+    if not widths or max(widths) <= 1:
+        return "Every second is drawn."
+    width = render_number(max(widths))
+    return f"Points stand for up to {width} s: the line is their mean, the band spans their least and greatest second."
+
+
+def _payload(drawing: Drawing) -> Markup:
+    """JSON that cannot end the element it stands in."""
+    text = json.dumps(drawing, default=vars, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _static(name: str) -> bytes:
+    return (files("pgstrata.report") / "static" / name).read_bytes()
+
+
+@cache
+def _script() -> str:
+    body = "\n".join(_static(name).decode() for name in SCRIPTS)
+    return f'"use strict";\n(() => {{\n{body}\n}})();\n'
+
+
+@cache
+def _style() -> str:
+    font = base64.b64encode(_static("inter-latin.woff2")).decode()
+    face = (
+        '@font-face{font-family:"Inter";font-weight:100 900;font-display:block;'
+        f'src:url(data:font/woff2;base64,{font}) format("woff2")}}\n'
+    )
+    return face + _static("page.css").decode() + _static("parts.css").decode()
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("pgstrata.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "markup": render_markup_html,
+        "ratio": render_ratio,
+        "ratio_interval": lambda row: render_ratio_interval(row.low, row.high),
+        "number": render_number,
+        "percent": render_percent,
+        "counted": render_count,
+    }
+    return environment

@@ -1,0 +1,63 @@
+"""Every stack against every other, as a table of verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgstrata.analyze.findings import CellFinding, Findings
+from pgstrata.report.markup import render_markup_plain
+from pgstrata.report.pairs import Index
+from pgstrata.report.table import Tone, comparison_figure, verdict_words
+
+_SIGNS: dict[Tone, str] = {
+    "better": "▲",
+    "better-proven": "▲",
+    "worse": "▼",
+    "worse-proven": "▼",
+    "equal": "=",
+    "undecided": "?",
+}
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """The stack of the row against the stack of the column."""
+
+    sign: str
+    text: str
+    tone: Tone
+    tip: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows and columns in the order of rank; None on the diagonal and where nothing was compared."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[MatrixCell | None, ...], ...]
+
+
+def verdict_matrix(index: Index, cell: CellFinding) -> Matrix | None:
+    """None when there are not two stacks to compare."""
+    names = cell.ranking
+    if len(names) < 2:
+        return None
+    rows = tuple(tuple(_matrix_cell(index, cell, a, b) for b in names) for a in names)
+    return Matrix(names, rows)
+
+
+def _matrix_cell(index: Index, cell: CellFinding, a: str, b: str) -> MatrixCell | None:
+    pair = index.pair(cell.id, a, b) if a != b else None
+    if pair is None:
+        return None
+    words, tone = verdict_words(pair, _margin(index.findings))
+    figure = comparison_figure(pair)
+    interval = f" ({figure.interval})" if figure.interval else ""
+    tip = f"{a} against {b}: {figure.value}{interval}; {words}; {pair.pairs} pairs, {pair.kind}"
+    if pair.warning:
+        tip += f"; {render_markup_plain(pair.warning)}"
+    return MatrixCell(_SIGNS.get(tone, ""), figure.value, tone, tip)
+
+
+def _margin(findings: Findings) -> float:
+    return findings.campaign.margin

@@ -1,0 +1,143 @@
+// Data, state and what every chart shares. Text reaches the page through textContent alone.
+
+const DATA = JSON.parse(document.getElementById("payload").textContent);
+const COLOURS = 7;
+const state = {
+  cell: 0,
+  hidden: new Set(),
+  run: "typical",
+  series: "tps",
+  sameScale: true,
+  metric: Object.keys(DATA.metrics).find((m) => m === "cv_1s") ?? Object.keys(DATA.metrics)[0],
+  device: "write_bytes",
+  cost: null,
+};
+
+const cell = () => DATA.cells[state.cell];
+const shown = (stack) => !state.hidden.has(stack);
+const ranked = () => {
+  const ranking = cell()?.ranking ?? [];
+  return [...ranking, ...DATA.stacks.keys().filter((s) => !ranking.includes(s))].filter(shown);
+};
+const colour = (stack) => `c${stack % COLOURS}`;
+const DASHES = ["", "7 3", "2 3", "9 3 2 3", "5 2"];
+const dash = (index) => DASHES[index % DASHES.length];
+
+// ---------------------------------------------------------------- elements
+
+function html(tag, properties = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key in node && key !== "list") node[key] = value;
+    else node.setAttribute(key, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+function svg(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
+// Eight shapes and seven colours have no common divisor: 56 stacks look different, also without colour.
+const SHAPES = [
+  (r) => `M${r},0A${r},${r} 0 1 1 ${-r},0A${r},${r} 0 1 1 ${r},0Z`,
+  (r) => polygon([[-r, -r], [r, -r], [r, r], [-r, r]], 0.9),
+  (r) => polygon([[0, -r], [r, r * 0.8], [-r, r * 0.8]], 1.15),
+  (r) => polygon([[0, -r], [r, 0], [0, r], [-r, 0]], 1.25),
+  (r) => polygon([[-r, -r * 0.8], [r, -r * 0.8], [0, r]], 1.15),
+  (r) => polygon(star(r, 5, 0.45), 1.3),
+  (r) => polygon([[-r / 3, -r], [r / 3, -r], [r / 3, -r / 3], [r, -r / 3], [r, r / 3], [r / 3, r / 3],
+    [r / 3, r], [-r / 3, r], [-r / 3, r / 3], [-r, r / 3], [-r, -r / 3], [-r / 3, -r / 3]], 1.1),
+  (r) => polygon(star(r, 3, 0.86), 1.05),
+];
+
+function polygon(points, factor) {
+  return `M${points.map(([x, y]) => `${(x * factor).toFixed(2)},${(y * factor).toFixed(2)}`).join("L")}Z`;
+}
+
+function star(r, arms, inner) {
+  return Array.from({ length: arms * 2 }, (_, i) => {
+    const radius = i % 2 ? r * inner : r;
+    const angle = (Math.PI * i) / arms - Math.PI / 2;
+    return [radius * Math.cos(angle), radius * Math.sin(angle)];
+  });
+}
+
+const shape = (stack, r) => SHAPES[stack % SHAPES.length](r);
+
+function fillSwatches(root) {
+  for (const node of root.querySelectorAll("[data-swatch]")) {
+    const stack = DATA.stacks.indexOf(node.dataset.swatch);
+    if (stack < 0) continue;
+    const mark = svg("path", { d: shape(stack, 4.6), transform: "translate(7 7)", fill: "currentColor" });
+    node.replaceChildren(svg("svg", { width: 14, height: 14, class: colour(stack), "aria-hidden": "true" }, mark));
+  }
+}
+
+function panelTitle(stack, aside) {
+  const title = html("div", { className: "panel-title" },
+    html("span", { className: "swatch", "data-swatch": DATA.stacks[stack] }),
+    html("span", { className: "text", title: DATA.stacks[stack] }, DATA.stacks[stack]),
+    html("span", { className: "aside-text" }, aside));
+  fillSwatches(title);
+  return title;
+}
+
+function nothing(host, why) {
+  host.replaceChildren(html("p", { className: "muted" }, `n/a: ${why}`));
+}
+
+// ---------------------------------------------------------------- numbers
+
+function number(value, digits = 3) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "n/a";
+  if (value === 0) return "0";
+  const decimals = Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value))));
+  return value.toLocaleString("en-GB", { maximumFractionDigits: Math.min(decimals, 9) }).replace("-", "−");
+}
+
+function bytes(value) {
+  if (value === null || value === undefined) return "n/a";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let at = 0;
+  while (Math.abs(value) >= 1024 && at < units.length - 1) { value /= 1024; at += 1; }
+  return `${number(value)} ${units[at]}`;
+}
+
+const percent = (value, sign = false) =>
+  value === null ? "n/a" : `${sign && value > 0 ? "+" : ""}${number(100 * value, Math.abs(value) < 0.01 ? 2 : 3)} %`;
+
+function withUnit(value, metric) {
+  if (value === null || value === undefined) return "n/a";
+  if (metric.unit === "bytes") return bytes(value);
+  if (metric.unit === "%") return percent(value);
+  if (metric.unit === "per hour") return `${percent(value, true)}/h`;
+  return metric.unit ? `${number(value)} ${metric.unit}` : number(value);
+}
+
+const metricOf = (name) => DATA.metrics[name] ?? { name, title: name, unit: "", good: "neither", note: "" };
+
+// ---------------------------------------------------------------- tooltip
+
+const tip = document.getElementById("tip");
+
+function showTip(content, x, y) {
+  const rows = (content.rows ?? []).map(([key, value]) =>
+    html("div", { className: "row" }, html("span", {}, key), html("span", {}, value)));
+  tip.replaceChildren(html("b", {}, content.title), ...rows);
+  tip.hidden = false;
+  const { width, height } = tip.getBoundingClientRect();
+  const right = document.documentElement.clientWidth;
+  const left = Math.max(6, Math.min(x + 14, right - width - 8));
+  const above = y - height - 12;
+  tip.style.left = `${left + window.scrollX}px`;
+  tip.style.top = `${(above < 4 ? y + 18 : above) + window.scrollY}px`;
+}
+
+function hideTip() {
+  tip.hidden = true;
+}

@@ -1,0 +1,113 @@
+// Estimate, interval and every run: one row a stack.
+
+function drawIntervals(host, name) {
+  const rows = (cell()?.metrics[name] ?? []).filter((m) => shown(m.stack));
+  host.replaceChildren();
+  if (!rows.length) { nothing(host, `${metricOf(name).title.toLowerCase()} was not measured in this cell`); return; }
+  const metric = metricOf(name);
+  const narrow = host.clientWidth < 620;
+  const rowHeight = narrow ? 46 : 36;
+  const nameWidth = Math.min(210, Math.max(...rows.map((r) => DATA.stacks[r.stack].length * 7.4 + 34)));
+  const plot = new Plot(host, {
+    height: rows.length * rowHeight + 36, left: narrow ? 8 : nameWidth, right: narrow ? 8 : 92, bottom: 28,
+    label: `${metric.title}: estimate, interval and runs of ${rows.length} stacks`,
+  });
+  const values = rows.flatMap((r) => [r.estimate, r.low, r.high, ...r.runs]);
+  const scale = linear(domainOf(values), [plot.box.left, plot.box.right]);
+  const ticks = metric.unit === "bytes" ? byteTicks(scale.low, scale.invert(plot.box.right), 5) : null;
+  plot.axisX(scale, { format: (t) => withUnit(t, metric), ticks, count: narrow ? 3 : 6 });
+  rows.forEach((row, i) => intervalRow(plot, scale, metric, row, 6 + i * rowHeight, rowHeight, narrow));
+}
+
+function intervalRow(plot, scale, metric, row, top, height, narrow) {
+  const y = top + (narrow ? 31 : height / 2);
+  const spread = narrow ? 8 : 13;
+  const { left, right } = plot.box;
+  const group = plot.add("g", { class: colour(row.stack) });
+  const name = DATA.stacks[row.stack];
+  const label = fit(name, narrow ? right - left - 110 : left - 36);
+  plot.text(narrow ? left + 18 : 20, narrow ? top + 12 : y + 4, label, { class: "name" });
+  group.append(svg("path", { d: shape(row.stack, 4.6), fill: "currentColor", transform: `translate(${narrow ? left + 7 : 8} ${narrow ? top + 8 : y})` }));
+  plot.text(narrow ? right : right + 10, narrow ? top + 12 : y + 4, withUnit(row.estimate, metric),
+    { class: "value", "text-anchor": narrow ? "end" : "start" });
+  if (row.low !== null && row.high !== null) {
+    group.append(svg("line", { x1: scale(row.low), x2: scale(row.high), y1: y, y2: y, class: "bar-interval" }));
+  }
+  const n = row.runs.length;
+  row.runs.forEach((value, k) => {
+    if (value === null) return;
+    const offset = n > 1 ? (k / (n - 1) - 0.5) * spread : 0;
+    const node = svg("circle", { cx: scale(value), cy: y + offset, r: 3.4, class: "run-mark" });
+    group.append(node);
+    plot.mark(node, runTip(name, metric, value, row.blocks[k], row.trials[k]), row.trials[k]);
+  });
+  const estimate = svg("path", { d: shape(row.stack, 6), transform: `translate(${scale(row.estimate)} ${y})`, class: "estimate" });
+  group.append(estimate);
+  const interval = row.low === null ? "not bounded yet" : `${withUnit(row.low, metric)} … ${withUnit(row.high, metric)}`;
+  plot.mark(estimate, { title: name, rows: [["estimate", withUnit(row.estimate, metric)], ["interval", interval], ["runs", String(n)]] });
+}
+
+function runTip(name, metric, value, block, trial) {
+  const rows = [["run", withUnit(value, metric)]];
+  if (block !== null) rows.push(["block", String(block)]);
+  if (trial) rows.push(["trial", trial]);
+  return { title: name, rows };
+}
+
+function fit(text, width) {
+  const room = Math.max(6, Math.floor(width / 7));
+  return text.length > room ? `${text.slice(0, room - 1)}…` : text;
+}
+
+// The same, small, inside the verdict table.
+function drawStrips() {
+  for (const view of document.querySelectorAll("#verdicts .cell-view")) {
+    const rows = (DATA.cells[Number(view.dataset.cell)]?.metrics[DATA.primary] ?? []).filter((m) => shown(m.stack));
+    const scale = linear(domainOf(rows.flatMap((r) => [r.low, r.high, ...r.runs])), [2, 98]);
+    for (const line of view.querySelectorAll("tbody tr")) {
+      const row = rows.find((r) => DATA.stacks[r.stack] === line.dataset.stack);
+      const strip = line.querySelector(".strip");
+      if (strip) strip.replaceChildren(...(row ? stripMarks(row, scale) : []));
+    }
+  }
+}
+
+function stripMarks(row, scale) {
+  const mark = (kind, left, width) => {
+    const node = html("i", { className: `${kind} ${colour(row.stack)}` });
+    node.style.left = `${left}%`;
+    if (width !== undefined) node.style.width = `${width}%`;
+    return node;
+  };
+  const marks = row.runs.filter((v) => v !== null).map((v) => mark("run", scale(v)));
+  if (row.low !== null) marks.unshift(mark("span", scale(row.low), scale(row.high) - scale(row.low)));
+  return [...marks, mark("dot", scale(row.estimate))];
+}
+
+// Percentiles of open-loop runs on a logarithmic scale.
+function drawPercentiles(host) {
+  const rows = (cell()?.percentiles ?? []).filter((r) => shown(r.stack));
+  host.replaceChildren();
+  if (!rows.length) { nothing(host, "no run of this cell was scheduled by rate (rate: in the workload)"); return; }
+  const names = ["p50", "p95", "p99", "p999"];
+  const values = rows.flatMap((r) => names.map((n) => r[n]).filter((v) => v > 0));
+  const narrow = host.clientWidth < 620;
+  const plot = new Plot(host, { height: rows.length * 36 + 40, left: narrow ? 110 : 200, right: 24, bottom: 28,
+    label: "Latency percentiles at a scheduled rate" });
+  const scale = logarithmic([Math.min(...values) / 1.4, Math.max(...values) * 1.4], [plot.box.left, plot.box.right]);
+  plot.axisX(scale, { format: (t) => `${number(t)} ms` });
+  rows.forEach((row, i) => percentileRow(plot, scale, row, names, 26 + i * 36));
+}
+
+function percentileRow(plot, scale, row, names, y) {
+  const group = plot.add("g", { class: colour(row.stack) });
+  plot.text(8, y + 4, fit(DATA.stacks[row.stack], plot.box.left - 16), { class: "name" });
+  const known = names.filter((n) => row[n] > 0);
+  group.append(svg("line", { x1: scale(row[known[0]]), x2: scale(row[known.at(-1)]), y1: y, y2: y, class: "bar-interval" }));
+  for (const name of known) {
+    const node = svg("path", { d: shape(row.stack, 5), transform: `translate(${scale(row[name])} ${y})`, class: "estimate" });
+    group.append(node);
+    plot.mark(node, { title: DATA.stacks[row.stack], rows: [[name.replace("p999", "p99.9"), `${number(row[name])} ms`], ["runs", String(row.runs)]] });
+    plot.text(scale(row[name]), y - 9, name.replace("p999", "p99.9"), { "text-anchor": "middle" });
+  }
+}

@@ -1,0 +1,112 @@
+// Two axes: trade-off of throughput against a cost, drift over the blocks, the grid of cells.
+
+const costs = () => ["space_physical_bytes", "cv_1s", "longest_stall_s", "load_s", "wal_bytes", "latency_p99_ms"]
+  .filter((name) => cell()?.metrics[name]);
+
+function drawTradeoff(host) {
+  host.replaceChildren();
+  const cost = costs().includes(state.cost) ? state.cost : costs()[0];
+  const primary = cell()?.metrics[DATA.primary];
+  if (!cost || !primary) { nothing(host, "only one metric was measured"); return; }
+  const byStack = new Map(cell().metrics[cost].map((m) => [m.stack, m]));
+  const points = primary.filter((m) => shown(m.stack) && byStack.has(m.stack)).map((m) => ({ stack: m.stack, up: m, along: byStack.get(m.stack) }));
+  if (!points.length) { nothing(host, "no stack has both figures"); return; }
+  const plot = new Plot(host, { height: host.clientWidth < 620 ? 320 : 400, left: 62, right: 18, top: 14, bottom: 46,
+    label: `${metricOf(DATA.primary).title} against ${metricOf(cost).title}` });
+  const whole = (ms) => ms.flatMap((m) => [m.estimate, m.low, m.high]);
+  const x = linear(domainOf(whole(points.map((p) => p.along)), { pad: 0.12 }), [plot.box.left, plot.box.right]);
+  const y = linear(domainOf(whole(points.map((p) => p.up)), { pad: 0.1 }), [plot.box.bottom, plot.box.top]);
+  const metric = metricOf(cost);
+  plot.axisX(x, { format: (t) => withUnit(t, metric), title: metric.title,
+    ticks: metric.unit === "bytes" ? byteTicks(x.low, x.invert(plot.box.right), 4) : null });
+  plot.axisY(y, { format: compact, count: 5 });
+  plot.text(plot.box.left, plot.box.top - 4, metricOf(DATA.primary).unit);
+  const taken = [];
+  for (const point of points) tradeoffPoint(plot, x, y, point, metric, taken);
+}
+
+function tradeoffPoint(plot, x, y, { stack, up, along }, metric, taken) {
+  const [px, py] = [x(along.estimate), y(up.estimate)];
+  const group = plot.add("g", { class: colour(stack) });
+  if (up.low !== null) group.append(svg("line", { x1: px, x2: px, y1: y(up.low), y2: y(up.high), class: "bar-interval", "stroke-width": 3 }));
+  if (along.low !== null) group.append(svg("line", { x1: x(along.low), x2: x(along.high), y1: py, y2: py, class: "bar-interval", "stroke-width": 3 }));
+  const node = svg("path", { d: shape(stack, 7), transform: `translate(${px} ${py})`, class: "estimate" });
+  group.append(node);
+  plot.mark(node, { title: DATA.stacks[stack], rows: [
+    [metricOf(DATA.primary).title, withUnit(up.estimate, metricOf(DATA.primary))], [metric.title, withUnit(along.estimate, metric)]] });
+  const name = fit(DATA.stacks[stack], 150);
+  const toLeft = px + 14 + name.length * 7 > plot.box.right;
+  let ly = py - 10;
+  while (taken.some((t) => Math.abs(t.y - ly) < 14 && Math.abs(t.x - px) < 130)) ly += 14;
+  taken.push({ x: px, y: ly });
+  plot.text(px + (toLeft ? -11 : 11), ly, name, { class: "name", "text-anchor": toLeft ? "end" : "start" });
+}
+
+function drawDrift(host) {
+  host.replaceChildren();
+  const rows = DATA.drift.filter((d) => d.cell === state.cell && shown(d.stack));
+  if (!rows.length) { nothing(host, "there is no valid run"); return; }
+  const blocks = [...new Set(rows.map((r) => r.block))].sort((a, b) => a - b);
+  const plot = new Plot(host, { height: 280, left: 54, right: 14, top: 12, bottom: 40, label: "Runs against the mean of their stack, by block" });
+  const reach = Math.max(0.02, DATA.margin * 1.3, ...rows.map((r) => Math.abs(r.deviation))) * 1.1;
+  const x = linear([-0.5, blocks.length - 0.5], [plot.box.left, plot.box.right]);
+  const y = linear([-reach, reach], [plot.box.bottom, plot.box.top]);
+  plot.add("rect", { x: plot.box.left, width: plot.box.right - plot.box.left, y: y(DATA.margin), height: y(-DATA.margin) - y(DATA.margin), class: "margin-band" });
+  plot.axisY(y, { format: (t) => percent(t, true), count: 5 });
+  const every = Math.ceil((blocks.length * 26) / (plot.box.right - plot.box.left));
+  blocks.forEach((b, i) => { if (i % every === 0) plot.text(x(i), plot.box.bottom + 16, b, { "text-anchor": "middle" }); });
+  plot.text(plot.box.right, plot.box.bottom + 32, "block; the band is the margin", { "text-anchor": "end" });
+  plot.line(plot.box.left, y(0), plot.box.right, y(0), { class: "zero" });
+  const means = blocks.map((b) => mean(rows.filter((r) => r.block === b).map((r) => r.deviation)));
+  plot.add("path", { d: pathOf(blocks.map((_, i) => x(i)), means.map(y)), class: "block-line" });
+  for (const row of rows) driftMark(plot, x(blocks.indexOf(row.block)), y, row, blocks.length);
+}
+
+const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
+
+function driftMark(plot, x, y, row, blocks) {
+  const room = Math.min(26, (plot.box.right - plot.box.left) / blocks / 1.6);
+  const offset = ((row.stack + 0.5) / DATA.stacks.length - 0.5) * room;
+  const node = svg("path", { d: shape(row.stack, 4.2), transform: `translate(${x + offset} ${y(row.deviation)})`, class: "run-mark" });
+  plot.add("g", { class: colour(row.stack) }, node);
+  plot.mark(node, { title: DATA.stacks[row.stack], rows: [["against its mean", percent(row.deviation, true)], ["block", String(row.block)], ["trial", row.trial]] }, row.trial);
+}
+
+function drawGrid(host) {
+  host.replaceChildren();
+  const groups = Map.groupBy(DATA.cells.keys(), (i) => `${DATA.cells[i].script}, scale ${number(DATA.cells[i].scale, 9)}`);
+  const grid = html("div", { className: "panels" });
+  host.append(grid);
+  for (const [title, indices] of groups) gridPanel(grid, title, indices);
+}
+
+function gridPanel(grid, title, indices) {
+  const block = html("div", {});
+  grid.append(block);
+  block.append(html("div", { className: "panel-title" }, html("span", { className: "text" }, title), html("span", { className: "aside-text" }, metricOf(DATA.primary).unit)));
+  const clients = indices.map((i) => DATA.cells[i].clients);
+  const rows = indices.map((i) => (DATA.cells[i].metrics[DATA.primary] ?? []).filter((m) => shown(m.stack)));
+  const plot = new Plot(block, { height: 190, left: 48, right: 12, bottom: 36, label: `${title}: throughput by clients` });
+  const x = linear([-0.5, clients.length - 0.5], [plot.box.left, plot.box.right]);
+  const y = linear(domainOf(rows.flat().flatMap((m) => [m.low, m.high, m.estimate]), { zero: true }), [plot.box.bottom, plot.box.top]);
+  plot.axisY(y, { format: compact });
+  clients.forEach((c, i) => plot.text(x(i), plot.box.bottom + 16, c, { "text-anchor": "middle" }));
+  plot.text(plot.box.right, plot.box.bottom + 31, "clients", { "text-anchor": "end" });
+  for (const stack of DATA.stacks.keys()) gridLine(plot, x, y, stack, rows, indices);
+}
+
+function gridLine(plot, x, y, stack, rows, indices) {
+  const points = rows.map((row) => row.find((m) => m.stack === stack) ?? null);
+  if (!points.some(Boolean)) return;
+  const place = (i) => x(i) + (stack / DATA.stacks.length - 0.5) * 10;
+  const group = plot.add("g", { class: colour(stack) });
+  group.append(svg("path", { d: pathOf(points.map((_, i) => place(i)), points.map((p) => (p ? y(p.estimate) : null))), class: "seconds", "stroke-dasharray": dash(stack) }));
+  points.forEach((point, i) => {
+    if (!point) return;
+    if (point.low !== null) group.append(svg("line", { x1: place(i), x2: place(i), y1: y(point.low), y2: y(point.high), class: "bar-interval", "stroke-width": 3 }));
+    const node = svg("path", { d: shape(stack, 4.5), transform: `translate(${place(i)} ${y(point.estimate)})`, class: "estimate" });
+    group.append(node);
+    const metric = metricOf(DATA.primary);
+    plot.mark(node, { title: DATA.stacks[stack], rows: [[DATA.cells[indices[i]].title, withUnit(point.estimate, metric)]] });
+  });
+}

@@ -1,0 +1,56 @@
+// Scales from data to pixels, and ticks on round numbers.
+
+function niceStep(span, count) {
+  const raw = span / Math.max(count, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const factor = raw / power;
+  return power * (factor >= 7.5 ? 10 : factor >= 3.5 ? 5 : factor >= 1.5 ? 2 : 1);
+}
+
+function ticksOf(low, high, count) {
+  if (!(high > low)) return [low];
+  const step = niceStep(high - low, count);
+  const first = Math.ceil(low / step - 1e-9);
+  const last = Math.floor(high / step + 1e-9);
+  return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+}
+
+function linear([low, high], [from, to]) {
+  const span = high - low || 1;
+  const scale = (value) => from + ((value - low) / span) * (to - from);
+  scale.invert = (pixel) => low + ((pixel - from) / (to - from)) * span;
+  scale.ticks = (count) => ticksOf(low, high, count);
+  scale.low = low;
+  return scale;
+}
+
+function logarithmic([low, high], [from, to]) {
+  const inner = linear([Math.log10(low), Math.log10(high)], [from, to]);
+  const scale = (value) => inner(Math.log10(Math.max(value, low / 10)));
+  scale.low = low;
+  scale.ticks = () => {
+    const found = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1)
+      for (const factor of Math.log10(high / low) > 3 ? [1] : [1, 2, 5]) found.push(factor * 10 ** power);
+    return found.filter((t) => t >= low * 0.999 && t <= high * 1.001);
+  };
+  return scale;
+}
+
+// An interval chart need not start at zero, but does when zero is near anyway.
+function domainOf(values, { zero = false, pad = 0.06 } = {}) {
+  const known = values.filter((v) => v !== null && v !== undefined && Number.isFinite(v));
+  if (!known.length) return [0, 1];
+  let low = Math.min(...known);
+  let high = Math.max(...known);
+  if (low >= 0 && (zero || low < 0.45 * high)) low = 0;
+  if (high === low) return low === 0 ? [0, 1] : [low - Math.abs(low) * 0.1, high + Math.abs(high) * 0.1];
+  const room = (high - low) * pad;
+  return [low === 0 ? 0 : low - room, high + room];
+}
+
+// Bytes have ticks on powers of two, so that labels stay short.
+function byteTicks(low, high, count) {
+  const unit = 1024 ** Math.max(0, Math.floor(Math.log(Math.max(high, 1)) / Math.log(1024)));
+  return ticksOf(low / unit, high / unit, count).map((t) => t * unit);
+}
