@@ -30,6 +30,8 @@ LONGEST_SOCKET_PATH = 107
 
 LOG_TAIL_LINES = 20
 
+WRITTEN_HEAD = "# Written by pgstrata: all that is set is in this file.\n"
+
 FIXED_SETTINGS = {
     "logging_collector": "off",
     "log_destination": "stderr",
@@ -44,6 +46,15 @@ FIXED_SETTINGS = {
 RESERVED_SETTINGS = frozenset(
     {*FIXED_SETTINGS, "unix_socket_directories", "data_directory", "hba_file", "ident_file", "external_pid_file"}
 )
+
+
+SET_ELSEWHERE = """
+SELECT name, setting FROM pg_settings WHERE sourcefile LIKE '%/postgresql.auto.conf'
+UNION ALL
+SELECT split_part(c, '=', 1), split_part(c, '=', 2) || ' (of a role or database)'
+FROM pg_db_role_setting, unnest(setconfig) c ORDER BY 1
+"""
+"""Settings by ALTER SYSTEM, ALTER ROLE and ALTER DATABASE, which win over the file."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,7 @@ class Cluster:
         self.marker = marker
         self.expected: dict[str, str] = {}
         """Settings that `attest_settings` compares with, normalised by the server."""
+        self._written = ""
         socket = f"{self.run_directory}/.s.PGSQL.{port}"
         if len(socket.encode()) > LONGEST_SOCKET_PATH:
             raise PreflightError(
@@ -117,21 +129,28 @@ class Cluster:
         for name in settings:
             if name.lower() in RESERVED_SETTINGS:
                 raise PreflightError(f"setting {name!r} is reserved: pgstrata sets it itself", hint=f"remove {name}")
-        base = parse_conf(self._initdb_conf() if postgresql_conf is None else postgresql_conf)
-        base = {name: value for name, value in base.items() if name not in RESERVED_SETTINGS}
         given = {name.lower(): value for name, value in settings.items()}
-        asked = {"listen_addresses": "", "port": str(self.port), **base, **given}
-        self.port = int(asked["port"])
-        written = {**asked, **FIXED_SETTINGS, "unix_socket_directories": self.run_directory}
-        self.expected = check_settings(self.host, self.installation, self.user, written)
-        head = "# Written by pgstrata; all that is set is here.\n"
-        self.host.write_text(f"{self.layout.data_directory}/postgresql.conf", head + render_conf(written))
+        if postgresql_conf is not None:
+            given = {**parse_conf(postgresql_conf), **given}
+        given = {name: value for name, value in given.items() if name not in RESERVED_SETTINGS}
+        fixed = {**FIXED_SETTINGS, "unix_socket_directories": self.run_directory}
+        ways = {"listen_addresses": "", "port": str(self.port)}
+        base = parse_conf(self._initdb_conf()) if postgresql_conf is None else {}
+        normalised = check_settings(self.host, self.installation, self.user, given)
+        self.port = int(normalised.get("port", self.port))
+        self.expected = {**ways, **normalised, **fixed}
+        self._written = WRITTEN_HEAD + render_conf({**base, **ways, **given, **fixed})
+        self.host.write_text(self._conf, self._written)
+
+    @property
+    def _conf(self) -> str:
+        return f"{self.layout.data_directory}/postgresql.conf"
 
     def _initdb_conf(self) -> str:
         """postgresql.conf as initdb made it, kept beside the one written here."""
-        written, kept = (f"{self.layout.data_directory}/postgresql.conf{end}" for end in ("", ".initdb"))
+        kept = f"{self._conf}.initdb"
         if self.host.status(kept) is None:
-            self.host.write_text(kept, self.host.read_text(written))
+            self.host.write_text(kept, self.host.read_text(self._conf))
         return self.host.read_text(kept)
 
     # ------------------------------------------------------------ running
@@ -259,8 +278,17 @@ class Cluster:
         }
 
     def attest_settings(self) -> tuple[AttestedSetting, ...]:
-        """What `configure` wrote against what the running server says."""
-        return compare_settings(self.expected, self.read_settings())
+        """What `configure` wrote against what the running server says; whatever else was set is a difference too."""
+        compared = compare_settings(self.expected, self.read_settings())
+        known = {setting.what for setting in compared}
+        elsewhere = [
+            AttestedSetting(row["name"], "(not set)", row["setting"], False)
+            for row in self.sql(SET_ELSEWHERE)
+            if row["name"].lower() not in known
+        ]
+        same = self.host.read_text(self._conf) == self._written
+        file = AttestedSetting("postgresql.conf", "as written", "as written" if same else "changed", same)
+        return (*compared, *elsewhere, file)
 
 
 def plan_initdb(
