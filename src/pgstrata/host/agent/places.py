@@ -8,7 +8,13 @@ import uuid
 
 
 def default_state_directory() -> str:
-    """Where locks and the undo journal live: outlives a reboot, because loop files and signatures do."""
+    """Where locks and the undo journal live: outlives a reboot, because loop files and signatures do.
+
+    PGSTRATA_STATE_DIRECTORY moves it, for example where /var is read-only.
+    """
+    chosen = os.environ.get("PGSTRATA_STATE_DIRECTORY")
+    if chosen:
+        return chosen
     if os.geteuid() == 0:
         return "/var/lib/pgstrata"
     home = os.path.expanduser("~")
