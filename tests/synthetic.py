@@ -11,22 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from pgstrata.analyze.findings import (
-    CampaignFinding,
-    CellFinding,
-    Chosen,
-    Comparison,
-    DurabilityFinding,
-    Excluded,
-    Findings,
-    MetricFinding,
-    StackFinding,
-)
 from pgstrata.record.parquet import write_series
-from pgstrata.record.reader import CampaignData, CellData
 from pgstrata.record.schema import (
     AttestedRecord,
     CampaignRecord,
@@ -67,6 +56,8 @@ class Shape:
     scales: tuple[int, ...] = (50,)
     clients: tuple[int, ...] = (8,)
     seed: int = 1
+    confirm: tuple[str, ...] = ()
+    confirm_blocks: int = 0
     incidents: bool = True
     open_loop: bool = False
     base_tps: dict[str, float] = field(default_factory=dict)
@@ -111,7 +102,17 @@ def write_campaign(directory: Path, shape: Shape | None = None) -> Path:
             drift *= math.exp(rng.normal(-0.0008, 0.004))
             for scale in shape.scales:
                 _write_trial(directory, shape, stacks[at], block, position, scale, drift, rng)
+    _write_confirmation(directory, shape, stacks, rng)
     return directory
+
+
+def _write_confirmation(directory: Path, shape: Shape, stacks: tuple[Stack, ...], rng: np.random.Generator) -> None:
+    named = [s for s in stacks if s.name in shape.confirm]
+    for pair in range(shape.confirm_blocks):
+        for position, at in enumerate(rng.permutation(len(named))):
+            block = shape.blocks + pair
+            for scale in shape.scales:
+                _write_trial(directory, shape, named[at], block, position, scale, 1.0, rng, stage="confirm")
 
 
 def _write(path: Path, record: Record) -> None:
@@ -132,6 +133,7 @@ def _write_trial(
     scale: int,
     drift: float,
     rng: np.random.Generator,
+    stage: Literal["screen", "confirm"] = "screen",
 ) -> None:
     cells = tuple(c for c in shape.cells if c.scale == scale)
     load = "fresh" if block < 3 else "copy"
@@ -141,6 +143,7 @@ def _write_trial(
         stack=stack.name,
         block=block,
         position=position,
+        stage=stage,
         load=load,
         scale=scale,
         cells=cells,
@@ -159,7 +162,13 @@ def _write_trial(
     status, reason = _status(shape, stack, block)
     if status in ("ok", "excluded"):
         _write_measured(folder, shape, stack, cells, scale, load, drift, rng)
-    verdict = TrialVerdict(trial_id=trial_id, status=status, reason=reason, hint="pgstrata doctor" if status == "failed" else "", duration_s=shape.duration_s + 14.0)  # fmt: skip
+    verdict = TrialVerdict(
+        trial_id=trial_id,
+        status=status,
+        reason=reason,
+        hint="pgstrata doctor" if status == "failed" else "",
+        duration_s=shape.duration_s + 14.0,
+    )
     _write(folder / "verdict.json", verdict)
 
 
@@ -173,7 +182,14 @@ def _status(shape: Shape, stack: Stack, block: int) -> tuple[str, str]:
 
 
 def _facts() -> HostFacts:
-    checked = {"machine id": "0123", "kernel release": "6.18.0", "CPU model": "made-up CPU @ 3.0 GHz", "CPUs": "8", "memory": "32 GiB", "PostgreSQL": "16.4"}  # fmt: skip
+    checked = {
+        "machine id": "0123",
+        "kernel release": "6.18.0",
+        "CPU model": "made-up CPU @ 3.0 GHz",
+        "CPUs": "8",
+        "memory": "32 GiB",
+        "PostgreSQL": "16.4",
+    }
     return HostFacts(
         name="db-test-1", checked=checked, told={"load average": "0.12"}, medium="loop file on ext4 on /dev/vda"
     )
@@ -235,18 +251,30 @@ def _write_cell(
     tps = _seconds(shape, stack, base * factor * drift * math.exp(rng.normal(0, 0.02)), rng)
     n = len(tps)
     latency = 1000 * cell.clients / np.maximum(tps, 1)
-    write_series(folder / "progress.parquet", "progress", [(t + 1, float(tps[t]), float(latency[t]), float(latency[t]) * 0.4, None, 0, 0, 0) for t in range(n)])  # fmt: skip
+    write_series(
+        folder / "progress.parquet",
+        "progress",
+        [(t + 1, float(tps[t]), float(latency[t]), float(latency[t]) * 0.4, None, 0, 0, 0) for t in range(n)],
+    )
     _write_probes(folder, tps, rng)
     mean = float(tps.mean())
     (folder / "raw" / "pgbench.out").write_text(f"tps = {mean:.2f} (without initial connection time)\n")
     (folder / "raw" / "pgbench.err").write_text("progress: 1.0 s\n")
     percentiles = {"p50": 1.1, "p95": 3.9, "p99": 11.0, "p999": 210.0} if shape.open_loop else {}
     result = CellResult(
-        cell=cell, started="2026-01-01T00:00:00.000+00:00", duration_s=float(n), transactions=int(tps.sum()), tps=mean,
-        latency_avg_ms=1000 * cell.clients / mean, latency_stddev_ms=2.0, initial_connection_ms=11.0,
-        wal_bytes=int(tps.sum() * 1900), checkpoints=n // 30, open_loop=shape.open_loop,
+        cell=cell,
+        started="2026-01-01T00:00:00.000+00:00",
+        duration_s=float(n),
+        transactions=int(tps.sum()),
+        tps=mean,
+        latency_avg_ms=1000 * cell.clients / mean,
+        latency_stddev_ms=2.0,
+        initial_connection_ms=11.0,
+        wal_bytes=int(tps.sum() * 1900),
+        checkpoints=n // 30,
+        open_loop=shape.open_loop,
         percentiles_ms={k: v * float(rng.normal(1, 0.05)) for k, v in percentiles.items()},
-    )  # fmt: skip
+    )
     _write(folder / "result.json", result)
     return result
 
@@ -254,7 +282,9 @@ def _write_cell(
 def _write_probes(folder: Path, tps: np.ndarray, rng: np.random.Generator) -> None:
     n = len(tps)
     starts = list(range(20, n, 30))
-    write_series(folder / "checkpoints.parquet", "checkpoints", [(s, min(s + 9, n), "time", 4000, 8.1, 0.4, 8.9) for s in starts])  # fmt: skip
+    write_series(
+        folder / "checkpoints.parquet", "checkpoints", [(s, min(s + 9, n), "time", 4000, 8.1, 0.4, 8.9) for s in starts]
+    )
     devices = []
     for t in range(n):
         rate = float(tps[t])
@@ -262,84 +292,9 @@ def _write_probes(folder: Path, tps: np.ndarray, rng: np.random.Generator) -> No
         devices.append((t + 1, "vda", "backing", 12.0, rate * 1.5, rate * 0.2, 0, 90e3, rate * 15e3, 1.4, 0.83))
     write_series(folder / "devices.parquet", "devices", devices)
     cpu = rng.uniform(0.1, 0.3, n)
-    write_series(folder / "system.parquet", "system", [(t + 1, float(cpu[t]), 0.1, 0.2, 0.4, 0.0, 8e7, 1e6, 0.1, 0.2, 0.0) for t in range(n)])  # fmt: skip
+    write_series(
+        folder / "system.parquet",
+        "system",
+        [(t + 1, float(cpu[t]), 0.1, 0.2, 0.4, 0.0, 8e7, 1e6, 0.1, 0.2, 0.0) for t in range(n)],
+    )
     write_series(folder / "waits.parquet", "waits", [(t + 1, "IO", "WALSync", 5.0) for t in range(n)])
-
-
-# ---------------------------------------------------------------- findings with plain arithmetic
-
-
-def make_findings(data: CampaignData, **campaign: object) -> Findings:
-    """Findings with means and normal intervals: enough for what renders them, no statistics."""
-    cells = tuple({c.id: c for c in (cell.cell for cell in data.cells())}.values())
-    names = [s.name for s in data.campaign.stacks]
-    stacks = [_stack_finding(data, name, cell) for cell in cells for name in names]
-    found: list[CellFinding] = []
-    comparisons: list[Comparison] = []
-    for cell in cells:
-        here = sorted((s for s in stacks if s.cell == cell.id and s.n), key=lambda s: -(s.metrics["tps"].estimate or 0))
-        ranking = tuple(s.name for s in here)
-        comparisons += [_comparison(a, b) for i, a in enumerate(here) for b in here[i + 1 :]]
-        words = (f"`{ranking[0]}` is chosen.", f"`{ranking[-1]}` is slower than `{ranking[0]}`: **proven**.")
-        found.append(CellFinding(id=cell.id, script=cell.script, scale=cell.scale, clients=cell.clients,
-                                 ranking=ranking, chosen=Chosen(name=ranking[0], probability_within_margin=0.97), words=words))  # fmt: skip
-    head = {"name": data.campaign.name, "primary": "tps", "margin": 0.02, "seed": 1, "postgres_version": "16.4",
-            "host": {"name": "db-test-1", "medium": "loop file on ext4 on /dev/vda"}, "machine_time_s": 4210.0}  # fmt: skip
-    return Findings(campaign=CampaignFinding(**{**head, **campaign}), cells=tuple(found), stacks=tuple(stacks),
-                    comparisons=tuple(comparisons), ranking=found[0].ranking, chosen=found[0].chosen)  # fmt: skip
-
-
-def _metric(values: Sequence[float | None]) -> MetricFinding:
-    known = np.array([v for v in values if v is not None], dtype=float)
-    if not len(known):
-        return MetricFinding(estimate=None, runs=tuple(values))
-    mean = float(known.mean())
-    half = 2.6 * float(known.std(ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else None
-    return MetricFinding(estimate=mean, low=None if half is None else mean - half, high=None if half is None else mean + half, runs=tuple(values))  # fmt: skip
-
-
-def _cv(cell: CellData) -> float:
-    tps = cell.table("progress", ["tps"]).column("tps").to_numpy()
-    return float(tps.std() / tps.mean())
-
-
-def _stall_s(cell: CellData) -> float:
-    tps = cell.table("progress", ["tps"]).column("tps").to_numpy()
-    return float((tps < 0.1 * np.median(tps)).sum())
-
-
-def _stack_finding(data: CampaignData, name: str, cell: Cell) -> StackFinding:
-    runs = [c for c in data.cells() if c.stack == name and c.cell == cell]
-    trials = {t.id: t for t in data.trials if t.trial.stack == name}
-    excluded = tuple(
-        Excluded(trial=t.id, block=t.trial.block, reason=t.verdict.reason)
-        for t in trials.values()
-        if t.verdict.status == "excluded"
-    )
-    after = [trials[c.trial_id].space_after("after load") for c in runs]
-    loads = [t.load.total_s if (t := trials[c.trial_id]).load and t.load.how == "fresh" else None for c in runs]
-    metrics = {
-        "tps": _metric([c.result.tps for c in runs]),
-        "latency_avg_ms": _metric([c.result.latency_avg_ms for c in runs]),
-        "cv_1s": _metric([_cv(c) for c in runs]),
-        "longest_stall_s": _metric([_stall_s(c) for c in runs]),
-        "load_s": _metric(loads),
-        "space_physical_bytes": _metric([float(s.physical_bytes) if s and s.physical_bytes else None for s in after]),
-        "wal_bytes": _metric([c.result.wal_bytes for c in runs]),
-    }
-    lossy = name.startswith("tmpfs")
-    durability = DurabilityFinding(
-        **{"class": "loses on power loss" if lossy else "survives power loss"}, reason="data in memory" if lossy else ""
-    )
-    return StackFinding(name=name, cell=cell.id, spec=name.replace("-", ":"), n=len(runs), excluded=excluded, metrics=metrics,
-                        durability=durability, trials=tuple(c.trial_id for c in runs), labels=("checkpoint cost not included",) if lossy else ())  # fmt: skip
-
-
-def _comparison(a: StackFinding, b: StackFinding) -> Comparison:
-    ratio = (a.metrics["tps"].estimate or 1) / (b.metrics["tps"].estimate or 1)
-    spread = 0.03
-    low, high = ratio * math.exp(-spread), ratio * math.exp(spread)
-    verdict = "better" if low > 1 else "equal" if high < 1.045 else "undecided"
-    return Comparison(a=a.name, b=b.name, cell=a.cell, metric="tps", scale="ratio", ratio=ratio, low=low, high=high,
-                      level=0.95, kind="equivalence" if verdict == "equal" else "screen", verdict=verdict, pairs=min(a.n, b.n),
-                      needed_pairs=34 if verdict == "undecided" else None, sentence=f"`{a.name}` vs `{b.name}`: {verdict}.")  # fmt: skip

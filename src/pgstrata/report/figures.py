@@ -28,7 +28,7 @@ def render_percent(fraction: float | None, *, sign: bool = False) -> str:
     percent = 100 * fraction
     magnitude = abs(percent)
     decimals = 0 if magnitude >= 100 else 1 if magnitude >= 0.95 or magnitude == 0 else 2
-    text = f"{percent:+,.{decimals}f}" if sign else f"{percent:,.{decimals}f}"
+    text = f"{percent:+,.{decimals}f}" if sign else f"{percent:,.{decimals}f}".removesuffix(".0")
     return f"{text} %".replace("-", "−")
 
 

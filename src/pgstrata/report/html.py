@@ -44,6 +44,18 @@ SCRIPTS = (
 )
 
 
+_TONES = {
+    "undecided": "undecided",
+    "not settled": "undecided",
+    "no verdict": "undecided",
+    "equal": "equal",
+    "not confirmed": "undecided",
+    "proven": "proven",
+    "chosen": "chosen",
+    "stalls": "stalls",
+}
+
+
 @dataclass(frozen=True)
 class CellView:
     """What the page says about one cell."""
@@ -105,9 +117,9 @@ def _views(findings: Findings, published: Published | None) -> Iterator[CellView
 def sentence_tone(sentence: str) -> str:
     """Which sign a sentence gets: told by the words that it sets in bold."""
     strong = " ".join(s.text.lower() for s in parse_markup(sentence) if s.kind == "strong")
-    for word in ("undecided", "equal", "proven", "chosen"):
+    for word, tone in _TONES.items():
         if word in strong:
-            return word
+            return tone
     return "plain"
 
 

@@ -177,7 +177,7 @@ def _is_chosen(findings: Findings, stack: StackFinding) -> bool:
 def verdict_words(comparison: Comparison, margin: float) -> tuple[str, Tone]:
     """The verdict of a against b in words, and the tone it is shown in."""
     if comparison.verdict == "equal":
-        return f"practically equal (within {render_percent(margin).replace('.0', '')})", "equal"
+        return f"practically equal (within {render_percent(margin)})", "equal"
     if comparison.verdict == "undecided":
         more = comparison.needed_pairs
         return "undecided" + (f"; about {more:,} more pairs would settle it" if more else ""), "undecided"

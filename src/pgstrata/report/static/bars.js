@@ -6,15 +6,15 @@ function legend(host, entries) {
 }
 
 function barRows(host, rows, { label, format, ticks, note = "" }) {
-  const narrow = host.clientWidth < 520;
+  const narrow = host.clientWidth < 430;
   const nameWidth = narrow ? 0 : Math.min(150, Math.max(...rows.map((r) => DATA.stacks[r.stack].length * 7.2 + 12)));
   const heights = rows.map((r) => (narrow ? 22 : 6) + r.bars.length * (r.bars.length > 1 ? 13 : 20) + 8);
   const total = heights.reduce((a, b) => a + b, 0);
   const plot = new Plot(host, { height: total + 30, left: nameWidth, right: 96, top: 4, bottom: 24, label });
   const top = Math.max(...rows.flatMap((r) => r.bars.map((b) => b.parts.reduce((sum, p) => sum + p.value, 0)))) || 1;
   const scale = linear([0, top], [plot.box.left, plot.box.right]);
-  const marks = ticks ? ticks(0, top, 4) : scale.ticks(4);
-  plot.axisX(scale, { format, ticks: marks.slice(0, narrow ? 3 : undefined) });
+  const marks = ticks ? ticks(0, top, narrow ? 2 : 4) : scale.ticks(narrow ? 2 : 4);
+  plot.axisX(scale, { format: ticks ? byteFormat(top) : format, ticks: marks });
   let y = 4;
   rows.forEach((row, i) => { barRow(plot, scale, row, y, narrow, format); y += heights[i]; });
   if (note) host.append(html("p", { className: "muted small" }, note));
@@ -24,7 +24,7 @@ function barRow(plot, scale, row, top, narrow, format) {
   const thick = row.bars.length > 1 ? 11 : 18;
   const name = DATA.stacks[row.stack];
   const first = top + (narrow ? 20 : 4);
-  plot.text(0, narrow ? top + 13 : first + 9, fit(name, narrow ? 240 : plot.box.left), { class: "name" });
+  plot.text(0, narrow ? top + 13 : first + (thick > 11 ? 13 : 10), fit(name, narrow ? 240 : plot.box.left - 4), { class: "name" });
   row.bars.forEach((bar, i) => {
     let from = 0;
     const y = first + i * (thick + 2);
@@ -34,7 +34,7 @@ function barRow(plot, scale, row, top, narrow, format) {
       plot.mark(node, { title: name, rows: [[part.name, format(part.value)], ...(bar.rows ?? [])] });
       from += part.value;
     }
-    plot.text(scale(from) + 6, y + thick - 2, bar.text, { class: "value", "font-size": "11" });
+    plot.text(scale(from) + 6, y + thick / 2 + 4, bar.text, { class: "value", "font-size": "11" });
   });
 }
 

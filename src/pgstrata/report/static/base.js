@@ -7,7 +7,7 @@ const state = {
   hidden: new Set(),
   run: "typical",
   series: "tps",
-  sameScale: true,
+  sameScale: null,
   metric: Object.keys(DATA.metrics).find((m) => m === "cv_1s") ?? Object.keys(DATA.metrics)[0],
   device: "write_bytes",
   cost: null,
@@ -87,6 +87,12 @@ function panelTitle(stack, aside) {
   return title;
 }
 
+function stackLegend(host, stacks) {
+  const entries = stacks.map((s) => html("span", {}, html("span", { className: "swatch", "data-swatch": DATA.stacks[s] }), DATA.stacks[s]));
+  host.append(html("div", { className: "legend" }, ...entries));
+  fillSwatches(host);
+}
+
 function nothing(host, why) {
   host.replaceChildren(html("p", { className: "muted" }, `n/a: ${why}`));
 }
@@ -117,6 +123,23 @@ function withUnit(value, metric) {
   if (metric.unit === "%") return percent(value);
   if (metric.unit === "per hour") return `${percent(value, true)}/h`;
   return metric.unit ? `${number(value)} ${metric.unit}` : number(value);
+}
+
+// One unit for a whole axis: ticks of 0.5 GiB read better than 512 MiB beside 1 GiB.
+function axisFormat(metric, high) {
+  if (metric.unit === "TPS") return compact;
+  if (metric.unit !== "bytes") return (value) => withUnit(value, metric);
+  return byteFormat(high);
+}
+
+function byteFormat(high) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.max(0, Math.min(units.length - 1, Math.floor(Math.log(Math.max(high, 1)) / Math.log(1024))));
+  return (value) => (value === 0 ? "0" : `${number(value / 1024 ** power)} ${units[power]}`);
+}
+
+function compact(value) {
+  return value >= 10000 ? `${number(value / 1000)}k` : number(value);
 }
 
 const metricOf = (name) => DATA.metrics[name] ?? { name, title: name, unit: "", good: "neither", note: "" };

@@ -6,29 +6,34 @@ function drawIntervals(host, name) {
   if (!rows.length) { nothing(host, `${metricOf(name).title.toLowerCase()} was not measured in this cell`); return; }
   const metric = metricOf(name);
   const narrow = host.clientWidth < 620;
-  const rowHeight = narrow ? 46 : 36;
+  const rowHeight = narrow ? 54 : 44;
   const nameWidth = Math.min(210, Math.max(...rows.map((r) => DATA.stacks[r.stack].length * 7.4 + 34)));
   const plot = new Plot(host, {
-    height: rows.length * rowHeight + 36, left: narrow ? 8 : nameWidth, right: narrow ? 8 : 92, bottom: 28,
+    height: rows.length * rowHeight + 46, left: narrow ? 8 : nameWidth, right: narrow ? 8 : 92, bottom: 38,
     label: `${metric.title}: estimate, interval and runs of ${rows.length} stacks`,
   });
   const values = rows.flatMap((r) => [r.estimate, r.low, r.high, ...r.runs]);
-  const scale = linear(domainOf(values), [plot.box.left, plot.box.right]);
-  const ticks = metric.unit === "bytes" ? byteTicks(scale.low, scale.invert(plot.box.right), 5) : null;
-  plot.axisX(scale, { format: (t) => withUnit(t, metric), ticks, count: narrow ? 3 : 6 });
+  const scale = scaleOf(values, [plot.box.left, plot.box.right]);
+  const ticks = metric.unit === "bytes" && !scale.logarithmic ? byteTicks(scale.low, scale.high, narrow ? 3 : 5) : null;
+  plot.axisX(scale, { format: axisFormat(metric, scale.high), ticks, count: narrow ? 3 : 6, title: axisTitle(metric, scale) });
   rows.forEach((row, i) => intervalRow(plot, scale, metric, row, 6 + i * rowHeight, rowHeight, narrow));
 }
 
+function axisTitle(metric, scale) {
+  return [metric.unit === "TPS" ? "transactions per second" : "", scale.logarithmic ? "logarithmic axis" : ""].filter(Boolean).join(", ");
+}
+
+// The interval with its estimate above, the runs in a lane below, first block on top.
 function intervalRow(plot, scale, metric, row, top, height, narrow) {
-  const y = top + (narrow ? 31 : height / 2);
-  const spread = narrow ? 8 : 13;
+  const y = top + (narrow ? 27 : height / 2 - 7);
+  const lane = y + 14;
   const { left, right } = plot.box;
   const group = plot.add("g", { class: colour(row.stack) });
   const name = DATA.stacks[row.stack];
   const label = fit(name, narrow ? right - left - 110 : left - 36);
-  plot.text(narrow ? left + 18 : 20, narrow ? top + 12 : y + 4, label, { class: "name" });
-  group.append(svg("path", { d: shape(row.stack, 4.6), fill: "currentColor", transform: `translate(${narrow ? left + 7 : 8} ${narrow ? top + 8 : y})` }));
-  plot.text(narrow ? right : right + 10, narrow ? top + 12 : y + 4, withUnit(row.estimate, metric),
+  plot.text(narrow ? left + 18 : 20, narrow ? top + 12 : y + 9, label, { class: "name" });
+  group.append(svg("path", { d: shape(row.stack, 4.6), fill: "currentColor", transform: `translate(${narrow ? left + 7 : 8} ${narrow ? top + 8 : y + 5})` }));
+  plot.text(narrow ? right : right + 10, narrow ? top + 12 : y + 9, withUnit(row.estimate, metric),
     { class: "value", "text-anchor": narrow ? "end" : "start" });
   if (row.low !== null && row.high !== null) {
     group.append(svg("line", { x1: scale(row.low), x2: scale(row.high), y1: y, y2: y, class: "bar-interval" }));
@@ -36,8 +41,8 @@ function intervalRow(plot, scale, metric, row, top, height, narrow) {
   const n = row.runs.length;
   row.runs.forEach((value, k) => {
     if (value === null) return;
-    const offset = n > 1 ? (k / (n - 1) - 0.5) * spread : 0;
-    const node = svg("circle", { cx: scale(value), cy: y + offset, r: 3.4, class: "run-mark" });
+    const offset = n > 1 ? (k / (n - 1) - 0.5) * 8 : 0;
+    const node = svg("circle", { cx: scale(value), cy: lane + offset, r: 3.2, class: "run-mark" });
     group.append(node);
     plot.mark(node, runTip(name, metric, value, row.blocks[k], row.trials[k]), row.trials[k]);
   });
@@ -63,7 +68,7 @@ function fit(text, width) {
 function drawStrips() {
   for (const view of document.querySelectorAll("#verdicts .cell-view")) {
     const rows = (DATA.cells[Number(view.dataset.cell)]?.metrics[DATA.primary] ?? []).filter((m) => shown(m.stack));
-    const scale = linear(domainOf(rows.flatMap((r) => [r.low, r.high, ...r.runs])), [2, 98]);
+    const scale = scaleOf(rows.flatMap((r) => [r.low, r.high, r.estimate, ...r.runs]), [2, 98]);
     for (const line of view.querySelectorAll("tbody tr")) {
       const row = rows.find((r) => DATA.stacks[r.stack] === line.dataset.stack);
       const strip = line.querySelector(".strip");

@@ -38,7 +38,7 @@ function drawControls() {
   const time = ["timeline", "devices"];
   replaceControls("timeline-controls",
     segmented([["tps", "TPS"], ["latency", "Latency"]], state.series, (v) => set({ series: v }, "timeline"), "What is drawn"),
-    segmented(scales, state.sameScale, (v) => set({ sameScale: v }, ...time), "Vertical scale"),
+    segmented(scales, state.sameScale ?? sameScale(timelineTops()), (v) => set({ sameScale: v }, ...time), "Vertical scale"),
     chooser("Run", runs, state.run, (v) => set({ run: v }, ...time)));
   replaceControls("device-controls",
     segmented(Object.entries(DEVICE_METRICS).map(([k, [title]]) => [k, title]), state.device, (v) => set({ device: v }, "devices"), "What is drawn"),
@@ -78,6 +78,7 @@ function stackFilters() {
 function applyStacks() {
   const hidden = new Set([...state.hidden].map((s) => DATA.stacks[s]));
   for (const node of document.querySelectorAll("[data-stack]")) node.hidden = hidden.has(node.dataset.stack);
+  drawControls();
   drawStrips();
   draw();
 }

@@ -14,13 +14,14 @@ function drawTradeoff(host) {
   const plot = new Plot(host, { height: host.clientWidth < 620 ? 320 : 400, left: 62, right: 18, top: 14, bottom: 46,
     label: `${metricOf(DATA.primary).title} against ${metricOf(cost).title}` });
   const whole = (ms) => ms.flatMap((m) => [m.estimate, m.low, m.high]);
-  const x = linear(domainOf(whole(points.map((p) => p.along)), { pad: 0.12 }), [plot.box.left, plot.box.right]);
-  const y = linear(domainOf(whole(points.map((p) => p.up)), { pad: 0.1 }), [plot.box.bottom, plot.box.top]);
+  const x = scaleOf(whole(points.map((p) => p.along)), [plot.box.left, plot.box.right], { pad: 0.12 });
+  const y = scaleOf(whole(points.map((p) => p.up)), [plot.box.bottom, plot.box.top], { pad: 0.1 });
   const metric = metricOf(cost);
-  plot.axisX(x, { format: (t) => withUnit(t, metric), title: metric.title,
-    ticks: metric.unit === "bytes" ? byteTicks(x.low, x.invert(plot.box.right), 4) : null });
-  plot.axisY(y, { format: compact, count: 5 });
-  plot.text(plot.box.left, plot.box.top - 4, metricOf(DATA.primary).unit);
+  plot.axisX(x, { format: axisFormat(metric, x.high), title: metric.title + (x.logarithmic ? ", logarithmic" : ""),
+    ticks: metric.unit === "bytes" && !x.logarithmic ? byteTicks(x.low, x.high, 4) : null });
+  const primaryMetric = metricOf(DATA.primary);
+  plot.axisY(y, { format: axisFormat(primaryMetric, y.high), count: 5 });
+  plot.text(plot.box.left, plot.box.top - 4, primaryMetric.unit + (y.logarithmic ? ", logarithmic" : ""));
   const taken = [];
   for (const point of points) tradeoffPoint(plot, x, y, point, metric, taken);
 }
@@ -37,7 +38,7 @@ function tradeoffPoint(plot, x, y, { stack, up, along }, metric, taken) {
   const name = fit(DATA.stacks[stack], 150);
   const toLeft = px + 14 + name.length * 7 > plot.box.right;
   let ly = py - 10;
-  while (taken.some((t) => Math.abs(t.y - ly) < 14 && Math.abs(t.x - px) < 130)) ly += 14;
+  while (taken.some((t) => Math.abs(t.y - ly) < 15 && Math.abs(t.x - px) < 130)) ly += 15;
   taken.push({ x: px, y: ly });
   plot.text(px + (toLeft ? -11 : 11), ly, name, { class: "name", "text-anchor": toLeft ? "end" : "start" });
 }
@@ -47,6 +48,7 @@ function drawDrift(host) {
   const rows = DATA.drift.filter((d) => d.cell === state.cell && shown(d.stack));
   if (!rows.length) { nothing(host, "there is no valid run"); return; }
   const blocks = [...new Set(rows.map((r) => r.block))].sort((a, b) => a - b);
+  stackLegend(host, ranked().filter((s) => rows.some((r) => r.stack === s)));
   const plot = new Plot(host, { height: 280, left: 54, right: 14, top: 12, bottom: 40, label: "Runs against the mean of their stack, by block" });
   const reach = Math.max(0.02, DATA.margin * 1.3, ...rows.map((r) => Math.abs(r.deviation))) * 1.1;
   const x = linear([-0.5, blocks.length - 0.5], [plot.box.left, plot.box.right]);
@@ -75,6 +77,7 @@ function driftMark(plot, x, y, row, blocks) {
 function drawGrid(host) {
   host.replaceChildren();
   const groups = Map.groupBy(DATA.cells.keys(), (i) => `${DATA.cells[i].script}, scale ${number(DATA.cells[i].scale, 9)}`);
+  stackLegend(host, ranked());
   const grid = html("div", { className: "panels" });
   host.append(grid);
   for (const [title, indices] of groups) gridPanel(grid, title, indices);

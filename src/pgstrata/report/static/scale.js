@@ -21,6 +21,7 @@ function linear([low, high], [from, to]) {
   scale.invert = (pixel) => low + ((pixel - from) / (to - from)) * span;
   scale.ticks = (count) => ticksOf(low, high, count);
   scale.low = low;
+  scale.high = high;
   return scale;
 }
 
@@ -28,6 +29,7 @@ function logarithmic([low, high], [from, to]) {
   const inner = linear([Math.log10(low), Math.log10(high)], [from, to]);
   const scale = (value) => inner(Math.log10(Math.max(value, low / 10)));
   scale.low = low;
+  scale.high = high;
   scale.ticks = () => {
     const found = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1)
@@ -47,6 +49,21 @@ function domainOf(values, { zero = false, pad = 0.06 } = {}) {
   if (high === low) return low === 0 ? [0, 1] : [low - Math.abs(low) * 0.1, high + Math.abs(high) * 0.1];
   const room = (high - low) * pad;
   return [low === 0 ? 0 : low - room, high + room];
+}
+
+// Stacks that differ by factors are told apart on a logarithmic axis only; intervals are of ratios anyway.
+const FACTOR_FOR_LOG = 4;
+
+function scaleOf(values, range, options = {}) {
+  const known = values.filter((v) => v !== null && v !== undefined && Number.isFinite(v));
+  const low = Math.min(...known);
+  const high = Math.max(...known);
+  if (!options.linear && low > 0 && high / low > FACTOR_FOR_LOG) {
+    const scale = logarithmic([low / 1.12, high * 1.12], range);
+    scale.logarithmic = true;
+    return scale;
+  }
+  return linear(domainOf(values, options), range);
 }
 
 // Bytes have ticks on powers of two, so that labels stay short.

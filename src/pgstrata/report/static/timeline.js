@@ -17,16 +17,24 @@ function drawTimeline(host) {
   const latency = state.series === "latency";
   const grid = html("div", { className: "panels" });
   host.append(grid);
-  const tops = panels.map(([, run]) => topOf(latency ? run.series.latency : (run.series.high ?? run.series.mean)));
+  const tops = timelineTops();
   const end = Math.max(...panels.map(([, run]) => run.series.mean.length * run.series.width_s));
   const cursors = [];
   panels.forEach(([stack, run], i) => {
-    const top = state.sameScale ? Math.max(...tops) : tops[i];
+    const top = sameScale(tops) ? Math.max(...tops) : tops[i];
     timelinePanel(grid, stack, run, end, top, latency, cursors);
   });
 }
 
+// Until the reader chooses: one scale, unless it would press some stack flat.
+const sameScale = (tops) => state.sameScale ?? Math.max(...tops) <= FACTOR_FOR_LOG * Math.min(...tops);
+
 const topOf = (values) => values.reduce((a, v) => (v !== null && v > a ? v : a), 0) || 1;
+
+function timelineTops() {
+  const series = ranked().map((stack) => chosenRun(stack, (r) => r.series)?.series).filter(Boolean);
+  return series.map((s) => topOf(state.series === "latency" ? s.latency : (s.high ?? s.mean)));
+}
 
 function timelinePanel(grid, stack, run, end, top, latency, cursors) {
   const series = run.series;
@@ -76,10 +84,6 @@ function secondTip(stack, series, i) {
   const checkpoint = series.checkpoints.find(([a, b]) => from >= a && from <= b);
   if (checkpoint) rows.push(["checkpoint", checkpoint[2] || "running"]);
   return { title: DATA.stacks[stack], rows };
-}
-
-function compact(value) {
-  return value >= 10000 ? `${number(value / 1000)}k` : number(value);
 }
 
 // Moves a cursor in every panel at once, by pointer or by arrow keys.
@@ -132,13 +136,12 @@ function drawDevices(host) {
   const grid = html("div", { className: "panels" });
   host.append(grid);
   const all = panels.flatMap(([, run]) => run.devices);
-  const top = Math.max(...all.map((d) => topOf(d[key])));
+  const tops = panels.map(([, run]) => Math.max(...run.devices.map((d) => topOf(d[key]))));
   const end = Math.max(...all.map((d) => d[key].length * d.width_s));
   const cursors = [];
-  for (const [stack, run] of panels) {
-    const own = Math.max(...run.devices.map((d) => topOf(d[key])));
-    devicePanel(grid, stack, run, { key, end, top: state.sameScale ? top : own }, cursors);
-  }
+  panels.forEach(([stack, run], i) => {
+    devicePanel(grid, stack, run, { key, end, top: sameScale(tops) ? Math.max(...tops) : tops[i] }, cursors);
+  });
 }
 
 function devicePanel(grid, stack, run, { key, end, top }, cursors) {
@@ -149,7 +152,8 @@ function devicePanel(grid, stack, run, { key, end, top }, cursors) {
   const plot = new Plot(block, { height: 132, left: 74, right: 6, bottom: 22, label: `${DATA.stacks[stack]}: ${title}` });
   const x = linear([0, end], [plot.box.left, plot.box.right]);
   const y = linear([0, top * 1.05], [plot.box.bottom, plot.box.top]);
-  plot.axisY(y, { format, ticks: binary ? byteTicks(0, top * 1.05, 3) : null });
+  const onAxis = binary ? (t) => `${byteFormat(top)(t)}/s` : format;
+  plot.axisY(y, { format: onAxis, ticks: binary ? byteTicks(0, top * 1.05, 3) : null });
   plot.axisX(x, { format: (t) => `${number(t)} s`, count: 4, rules: false });
   run.devices.forEach((device, i) => {
     const xs = device[key].map((_, k) => x((k + 0.5) * device.width_s));
