@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pgstrata.errors import PreflightError
+from pgstrata.host.facts.memory import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.units import render_size
 
@@ -13,16 +14,6 @@ STRICT = "2"
 
 ROOM_BYTES = 512 * 2**20
 """What must be left for the host's own programs."""
-
-
-def parse_meminfo(text: str) -> dict[str, int]:
-    """/proc/meminfo in bytes (a count, such as HugePages_Total, as it is)."""
-    values = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        number, *unit = rest.split()
-        values[name] = int(number) * (1024 if unit == ["kB"] else 1)
-    return values
 
 
 def commit_limit_bytes(meminfo: Mapping[str, int], *, ratio: int, kbytes: int) -> int:

@@ -1,0 +1,156 @@
+"""How much space a campaign takes, before it is started: pure estimates, on the large side.
+
+pgbench's accounts, branches and tellers take about 15 MB a scale unit with their keys (PostgreSQL documentation,
+pgbench: "scale factor"); what a run adds (history, bloat) is taken as 30 %.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.stack import Btrfs, Layer, LoopDevice, Lvm, Md, Nfs, Stack, Volume, Zfs
+
+MIB, GIB = 2**20, 2**30
+BYTES_PER_SCALE = 16 * MIB
+GROWTH = 1.3
+CLUSTER_BYTES = 64 * MIB
+"""A cluster with nothing in it."""
+
+DEFAULT_MAX_WAL_BYTES = GIB
+WAL_OVERSHOOT = 1.5
+"""max_wal_size is a soft limit: WAL grows beyond it while a checkpoint runs."""
+
+FILESYSTEM_OVERHEAD = 1.15
+"""Journal, inode tables, reserved blocks (5 % on ext4)."""
+LEAST_DEVICE_BYTES = 2 * GIB
+
+_UNITS = {"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
+
+
+def parse_wal_bytes(text: str) -> int:
+    """Bytes of max_wal_size, whose unit is MB where none is written; ValueError for anything else."""
+    match = re.fullmatch(r"\s*'?(\d+)\s*([a-zA-Z]*)'?\s*", text)
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError(f"not a size of PostgreSQL: {text!r}")
+    return int(match[1]) * (_UNITS[match[2].lower()] if match[2] else MIB)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a trial puts into a stack at most: the database, and everything else of a cluster."""
+
+    database_bytes: int
+    wal_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return CLUSTER_BYTES + self.database_bytes + self.wal_bytes
+
+
+def content_of(campaign: Campaign, stack: Stack, loaded_bytes: int | None = None) -> Content:
+    """At the largest scale. `loaded_bytes` is the size of the user's own database, where the campaign loads one."""
+    database_bytes = max(campaign.workload.scale) * BYTES_PER_SCALE if loaded_bytes is None else loaded_bytes
+    settings = {name.lower(): text for name, text in stack.postgresql.settings.items()}
+    wal_bytes = parse_wal_bytes(settings["max_wal_size"]) if "max_wal_size" in settings else DEFAULT_MAX_WAL_BYTES
+    return Content(int(database_bytes * GROWTH), int(wal_bytes * WAL_OVERSHOOT))
+
+
+def bytes_by_role(campaign: Campaign, stack: Stack, content: Content) -> dict[str, int]:
+    """Logical bytes on each volume of a stack."""
+    found = dict.fromkeys(stack.volumes, CLUSTER_BYTES)
+    tablespace = f"tablespace.{campaign.workload.tablespace}"
+    found[tablespace if tablespace in found else "data"] += content.database_bytes
+    found["wal" if "wal" in found else "data"] += content.wal_bytes
+    return found
+
+
+def copies(volume: Volume) -> float:
+    """Bytes on the devices for each byte written to the filesystem: mirrors, parity, snapshots that diverge."""
+    factor = _fs_copies(volume)
+    for layer in volume.layers:
+        factor *= _layer_copies(layer, volume.device.count)
+    return factor
+
+
+def _layer_copies(layer: Layer, devices: int) -> float:
+    if isinstance(layer, Lvm):
+        return 1.0 + layer.snapshots
+    if isinstance(layer, Md):
+        return _redundancy(layer.level, devices)
+    raise AssertionError(f"no copies known for {layer.kind}")
+
+
+def _fs_copies(volume: Volume) -> float:
+    fs = volume.fs.export if isinstance(volume.fs, Nfs) and volume.fs.export is not None else volume.fs
+    devices = 1 if volume.layers else volume.device.count
+    if isinstance(fs, Btrfs):
+        return {"raid1": 2.0, "dup": 2.0}.get(fs.data or "single") or _redundancy(fs.data or "single", devices)
+    if isinstance(fs, Zfs):
+        return _redundancy(fs.vdev, devices)
+    return 1.0
+
+
+def _redundancy(level: str, devices: int) -> float:
+    if level in ("raid1", "mirror"):
+        return float(devices)
+    if level == "raid10":
+        return 2.0
+    parity = {"raid5": 1, "raid6": 2, "raidz1": 1, "raidz2": 2, "raidz3": 3}.get(level, 0)
+    return devices / max(1, devices - parity)
+
+
+def device_bytes(volume: Volume, logical_bytes: int) -> int:
+    """What each device below a volume must hold at least."""
+    return int(logical_bytes * copies(volume) * FILESYSTEM_OVERHEAD / volume.device.count)
+
+
+def loop_size_bytes(campaign: Campaign, loaded_bytes: int | None = None) -> int:
+    """Size of each loop file for which the campaign names none: enough for every stack, in whole GiB.
+
+    Twice the estimate, since the files are sparse and copy-on-write filesystems slow down when they are nearly full.
+    """
+    wanted = LEAST_DEVICE_BYTES
+    for stack in campaign.stacks:
+        roles = bytes_by_role(campaign, stack, content_of(campaign, stack, loaded_bytes))
+        for role, volume in stack.volumes.items():
+            if volume.needs_device:
+                wanted = max(wanted, 2 * device_bytes(volume, roles[role]))
+    return -(-wanted // GIB) * GIB
+
+
+def scratch_bytes(campaign: Campaign, loop_bytes: int, loaded_bytes: int | None = None) -> int:
+    """The most that the campaign's files in the scratch folder take at one time: loop files and golden copies."""
+    stacks = [_loop_files_bytes(campaign, stack, loop_bytes, loaded_bytes) for stack in campaign.stacks]
+    # kept stacks stand side by side, each at every scale
+    standing = sum(stacks) * len(campaign.workload.scale) if campaign.runs.load == "keep" else max(stacks)
+    return standing + _golden_bytes(campaign, loaded_bytes)
+
+
+def _loop_files_bytes(campaign: Campaign, stack: Stack, loop_bytes: int, loaded_bytes: int | None) -> int:
+    roles = bytes_by_role(campaign, stack, content_of(campaign, stack, loaded_bytes))
+    total = 0
+    for role, volume in stack.volumes.items():
+        if volume.needs_device and isinstance(volume.device, LoopDevice):
+            capacity = (volume.device.size or loop_bytes) * volume.device.count
+            filled = device_bytes(volume, roles[role]) * volume.device.count
+            total += max(filled, int(capacity * _filled_share(campaign)))
+    return total
+
+
+def _filled_share(campaign: Campaign) -> float:
+    """How full preconditioning makes a device: written twice over, or aged at 80 %."""
+    if campaign.runs.precondition == "steady":
+        return 1.0
+    return 0.8 if campaign.runs.aged else 0.0
+
+
+def _golden_bytes(campaign: Campaign, loaded_bytes: int | None) -> int:
+    """One copy for each way to make a cluster, and scale."""
+    if campaign.runs.load != "copy":
+        return 0
+    ways = {(p.major, p.source, p.initdb, p.data_checksums) for p in (s.postgresql for s in campaign.stacks)}
+    scales = campaign.workload.scale if loaded_bytes is None else ()
+    databases = [scale * BYTES_PER_SCALE for scale in scales] or [loaded_bytes or 0]
+    return len(ways) * sum(CLUSTER_BYTES + database for database in databases)
