@@ -182,7 +182,8 @@ def parse_fs_mapping(text: str, volume: dict[str, Any] | None = None, whole: str
         if not rest.startswith(":") or arguments is not None:
             raise UsageError(f"{text!r} names no directory", hint="dir:/path/to/directory")
         return {"kind": "dir", "path": unquote(rest[1:].strip())}
-    words = split_top(arguments, ",") if arguments else []
+    # An exported filesystem brings commas of its own.
+    words = [arguments] if arguments and name == "nfs" else split_top(arguments, ",") if arguments else []
     vdevs: list[str] = []
     if name == "zfs":
         rest, *vdevs = split_top(rest, "+")

@@ -28,8 +28,11 @@ ALIASES: dict[str, dict[str, str]] = {
     "nfs": {"vers": "version", "sync": "export_sync"},
 }
 _FALSE_SPELLINGS: dict[str, dict[str, str]] = {"nfs": {"async": "export_sync", "soft": "hard"}}
-_PRESENTED = {kind: {field: short for short, field in table.items()} for kind, table in ALIASES.items()}
-_HIDDEN = {"kind", "vdev", "log", "log_mirror", "cache", "special", "export", "layout", "level", "count", "size", "ids"}
+_PRESENTED = {
+    kind: {field: short for short, field in table.items() if not field.startswith("no")}
+    for kind, table in ALIASES.items()
+}
+_HIDDEN = {"kind", "vdev", "log", "log_mirror", "cache", "special", "export", "layout", "level"}
 
 
 def option_fields(model: type[Model]) -> dict[str, Any]:
@@ -127,7 +130,6 @@ def render_options(value: Model, kind: str) -> str:
 
 def _render_one(kind: str, name: str, annotation: Any, held: Any) -> list[str]:
     shown = _PRESENTED.get(kind, {}).get(name, name)
-    shown = name if shown in ("datacow", "datasum") else shown
     if isinstance(held, Mapping):
         return [f"{name}.{k}={quote(str(v))}" for k, v in held.items()] or [name]
     if annotation is bool:

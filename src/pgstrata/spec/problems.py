@@ -43,10 +43,10 @@ def _explain_one(details: ErrorDetails, model: type[BaseModel], data: Any) -> Pr
         return Problem(location, f"{key!r} is missing")
     if kind == "value_error":
         return Problem(location, str(context.get("error", details["msg"])))
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
+    if kind == "union_tag_not_found":
+        return Problem(location, "'kind' is missing", f"one of: {', '.join(_kinds(model, details['loc']))}")
+    if kind == "union_tag_invalid":
         tags = [t.strip(" '") for t in str(context.get("expected_tags", "")).split(",") if t.strip()]
-        if kind == "union_tag_not_found":
-            return Problem(location, "'kind' is missing", f"one of: {', '.join(tags) or 'see docs/reference'}")
         return Problem(location, f"unknown kind {context.get('tag')!r}", render_nearest(str(context.get("tag")), tags))
     if kind == "literal_error":
         options = [o.strip(" '") for o in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
@@ -97,8 +97,20 @@ def locate(location: Iterable[str | int], data: Any) -> Location:
     return tuple(found)
 
 
+def _kinds(model: type[BaseModel], location: Iterable[str | int]) -> list[str]:
+    """Kinds that can stand at a pydantic location."""
+    found = _models_at(model, location)
+    return [str(c.model_fields["kind"].default) for c in found if "kind" in c.model_fields and c.__name__ != "Imported"]
+
+
 def known_keys(model: type[BaseModel], location: Iterable[str | int]) -> list[str]:
     """Keys that are valid at a pydantic location."""
+    candidates = _models_at(model, location)
+    return sorted({name for c in candidates for name in c.model_fields if name != "name" or c is not model})
+
+
+def _models_at(model: type[BaseModel], location: Iterable[str | int]) -> list[type[BaseModel]]:
+    """The models that may describe what stands at a pydantic location."""
     candidates: list[type[BaseModel]] = [model]
     for part in location:
         if isinstance(part, int):
@@ -107,7 +119,7 @@ def known_keys(model: type[BaseModel], location: Iterable[str | int]) -> list[st
         tagged = [c for c in candidates if "kind" in c.model_fields and c.model_fields["kind"].default == part]
         # A key of an open mapping (a tablespace's name) names no field and leads to the same models.
         candidates = deeper or tagged or candidates
-    return sorted({name for c in candidates for name in c.model_fields if name != "name" or c is not model})
+    return candidates
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -23,6 +23,8 @@ MAX_BLOCKS = 12
 MIN_BLOCKS = 3
 MIN_DURATION_S = 5.0
 MAX_DURATION_S = 300.0
+MIN_WARMUP_S = 2.0
+MAX_WARMUP_S = 30.0
 MEASURED_SHARE = 0.8
 """Of the seconds left for warm-up and measuring."""
 
@@ -55,12 +57,12 @@ def plan_layout(stacks: int, minutes: float, scales: Sequence[int]) -> Layout:
     for least_blocks, wanted_s in WISHES:
         for scale in scales:
             for blocks in range(MAX_BLOCKS, least_blocks - 1, -1):
-                measured_s = MEASURED_SHARE * _spare_s(budget_s, stacks, blocks, scale)
-                if measured_s >= wanted_s:
-                    duration_s = float(int(min(measured_s, MAX_DURATION_S)))
-                    return Layout(scale, blocks, duration_s, float(round(min(max(duration_s * 0.2, 2.0), 30.0))))
+                spare_s = _spare_s(budget_s, stacks, blocks, scale)
+                warmup_s = float(int(min(max((1 - MEASURED_SHARE) * spare_s, MIN_WARMUP_S), MAX_WARMUP_S)))
+                if spare_s - warmup_s >= wanted_s:
+                    return Layout(scale, blocks, float(int(min(spare_s - warmup_s, MAX_DURATION_S))), warmup_s)
     shortest_s = stacks * sum(
-        _trial_s(block, scales[-1]) + MIN_DURATION_S / MEASURED_SHARE for block in range(MIN_BLOCKS)
+        _trial_s(block, scales[-1]) + MIN_DURATION_S + MIN_WARMUP_S for block in range(MIN_BLOCKS)
     )
     raise UsageError(
         f"{minutes:g} minutes are too short for {stacks} stacks at scale {scales[-1]}: "

@@ -27,6 +27,9 @@ def campaign_schema() -> dict[str, Any]:
     for name in _PLACES:
         definitions[name]["properties"]["kind"] = {"const": definitions[name]["properties"]["kind"]["const"]}
     _open_devices(definitions)
+    layers = definitions["Volume"]["properties"]["layers"]
+    layers["items"] = _text_or(layers["items"])
+    definitions["Equivalent"] = {"anyOf": [definitions["Equivalent"], {"type": "array", "minItems": 3, "maxItems": 3}]}
     definitions["Volume"]["properties"] |= {
         "device": {"$ref": "#/$defs/Device"},
         "layers": _text_or(definitions["Volume"]["properties"]["layers"]),
@@ -61,6 +64,7 @@ def _open(node: Any) -> Any:
     if node.get("additionalProperties") == {"type": "string"}:
         opened["additionalProperties"] = _SCALAR
     if "enum" in node and "4.2" in node["enum"]:
+        opened.pop("type", None)
         opened["enum"] = [*node["enum"], 3, 4.2]
     return opened
 

@@ -41,6 +41,14 @@ class DiskDevice(Model):
     kind: Literal["disk"] = "disk"
     ids: tuple[str, ...] = Field(min_length=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _enough(cls, value: object) -> object:
+        """A count asked for by a layout takes the first disks of a list; it is left here when they do not suffice."""
+        if isinstance(value, dict) and "count" in value:
+            raise ValueError(f"{value['count']} devices are asked for, and {len(value.get('ids', ()))} are listed")
+        return value
+
     @field_validator("ids")
     @classmethod
     def _distinct(cls, ids: tuple[str, ...]) -> tuple[str, ...]:

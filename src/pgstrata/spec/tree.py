@@ -16,6 +16,9 @@ from pgstrata.spec.problems import Location, Problem
 
 MAX_DEPTH = 40
 
+_YAML = "tag:yaml.org,2002:"
+_SCALARS = ("str", "int", "float", "bool", "timestamp", "value")
+
 
 class Marked(dict[str, Any]):
     """A mapping that knows its line and the line of each key."""
@@ -107,11 +110,11 @@ def _convert(node: yaml.Node, path: Location) -> Any:
         for index, item in enumerate(node.value):
             items.add(_convert(item, (*path, index)), item.start_mark.line + 1)
         return items
-    if node.tag == "tag:yaml.org,2002:null":
+    if node.tag == f"{_YAML}null":
         return None
-    if node.tag == "tag:yaml.org,2002:bool" and node.value.lower() in ("true", "false"):
+    if node.tag == f"{_YAML}bool" and node.value.lower() in ("true", "false"):
         return node.value.lower() == "true"
-    if not node.tag.startswith("tag:yaml.org,2002:"):
+    if node.tag.removeprefix(_YAML) not in _SCALARS:
         raise problem_at(line, path, f"tag {node.tag} is not allowed here")
     return node.value
 

@@ -1,0 +1,61 @@
+"""Durability classes from configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgstrata.spec.durability import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, durability_class, parse_configuration
+from pgstrata.spec.notation import parse_stack
+
+CASES = [
+    ("ext4", SURVIVES, "flushed"),
+    ("ext4:data=writeback,noatime", SURVIVES, "flushed"),
+    ("zfs:sync=always+log", SURVIVES, "flushed"),
+    ("md(raid10,4)/xfs@wal=ext4", SURVIVES, "flushed"),
+    ("nfs(xfs)", SURVIVES, "flushed"),
+    ("ext4@fsync=on@synchronous_commit=local", SURVIVES, "flushed"),
+    ("zfs@full_page_writes=off", SURVIVES, "flushed"),
+    ("btrfs@full_page_writes=off", SURVIVES, "flushed"),
+    ("ext4:data=journal@full_page_writes=off", SURVIVES, "flushed"),
+    ("ext4@synchronous_commit=off", LOSES_RECENT, "synchronous_commit=off"),
+    ("ext4@fsync=off", LOSES, "fsync=off"),
+    ("ext4@fsync=false@synchronous_commit=off", LOSES, "fsync=off"),
+    ("ext4:nobarrier", LOSES, "barrier=0"),
+    ("btrfs:nobarrier", LOSES, "barrier=0"),
+    ("ext4@wal=ext4:barrier=0", LOSES, "pg_wal"),
+    ("zfs:sync=disabled", LOSES, "sync=disabled"),
+    ("zfs:wal_dataset.sync=disabled", LOSES, "sync=disabled"),
+    ("zfs:module.zfs_nocacheflush=1", LOSES, "zfs_nocacheflush=1"),
+    ("zfs:module.zfs_nocacheflush=0", SURVIVES, "flushed"),
+    ("nfs:async", LOSES, "async"),
+    ("nfs:server=store:/pg", UNKNOWN, "store:/pg"),
+    ("tmpfs", LOSES, "the data directory is on tmpfs"),
+    ("ext4@wal=tmpfs", LOSES, "pg_wal is on tmpfs"),
+    ("ext4@tablespace.fast=tmpfs", LOSES, "tablespace fast is on tmpfs"),
+    ('ext4@queue.write_cache="write through"', LOSES, "write through"),
+    ("ext4@full_page_writes=off", LOSES, "torn pages"),
+    ("xfs@full_page_writes=off", LOSES, "torn pages"),
+    ("btrfs:nodatacow@full_page_writes=off", LOSES, "torn pages"),
+    ("zfs:recordsize=4k@full_page_writes=off", LOSES, "torn pages"),
+    ("ext4@postgresql_conf=/etc/pg.conf", UNKNOWN, "postgresql.conf"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "class_", "reason"), CASES, ids=[c[0] for c in CASES])
+def test_the_class_of_a_stack(text: str, class_: str, reason: str) -> None:
+    found = durability_class(parse_stack(text))
+    assert found.class_ == class_
+    assert reason in found.reason
+
+
+def test_a_configuration_file_counts_once_it_is_read() -> None:
+    stack = parse_stack("ext4@postgresql_conf=/etc/pg.conf")
+    assert durability_class(stack, "shared_buffers = 1GB\nfsync off  # fast\n").class_ == LOSES
+    assert durability_class(stack, "#fsync = off\n").class_ == SURVIVES
+    own = parse_stack("ext4@postgresql_conf=/etc/pg.conf@fsync=on")
+    assert durability_class(own, "fsync = off\n").class_ == SURVIVES
+
+
+def test_a_configuration_file_is_read_as_the_server_reads_it() -> None:
+    text = "# fsync = off\nFsync = 'on'\nwork_mem 4MB # note\nfsync = off\n"
+    assert parse_configuration(text) == {"fsync": "off", "work_mem": "4mb"}

@@ -1,0 +1,161 @@
+"""Short notation: every form of the contract, a round trip of any stack, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from stack_strategies import stacks
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.notation import parse_stack, render_stack
+from pgstrata.spec.stack import (
+    Btrfs,
+    DiskDevice,
+    Existing,
+    Ext4,
+    LoopDevice,
+    Lvm,
+    Md,
+    Nfs,
+    Stack,
+    Tmpfs,
+    Volume,
+    Xfs,
+    Zfs,
+)
+
+KIB = 1024
+
+VOLUMES = [
+    ("ext4", Volume(fs=Ext4())),
+    ("xfs:noatime", Volume(fs=Xfs(noatime=True))),
+    ("ext4:noatime,nodiratime,data=writeback", Volume(fs=Ext4(noatime=True, nodiratime=True, data="writeback"))),
+    ("ext4:nobarrier", Volume(fs=Ext4(barrier=False))),
+    ("ext4:barrier=0", Volume(fs=Ext4(barrier=False))),
+    ("ext4:commit=30,bigalloc=64k", Volume(fs=Ext4(commit_s=30, bigalloc_cluster=64 * KIB))),
+    ("xfs:reflink=off,su=64k,sw=4", Volume(fs=Xfs(reflink=False, su=64 * KIB, sw=4))),
+    ("btrfs:nodatacow", Volume(fs=Btrfs(nodatacow=True))),
+    ("btrfs:datacow=off", Volume(fs=Btrfs(nodatacow=True))),
+    (
+        "btrfs(raid10,4):compress=zstd",
+        Volume(device=LoopDevice(count=4), fs=Btrfs(data="raid10", metadata="raid10", compress="zstd")),
+    ),
+    ("btrfs(raid0,raid1,4)", Volume(device=LoopDevice(count=4), fs=Btrfs(data="raid0", metadata="raid1"))),
+    ("zfs:recordsize=16k,compression=lz4+log",
+     Volume(fs=Zfs(recordsize=16 * KIB, compression="lz4", log=LoopDevice()))),
+    ("zfs(raidz1,5)", Volume(device=LoopDevice(count=5), fs=Zfs(vdev="raidz1"))),
+    ("zfs(mirror)", Volume(device=LoopDevice(count=2), fs=Zfs(vdev="mirror"))),
+    ("zfs+log(mirror)+cache(2G)",
+     Volume(fs=Zfs(log=LoopDevice(count=2), log_mirror=True, cache=LoopDevice(size=2 * KIB**3)))),
+    ("zfs:module.zfs_txg_timeout=1,atime=off", Volume(fs=Zfs(module={"zfs_txg_timeout": 1}, atime=False))),
+    ("lvm(25)/xfs", Volume(device=LoopDevice(count=25), layers=(Lvm(),), fs=Xfs())),
+    ("lvm(striped,4)/xfs", Volume(device=LoopDevice(count=4), layers=(Lvm(layout="striped"),), fs=Xfs())),
+    ("md(raid10,4)/ext4", Volume(device=LoopDevice(count=4), layers=(Md(level="raid10"),), fs=Ext4())),
+    ("md(raid10)/ext4", Volume(device=LoopDevice(count=4), layers=(Md(level="raid10"),), fs=Ext4())),
+    (
+        "md(raid5,3):chunk=64k,state=degraded/lvm/xfs",
+        Volume(
+            device=LoopDevice(count=3), layers=(Md(level="raid5", chunk=64 * KIB, state="degraded"), Lvm()), fs=Xfs()
+        ),
+    ),
+    ("tmpfs", Volume(fs=Tmpfs())),
+    ("dir:/mnt/x", Volume(fs=Existing(path="/mnt/x"))),
+    ('dir:"/mnt/a b@c"', Volume(fs=Existing(path="/mnt/a b@c"))),
+    ("nfs", Volume(fs=Nfs())),
+    ("nfs(xfs:noatime):async,vers=3", Volume(fs=Nfs(export=Xfs(noatime=True), export_sync=False, version="3"))),
+    ("nfs:server=store:/srv/pg", Volume(fs=Nfs(server="store:/srv/pg"))),
+    ("loop(4,size=2G)/btrfs(raid0)",
+     Volume(device=LoopDevice(count=4, size=2 * KIB**3), fs=Btrfs(data="raid0", metadata="raid0"))),
+    ("disk(/dev/disk/by-id/a,/dev/disk/by-id/b)/md(raid1)/ext4",
+     Volume(device=DiskDevice(ids=("/dev/disk/by-id/a", "/dev/disk/by-id/b")), layers=(Md(level="raid1"),), fs=Ext4())),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "volume"), VOLUMES, ids=[text for text, _ in VOLUMES])
+def test_a_notation_means_this_volume(text: str, volume: Volume) -> None:
+    stack = parse_stack(text)
+    assert stack.data == volume
+    assert stack.name == text
+    assert parse_stack(render_stack(stack)).data == volume
+
+
+def test_settings_and_places_follow_an_at_sign() -> None:
+    stack = parse_stack("ext4@wal=xfs:noatime@tablespace.fast=tmpfs@fsync=off@vm.swappiness=0@thp=never@major=16")
+    assert stack.wal == Volume(fs=Xfs(noatime=True))
+    assert stack.tablespaces == {"fast": Volume(fs=Tmpfs())}
+    assert stack.postgresql.settings == {"fsync": "off"}
+    assert stack.postgresql.major == 16
+    assert stack.kernel.sysctl == {"vm.swappiness": "0"}
+    assert stack.kernel.transparent_hugepage == "never"
+
+
+CANONICAL = [
+    ("ext4:nodiratime,noatime", "ext4:noatime,nodiratime"),
+    ("md(4,raid10)/ext4", "md(raid10,4)/ext4"),
+    ("nfs:async", "nfs:async"),
+    ("zfs:recordsize=16384+log", "zfs:recordsize=16k+log"),
+    ("zfs+log(mirror,2)", "zfs+log(mirror)"),
+    ("loop(1)/xfs", "xfs"),
+    ("loop(4)/md(raid0)/xfs", "md(raid0,4)/xfs"),
+]
+
+
+@pytest.mark.parametrize(("text", "canonical"), CANONICAL)
+def test_rendering_is_canonical(text: str, canonical: str) -> None:
+    assert render_stack(parse_stack(text)) == canonical
+
+
+@given(stacks)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+def test_any_stack_survives_a_round_trip(stack: Stack) -> None:
+    again = parse_stack(render_stack(stack))
+    assert again.model_copy(update={"name": stack.name}) == stack
+
+
+REFUSED = [
+    ("xsf", "unknown filesystem 'xsf'", "did you mean xfs?"),
+    ("", "unknown filesystem", "valid here: btrfs"),
+    ("ext4:noatme", "ext4 has no option 'noatme'", "did you mean noatime?"),
+    ("btrfs:nodatacw", "btrfs has no option 'nodatacw'", "did you mean nodatacow?"),
+    ("zfs:modul.x=1", "zfs has no option modul.x", "did you mean module?"),
+    ("ext4:commit", "ext4 option commit needs a value", "commit=VALUE"),
+    ("ext4:commit=abc", "'abc' is not a whole number", ""),
+    ("ext4:noatime,noatime", "noatime is given twice", ""),
+    ("ext4:data=fast", "'fast' is not valid here", "journal, ordered, writeback"),
+    ("ext4(noatime)", "ext4 takes no 'noatime' in parentheses", "ext4:noatime"),
+    ("ext4 noatime", "' noatime' in 'ext4 noatime' is not understood", "ext4:OPTION"),
+    ("btrfs(raid7)", "'raid7' is not valid here", "did you mean raid6?"),
+    ("md(raid10,3)/ext4", "md raid10 needs at least 4 devices, not 3", ""),
+    ("md(raid6,3)/ext4", "md raid6 needs at least 4 devices, not 3", ""),
+    ("btrfs(raid6,2)", "btrfs raid6 needs at least 3 devices, not 2", ""),
+    ("md(raid10,4)/zfs", "zfs over md hides the disks", ""),
+    ("lvm/tmpfs", "tmpfs takes no device and no block layer", ""),
+    ("lvm(striped,1)/xfs", "lvm striped needs at least 2 devices", ""),
+    ("lvm/md(raid1)/xfs", "md over lvm", ""),
+    ("ext4(3)", "ext4 sits on one device, and 3 are given", ""),
+    ("ext4:bigalloc=1k", "bigalloc_cluster is a power of two above the block size", ""),
+    ("btrfs:nodatacow,compress=zstd", "nodatacow turns compression off", ""),
+    ("md/ext4", "'level' is missing", ""),
+    ("lvm(25)", "'lvm(25)' ends without a filesystem", "lvm(25)/xfs"),
+    ("disk()/xfs", "names no disk", ""),
+    ("disk(a,a)/md(raid1)/xfs", "a device is named twice", ""),
+    ("disk(a,b)/md(raid1,3)/xfs", "3 devices are asked for, and 2 are listed", ""),
+    ("disk(a)/xfs@wal=disk(a)/xfs", "a is used by data and wal", ""),
+    ("lvm/loop(2)/xfs", "is a device: it comes first", ""),
+    ("dir", "names no directory", "dir:/path"),
+    ("zfs+lug", "+lug in 'zfs+lug' is not a vdev of zfs", "did you mean log?"),
+    ("zfs(raid10,5)", "needs an even number of devices", ""),
+    ("ext4@wla=tmpfs", "@wla in 'ext4@wla=tmpfs' is neither a place nor", "did you mean wal?"),
+    ("ext4@fsync", "sets nothing", "@SETTING=VALUE"),
+    ("ext4@fs.x=1@vm.swappiness", "sets nothing", ""),
+    ("btrfs(raid10", "a parenthesis is not closed", ""),
+    ('dir:"/mnt', "a quote is not closed", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), REFUSED, ids=[text or "empty" for text, _, _ in REFUSED])
+def test_nonsense_is_refused_with_the_reason(text: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_stack(text)
+    assert message in caught.value.message
+    assert hint in caught.value.hint

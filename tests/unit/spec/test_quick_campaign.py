@@ -1,0 +1,81 @@
+"""Quick campaigns fit their budget and say when nothing does."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.notation import render_stack
+from pgstrata.spec.quick import MIN_BLOCKS, SCALES, overhead_s, plan_layout, quick_campaign
+
+
+@pytest.mark.parametrize("minutes", [3, 5, 10, 30, 120, 600])
+@pytest.mark.parametrize("stacks", [1, 2, 4])
+def test_the_layout_fits_the_budget(minutes: float, stacks: int) -> None:
+    layout = plan_layout(stacks, minutes, SCALES)
+    each_s = layout.duration_s + layout.warmup_s
+    overheads_s = sum(overhead_s(layout.scale, fresh=b < MIN_BLOCKS) for b in range(layout.blocks))
+    assert stacks * (overheads_s + layout.blocks * each_s) <= minutes * 60
+    assert layout.blocks >= MIN_BLOCKS
+    assert layout.duration_s >= 5
+
+
+def test_more_time_means_more_measured_seconds() -> None:
+    layouts = [plan_layout(4, minutes, (20,)) for minutes in range(5, 200, 5)]
+    measured_s = [layout.blocks * layout.duration_s for layout in layouts]
+    assert measured_s == sorted(measured_s)
+
+
+def test_a_budget_that_cannot_do_is_refused_with_what_would() -> None:
+    with pytest.raises(UsageError, match="2 minutes are too short for 8 stacks") as caught:
+        quick_campaign([f"ext4:commit={n}" for n in range(1, 9)], minutes=2)
+    minutes = float(caught.value.hint.split()[1].rstrip(","))
+    assert quick_campaign([f"ext4:commit={n}" for n in range(1, 9)], minutes=minutes).runs.budget == minutes * 60
+
+
+def test_a_quick_campaign() -> None:
+    campaign = quick_campaign(
+        ["ext4", "xfs:noatime", "tmpfs"], minutes=20, scale=10, clients=4, scratch="/srv/x", seed=9, margin="5%"
+    )
+    assert [s.name for s in campaign.stacks] == ["ext4", "xfs:noatime", "tmpfs"]
+    assert (campaign.workload.scale, campaign.workload.clients) == ((10,), (4,))
+    assert (campaign.runs.budget, campaign.goal.kind, campaign.goal.margin) == (1200.0, "best", 0.05)
+    assert (campaign.scratch, campaign.seed) == ("/srv/x", 9)
+
+
+def test_a_check_of_the_method() -> None:
+    assert [s.name for s in quick_campaign(["ext4", "xfs"], aa=True).stacks] == ["ext4", "ext4 (A/A)", "xfs"]
+
+
+def test_settings_of_all_stacks_give_way_to_a_stacks_own() -> None:
+    common = {"source": "embedded", "settings": {"fsync": "off", "jit": "off"}}
+    campaign = quick_campaign(["ext4", "xfs@fsync=on"], postgresql=common)
+    assert [render_stack(s) for s in campaign.stacks] == [
+        "ext4@source=embedded@fsync=off@jit=off", "xfs@source=embedded@fsync=on@jit=off",
+    ]  # fmt: skip
+
+
+def test_disks_are_dealt_to_what_needs_them() -> None:
+    campaign = quick_campaign(
+        ["ext4", "md(raid1)/xfs", "md(raid0,2)/ext4@wal=xfs", "tmpfs", "disk(z)/xfs"], devices=["a", "b", "c"]
+    )
+    assert [render_stack(s) for s in campaign.stacks] == [
+        "disk(a)/ext4", "disk(a,b,c)/md(raid1)/xfs", "disk(a,b)/md(raid0)/ext4@wal=disk(c)/xfs", "tmpfs", "disk(z)/xfs",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stacks", "options", "message"),
+    [
+        ([], {}, "no stack is named"),
+        (["ext4", "ext4"], {}, "'ext4' is named twice"),
+        (["exft4"], {}, "unknown filesystem"),
+        (["ext4"], {"margin": 0}, "goal.margin"),
+        (["ext4"], {"margin": "two"}, "'two' is not a share"),
+        (["ext4@wal=xfs"], {"devices": ["a"]}, "needs more devices"),
+        (["ext4"], {"clients": -1}, "at least 1"),
+    ],
+)
+def test_what_is_refused(stacks: list[str], options: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        quick_campaign(stacks, **options)  # type: ignore[arg-type]
