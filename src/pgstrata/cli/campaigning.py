@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition
 from pgstrata.analyze.judge import judge
+from pgstrata.analyze.logs import summarise_logs
 from pgstrata.analyze.metrics import observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.cli.output import end, print_json, print_notice, print_text
@@ -92,9 +93,13 @@ def _runner(
 
     with (
         campaign_host(campaign.host, progress) as host,
-        opened_runner(host, campaign, directory, progress, interruption) as opened,
+        opened_runner(host, campaign, directory, progress, interruption, _percentiles) as opened,
     ):
         yield opened
+
+
+def _percentiles(logs: Sequence[Path], open_loop: bool) -> Mapping[str, float]:
+    return summarise_logs(logs, open_loop=open_loop).percentiles_ms
 
 
 def choose_policy(campaign: Campaign, stacks: tuple[str, ...]) -> Policy:

@@ -53,6 +53,12 @@ def main() -> None:
             raise
         print_error(error)
         sys.exit(int(error.exit_code))
+    except OSError as error:
+        if debugging():
+            raise
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print_error(PgstrataError(what, hint="PGSTRATA_DEBUG=1 shows where it happened"))
+        sys.exit(int(ExitCode.REFUSED))
     except KeyboardInterrupt:
         print_notice("interrupted")
         sys.exit(int(ExitCode.INTERRUPTED))

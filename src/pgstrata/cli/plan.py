@@ -2,8 +2,169 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+
+from pgstrata.cli.output import CampaignFile, JsonFlag, OutDirectory, print_json, print_text
+
+if TYPE_CHECKING:
+    from pgstrata.spec.campaign import Campaign, Trial
+    from pgstrata.trial.estimate import Estimate
+    from pgstrata.trial.site import Site
+
+
+def plan(
+    file: CampaignFile,
+    out: OutDirectory = None,
+    blocks: Annotated[
+        int | None, typer.Option("--blocks", min=1, help="A fixed number of blocks instead of adaptive ones.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="TIME", help="Time budget, e.g. 90min; instead of the file's.")
+    ] = None,
+    scratch: Annotated[
+        Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab; instead of the file's.")
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Show trials, every command in order, bytes, time, host-wide changes, and what the budget can prove."""
+    from pgstrata.cli.changes import changed
+    from pgstrata.cli.hosts import campaign_host
+    from pgstrata.spec.expand import slug, with_aa
+    from pgstrata.spec.load import load_campaign
+    from pgstrata.trial.progress import NoProgress
+    from pgstrata.trial.survey import survey
+
+    campaign = with_aa(changed(load_campaign(file), blocks=blocks, budget=budget, scratch=scratch, host=host))
+    with campaign_host(campaign.host, NoProgress()) as found:
+        site = survey(found, campaign, out or Path("out") / slug(campaign.name))
+        value = _describe(campaign, site)
+    if json:
+        print_json(value)
+    else:
+        print_text(_render(value))
+
+
+def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
+    from pgstrata.cli.forecasting import forecast
+    from pgstrata.spec.expand import block_trials
+    from pgstrata.trial.estimate import NOTHING, estimate_trial
+
+    names = tuple(s.name for s in campaign.stacks)
+    planned_blocks = campaign.runs.blocks or campaign.runs.max_blocks
+    trials = [t for block in range(planned_blocks) for t in block_trials(campaign, block, names)]
+    estimates = {t.id: estimate_trial(campaign, t) for t in trials}
+    whole = sum(estimates.values(), NOTHING)
+    return {
+        "campaign": campaign.name,
+        "host": campaign.host,
+        "scratch": site.scratch,
+        "medium": site.medium,
+        "fixed": campaign.runs.blocks is not None,
+        "blocks": planned_blocks,
+        "budget_s": campaign.runs.budget,
+        "at_most": {"written_bytes": whole.written_bytes, "duration_s": whole.duration_s},
+        "first_block_s": sum(estimates[t.id].duration_s for t in trials if t.block == 0),
+        "host_wide": _host_wide(campaign, site),
+        "notes": sorted({note for t in trials if t.block == 0 for note in _plan_of(site, t).notes}),
+        "forecast": list(forecast(campaign, trials, estimates)),
+        "trials": [_describe_trial(site, t, estimates[t.id]) for t in trials],
+    }
+
+
+def _plan_of(site: Site, trial: Trial) -> Any:
+    from pgstrata.stack.plan import plan_stack
+
+    return plan_stack(site.campaign.stack(trial.stack), site.context(trial))
+
+
+def _describe_trial(site: Site, trial: Trial, estimate: Estimate) -> dict[str, Any]:
+    from pgstrata.trial.planned import plan_trial
+
+    steps = plan_trial(site, trial, _plan_of(site, trial))
+    return {
+        "id": trial.id,
+        "stack": trial.stack,
+        "block": trial.block,
+        "scale": trial.scale,
+        "load": trial.load,
+        "written_bytes": estimate.written_bytes,
+        "duration_s": estimate.duration_s,
+        "steps": [step.model_dump() for step in steps],
+    }
+
+
+def _host_wide(campaign: Campaign, site: Site) -> list[str]:
+    """What others on the host notice."""
+    from pgstrata.postgres.user import plan_user
+
+    lines = []
+    user = plan_user(site.host)
+    if user is not None:
+        lines.append(f"make the OS user that servers run as: {user.text}")
+    if site.as_root:
+        lines.append("before every measured run: sync, and drop the page cache of the whole host (vm.drop_caches)")
+    else:
+        lines.append("not root: caches are not dropped, so figures are those of warm caches")
+    for stack in campaign.stacks:
+        settings = [f"{key} = {value}" for key, value in stack.kernel.sysctl.items()]
+        if stack.kernel.transparent_hugepage is not None:
+            settings.append(f"transparent_hugepage = {stack.kernel.transparent_hugepage}")
+        if settings:
+            lines.append(f"during trials of {stack.name}: {', '.join(settings)} (put back afterwards)")
+    return lines
+
+
+def _render(value: dict[str, Any]) -> str:
+    from pgstrata.spec.units import render_duration, render_size
+
+    most = value["at_most"]
+    count = len(value["trials"])
+    design = "blocks" if value["fixed"] else "blocks at most, then pairs of the leaders as far as the budget goes"
+    lines = [
+        f"{value['campaign']} on {value['host']}, {value['medium'] or 'scratch'}: {value['scratch']}",
+        f"{count} trials in {value['blocks']} {design}",
+        f"time: about {render_duration(most['duration_s'])}, of it {render_duration(value['first_block_s'])} for the "
+        "first block" + (f"; budget {render_duration(value['budget_s'])}" if value["budget_s"] else ""),
+        f"bytes written: about {render_size(most['written_bytes'])} (load, copies, and runs at an assumed 1000 "
+        "transactions a second of 16 KiB)",
+        "",
+        "Changes that others on the host notice:",
+        *(f"  {line}" for line in value["host_wide"]),
+        *(f"note: {note}" for note in value["notes"]),
+        "",
+        "What this can prove:",
+        *(f"  {line}" for line in value["forecast"]),
+        "",
+        *_render_trials(value["trials"]),
+    ]
+    return "\n".join(lines)
+
+
+def _render_trials(trials: list[dict[str, Any]]) -> list[str]:
+    """Every command of the first trial of a kind; later ones differ in their names alone."""
+    from pgstrata.spec.units import render_duration
+
+    seen: dict[tuple[str, int, str], str] = {}
+    lines = []
+    for trial in trials:
+        head = f"{trial['id']}: {trial['stack']}, {trial['load']}, about {render_duration(trial['duration_s'])}"
+        kind = (trial["stack"], trial["scale"], trial["load"])
+        if kind in seen:
+            lines.append(f"{head}: the same commands as {seen[kind]}")
+            continue
+        seen[kind] = trial["id"]
+        lines.append(head)
+        for step in trial["steps"]:
+            lines.append(f"  {step['name']}{' (host-wide)' if step['host_wide'] else ''}")
+            lines += [f"    {command}" for command in step["commands"]]
+    return lines
 
 
 def register(app: typer.Typer) -> None:
-    """Added below."""
+    app.command(epilog="Example: pgstrata plan campaigns/demo.yaml")(plan)

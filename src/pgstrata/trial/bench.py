@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from pgstrata.errors import TrialError
@@ -20,6 +21,9 @@ from pgstrata.stack.plan import PlanContext, StackPlan
 from pgstrata.trial.site import DATABASE, Site
 from pgstrata.trial.steps import Steps
 from pgstrata.workload.pgbench import Target
+
+Percentiles = Callable[[Sequence[Path], bool], Mapping[str, float]]
+"""From pgbench's logs of one run to its percentiles (`p50`, ...); the flag says whether the load was open-loop."""
 
 Moment = Literal["built", "before cell", "after cell"]
 
@@ -37,6 +41,7 @@ class Bench:
     outputs: str
     recorder: TrialRecorder
     steps: Steps
+    percentiles: Percentiles
     loaded: bool = False
     """Whether the data of an earlier block is still there (`load: keep`)."""
     attested: list[AttestedRecord] = field(default_factory=list)

@@ -30,7 +30,10 @@ def collect_cell(bench: Bench, measured: Measured) -> None:
     found = parse_result((raw / "pgbench.out").read_text(encoding="utf-8"))
     duration_s = _duration_s(found)
     checkpoints = write_probe_series(bench, cell_id, raw, measured.began_epoch_s, duration_s)
-    result = _result(bench, measured, found, duration_s, checkpoints)
+    logs = sorted(raw.glob("pgbench_log.*"))
+    open_loop = measured.cell.rate_tps is not None
+    percentiles = bench.percentiles(logs, open_loop) if logs else {}
+    result = _result(measured, found, duration_s, checkpoints, dict(percentiles))
     bench.recorder.write(f"cells/{cell_id}/result.json", result)
     bench.host.remove(measured.folder)
 
@@ -42,7 +45,9 @@ def _duration_s(found: PgbenchResult) -> float:
     return found.transactions / found.tps if found.tps else 0.0
 
 
-def _result(bench: Bench, measured: Measured, found: PgbenchResult, duration_s: float, checkpoints: int) -> CellResult:
+def _result(
+    measured: Measured, found: PgbenchResult, duration_s: float, checkpoints: int, percentiles_ms: dict[str, float]
+) -> CellResult:
     return CellResult(
         cell=measured.cell,
         started=measured.started,
@@ -60,7 +65,8 @@ def _result(bench: Bench, measured: Measured, found: PgbenchResult, duration_s: 
         wal_bytes=measured.wal_bytes,
         checkpoints=checkpoints,
         warmup_stable=measured.settled,
-        open_loop=bench.site.campaign.workload.rate is not None,
+        percentiles_ms=percentiles_ms,
+        open_loop=measured.cell.rate_tps is not None,
     )
 
 

@@ -2,12 +2,62 @@
 
 from __future__ import annotations
 
+from pgstrata import __version__
+from pgstrata.host.facts.load import read_busy, read_load
+from pgstrata.host.facts.medium import medium
+from pgstrata.host.facts.thermal import read_throttle_count
+from pgstrata.host.protocol import Host
 from pgstrata.record.schema import HostFacts
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.stack import DiskDevice, Existing, LoopDevice, Tmpfs, Volume
 from pgstrata.trial.bench import Bench
+
+BUSY_SAMPLE_S = 0.1
 
 
 def run_facts(bench: Bench) -> None:
-    """Writes `facts.json`."""
-    checked = {"postgresql": bench.cluster.installation.version}
-    facts = HostFacts(name=bench.host.name, kind=bench.host.kind, checked=checked, medium=bench.site.medium)
+    """Writes `facts.json`: the host as it was looked over at the start, and what may have changed since."""
+    found = bench.site.facts
+    installation = bench.cluster.installation
+    checked = {
+        **found.checked,
+        "PostgreSQL version": f"{installation.version} ({installation.source})",
+        "pgstrata version": __version__,
+    }
+    told = {**found.told, **_now(bench.host)}
+    if not bench.site.as_root:
+        told["caches"] = "not dropped before runs: that takes root"
+    facts = HostFacts(name=bench.host.name, kind=bench.host.kind, checked=checked, told=told, medium=bench.site.medium)
     bench.recorder.write("facts.json", facts)
+
+
+def _now(host: Host) -> dict[str, str]:
+    busy = ", ".join(process.text for process in read_busy(host, BUSY_SAMPLE_S)) or "none"
+    throttled = read_throttle_count(host)
+    load = read_load(host)
+    found = {"busy processes": busy}
+    if load is not None:
+        found["load average"] = f"{load:.2f}"
+    if throttled is not None:
+        found["thermal throttling"] = f"{throttled} times since boot"
+    return found
+
+
+def describe_medium(host: Host, campaign: Campaign, scratch: str) -> str:
+    """What the data directories of all stacks lie on, for the head of tables."""
+    shown = [_medium_of(host, stack.data, scratch) for stack in campaign.stacks]
+    # Memory is named only where there is nothing else: the stack's own name says it.
+    places = [place for place in dict.fromkeys(shown) if place != "memory"]
+    return "; ".join(places) or "memory"
+
+
+def _medium_of(host: Host, volume: Volume, scratch: str) -> str:
+    if isinstance(volume.fs, Tmpfs):
+        return "memory"
+    if isinstance(volume.fs, Existing):
+        return medium(host, volume.fs.path, loop=False)
+    if isinstance(volume.device, LoopDevice):
+        return medium(host, scratch)
+    if isinstance(volume.device, DiskDevice):
+        return ", ".join(volume.device.ids)
+    return "unknown"

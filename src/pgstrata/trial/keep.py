@@ -17,7 +17,7 @@ from pgstrata.stack.build import Built, failures, run_step
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import StackPlan, plan_stack
 from pgstrata.stack.tuning.kernel import plan_kernel
-from pgstrata.trial.bench import Bench, cluster_of, outputs_directory
+from pgstrata.trial.bench import Bench, Percentiles, cluster_of, outputs_directory
 from pgstrata.trial.site import Site
 from pgstrata.trial.stand import build_bench, open_journal, report_failures
 from pgstrata.trial.steps import Steps
@@ -37,6 +37,7 @@ class KeptStacks:
     """By stack and scale."""
 
     site: Site
+    percentiles: Percentiles
     _kept: dict[tuple[str, int], _Kept] = field(default_factory=dict)
 
     @contextmanager
@@ -72,7 +73,7 @@ class KeptStacks:
         journal = open_journal(self.site, context)
         plan = plan_stack(without_host_wide(self.site.campaign.stack(trial.stack)), context)
         try:
-            bench = build_bench(self.site, trial, plan, journal, recorder, steps)
+            bench = build_bench(self.site, trial, plan, journal, recorder, steps, self.percentiles)
         except BaseException:
             with steps.interruption.shield():
                 journal.undo_all()
@@ -82,10 +83,20 @@ class KeptStacks:
 
     def _again(self, trial: Trial, recorder: TrialRecorder, steps: Steps) -> Bench:
         kept = self._kept[trial.stack, trial.scale]
-        plan, site = kept.plan, self.site
-        outputs = outputs_directory(plan.context)
-        cluster = cluster_of(site, plan.stack, plan)
-        return Bench(site, trial, plan.stack, plan, kept.built, cluster, outputs, recorder, steps, loaded=True)
+        plan = kept.plan
+        return Bench(
+            site=self.site,
+            trial=trial,
+            stack=plan.stack,
+            plan=plan,
+            built=kept.built,
+            cluster=cluster_of(self.site, plan.stack, plan),
+            outputs=outputs_directory(plan.context),
+            recorder=recorder,
+            steps=steps,
+            percentiles=self.percentiles,
+            loaded=True,
+        )
 
     def _tuned(self, bench: Bench, journal: Journal, steps: Steps) -> Bench:
         """Sets what concerns the whole host, to be put back after this trial."""

@@ -18,7 +18,7 @@ from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import plan_stack
 from pgstrata.stack.undo import RemovePath
-from pgstrata.trial.bench import Bench
+from pgstrata.trial.bench import Bench, Percentiles
 from pgstrata.trial.collect import fetch_server_log
 from pgstrata.trial.facts import run_facts
 from pgstrata.trial.interruption import Interrupted, Interruption
@@ -60,12 +60,13 @@ class PerformanceRunner:
 
     site: Site
     interruption: Interruption
+    percentiles: Percentiles
     kept: KeptStacks = field(init=False)
     _shared: Journal = field(init=False)
     _lost: bool = False
 
     def __post_init__(self) -> None:
-        self.kept = KeptStacks(self.site)
+        self.kept = KeptStacks(self.site, self.percentiles)
         self._shared = Journal.create(self.site.host, f"golden-{self.site.token}")
         self._shared.register(RemovePath(path=self.site.golden_directory))
 
@@ -126,7 +127,7 @@ class PerformanceRunner:
             with self.kept.standing(trial, recorder, steps) as bench:
                 yield bench
         else:
-            with standing(self.site, trial, recorder, steps) as bench:
+            with standing(self.site, trial, recorder, steps, self.percentiles) as bench:
                 yield bench
 
     def _clean_after_loss(self, progress: Progress) -> None:

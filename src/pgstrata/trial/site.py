@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgstrata.host.facts.gather import Facts
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.binaries import Installation
 from pgstrata.spec.campaign import Campaign, Trial
@@ -34,6 +35,8 @@ class Site:
     installations: Mapping[str, Installation]
     postgresql_conf: Mapping[str, str]
     medium: str
+    facts: Facts
+    """As the host was when it was looked over."""
 
     def context(self, trial: Trial) -> PlanContext:
         """Where the parts of a trial go and what they are called."""

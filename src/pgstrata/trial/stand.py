@@ -11,32 +11,41 @@ from pgstrata.stack.build import build, failures
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 from pgstrata.stack.undo import RemovePath
-from pgstrata.trial.bench import Bench, cluster_of, outputs_directory, run_directory
+from pgstrata.trial.bench import Bench, Percentiles, cluster_of, outputs_directory, run_directory
 from pgstrata.trial.site import Site
 from pgstrata.trial.steps import Steps
 
 
 @contextmanager
-def standing(site: Site, trial: Trial, recorder: TrialRecorder, steps: Steps) -> Iterator[Bench]:
+def standing(
+    site: Site, trial: Trial, recorder: TrialRecorder, steps: Steps, percentiles: Percentiles
+) -> Iterator[Bench]:
     """The stack of a trial, built; undone when the block ends, however it ends."""
     context = site.context(trial)
     journal = open_journal(site, context)
     try:
         plan = plan_stack(site.campaign.stack(trial.stack), context)
-        yield build_bench(site, trial, plan, journal, recorder, steps)
+        yield build_bench(site, trial, plan, journal, recorder, steps, percentiles)
     finally:
         with steps.interruption.shield(), steps.closing("undo"):
             report_failures(steps, failures(journal.undo_all()))
 
 
 def build_bench(
-    site: Site, trial: Trial, plan: StackPlan, journal: Journal, recorder: TrialRecorder, steps: Steps
+    site: Site,
+    trial: Trial,
+    plan: StackPlan,
+    journal: Journal,
+    recorder: TrialRecorder,
+    steps: Steps,
+    percentiles: Percentiles,
 ) -> Bench:
     """Builds a planned stack, and makes the folder for raw output."""
     built = build(site.host, plan, journal, around=lambda step: steps.step(step.name))
     outputs = outputs_directory(plan.context)
     site.host.make_directory(outputs, mode=0o700, owner=site.user)
-    return Bench(site, trial, plan.stack, plan, built, cluster_of(site, plan.stack, plan), outputs, recorder, steps)
+    cluster = cluster_of(site, plan.stack, plan)
+    return Bench(site, trial, plan.stack, plan, built, cluster, outputs, recorder, steps, percentiles)
 
 
 def open_journal(site: Site, context: PlanContext) -> Journal:
