@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, command
 from pgstrata.stack.parts import Place
 from pgstrata.stack.step import Argument, Attested, Step, planned
 from pgstrata.stack.undo import RemovePath, Unmount
@@ -128,6 +128,14 @@ def atime_options(*, noatime: bool, nodiratime: bool) -> tuple[str, ...]:
 WRITABLE = Expectation("access", "rw", (("ro", "ro"),), "rw")
 
 
+def _node_of(host: Host, source: str) -> str:
+    """A source as the device node it leads to: mount(8) shows /dev/dm-0 by its link in /dev/mapper."""
+    if not source.startswith("/dev/mapper/"):
+        return source
+    found = host.run(command("readlink", "--canonicalize-existing", source), check=False)
+    return found.stdout.strip() or source
+
+
 @dataclass(frozen=True)
 class MountCheck:
     """A filesystem is mounted where it should be, from the right source, with the options asked for and no other."""
@@ -147,7 +155,7 @@ class MountCheck:
         rows = [Attested(f"{prefix} fstype", self.fstype, mount.fstype)]
         if self.source is not None:
             wanted = self.source if isinstance(self.source, str) else self.source.resolve(bindings)
-            rows.append(Attested(f"{prefix} source", wanted, mount.source))
+            rows.append(Attested(f"{prefix} source", wanted, _node_of(host, mount.source)))
         for expectation in (WRITABLE, *self.expectations):
             actual = expectation.actual(mount.options)
             rows.append(Attested(f"{prefix} {expectation.what}", expectation.wanted, actual))

@@ -72,6 +72,8 @@ class Below:
     nodes: tuple[Argument, ...] = ()
     media: tuple[Argument, ...] = ()
     geometry: Geometry | None = None
+    ids: tuple[str, ...] = ()
+    """Stable ids of those nodes that are real devices: what a layer writes on them has to be wiped in the end."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pgstrata.spec.stack import Device, Filesystem, Layer
-from pgstrata.stack.block import disk, loop
-from pgstrata.stack.fs import btrfs, existing, ext4, tmpfs, xfs
+from pgstrata.stack.block import disk, loop, lvm, md
+from pgstrata.stack.fs import btrfs, existing, ext4, nfs, tmpfs, xfs, zfs
 from pgstrata.stack.parts import Below, FsPart, Part, Place
 
 # Each function takes the model of its own kind, which the discriminator guarantees; Callable cannot say so.
@@ -15,13 +15,18 @@ DEVICES: dict[str, Callable[[Any, Place], Part]] = {
     "loop": loop.plan_loop,
     "disk": disk.plan_disk,
 }
-LAYERS: dict[str, Callable[[Any, Below, Place], Part]] = {}
+LAYERS: dict[str, Callable[[Any, Below, Place], Part]] = {
+    "lvm": lvm.plan_lvm,
+    "md": md.plan_md,
+}
 FILESYSTEMS: dict[str, Callable[[Any, Below, Place], FsPart]] = {
     "ext4": ext4.plan_ext4,
     "xfs": xfs.plan_xfs,
     "btrfs": btrfs.plan_btrfs,
     "tmpfs": tmpfs.plan_tmpfs,
     "dir": existing.plan_existing,
+    "zfs": zfs.plan_zfs,
+    "nfs": nfs.plan_nfs,
 }
 
 

@@ -59,14 +59,15 @@ class WriteFile(_Undo):
 
 
 class RemoveVg(_Undo):
-    """Remove a volume group and its PVs."""
+    """Remove a volume group and its PVs; `devices` are the ids of real ones, which may be PVs of no group yet."""
 
     kind: Literal["remove_vg"] = "remove_vg"
     vg: str
+    devices: tuple[str, ...] = ()
 
 
 class StopMd(_Undo):
-    """Stop an md array and wipe its superblocks from `devices`."""
+    """Stop the md array called `array` and wipe its superblocks, also from the real `devices` (ids)."""
 
     kind: Literal["stop_md"] = "stop_md"
     array: str
@@ -74,10 +75,19 @@ class StopMd(_Undo):
 
 
 class DestroyPool(_Undo):
-    """Destroy a zfs pool."""
+    """Destroy a zfs pool, and wipe its labels and partitions from the real `devices` (ids)."""
 
     kind: Literal["destroy_pool"] = "destroy_pool"
     pool: str
+    devices: tuple[str, ...] = ()
+
+
+class StopUnit(_Undo):
+    """Stop a systemd unit that pgstrata started, which it noted by making `marker_file`."""
+
+    kind: Literal["stop_unit"] = "stop_unit"
+    unit: str
+    marker_file: str
 
 
 class Unexport(_Undo):
@@ -98,6 +108,7 @@ Undo = Annotated[
     | RemoveVg
     | StopMd
     | DestroyPool
+    | StopUnit
     | Unexport,
     Field(discriminator="kind"),
 ]

@@ -11,7 +11,9 @@ from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import CommandFailed, Completed, Host, command
 from pgstrata.stack import undo as kinds
 from pgstrata.stack.block.loop import list_loops
+from pgstrata.stack.block.md import find_arrays
 from pgstrata.stack.device_id import parse_device_id
+from pgstrata.stack.fs.zfs_labels import wipe_member
 from pgstrata.stack.mounts import mount_at
 from pgstrata.stack.signatures import list_signatures
 
@@ -126,33 +128,53 @@ def _remove_vg(host: Host, undo: kinds.RemoveVg) -> str:
     _require_ours(undo.vg)
     found = _tool(host, "pvs", "--noheadings", ["--options", "pv_name"], ["--select", f"vg_name={undo.vg}"])
     pvs = found.stdout.split()
+    if pvs:
+        host.run(command("vgremove", "--force", "--force", "--yes", undo.vg))
+    # a kill between the two leaves PVs that belong to no group
+    pvs += [node for node in _nodes_with(host, undo.devices, "LVM2_member") if node not in pvs]
     if not pvs:
         return ""
-    host.run(command("vgremove", "--force", "--force", "--yes", undo.vg))
     host.run(command("pvremove", "--yes", pvs))
     return f"removed volume group {undo.vg}"
+
+
+def _nodes_with(host: Host, ids: tuple[str, ...], signature: str) -> list[str]:
+    """Nodes of those devices that carry such a signature."""
+    nodes = [host.run(parse_device_id(id_).find_command, check=False).stdout.strip() for id_ in ids]
+    return [n for n in nodes if n and any(s.type == signature for s in list_signatures(host, n))]
 
 
 def _stop_md(host: Host, undo: kinds.StopMd) -> str:
     _require_ours(undo.array)
     done = []
-    if host.status(undo.array) is not None:
-        host.run(command("mdadm", "--stop", undo.array))
-        done.append(f"stopped {undo.array}")
-    for id_ in undo.devices:
-        node = host.run(parse_device_id(id_).find_command, check=False).stdout.strip()
-        if node and any(s.type == "linux_raid_member" for s in list_signatures(host, node)):
-            host.run(command("mdadm", "--zero-superblock", node))
-            done.append(f"wiped the md superblock of {id_}")
+    for node in find_arrays(host, undo.array.rsplit("/", 1)[-1]):
+        host.run(command("mdadm", "--stop", node))
+        done.append(f"stopped {undo.array} ({node})")
+    for node in _nodes_with(host, undo.devices, "linux_raid_member"):
+        host.run(command("mdadm", "--zero-superblock", node))
+        done.append(f"wiped the md superblock of {node}")
     return "; ".join(done)
 
 
 def _destroy_pool(host: Host, undo: kinds.DestroyPool) -> str:
     _require_ours(undo.pool)
-    if _tool(host, "zpool", "list", "-H", ["-o", "name"], undo.pool).exit_code != 0:
+    done = []
+    if _tool(host, "zpool", "list", "-H", ["-o", "name"], undo.pool).exit_code == 0:
+        host.run(command("zpool", "destroy", "-f", undo.pool, timeout_s=UNMOUNT_TIMEOUT_S))
+        done.append(f"destroyed pool {undo.pool}")
+    for id_ in undo.devices:
+        node = host.run(parse_device_id(id_).find_command, check=False).stdout.strip()
+        if node and wipe_member(host, node, undo.pool):
+            done.append(f"wiped the zfs labels of {id_}")
+    return "; ".join(done)
+
+
+def _stop_unit(host: Host, undo: kinds.StopUnit) -> str:
+    if host.status(undo.marker_file) is None:
         return ""
-    host.run(command("zpool", "destroy", "-f", undo.pool, timeout_s=UNMOUNT_TIMEOUT_S))
-    return f"destroyed pool {undo.pool}"
+    host.run(command("systemctl", "stop", undo.unit, timeout_s=UNMOUNT_TIMEOUT_S))
+    host.remove(undo.marker_file)
+    return f"stopped {undo.unit}"
 
 
 def _unexport(host: Host, undo: kinds.Unexport) -> str:
@@ -180,5 +202,6 @@ _RUN: dict[str, Callable[[Host, Any], str]] = {
     "remove_vg": _remove_vg,
     "stop_md": _stop_md,
     "destroy_pool": _destroy_pool,
+    "stop_unit": _stop_unit,
     "unexport": _unexport,
 }

@@ -20,7 +20,7 @@ def plan_disk(device: DiskDevice, place: Place) -> Part:
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
     steps = tuple(step for id_, node in zip(device.ids, nodes, strict=True) for step in _plan_one(id_, node))
     checks = tuple(DiskCheck(node, id_) for id_, node in zip(device.ids, nodes, strict=True))
-    return Part(steps, Below(nodes=nodes, media=nodes), checks)
+    return Part(steps, Below(nodes=nodes, media=nodes, ids=device.ids), checks)
 
 
 def _plan_one(id_: str, node: Ref) -> tuple[Step, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host
+from pgstrata.stack.fs.zfs_status import read_arcstats
 from pgstrata.stack.step import Argument, Attested, Setting, resolve
 from pgstrata.stack.undo import WriteFile
 
@@ -38,9 +39,15 @@ def setting_path(host: Host, path: Argument, bindings: Mapping[str, str]) -> str
     return text
 
 
+_ARC_LIMITS = {"/sys/module/zfs/parameters/zfs_arc_max": "c_max", "/sys/module/zfs/parameters/zfs_arc_min": "c_min"}
+"""zfs takes 0 for `leave the limit as it is`, so what is in effect has to be written back."""
+
+
 def plan_restore(host: Host, path: str) -> WriteFile:
     """What puts the present value of a setting back; reads it now."""
     present = read_setting(host, path)
+    if path in _ARC_LIMITS and present == "0":
+        return WriteFile(path=path, text=str(read_arcstats(host)[_ARC_LIMITS[path]]))
     for pair in _COUNTERPARTS:
         if path in pair and present == "0":
             other = pair[1] if path == pair[0] else pair[0]

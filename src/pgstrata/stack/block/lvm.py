@@ -1,0 +1,217 @@
+"""LVM: all devices below become PVs of one volume group, which carries the logical volume that is used.
+
+Figures and layout are asked from `lvs` and `pvs` as JSON. Tested with LVM 2.03.16.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.stack import Lvm
+from pgstrata.stack.parts import Below, Geometry, Part, Place
+from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned, resolve, told
+from pgstrata.stack.undo import RemoveVg
+
+VOLUME = "volume"
+POOL = "pool"
+DEFAULT_STRIPE_BYTES = 64 * 1024
+"""What LVM takes by itself (allocation/stripesize in lvm.conf); said anyway, so that it is known."""
+SNAPSHOT_SHARE = 40
+"""Per cent of the group that all snapshots together may fill with what the volume has overwritten."""
+THIN_SHARE = 90
+"""Per cent of the group for the thin pool's data; the rest is for its metadata and their spare."""
+THIN_VOLUME_SHARE = 95
+LVM_TIMEOUT_S = 120.0
+
+
+def plan_lvm(layer: Lvm, below: Below, place: Place) -> Part:
+    """One volume group over all nodes below and one logical volume; binds `ROLE.lvm`."""
+    node = Ref(f"{place.role}.lvm")
+    stripe_bytes = layer.stripe_size or DEFAULT_STRIPE_BYTES
+    steps = (
+        _plan_group(below, place),
+        *_plan_volume(layer, stripe_bytes, len(below.nodes), place),
+        *(_plan_snapshot(layer, index, place) for index in range(1, layer.snapshots + 1)),
+        _plan_find(node, place),
+    )
+    above = Below(nodes=(node,), media=below.media, geometry=_geometry(layer, stripe_bytes, below))
+    return Part(steps, above, (LvmCheck(place.role, place.name, layer, stripe_bytes, below.nodes),), _notes(layer))
+
+
+def snapshot_name(index: int) -> str:
+    """`snapshot` alone is a word that LVM reserves at the start of a name."""
+    return f"kept{index}"
+
+
+def _plan_group(below: Below, place: Place) -> Step:
+    # vgcreate makes the PVs itself: one command, so that no PV is ever without its group
+    create = planned("vgcreate", "--yes", "--quiet", place.name, below.nodes, timeout_s=LVM_TIMEOUT_S)
+    return Step(
+        name=f"volume group {place.name}",
+        commands=(create,),
+        undo=(RemoveVg(vg=place.name, devices=below.ids),),
+    )
+
+
+def _plan_volume(layer: Lvm, stripe_bytes: int, count: int, place: Place) -> tuple[Step, ...]:
+    share = 100 - SNAPSHOT_SHARE if layer.snapshots else 100
+    if layer.layout == "thin":
+        return _plan_thin(layer, place)
+    kind = ["--type", "linear"]
+    if layer.layout == "striped":
+        kind = ["--type", "striped", "--stripes", str(count), "--stripesize", f"{stripe_bytes}b"]
+    create = _lvcreate(kind, ["--extents", f"{share}%VG"], ["--name", VOLUME], place.name)
+    return (Step(name=f"logical volume for {place.role}", commands=(create,)),)
+
+
+def _plan_thin(layer: Lvm, place: Place) -> tuple[Step, ...]:
+    """A thin volume a little smaller than its pool, so that the pool never fills without the volume being full."""
+    size = Ref(f"{place.role}.thin-pool-extents")
+    pool = _lvcreate(["--type", "thin-pool"], ["--extents", f"{THIN_SHARE}%VG"], ["--name", POOL], place.name)
+    options = ["--noheadings", "--units", "b", "--nosuffix", "--options", "lv_size"]
+    ask = planned("lvs", options, f"{place.name}/{POOL}", timeout_s=LVM_TIMEOUT_S)
+    virtual = Ref(size.name, after="b")
+    volume = _lvcreate(["--type", "thin"], ["--virtualsize", virtual], ["--name", VOLUME], f"{place.name}/{POOL}")
+    return (
+        Step(name=f"thin pool for {place.role}", commands=(pool, ask), binds=size.name),
+        Step(name=f"thin volume for {place.role}", commands=(volume,)),
+    )
+
+
+def _lvcreate(kind: list[str], size: list[Argument], name: list[str], where: str) -> PlannedCommand:
+    wipe = ["--wipesignatures", "y"] if "thin-pool" not in kind else []
+    return planned("lvcreate", "--yes", "--quiet", wipe, kind, size, name, where, timeout_s=LVM_TIMEOUT_S)
+
+
+def _plan_snapshot(layer: Lvm, index: int, place: Place) -> Step:
+    # a thin snapshot takes its space from the pool and is skipped at activation unless told otherwise (lvmthin(7))
+    size = [] if layer.layout == "thin" else ["--extents", f"{SNAPSHOT_SHARE // layer.snapshots}%VG"]
+    skip = ["--setactivationskip", "n"] if layer.layout == "thin" else []
+    name = ["--name", snapshot_name(index)]
+    volume = f"{place.name}/{VOLUME}"
+    create = planned("lvcreate", "--yes", "--quiet", "--snapshot", size, skip, name, volume, timeout_s=LVM_TIMEOUT_S)
+    return Step(name=f"snapshot {index} of {volume}", commands=(create,))
+
+
+def _plan_find(node: Ref, place: Place) -> Step:
+    link = f"/dev/{place.name}/{VOLUME}"
+    return Step(
+        name=f"find logical volume {node.name}",
+        commands=(planned("readlink", "--canonicalize-existing", link),),
+        binds=node.name,
+    )
+
+
+def _geometry(layer: Lvm, stripe_bytes: int, below: Below) -> Geometry | None:
+    """That of the stripes; a linear volume passes on what is below it, to which LVM aligns its data (pvcreate(8))."""
+    if layer.layout == "striped":
+        return Geometry(stripe_bytes, len(below.nodes))
+    return below.geometry if layer.layout == "linear" else None
+
+
+def _notes(layer: Lvm) -> tuple[str, ...]:
+    if not layer.snapshots or layer.layout == "thin":
+        return ()
+    share = SNAPSHOT_SHARE // layer.snapshots
+    return (
+        f"each of {layer.snapshots} snapshots has {share} % of the group for overwritten data and becomes invalid "
+        "when that is full",
+    )
+
+
+@dataclass(frozen=True)
+class LogicalVolume:
+    """One segment of a logical volume, as `lvs` lists it."""
+
+    name: str
+    segment_type: str
+    stripes: int
+    stripe_bytes: int
+    size_bytes: int
+    origin: str
+    pool: str
+    attributes: str
+
+    @property
+    def usable(self) -> bool:
+        """Active and not an invalidated snapshot (lvs(8): the fifth character is the state)."""
+        return self.attributes[4] == "a"
+
+
+LVS_FIELDS = "lv_name,segtype,stripes,stripe_size,lv_size,origin,pool_lv,lv_attr"
+
+
+def parse_lvs(text: str) -> tuple[LogicalVolume, ...]:
+    """`lvs --reportformat json --units b --nosuffix --options LVS_FIELDS`: a row for each segment."""
+    rows = [row for report in json.loads(text)["report"] for row in report["lv"]]
+    return tuple(
+        LogicalVolume(
+            name=row["lv_name"],
+            segment_type=row["segtype"],
+            stripes=int(row["stripes"]),
+            stripe_bytes=int(row["stripe_size"]),
+            size_bytes=int(row["lv_size"]),
+            origin=row["origin"],
+            pool=row["pool_lv"],
+            attributes=row["lv_attr"],
+        )
+        for row in rows
+    )
+
+
+def parse_pvs(text: str) -> tuple[str, ...]:
+    """The device names in `pvs --reportformat json --options pv_name`."""
+    return tuple(row["pv_name"] for report in json.loads(text)["report"] for row in report["pv"])
+
+
+def list_pvs(host: Host, vg: str) -> tuple[str, ...]:
+    """The PVs of a volume group, none when there is no such group."""
+    options = ["--reportformat", "json", "--options", "pv_name", "--select", f"vg_name={vg}"]
+    return parse_pvs(host.run(command("pvs", options, timeout_s=LVM_TIMEOUT_S)).stdout)
+
+
+@dataclass(frozen=True)
+class LvmCheck:
+    """The group sits on the devices it was given, and its volume is laid out as asked."""
+
+    role: str
+    vg: str
+    layer: Lvm
+    stripe_bytes: int
+    nodes: tuple[Argument, ...]
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        options = ["--reportformat", "json", "--units", "b", "--nosuffix", "--options", LVS_FIELDS]
+        printed = host.run(command("lvs", options, self.vg, timeout_s=LVM_TIMEOUT_S), check=False)
+        if printed.exit_code != 0:
+            return (Attested(f"{self.role} lvm volume group", self.vg, "missing"),)
+        found = host.run(command("readlink", "--canonicalize", list_pvs(host, self.vg))).stdout.split()
+        wanted = [resolve(node, bindings) for node in self.nodes]
+        pvs = Attested(f"{self.role} lvm pvs", " ".join(sorted(wanted)), " ".join(sorted(found)))
+        return (pvs, *self.compare(parse_lvs(printed.stdout)))
+
+    def compare(self, volumes: tuple[LogicalVolume, ...]) -> tuple[Attested, ...]:
+        """Asked against found. An origin of snapshots is listed with its own segment type."""
+        segments = [v for v in volumes if v.name == VOLUME]
+        layer = self.layer
+        striped = layer.layout == "striped"
+        rows = [
+            ("layout", layer.layout, _joined(v.segment_type for v in segments)),
+            ("stripes", str(len(self.nodes) if striped else 1), _joined(str(v.stripes) for v in segments)),
+        ]
+        if layer.layout == "thin":
+            rows = [rows[0], ("pool", POOL, _joined(v.pool for v in segments))]
+        if striped:
+            rows.append(("stripe_bytes", str(self.stripe_bytes), _joined(str(v.stripe_bytes) for v in segments)))
+        kept = {v.name for v in volumes if v.origin == VOLUME and v.usable}
+        rows.append(("snapshots", str(layer.snapshots), str(len(kept))))
+        size = told(f"{self.role} lvm size_bytes", _joined(str(v.size_bytes) for v in segments))
+        return (*(Attested(f"{self.role} lvm {what}", want, got) for what, want, got in rows), size)
+
+
+def _joined(values: Iterable[str]) -> str:
+    """Different values of several segments, each once; `missing` where there is no segment."""
+    return " ".join(dict.fromkeys(values)) or "missing"

@@ -1,0 +1,192 @@
+"""Linux software RAID (md). What was built is read from /sys/block/mdN/md, not from what mdadm was told.
+
+Files there: https://docs.kernel.org/admin-guide/md.html. Tested with mdadm 4.2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.stack import Md
+from pgstrata.stack.parts import Below, Geometry, Part, Place
+from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve, told
+from pgstrata.stack.undo import StopMd
+
+DEFAULT_CHUNK_BYTES = 512 * 1024
+"""What mdadm takes by itself (mdadm(8) --chunk); said anyway, so that filesystems can be aligned to it."""
+RESYNC_TIMEOUT_S = 6 * 3600.0
+"""A first resync reads and writes every sector: a terabyte at 100 MB/s takes three hours."""
+CREATE_TIMEOUT_S = 120.0
+LONGEST_NAME = 32
+"""The superblock has 32 bytes for the name (md_p.h: set_name)."""
+
+_DATA_DISKS = {"raid0": lambda n: n, "raid10": lambda n: n // 2, "raid5": lambda n: n - 1, "raid6": lambda n: n - 2}
+
+# mdadm --wait fails when nothing is being synchronised, which is as good; the attestation says what came of it
+_WAIT = 'mdadm --wait "$1" || true'
+
+
+def array_name(place: Place) -> str:
+    """A name that fits into the superblock and is unique to trial and role."""
+    return f"pgstrata-{hashlib.sha256(place.name.encode()).hexdigest()[:16]}"
+
+
+def plan_md(layer: Md, below: Below, place: Place) -> Part:
+    """One array over all nodes below; binds `ROLE.md`."""
+    node = Ref(f"{place.role}.md")
+    array = f"/dev/md/{array_name(place)}"
+    chunk_bytes = None if layer.level == "raid1" else layer.chunk or DEFAULT_CHUNK_BYTES
+    geometry = None
+    if chunk_bytes is not None:
+        geometry = Geometry(chunk_bytes, _DATA_DISKS[layer.level](len(below.nodes)))
+    steps = (
+        _plan_create(layer, chunk_bytes, below, array, place),
+        *_plan_settle(layer, below, array, place),
+        _plan_find(array, node),
+    )
+    above = Below(nodes=(node,), media=below.media, geometry=geometry)
+    return Part(steps, above, (MdCheck(place.role, node, layer, chunk_bytes, below.nodes),), _notes(layer))
+
+
+def _plan_create(layer: Md, chunk_bytes: int | None, below: Below, array: str, place: Place) -> Step:
+    missing = layer.state != "clean"
+    members: list[Argument] = [*below.nodes[:-1], "missing"] if missing else list(below.nodes)
+    name = array.rsplit("/", 1)[-1]
+    options = ["--name", name, "--homehost", "any", "--run", "--metadata", "1.2"]
+    options += ["--level", layer.level, "--raid-devices", str(len(below.nodes))]
+    options += ["--chunk", str(chunk_bytes // 1024)] if chunk_bytes else []
+    options += ["--bitmap", layer.bitmap] if layer.level != "raid0" else []
+    options += ["--assume-clean"] if layer.assume_clean and layer.level != "raid0" else []
+    return Step(
+        name=f"array {name} for {place.role}",
+        commands=(planned("mdadm", "--create", array, options, members, timeout_s=CREATE_TIMEOUT_S),),
+        undo=(StopMd(array=array, devices=below.ids),),
+    )
+
+
+def _plan_settle(layer: Md, below: Below, array: str, place: Place) -> tuple[Step, ...]:
+    """Waits for the first resync; a rebuild is begun after it and left to run."""
+    steps = []
+    if layer.level != "raid0" and not layer.assume_clean:
+        wait = planned("sh", "-c", _WAIT, "sh", array, timeout_s=RESYNC_TIMEOUT_S)
+        steps.append(Step(name=f"wait for the resync for {place.role}", commands=(wait,)))
+    # what an earlier array of the same layout carried shows through again
+    steps.append(Step(name=f"wipe the array for {place.role}", commands=(planned("wipefs", "--all", array),)))
+    if layer.state == "rebuilding":
+        add = planned("mdadm", "--manage", array, "--add", below.nodes[-1])
+        steps.append(Step(name=f"begin the rebuild for {place.role}", commands=(add,)))
+    return tuple(steps)
+
+
+def _plan_find(array: str, node: Ref) -> Step:
+    find = planned("readlink", "--canonicalize-existing", array)
+    return Step(name=f"find array {node.name}", commands=(find,), binds=node.name)
+
+
+def _notes(layer: Md) -> tuple[str, ...]:
+    if layer.state == "rebuilding":
+        return ("the array rebuilds while it is measured; how fast is up to dev.raid.speed_limit_*",)
+    if layer.assume_clean and layer.level in ("raid5", "raid6"):
+        return ("assume_clean: parity was never computed, so a check would find mismatches",)
+    return ()
+
+
+@dataclass(frozen=True)
+class ArrayState:
+    """What /sys/block/mdN/md says; a file that this level does not have is empty."""
+
+    level: str
+    chunk_bytes: int
+    raid_disks: int
+    degraded: int
+    sync_action: str
+    array_state: str
+    bitmap: str
+    members: tuple[str, ...]
+
+
+def parse_array(files: Mapping[str, str], members: tuple[str, ...]) -> ArrayState:
+    """From the content of the files by name; ValueError when a number is none."""
+    value = {name: text.strip() for name, text in files.items()}
+    return ArrayState(
+        level=value["level"],
+        chunk_bytes=int(value["chunk_size"]),
+        raid_disks=int(value["raid_disks"].split()[0]),
+        degraded=int(value["degraded"] or 0),
+        sync_action=value["sync_action"] or "idle",
+        array_state=value["array_state"],
+        bitmap=value["bitmap/location"] or "none",
+        members=members,
+    )
+
+
+_FILES = ("level", "chunk_size", "raid_disks", "degraded", "sync_action", "array_state", "bitmap/location")
+
+
+def read_array(host: Host, node: str) -> ArrayState:
+    """The state of an array by its node, /dev/mdN."""
+    folder = f"/sys/class/block/{node.rsplit('/', 1)[-1]}"
+    files = {name: _read(host, f"{folder}/md/{name}") for name in _FILES}
+    members = tuple(f"/dev/{name}" for name in host.list_directory(f"{folder}/slaves"))
+    return parse_array(files, members)
+
+
+def _read(host: Host, path: str) -> str:
+    try:
+        return host.read_text(path)
+    except FileNotFoundError:
+        return ""
+
+
+def parse_detail_name(text: str) -> str:
+    """The array's name without the host it was made on, from `mdadm --detail --export`; empty when it has none."""
+    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return fields.get("MD_NAME", "").rsplit(":", 1)[-1]
+
+
+def find_arrays(host: Host, name: str) -> tuple[str, ...]:
+    """Nodes of the running arrays of that name, whatever node udev or a reboot has given them."""
+    nodes = [f"/dev/{entry}" for entry in host.list_directory("/sys/class/block") if entry.startswith("md")]
+    found = []
+    for node in nodes:
+        detail = host.run(command("mdadm", "--detail", "--export", node), check=False)
+        if parse_detail_name(detail.stdout) == name:
+            found.append(node)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class MdCheck:
+    """The array has the level, members and state asked for, and synchronises nothing unless it should."""
+
+    role: str
+    node: Ref
+    layer: Md
+    chunk_bytes: int | None
+    nodes: tuple[Argument, ...]
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        node = self.node.resolve(bindings)
+        if host.status(f"/sys/class/block/{node.rsplit('/', 1)[-1]}/md") is None:
+            return (Attested(f"{self.role} md array", node, "missing"),)
+        return self.compare(read_array(host, node), tuple(resolve(n, bindings) for n in self.nodes))
+
+    def compare(self, found: ArrayState, nodes: tuple[str, ...]) -> tuple[Attested, ...]:
+        """Asked against found. After assume_clean, `idle` proves that no resync was begun in spite of it."""
+        layer = self.layer
+        members = nodes[:-1] if layer.state == "degraded" else nodes
+        bitmap = "none" if found.bitmap == "none" else "internal"
+        rows = (
+            asked_or_told("level", layer.level, found.level),
+            asked_or_told("chunk_bytes", self.chunk_bytes, found.chunk_bytes),
+            asked_or_told("raid_disks", len(nodes), found.raid_disks),
+            asked_or_told("members", " ".join(sorted(members)), " ".join(sorted(found.members))),
+            asked_or_told("degraded", 0 if layer.state == "clean" else 1, found.degraded),
+            asked_or_told("sync_action", "recover" if layer.state == "rebuilding" else "idle", found.sync_action),
+            asked_or_told("bitmap", layer.bitmap if layer.level != "raid0" else "none", bitmap),
+            told("array_state", found.array_state),
+        )
+        return tuple(Attested(f"{self.role} md {r.what}", r.expected, r.actual) for r in rows)

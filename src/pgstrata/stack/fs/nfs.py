@@ -1,0 +1,183 @@
+"""NFS: an export of this host mounted over loopback by its only client, or an export that another server has.
+
+Options: nfs(5), exports(5). Tested with nfs-utils 2.6.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.stack import Ext4, Nfs
+from pgstrata.stack.fs.btrfs import plan_btrfs
+from pgstrata.stack.fs.ext4 import plan_ext4
+from pgstrata.stack.fs.xfs import plan_xfs
+from pgstrata.stack.mounts import (
+    Expectation,
+    MountCheck,
+    atime_expectations,
+    atime_options,
+    plan_mount,
+    value,
+)
+from pgstrata.stack.parts import Below, FsPart, Place
+from pgstrata.stack.step import Attested, Step, planned
+from pgstrata.stack.undo import RemovePath, StopUnit, Unexport
+
+CLIENT = "127.0.0.1"
+UNIT = "nfs-server.service"
+START_TIMEOUT_S = 120.0
+_EXPORTABLE: dict[str, Callable[[Any, Below, Place], FsPart]] = {
+    "ext4": plan_ext4,
+    "xfs": plan_xfs,
+    "btrfs": plan_btrfs,
+}
+
+# $1 the unit, $2 the file that says we started it. A server that was just started lets clients of the one before it
+# reclaim their files for 90 s and keeps everybody else waiting; there was no server before, so that is ended at once.
+_START = """systemctl is-active --quiet "$1" && exit 0
+touch "$2" && systemctl start "$1" || exit 1
+for grace in /proc/fs/nfsd/v4_end_grace /proc/fs/lockd/nlm_end_grace; do
+    [ -e "$grace" ] && echo Y > "$grace"
+done
+exit 0
+"""
+
+
+def plan_nfs(fs: Nfs, below: Below, place: Place) -> FsPart:
+    """Exports a filesystem made on what is below and mounts it, or mounts an existing export."""
+    return _plan_existing(fs, place) if fs.server is not None else _plan_own(fs, below, place)
+
+
+def _plan_own(fs: Nfs, below: Below, place: Place) -> FsPart:
+    exported = fs.export or Ext4()
+    inner = _EXPORTABLE[exported.kind](exported, below, place.beside("export"))
+    path = inner.mount_point
+    source = f"{CLIENT}:{path}"
+    return FsPart(
+        steps=(
+            _plan_server(place),
+            *inner.steps,
+            _plan_export(fs, path, place),
+            plan_mount("nfs", mount_options(fs), source, place),
+        ),
+        mount_point=place.mount_point,
+        checks=(*inner.checks, ExportCheck(place.role, path, fs.export_sync), _mount_check(fs, source, place)),
+        extra_media=inner.extra_media,
+        notes=inner.notes,
+    )
+
+
+def _plan_existing(fs: Nfs, place: Place) -> FsPart:
+    """Everything goes into a folder of our own in the export, which is removed again before it is unmounted."""
+    assert fs.server is not None
+    folder = f"{place.mount_point}/{place.name}"
+    make = Step(
+        name=f"folder for {place.role}",
+        commands=(planned("mkdir", ["--mode", "0755"], folder),),
+        undo=(RemovePath(path=folder),),
+    )
+    return FsPart(
+        steps=(plan_mount("nfs", mount_options(fs), fs.server, place), make),
+        mount_point=folder,
+        checks=(_mount_check(fs, fs.server, place),),
+        notes=("what the server does with a commit (sync or async) cannot be seen from here",),
+    )
+
+
+def _plan_server(place: Place) -> Step:
+    marker = f"/run/{place.name}.nfs-server"
+    return Step(
+        name="NFS server",
+        commands=(planned("sh", "-c", _START, "sh", UNIT, marker, timeout_s=START_TIMEOUT_S),),
+        undo=(StopUnit(unit=UNIT, marker_file=marker),),
+        host_wide=True,
+    )
+
+
+def _plan_export(fs: Nfs, path: str, place: Place) -> Step:
+    # no_root_squash: the server's folders are made and handed over by root; the client is this host alone
+    options = ["rw", "sync" if fs.export_sync else "async", "no_subtree_check", "no_root_squash"]
+    return Step(
+        name=f"NFS export for {place.role}",
+        commands=(planned("exportfs", ["-o", ",".join(options)], f"{CLIENT}:{path}"),),
+        undo=(Unexport(client=CLIENT, path=path),),
+        host_wide=True,
+    )
+
+
+def mount_options(fs: Nfs) -> tuple[str, ...]:
+    """For mount(8). retry=0: a server that does not answer is reported after one attempt, not after two minutes."""
+    options = [f"vers={fs.version}", "proto=tcp", "hard" if fs.hard else "soft", "retry=0"]
+    options += [f"rsize={fs.rsize}"] if fs.rsize else []
+    options += [f"wsize={fs.wsize}"] if fs.wsize else []
+    options += [f"nconnect={fs.nconnect}"] if fs.nconnect else []
+    return (*options, *atime_options(noatime=fs.noatime, nodiratime=False))
+
+
+def _mount_check(fs: Nfs, source: str, place: Place) -> MountCheck:
+    fstype = "nfs" if fs.version == "3" else "nfs4"
+    return MountCheck(place.role, place.mount_point, fstype, source, expectations(fs))
+
+
+def expectations(fs: Nfs) -> tuple[Expectation, ...]:
+    """What /proc/self/mountinfo is to show; sizes that nobody asked for are agreed between client and server."""
+    recovery = (("hard", "hard"), ("soft", "soft"), ("softerr", "softerr"))
+    return (
+        Expectation("vers", fs.version, (("vers=", ""),), "none"),
+        Expectation("recovery", "hard" if fs.hard else "soft", recovery, "none"),
+        *((value("rsize", str(fs.rsize), "none"),) if fs.rsize else ()),
+        *((value("wsize", str(fs.wsize), "none"),) if fs.wsize else ()),
+        value("nconnect", None if fs.nconnect is None else str(fs.nconnect), "1"),
+        *atime_expectations(noatime=fs.noatime, nodiratime=False),
+    )
+
+
+@dataclass(frozen=True)
+class Export:
+    """One line of `exportfs -s`: a folder given to a client."""
+
+    path: str
+    client: str
+    options: tuple[str, ...]
+
+
+_EXPORT = re.compile(r"^(?P<path>/.*?)\s+(?P<client>[^\s(]+)\((?P<options>[^)]*)\)$")
+
+
+def parse_exports(text: str) -> tuple[Export, ...]:
+    """The output of `exportfs -s`; a line that is no export is an error."""
+    found = []
+    for line in text.splitlines():
+        match = _EXPORT.match(line)
+        if match is None:
+            raise ValueError(f"not a line of exportfs -s: {line!r}")
+        found.append(Export(match["path"], match["client"], tuple(match["options"].split(","))))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class ExportCheck:
+    """The folder is exported to its one client, and the server answers a commit when asked to: at once or not."""
+
+    role: str
+    path: str
+    sync: bool
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        return self.compare(parse_exports(host.run(command("exportfs", "-s")).stdout))
+
+    def compare(self, exports: tuple[Export, ...]) -> tuple[Attested, ...]:
+        """Asked against found."""
+        found = [export for export in exports if export.path == self.path]
+        prefix = f"{self.role} nfs export"
+        clients = " ".join(export.client for export in found) or "not exported"
+        rows = [Attested(f"{prefix} client", CLIENT, clients)]
+        for export in found:
+            durability = "async" if "async" in export.options else "sync"
+            rows.append(Attested(f"{prefix} commits", "sync" if self.sync else "async", durability))
+            rows.append(Attested(f"{prefix} access", "rw", "rw" if "rw" in export.options else "ro"))
+        return tuple(rows)

@@ -1,0 +1,245 @@
+"""zfs: a pool over all devices below, with log, cache and special devices of its own, and its datasets.
+
+Properties: zfsprops(7), zpoolprops(7); vdevs: zpoolconcepts(7); module parameters: zfs(4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.stack import Device, DiskDevice, Zfs
+from pgstrata.spec.units import parse_size_bytes
+from pgstrata.stack.block.disk import plan_disk
+from pgstrata.stack.block.loop import plan_loop
+from pgstrata.stack.fs.zfs_status import (
+    ROOT,
+    parse_properties,
+    parse_zpool_status,
+    read_arcstats,
+    render_layout,
+)
+from pgstrata.stack.mounts import MountCheck
+from pgstrata.stack.parts import Below, Check, FsPart, Part, Place
+from pgstrata.stack.step import Argument, Attested, Setting, Step, asked_or_told, planned, told
+from pgstrata.stack.tuning.setting import SettingCheck
+from pgstrata.stack.undo import DestroyPool, RemovePath, Unmount
+
+CREATE_TIMEOUT_S = 300.0
+"""zpool partitions each disk and waits for udev to announce the partitions."""
+PARAMETERS = "/sys/module/zfs/parameters"
+_ARC_IN_EFFECT = {"zfs_arc_max": "c_max", "zfs_arc_min": "c_min"}
+_PROPERTIES = (
+    *("recordsize", "compression", "atime", "relatime", "logbias", "redundant_metadata"),
+    *("primarycache", "sync", "xattr", "dnodesize"),
+)
+
+
+def plan_zfs(fs: Zfs, below: Below, place: Place) -> FsPart:
+    """Makes the pool and its datasets, mounted by zfs; the pool is entered into no cache file."""
+    parts = {name: _plan_device(device, place.beside(name)) for name, device in _own_devices(fs).items()}
+    wal = place.beside("wal").mount_point if fs.wal_dataset is not None else None
+    datasets: dict[str, tuple[str, dict[str, str]]] = {"data": (place.mount_point, properties(fs))}
+    if wal is not None:
+        datasets["wal"] = (wal, {**properties(fs), **normalised(fs.wal_dataset or {})})
+    steps = (
+        *_plan_module(fs),
+        *(step for part in parts.values() for step in part.steps),
+        _plan_pool(fs, below, parts, place),
+        *(_plan_dataset(fs, name, mount, place) for name, (mount, _) in datasets.items()),
+    )
+    return FsPart(
+        steps=steps,
+        mount_point=place.mount_point,
+        checks=(
+            *(check for part in parts.values() for check in part.checks),
+            *_checks(fs, below, parts, datasets, place),
+        ),
+        wal_mount_point=wal,
+        extra_media=tuple(node for part in parts.values() for node in part.above.media),
+    )
+
+
+def _own_devices(fs: Zfs) -> dict[str, Device]:
+    named = {"log": fs.log, "cache": fs.cache, "special": fs.special}
+    return {name: device for name, device in named.items() if device is not None}
+
+
+def _plan_device(device: Device, place: Place) -> Part:
+    return plan_disk(device, place) if isinstance(device, DiskDevice) else plan_loop(device, place)
+
+
+def _switch(value: bool | None) -> str | None:
+    return None if value is None else "on" if value else "off"
+
+
+def properties(fs: Zfs) -> dict[str, str]:
+    """Properties that were asked for, as `zfs get -p` prints them."""
+    asked = {
+        "recordsize": None if fs.recordsize is None else str(fs.recordsize),
+        "atime": _switch(fs.atime),
+        "relatime": _switch(fs.relatime),
+    }
+    for name in _PROPERTIES:
+        if name not in asked:
+            asked[name] = getattr(fs, name)
+    return {name: value for name in _PROPERTIES if (value := asked[name]) is not None}
+
+
+def normalised(asked: Mapping[str, str]) -> dict[str, str]:
+    """Properties of the WAL's dataset as `zfs get -p` prints them: sizes in bytes."""
+    sizes = ("recordsize", "special_small_blocks")
+    return {name: str(parse_size_bytes(value)) if name in sizes else value for name, value in asked.items()}
+
+
+def _plan_module(fs: Zfs) -> tuple[Step, ...]:
+    load = Step(name="load the zfs module", commands=(planned("modprobe", "zfs"),), host_wide=True)
+    if not fs.module:
+        return (load,)
+    settings = tuple(Setting(f"{PARAMETERS}/{name}", str(value)) for name, value in fs.module.items())
+    return load, Step(name="zfs module parameters", commands=(), settings=settings, host_wide=True)
+
+
+def vdev_words(vdev: str, nodes: tuple[Argument, ...]) -> list[Argument]:
+    """How zpool create takes a layout."""
+    if vdev == "stripe":
+        return list(nodes)
+    if vdev == "raid10":
+        pairs = zip(nodes[::2], nodes[1::2], strict=True)
+        return [word for pair in pairs for word in ("mirror", *pair)]
+    return [vdev, *nodes]
+
+
+def _vdev_of(name: str, fs: Zfs, count: int) -> str:
+    """The layout of log, cache and special devices: losing a special vdev loses the pool, so it is as safe as data."""
+    if name == "log":
+        return "mirror" if fs.log_mirror else "stripe"
+    return "mirror" if name == "special" and fs.vdev != "stripe" and count > 1 else "stripe"
+
+
+def _plan_pool(fs: Zfs, below: Below, parts: Mapping[str, Part], place: Place) -> Step:
+    # -f: every device was inspected and wiped by us; what zpool still finds are labels inside old partitions
+    options = ["-f", "-o", "cachefile=none"]
+    options += ["-o", f"ashift={fs.ashift}"] if fs.ashift else []
+    # nothing but the datasets below is ever mounted, and they inherit what is set here
+    options += ["-O", "mountpoint=none", "-O", "canmount=off"]
+    for name, value in properties(fs).items():
+        options += ["-O", f"{name}={value}"]
+    vdevs = vdev_words(fs.vdev, below.nodes)
+    for name, part in parts.items():
+        vdevs += [name, *vdev_words(_vdev_of(name, fs, len(part.above.nodes)), part.above.nodes)]
+    ids = (*below.ids, *(id_ for part in parts.values() for id_ in part.above.ids))
+    return Step(
+        name=f"zfs pool {place.name}",
+        commands=(planned("zpool", "create", options, place.name, vdevs, timeout_s=CREATE_TIMEOUT_S),),
+        undo=(DestroyPool(pool=place.name, devices=ids),),
+    )
+
+
+def _plan_dataset(fs: Zfs, name: str, mount: str, place: Place) -> Step:
+    options = ["-o", f"mountpoint={mount}"]
+    for key, value in normalised(fs.wal_dataset or {}).items() if name == "wal" else ():
+        options += ["-o", f"{key}={value}"]
+    return Step(
+        name=f"zfs dataset {place.name}/{name}",
+        commands=(planned("zfs", "create", options, f"{place.name}/{name}"),),
+        undo=(RemovePath(path=mount), Unmount(target=mount)),
+    )
+
+
+def _checks(
+    fs: Zfs,
+    below: Below,
+    parts: Mapping[str, Part],
+    datasets: Mapping[str, tuple[str, Mapping[str, str]]],
+    place: Place,
+) -> tuple[Check, ...]:
+    wanted = {ROOT: _layout(fs.vdev, len(below.nodes))}
+    for name in ("log", "cache", "special"):
+        count = len(parts[name].above.nodes) if name in parts else 0
+        wanted["logs" if name == "log" else name] = _layout(_vdev_of(name, fs, count), count)
+    checks: list[Check] = [PoolCheck(place.role, place.name, wanted, fs.ashift)]
+    for name, (mount, asked) in datasets.items():
+        checks.append(MountCheck(f"{place.role} {name}", mount, "zfs", f"{place.name}/{name}", ()))
+        checks.append(DatasetCheck(place.role, f"{place.name}/{name}", asked))
+    for name, value in fs.module.items():
+        checks.append(SettingCheck(f"zfs module {name}", f"{PARAMETERS}/{name}", str(value)))
+        if name in _ARC_IN_EFFECT and value != 0:
+            checks.append(ArcCheck(name, value))
+    return tuple(checks)
+
+
+def _layout(vdev: str, count: int) -> str:
+    """As `render_layout` shows what zpool says."""
+    if count == 0:
+        return "none"
+    if vdev == "stripe":
+        return "+".join(["disk"] * count)
+    if vdev == "raid10":
+        return "+".join(["mirror(2)"] * (count // 2))
+    return f"{vdev}({count})"
+
+
+@dataclass(frozen=True)
+class PoolCheck:
+    """The pool is healthy and has the vdevs asked for."""
+
+    role: str
+    pool: str
+    wanted: Mapping[str, str]
+    """Layout by section of zpool status."""
+    ashift: int | None
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        asked = command("zpool", "get", "-Hp", ["-o", "property,value"], "all", self.pool)
+        printed = host.run(asked, check=False)
+        if printed.exit_code != 0:
+            return (Attested(f"{self.role} zfs pool", self.pool, "missing"),)
+        status = host.run(command("zpool", "status", "-P", self.pool)).stdout
+        return self.compare(parse_properties(printed.stdout), status)
+
+    def compare(self, found: Mapping[str, str], status: str) -> tuple[Attested, ...]:
+        """Asked against found."""
+        vdevs = parse_zpool_status(status)
+        prefix = f"{self.role} zfs"
+        return (
+            Attested(f"{prefix} health", "ONLINE", found["health"]),
+            asked_or_told(f"{prefix} ashift", self.ashift, found["ashift"]),
+            *(Attested(f"{prefix} {s} vdevs", want, render_layout(vdevs, s)) for s, want in self.wanted.items()),
+            told(f"{prefix} size_bytes", found["size"]),
+        )
+
+
+@dataclass(frozen=True)
+class DatasetCheck:
+    """A dataset has the properties asked for; the others of interest are told."""
+
+    role: str
+    dataset: str
+    asked: Mapping[str, str]
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        names = ",".join(dict.fromkeys((*_PROPERTIES, *self.asked)))
+        printed = host.run(command("zfs", "get", "-Hp", ["-o", "property,value"], names, self.dataset), check=False)
+        if printed.exit_code != 0:
+            return (Attested(f"{self.role} zfs dataset", self.dataset, "missing"),)
+        return self.compare(parse_properties(printed.stdout))
+
+    def compare(self, found: Mapping[str, str]) -> tuple[Attested, ...]:
+        """Asked against found."""
+        prefix = f"{self.role} zfs {self.dataset.rsplit('/', 1)[-1]}"
+        return tuple(asked_or_told(f"{prefix} {name}", self.asked.get(name), value) for name, value in found.items())
+
+
+@dataclass(frozen=True)
+class ArcCheck:
+    """A limit of the ARC is in effect: zfs ignores values that do not fit the memory, and does not say so."""
+
+    parameter: str
+    value: int
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        counter = _ARC_IN_EFFECT[self.parameter]
+        found = read_arcstats(host)
+        return (Attested(f"zfs arc {counter}", str(self.value), str(found[counter])),)

@@ -1,0 +1,97 @@
+"""Reads what `zpool` and `zfs` print: scripted output (`-Hp`) where there is one, the tree of `zpool status` else.
+
+`zpool status --json` came with OpenZFS 2.3; older ones are what servers run. Tested with 2.1.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Host
+
+ARCSTATS = "/proc/spl/kstat/zfs/arcstats"
+ROOT = "data"
+_SECTIONS = ("special", "logs", "cache", "spares", "dedup")
+_INDENT = 2
+
+
+@dataclass(frozen=True)
+class Vdev:
+    """A top-level vdev of a pool: a single device (`disk`) or a group such as `mirror` or `raidz1`."""
+
+    section: str
+    kind: str
+    devices: tuple[str, ...]
+    states: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        return "disk" if self.kind == "disk" else f"{self.kind}({len(self.devices)})"
+
+
+@dataclass(frozen=True)
+class _Line:
+    depth: int
+    name: str
+    state: str
+
+
+def parse_zpool_status(text: str) -> tuple[Vdev, ...]:
+    """The vdevs in the `config:` part of `zpool status -P POOL`, which is a tree drawn by indentation."""
+    found: list[Vdev] = []
+    section = ROOT
+    for line in _config_lines(text):
+        if line.depth == 0:
+            section = line.name if line.name in _SECTIONS else ROOT
+        elif line.depth == 1 and line.name.startswith("/"):
+            found.append(Vdev(section, "disk", (line.name,), (line.state,)))
+        elif line.depth == 1:
+            found.append(Vdev(section, line.name.rsplit("-", 1)[0], (), ()))
+        elif found and line.depth == 2:
+            last = found[-1]
+            found[-1] = Vdev(section, last.kind, (*last.devices, line.name), (*last.states, line.state))
+        else:
+            raise ValueError(f"not a vdev of zpool status: {line.name!r}")
+    return tuple(found)
+
+
+def _config_lines(text: str) -> Iterable[_Line]:
+    """Lines between `config:` and `errors:`, without the headline."""
+    _, found, config = text.partition("config:\n")
+    if not found:
+        raise ValueError("zpool status printed no config")
+    for line in config.partition("errors:")[0].splitlines():
+        body = line.removeprefix("\t")
+        words = body.split()
+        if not words or words[0] == "NAME":
+            continue
+        depth = (len(body) - len(body.lstrip(" "))) // _INDENT
+        yield _Line(depth, words[0], words[1] if len(words) > 1 else "")
+
+
+def render_layout(vdevs: Iterable[Vdev], section: str = ROOT) -> str:
+    """`mirror(2)+mirror(2)`; `none` where the pool has no such vdev."""
+    return "+".join(v.shown for v in vdevs if v.section == section) or "none"
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """`zfs get -Hp -o property,value` or `zpool get -Hp -o property,value`: a tab between name and value."""
+    found = {}
+    for line in text.splitlines():
+        name, tab, value = line.partition("\t")
+        if not tab:
+            raise ValueError(f"not a property: {line!r}")
+        found[name] = value
+    return found
+
+
+def parse_kstat(text: str) -> dict[str, int]:
+    """Named counters of a file below /proc/spl/kstat: a headline of numbers, `name type data`, then a row each."""
+    rows = [line.split() for line in text.splitlines()[2:]]
+    return {row[0]: int(row[2]) for row in rows if len(row) == 3}
+
+
+def read_arcstats(host: Host) -> dict[str, int]:
+    """Counters of the ARC; `c_max` and `c_min` are the limits in effect."""
+    return parse_kstat(host.read_text(ARCSTATS))
