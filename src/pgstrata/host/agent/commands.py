@@ -32,6 +32,8 @@ from pgstrata.host.agent.wire import decode, encode, result
 
 _EXIT_CANNOT_RUN = 126
 _EXIT_NOT_FOUND = 127
+_KERNEL_THREADS = 2
+"""The pid of kthreadd, the parent of all kernel threads."""
 
 
 class Commands:
@@ -216,6 +218,8 @@ class Commands:
         for pid in parents:
             then, now = before.get(pid), usage(pid)
             if then is None or now is None or descends(pid, os.getpid(), parents):
+                continue
+            if descends(pid, _KERNEL_THREADS, parents):  # they work for others, who are seen themselves
                 continue
             cpu, moved = (now[1] - then[1]) / elapsed_s, (now[2] - then[2]) / elapsed_s
             if cpu > 0 or moved > 0:

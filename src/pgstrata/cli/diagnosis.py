@@ -1,0 +1,112 @@
+"""What `pgstrata doctor` finds out about a host, as JSON and for people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pgstrata.host.advice import Advice, advise, read_for_advice
+from pgstrata.host.capabilities import CAPABILITIES, Missing, missing
+from pgstrata.host.facts import Facts, gather, medium
+from pgstrata.host.protocol import Host
+from pgstrata.postgres.binaries import Installation, discover
+
+DOCTOR_SCHEMA = "pgstrata.doctor/1"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything `doctor` has to say about a host."""
+
+    host: str
+    kind: str
+    medium: str
+    facts: Facts
+    missing: tuple[Missing, ...]
+    advice: tuple[Advice, ...]
+    postgresql: tuple[Installation, ...]
+
+
+def diagnose(host: Host, scratch: str) -> Diagnosis:
+    """Asks the host; changes nothing."""
+    return Diagnosis(
+        host=host.name,
+        kind=host.kind,
+        medium=medium(host, scratch),
+        facts=gather(host),
+        missing=missing(host, CAPABILITIES),
+        advice=advise(read_for_advice(host, scratch)),
+        postgresql=discover(host),
+    )
+
+
+def render_json(found: Diagnosis) -> dict[str, Any]:
+    """The diagnosis as `pgstrata.doctor/1`."""
+    lacking = {one.name: one for one in found.missing}
+    return {
+        "schema": DOCTOR_SCHEMA,
+        "host": {"name": found.host, "kind": found.kind, "medium": found.medium},
+        "facts": asdict(found.facts),
+        "capabilities": [_capability(name, lacking.get(name)) for name in CAPABILITIES],
+        "advice": [asdict(advice) for advice in found.advice],
+        "postgresql": [
+            {"version": i.version, "source": i.source, "bin_directory": i.bin_directory, "contrib": sorted(i.contrib)}
+            for i in found.postgresql
+        ],
+    }
+
+
+def _capability(name: str, lacking: Missing | None) -> dict[str, Any]:
+    what = CAPABILITIES[name].what
+    if lacking is None:
+        return {"name": name, "what": what, "available": True}
+    reasons = {"reason": lacking.reason, "install": lacking.install, "advice": lacking.advice}
+    return {"name": name, "what": what, "available": False, **reasons}
+
+
+def print_diagnosis(found: Diagnosis, console: Console) -> None:
+    """For people."""
+    checked = found.facts.checked
+    machine = f"{checked['CPU model']}, {checked['CPUs']} CPUs, {checked['memory']}, Linux {checked['kernel']}"
+    servers = ", ".join(f"{i.version} ({i.source})" for i in found.postgresql)
+    console.print(f"{found.host} ({found.kind}): {machine}", highlight=False)
+    console.print(f"medium: {found.medium}", highlight=False)
+    console.print(f"PostgreSQL: {servers or 'none: install the package postgresql'}\n", highlight=False)
+    console.print(_capabilities(found))
+    for hint, names in _by_hint(found.missing).items():
+        console.print(f"HINT: for {', '.join(names)}: {hint}", highlight=False, markup=False, soft_wrap=True)
+    console.print()
+    if found.advice:
+        console.print(_advice(found.advice))
+    else:
+        console.print("no setting was found that spoils benchmarks")
+
+
+def _by_hint(lacking: tuple[Missing, ...]) -> dict[str, list[str]]:
+    """Names of what is missing by what brings it, so that one command is said once."""
+    grouped: dict[str, list[str]] = {}
+    for one in lacking:
+        grouped.setdefault(one.hint, []).append(one.name)
+    return grouped
+
+
+def _capabilities(found: Diagnosis) -> Table:
+    lacking = {one.name: one for one in found.missing}
+    table = Table("capability", "this host can ...", "", title="What this host can build", title_justify="left")
+    for name, capability in CAPABILITIES.items():
+        one = lacking.get(name)
+        table.add_row(name, capability.what, "[green]yes[/green]" if one is None else f"[red]no[/red]: {one.reason}")
+    return table
+
+
+def _advice(advice: tuple[Advice, ...]) -> Table:
+    table = Table("", "what", "found, and what it does", title="What spoils benchmarks here", title_justify="left")
+    for one in advice:
+        style = "yellow" if one.weight == "warning" else "default"
+        said = Text(f"{one.found}: {one.effect}") + Text(f"\n-> {one.fix}" if one.fix else "")
+        table.add_row(Text(one.weight, style=style), one.topic, said)
+    return table

@@ -1,0 +1,46 @@
+"""`pgstrata doctor`: what this host can build, what is missing and what installs it, what would spoil a benchmark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.output import JsonFlag, end, print_json
+from pgstrata.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pgstrata.host.protocol import Host
+
+
+def run_doctor(host: Host, scratch: str, *, json: bool = False) -> ExitCode:
+    """Prints the diagnosis of a host. Always DONE: a lack is an answer and not a failure."""
+    from rich.console import Console
+
+    from pgstrata.cli.diagnosis import diagnose, print_diagnosis, render_json
+
+    found = diagnose(host, scratch)
+    if json:
+        print_json(render_json(found))
+    else:
+        print_diagnosis(found, Console())
+    return ExitCode.DONE
+
+
+def doctor(
+    host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")] = "local",
+    scratch: Annotated[str, typer.Option("--scratch", metavar="DIR", help="Folder for loop files.")] = "/var/tmp",
+    json: JsonFlag = False,
+) -> None:
+    """What this host can build, what is missing and what installs it, and settings that spoil benchmarks."""
+    from pgstrata.host.connect import connect
+
+    target = connect(host)
+    try:
+        end(run_doctor(target, scratch, json=json))
+    finally:
+        target.close()
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: pgstrata doctor --host ssh://root@db1 --json")(doctor)
