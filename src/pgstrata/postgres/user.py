@@ -54,21 +54,35 @@ def _readable_tree(host: Host, installation: Installation, bin_directory: str, p
         return bin_directory
     tree = str(PurePosixPath(bin_directory).parent)
     digest = hashlib.sha256(tree.encode()).hexdigest()[:8]
-    copy = f"{CACHE_DIRECTORY}/copy-{installation.version}-{digest}"
-    if host.status(f"{copy}/bin/{program}") is None:
-        partial = f"{copy}.partial"
-        host.remove(partial)
-        host.make_directory(CACHE_DIRECTORY)
-        host.run(Command(("cp", "--recursive", "--preserve=mode,links", tree, partial), timeout_s=300))
-        host.run(Command(("chmod", "--recursive", "a+rX", partial)))
-        host.remove(copy)
-        host.run(Command(("mv", partial, copy)))
-    if not _runs(host, f"{copy}/bin/{program}", user):
+    kept = f"{CACHE_DIRECTORY}/copy-{installation.version}-{digest}"
+    copy = f"{kept}/package/tree/bin"
+    if host.status(f"{copy}/{program}") is None:
+        _copy_tree(host, tree, kept)
+    if not _runs(host, f"{copy}/{program}", user):
         raise PreflightError(
             f"user {user} cannot run {program} of PostgreSQL {installation.version} in {tree}, nor its copy in {copy}",
-            hint=f"sudo -u {user} {copy}/bin/{program} --version",
+            hint=f"sudo -u {user} {copy}/{program} --version",
         )
-    return f"{copy}/bin"
+    return copy
+
+
+def _copy_tree(host: Host, tree: str, kept: str) -> None:
+    """Copies a tree to `kept`/package/tree, complete or not at all.
+
+    Programs of a Python wheel look for libraries beside their package (`PACKAGE.libs`), so those keep their place.
+    """
+    package = str(PurePosixPath(tree).parent)
+    partial = f"{kept}.partial"
+    host.remove(partial)
+    host.make_directory(f"{partial}/package")
+    copies = [(tree, f"{partial}/package/tree")]
+    if host.status(f"{package}.libs") is not None:
+        copies.append((f"{package}.libs", f"{partial}/{PurePosixPath(package).name}.libs"))
+    for source, target in copies:
+        host.run(Command(("cp", "--recursive", "--preserve=mode,links", source, target), timeout_s=300))
+    host.run(Command(("chmod", "--recursive", "a+rX", partial)))
+    host.remove(kept)
+    host.run(Command(("mv", partial, kept)))
 
 
 def _runs(host: Host, program: str, user: str) -> bool:

@@ -1,0 +1,333 @@
+"""Real servers of several majors: made, set, attested, crashed, refused."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import PreflightError, TrialError
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import Command, CommandFailed
+from pgstrata.postgres.binaries import Installation, choose, discover
+from pgstrata.postgres.cluster import Cluster, Layout, default_run_directory
+from pgstrata.postgres.database import (
+    checkpoint,
+    create_database,
+    create_tablespaces,
+    database_bytes,
+    has_extension,
+    plan_pg_restore,
+    plan_sql_file,
+    prewarm,
+    vacuum,
+    wal_position_bytes,
+)
+from pgstrata.postgres.golden import read_golden, restore_golden, save_golden
+from pgstrata.postgres.user import readable_installation, run_user
+from pgstrata.spec.stack import Postgres
+from pgstrata.workload.pgbench import Target, plan_init
+from pgstrata.workload.pgbench_output import parse_init
+
+SMALL = {"shared_buffers": "16MB", "max_connections": "20", "fsync": "off"}
+NO_SYNC = ("--no-sync",)  # nothing here outlives the test
+
+
+@pytest.fixture(scope="module")
+def host() -> LocalHost:
+    return LocalHost()
+
+
+@pytest.fixture(scope="module")
+def found(host: LocalHost) -> tuple[Installation, ...]:
+    return discover(host)
+
+
+ONE_MAJOR = pytest.mark.parametrize("installation", [18], indirect=True)
+
+
+@pytest.fixture(params=[15, 16, 18])
+def installation(request: pytest.FixtureRequest, host: LocalHost, found: tuple[Installation, ...]) -> Installation:
+    try:
+        chosen = choose(found, Postgres(major=request.param))
+    except PreflightError as error:
+        pytest.skip(str(error))
+    return readable_installation(host, chosen, run_user(host))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the server user can reach; pytest's own are closed to it."""
+    with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/var/tmp") as name:
+        path = Path(name)
+        path.chmod(0o711)
+        yield path
+
+
+@pytest.fixture
+def cluster(host: LocalHost, installation: Installation, folder: Path) -> Iterator[Cluster]:
+    made = Cluster(host, installation, run_user(host), Layout(f"{folder}/data"), marker=folder.name)
+    yield made
+    made.crash_stop()
+    host.remove(made.run_directory)
+
+
+def ready(cluster: Cluster, **settings: str) -> Cluster:
+    cluster.init(options=NO_SYNC)
+    cluster.configure({**SMALL, **settings})
+    cluster.start()
+    return cluster
+
+
+def test_life_of_a_cluster(cluster: Cluster, host: LocalHost) -> None:
+    ready(cluster, checkpoint_timeout="10min", max_wal_size="2GB", random_page_cost="1.10")
+    attested = {a.what: a for a in cluster.attest_settings()}
+    assert all(a.holds for a in attested.values())
+    assert (attested["max_wal_size"].expected, attested["max_wal_size"].actual) == ("2048", "2048")
+    assert attested["checkpoint_timeout"].actual == "600"
+
+    status = host.status(cluster.run_directory)
+    assert status is not None
+    assert status.mode & 0o777 == 0o700
+    assert cluster.value("SELECT inet_server_addr() AS address") is None
+    pid = cluster.postmaster_pid()
+    assert f"PGSTRATA_TRIAL={cluster.marker}" in Path(f"/proc/{pid}/environ").read_text().split("\0")
+    assert Path(f"/proc/{pid}").stat().st_uid != 0
+
+    assert cluster.sql("SELECT 1 AS a, 'it''s' AS b UNION ALL SELECT 2, NULL ORDER BY 1") == [
+        {"a": 1, "b": "it's"},
+        {"a": 2, "b": None},
+    ]
+    with pytest.raises(CommandFailed, match="no_such_table"):
+        cluster.sql("SELECT * FROM no_such_table")
+
+    cluster.stop()
+    assert not cluster.running()
+    cluster.stop()
+    assert "database system is shut down" in cluster.read_log()
+
+
+@ONE_MAJOR
+@pytest.mark.parametrize("checksums", [True, False])
+def test_checksums_are_as_asked(cluster: Cluster, checksums: bool) -> None:
+    cluster.init(data_checksums=checksums, options=NO_SYNC)
+    cluster.configure(SMALL)
+    cluster.start()
+    assert cluster.read_settings()["data_checksums"] == ("on" if checksums else "off")
+
+
+@ONE_MAJOR
+def test_wal_and_tablespace_live_where_the_layout_says(
+    host: LocalHost, installation: Installation, folder: Path
+) -> None:
+    layout = Layout(f"{folder}/data", f"{folder}/wal", {"fast one": f"{folder}/ts"})
+    cluster = Cluster(host, installation, run_user(host), layout)
+    try:
+        ready(cluster)
+        create_tablespaces(cluster)
+        create_database(cluster, "bench")
+        cluster.execute('CREATE TABLE t TABLESPACE "fast one" AS SELECT generate_series(1, 10000) AS n;', "bench")
+        assert (folder / "data/pg_wal").resolve() == folder / "wal"
+        assert list((folder / "ts").rglob("*"))
+        oids = {r["spcname"]: r["oid"] for r in cluster.sql("SELECT spcname, oid::int FROM pg_tablespace")}
+
+        with pytest.raises(TrialError, match="not stopped cleanly"):
+            save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]})
+        cluster.stop()
+        assert read_golden(host, f"{folder}/golden") is None
+        save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]})
+    finally:
+        cluster.crash_stop()
+        host.remove(cluster.run_directory)
+
+    golden = read_golden(host, f"{folder}/golden")
+    assert golden is not None
+    for place in ("data", "wal", "ts"):
+        host.remove(f"{folder}/{place}")
+    elsewhere = Layout(f"{folder}/two/data", None, {"fast one": f"{folder}/two/ts"})
+    copy = Cluster(host, installation, run_user(host), elsewhere)
+    try:
+        copy.make_directories()
+        restore_golden(host, golden, elsewhere, copy.user)
+        copy.configure(SMALL)
+        copy.start()
+        assert copy.value("SELECT count(*) AS n FROM t", "bench") == 10000
+        location = copy.value("SELECT pg_tablespace_location(oid) AS l FROM pg_tablespace WHERE spcname = 'fast one'")
+        assert location == f"{folder}/two/ts"
+    finally:
+        copy.crash_stop()
+        host.remove(copy.run_directory)
+
+
+def test_sabotage_is_named(cluster: Cluster) -> None:
+    ready(cluster, random_page_cost="2", work_mem="8MB")
+    cluster.execute("ALTER SYSTEM SET random_page_cost = 3; ALTER SYSTEM SET max_connections = 30;")
+    cluster.execute("SELECT pg_reload_conf(); SELECT pg_sleep(0.3);")
+    wrong = {a.what: a for a in cluster.attest_settings() if not a.holds}
+    assert set(wrong) == {"random_page_cost", "max_connections"}
+    assert (wrong["random_page_cost"].expected, wrong["random_page_cost"].actual) == ("2", "3")
+    assert "restart" in wrong["max_connections"].actual
+    cluster.restart()
+    again = {a.what: a.actual for a in cluster.attest_settings() if not a.holds}
+    assert again == {"random_page_cost": "3", "max_connections": "30"}
+
+
+@ONE_MAJOR
+def test_settings_from_elsewhere_are_named(cluster: Cluster) -> None:
+    ready(cluster)
+    cluster.execute("ALTER SYSTEM SET synchronous_commit = off; ALTER DATABASE postgres SET work_mem = '1GB';")
+    cluster.execute("SELECT pg_reload_conf(); SELECT pg_sleep(0.3);")
+    with open(f"{cluster.layout.data_directory}/postgresql.conf", "a") as conf:
+        conf.write("autovacuum = off\n")
+    wrong = {a.what: a.actual for a in cluster.attest_settings() if not a.holds}
+    assert wrong == {
+        "synchronous_commit": "off",
+        "work_mem": "1GB (of a role or database)",
+        "postgresql.conf": "changed",
+    }
+
+
+def test_crash_and_recovery(cluster: Cluster) -> None:
+    ready(cluster)
+    cluster.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n;")
+    cluster.crash_stop()
+    assert not cluster.running()
+    cluster.start()
+    assert cluster.value("SELECT count(*) AS n FROM kept") == 1000
+    assert "was not properly shut down; automatic recovery in progress" in cluster.read_log()
+
+
+def test_a_server_that_does_not_start_shows_its_log(cluster: Cluster, folder: Path) -> None:
+    ready(cluster)
+    cluster.stop()
+    for control in (folder / "data/global").glob("pg_control"):
+        control.write_bytes(b"\0" * 8192)
+    with pytest.raises(
+        TrialError, match=r"did not start on local; the end of its log:\n.*database files are incompatible"
+    ) as e:
+        cluster.start()
+    assert cluster.log_file in e.value.hint
+
+
+def test_a_port_in_use_is_said(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cluster.init(options=NO_SYNC)
+        cluster.configure({**SMALL, "listen_addresses": "127.0.0.1", "port": str(port)})
+        with pytest.raises(TrialError, match=f"port {port} is in use") as error:
+            cluster.start()
+    assert error.value.hint == f"ss -lptn 'sport = :{port}'"
+
+
+@ONE_MAJOR
+def test_a_socket_in_use_is_said(cluster: Cluster, folder: Path) -> None:
+    ready(cluster)
+    second = Cluster(
+        cluster.host, cluster.installation, cluster.user, Layout(f"{folder}/other"), run_directory=cluster.run_directory
+    )
+    second.init(options=NO_SYNC)
+    second.configure(SMALL)
+    with pytest.raises(TrialError, match=f"in use by process {cluster.postmaster_pid()}"):
+        second.start()
+    assert cluster.value("SELECT 1 AS x") == 1
+
+
+def test_settings_are_refused_before_start(cluster: Cluster) -> None:
+    cluster.init(options=NO_SYNC)
+    with pytest.raises(PreflightError, match="unknown setting 'shared_bufers'") as error:
+        cluster.configure({"shared_bufers": "1GB"})
+    assert error.value.hint == "did you mean shared_buffers?"
+    with pytest.raises(PreflightError, match="refuses wal_level = 'loud'") as error:
+        cluster.configure({"wal_level": "loud"})
+    assert "minimal" in error.value.hint
+    with pytest.raises(PreflightError, match="reserved"):
+        cluster.configure({"unix_socket_directories": "/tmp"})
+    cluster.configure({"ignore_checksum_failure": "on"})  # a developer setting, which --describe-config hides
+
+
+@ONE_MAJOR
+def test_a_whole_postgresql_conf(cluster: Cluster) -> None:
+    cluster.init(options=NO_SYNC)
+    conf = "# mine\nwork_mem = 12MB   # more\nlisten_addresses = '*'\nlogging_collector = on\nfsync=off\n"
+    cluster.configure({"listen_addresses": "", "shared_buffers": "16MB"}, conf)
+    cluster.start()
+    assert all(a.holds for a in cluster.attest_settings())
+    settings = cluster.read_settings()
+    assert (settings["work_mem"], settings["listen_addresses"], settings["logging_collector"]) == ("12288", "", "off")
+
+
+def test_loading_space_and_wal(cluster: Cluster, host: LocalHost, folder: Path) -> None:
+    ready(cluster)
+    create_database(cluster, "bench")
+    empty, before = database_bytes(cluster, "bench"), wal_position_bytes(cluster)
+    target = Target(
+        cluster.installation.program("pgbench"), cluster.installation.client_major, cluster.run_directory,
+        cluster.port, cluster.user, database="bench",
+    )  # fmt: skip
+    times = parse_init(host.run(plan_init(target, 1)).stderr)
+    assert times.total_s > 0
+    assert database_bytes(cluster, "bench") - empty > 12_000_000
+    assert wal_position_bytes(cluster) > before
+    vacuum(cluster, "bench", freeze=True)
+    frozen = "SELECT relallvisible = relpages AS frozen FROM pg_class WHERE relname = 'pgbench_accounts'"
+    assert cluster.value(frozen, "bench") is True
+    checkpoint(cluster)
+    expected = "pg_prewarm" if has_extension(cluster, "pg_prewarm") else "sequential read"
+    assert prewarm(cluster, "bench") == expected
+
+    dump = f"{folder}/bench.dump"
+    Path(dump).touch(mode=0o666)
+    Path(dump).chmod(0o666)
+    tool = f"{cluster.installation.client_directory}/pg_dump"
+    connection = ("-h", cluster.run_directory, "-p", str(cluster.port), "-U", "postgres")
+    host.run(Command((tool, *connection, "-Fc", "-f", dump, "bench"), user=cluster.user, cwd="/"))
+    create_database(cluster, "again")
+    host.run(plan_pg_restore(cluster, "again", dump, 2, 60))
+    assert cluster.value("SELECT count(*) AS n FROM pgbench_accounts", "again") == 100000
+
+    script = folder / "mine.sql"
+    script.write_text("CREATE TABLE mine AS SELECT 42 AS n;\n")
+    create_database(cluster, "mine")
+    host.run(plan_sql_file(cluster, "mine", str(script), 60))
+    assert cluster.value("SELECT n FROM mine", "mine") == 42
+    script.write_text("SELECT 1;\nSELECT broken;\nSELECT 2;\n")
+    with pytest.raises(CommandFailed, match="broken"):
+        host.run(plan_sql_file(cluster, "mine", str(script), 60))
+
+
+def test_capabilities_are_those_of_the_programs(installation: Installation) -> None:
+    assert installation.version.startswith(str(installation.major))
+    assert installation.block_size_bytes == 8192
+    assert "plpgsql" in installation.contrib
+    assert bool(installation.io_methods) == (installation.major >= 18)
+
+
+def test_a_long_socket_path_is_refused(host: LocalHost, found: tuple[Installation, ...]) -> None:
+    with pytest.raises(PreflightError, match="longer than 107 bytes"):
+        Cluster(host, found[0], "nobody", Layout("/x"), run_directory=f"/tmp/{'x' * 100}")
+    assert len(default_run_directory("/" + "x" * 500)) < 40
+
+
+def test_a_tree_that_the_server_user_cannot_read_is_copied(
+    host: LocalHost, found: tuple[Installation, ...], tmp_path: Path
+) -> None:
+    original = Path(next(i for i in found if i.source == "embedded").bin_directory).parent
+    closed = tmp_path / "closed"  # pytest's folders are closed to other users
+    closed.mkdir()
+    for part in (original.parent.name, f"{original.parent.name}.libs"):
+        host.run(Command(("cp", "--recursive", str(original.parents[1] / part), str(closed))))
+    tree = closed / original.parent.name / original.name
+    (only,) = [i for i in discover(host, [str(tree)]) if i.bin_directory == f"{tree}/bin"]
+    user = run_user(host)
+    readable = readable_installation(host, only, user)
+    copy = Path(readable.bin_directory).parents[2]
+    try:
+        assert copy.name.startswith("copy-")
+        assert host.run(Command((readable.program("initdb"), "--version"), user=user, cwd="/")).stdout
+        assert readable_installation(host, only, user) == readable
+        assert readable.bin_directory not in {i.bin_directory for i in discover(host)}
+    finally:
+        host.remove(str(copy))
