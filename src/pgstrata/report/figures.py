@@ -14,7 +14,7 @@ def render_number(value: float | None, digits: int = 3) -> str:
     """`12,345`, `1,234`, `12.3`, `0.0123`: at least `digits` significant ones, whole numbers in full."""
     if value is None or not math.isfinite(value):
         return NOT_KNOWN
-    if value == 0:
+    if abs(value) < 1e-6:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{value:,.{min(decimals, 9)}f}"
@@ -27,6 +27,8 @@ def render_percent(fraction: float | None, *, sign: bool = False) -> str:
         return NOT_KNOWN
     percent = 100 * fraction
     magnitude = abs(percent)
+    if magnitude < 0.005:
+        return "0 %"
     decimals = 0 if magnitude >= 100 else 1 if magnitude >= 0.95 or magnitude == 0 else 2
     text = f"{percent:+,.{decimals}f}" if sign else f"{percent:,.{decimals}f}".removesuffix(".0")
     return f"{text} %".replace("-", "−")
@@ -62,6 +64,9 @@ def render_interval(low: float | None, high: float | None, metric: Metric) -> st
     if low is None or high is None:
         return "interval not bounded yet"
     texts = [render_metric(v, metric).removesuffix(f" {metric.unit}") for v in (low, high)]
+    first, _, unit = texts[0].rpartition(" ")
+    if first and texts[1].endswith(f" {unit}"):
+        texts[0] = first
     return f"{texts[0]} … {texts[1]}"
 
 

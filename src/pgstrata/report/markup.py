@@ -9,6 +9,8 @@ from typing import Literal
 from markupsafe import Markup, escape
 
 _MARK = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*")
+_UNIT_GAP = re.compile(r"(?<=\d) (?=(?:%|TPS|tps|ms|s|h|min|MiB|GiB|KiB)(?![\w]))")
+_MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 _TAGS = {"name": "code", "strong": "strong"}
 
 
@@ -34,11 +36,15 @@ def parse_markup(sentence: str) -> tuple[Span, ...]:
 
 
 def render_markup_html(sentence: str) -> Markup:
-    """Escaped first, then tagged: whatever a name holds stays text."""
+    """Escaped first, then tagged: whatever a name holds stays text. Numbers keep their units on the same line."""
     return Markup("").join(
-        Markup("<{0}>{1}</{0}>").format(_TAGS[s.kind], s.text) if s.kind in _TAGS else escape(s.text)
+        Markup("<{0}>{1}</{0}>").format(_TAGS[s.kind], s.text) if s.kind in _TAGS else escape(_typeset(s.text))
         for s in parse_markup(sentence)
     )
+
+
+def _typeset(text: str) -> str:
+    return _UNIT_GAP.sub("\N{NO-BREAK SPACE}", _MINUS.sub("\N{MINUS SIGN}", text)).replace("...", "…")
 
 
 def render_markup_plain(sentence: str) -> str:

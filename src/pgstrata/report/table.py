@@ -184,7 +184,7 @@ def verdict_words(comparison: Comparison, margin: float) -> tuple[str, Tone]:
     word = _direction(comparison)
     if comparison.proven:
         return f"{word}, proven", "worse-proven" if comparison.verdict == "worse" else "better-proven"
-    return f"{word} (not confirmed)", "worse" if comparison.verdict == "worse" else "better"
+    return f"{word}, not confirmed", "worse" if comparison.verdict == "worse" else "better"
 
 
 def _direction(comparison: Comparison) -> str:

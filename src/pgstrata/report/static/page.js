@@ -45,7 +45,7 @@ function drawControls() {
     chooser("Run", runs, state.run, (v) => set({ run: v }, ...time)));
   replaceControls("metric-controls",
     chooser("Metric", Object.keys(cell()?.metrics ?? {}).map((m) => [m, metricOf(m).title]), state.metric, (v) => set({ metric: v }, "metric")));
-  const cost = costs().includes(state.cost) ? state.cost : costs()[0];
+  const cost = costs().includes(state.cost) ? state.cost : firstCost();
   replaceControls("tradeoff-controls",
     segmented(costs().map((m) => [m, metricOf(m).title]), cost, (v) => set({ cost: v }, "tradeoff"), "Other axis"));
 }

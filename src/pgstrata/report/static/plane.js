@@ -1,11 +1,20 @@
 // Two axes: trade-off of throughput against a cost, drift over the blocks, the grid of cells.
 
+// The first cost in which stacks differ at all is shown first.
+function firstCost() {
+  const differs = (name) => {
+    const known = cell().metrics[name].map((m) => m.estimate);
+    return Math.max(...known) > 1.02 * Math.min(...known);
+  };
+  return costs().find(differs) ?? costs()[0];
+}
+
 const costs = () => ["space_physical_bytes", "cv_1s", "longest_stall_s", "load_s", "wal_bytes", "latency_p99_ms"]
   .filter((name) => cell()?.metrics[name]);
 
 function drawTradeoff(host) {
   host.replaceChildren();
-  const cost = costs().includes(state.cost) ? state.cost : costs()[0];
+  const cost = costs().includes(state.cost) ? state.cost : firstCost();
   const primary = cell()?.metrics[DATA.primary];
   if (!cost || !primary) { nothing(host, "only one metric was measured"); return; }
   const byStack = new Map(cell().metrics[cost].map((m) => [m.stack, m]));
@@ -29,8 +38,8 @@ function drawTradeoff(host) {
 function tradeoffPoint(plot, x, y, { stack, up, along }, metric, taken) {
   const [px, py] = [x(along.estimate), y(up.estimate)];
   const group = plot.add("g", { class: colour(stack) });
-  if (up.low !== null) group.append(svg("line", { x1: px, x2: px, y1: y(up.low), y2: y(up.high), class: "bar-interval", "stroke-width": 3 }));
-  if (along.low !== null) group.append(svg("line", { x1: x(along.low), x2: x(along.high), y1: py, y2: py, class: "bar-interval", "stroke-width": 3 }));
+  if (up.low !== null) group.append(svg("line", { x1: px, x2: px, y1: y(up.low), y2: y(up.high), class: "whisker" }));
+  if (along.low !== null) group.append(svg("line", { x1: x(along.low), x2: x(along.high), y1: py, y2: py, class: "whisker" }));
   const node = svg("path", { d: shape(stack, 7), transform: `translate(${px} ${py})`, class: "estimate" });
   group.append(node);
   plot.mark(node, { title: DATA.stacks[stack], rows: [
@@ -106,7 +115,7 @@ function gridLine(plot, x, y, stack, rows, indices) {
   group.append(svg("path", { d: pathOf(points.map((_, i) => place(i)), points.map((p) => (p ? y(p.estimate) : null))), class: "seconds", "stroke-dasharray": dash(stack) }));
   points.forEach((point, i) => {
     if (!point) return;
-    if (point.low !== null) group.append(svg("line", { x1: place(i), x2: place(i), y1: y(point.low), y2: y(point.high), class: "bar-interval", "stroke-width": 3 }));
+    if (point.low !== null) group.append(svg("line", { x1: place(i), x2: place(i), y1: y(point.low), y2: y(point.high), class: "whisker" }));
     const node = svg("path", { d: shape(stack, 4.5), transform: `translate(${place(i)} ${y(point.estimate)})`, class: "estimate" });
     group.append(node);
     const metric = metricOf(DATA.primary);

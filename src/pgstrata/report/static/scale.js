@@ -46,7 +46,10 @@ function domainOf(values, { zero = false, pad = 0.06 } = {}) {
   let low = Math.min(...known);
   let high = Math.max(...known);
   if (low >= 0 && (zero || low < 0.45 * high)) low = 0;
-  if (high === low) return low === 0 ? [0, 1] : [low - Math.abs(low) * 0.1, high + Math.abs(high) * 0.1];
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  if (size < 1e-5) return [0, 1];
+  // All alike: an axis over their rounding would show differences that are none.
+  if (high - low < 0.01 * size) return [low - 0.05 * size, high + 0.05 * size];
   const room = (high - low) * pad;
   return [low === 0 ? 0 : low - room, high + room];
 }

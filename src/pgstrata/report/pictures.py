@@ -1,0 +1,300 @@
+"""The charts as PNG and SVG files, for slides and tickets: the same rows as on the page, drawn by Vega-Lite.
+
+Every picture names what was measured and on what, because pictures travel without their page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from pgstrata.analyze.findings import Findings
+from pgstrata.record.reader import CampaignData
+from pgstrata.report.drawing import Drawing, DrawnCell, DrawnRun, draw
+from pgstrata.report.head import report_head
+from pgstrata.report.metrics import metric
+
+Rows = list[dict[str, Any]]
+
+COLOURS = ("#0072b2", "#d1490a", "#00875f", "#a8407f", "#b07c00", "#0f93a8", "#5a5f66")
+"""Okabe and Ito, adjusted for contrast on white: the page's own colours."""
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "stroke", "triangle-right")
+PNG_SCALE = 2.0
+WIDTH = 720
+_GIB = 1024**3
+_FACTOR_FOR_LOG = 4
+
+
+def write_pictures(
+    data: CampaignData, findings: Findings, folder: Path, formats: Sequence[str], drawing: Drawing | None = None
+) -> list[Path]:
+    """One file for each chart, cell and format; charts that have nothing to draw are left out."""
+    drawing = drawing or draw(data, findings)
+    head = report_head(data, findings)
+    folder.mkdir(parents=True, exist_ok=True)
+    about = " · ".join([head.medium, f"PostgreSQL {head.postgres}", head.measured, *head.labels])
+    written: list[Path] = []
+    for at, cell in enumerate(drawing.cells):
+        ending = f"-{cell.id}" if len(drawing.cells) > 1 else ""
+        for name, title, chart in _charts(drawing, at, cell):
+            titled = chart.properties(
+                title=alt.TitleParams(title, subtitle=[f"{head.name}: {cell.title}", about], anchor="start", offset=12)
+            )
+            written += _write(_styled(titled), folder / f"{name}{ending}", formats)
+    return written
+
+
+def _write(chart: Any, stem: Path, formats: Sequence[str]) -> list[Path]:
+    svg: str = vl_convert.vegalite_to_svg(chart.to_dict(), allowed_base_urls=[])
+    written = []
+    if "svg" in formats:
+        path = stem.with_name(f"{stem.name}.svg")
+        path.write_text(svg, encoding="utf-8")
+        written.append(path)
+    if "png" in formats:
+        path = stem.with_name(f"{stem.name}.png")
+        path.write_bytes(vl_convert.svg_to_png(svg, scale=PNG_SCALE))
+        written.append(path)
+    return written
+
+
+def _styled(chart: Any) -> Any:
+    muted = "#565c62"
+    return (
+        chart.configure(font="Inter, Liberation Sans, Helvetica, Arial, sans-serif", background="white", padding=18)
+        .configure_title(fontSize=17, fontWeight=600, subtitleFontSize=11.5, subtitleColor=muted, color="#191c1f")
+        .configure_axis(
+            gridColor="#e7e7e2", domainColor="#c4c4bc", tickColor="#c4c4bc", labelColor=muted, titleColor=muted,
+            titleFontWeight=500, labelLimit=220,
+        )
+        .configure_view(strokeOpacity=0)
+        .configure_legend(labelColor=muted, titleColor=muted, labelLimit=220)
+        .configure_header(labelColor="#191c1f", labelFontWeight=600, titleColor=muted)
+    )  # fmt: skip
+
+
+def _charts(drawing: Drawing, at: int, cell: DrawnCell) -> Iterator[tuple[str, str, Any]]:
+    for name, title in ((drawing.primary, "throughput"), ("latency_avg_ms", "latency"), ("cv_1s", "jitter")):
+        if name in cell.metrics:
+            yield title, metric(name).title, _intervals(drawing, cell, name)
+    runs = typical_runs(drawing, at)
+    if any(run.series for run in runs):
+        yield "timeline", "Transactions per second, typical run of each stack", _timeline(drawing, runs)
+    if any(run.devices for run in runs):
+        yield "devices", "Bytes written to the devices of the stack", _devices(drawing, runs)
+    loads = _load_rows(drawing, cell)
+    if loads:
+        yield "load", "Load time by phase", _load(drawing, loads)
+    space = _space_rows(drawing, at)
+    if space:
+        yield "space", "Space on the medium", _space(drawing, space)
+    if "cv_1s" in cell.metrics and drawing.primary in cell.metrics:
+        yield "tradeoff", "Throughput against jitter", _tradeoff(drawing, cell, "cv_1s")
+    drift = [d for d in drawing.drift if d.cell == at]
+    if drift:
+        yield "drift", "Runs against the mean of their stack, by block", _drift(drawing, at)
+
+
+def _colour(drawing: Drawing, legend: bool = False) -> Any:
+    names = drawing.stacks
+    scale = alt.Scale(domain=names, range=[COLOURS[i % len(COLOURS)] for i in range(len(names))])
+    return alt.Color("stack:N", scale=scale, legend=alt.Legend(title=None) if legend else None)
+
+
+def _shape(drawing: Drawing, legend: bool = False) -> Any:
+    names = drawing.stacks
+    scale = alt.Scale(domain=names, range=[SHAPES[i % len(SHAPES)] for i in range(len(names))])
+    return alt.Shape("stack:N", scale=scale, legend=alt.Legend(title=None) if legend else None)
+
+
+def _axis_scale(values: list[float | None]) -> Any:
+    """Logarithmic where stacks differ by factors, as on the page."""
+    known = [v for v in values if v is not None]
+    factors = bool(known) and min(known) > 0 and max(known) / min(known) > _FACTOR_FOR_LOG
+    return alt.Scale(type="log", nice=False) if factors else alt.Scale(zero=False)
+
+
+def _in_unit(name: str, value: float | None) -> float | None:
+    unit = metric(name).unit
+    factor = 100 if unit in ("%", "per hour") else 1 / _GIB if unit == "bytes" else 1
+    return None if value is None else value * factor
+
+
+def _axis_title(name: str) -> str:
+    unit = {"bytes": "GiB", "per hour": "% per hour"}.get(metric(name).unit, metric(name).unit)
+    return f"{metric(name).title}{f', {unit}' if unit else ''}"
+
+
+def _interval_rows(drawing: Drawing, cell: DrawnCell, name: str) -> tuple[Rows, Rows]:
+    stacks, runs = [], []
+    for drawn in cell.metrics[name]:
+        stack = drawing.stacks[drawn.stack]
+        bounds = {key: _in_unit(name, getattr(drawn, key)) for key in ("estimate", "low", "high")}
+        stacks.append({"stack": stack, **bounds})
+        runs += [{"stack": stack, "value": _in_unit(name, v)} for v in drawn.runs if v is not None]
+    return stacks, runs
+
+
+def _intervals(drawing: Drawing, cell: DrawnCell, name: str) -> Any:
+    stacks, runs = _interval_rows(drawing, cell, name)
+    scale = _axis_scale([r["value"] for r in runs] + [s["estimate"] for s in stacks])
+    y = alt.Y("stack:N", sort=[s["stack"] for s in stacks], title=None, axis=alt.Axis(domain=False, ticks=False))
+    x = {"title": _axis_title(name), "scale": scale}
+    base = alt.Chart(alt.Data(values=stacks)).encode(y=y, color=_colour(drawing))
+    bar = base.mark_rule(strokeWidth=5, opacity=0.35, strokeCap="round").encode(x=alt.X("low:Q", **x), x2="high:Q")
+    dots = (
+        alt.Chart(alt.Data(values=runs))
+        .mark_point(size=28, filled=False, yOffset=11)
+        .encode(y=y, x=alt.X("value:Q", **x), color=_colour(drawing))
+    )
+    point = base.mark_point(size=110, filled=True, opacity=1).encode(x=alt.X("estimate:Q", **x), shape=_shape(drawing))
+    return (bar + dots + point).properties(width=WIDTH, height=alt.Step(44))
+
+
+def typical_runs(drawing: Drawing, cell: int) -> list[DrawnRun]:
+    """Of each stack the valid run in the middle by throughput, best stack first."""
+    chosen = []
+    ranking = drawing.cells[cell].ranking
+    for stack in [*ranking, *(i for i in range(len(drawing.stacks)) if i not in ranking)]:
+        runs = sorted((r for r in drawing.runs if r.stack == stack and r.cell == cell and r.valid), key=lambda r: r.tps)
+        if runs:
+            chosen.append(runs[(len(runs) - 1) // 2])
+    return chosen
+
+
+def _timeline(drawing: Drawing, runs: list[DrawnRun]) -> Any:
+    rows: Rows = []
+    for run in runs:
+        if run.series is not None:
+            for i, (mean, smooth) in enumerate(zip(run.series.mean, run.series.smooth, strict=True)):
+                t_s = (i + 0.5) * run.series.width_s
+                rows.append({"stack": drawing.stacks[run.stack], "t": t_s, "tps": mean, "smooth": smooth})
+    x = alt.X("t:Q", title="seconds", axis=alt.Axis(grid=False))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, color=_colour(drawing))
+    seconds = base.mark_line(strokeWidth=0.8, opacity=0.5).encode(y=alt.Y("tps:Q", title=None))
+    smooth = base.mark_line(strokeWidth=2.2).encode(y="smooth:Q")
+    return _small_multiples(drawing, runs, seconds + smooth)
+
+
+def _small_multiples(drawing: Drawing, runs: list[DrawnRun], chart: Any) -> Any:
+    order = [drawing.stacks[r.stack] for r in runs]
+    facet = alt.Facet("stack:N", title=None, sort=order, header=alt.Header(labelAnchor="start"))
+    return chart.properties(width=220, height=110).facet(facet=facet, columns=3).resolve_scale(y="independent")
+
+
+def _devices(drawing: Drawing, runs: list[DrawnRun]) -> Any:
+    rows = [
+        {
+            "stack": drawing.stacks[run.stack],
+            "device": device.role or device.device,
+            "t": (i + 0.5) * device.width_s,
+            "written": None if value is None else value / 1024**2,
+        }
+        for run in runs
+        for device in run.devices
+        for i, value in enumerate(device.write_bytes)
+    ]
+    lines = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(strokeWidth=1.8)
+        .encode(
+            x=alt.X("t:Q", title="seconds", axis=alt.Axis(grid=False)),
+            y=alt.Y("written:Q", title="MiB/s"),
+            color=_colour(drawing),
+            strokeDash=alt.StrokeDash("device:N", title=None),
+        )
+    )
+    return _small_multiples(drawing, runs, lines)
+
+
+def _load_rows(drawing: Drawing, cell: DrawnCell) -> Rows:
+    fresh = [load for load in drawing.loads if load.scale == cell.scale and load.how not in ("copy", "keep")]
+    return [
+        {"stack": drawing.stacks[load.stack], "phase": phase, "s": seconds, "order": order}
+        for load in fresh
+        for order, (phase, seconds) in enumerate((load.phases_s or {load.how: load.total_s}).items())
+    ]
+
+
+def _load(drawing: Drawing, rows: Rows) -> Any:
+    phases = list(dict.fromkeys(r["phase"] for r in rows))
+    colours = alt.Scale(domain=phases, range=[COLOURS[i % len(COLOURS)] for i in range(len(phases))])
+    bars = alt.Chart(alt.Data(values=rows)).mark_bar(height=20, stroke="white", strokeWidth=0.7)
+    return bars.encode(
+        y=alt.Y("stack:N", title=None, sort=drawing.stacks, axis=alt.Axis(domain=False, ticks=False)),
+        x=alt.X("s:Q", title="seconds"),
+        color=alt.Color("phase:N", scale=colours, legend=alt.Legend(title=None, orient="top")),
+        order="order:Q",
+    ).properties(width=WIDTH, height=alt.Step(30))
+
+
+_SPACE = (
+    ("physical_loaded", "after the load"),
+    ("physical_after", "after the run"),
+    ("database_loaded", "database size"),
+    ("wal", "WAL written"),
+)
+
+
+def _space_rows(drawing: Drawing, at: int) -> Rows:
+    return [
+        {"stack": drawing.stacks[space.stack], "what": title, "gib": value / _GIB}
+        for space in drawing.spaces
+        if space.cell == at
+        for key, title in _SPACE
+        if (value := getattr(space, key)) is not None
+    ]
+
+
+def _space(drawing: Drawing, rows: Rows) -> Any:
+    kinds = [title for _, title in _SPACE]
+    colours = alt.Scale(domain=kinds, range=list(COLOURS[: len(kinds)]))
+    bars = alt.Chart(alt.Data(values=rows)).mark_bar(height=9)
+    return bars.encode(
+        y=alt.Y("stack:N", title=None, sort=drawing.stacks, axis=alt.Axis(domain=False, ticks=False)),
+        yOffset=alt.YOffset("what:N", sort=kinds),
+        x=alt.X("gib:Q", title="GiB"),
+        color=alt.Color("what:N", scale=colours, legend=alt.Legend(title=None, orient="top")),
+    ).properties(width=WIDTH, height=alt.Step(12))
+
+
+def _tradeoff(drawing: Drawing, cell: DrawnCell, cost: str) -> Any:
+    along = {m.stack: m for m in cell.metrics[cost]}
+    rows: Rows = [
+        {
+            "stack": drawing.stacks[up.stack],
+            "up": _in_unit(drawing.primary, up.estimate),
+            "along": _in_unit(cost, along[up.stack].estimate),
+        }
+        for up in cell.metrics[drawing.primary]
+        if up.stack in along
+    ]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("along:Q", title=_axis_title(cost), scale=_axis_scale([r["along"] for r in rows])),
+        y=alt.Y("up:Q", title=_axis_title(drawing.primary), scale=_axis_scale([r["up"] for r in rows])),
+        color=_colour(drawing),
+    )
+    points = base.mark_point(size=130, filled=True, opacity=1).encode(shape=_shape(drawing))
+    names = base.mark_text(align="left", dx=11, fontWeight=600).encode(text="stack:N")
+    return (points + names).properties(width=WIDTH, height=380)
+
+
+def _drift(drawing: Drawing, at: int) -> Any:
+    rows = [
+        {"stack": drawing.stacks[d.stack], "block": d.block, "deviation": 100 * d.deviation}
+        for d in drawing.drift
+        if d.cell == at
+    ]
+    y = alt.Y("deviation:Q", title="% of the mean of the stack")
+    x = alt.X("block:O", title="block", axis=alt.Axis(labelAngle=0, grid=False))
+    base = alt.Chart(alt.Data(values=rows))
+    legend = {"legend": True}
+    points = base.mark_point(size=55).encode(
+        x=x, y=y, color=_colour(drawing, **legend), shape=_shape(drawing, **legend)
+    )
+    line = base.mark_line(color="#191c1f", strokeWidth=1.8).encode(x=x, y=alt.Y("mean(deviation):Q"))
+    return (line + points).properties(width=WIDTH, height=260)
