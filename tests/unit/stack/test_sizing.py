@@ -64,13 +64,13 @@ def test_devices_share_what_is_written() -> None:
 
 
 def test_every_role_gets_its_part() -> None:
-    campaign = _campaign(Volume(fs=Ext4()), workload=Workload(scale=(10, 100), tablespace="bench"))
     stack = Stack(
         name="x",
         data=Volume(fs=Ext4()),
         wal=Volume(fs=Xfs()),
         tablespaces={"bench": Volume(fs=Tmpfs()), "other": Volume(fs=Tmpfs())},
     )
+    campaign = Campaign(name="x", stacks=(stack,), workload=Workload(scale=(10, 100), tablespace="bench"))
     content = sizing.content_of(campaign, stack)
     assert sizing.bytes_by_role(campaign, stack, content) == {
         "data": CLUSTER_BYTES,

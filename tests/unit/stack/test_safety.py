@@ -1,0 +1,102 @@
+"""Devices of a server this machine is not: partitions, holders, several namespaces; and undoing after a reboot."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgstrata.errors import PreflightError
+from pgstrata.host.fake import FakeHost, completed
+from pgstrata.host.protocol import Command, Completed, FileStatus
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.safety import inspect_device, refuse_or_allow
+from pgstrata.stack.undo import RemovePath, StopProcesses, WriteFile
+
+ID = "/dev/disk/by-id/ata-DISK_1"
+ROOT = "22 1 8:17 / / rw,relatime shared:1 - ext4 /dev/sdb1 rw\n"
+NOTHING = '{"signatures": []}'
+
+
+class Server(FakeHost):
+    """A server with the disk /dev/sda (8:0), which has the partition sda1 (8:1)."""
+
+    def __init__(
+        self, *, mountinfo: str = ROOT, other_mountinfo: str = ROOT, swaps: str = "", held: bool = False
+    ) -> None:
+        block = "/sys/class/block"
+        files = {
+            f"{block}/sda/size": "2048",
+            f"{block}/sda/sda1/partition": "1",
+            f"{block}/sda/sda1/dev": "8:1\n",
+            f"{block}/sda1/dev": "8:1\n",
+            "/proc/self/mountinfo": mountinfo,
+            "/proc/1/mountinfo": mountinfo,
+            "/proc/77/mountinfo": other_mountinfo,
+            "/proc/swaps": f"Filename\tType\tSize\tUsed\tPriority\n{swaps}",
+            "/proc/sys/kernel/random/boot_id": "boot-2\n",
+            "/proc/sys/vm/swappiness": "60\n",
+        }
+        super().__init__(files=files, answer=self._end)
+        for name in ("sda", "sda1"):
+            self.make_directory(f"{block}/{name}/holders")
+        if held:
+            self.make_directory(f"{block}/sda1/holders/dm-3")
+
+    def _end(self, command: Command) -> Completed | None:
+        argv = command.argv
+        answers = {"readlink": "/dev/sda\n", "blockdev": "1073741824\n", "wipefs": NOTHING, "blkid": ""}
+        if argv[0] == "stat":
+            return completed(argv, "4026531840 /proc/1/ns/mnt\n4026532999 /proc/77/ns/mnt\n")
+        return completed(argv, answers[argv[0]]) if argv[0] in answers else None
+
+    def status(self, path: str, *, follow: bool = True) -> FileStatus | None:
+        if path == "/dev/sda":
+            return FileStatus("block", 0, 0, 0o660, 0, 6, (8, 0))
+        return super().status(path, follow=follow)
+
+
+def test_a_partition_alone_counts_as_content() -> None:
+    state = inspect_device(Server(), ID)
+    assert (state.node, state.size_bytes, state.in_use) == ("/dev/sda", 2**30, ())
+    with pytest.raises(PreflightError, match="carries partition sda1"):
+        refuse_or_allow(Server(), ID, ())
+    assert refuse_or_allow(Server(), ID, (ID,)) == state
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        (Server(mountinfo=f"{ROOT}40 22 8:1 / /home rw - ext4 /dev/sda1 rw\n"), "it is mounted at /home"),
+        (Server(mountinfo=f"{ROOT}40 22 0:50 / /pool rw - btrfs /dev/sda1 rw\n"), "it is mounted at /pool"),
+        (Server(other_mountinfo="40 22 8:1 / /inside rw - ext4 /dev/sda1 rw\n"), "it is mounted at /inside"),
+        (Server(swaps="/dev/sda1 partition 1 0 -2\n"), "sda1 is swap in use"),
+        (Server(held=True), "dm-3 is built on sda1"),
+    ],
+    ids=["mounted", "mounted with a device number of its own", "mounted in a container", "swap", "held"],
+)
+def test_a_partition_in_use_forbids_its_disk_even_with_erase(server: Server, why: str) -> None:
+    with pytest.raises(PreflightError, match=f"is in use: {why}"):
+        refuse_or_allow(server, ID, (ID,))
+
+
+def test_after_a_reboot_settings_and_processes_are_left_alone() -> None:
+    server = Server()
+    server.make_directory("/s/pgstrata-t1")
+    journal = Journal(server, "t1", "boot-1")
+    server.make_directory("/var/lib/pgstrata/journal")
+    server.append_text(journal.path, '{"boot": "boot-1"}\n')
+    restore = WriteFile(path="/proc/sys/vm/swappiness", text="1")
+    journal.register(RemovePath(path="/s/pgstrata-t1"), StopProcesses(marker="t1"), restore)
+    undone = journal.undo_all()
+    assert [u.line for u in undone if u.line] == ["removed /s/pgstrata-t1"]
+    assert server.read_text("/proc/sys/vm/swappiness") == "60\n"
+    assert server.stopped_markers == []
+    assert server.status(journal.path) is None
+
+
+def test_before_a_reboot_they_are_put_back() -> None:
+    server = Server()
+    journal = Journal.create(server, "t1")
+    journal.register(WriteFile(path="/proc/sys/vm/swappiness", text="1"), StopProcesses(marker="t1"))
+    journal.undo_all()
+    assert server.read_text("/proc/sys/vm/swappiness") == "1"
+    assert server.stopped_markers == ["t1"]
