@@ -68,7 +68,8 @@ def expand_matrix(value: Any, line: int, path: Location = ("matrix",)) -> Iterat
         change = Marked(line)
         for level in levels:
             change = merge(change, level.change)
-        yield Combination(str(template).format(**chosen), value.get("base"), change, line)
+        name = " ".join(str(template).format(**chosen).split())
+        yield Combination(name, value.get("base"), change, line)
 
 
 def _count(factors: dict[str, tuple[Level, ...]]) -> int:

@@ -41,7 +41,12 @@ def complete_volume(volume: dict[str, Any]) -> dict[str, Any]:
     """One volume with its device count settled; of listed disks, the first `count` are taken."""
     device, fs = volume.get("device"), volume.get("fs")
     kind = fs.get("kind") if isinstance(fs, dict) else None
-    if kind in WITHOUT_DEVICE or not isinstance(device, dict | None) or not isinstance(fs, dict):
+    if (
+        kind in WITHOUT_DEVICE
+        or (kind == "nfs" and "server" in fs)
+        or not isinstance(device, dict | None)
+        or not isinstance(fs, dict)
+    ):
         return volume
     given = dict(device or {})
     given.setdefault("kind", "loop")

@@ -93,7 +93,7 @@ def _open_devices(definitions: dict[str, Any]) -> None:
         "additionalProperties": False,
     }
     whole = [{"$ref": f"#/$defs/{name}"} for name in _DEVICES]
-    definitions["Device"] = {"anyOf": [{"type": ["string", "boolean"]}, names["anyOf"][1], loop, disk, *whole]}
+    definitions["Device"] = {"anyOf": [{"type": ["string", "boolean", "null"]}, names["anyOf"][1], loop, disk, *whole]}
     for vdev in ("log", "cache", "special"):
         definitions["Zfs"]["properties"][vdev] = {"anyOf": [{"$ref": "#/$defs/Device"}, {"type": "null"}]}
     definitions["Nfs"]["properties"]["export"] = _text_or(definitions["Nfs"]["properties"]["export"])

@@ -193,6 +193,8 @@ def merge(base: Any, over: Any) -> Any:
 
 
 def _needs_no_device(volume: Marked) -> bool:
-    """A volume that turns into tmpfs or a directory leaves the device that it would have had."""
+    """A volume that turns into tmpfs, a directory or another machine's export leaves the device it would have had."""
     fs = volume.get("fs")
-    return isinstance(fs, Marked) and fs.get("kind") in ("tmpfs", "dir")
+    if not isinstance(fs, Marked):
+        return False
+    return fs.get("kind") in ("tmpfs", "dir") or (fs.get("kind") == "nfs" and fs.get("server") is not None)
