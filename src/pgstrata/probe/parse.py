@@ -44,7 +44,8 @@ def parse_lines(text: str) -> list[dict[str, Any]]:
 def device_rows(samples: Iterable[dict[str, Any]], roles: Mapping[str, str], origin_epoch_s: float) -> list[Row]:
     """DEVICE_COLUMNS: one row a second for each device; `roles` maps `major:minor` to the role in the stack.
 
-    `utilisation` is the share of time with at least one request in flight (io_ticks).
+    `utilisation` is the share of time with at least one request in flight (io_ticks). The kernel counts a flush
+    without data among the writes as well, so `writes_per_s` includes them; bytes are data alone.
     """
     rows = []
     for before, after, elapsed_s in _pairs(samples):

@@ -1,0 +1,113 @@
+"""What the probes cost: CPU time of the sampler, of psql and of its server process, beside a busy pgbench.
+
+Run: python benches/bench_probe.py [--seconds 30] [--major 18]
+
+Prints the share of one core that each takes, and fails (exit code 1) when all together take more than 1 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import Host
+from pgstrata.postgres.binaries import choose, discover
+from pgstrata.postgres.cluster import Cluster, Layout
+from pgstrata.postgres.user import readable_installation, run_user
+from pgstrata.probe.parse import parse_lines
+from pgstrata.probe.postgres import APPLICATION_NAME
+from pgstrata.probe.start import POSTGRES, SAMPLES, Probes, start_probes
+from pgstrata.spec.stack import Postgres
+from pgstrata.spec.workload import Cell, Workload
+from pgstrata.workload.pgbench import Target, plan_init, plan_run
+from pgstrata.workload.pgbench_output import parse_result
+
+BOUND = 0.01
+"""The promise: at most 1 % of one core."""
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process, user and system (/proc/PID/schedstat counts nanoseconds)."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def devices_of(path: Path) -> list[tuple[int, int]]:
+    """The device below a path, and one loop device, as a stack of two would have."""
+    number = path.stat().st_dev
+    return [(os.major(number), os.minor(number)), (7, 0)]
+
+
+def measure(cluster: Cluster, folder: Path, seconds: int) -> tuple[dict[str, float], float, int]:
+    """CPU seconds by part, throughput of pgbench meanwhile, and the number of samples."""
+    host, user = cluster.host, cluster.user
+    target = Target(
+        cluster.installation.program("pgbench"), cluster.installation.client_major,
+        cluster.run_directory, cluster.port, user,
+    )  # fmt: skip
+    host.run(plan_init(target, 10))
+    psql = cluster.psql()
+    probes = start_probes(host, str(folder), devices_of(folder), psql=psql, major=cluster.installation.major, user=user)
+    try:
+        pids = {**probes.pids, "server process": backend_pid(cluster)}
+        run = plan_run(target, Cell(script="tpcb-like", scale=10, clients=4), Workload(duration=seconds), seed=1)
+        before = {name: cpu_s(pid) for name, pid in pids.items()}
+        began = time.monotonic()
+        result = parse_result(host.run(run).stdout)
+        took_s = time.monotonic() - began
+        after = {name: cpu_s(pid) for name, pid in pids.items()}
+    finally:
+        stop(probes)
+    shares = {name: (after[name] - before[name]) / took_s for name in pids}
+    return shares, result.tps, len(parse_lines((folder / SAMPLES).read_text()))
+
+
+def backend_pid(cluster: Cluster) -> int:
+    query = "SELECT pid FROM pg_stat_activity WHERE application_name = :'name'"
+    return int(cluster.value(query, name=APPLICATION_NAME))
+
+
+def stop(probes: Probes) -> None:
+    probes.stop()
+    assert (Path(probes.directory) / POSTGRES).stat().st_size > 0
+
+
+def run(host: Host, major: int | None, seconds: int) -> dict[str, float]:
+    user = run_user(host)
+    installation = readable_installation(host, choose(discover(host), Postgres(major=major)), user)
+    with tempfile.TemporaryDirectory(prefix="pgstrata-bench-", dir="/var/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        cluster = Cluster(host, installation, user, Layout(f"{folder}/data"))
+        cluster.init()
+        cluster.configure({"fsync": "off"})
+        cluster.start()
+        try:
+            shares, tps, samples = measure(cluster, folder, seconds)
+        finally:
+            cluster.crash_stop()
+            host.remove(cluster.run_directory)
+    print(f"PostgreSQL {installation.version}, {seconds} s, {samples} samples, pgbench beside it at {tps:.0f} tps")
+    return shares
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--major", type=int)
+    arguments = parser.parse_args()
+    shares = run(LocalHost(), arguments.major, arguments.seconds)
+    names = {"samples": "sampler", "postgres": "psql", "server process": "its server process"}
+    for part, share in shares.items():
+        print(f"{names[part]:20s} {share:8.3%} of one core")
+    total = sum(shares.values())
+    print(f"{'all probes':20s} {total:8.3%} of one core (bound {BOUND:.0%}): {'ok' if total <= BOUND else 'TOO MUCH'}")
+    return 0 if total <= BOUND else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
