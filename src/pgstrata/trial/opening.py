@@ -14,10 +14,11 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.stack import DiskDevice
 from pgstrata.stack.clean import clean
+from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.bench import Percentiles
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.performance import PerformanceRunner
-from pgstrata.trial.preflight import Unsupported, find_unsupported, run_preflight
+from pgstrata.trial.preflight import notices, render_unsupported, run_preflight
 from pgstrata.trial.progress import Progress
 from pgstrata.trial.survey import open_site, survey
 
@@ -35,25 +36,21 @@ def opened_runner(
     for line in clean(host):
         progress.notice(f"cleaned up after an earlier run: {line}")
     with _locked(host, campaign, directory):
-        unsupported = find_unsupported(host, campaign)
-        lacking = {u.stack for u in unsupported}
-        stacks = tuple(s for s in campaign.stacks if s.name not in lacking)
         site = survey(host, campaign, directory.path)
-        for line in (*run_preflight(site, stacks), *(_render_unsupported(u) for u in unsupported)):
+        found = run_preflight(site)
+        for line in (*notices(site), *(render_unsupported(u) for u in found.unsupported)):
             progress.notice(line)
-        record_unsupported(directory, unsupported)
+        record_unsupported(directory, found.unsupported)
+        lacking = {u.stack for u in found.unsupported}
+        stacks = tuple(s.name for s in campaign.stacks if s.name not in lacking)
         site = open_site(site)
         runner = PerformanceRunner(site, interruption, percentiles)
         try:
-            yield runner, tuple(s.name for s in stacks)
+            yield runner, stacks
         finally:
             for line in runner.close():
                 progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
             _remove_if_empty(host, site.scratch)
-
-
-def _render_unsupported(unsupported: Unsupported) -> str:
-    return f"{unsupported.stack} cannot be built here: {unsupported.reason}; {unsupported.hint}"
 
 
 def _remove_if_empty(host: Host, scratch: str) -> None:

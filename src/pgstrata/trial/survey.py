@@ -12,13 +12,12 @@ from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.user import readable_installation, run_user, server_user
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Stack
+from pgstrata.stack.sizing import loop_size_bytes
 from pgstrata.trial.facts import describe_medium
+from pgstrata.trial.preflight import loaded_bytes
 from pgstrata.trial.site import Site, site_token
 
 REMOTE_SCRATCH = "/var/tmp"
-LEAST_LOOP_BYTES = 2 * 2**30
-LOOP_BYTES_PER_SCALE = 48 * 2**20
-"""Three times what pgbench's tables take: room for WAL, bloat and copies on write. The files are sparse."""
 
 
 def survey(host: Host, campaign: Campaign, out: Path) -> Site:
@@ -33,7 +32,7 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
         mount_root=f"{host.state_directory()}/mount" if as_root else None,
         user=server_user(host),
         as_root=as_root,
-        loop_size_bytes=max(LEAST_LOOP_BYTES, max(campaign.workload.scale) * LOOP_BYTES_PER_SCALE),
+        loop_size_bytes=loop_size_bytes(campaign, loaded_bytes(campaign)),
         installations=_installations(host, campaign),
         postgresql_conf={s.name: _conf(s) for s in campaign.stacks if s.postgresql.postgresql_conf},
         medium=describe_medium(host, campaign, scratch),

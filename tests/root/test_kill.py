@@ -1,0 +1,142 @@
+"""kill -9 after each step of a trial: `pgstrata clean` leaves nothing, and `run` goes on to the end."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from campaigning import STATE, run_in_fork, write_campaign
+from conftest import leftovers
+
+from pgstrata.record.reader import read
+from pgstrata.spec.expand import block_trials
+from pgstrata.spec.load import load_campaign
+from pgstrata.stack.plan import PlanContext
+from pgstrata.trial.bench import outputs_directory, run_directory
+from pgstrata.trial.site import site_token
+from pgstrata.trial.steps import KILL_HOOK
+
+STACKS = ["ext4"]
+ALL_STACKS = ["xfs", "btrfs", "tmpfs", "btrfs(raid1,2)"]
+MOST_STEPS = 60
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder that the server's user can reach: its mounts are below the state directory."""
+    folder = Path("/var/tmp") / f"pgstrata-test-{os.getpid()}-{tmp_path.name}"
+    folder.mkdir(mode=0o755)
+    yield folder
+    assert leftovers(folder) == []
+    subprocess.run(["rm", "--recursive", "--force", str(folder)], check=True, timeout=60)
+
+
+def environment(place: Path) -> dict[str, str]:
+    return {STATE: str(place / "state")}
+
+
+def run(file: Path, place: Path, **env: str) -> int:
+    argv = ["run", str(file), "--out", str(place / "out"), "--quiet"]
+    return run_in_fork(argv, {**environment(place), **env}, place / "log.txt")
+
+
+def clean(place: Path) -> int:
+    return run_in_fork(["clean"], environment(place), place / "log.txt")
+
+
+def servers_of(place: Path) -> list[str]:
+    """Processes that belong to this folder, and files of theirs in /tmp."""
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            text = environ.read_bytes() + (environ.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(place).encode() in text and environ.parent.name != str(os.getpid()):
+            found.append(text.decode(errors="replace")[:200])
+    return found
+
+
+def nothing_left(place: Path) -> None:
+    assert leftovers(place) == []
+    assert servers_of(place) == []
+    state = place / "state"
+    assert not list((state / "journal").glob("*")) if (state / "journal").exists() else True
+    assert not list((state / "mount").glob("*")) if (state / "mount").exists() else True
+    scratch = place / "out" / "scratch"
+    assert not scratch.exists() or not list(scratch.iterdir())
+
+
+def run_directories(file: Path, place: Path) -> list[str]:
+    """Folders of sockets, logs and raw output in /tmp."""
+    campaign = load_campaign(file)
+    token = site_token(f"local:{place / 'out'}")
+    trials = block_trials(campaign, 0, [s.name for s in campaign.stacks])
+    contexts = [PlanContext(f"{t.id}-{token}", "", 0) for t in trials]
+    return [d for c in contexts for d in (run_directory(c), outputs_directory(c)) if Path(d).exists()]
+
+
+def kill_at_every_step(stack: str, place: Path) -> int:
+    """Returns the number of steps that it was killed after."""
+    file = write_campaign(place, stack)
+    for step in range(1, MOST_STEPS):
+        code = run(file, place, **{KILL_HOOK: str(step)})
+        if code == 0:
+            return step - 1
+        assert code == -signal.SIGKILL, (place / "log.txt").read_text()
+        assert clean(place) == 0
+        nothing_left(place)
+        assert not run_directories(file, place)
+        assert clean(place) == 0
+    raise AssertionError("the trial never came to its end")
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_killed_after_every_step(stack: str, place: Path) -> None:
+    killed = kill_at_every_step(stack, place)
+    assert killed >= 20, "the whole trial was gone through"
+    data = read(place / "out")
+    assert [t.verdict.status for t in data.trials] == ["ok"]
+    assert len(list((place / "out" / "interrupted").iterdir())) == killed
+    nothing_left(place)
+
+
+@pytest.mark.every_stack
+@pytest.mark.parametrize("stack", ALL_STACKS)
+def test_killed_after_every_step_on_every_stack(stack: str, place: Path) -> None:
+    assert kill_at_every_step(stack, place) >= 20
+    nothing_left(place)
+
+
+def test_killed_at_random_and_resumed(place: Path) -> None:
+    """Three kills at any moment of a campaign of two blocks; the same command ends it, nothing runs twice."""
+    file = write_campaign(place, "ext4", "tmpfs", blocks=2)
+    luck = random.Random(os.getpid())
+    finished: dict[str, str] = {}
+    for _ in range(3):
+        pause_s = luck.uniform(0.5, 6.0)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "pgstrata.cli.main", "run", str(file), "--out", str(place / "out"), "--quiet"],
+            env={**os.environ, **environment(place)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(pause_s)
+        child.send_signal(signal.SIGKILL)
+        child.wait(60)
+        if (place / "out" / "campaign.json").exists():
+            finished |= {t.id: t.verdict.ended for t in read(place / "out").trials}
+    assert run(file, place) == 0, (place / "log.txt").read_text()
+    trials = read(place / "out").trials
+    assert len(trials) == 4
+    assert {t.verdict.status for t in trials} == {"ok"}
+    ended = {t.id: t.verdict.ended for t in trials}
+    assert finished.items() <= ended.items(), "a finished trial was run again"
+    nothing_left(place)
