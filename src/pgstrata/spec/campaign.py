@@ -73,6 +73,7 @@ class Campaign(Model):
 
     name: str = Field(min_length=1)
     note: str = ""
+    study: str | None = Field(None, description="the published study that this repeats; see `pgstrata studies`")
     seed: int = Field(1, ge=0, lt=2**31)
     host: str = Field("local", description="local, ssh://[user@]host[:port], or lab")
     scratch: str | None = Field(None, description="folder of the loop files; by default below the campaign directory")

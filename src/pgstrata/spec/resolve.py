@@ -43,7 +43,7 @@ def complete_volume(volume: dict[str, Any]) -> dict[str, Any]:
     kind = fs.get("kind") if isinstance(fs, dict) else None
     if (
         kind in WITHOUT_DEVICE
-        or (kind == "nfs" and "server" in fs)
+        or (kind == "nfs" and isinstance(fs, dict) and "server" in fs)
         or not isinstance(device, dict | None)
         or not isinstance(fs, dict)
     ):

@@ -1,0 +1,101 @@
+"""Published figures: complete, consistent with their campaigns, and true to the sources' own arithmetic."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import pytest
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.load import load_campaign
+from pgstrata.spec.workload import Cell
+from pgstrata.studies import Study, campaign_file, list_campaigns, list_studies, load_study
+
+STUDIES = list_studies()
+
+
+def test_the_four_studies_are_there() -> None:
+    names = ["filesystems-hdd", "filesystems-raid-ssd", "lvm-nfs", "zfs-tuning"]
+    assert [s.name for s in STUDIES] == names
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda s: s.name)
+def test_every_arm_is_a_stack_of_its_campaigns(study: Study) -> None:
+    for size in study.campaigns:
+        campaign = load_campaign(campaign_file(study, size))
+        assert campaign.study == study.name
+        names = {s.name for s in campaign.stacks}
+        wanted = {a.stack for a in study.arms if a.campaign in (None, size)}
+        assert size == "small" or wanted <= names
+    full = load_campaign(campaign_file(study))
+    assert full.host == "local"
+    assert load_campaign(campaign_file(study, "lab")).host == "lab"
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda s: s.name)
+def test_lab_and_full_size_have_the_same_stacks(study: Study) -> None:
+    full, lab = (load_campaign(campaign_file(study, size)) for size in ("full", "lab"))
+    assert [s.name for s in full.stacks] == [s.name for s in lab.stacks]
+    kinds = [[(v.fs.kind, [x.kind for x in v.layers]) for v in s.volumes.values()] for s in full.stacks]
+    assert kinds == [[(v.fs.kind, [x.kind for x in v.layers]) for v in s.volumes.values()] for s in lab.stacks]
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda s: s.name)
+def test_small_size_has_stacks_of_the_study(study: Study) -> None:
+    if "small" not in study.campaigns:
+        assert study.name == "lvm-nfs"  # needs LVM or NFS for every arm but one
+        return
+    names = {
+        s.name for size in study.campaigns for s in load_campaign(campaign_file(study, size)).stacks if size != "small"
+    }
+    assert {s.name for s in load_campaign(campaign_file(study, "small")).stacks} <= names
+
+
+def test_ratios_to_the_baseline() -> None:
+    hdd = load_study("filesystems-hdd")
+    assert hdd.published("zfs + ssd log").ratio == pytest.approx(22.36, abs=0.01)  # type: ignore[union-attr]
+    assert hdd.published("ext4").ratio == 1.0  # type: ignore[union-attr]
+    assert hdd.published("ext5") is None
+    zfs = load_study("zfs-tuning")
+    assert zfs.published("zfs untuned").ratio == pytest.approx(0.3616, abs=1e-4)  # type: ignore[union-attr]
+
+
+def test_several_cells_of_one_stack() -> None:
+    raid = load_study("filesystems-raid-ssd")
+    large = raid.published("zfs", Cell(script="simple-update", scale=10000, clients=32))
+    assert large is not None
+    assert (large.value, large.ratio, large.other_scale) == (6000, 0.2, False)
+    near = raid.published("zfs", Cell(script="simple-update", scale=100, clients=32))
+    assert near is not None
+    assert (near.value, near.other_scale, near.approximate) == (40000, True, True)
+    assert raid.published("zfs", Cell(script="select-only", scale=1000, clients=32)) is None
+    declining = raid.published("btrfs raid0")
+    assert declining is not None
+    assert (declining.value, declining.ratio) == (None, None)
+
+
+def test_means_of_single_runs_are_the_published_means() -> None:
+    for arm in load_study("lvm-nfs").arms:
+        for metric, runs in arm.runs.items():
+            assert fmean(runs) == pytest.approx(arm.values[metric], rel=1e-4)
+
+
+def test_throughput_and_latency_agree() -> None:
+    """Little's law: clients / TPS is the mean latency, to within connection time and rounding."""
+    for name, clients in (("filesystems-hdd", 100), ("lvm-nfs", 200), ("zfs-tuning", 50)):
+        for arm in load_study(name).arms:
+            assert clients / arm.values["tps"] * 1000 == pytest.approx(arm.values["latency_avg_ms"], rel=0.02)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UsageError, match="no study 'zfs-tunning'") as caught:
+        load_study("zfs-tunning")
+    assert caught.value.hint == "did you mean zfs-tuning?"
+    with pytest.raises(UsageError, match="no campaign of size 'small'"):
+        campaign_file(load_study("lvm-nfs"), "small")
+
+
+def test_campaign_files_ship_with_the_package() -> None:
+    names = {str(f.relative_to(f.parents[1])) for f in list_campaigns()}
+    assert "campaigns/demo.yaml" in names
+    assert "lab/zfs-tuning.yaml" in names
