@@ -99,7 +99,8 @@ def _capabilities(found: Diagnosis) -> Table:
     table = Table("capability", "this host can ...", "", title="What this host can build", title_justify="left")
     for name, capability in CAPABILITIES.items():
         one = lacking.get(name)
-        table.add_row(name, capability.what, "[green]yes[/green]" if one is None else f"[red]no[/red]: {one.reason}")
+        state = Text("yes", style="green") if one is None else Text.assemble(("no", "red"), f": {one.reason}")
+        table.add_row(name, capability.what, state)
     return table
 
 

@@ -1,0 +1,124 @@
+"""Capabilities: what is missing, why, and the command that installs it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgstrata.errors import PreflightError
+from pgstrata.host.capabilities import CAPABILITIES, missing, require, required_for
+from pgstrata.host.fake import FakeHost, completed
+from pgstrata.spec.stack import Btrfs, Existing, Ext4, Kernel, LoopDevice, Lvm, Md, Nfs, Stack, Volume, Xfs, Zfs
+
+OS = {
+    "debian": "ID=debian\nVERSION_ID=12\n",
+    "ubuntu": "ID=ubuntu\nID_LIKE=debian\n",
+    "rhel": 'ID="rocky"\nID_LIKE="rhel centos fedora"\n',
+    "fedora": "ID=fedora\n",
+    "suse": "ID=opensuse-leap\nID_LIKE=suse\n",
+    "unknown": "ID=arch\n",
+}
+UNAME = ("uname", "-m")
+
+
+def _bare(family: str, *, own_kernel: bool = True, **files: str) -> FakeHost:
+    """A host without any program or module."""
+    given = {"/etc/os-release": OS[family], "/proc/sys/kernel/osrelease": "6.1.0-21\n"}
+    if own_kernel:
+        given["/lib/modules/6.1.0-21/modules.dep"] = ""
+    commands = {UNAME: completed(UNAME, "x86_64\n")}
+    return FakeHost(commands, files={**given, **files}, missing_programs=True)
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "install"),
+    [
+        ("debian", "fs.xfs", "apt-get install linux-image-amd64 xfsprogs"),
+        ("debian", "fs.zfs", "apt-get install linux-headers-amd64 zfs-dkms zfsutils-linux"),
+        ("ubuntu", "fs.zfs", "apt-get install linux-modules-extra-6.1.0-21 zfsutils-linux"),
+        ("ubuntu", "fs.nfs.server", "apt-get install linux-modules-extra-6.1.0-21 nfs-kernel-server"),
+        ("rhel", "block.lvm", "dnf install kernel-modules-6.1.0-21 kernel-modules-extra-6.1.0-21 lvm2"),
+        ("rhel", "fs.nfs.client", "dnf install kernel-modules-6.1.0-21 kernel-modules-extra-6.1.0-21 nfs-utils"),
+        ("fedora", "fio", "dnf install fio"),
+        ("suse", "fs.btrfs", "zypper install kernel-default btrfsprogs"),
+        ("suse", "fio", "zypper install fio"),
+        ("unknown", "fio", ""),
+    ],
+)
+def test_what_is_missing_comes_with_the_command_that_installs_it(family: str, name: str, install: str) -> None:
+    (one,) = missing(_bare(family), [name])
+    assert (one.name, one.install) == (name, install)
+    assert one.hint
+
+
+def test_reasons_name_kernel_and_programs() -> None:
+    (one,) = missing(_bare("debian"), ["fs.xfs"])
+    assert one.text == "fs.xfs: the kernel has no xfs; mkfs.xfs is not installed"
+    (only_tool,) = missing(_bare("debian", **{"/proc/filesystems": "\txfs\n"}), ["fs.xfs"])
+    assert only_tool.hint == "apt-get install xfsprogs"
+    (only_kernel,) = missing(_bare("debian", **{"/usr/sbin/mkfs.xfs": ""}), ["fs.xfs"])
+    assert only_kernel.hint == "apt-get install linux-image-amd64; or use a machine of the lab: --host lab"
+
+
+def test_nothing_is_missing_where_everything_is() -> None:
+    host = _bare("debian", **{"/proc/filesystems": "\txfs\n", "/usr/sbin/mkfs.xfs": ""})
+    assert missing(host, ["fs.xfs", "fs.xfs"]) == ()
+    require(host, ["fs.xfs"])
+
+
+def test_a_kernel_from_elsewhere_needs_the_distributions_own() -> None:
+    (one,) = missing(_bare("ubuntu", own_kernel=False), ["block.md.raid1"])
+    assert one.install == "apt-get install linux-image-generic mdadm"
+    assert one.advice.startswith("then boot that kernel")
+
+
+def test_rhel_has_no_btrfs_to_install() -> None:
+    (one,) = missing(_bare("rhel"), ["fs.btrfs"])
+    assert one.install == "dnf install btrfs-progs"
+    assert "the kernel of this distribution has no btrfs" in one.advice
+
+
+def test_rights_and_kernel_options_come_with_advice() -> None:
+    asked = {argv: completed(argv, text) for argv, text in {("id", "-u"): "1000\n", ("id", "-un"): "anna\n"}.items()}
+    host = FakeHost({**asked, UNAME: completed(UNAME, "x86_64\n")}, files={"/etc/os-release": OS["debian"]})
+    root, psi = missing(host, ["root", "psi"])
+    assert root.reason == "commands run as anna, not as root"
+    assert root.hint.startswith("run pgstrata as root")
+    assert psi.hint == "boot with psi=1 (Linux 4.20 and later)"
+
+
+def test_require_tells_everything_at_once() -> None:
+    with pytest.raises(PreflightError, match=r"fake lacks fs\.xfs: .*; fio: fio is not installed") as caught:
+        require(_bare("debian"), ["fs.xfs", "fio"])
+    assert "apt-get install fio" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("stack", "names"),
+    [
+        (Stack(name="a", data=Volume(fs=Ext4())), ("root", "block.loop", "fs.ext4")),
+        (Stack(name="a", data=Volume(fs=Existing(path="/mnt"))), ()),
+        (
+            Stack(name="a", data=Volume(fs=Existing(path="/mnt")), kernel=Kernel(sysctl={"vm.swappiness": "1"})),
+            ("root",),
+        ),
+        (
+            Stack(
+                name="a",
+                data=Volume(device=LoopDevice(count=4), layers=(Md(level="raid6"), Lvm(layout="thin")), fs=Xfs()),
+            ),
+            ("root", "block.loop", "block.md.raid456", "block.lvm", "block.lvm.thin", "fs.xfs"),
+        ),
+        (
+            Stack(name="a", data=Volume(fs=Zfs()), wal=Volume(fs=Btrfs())),
+            ("root", "block.loop", "fs.zfs", "fs.btrfs"),
+        ),
+        (
+            Stack(name="a", data=Volume(fs=Nfs(export=Xfs()))),
+            ("root", "block.loop", "fs.xfs", "fs.nfs.server", "fs.nfs.client"),
+        ),
+        (Stack(name="a", data=Volume(fs=Nfs(server="nas:/db"))), ("root", "fs.nfs.client")),
+    ],
+)
+def test_what_a_stack_needs(stack: Stack, names: tuple[str, ...]) -> None:
+    assert required_for(stack) == names
+    assert set(names) <= set(CAPABILITIES)

@@ -1,0 +1,72 @@
+"""doctor: the same diagnosis as JSON and for people."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from pgstrata.cli.diagnosis import Diagnosis, print_diagnosis, render_json
+from pgstrata.cli.doctor import run_doctor
+from pgstrata.errors import ExitCode
+from pgstrata.host.advice import Advice
+from pgstrata.host.capabilities import CAPABILITIES, Missing
+from pgstrata.host.facts import Facts
+from pgstrata.host.local import LocalHost
+
+LACKS = (
+    Missing("fs.zfs", "build zfs pools", "zpool is not installed", "apt-get install zfsutils-linux", ""),
+    Missing("fio", "compare with fio", "fio is not [installed]", "apt-get install fio", ""),
+)
+FOUND = Diagnosis(
+    host="ssh://db1",
+    kind="native",
+    medium="loop file on ext4 on /dev/sda",
+    facts=Facts({"CPU model": "X", "CPUs": "8", "memory": "32.0 GiB", "kernel": "6.1.0"}, {"load average": "0.10"}),
+    missing=LACKS,
+    advice=(Advice("turbo", "note", "turbo is on", "clocks fall", "echo 1 > no_turbo"),),
+    postgresql=(),
+)
+
+
+def _printed(found: Diagnosis) -> str:
+    out = io.StringIO()
+    print_diagnosis(found, Console(file=out, width=160, no_color=True))
+    return out.getvalue()
+
+
+def test_json_lists_every_capability_with_what_is_missing() -> None:
+    value = render_json(FOUND)
+    assert value["schema"] == "pgstrata.doctor/1"
+    assert value["host"] == {"name": "ssh://db1", "kind": "native", "medium": "loop file on ext4 on /dev/sda"}
+    by_name = {one["name"]: one for one in value["capabilities"]}
+    assert list(by_name) == list(CAPABILITIES)
+    assert by_name["fs.ext4"]["available"]
+    assert not by_name["fs.zfs"]["available"]
+    assert by_name["fs.zfs"]["install"] == "apt-get install zfsutils-linux"
+    assert value["advice"][0]["topic"] == "turbo"
+
+
+def test_people_get_reasons_commands_and_advice() -> None:
+    text = _printed(FOUND)
+    assert "ssh://db1 (native): X, 8 CPUs, 32.0 GiB, Linux 6.1.0" in text
+    assert "fio is not [installed]" in text
+    assert "HINT: for fs.zfs: apt-get install zfsutils-linux\n" in text
+    assert "PostgreSQL: none: install the package postgresql" in text
+    assert "-> echo 1 > no_turbo" in text
+
+
+def test_a_quiet_host_is_told_to_be_one() -> None:
+    assert "no setting was found that spoils benchmarks" in _printed(Diagnosis(**{**vars(FOUND), "advice": ()}))
+
+
+def test_doctor_of_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
+    assert run_doctor(LocalHost(), str(tmp_path), json=True) is ExitCode.DONE
+    value = json.loads(capsys.readouterr().out)
+    assert value["host"]["name"] == "local"
+    assert value["facts"]["checked"]["kernel"]
+    assert {one["source"] for one in value["postgresql"]} & {"system", "embedded"}
+    assert run_doctor(LocalHost(), str(tmp_path)) is ExitCode.DONE
+    assert "What this host can build" in capsys.readouterr().out
