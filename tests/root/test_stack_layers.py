@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from standing import loop_stack, up_attest_write_down
+from standing import context_in, loop_stack, standing, up_attest_write_down
 
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.stack import Btrfs, Existing, Ext4, LoopDevice, Stack, Tmpfs, Volume, Xfs
+from pgstrata.stack.mounts import mount_at
+from pgstrata.stack.plan import plan_stack
 
 _EXT4 = {
     "defaults": Ext4(),
@@ -85,3 +87,12 @@ def test_every_role_on_a_volume_of_its_own(host: LocalHost, tmp_path: Path) -> N
         tablespaces={"fast": Volume(fs=Xfs(noatime=True)), "memory": Volume(fs=Tmpfs(size="64M"))},
     )
     up_attest_write_down(host, tmp_path, stack)
+
+
+@pytest.mark.parametrize("rotational", [True, False])
+def test_a_filesystem_sees_the_queue_as_the_stack_sets_it(host: LocalHost, tmp_path: Path, rotational: bool) -> None:
+    plan = plan_stack(loop_stack(Btrfs(), queue={"rotational": rotational}), context_in(tmp_path))
+    with standing(host, plan):
+        mount = mount_at(host, plan.mounts["data"])
+        assert mount is not None
+        assert ("ssd" in mount.options) is not rotational

@@ -1,7 +1,7 @@
 """From a stack to everything that will be done to build it: a pure function.
 
 A stack's volumes are planned one after the other, each from the device up; then come the directories that belong to
-PostgreSQL and the settings of the kernel, which need the devices to be there.
+PostgreSQL and the settings that concern the whole host.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pgstrata.spec.stack import Stack, Volume
+from pgstrata.spec.stack import Kernel, Queue, Stack, Volume
 from pgstrata.stack import registry
-from pgstrata.stack.parts import Below, Check, FsPart, Place
+from pgstrata.stack.parts import Below, Check, FsPart, Part, Place
 from pgstrata.stack.step import Argument, Step, planned, resolve
-from pgstrata.stack.tuning import kernel
+from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.stack.undo import RemovePath, StopProcesses
 
 DIRECTORY_NAMES = {"data": "pgdata", "wal": "pgwal"}
@@ -108,15 +108,14 @@ class _Planned:
 
 def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
     """The whole plan of a stack; touches nothing."""
-    volumes = [_plan_volume(role, volume, context) for role, volume in stack.volumes.items()]
+    volumes = [_plan_volume(role, volume, context, stack.kernel.queue) for role, volume in stack.volumes.items()]
     plans = tuple(v.plan for v in volumes)
     by_role = {p.role: p.directory for p in plans}
     pool_wal = volumes[0].wal_mount_point
     wal = by_role.get("wal") or (f"{pool_wal}/{DIRECTORY_NAMES['wal']}" if pool_wal else None)
     directories = [*by_role.values(), *([wal] if wal and "wal" not in by_role else [])]
-    tuning_steps, tuning_checks = kernel.plan_kernel(
-        stack.kernel, tuple(dict.fromkeys(node for p in plans for node in p.media))
-    )
+    host_wide = stack.kernel.model_copy(update={"queue": Queue()})
+    tuning_steps, tuning_checks = plan_kernel(host_wide, ())
     return StackPlan(
         context=context,
         stack=stack,
@@ -144,31 +143,40 @@ def _plan_folders(context: PlanContext) -> Step:
     )
 
 
-def _plan_volume(role: str, volume: Volume, context: PlanContext) -> _Planned:
+def _plan_volume(role: str, volume: Volume, context: PlanContext, queue: Queue) -> _Planned:
     place = context.place(role)
-    steps: list[Step] = []
-    checks: list[Check] = []
-    notes: list[str] = []
-    below = Below()
-    if volume.needs_device:
-        part = registry.plan_device(volume.device, place)
-        below = part.above
-        for layer in (None, *volume.layers):
-            if layer is not None:
-                part = registry.plan_layer(layer, below, place)
-                below = part.above
-            steps += part.steps
-            checks += part.checks
-            notes += part.notes
-    fs: FsPart = registry.plan_filesystem(volume.fs, below, place)
+    base = _plan_base(volume, place, Kernel(queue=queue))
+    fs: FsPart = registry.plan_filesystem(volume.fs, base.above, place)
+    late_steps, late_checks = plan_kernel(Kernel(queue=queue), fs.extra_media)
     directory = f"{fs.mount_point}/{DIRECTORY_NAMES.get(role, 'pgspace')}"
-    plan = VolumePlan(role, volume, fs.mount_point, directory, below.nodes, (*below.media, *fs.extra_media))
+    media = (*base.above.media, *fs.extra_media)
     return _Planned(
-        plan,
-        (*steps, *fs.steps),
-        (*checks, *fs.checks),
-        tuple(f"{role}: {note}" for note in (*notes, *fs.notes)),
+        VolumePlan(role, volume, fs.mount_point, directory, base.above.nodes, media),
+        (*base.steps, *fs.steps, *late_steps),
+        (*base.checks, *fs.checks, *late_checks),
+        tuple(f"{role}: {note}" for note in (*base.notes, *fs.notes)),
         fs.wal_mount_point,
+    )
+
+
+def _plan_base(volume: Volume, place: Place, queue: Kernel) -> Part:
+    """Everything below the filesystem.
+
+    Queues are set as soon as their devices are there: layers, mkfs and mount look at them (btrfs takes `ssd` from
+    rotational).
+    """
+    if not volume.needs_device:
+        return Part((), Below())
+    parts = [registry.plan_device(volume.device, place)]
+    queue_steps, queue_checks = plan_kernel(queue, parts[0].above.media)
+    for layer in volume.layers:
+        parts.append(registry.plan_layer(layer, parts[-1].above, place))
+    first, *others = parts
+    return Part(
+        (*first.steps, *queue_steps, *(step for part in others for step in part.steps)),
+        parts[-1].above,
+        (*first.checks, *queue_checks, *(check for part in others for check in part.checks)),
+        tuple(note for part in parts for note in part.notes),
     )
 
 

@@ -172,7 +172,7 @@ def _check_memory(host: Host, stack: Stack, fs: Tmpfs, needed_bytes: int) -> Non
 
 
 def _check_overcommit(host: Host, stack: Stack) -> None:
-    """vm.overcommit_memory=2 would leave room for what is committed now."""
+    """vm.overcommit_memory=2 would leave room for what is committed now, and the server."""
     sysctl = stack.kernel.sysctl
     if sysctl.get("vm.overcommit_memory") != overcommit.STRICT:
         return
@@ -183,7 +183,7 @@ def _check_overcommit(host: Host, stack: Stack) -> None:
         ratio_given = "vm.overcommit_ratio" in sysctl
         kbytes = "0" if ratio_given else read_setting(host, "/proc/sys/vm/overcommit_kbytes")
     limit = overcommit.commit_limit_bytes(meminfo, ratio=int(ratio), kbytes=int(kbytes))
-    problem = overcommit.room_problem(limit, meminfo["Committed_AS"], 0)
+    problem = overcommit.room_problem(limit, meminfo["Committed_AS"], sizing.shared_buffers_bytes(stack))
     if problem:
         raise PreflightError(
             f"vm.overcommit_memory=2 of stack {stack.name} is refused on {host.name}: {problem}", hint=overcommit.HINT

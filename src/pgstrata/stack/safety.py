@@ -76,7 +76,10 @@ def _find(host: Host, device: DeviceId) -> tuple[str, FileStatus]:
     status = host.status(nodes[0]) if nodes else None
     if len(nodes) != 1 or status is None or status.kind != "block":
         found = f"{len(nodes)} devices" if len(nodes) > 1 else "no block device"
-        raise PreflightError(f"{device.text} leads to {found} on {host.name}", hint="pgstrata doctor")
+        raise PreflightError(
+            f"{device.text} leads to {found} on {host.name}",
+            hint="ls -l /dev/disk/by-id, or lsblk --bytes --output NAME,SIZE,MAJ:MIN",
+        )
     return nodes[0], status
 
 

@@ -26,15 +26,32 @@ FILESYSTEM_OVERHEAD = 1.15
 """Journal, inode tables, reserved blocks (5 % on ext4)."""
 LEAST_DEVICE_BYTES = 2 * GIB
 
-_UNITS = {"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
+_UNITS = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
 
 
-def parse_wal_bytes(text: str) -> int:
-    """Bytes of max_wal_size, whose unit is MB where none is written; ValueError for anything else."""
+def parse_setting_bytes(text: str, unit_bytes: int) -> int:
+    """Bytes of a setting of PostgreSQL; `unit_bytes` counts where none is written. ValueError for anything else."""
     match = re.fullmatch(r"\s*'?(\d+)\s*([a-zA-Z]*)'?\s*", text)
-    if match is None or match[2].lower() not in _UNITS:
+    units = {"": unit_bytes, **_UNITS}
+    if match is None or match[2].lower() not in units:
         raise ValueError(f"not a size of PostgreSQL: {text!r}")
-    return int(match[1]) * (_UNITS[match[2].lower()] if match[2] else MIB)
+    return int(match[1]) * units[match[2].lower()]
+
+
+def _setting_bytes(stack: Stack, name: str, unit_bytes: int, default_bytes: int) -> int:
+    """A setting as the stack gives it. (One that PostgreSQL would refuse is the server's to report, with its line.)"""
+    for given, text in stack.postgresql.settings.items():
+        if given.lower() == name:
+            try:
+                return parse_setting_bytes(text, unit_bytes)
+            except ValueError:
+                return default_bytes
+    return default_bytes
+
+
+def shared_buffers_bytes(stack: Stack) -> int:
+    """What the server of a stack commits at once."""
+    return _setting_bytes(stack, "shared_buffers", 8192, 128 * MIB)
 
 
 @dataclass(frozen=True)
@@ -52,8 +69,7 @@ class Content:
 def content_of(campaign: Campaign, stack: Stack, loaded_bytes: int | None = None) -> Content:
     """At the largest scale. `loaded_bytes` is the size of the user's own database, where the campaign loads one."""
     database_bytes = max(campaign.workload.scale) * BYTES_PER_SCALE if loaded_bytes is None else loaded_bytes
-    settings = {name.lower(): text for name, text in stack.postgresql.settings.items()}
-    wal_bytes = parse_wal_bytes(settings["max_wal_size"]) if "max_wal_size" in settings else DEFAULT_MAX_WAL_BYTES
+    wal_bytes = _setting_bytes(stack, "max_wal_size", MIB, DEFAULT_MAX_WAL_BYTES)
     return Content(int(database_bytes * GROWTH), int(wal_bytes * WAL_OVERSHOOT))
 
 

@@ -5,7 +5,21 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import Btrfs, Device, DiskDevice, Ext4, LoopDevice, Lvm, Md, Stack, Tmpfs, Volume, Xfs, Zfs
+from pgstrata.spec.stack import (
+    Btrfs,
+    Device,
+    DiskDevice,
+    Ext4,
+    LoopDevice,
+    Lvm,
+    Md,
+    Postgres,
+    Stack,
+    Tmpfs,
+    Volume,
+    Xfs,
+    Zfs,
+)
 from pgstrata.spec.workload import Workload
 from pgstrata.stack import sizing
 from pgstrata.stack.sizing import CLUSTER_BYTES, GIB, MIB
@@ -25,12 +39,12 @@ def _loops(count: int) -> LoopDevice:
     [("1GB", GIB), ("512", 512 * MIB), ("'64 MB'", 64 * MIB), ("2048kB", 2 * MIB), ("1TB", 1024 * GIB)],
 )
 def test_sizes_of_postgresql(text: str, size: int) -> None:
-    assert sizing.parse_wal_bytes(text) == size
+    assert sizing.parse_setting_bytes(text, MIB) == size
 
 
 def test_what_is_no_size_of_postgresql() -> None:
     with pytest.raises(ValueError, match="not a size"):
-        sizing.parse_wal_bytes("plenty")
+        sizing.parse_setting_bytes("plenty", MIB)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +125,15 @@ def test_preconditioning_fills_the_files() -> None:
     aged = _campaign(Volume(fs=Ext4()), runs={"load": "fresh", "aged": True})
     assert sizing.scratch_bytes(steady, 100 * GIB) == 100 * GIB
     assert sizing.scratch_bytes(aged, 100 * GIB) == 80 * GIB
+
+
+def test_settings_decide() -> None:
+    def stack(**settings: str) -> Stack:
+        return Stack(name="x", data=Volume(fs=Ext4()), postgresql=Postgres(settings=settings))
+
+    campaign = _campaign(Volume(fs=Ext4()))
+    assert sizing.content_of(campaign, stack(max_wal_size="4GB")).wal_bytes == 6 * GIB
+    assert sizing.content_of(campaign, stack(MAX_WAL_SIZE="2048")).wal_bytes == 3 * GIB
+    assert sizing.content_of(campaign, stack(max_wal_size="plenty")).wal_bytes == int(1.5 * GIB)
+    assert sizing.shared_buffers_bytes(stack(shared_buffers="1000")) == 1000 * 8192
+    assert sizing.shared_buffers_bytes(stack()) == 128 * MIB
