@@ -6,11 +6,25 @@ is a pure function of what was observed, so that a resumed campaign decides the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-Stage = Literal["screen", "confirm", "done"]
+from pgstrata.spec.campaign import Stage as TrialStage
+from pgstrata.spec.workload import Cell
+
+Stage = TrialStage | Literal["done"]
+
+
+@dataclass(frozen=True)
+class OpenLoop:
+    """What an open-loop run showed; late and skipped transactions as a share of the scheduled ones."""
+
+    rate_tps: float
+    latency_ms: float
+    """The campaign's quantile, counted from the scheduled start."""
+    failed_share: float
+    lag_rising: bool
 
 
 @dataclass(frozen=True)
@@ -24,6 +38,7 @@ class Observation:
     stage: Stage = "screen"
     duration_s: float = 0.0
     """Machine time that the whole trial took, spread over its cells."""
+    open_loop: OpenLoop | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,10 @@ class Decision:
     dropped: tuple[str, ...] = ()
     reason: str = ""
     figures: dict[str, Any] = field(default_factory=dict)
+    cells: Mapping[str, tuple[Cell, ...]] | None = None
+    """By stack, instead of the campaign's grid."""
+    duration_s: float | None = None
+    """Measured seconds of a run, instead of the workload's."""
 
 
 class Policy(Protocol):

@@ -176,8 +176,10 @@ class DecisionRecord(Record):
     """What was decided after a block; enough to resume and to explain."""
 
     after_block: int
-    stage: Literal["screen", "confirm", "done"]
+    stage: Literal["screen", "confirm", "latency", "capacity", "soak", "done"]
     continue_with: tuple[str, ...]
     dropped: tuple[str, ...] = ()
     reason: str = ""
     figures: dict[str, Any] = {}
+    cells: dict[str, tuple[Cell, ...]] | None = None
+    duration_s: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pgstrata.spec.model import DurationS, Fraction, Model
 from pgstrata.spec.stack import Stack
@@ -15,11 +15,16 @@ class Runs(Model):
     """How the runs are laid out."""
 
     blocks: int | None = Field(None, ge=1, description="a fixed number of blocks; by default adaptive")
-    max_blocks: int = Field(12, ge=1)
+    max_blocks: int = Field(12, ge=1, description="at most so many rounds of an adaptive campaign")
     budget: DurationS | None = Field(None, description="time budget of the whole campaign")
-    load: Literal["copy", "fresh", "keep"] = "copy"
+    load: Literal["copy", "fresh", "keep"] = Field(
+        "copy",
+        description="fresh: load for every run; copy: restore a golden copy; keep: go on with what the last run left",
+    )
     fresh_blocks: int = Field(3, ge=1, description="with load: copy, so many first blocks load anew")
-    precondition: Literal["none", "trim", "steady"] = "none"
+    precondition: Literal["none", "trim", "steady"] = Field(
+        "none", description="of the device before each run: trim it, or write it until it is steady"
+    )
     aged: bool = Field(False, description="start on a filesystem filled to 80 % and aged by churn")
     aa: bool = Field(False, description="run one stack under two names as a check of the method")
     max_trial_duration: DurationS = Field(6 * 3600.0, description="a trial that takes longer has failed")
@@ -28,9 +33,9 @@ class Runs(Model):
 class Equivalent(Model):
     """A pair that the user wants to know equal within a margin."""
 
-    a: str
-    b: str
-    margin: Fraction = Field(gt=0, lt=1)
+    a: str = Field(description="a stack")
+    b: str = Field(description="another")
+    margin: Fraction = Field(gt=0, lt=1, description="how far apart still counts as equal")
 
 
 def _pair(value: object) -> object:
@@ -42,11 +47,13 @@ def _pair(value: object) -> object:
 class Goal(Model):
     """What the campaign is to find out."""
 
-    kind: Literal["best", "all-pairs", "against", "equivalent"] = "best"
-    against: str | None = None
-    equivalent: tuple[Annotated[Equivalent, BeforeValidator(_pair)], ...] = ()
-    primary: str = "tps"
-    margin: Fraction = Field(0.02, gt=0, lt=1)
+    kind: Literal["best", "all-pairs", "against", "equivalent"] = Field("best", description="what is to be found out")
+    against: str | None = Field(None, description="compare every stack with this one")
+    equivalent: tuple[Annotated[Equivalent, BeforeValidator(_pair)], ...] = Field(
+        (), description="pairs to be shown equal: [a, b, margin]"
+    )
+    primary: str = Field("tps", description="metric that verdicts are about")
+    margin: Fraction = Field(0.02, gt=0, lt=1, description="differences below this count as equal")
 
     @model_validator(mode="before")
     @classmethod
@@ -68,20 +75,53 @@ class Goal(Model):
         return self
 
 
+Stage = Literal["screen", "confirm", "latency", "capacity", "soak"]
+
+
+class Latency(Model):
+    """After the comparison: latency at matched load, in an open loop (pgbench -R)."""
+
+    rates: tuple[Fraction, ...] = Field(
+        (0.5, 0.7, 0.9), min_length=1, description="shares of the slowest remaining stack's throughput"
+    )
+    blocks: int = Field(3, ge=1)
+    objective_ms: float | None = Field(
+        None, gt=0, description="search the highest rate at which the quantile of the latency keeps this limit"
+    )
+    quantile: Fraction = Field(0.99, gt=0.5, lt=1)
+
+    @field_validator("rates")
+    @classmethod
+    def _below_saturation(cls, rates: tuple[float, ...]) -> tuple[float, ...]:
+        if not all(0 < r < 1 for r in rates):
+            raise ValueError("rates are shares between 0 and 1 of the slowest stack's throughput")
+        return rates
+
+
+class Soak(Model):
+    """After the comparison: long runs of the finalists and of every copy-on-write stack."""
+
+    duration: DurationS = 3600.0
+    runs: int = Field(2, ge=1)
+    stacks: tuple[str, ...] = Field((), description="by default the finalists and every copy-on-write stack")
+
+
 class Campaign(Model):
     """A campaign with every default, inheritance and matrix resolved."""
 
-    name: str = Field(min_length=1)
-    note: str = ""
+    name: str = Field(min_length=1, description="by default the file name")
+    note: str = Field("", description="free text")
     study: str | None = Field(None, description="the published study that this repeats; see `pgstrata studies`")
-    seed: int = Field(1, ge=0, lt=2**31)
+    seed: int = Field(1, ge=0, lt=2**31, description="of every random choice")
     host: str = Field("local", description="local, ssh://[user@]host[:port], or lab")
     scratch: str | None = Field(None, description="folder of the loop files; by default below the campaign directory")
     erase: tuple[str, ...] = Field((), description="devices (exact ids) whose content may be destroyed")
-    stacks: tuple[Stack, ...] = Field(min_length=1)
-    workload: Workload = Workload()
-    runs: Runs = Runs()
-    goal: Goal = Goal()
+    stacks: tuple[Stack, ...] = Field(min_length=1, description="what is compared")
+    workload: Workload = Field(Workload(), description="what runs on it")
+    runs: Runs = Field(Runs(), description="how the runs are laid out")
+    goal: Goal = Field(Goal(), description="what is to be found out")
+    latency: Latency | None = None
+    soak: Soak | None = None
 
     @model_validator(mode="after")
     def _coherent(self) -> Campaign:
@@ -94,6 +134,9 @@ class Campaign(Model):
             raise ValueError(f"workload.tablespace is {place!r}, which stack {without[0]!r} does not have")
         wanted = [self.goal.against] if self.goal.against else []
         wanted += [n for e in self.goal.equivalent for n in (e.a, e.b)]
+        if self.soak is not None and not set(self.soak.stacks) <= set(names):
+            unknown = sorted(set(self.soak.stacks) - set(names))
+            raise ValueError(f"soak names stack {unknown[0]!r}, which is not among {', '.join(names)}")
         for name in wanted:
             if name not in names:
                 raise ValueError(f"the goal names stack {name!r}, which is not among {', '.join(names)}")
@@ -114,8 +157,9 @@ class Trial(Model):
     stack: str
     block: int = Field(ge=0)
     position: int = Field(ge=0, description="place in the block's random order")
-    stage: Literal["screen", "confirm", "soak"] = "screen"
+    stage: Stage = "screen"
     load: Literal["copy", "fresh", "keep"]
     scale: int
     cells: tuple[Cell, ...]
+    duration_s: float | None = Field(None, description="measured seconds of a run, instead of the workload's")
     workload_seed: int = Field(description="pgbench --random-seed, the same for all stacks of a block")

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
-from typing import Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.campaign import Campaign, Stage, Trial
 from pgstrata.spec.workload import Cell
 
 T = TypeVar("T", str, int)
 
 AA_SUFFIX = " (A/A)"
 
-_PREFIX = {"screen": "b", "confirm": "c", "soak": "s"}
+_PREFIX = {"screen": "b", "confirm": "c", "latency": "l", "capacity": "k", "soak": "s"}
 _SLUG_LENGTH = 60
 
 
@@ -34,11 +34,15 @@ def block_trials(
     campaign: Campaign,
     block: int,
     stacks: Sequence[str],
-    stage: Literal["screen", "confirm", "soak"] = "screen",
+    stage: Stage = "screen",
+    *,
+    cells: Mapping[str, Sequence[Cell]] | None = None,
+    duration_s: float | None = None,
 ) -> tuple[Trial, ...]:
     """The trials of one block in the order they run: one round of all stacks for each scale.
 
-    `block` counts from 0 through all stages. Raises UsageError for a stack that the campaign does not have.
+    `block` counts from 0 through all stages. `cells` by stack replaces the campaign's grid, `duration_s` the
+    workload's duration. Raises UsageError for a stack that the campaign does not have.
     """
     known = {s.name for s in campaign.stacks}
     for name in stacks:
@@ -46,9 +50,11 @@ def block_trials(
             raise UsageError(f"stack {name!r} is not in campaign {campaign.name!r}")
     trials: list[Trial] = []
     for scale in _order(sorted(set(campaign.workload.scale)), campaign.seed, stage, block, "scales"):
-        cells = scale_cells(campaign, scale)
+        grid = scale_cells(campaign, scale)
         for name in _order(stacks, campaign.seed, stage, block, scale):
-            trials.append(_trial(campaign, block, len(trials), stage, name, scale, cells))
+            own = grid if cells is None else tuple(c for c in cells.get(name, ()) if c.scale == scale)
+            if own:
+                trials.append(_trial(campaign, block, len(trials), stage, name, own, duration_s))
     return tuple(trials)
 
 
@@ -60,12 +66,13 @@ def _trial(
     campaign: Campaign,
     block: int,
     position: int,
-    stage: Literal["screen", "confirm", "soak"],
+    stage: Stage,
     stack: str,
-    scale: int,
     cells: tuple[Cell, ...],
+    duration_s: float | None,
 ) -> Trial:
     runs = campaign.runs
+    scale = cells[0].scale
     anew = runs.load == "copy" and block < runs.fresh_blocks
     return Trial(
         id=f"{_PREFIX[stage]}{block:03d}-{position:02d}-{slug(stack)}-s{scale}",
@@ -76,6 +83,7 @@ def _trial(
         load="fresh" if anew else runs.load,
         scale=scale,
         cells=cells,
+        duration_s=duration_s,
         workload_seed=workload_seed(campaign.seed, block),
     )
 

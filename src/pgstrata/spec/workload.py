@@ -21,18 +21,22 @@ class Workload(Model):
     )
     scale: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = Field((50,), min_length=1)
     clients: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = Field((8,), min_length=1)
-    jobs: int = Field(2, ge=1)
-    duration: DurationS | None = None
+    jobs: int = Field(2, ge=1, description="pgbench threads")
+    duration: DurationS | None = Field(
+        None, description="seconds measured in each run; 60 where neither this nor transactions is given"
+    )
     durations: dict[str, DurationS] = Field(
         default_factory=dict, description="seconds of single scripts, where they differ from `duration`"
     )
     transactions: int | None = Field(None, ge=1, description="transactions per client, instead of a duration")
-    warmup: DurationS = 5.0
-    protocol: Literal["simple", "extended", "prepared"] = "simple"
+    warmup: DurationS = Field(5.0, description="seconds of the same workload before measuring")
+    protocol: Literal["simple", "extended", "prepared"] = Field("simple", description="query protocol of pgbench")
     rate: float | None = Field(None, gt=0, description="open loop: scheduled transactions a second (pgbench -R)")
-    latency_limit_ms: float | None = Field(None, gt=0)
+    latency_limit_ms: float | None = Field(
+        None, gt=0, description="open loop: transactions later than this count as failed"
+    )
     log: Literal["none", "sampled", "all"] = Field("none", description="per-transaction log, for percentiles")
-    sampling_rate: float = Field(0.1, gt=0, le=1)
+    sampling_rate: float = Field(0.1, gt=0, le=1, description="share of transactions that a sampled log holds")
     tablespace: str | None = Field(None, description="tablespace of pgbench's tables and indexes")
     sql: str | None = Field(None, description="the user's own database: an SQL file to load instead of pgbench -i")
     pg_restore: str | None = Field(None, description="the user's own database: an archive for pg_restore")
@@ -71,6 +75,10 @@ class Workload(Model):
             for script in self.script
             for clients in self.clients
         )
+
+    def logs(self, cell: Cell) -> bool:
+        """Whether single transactions are logged: an open loop without percentiles would say nothing."""
+        return self.log != "none" or cell.rate_tps is not None
 
 
 class Cell(Model):

@@ -58,7 +58,7 @@ def run_cell(bench: Bench, cell: Cell) -> None:
     with step(f"{cell.id}: attest before"):
         bench.attest_stack("before cell")
         bench.attest_server("before cell")
-    with step(f"{cell.id}: measure", expected_s=workload.cell_duration_s(cell)):
+    with step(f"{cell.id}: measure", expected_s=bench.trial.duration_s or workload.cell_duration_s(cell)):
         measured = _measure(bench, cell, folder, script, settled)
     with step(f"{cell.id}: attest after"):
         bench.attest_stack("after cell")
@@ -105,9 +105,9 @@ def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, settled:
         cell,
         workload,
         seed=bench.trial.workload_seed,
-        duration_s=workload.cell_duration_s(cell),
+        duration_s=bench.trial.duration_s or workload.cell_duration_s(cell),
         script_path=script,
-        log_prefix=None if workload.log == "none" else f"{folder}/pgbench_log",
+        log_prefix=f"{folder}/pgbench_log" if workload.logs(cell) else None,
     )
     wal_before = wal_position_bytes(bench.cluster)
     with probing(bench, folder):

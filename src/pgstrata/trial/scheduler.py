@@ -7,10 +7,10 @@ goes on exactly where an earlier one ended, for whatever reason it ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pgstrata.record.decision import Decision, Observation, Policy
+from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.record.reader import TrialData
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import DecisionRecord, TrialVerdict
@@ -112,7 +112,15 @@ def _decide(directory: CampaignDirectory, state: _State, policy: Policy, observe
     """What was decided about this block before, or a new decision, recorded before it is followed."""
     for record in reversed(directory.decisions()):
         if record.after_block == block and record.stage != "done":
-            return Decision(record.stage, record.continue_with, record.dropped, record.reason, record.figures)
+            return Decision(
+                record.stage,
+                record.continue_with,
+                record.dropped,
+                record.reason,
+                record.figures,
+                record.cells,
+                record.duration_s,
+            )
     decision = policy.decide(state.observations(observe, block), block, state.elapsed_s(block))
     decision = _without_hopeless(decision, state.hopeless(block))
     directory.record_decision(
@@ -123,6 +131,8 @@ def _decide(directory: CampaignDirectory, state: _State, policy: Policy, observe
             dropped=decision.dropped,
             reason=decision.reason,
             figures=decision.figures,
+            cells=None if decision.cells is None else dict(decision.cells),
+            duration_s=decision.duration_s,
         )
     )
     return decision
@@ -134,8 +144,8 @@ def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision
         return decision
     going_on = tuple(s for s in decision.run if s not in hopeless)
     reason = f"given up after {GIVE_UP_AFTER} failed trials: {', '.join(given_up)}; {decision.reason}".rstrip("; ")
-    stage = decision.stage if going_on else "done"
-    return Decision(stage, going_on, (*decision.dropped, *given_up), reason, decision.figures)
+    stage: Stage = decision.stage if going_on else "done"
+    return replace(decision, stage=stage, run=going_on, dropped=(*decision.dropped, *given_up), reason=reason)
 
 
 def _run_block(
@@ -149,7 +159,9 @@ def _run_block(
     interruption: Interruption,
 ) -> None:
     assert decision.stage != "done"
-    trials = block_trials(campaign, block, decision.run, decision.stage)
+    trials = block_trials(
+        campaign, block, decision.run, decision.stage, cells=decision.cells, duration_s=decision.duration_s
+    )
     progress.block(block, len(trials), decision.stage, decision.reason)
     for trial in trials:
         if trial.id in state.finished:

@@ -79,23 +79,21 @@ def plan_run(
     log_prefix: str | None = None,
     aggregate_interval_s: int | None = None,
     max_tries: int = 1,
-    rate: float | None = None,
 ) -> Command:
     """One run of a cell, with a progress line each second on standard error.
 
     `duration_s` overrides the workload's bound (warm-up). `script_path` is where a custom script lies on the host.
-    `log_prefix` turns the per-transaction log on, sampled as the workload says. `rate` overrides the workload's.
+    `log_prefix` turns the per-transaction log on, sampled as the workload says.
     No vacuum by pgbench: it would rewrite what the trial has just prepared. Raises PreflightError for options that
     this major of pgbench does not have.
     """
     limit_s = workload.cell_duration_s(cell) if duration_s is None else duration_s
-    rate = workload.rate if rate is None else rate
     options = [*_script(cell, script_path), "--no-vacuum", "--scale", str(cell.scale)]
     options += ["--client", str(cell.clients), "--jobs", str(min(workload.jobs, cell.clients))]
     options += ["--protocol", workload.protocol, "--random-seed", str(seed), "--progress", "1"]
     options += _bound(workload, limit_s)
-    if rate is not None:
-        options += ["--rate", f"{rate:.6g}"]
+    if cell.rate_tps is not None:
+        options += ["--rate", f"{cell.rate_tps:.6g}"]
     if workload.latency_limit_ms is not None:
         options += ["--latency-limit", f"{workload.latency_limit_ms:g}"]
     if log_prefix is not None:
