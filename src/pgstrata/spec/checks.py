@@ -25,6 +25,8 @@ def volume_problem(volume: Volume, *, device_given: bool) -> str | None:
             return f"{fs.kind} takes no device and no block layer: it does not sit on a block device"
         return f"{fs.kind} takes no device and no block layer" if device_given else None
     if isinstance(fs, Nfs) and fs.server is not None:
+        if fs.export is not None:
+            return "an existing NFS export is another machine's: what it exports cannot be chosen here"
         if volume.layers or device_given:
             return "an existing NFS export takes no device and no block layer: what is below it is the server's"
         return None
@@ -37,6 +39,8 @@ def stack_problem(stack: Stack) -> str | None:
     """Why these volumes do not make one stack: a disk or a directory that two of them use."""
     from pgstrata.spec.stack import DiskDevice, Existing, Zfs
 
+    if stack.wal is not None and isinstance(stack.data.fs, Zfs) and stack.data.fs.wal_dataset is not None:
+        return "pg_wal is placed twice: by wal and by the wal_dataset of zfs"
     seen: dict[str, str] = {}
     for role, volume in stack.volumes.items():
         devices = [volume.device] if volume.needs_device else []

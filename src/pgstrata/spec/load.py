@@ -22,7 +22,7 @@ from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.problems import Location, Problem, explain
 from pgstrata.spec.resolve import complete_stack
 from pgstrata.spec.shorthand import STACK_WORDS
-from pgstrata.spec.stack import Stack
+from pgstrata.spec.stack import Imported, Stack
 from pgstrata.spec.tree import FileProblem, Marked, MarkedList, line_of, plain, problem_at, read_tree, render_problem
 
 FILE_KEYS = ("defaults", "templates", "stacks", "matrix")
@@ -121,6 +121,8 @@ class _Loader:
                 self._note(line_of(tree, problem.location), _below(problem, location, Stack))
             return None
         problems, resolved = resolve_stack_files(stack, self.file.parent)
+        imported = (role for role, volume in stack.volumes.items() if isinstance(volume.fs, Imported))
+        problems += [Problem((role, "fs"), "an imported stack cannot be built") for role in imported]
         for problem in problems:
             self._note(line_of(tree, problem.location), _below(problem, location, Stack))
         return resolved

@@ -31,7 +31,7 @@ class LoopDevice(Model):
     """Sparse files in the scratch folder, attached as loop devices with direct I/O."""
 
     kind: Literal["loop"] = "loop"
-    count: int = Field(1, ge=1, le=64)
+    count: int = Field(1, ge=1, le=64, description="how many; by default what the layout needs")
     size: SizeBytes | None = Field(None, description="size of each file; by default enough for the scale")
 
 
@@ -39,7 +39,7 @@ class DiskDevice(Model):
     """Real block devices, named by stable id (by-id, by-path, PARTUUID, or path+size+major:minor)."""
 
     kind: Literal["disk"] = "disk"
-    ids: tuple[str, ...] = Field(min_length=1)
+    ids: tuple[str, ...] = Field(min_length=1, description="stable ids")
 
     @model_validator(mode="before")
     @classmethod
@@ -70,8 +70,10 @@ class Lvm(Model):
     """LVM: all devices below become PVs of one VG, which carries one LV."""
 
     kind: Literal["lvm"] = "lvm"
-    layout: Literal["linear", "striped", "thin"] = "linear"
-    stripe_size: SizeBytes | None = None
+    layout: Literal["linear", "striped", "thin"] = Field(
+        "linear", description="linear concatenates the PVs; striped writes round them; thin allocates on first write"
+    )
+    stripe_size: SizeBytes | None = Field(None, description="with striped: bytes on one PV before the next")
     snapshots: int = Field(0, ge=0, le=16, description="snapshots of the LV kept during the run")
 
 
@@ -79,11 +81,15 @@ class Md(Model):
     """Linux software RAID over all devices below."""
 
     kind: Literal["md"] = "md"
-    level: Literal["raid0", "raid1", "raid10", "raid5", "raid6"]
-    chunk: SizeBytes | None = None
-    bitmap: Literal["internal", "none"] = "none"
-    assume_clean: bool = False
-    state: Literal["clean", "degraded", "rebuilding"] = "clean"
+    level: Literal["raid0", "raid1", "raid10", "raid5", "raid6"] = Field(description="RAID level")
+    chunk: SizeBytes | None = Field(None, description="bytes on one device before the next; mdadm takes 512k")
+    bitmap: Literal["internal", "none"] = Field(
+        "none", description="write-intent bitmap, for a short resync after a crash"
+    )
+    assume_clean: bool = Field(False, description="skip the first resync; right for devices that read as zeros")
+    state: Literal["clean", "degraded", "rebuilding"] = Field(
+        "clean", description="degraded: one device missing; rebuilding: while it is being replaced"
+    )
 
     @model_validator(mode="after")
     def _coherent(self) -> Md:
@@ -106,20 +112,24 @@ class Ext4(Model):
     """ext4: mke2fs and mount options that matter to PostgreSQL."""
 
     kind: Literal["ext4"] = "ext4"
-    block_size: SizeBytes | None = None
-    stride_blocks: int | None = Field(None, ge=1)
-    stripe_width_blocks: int | None = Field(None, ge=1)
-    journal_size: SizeBytes | None = None
-    has_journal: bool = True
+    block_size: SizeBytes | None = Field(None, description="mke2fs -b")
+    stride_blocks: int | None = Field(
+        None, ge=1, description="blocks on one disk of the array below; taken from md by itself"
+    )
+    stripe_width_blocks: int | None = Field(None, ge=1, description="stride times data disks; taken from md by itself")
+    journal_size: SizeBytes | None = Field(None, description="mke2fs -J size")
+    has_journal: bool = Field(True, description="false: no journal at all")
     bigalloc_cluster: SizeBytes | None = Field(None, description="cluster size; turns on bigalloc")
-    fast_commit: bool = False
-    data: Literal["ordered", "writeback", "journal"] | None = None
-    noatime: bool = False
-    nodiratime: bool = False
-    barrier: bool = True
-    discard: bool = False
-    commit_s: int | None = Field(None, ge=1)
-    delalloc: bool = True
+    fast_commit: bool = Field(False, description="mke2fs -O fast_commit: smaller journal commits")
+    data: Literal["ordered", "writeback", "journal"] | None = Field(
+        None, description="journalling mode; the kernel takes ordered"
+    )
+    noatime: bool = Field(False, description="do not record when files are read")
+    nodiratime: bool = Field(False, description="the same for directories only; noatime includes it")
+    barrier: bool = Field(True, description="false: no flush reaches the device (barrier=0); loses data on power loss")
+    discard: bool = Field(False, description="trim freed blocks at once")
+    commit_s: int | None = Field(None, ge=1, description="seconds between journal commits; the kernel takes 5")
+    delalloc: bool = Field(True, description="false: allocate blocks at write (nodelalloc)")
 
     @model_validator(mode="after")
     def _coherent(self) -> Ext4:
@@ -130,21 +140,21 @@ class Xfs(Model):
     """xfs: mkfs and mount options."""
 
     kind: Literal["xfs"] = "xfs"
-    block_size: SizeBytes | None = None
-    sector_size: SizeBytes | None = None
-    log_size: SizeBytes | None = None
+    block_size: SizeBytes | None = Field(None, description="mkfs.xfs -b size; above the page size only on new kernels")
+    sector_size: SizeBytes | None = Field(None, description="mkfs.xfs -s size")
+    log_size: SizeBytes | None = Field(None, description="mkfs.xfs -l size")
     su: SizeBytes | None = Field(None, description="stripe unit of the layer below")
     sw: int | None = Field(None, ge=1, description="stripe width in stripe units")
-    agcount: int | None = Field(None, ge=1)
-    reflink: Switch = None
-    bigtime: Switch = None
-    noatime: bool = False
-    nodiratime: bool = False
-    discard: bool = False
-    logbufs: int | None = Field(None, ge=2, le=8)
-    logbsize: SizeBytes | None = None
-    allocsize: SizeBytes | None = None
-    largeio: bool = False
+    agcount: int | None = Field(None, ge=1, description="allocation groups")
+    reflink: Switch = Field(None, description="shared extents; on by default in new xfsprogs")
+    bigtime: Switch = Field(None, description="timestamps beyond 2038")
+    noatime: bool = Field(False, description="do not record when files are read")
+    nodiratime: bool = Field(False, description="the same for directories only")
+    discard: bool = Field(False, description="trim freed blocks at once")
+    logbufs: int | None = Field(None, ge=2, le=8, description="log buffers in memory")
+    logbsize: SizeBytes | None = Field(None, description="bytes of a log buffer")
+    allocsize: SizeBytes | None = Field(None, description="preallocation at the end of growing files")
+    largeio: bool = Field(False, description="report the stripe width as preferred I/O size")
 
     @model_validator(mode="after")
     def _coherent(self) -> Xfs:
@@ -158,20 +168,24 @@ class Btrfs(Model):
     """btrfs on one or several devices."""
 
     kind: Literal["btrfs"] = "btrfs"
-    data: BtrfsProfile | None = None
-    metadata: BtrfsProfile | None = None
-    nodesize: SizeBytes | None = None
-    nodatacow: bool = False
-    nodatasum: bool = False
-    compress: str | None = Field(None, pattern=r"^(zlib|lzo|zstd)(:\d+)?$|^no$")
-    autodefrag: bool = False
-    ssd: Switch = None
-    noatime: bool = False
-    nodiratime: bool = False
-    discard: Literal["async", "sync", "off"] | None = None
-    space_cache: Literal["v1", "v2"] | None = None
-    barrier: bool = True
-    commit_s: int | None = Field(None, ge=1)
+    data: BtrfsProfile | None = Field(None, description="profile of data; mkfs.btrfs takes single")
+    metadata: BtrfsProfile | None = Field(
+        None, description="profile of metadata; mkfs.btrfs takes dup, or raid1 over several devices"
+    )
+    nodesize: SizeBytes | None = Field(None, description="bytes of a metadata node")
+    nodatacow: bool = Field(False, description="overwrite data in place, without checksums")
+    nodatasum: bool = Field(False, description="no checksums of data")
+    compress: str | None = Field(
+        None, pattern=r"^(zlib|lzo|zstd)(:\d+)?$|^no$", description="zstd, lzo, zlib, with a level as zstd:3"
+    )
+    autodefrag: bool = Field(False, description="rewrite small random writes later")
+    ssd: Switch = Field(None, description="allocate as on an SSD; told from the device by default")
+    noatime: bool = Field(False, description="do not record when files are read")
+    nodiratime: bool = Field(False, description="the same for directories only")
+    discard: Literal["async", "sync", "off"] | None = Field(None, description="trim freed blocks")
+    space_cache: Literal["v1", "v2"] | None = Field(None, description="how free space is remembered")
+    barrier: bool = Field(True, description="false: no flush reaches the device (nobarrier); loses data on power loss")
+    commit_s: int | None = Field(None, ge=1, description="seconds between commits; the kernel takes 30")
 
     @model_validator(mode="after")
     def _coherent(self) -> Btrfs:
@@ -184,22 +198,34 @@ class Zfs(Model):
     """A zfs pool and its datasets (one for data, one for pg_wal where `wal_dataset` is set)."""
 
     kind: Literal["zfs"] = "zfs"
-    vdev: Literal["stripe", "mirror", "raid10", "raidz1", "raidz2", "raidz3"] = "stripe"
-    ashift: int | None = Field(None, ge=9, le=16)
-    log: Device | None = None
-    log_mirror: bool = False
-    cache: Device | None = None
-    special: Device | None = None
-    recordsize: SizeBytes | None = None
-    compression: str | None = Field(None, pattern=r"^(on|off|lz4|zstd|zstd-fast|gzip|zle|lzjb)(-\d+)?$")
-    atime: Switch = None
-    relatime: Switch = None
-    logbias: Literal["latency", "throughput"] | None = None
-    redundant_metadata: Literal["all", "most", "some", "none"] | None = None
-    primarycache: Literal["all", "metadata", "none"] | None = None
-    sync: Literal["standard", "always", "disabled"] | None = None
-    xattr: Literal["on", "off", "sa"] | None = None
-    dnodesize: str | None = None
+    vdev: Literal["stripe", "mirror", "raid10", "raidz1", "raidz2", "raidz3"] = Field(
+        "stripe", description="how the devices form the pool; raid10 stripes over mirrors of two"
+    )
+    ashift: int | None = Field(None, ge=9, le=16, description="sector size as a power of two; 12 is 4k")
+    log: Device | None = Field(None, description="device of the intent log, which commits wait for")
+    log_mirror: bool = Field(False, description="mirror the log over two devices")
+    cache: Device | None = Field(None, description="second-level read cache")
+    special: Device | None = Field(None, description="device for metadata and small blocks")
+    recordsize: SizeBytes | None = Field(None, description="largest block of a file; zfs takes 128k")
+    compression: str | None = Field(
+        None,
+        pattern=r"^(on|off|lz4|zstd|zstd-fast|gzip|zle|lzjb)(-\d+)?$",
+        description="lz4, zstd, zstd-3, gzip-6, off",
+    )
+    atime: Switch = Field(None, description="record when files are read")
+    relatime: Switch = Field(None, description="record it rarely")
+    logbias: Literal["latency", "throughput"] | None = Field(
+        None, description="throughput writes large commits to the pool directly"
+    )
+    redundant_metadata: Literal["all", "most", "some", "none"] | None = Field(
+        None, description="how much metadata has an extra copy"
+    )
+    primarycache: Literal["all", "metadata", "none"] | None = Field(None, description="what the ARC holds")
+    sync: Literal["standard", "always", "disabled"] | None = Field(
+        None, description="disabled: fsync returns without writing; loses data on power loss"
+    )
+    xattr: Literal["on", "off", "sa"] | None = Field(None, description="sa keeps extended attributes in the inode")
+    dnodesize: str | None = Field(None, description="size of an inode")
     wal_dataset: dict[str, str] | None = Field(None, description="properties of a dataset of its own for pg_wal")
     module: dict[str, int] = Field(default_factory=dict, description="zfs module parameters, restored afterwards")
 
@@ -208,9 +234,9 @@ class Tmpfs(Model):
     """Memory; nothing survives a power cut."""
 
     kind: Literal["tmpfs"] = "tmpfs"
-    size: SizeBytes | None = None
-    huge: Literal["never", "always", "within_size", "advise"] | None = None
-    noatime: bool = False
+    size: SizeBytes | None = Field(None, description="limit; by default enough for the scale")
+    huge: Literal["never", "always", "within_size", "advise"] | None = Field(None, description="huge pages")
+    noatime: bool = Field(False, description="do not record when files are read")
 
 
 class Nfs(Model):
@@ -218,13 +244,15 @@ class Nfs(Model):
 
     kind: Literal["nfs"] = "nfs"
     server: str | None = Field(None, description="existing export as host:/path; by default exported on this host")
-    version: Literal["3", "4.2"] = "4.2"
-    export_sync: bool = True
-    rsize: SizeBytes | None = None
-    wsize: SizeBytes | None = None
-    nconnect: int | None = Field(None, ge=1, le=16)
-    hard: bool = True
-    noatime: bool = False
+    version: Literal["3", "4.2"] = Field("4.2", description="protocol")
+    export_sync: bool = Field(
+        True, description="false: the server acknowledges before it has written (async); loses data on power loss"
+    )
+    rsize: SizeBytes | None = Field(None, description="bytes of a read request")
+    wsize: SizeBytes | None = Field(None, description="bytes of a write request")
+    nconnect: int | None = Field(None, ge=1, le=16, description="TCP connections")
+    hard: bool = Field(True, description="false: give up after a time-out (soft); risks corruption")
+    noatime: bool = Field(False, description="do not record when files are read")
     export: Annotated[Ext4 | Xfs | Btrfs, Field(discriminator="kind")] | None = Field(
         None, description="filesystem below the export on this host"
     )
@@ -234,7 +262,14 @@ class Existing(Model):
     """A directory that is already there; works without root, is never formatted."""
 
     kind: Literal["dir"] = "dir"
-    path: str
+    path: str = Field(description="absolute path")
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, path: str) -> str:
+        if not path.startswith("/"):
+            raise ValueError(f"{path!r} is not an absolute path")
+        return path
 
 
 class Imported(Model):
@@ -251,9 +286,9 @@ WITHOUT_DEVICE = ("tmpfs", "dir", "imported")
 class Volume(Model):
     """A mounted filesystem, from the device up."""
 
-    device: Device = Field(default_factory=LoopDevice)
-    layers: tuple[Layer, ...] = ()
-    fs: Filesystem
+    device: Device = Field(default_factory=LoopDevice, description="what it sits on; by default one sparse loop file")
+    layers: tuple[Layer, ...] = Field((), description="LVM and md, from the bottom up")
+    fs: Filesystem = Field(description="the filesystem")
 
     @model_validator(mode="after")
     def _coherent(self) -> Volume:
@@ -273,18 +308,22 @@ class Volume(Model):
 class Queue(Model):
     """Settings of the block queue of each device of the stack (/sys/block/X/queue)."""
 
-    scheduler: str | None = None
-    nr_requests: int | None = Field(None, ge=1)
-    read_ahead_kb: int | None = Field(None, ge=0)
-    rotational: bool | None = None
-    write_cache: Literal["write back", "write through"] | None = None
+    scheduler: str | None = Field(None, description="none, mq-deadline, kyber, bfq")
+    nr_requests: int | None = Field(None, ge=1, description="requests that the scheduler may hold")
+    read_ahead_kb: int | None = Field(None, ge=0, description="read-ahead")
+    rotational: bool | None = Field(None, description="whether the kernel takes the device for a disk that turns")
+    write_cache: Literal["write back", "write through"] | None = Field(
+        None, description="write through: the kernel sends no flushes"
+    )
 
 
 class Kernel(Model):
     """Host-wide kernel settings, set for the trial, attested, and restored afterwards."""
 
-    sysctl: dict[str, str] = Field(default_factory=dict)
-    transparent_hugepage: Literal["always", "madvise", "never"] | None = None
+    sysctl: dict[str, str] = Field(default_factory=dict, description="vm., kernel. and fs. settings by name")
+    transparent_hugepage: Literal["always", "madvise", "never"] | None = Field(
+        None, description="/sys/kernel/mm/transparent_hugepage/enabled"
+    )
     queue: Queue = Queue()
 
     @field_validator("sysctl", mode="before")
@@ -305,10 +344,13 @@ class Postgres(Model):
     """The server of a stack: which binaries, how the cluster is made, how it is set."""
 
     major: int | None = Field(None, ge=13, description="by default the newest on the host")
-    source: Literal["system", "embedded"] | None = None
-    data_checksums: bool | None = None
-    initdb: tuple[str, ...] = ()
-    settings: dict[str, str] = Field(default_factory=dict)
+    source: Literal["system", "embedded"] | None = Field(
+        None,
+        description="system packages, or the PostgreSQL that comes with pgstrata; by default system before embedded",
+    )
+    data_checksums: bool | None = Field(None, description="by default as initdb of that version does")
+    initdb: tuple[str, ...] = Field((), description="further options of initdb")
+    settings: dict[str, str] = Field(default_factory=dict, description="settings by name, applied and read back")
     postgresql_conf: str | None = Field(None, description="a whole postgresql.conf to use, a file")
 
     @field_validator("settings", mode="before")
@@ -324,9 +366,11 @@ class Stack(Model):
 
     name: str
     note: str = ""
-    data: Volume
+    data: Volume = Field(description="the data directory")
     wal: Volume | None = Field(None, description="where pg_wal lives, if not with the data")
-    tablespaces: dict[str, Volume] = Field(default_factory=dict)
+    tablespaces: dict[str, Volume] = Field(
+        default_factory=dict, description="further tablespaces by name; workload.tablespace says which one pgbench uses"
+    )
     kernel: Kernel = Kernel()
     postgresql: Postgres = Postgres()
 

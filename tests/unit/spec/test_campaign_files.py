@@ -176,6 +176,16 @@ BAD = [
      "c.yaml:2: stacks.a.kernel.transparent_hugepage: 'of' is not valid here", "valid here: always, madvise, never"),
     ("stacks:\n  a: {fs: ext4, postgresql: {major: 12}}",
      "c.yaml:2: stacks.a.postgresql.major: '12' must be at least 13", ""),
+    ("stacks:\n  a: {fs: {kind: imported}}", "c.yaml:2: stacks.a.data.fs: an imported stack cannot be built", ""),
+    ("stacks:\n  a: {fs: {kind: zfs, wal_dataset: {}}, wal: xfs}",
+     "c.yaml:2: stacks.a: pg_wal is placed twice: by wal and by the wal_dataset of zfs", ""),
+    ("stacks:\n  a: {fs: {kind: lvm}, layers: lvm}", "c.yaml:2: stacks.a.data.fs: unknown kind 'lvm'", "valid here"),
+    ("stacks:\n  a: {fs: {kind: nfs, server: 'h:/x', export: xfs}}",
+     "c.yaml:2: stacks.a.data: an existing NFS export is another machine's: what it exports cannot be chosen here", ""),
+    ("stacks:\n  a: {fs: {kind: nfs, server: 'h:/x'}, layers: lvm}",
+     "c.yaml:2: stacks.a.data: an existing NFS export takes no device and no block layer: what is below it is the"
+     " server's", ""),
+    ("stacks:\n  a: {fs: {kind: dir, path: x}}", "c.yaml:2: stacks.a.data.fs.path: 'x' is not an absolute path", ""),
     ("stacks:\n  a: {inherits: b}\n  b: {inherits: c}\n  c: {inherits: b}",
      "3 problems in c.yaml\n"
      "  c.yaml:3: stacks.b.inherits: stacks inherit in a circle: c -> b -> c\n"
