@@ -24,9 +24,11 @@ class MetricFinding(Finding):
     """One metric of one stack: the estimate with its interval, and every run's own value."""
 
     estimate: float | None
+    """The level fitted over stacks and blocks, in the unit of the metric; null when it was not measured."""
     low: float | None = None
     high: float | None = None
     runs: tuple[float | None, ...] = ()
+    """The value of each valid run, in the order of `trials`."""
 
 
 class Excluded(Finding):
@@ -41,6 +43,7 @@ class DurabilityFinding(Finding):
     """Class from configuration; verdict and counts from crash trials, where there were any."""
 
     class_: str = Field(alias="class")
+    """What the configuration promises about acknowledged commits."""
     reason: str = ""
     verdict: Literal["held", "lost", "corrupt", "unknown", "not_tested"] = "not_tested"
     states: int = 0
@@ -59,8 +62,10 @@ class StackFinding(Finding):
     spec: str
     """Short notation."""
     n: int
+    """Valid runs."""
     excluded: tuple[Excluded, ...] = ()
     unsupported: str | None = None
+    """Why this host cannot build it, and what would mend that."""
     metrics: dict[str, MetricFinding]
     durability: DurabilityFinding
     trials: tuple[str, ...] = ()
@@ -78,13 +83,17 @@ class Comparison(Finding):
     metric: str
     scale: MetricScale
     ratio: float | None
+    """a over b, or a minus b where `scale` is `difference`."""
     low: float | None
     high: float | None
     level: float
     """Confidence of the interval, for example 0.95."""
     kind: Kind
+    """Which data the interval rests on: all blocks of the screening, or fresh pairs."""
     verdict: Verdict
+    """Of a against b, whichever direction of the metric is good."""
     pairs: int
+    """Pairs that the estimate rests on."""
     needed_pairs: int | None = None
     """Additional pairs that would settle the margin, by the forecast."""
     proven: bool = False
@@ -96,12 +105,14 @@ class Comparison(Finding):
     sigma: float | None = None
     """Standard deviation of one paired difference, on the scale of the model (logarithm for ratios)."""
     warning: str = ""
+    """A second estimate that disagrees; empty when there is none."""
     sentence: str = ""
 
 
 class Chosen(Finding):
     name: str
     probability_within_margin: float | None = None
+    """At least so probable; null before screening can say."""
 
 
 class CellFinding(Finding):
@@ -114,19 +125,24 @@ class CellFinding(Finding):
     ranking: tuple[str, ...]
     chosen: Chosen | None
     words: tuple[str, ...]
+    """Sentences; names stand between backticks, verdicts between double asterisks."""
 
 
 class CampaignFinding(Finding):
     name: str
     primary: str
+    """The metric that was declared to decide."""
     margin: float
+    """Share within which two stacks count as practically equal."""
     seed: int
     host: dict[str, Any]
     postgres_version: str
+    """Of the server under test, as it says itself."""
     origin: str = "run"
     notices: tuple[str, ...] = ()
     """What a reader must know before any figure: imported, unpaired, functional only, foreign load seen, ..."""
     machine_time_s: float = 0.0
+    """Time that all trials took together."""
     rejected: dict[str, int] = {}
     """Counts of what an import rejected, by reason."""
 

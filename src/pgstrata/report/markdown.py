@@ -13,7 +13,7 @@ from pgstrata.report.pairs import Index
 from pgstrata.report.published import Published, published_rows
 from pgstrata.report.table import Figure, VerdictRow, VerdictTable, verdict_tables
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
 
 
 def escape_markdown(text: str) -> str:
@@ -71,7 +71,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _row(row: VerdictRow) -> list[str]:
-    verdict = row.verdict + (f" ({', '.join(row.labels)})" if row.labels else "")
+    verdict = "; ".join(text for text in (row.verdict, row.verdict_detail, *row.labels) if text)
     runs = f"{row.runs}" + (f", {row.excluded} excluded" if row.excluded else "")
     return [str(row.rank or ""), row.name, _figure(row.primary), _figure(row.against_best), verdict,
             row.jitter, row.stall, row.load, row.space, runs, row.durability]  # fmt: skip

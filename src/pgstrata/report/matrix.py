@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pgstrata.analyze.findings import CellFinding, Findings
+from pgstrata.analyze.findings import CellFinding
+from pgstrata.report.figures import render_count
 from pgstrata.report.markup import render_markup_plain
 from pgstrata.report.pairs import Index
-from pgstrata.report.table import Tone, comparison_figure, verdict_words
+from pgstrata.report.table import Tone, comparison_figure, verdict_detail, verdict_words
 
 _SIGNS: dict[Tone, str] = {
     "better": "▲",
@@ -50,14 +51,10 @@ def _matrix_cell(index: Index, cell: CellFinding, a: str, b: str) -> MatrixCell 
     pair = index.pair(cell.id, a, b) if a != b else None
     if pair is None:
         return None
-    words, tone = verdict_words(pair, _margin(index.findings))
+    words, tone = verdict_words(pair)
+    detail = verdict_detail(pair, index.findings.campaign.margin)
     figure = comparison_figure(pair)
     interval = f" ({figure.interval})" if figure.interval else ""
-    tip = f"{a} against {b}: {figure.value}{interval}; {words}; {pair.pairs} pairs, {pair.kind}"
-    if pair.warning:
-        tip += f"; {render_markup_plain(pair.warning)}"
+    rest = (words, detail, f"{render_count(pair.pairs, 'pair')}, {pair.kind}", render_markup_plain(pair.warning))
+    tip = "; ".join([f"{a} against {b}: {figure.value}{interval}", *(text for text in rest if text)])
     return MatrixCell(_SIGNS.get(tone, ""), figure.value, tone, tip)
-
-
-def _margin(findings: Findings) -> float:
-    return findings.campaign.margin

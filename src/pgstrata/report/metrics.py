@@ -40,6 +40,7 @@ _KNOWN = (
     Metric("space_database_bytes", "Database size", "bytes", "neither", "pg_database_size after the load"),
     Metric("wal_bytes", "WAL written", "bytes", "low", "during the measured run"),
     Metric("wal_bytes_per_transaction", "WAL per transaction", "bytes", "low"),
+    Metric("failed_fraction", "Failed, late or skipped", "%", "low", "share of the transactions"),
 )
 _BY_NAME = {m.name: m for m in _KNOWN}
 _SUFFIXES: tuple[tuple[str, Unit, Good], ...] = (
@@ -61,6 +62,11 @@ def metric(name: str) -> Metric:
         if name.endswith(suffix):
             return Metric(name, title, unit, good)
     return Metric(name, title, "", "neither")
+
+
+def known_metrics() -> tuple[Metric, ...]:
+    """Every metric with a name of its own, in the order of showing."""
+    return _KNOWN
 
 
 def known_order(names: set[str]) -> tuple[str, ...]:

@@ -48,7 +48,6 @@ class Index:
         found: dict[tuple[str, str, str, str], list[Comparison]] = {}
         for c in self.findings.comparisons:
             found.setdefault((c.cell, c.metric, c.a, c.b), []).append(c)
-            found.setdefault((c.cell, c.metric, c.b, c.a), []).append(flip(c))
         return found
 
     @cached_property
@@ -58,7 +57,9 @@ class Index:
     def pair(self, cell: str, a: str, b: str, metric: str | None = None) -> Comparison | None:
         """a against b in the primary metric (or another): the strongest statement there is."""
         name = metric or self.findings.campaign.primary
-        return min(self._pairs.get((cell, name, a, b), ()), key=_rank, default=None)
+        same = self._pairs.get((cell, name, a, b), [])
+        flipped = (flip(c) for c in self._pairs.get((cell, name, b, a), ()))
+        return min([*same, *flipped], key=_rank, default=None)
 
     def stack(self, cell: str, name: str) -> StackFinding | None:
         return self._stacks.get((cell, name))

@@ -115,7 +115,7 @@ def _axis_scale(values: list[float | None]) -> Any:
     """Logarithmic where stacks differ by factors, as on the page."""
     known = [v for v in values if v is not None]
     factors = bool(known) and min(known) > 0 and max(known) / min(known) > _FACTOR_FOR_LOG
-    return alt.Scale(type="log", nice=False) if factors else alt.Scale(zero=False)
+    return alt.Scale(type="log", nice=False, padding=18) if factors else alt.Scale(zero=False, padding=18)
 
 
 def _in_unit(name: str, value: float | None) -> float | None:

@@ -95,7 +95,7 @@ def run_series(cell: CellData, points: int) -> RunSeries | None:
 
 def device_series(cell: CellData, points: int) -> list[DeviceSeries]:
     """What the devices of the stack did during a run; empty when they were not sampled."""
-    table = cell.table("devices")
+    table = cell.table("devices", ["t_s", "device", "role", *_DEVICE_COLUMNS])
     if table.num_rows == 0:
         return []
     t_s = _floats(table.column("t_s"))

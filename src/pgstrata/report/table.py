@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
+from pgstrata.analyze.words import SURE
 from pgstrata.report.figures import (
     NOT_KNOWN,
+    render_count,
     render_interval,
     render_metric,
     render_percent,
@@ -40,6 +42,8 @@ class VerdictRow:
     primary: Figure
     against_best: Figure
     verdict: str
+    verdict_detail: str
+    """What a verdict rests on, or what would settle it; may be empty."""
     tone: Tone
     sentence: str
     jitter: str
@@ -95,6 +99,7 @@ def _row(index: Index, cell: CellFinding, stack: StackFinding, best: str | None)
     primary = index.findings.campaign.primary
     against = index.pair(cell.id, stack.name, best) if best and stack.name != best else None
     verdict, tone = _verdict(index.findings, stack, against, stack.name == best)
+    detail = verdict_detail(against, index.findings.campaign.margin) if against and stack.n else ""
     return VerdictRow(
         rank=cell.ranking.index(stack.name) + 1 if stack.name in cell.ranking else None,
         name=stack.name,
@@ -102,6 +107,7 @@ def _row(index: Index, cell: CellFinding, stack: StackFinding, best: str | None)
         primary=figure(stack, primary),
         against_best=_against(against, stack.name == best),
         verdict=verdict,
+        verdict_detail=detail,
         tone=tone,
         sentence=against.sentence if against else "",
         jitter=value(stack, "cv_1s"),
@@ -163,28 +169,48 @@ def _verdict(findings: Findings, stack: StackFinding, against: Comparison | None
     if stack.n == 0:
         return "no valid run", "none"
     if is_best:
-        return ("chosen" if _is_chosen(findings, stack) else "best estimate"), "best"
+        return _best_words(findings, stack), "best"
     if against is None:
         return "not compared", "none"
-    return verdict_words(against, findings.campaign.margin)
+    return verdict_words(against)
 
 
-def _is_chosen(findings: Findings, stack: StackFinding) -> bool:
+def _best_words(findings: Findings, stack: StackFinding) -> str:
     cell = next((c for c in findings.cells if c.id == stack.cell), None)
-    return cell is not None and cell.chosen is not None and cell.chosen.name == stack.name
+    if cell is None or cell.chosen is None or cell.chosen.name != stack.name:
+        return "best estimate"
+    return "chosen" if is_settled(cell) else "leads, not settled"
 
 
-def verdict_words(comparison: Comparison, margin: float) -> tuple[str, Tone]:
+def is_settled(cell: CellFinding) -> bool:
+    """Whether the chosen stack is within the margin of the best with the probability that words call sure."""
+    return cell.chosen is not None and (cell.chosen.probability_within_margin or 0) >= SURE
+
+
+def verdict_words(comparison: Comparison) -> tuple[str, Tone]:
     """The verdict of a against b in words, and the tone it is shown in."""
     if comparison.verdict == "equal":
-        return f"practically equal (within {render_percent(margin)})", "equal"
+        return "practically equal", "equal"
     if comparison.verdict == "undecided":
-        more = comparison.needed_pairs
-        return "undecided" + (f"; about {more:,} more pairs would settle it" if more else ""), "undecided"
+        return "undecided", "undecided"
     word = _direction(comparison)
     if comparison.proven:
         return f"{word}, proven", "worse-proven" if comparison.verdict == "worse" else "better-proven"
     return f"{word}, not confirmed", "worse" if comparison.verdict == "worse" else "better"
+
+
+def verdict_detail(comparison: Comparison, margin: float) -> str:
+    """`within 2 %`; `about 34 more pairs; equal within 3 % now`: what would settle the margin, what holds already."""
+    if comparison.verdict == "equal":
+        return f"within {render_percent(margin)}"
+    if comparison.verdict != "undecided":
+        return ""
+    parts = []
+    if comparison.needed_pairs:
+        parts.append(f"about {render_count(comparison.needed_pairs, 'more pair')}")
+    if comparison.acceptable_margin is not None and comparison.scale == "ratio":
+        parts.append(f"equal within {render_percent(comparison.acceptable_margin)} now")
+    return "; ".join(parts)
 
 
 def _direction(comparison: Comparison) -> str:

@@ -89,6 +89,7 @@ def _print_cell(console: Console, table: VerdictTable, plain: bool) -> None:
 
 def _texts(row: VerdictRow) -> list[Text]:
     against = row.against_best.value + (f" ({row.against_best.interval})" if row.against_best.interval else "")
+    detail = f" ({row.verdict_detail})" if row.verdict_detail else ""
     labels = f" [{', '.join(row.labels)}]" if row.labels else ""
     return [
         Text(str(row.rank or "")),
@@ -96,7 +97,7 @@ def _texts(row: VerdictRow) -> list[Text]:
         Text(row.primary.value),
         Text(row.primary.interval, style="dim"),
         Text(against),
-        Text(printable(row.verdict + labels), style=_STYLES[row.tone]),
+        Text(printable(row.verdict + detail + labels), style=_STYLES[row.tone]),
         Text(row.jitter),
         Text(row.stall),
         Text(row.load),

@@ -1,0 +1,112 @@
+"""The page docs/reference/report-json.md, written from the models: `python -m pgstrata.report.reference`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from typing import get_args
+
+from pydantic import BaseModel
+
+from pgstrata.analyze import findings
+from pgstrata.analyze.findings import Findings
+from pgstrata.record.schema import REPORT_SCHEMA
+from pgstrata.report.metrics import known_metrics
+
+_HEAD = f"""# `report --format json`
+
+Schema `{REPORT_SCHEMA}`. Written from the types in `pgstrata.analyze.findings` by
+`python -m pgstrata.report.reference`;
+a test keeps the two equal. Numbers that are not known are `null`, never missing. An interval is `null` on both sides
+while it is unbounded. Later versions may add keys; names and meanings given here stay.
+"""
+
+
+def render_reference() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for model in _models(Findings):
+        parts.append(_section(model))
+    parts.append(_metrics())
+    return "\n".join(parts)
+
+
+def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
+    """The root and every model it refers to, in the order of first use."""
+    found = [root]
+    for model in found:
+        for field in model.model_fields.values():
+            for name in _names(field.annotation):
+                other = getattr(findings, name, None)
+                if inspect.isclass(other) and issubclass(other, BaseModel) and other not in found:
+                    found.append(other)
+    return found
+
+
+def _names(annotation: object) -> list[str]:
+    inner = [name for part in get_args(annotation) for name in _names(part)]
+    return [*inner, annotation.__name__] if inspect.isclass(annotation) else inner
+
+
+def _section(model: type[BaseModel]) -> str:
+    notes = _field_notes(model)
+    lines = [f"## {'The document' if model is Findings else model.__name__}", ""]
+    if model.__doc__ and model is not Findings:
+        lines += [_one_line(model.__doc__), ""]
+    lines += ["| key | type | meaning |", "| --- | --- | --- |"]
+    for name, field in model.model_fields.items():
+        kind = _type_text(field.annotation).replace("|", "\\|")
+        lines.append(f"| `{field.alias or name}` | {kind} | {notes.get(name, '')} |")
+    return "\n".join([*lines, ""])
+
+
+def _field_notes(model: type[BaseModel]) -> dict[str, str]:
+    """The string that stands behind each field in the source."""
+    body = ast.parse(inspect.getsource(model).lstrip()).body[0]
+    assert isinstance(body, ast.ClassDef)
+    notes: dict[str, str] = {}
+    for before, node in zip(body.body, body.body[1:], strict=False):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and is_text:
+            notes[before.target.id] = _one_line(str(node.value.value))  # type: ignore[attr-defined]
+    return notes
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def _type_text(annotation: object) -> str:
+    """`string`, `number`, `list of Comparison`, `"better" | "worse"`, ... or null."""
+    arguments = get_args(annotation)
+    text = str(annotation)
+    if text.startswith("typing.Literal"):
+        return " | ".join(f'"{a}"' for a in arguments)
+    if text.startswith("tuple["):
+        return f"list of {_type_text(arguments[0])}"
+    if text.startswith("dict["):
+        return f"object of {_type_text(arguments[1])}"
+    if arguments:
+        return " or ".join(_type_text(a) for a in arguments)
+    plain = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+    return plain.get(annotation, getattr(annotation, "__name__", "any value"))  # type: ignore[call-overload, no-any-return]
+
+
+def _metrics() -> str:
+    lines = [
+        "## Metrics",
+        "",
+        "Keys of `metrics`. Imports add their own columns under their own names. Shares are of one.",
+        "",
+    ]
+    lines += ["| key | what | unit |", "| --- | --- | --- |"]
+    for known in known_metrics():
+        unit = {"%": "share", "per hour": "share per hour", "": "none"}.get(known.unit, known.unit)
+        lines.append(f"| `{known.name}` | {known.title}{f': {known.note}' if known.note else ''} | {unit} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_reference())
