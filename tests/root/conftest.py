@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from leavings import leftovers
 
 from pgstrata.host.local import LocalHost
-from pgstrata.stack.block.loop import parse_losetup
-from pgstrata.stack.mounts import parse_mountinfo
 
 # Loop devices, mounts and processes are told apart from those of other programs on the machine by the folder of the
 # test, and its processes by this marker in their environment.
@@ -23,26 +21,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.root)
             if os.geteuid() != 0:
                 item.add_marker(pytest.mark.skip(reason="needs root"))
-
-
-def leftovers(folder: Path) -> list[str]:
-    """Loop devices on files of a folder, mounts of such devices or in it, processes that work in it."""
-    listing = ["losetup", "--json", "--list", "--output", "NAME,BACK-FILE,DIO,LOG-SEC"]
-    loops = parse_losetup(subprocess.run(listing, check=True, capture_output=True, text=True, timeout=60).stdout)
-    ours = [loop for loop in loops if loop.backing_file.startswith(f"{folder}/")]
-    nodes = {loop.node for loop in ours}
-    found = [f"loop device {loop.node} on {loop.backing_file}" for loop in ours]
-    for mount in parse_mountinfo(Path("/proc/self/mountinfo").read_text()):
-        if mount.source in nodes or mount.target.startswith(f"{folder}/"):
-            found.append(f"mount of {mount.source} at {mount.target}")
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_text() + os.readlink(process / "cwd")
-        except OSError:
-            continue
-        if f"{folder}/" in words and int(process.name) != os.getpid():
-            found.append(f"process {process.name}: {words!r}")
-    return found
 
 
 def settings() -> dict[str, str]:

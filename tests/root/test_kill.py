@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from campaigning import STATE, run_in_fork, write_campaign
-from conftest import leftovers
+from leavings import leftovers
 
 from pgstrata.record.reader import read
 from pgstrata.spec.expand import block_trials

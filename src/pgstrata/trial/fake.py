@@ -86,7 +86,7 @@ class FakeRunner:
 
 
 def _fake_facts() -> HostFacts:
-    checked = {"kernel": "0.0-fake", "cpu": "fake", "postgresql": "18.0", "machine": "fake"}
+    checked = {"machine id": "fake", "kernel": "0.0-fake", "CPU model": "fake", "PostgreSQL version": "18.0"}
     return HostFacts(name="fake", checked=checked, medium="invented numbers, no device")
 
 
