@@ -174,6 +174,10 @@ class AgentHost:
     def busiest(self, seconds: float) -> tuple[Busy, ...]:
         return tuple(Busy(**busy) for busy in self._call("busiest", seconds=seconds, patience_s=60.0 + seconds))
 
+    def reconnect(self, timeout_s: float = 300.0) -> bool:
+        """Nothing to do where there is no connection."""
+        return True
+
     def close(self) -> None:
         self._call("close")
 

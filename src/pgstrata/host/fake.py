@@ -192,6 +192,9 @@ class FakeHost:
     def busiest(self, seconds: float) -> tuple[Busy, ...]:
         return self._busy
 
+    def reconnect(self, timeout_s: float = 300.0) -> bool:
+        return True
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -215,4 +215,9 @@ class Host(Protocol):
         """Watches all processes for that long; those that did something and are not ours, the busiest first."""
         ...
 
+    def reconnect(self, timeout_s: float = 300.0) -> bool:
+        """After HostLost: reaches the host again and takes its locks back; HostLost when that fails. Commands that
+        were running have been killed, background programs go on. True when the machine was not rebooted meanwhile."""
+        ...
+
     def close(self) -> None: ...

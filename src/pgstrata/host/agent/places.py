@@ -22,10 +22,11 @@ def default_state_directory() -> str:
 
 
 def runtime_directory() -> str:
-    """Where exit codes of background programs are noted; gone after a reboot, as the programs are."""
-    if os.geteuid() == 0:
-        return "/run/pgstrata"
-    return os.path.join(os.environ.get("XDG_RUNTIME_DIR") or "/tmp", f"pgstrata-{os.geteuid()}")
+    """Where exit codes of background programs are noted.
+
+    Not XDG_RUNTIME_DIR: that goes away with the last session of its user, and with it what a lost connection left.
+    """
+    return "/run/pgstrata" if os.geteuid() == 0 else os.path.join(default_state_directory(), "run")
 
 
 def new_exit_file(directory: str) -> str:

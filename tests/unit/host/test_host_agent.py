@@ -1,0 +1,79 @@
+"""What must hold of the agent because its source runs elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pgstrata.host.agent import source, wire
+from pgstrata.host.agent.operations import OPERATIONS
+from pgstrata.host.ssh import PYTHON_WANTED
+
+FOLDER = Path(source.__file__).parent
+MODULES = [path for path in FOLDER.glob("*.py") if path.name != "__init__.py"]
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return plain | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_modules_are_sent_and_need_nothing_but_an_old_python(path: Path) -> None:
+    assert path.stem in source.MODULES
+    tree = ast.parse(path.read_text(), feature_version=PYTHON_WANTED)
+    for name in _imported(tree):
+        own = name.startswith(f"{source.PACKAGE}.")
+        assert own or name.split(".")[0] in sys.stdlib_module_names, name
+        if own:
+            before = source.MODULES[: source.MODULES.index(path.stem)]
+            assert name.rsplit(".", 1)[1] in before, f"{path.stem} comes before {name}"
+
+
+def test_the_bootstrap_survives_every_login_shell() -> None:
+    assert not set(source.BOOTSTRAP) & set("!\\\n`$")
+    assert source.BOOTSTRAP.count("'") % 2 == 0
+
+
+def test_a_bundle_runs_in_a_bare_python_and_answers() -> None:
+    requests = [
+        {"id": 1, "op": "run", "args": {"argv": ["printf", "x"], "timeout_s": 10}},
+        {"id": 2, "op": "no_such_operation", "args": {}},
+        {"id": 3, "op": "read", "args": {"path": "/no/such/file"}},
+        {"id": 4, "op": "read", "args": {"wrong": 1}},
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-u", "-c", source.BOOTSTRAP, "serve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(source.bundle() + b"".join(wire.encode(request) for request in requests))
+    process.stdin.flush()
+    lines = [process.stdout.readline() for _ in range(2 + len(requests))]
+    process.stdin.close()
+    assert process.wait(timeout=20) == 0
+    process.stdout.close()
+    assert lines[1].startswith(source.READY.encode())
+    answers = {answer["id"]: answer for answer in map(wire.decode, lines[2:])}
+    assert wire.result(answers[1])["stdout"] == b"x"
+    with pytest.raises(wire.AgentError, match="no operation"):
+        wire.result(answers[2])
+    with pytest.raises(FileNotFoundError):
+        wire.result(answers[3])
+    with pytest.raises(wire.AgentError, match="TypeError"):
+        wire.result(answers[4])
+
+
+def test_operations_are_public_and_bytes_survive_the_wire() -> None:
+    assert {"run", "start", "stop_marked", "try_lock", "remove"} <= OPERATIONS
+    assert not [name for name in OPERATIONS if name.startswith("_")]
+    data = bytes(range(256))
+    assert wire.decode(wire.encode({"value": {"data": data}})) == {"value": {"data": data}}
+    with pytest.raises(TypeError, match="cannot send set"):
+        wire.encode({"value": {1}})
