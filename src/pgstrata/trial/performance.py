@@ -132,6 +132,7 @@ class PerformanceRunner:
 
     def _clean_after_loss(self, progress: Progress) -> None:
         """The host was lost in the middle of a trial; its own journal says what is left over there."""
+        self.site.host.reconnect()
         for line in clean(self.site.host):
             progress.notice(line)
         self._lost = False
