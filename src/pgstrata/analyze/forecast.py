@@ -7,6 +7,7 @@ difference (sqrt(2) times that of a run). Rule of thumb for equivalence: 22 (sig
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -64,25 +65,33 @@ def pairs_needed(
     return int(settled.argmax()) + 1 if settled.any() else None
 
 
-def chance_of_verdict(
-    center: float,
-    spread: float,
-    sigma_pair: float,
-    pairs: int,
-    bound: float,
-    alpha: float = ALPHA,
-    equivalence_alpha: float = EQUIVALENCE_ALPHA,
-) -> float:
-    """Probability of a verdict at `pairs` pairs when the estimate then is normal with that center and spread."""
-    if pairs < 2:
-        return 0.0
-    outer = smallest_difference(sigma_pair, pairs, alpha)
-    inner = bound - smallest_margin(sigma_pair, pairs, equivalence_alpha)
-    spread = max(spread, 1e-12)
-    chance = 0.0
-    if math.isfinite(outer):
-        chance += float(ndtr((-outer - center) / spread) + ndtr((center - outer) / spread))
-    if inner > 0:
-        inside = min(inner, outer)
-        chance += float(ndtr((inside - center) / spread) - ndtr((-inside - center) / spread))
-    return min(1.0, chance)
+@dataclass(frozen=True)
+class Outlook:
+    """What is expected of the estimate at the last affordable pair: normal, with that center and spread."""
+
+    center: float
+    spread: float
+    sigma_pair: float
+    pairs: int
+
+    def chance_of_difference(self, alpha: float = ALPHA) -> float:
+        """Probability that the interval then excludes no difference."""
+        outer = smallest_difference(self.sigma_pair, self.pairs, alpha)
+        if not math.isfinite(outer):
+            return 0.0
+        spread = max(self.spread, 1e-12)
+        return float(ndtr((-outer - self.center) / spread) + ndtr((self.center - outer) / spread))
+
+    def chance_of_equality(self, bound: float, alpha: float = EQUIVALENCE_ALPHA) -> float:
+        """Probability that the equivalence interval then lies within the bound."""
+        inner = bound - smallest_margin(self.sigma_pair, self.pairs, alpha)
+        if not inner > 0:
+            return 0.0
+        spread = max(self.spread, 1e-12)
+        return float(ndtr((inner - self.center) / spread) - ndtr((-inner - self.center) / spread))
+
+    def chance_of_verdict(
+        self, bound: float, alpha: float = ALPHA, equivalence_alpha: float = EQUIVALENCE_ALPHA
+    ) -> float:
+        """Probability of either, at most 1 (a small difference can be proven and equal)."""
+        return min(1.0, self.chance_of_difference(alpha) + self.chance_of_equality(bound, equivalence_alpha))

@@ -38,6 +38,8 @@ from pgstrata.spec.notation import render_stack
 from pgstrata.spec.workload import Cell
 
 TREND_ALPHA = 0.05
+TREND_RUN_S = 300.0
+"""Shorter runs are all beginning: their slope says nothing about the hours after."""
 
 
 def judge(data: CampaignData) -> Findings:
@@ -140,7 +142,10 @@ class _JudgedCell:
         if own is None:
             return MetricFinding(estimate=None, runs=values)
         low, high = _sorted_bounds(metric_of(metric), own.interval)
-        return MetricFinding(estimate=metric_of(metric).from_model(own.level), low=low, high=high, runs=values)
+        alike = {v for v in values if v is not None}
+        # All runs the same: the value itself, free of the rounding of logarithms.
+        estimate = alike.pop() if len(alike) == 1 else metric_of(metric).from_model(own.level)
+        return MetricFinding(estimate=estimate, low=low, high=high, runs=values)
 
     def _labels(self, runs: tuple[Run, ...]) -> Iterator[str]:
         if self.evidence.imported and runs:
@@ -277,7 +282,8 @@ class _JudgedCell:
                 sentence = words.stall_sentence(name, *(float(np.median(values)) for values in shape))
                 yield from [sentence] if sentence else []
             slopes = _known(runs, "trend_per_hour")
-            if slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
+            long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)
+            if long and slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
                 yield words.trend_sentence(name, float(np.median(slopes)))
 
 

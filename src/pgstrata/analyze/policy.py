@@ -13,8 +13,7 @@ from typing import Any
 
 from pgstrata.analyze.equivalence import PairVerdict
 from pgstrata.analyze.fit import BlockFit
-from pgstrata.analyze.forecast import chance_of_verdict, smallest_margin
-from pgstrata.analyze.interval import CONFIRM_G, EQUIVALENCE_ALPHA, first_bounded_pairs
+from pgstrata.analyze.forecast import Outlook, smallest_margin
 from pgstrata.analyze.stages import (
     Design,
     Pair,
@@ -33,7 +32,15 @@ from pgstrata.spec.campaign import Campaign
 
 MAX_PAIRS = 60
 WORTHWHILE = 0.10
-"""Confirmation goes on while a verdict within the budget has at least this chance."""
+"""A pair goes on while a verdict within the budget has at least this chance."""
+START = 0.20
+"""Leader and runner-up are confirmed while a difference has at least this chance within the budget (the forecast is
+wide then: at 10 % nearly every confirmation of equal stacks would start), ..."""
+LIKELY = 0.50
+"""... or equality this one: many equal stacks are the common case, and there the pairs would cost as much as screening.
+"""
+ENOUGH_PAIRS = 5
+"""From here on confirmation forecasts from its own pairs."""
 
 
 @dataclass(frozen=True)
@@ -128,17 +135,21 @@ class AdaptivePolicy:
         if done >= most or moment.confirm_blocks >= self.max_pairs:
             return f"{name}: undecided after {done} pairs"
         rates = error_rates(declared, len(self.design.cells))
-        forecast = self._forecast(pair, verdict, fit, most)
-        if forecast is None:
+        outlook = self._forecast(pair, verdict, fit, most)
+        if outlook is None:
             return ""
-        center, spread, sigma = forecast
-        chance = chance_of_verdict(center, spread, sigma, most, pair.bound, rates.alpha, rates.equivalence)
-        if chance >= WORTHWHILE:
+        different = outlook.chance_of_difference(rates.alpha)
+        equal = outlook.chance_of_equality(pair.bound, rates.equivalence)
+        if fit is None:
+            worth = different + equal >= WORTHWHILE
+        else:
+            worth = different >= (WORTHWHILE if verdict.estimate.n else START) or equal >= LIKELY
+        if worth:
             return ""
-        reach = self.design.metric.margin_of(smallest_margin(sigma, most, rates.equivalence))
+        reach = self.design.metric.margin_of(smallest_margin(outlook.sigma_pair, most, rates.equivalence))
         return (
-            f"{name}: a verdict within {most} pairs has a chance of {chance:.0%}; "
-            f"the smallest margin that could be proven is {reach}"
+            f"{name}: {most} pairs would prove a difference with a chance of {different:.0%} and equality with "
+            f"{equal:.0%}; the smallest margin that they could prove is {reach}"
         )
 
     def _most_pairs(self, moment: _Moment, pair: Pair, done: int) -> int:
@@ -147,15 +158,14 @@ class AdaptivePolicy:
             return self.max_pairs
         return min(self.max_pairs, done + int((self.budget_s - moment.elapsed_s) / seconds))
 
-    def _forecast(
-        self, pair: Pair, verdict: PairVerdict, fit: BlockFit | None, most: int
-    ) -> tuple[float, float, float] | None:
-        """Center and spread of the final estimate, sigma of a pair; None while nothing is known."""
+    def _forecast(self, pair: Pair, verdict: PairVerdict, fit: BlockFit | None, most: int) -> Outlook | None:
+        """What to expect at the last affordable pair; None while too little is known."""
         estimate = verdict.estimate
-        if estimate.n >= first_bounded_pairs(EQUIVALENCE_ALPHA / 2, CONFIRM_G):
+        if estimate.n >= ENOUGH_PAIRS:
             sigma = pair_sigma(verdict)
-            return estimate.value, sigma * math.sqrt(max(1 / estimate.n - 1 / most, 0)), sigma
-        if fit is None:
+            spread = sigma * math.sqrt(max(1 / estimate.n - 1 / most, 0))
+            return Outlook(estimate.value, spread, sigma, most)
+        if fit is None or estimate.n > 0:
             return None
         index = {name: k for k, name in enumerate(self.design.stacks)}
         return _from_screening(fit, index[pair.a], index[pair.b], most)
@@ -196,18 +206,13 @@ class _Moment:
         return budget_s is None or self.elapsed_s + self.seconds_of(run) <= budget_s
 
 
-def _from_screening(fit: BlockFit, i: int, j: int, most: int) -> tuple[float, float, float] | None:
-    """What stage 1 lets one expect: shrunk by the spread of all stacks, because the leader was picked for leading."""
+def _from_screening(fit: BlockFit, i: int, j: int, most: int) -> Outlook | None:
+    """What stage 1 lets one expect: its estimate, with its own uncertainty and that of the pairs to come."""
     estimate = fit.estimate(i, j)
     if not estimate.se > 0:
         return None
-    effects = fit.effect[fit.component == fit.component[i]]
-    noise = estimate.se**2 / 2
-    real = max(0.0, float(effects.var(ddof=1)) - noise)
-    trust = real / (real + noise)
     sigma = math.sqrt(fit.variance[i] + fit.variance[j])
-    spread = math.sqrt(trust * estimate.se**2 + sigma**2 / max(most, 1))
-    return trust * estimate.value, spread, sigma
+    return Outlook(estimate.value, math.hypot(estimate.se, sigma / math.sqrt(max(most, 1))), sigma, most)
 
 
 def _screen_figures(design: Design, stages: dict[str, StageOne]) -> dict[str, Any]:

@@ -49,7 +49,9 @@ class Metric:
         """A bound on the scale of the model as a margin in words: `2.1 %`, `0.5 s`."""
         if not math.isfinite(bound):
             return "out of reach"
-        return f"{math.expm1(bound):.1%}".replace("%", " %") if self.scale == "ratio" else f"{bound:.3g} {self.unit}"
+        if self.scale == "ratio":
+            return f"{100 * math.expm1(bound):.1f}".removesuffix(".0") + " %"
+        return f"{bound:.3g} {self.unit}".rstrip()
 
 
 METRICS: dict[str, Metric] = {

@@ -108,7 +108,7 @@ def _bare(metric: Metric, value: float, sign: bool = False) -> str:
     plus = "+" if sign else ""
     if metric.scale == "difference":
         return f"{value:{plus}.3g}"
-    value *= 100
+    value = round(100 * value, 1) + 0.0  # no minus zero
     text = f"{value:{plus}.1f}" if abs(value) < 10 else f"{value:{plus}.0f}"
     return text.removesuffix(".0")
 

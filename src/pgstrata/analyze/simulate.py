@@ -1,0 +1,148 @@
+"""Simulated campaigns: a made-up machine with the noise of a real one, driven by the production policy and judged by
+the production statistics.
+
+Noise of a run's mean throughput (logarithm): run-to-run SD at 300 s of 2.0, 3.0 or 4.8 % (quiet, typical, noisy; it
+holds the AR(1) noise of the seconds, CV 10 %, phi 0.8, which leaves 1.7 % in a mean of 300 s); drift of the machine, an
+Ornstein-Uhlenbeck process with SD 2 % and a memory of 3 h, and -3 % a day; 2 % of the runs lose 5 to 25 %. Restore and
+warm-up take 180 s beside the 300 s of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from pgstrata.analyze.policy import MAX_PAIRS, AdaptivePolicy
+from pgstrata.analyze.stages import Design
+from pgstrata.record.decision import Decision, Observation, Policy, Stage
+from pgstrata.spec.campaign import Goal
+
+CELL = "simulated"
+BASE_TPS = 2000.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How a machine's runs scatter."""
+
+    sigma_run: float = 0.03
+    """Run-to-run standard deviation, relative, at the run's length."""
+    drift_sd: float = 0.02
+    drift_memory_s: float = 3 * 3600.0
+    trend_per_day: float = -0.03
+    lost_share: float = 0.02
+    """Share of the runs that lose between 5 and 25 %."""
+    tails: Literal["normal", "t3"] = "normal"
+    sigma_factors: tuple[float, ...] = ()
+    """Factor of sigma_run of each stack; 1 where there is none."""
+    run_s: float = 300.0
+    overhead_s: float = 180.0
+    """Restore and warm-up before each run."""
+
+    @property
+    def trial_s(self) -> float:
+        return self.run_s + self.overhead_s
+
+
+LEVELS: dict[str, Noise] = {"quiet": Noise(0.02), "typical": Noise(0.03), "noisy": Noise(0.048)}
+
+
+@dataclass
+class Machine:
+    """A host whose clock runs with every trial."""
+
+    noise: Noise
+    rng: np.random.Generator
+    clock_s: float = 0.0
+    _drift: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._drift = self.rng.normal(0, self.noise.drift_sd)
+
+    def run(self, stack: int, effect: float) -> float:
+        """TPS of one run of a stack whose true effect (logarithm) is given."""
+        noise = self.noise
+        keep = math.exp(-noise.trial_s / noise.drift_memory_s)
+        self._drift = keep * self._drift + self.rng.normal(0, noise.drift_sd * math.sqrt(1 - keep**2))
+        self.clock_s += noise.trial_s
+        factor = noise.sigma_factors[stack] if stack < len(noise.sigma_factors) else 1.0
+        # Student t with 3 degrees of freedom has variance 3.
+        scatter = self.rng.standard_t(3) / math.sqrt(3) if noise.tails == "t3" else self.rng.normal()
+        y = effect + self._drift + noise.trend_per_day * self.clock_s / 86400 + factor * noise.sigma_run * scatter
+        if self.rng.random() < noise.lost_share:
+            y += math.log(1 - self.rng.uniform(0.05, 0.25))
+        return BASE_TPS * math.exp(y)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """True effects of the stacks (logarithms), the noise, and the goal."""
+
+    effects: tuple[float, ...]
+    noise: Noise = LEVELS["typical"]
+    goal: Goal = field(default_factory=Goal)
+    budget_s: float | None = None
+    max_pairs: int = MAX_PAIRS
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"s{i:02d}" for i in range(len(self.effects)))
+
+    @property
+    def design(self) -> Design:
+        return Design(self.names, (CELL,), self.goal)
+
+    def policy(self) -> AdaptivePolicy:
+        return AdaptivePolicy(self.design, self.max_pairs, self.budget_s)
+
+
+@dataclass
+class Campaign:
+    """What a simulated campaign saw and did."""
+
+    scenario: Scenario
+    observations: list[Observation] = field(default_factory=list)
+    elapsed_s: float = 0.0
+    screen_s: float = 0.0
+    blocks: int = 0
+    screen_blocks: int = 0
+    last: Decision | None = None
+
+
+Look = Callable[[Campaign], None]
+
+
+def run_campaign(
+    scenario: Scenario, seed: int | Sequence[int], *, policy: Policy | None = None, look: Look | None = None
+) -> Campaign:
+    """Runs blocks as the scheduler does, in random order, until the policy is done; `look` sees every run."""
+    rng = np.random.default_rng(seed)
+    machine = Machine(scenario.noise, rng)
+    campaign = Campaign(scenario)
+    policy = policy or scenario.policy()
+    index = {name: k for k, name in enumerate(scenario.names)}
+    while True:
+        decision = policy.decide(campaign.observations, campaign.blocks, campaign.elapsed_s)
+        campaign.last = decision
+        if decision.stage == "done" or not decision.run:
+            return campaign
+        for at in rng.permutation(len(decision.run)):
+            name = decision.run[at]
+            value = machine.run(index[name], scenario.effects[index[name]])
+            _observe(campaign, name, value, decision.stage)
+            if look is not None:
+                look(campaign)
+        campaign.blocks += 1
+        campaign.screen_blocks += decision.stage == "screen"
+
+
+def _observe(campaign: Campaign, name: str, value: float, stage: Stage) -> None:
+    cost_s = campaign.scenario.noise.trial_s
+    campaign.observations.append(Observation(name, campaign.blocks, CELL, value, stage, cost_s))
+    campaign.elapsed_s += cost_s
+    if stage == "screen":
+        campaign.screen_s += cost_s
