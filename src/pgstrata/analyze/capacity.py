@@ -1,6 +1,6 @@
 """Capacity under a latency objective: the highest rate that a stack carries while it keeps its promise.
 
-A rate meets the objective when the quantile of the latency, counted from the scheduled start, is within the limit,
+A rate meets the objective when a percentile of the latency, counted from the scheduled start, is within the limit,
 less than one per cent of the transactions were late or skipped, and the schedule lag does not rise during the run.
 The search bisects on the logarithm of the rate until the bracket is 2.5 % wide; the answer is then confirmed by runs
 interleaved between stacks.
@@ -10,37 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+
+from pgstrata.record.decision import OpenLoop
 
 RESOLUTION = 0.025
 FAILED_SHARE = 0.01
 RISING_P = 0.01
 
 
-@dataclass(frozen=True)
-class Objective:
-    """`quantile` (0.99) of the latency within `limit_ms`."""
-
-    quantile: float
-    limit_ms: float
-
-
-@dataclass(frozen=True)
-class RateResult:
-    """One open-loop run: late and skipped transactions as a share of the scheduled ones."""
-
-    rate_tps: float
-    latency_ms: float
-    failed_share: float
-    lag_rising: bool
-
-
-def meets(objective: Objective, result: RateResult) -> bool:
+def meets(objective_ms: float, result: OpenLoop) -> bool:
     """Whether a run kept the promise."""
-    within = result.latency_ms <= objective.limit_ms
+    within = result.latency_ms <= objective_ms
     return within and result.failed_share < FAILED_SHARE and not result.lag_rising
 
 
@@ -61,14 +44,14 @@ def is_lag_rising(lag_ms: Sequence[float]) -> bool:
 
 
 def next_rate(
-    objective: Objective, results: Sequence[RateResult], start_tps: float, *, resolution: float = RESOLUTION
+    objective_ms: float, results: Sequence[OpenLoop], start_tps: float, *, resolution: float = RESOLUTION
 ) -> float | None:
     """The rate to try next, or None when the bracket is narrower than `resolution`.
 
     Without a failing rate the last good one is raised by half; without a good one the last failing is halved.
     """
-    good = [r.rate_tps for r in results if meets(objective, r)]
-    bad = [r.rate_tps for r in results if not meets(objective, r)]
+    good = [r.rate_tps for r in results if meets(objective_ms, r)]
+    bad = [r.rate_tps for r in results if not meets(objective_ms, r)]
     if not results:
         return start_tps
     if not bad:
@@ -80,7 +63,7 @@ def next_rate(
     return None if high / low - 1 <= resolution else math.sqrt(low * high)
 
 
-def capacity_tps(objective: Objective, results: Sequence[RateResult]) -> float | None:
+def capacity_tps(objective_ms: float, results: Sequence[OpenLoop]) -> float | None:
     """The highest rate below every failing one that met the objective; None when none did."""
-    bad = min((r.rate_tps for r in results if not meets(objective, r)), default=math.inf)
-    return max((r.rate_tps for r in results if meets(objective, r) and r.rate_tps < bad), default=None)
+    bad = min((r.rate_tps for r in results if not meets(objective_ms, r)), default=math.inf)
+    return max((r.rate_tps for r in results if meets(objective_ms, r) and r.rate_tps < bad), default=None)

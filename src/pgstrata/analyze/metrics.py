@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze import jitter
+from pgstrata.analyze.capacity import is_lag_rising
 from pgstrata.analyze.trend import trend_per_hour
-from pgstrata.record.decision import Observation
+from pgstrata.record.decision import Observation, OpenLoop
 from pgstrata.record.reader import CellData, TrialData
 
 Floats = npt.NDArray[np.float64]
@@ -52,22 +53,36 @@ def seconds_of(cell: CellData) -> Floats:
     return jitter.per_second(t_s, tps, cell.result.duration_s or float(t_s.max(initial=0)))
 
 
-def observer(primary: str) -> Callable[[TrialData], Iterable[Observation]]:
+def observer(primary: str, percentile: str = "p99") -> Callable[[TrialData], Iterable[Observation]]:
     """What the scheduler hands to its policy: the primary metric of every cell of a valid trial."""
 
     def observe(trial: TrialData) -> tuple[Observation, ...]:
         share_s = trial.verdict.duration_s / max(1, len(trial.cells))
-        stage = trial.trial.stage
-        if stage == "soak":
-            return ()
+        own = trial.trial
         values = ((cell, primary_value(trial, cell, primary)) for cell in trial.cells)
         return tuple(
-            Observation(trial.trial.stack, trial.trial.block, cell.id, value, stage, share_s)
+            Observation(own.stack, own.block, cell.id, value, own.stage, share_s, open_loop_of(cell, percentile))
             for cell, value in values
             if value is not None
         )
 
     return observe
+
+
+def open_loop_of(cell: CellData, percentile: str) -> OpenLoop | None:
+    """What an open-loop run showed; None for a closed loop or without that percentile."""
+    result = cell.result
+    latency_ms = result.percentiles_ms.get(percentile)
+    if cell.cell.rate_tps is None or latency_ms is None:
+        return None
+    scheduled = result.transactions + result.failed + result.skipped
+    lag_ms = cell.table("progress", ["lag_ms"]).column("lag_ms").drop_null().to_pylist()
+    return OpenLoop(
+        rate_tps=cell.cell.rate_tps,
+        latency_ms=latency_ms,
+        failed_share=(result.failed + result.skipped + result.late) / max(scheduled, 1),
+        lag_rising=is_lag_rising(lag_ms),
+    )
 
 
 def primary_value(trial: TrialData, cell: CellData, primary: str) -> float | None:

@@ -22,7 +22,7 @@ class OpenLoop:
 
     rate_tps: float
     latency_ms: float
-    """The campaign's quantile, counted from the scheduled start."""
+    """The percentile that the campaign asks for, counted from the scheduled start."""
     failed_share: float
     lag_rising: bool
 

@@ -86,9 +86,9 @@ class Latency(Model):
     )
     blocks: int = Field(3, ge=1)
     objective_ms: float | None = Field(
-        None, gt=0, description="search the highest rate at which the quantile of the latency keeps this limit"
+        None, gt=0, description="search the highest rate at which this percentile of the latency keeps this limit"
     )
-    quantile: Fraction = Field(0.99, gt=0.5, lt=1)
+    percentile: Literal["p50", "p90", "p95", "p99", "p999"] = "p99"
 
     @field_validator("rates")
     @classmethod

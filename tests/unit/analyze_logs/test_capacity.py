@@ -9,26 +9,25 @@ from hypothesis import strategies as st
 
 from pgstrata.analyze.capacity import (
     RESOLUTION,
-    Objective,
-    RateResult,
     capacity_tps,
     is_lag_rising,
     meets,
     next_rate,
 )
+from pgstrata.record.decision import OpenLoop
 
-OBJECTIVE = Objective(0.99, 20.0)
+OBJECTIVE = 20.0
 
 
-def run_at(rate_tps: float, capacity: float) -> RateResult:
+def run_at(rate_tps: float, capacity: float) -> OpenLoop:
     """A stack that keeps 5 ms up to its capacity and falls behind above."""
     over = rate_tps > capacity
-    return RateResult(rate_tps, 50.0 if over else 5.0, 0.05 if over else 0.0, lag_rising=over)
+    return OpenLoop(rate_tps, 50.0 if over else 5.0, 0.05 if over else 0.0, lag_rising=over)
 
 
 @given(st.floats(10, 1e6), st.floats(10, 1e6))
 def test_search_ends_within_the_resolution(capacity: float, start_tps: float) -> None:
-    results: list[RateResult] = []
+    results: list[OpenLoop] = []
     while (rate := next_rate(OBJECTIVE, results, start_tps)) is not None:
         results.append(run_at(rate, capacity))
         assert len(results) < 60
@@ -42,13 +41,13 @@ def test_search_ends_within_the_resolution(capacity: float, start_tps: float) ->
 @pytest.mark.parametrize(
     ("result", "kept"),
     [
-        (RateResult(1, 20.0, 0.0, False), True),
-        (RateResult(1, 20.1, 0.0, False), False),
-        (RateResult(1, 5.0, 0.01, False), False),
-        (RateResult(1, 5.0, 0.0, True), False),
+        (OpenLoop(1, 20.0, 0.0, False), True),
+        (OpenLoop(1, 20.1, 0.0, False), False),
+        (OpenLoop(1, 5.0, 0.01, False), False),
+        (OpenLoop(1, 5.0, 0.0, True), False),
     ],
 )
-def test_promise(result: RateResult, kept: bool) -> None:
+def test_promise(result: OpenLoop, kept: bool) -> None:
     assert meets(OBJECTIVE, result) is kept
 
 

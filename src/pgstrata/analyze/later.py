@@ -1,0 +1,167 @@
+"""What follows the comparison when the campaign asks for it: latency at matched load, capacity, soak.
+
+Closed-loop pgbench gives throughput, but its percentiles hide stalls: a stalled client does not send. So latency is
+measured in an open loop, at rates that every remaining stack can carry: shares of the slowest one's throughput. The
+capacity under a latency objective is searched for each stack by itself, in blocks, so that all stacks are always
+measured side by side. Soak runs are long, because short runs on fresh data cannot show a decline over hours.
+
+Like every policy this is a pure function of what was observed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from pgstrata.analyze.capacity import capacity_tps, next_rate
+from pgstrata.analyze.evidence import copies_on_write
+from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
+from pgstrata.spec.campaign import Campaign, Latency
+from pgstrata.spec.workload import Cell
+
+COMPARISON = ("screen", "confirm")
+MOST_CAPACITY_BLOCKS = 14
+"""Halving and bisecting to 2.5 % takes fewer; a stack whose runs scatter around its limit might not settle."""
+FAILURES_ALLOWED = 3
+CAPACITY_START = 0.7
+"""Of a stack's closed-loop throughput; the first rate tried."""
+
+
+@dataclass(frozen=True)
+class StagedPolicy:
+    """The comparison by `main`, then the later stages in their order."""
+
+    main: Policy
+    campaign: Campaign
+
+    def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
+        """What to run next; see `record.decision.Policy`."""
+        later = [o for o in observations if o.stage not in COMPARISON]
+        compared = [o for o in observations if o.stage in COMPARISON]
+        later_blocks = len({o.block for o in later})
+        decision = self.main.decide(compared, blocks_done - later_blocks, elapsed_s)
+        if decision.stage != "done" or not compared:
+            return decision
+        attempts = blocks_done - 1 - max(o.block for o in compared)
+        if attempts - later_blocks >= FAILURES_ALLOWED:
+            return Decision("done", (), reason=f"{decision.reason}; later stages given up: their trials failed")
+        stages: tuple[Callable[..., Decision | None], ...] = (_latency, _capacity, _soak)
+        for stage in stages:
+            following = stage(self.campaign, compared, later)
+            if following is not None:
+                return following
+        return decision
+
+
+def finalists(observations: Sequence[Observation]) -> tuple[str, ...]:
+    """Stacks that were still in at the end of screening (or in confirmation, where there was no screening)."""
+    screened = [o for o in observations if o.stage == "screen"] or list(observations)
+    last = max(o.block for o in screened)
+    return tuple(dict.fromkeys(o.stack for o in screened if o.block == last))
+
+
+def matched_cells(campaign: Campaign, compared: Sequence[Observation], share: float) -> tuple[Cell, ...]:
+    """The campaign's closed-loop cells at `share` of the slowest finalist's mean throughput in each."""
+    names = finalists(compared)
+    cells = []
+    for cell in campaign.workload.cells:
+        means = [_mean(compared, name, cell) for name in names]
+        if cell.rate_tps is None and means and min(means) > 0:
+            cells.append(cell.model_copy(update={"rate_tps": _rounded(share * min(means))}))
+    return tuple(cells)
+
+
+def _mean(observations: Sequence[Observation], stack: str, cell: Cell) -> float:
+    values = [o.value for o in observations if o.stack == stack and o.cell == cell.id]
+    return fmean(values) if values else 0.0
+
+
+def _rounded(rate_tps: float) -> float:
+    """Three digits: a rate is a name of a cell too."""
+    return float(f"{rate_tps:.3g}")
+
+
+def _latency(campaign: Campaign, compared: Sequence[Observation], later: Sequence[Observation]) -> Decision | None:
+    asked = campaign.latency
+    done = len({o.block for o in later if o.stage == "latency"})
+    if asked is None or campaign.goal.primary != "tps" or done >= asked.blocks:
+        return None
+    names = finalists(compared)
+    cells = tuple(c for share in asked.rates for c in matched_cells(campaign, compared, share))
+    if not cells:
+        return None
+    reason = f"latency at matched load, block {done + 1} of {asked.blocks}"
+    return Decision("latency", names, reason=reason, cells=dict.fromkeys(names, cells))
+
+
+def _capacity(campaign: Campaign, compared: Sequence[Observation], later: Sequence[Observation]) -> Decision | None:
+    """One more rate for every stack whose bracket is still open."""
+    asked = campaign.latency
+    if asked is None or asked.objective_ms is None or campaign.goal.primary != "tps":
+        return None
+    done = len({o.block for o in later if o.stage == "capacity"})
+    cells: dict[str, tuple[Cell, ...]] = {}
+    for name in finalists(compared):
+        own = tuple(_next_cells(campaign, asked, compared, later, name))
+        if own:
+            cells[name] = own
+    if not cells or done >= MOST_CAPACITY_BLOCKS:
+        return None
+    reason = f"capacity at {asked.percentile} <= {asked.objective_ms:g} ms, step {done + 1}"
+    return Decision("capacity", tuple(cells), reason=reason, cells=cells)
+
+
+def _next_cells(
+    campaign: Campaign, asked: Latency, compared: Sequence[Observation], later: Sequence[Observation], stack: str
+) -> list[Cell]:
+    assert asked.objective_ms is not None
+    cells = []
+    for cell in campaign.workload.cells:
+        start_tps = CAPACITY_START * _mean(compared, stack, cell)
+        if cell.rate_tps is not None or start_tps <= 0:
+            continue
+        tried = rates_tried(later, stack, cell)
+        rate_tps = next_rate(asked.objective_ms, tried, start_tps)
+        if rate_tps is not None and _rounded(rate_tps) not in {r.rate_tps for r in tried}:
+            cells.append(cell.model_copy(update={"rate_tps": _rounded(rate_tps)}))
+    return cells
+
+
+def rates_tried(observations: Sequence[Observation], stack: str, cell: Cell) -> tuple[OpenLoop, ...]:
+    """Every open-loop run of a stack in a cell of the grid."""
+    return tuple(
+        o.open_loop
+        for o in observations
+        if o.open_loop is not None
+        and o.stack == stack
+        and o.cell == cell.model_copy(update={"rate_tps": o.open_loop.rate_tps}).id
+    )
+
+
+def capacities_tps(campaign: Campaign, observations: Sequence[Observation]) -> Mapping[tuple[str, str], float]:
+    """By stack and closed-loop cell: the highest rate that kept the campaign's objective."""
+    asked = campaign.latency
+    if asked is None or asked.objective_ms is None:
+        return {}
+    found = {}
+    for stack in dict.fromkeys(o.stack for o in observations):
+        for cell in campaign.workload.cells:
+            best = capacity_tps(asked.objective_ms, rates_tried(observations, stack, cell))
+            if best is not None and math.isfinite(best):
+                found[stack, cell.id] = best
+    return found
+
+
+def _soak(campaign: Campaign, compared: Sequence[Observation], later: Sequence[Observation]) -> Decision | None:
+    asked = campaign.soak
+    done = len({o.block for o in later if o.stage == "soak"})
+    if asked is None or done >= asked.runs:
+        return None
+    measured = {o.stack for o in compared}
+    wary = [s.name for s in campaign.stacks if s.name in measured and copies_on_write(s)]
+    names = asked.stacks or tuple(dict.fromkeys((*finalists(compared), *wary)))
+    cells = tuple(c for c in campaign.workload.cells if c.script != "select-only") or campaign.workload.cells
+    reason = f"soak, run {done + 1} of {asked.runs}"
+    return Decision("soak", names, reason=reason, cells=dict.fromkeys(names, cells), duration_s=asked.duration)
