@@ -60,16 +60,24 @@ def test_a_command_of_the_user_configuration_does_not_get_in_the_way(own_sshd: L
     host.close()
 
 
+def _pid_of_nobody() -> int:
+    """Of a process that has ended."""
+    with subprocess.Popen(["true"]) as process:
+        return process.pid
+
+
 def test_two_connections_share_nothing_and_leave_nothing(own_sshd: LoopbackSshd) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("pgstrata-*"))
+    left = Path(tempfile.gettempdir(), f"pgstrata-ssh-{_pid_of_nobody()}-x")
+    left.mkdir()
     first, second = own_sshd.connect(), own_sshd.connect()
-    made = set(Path(tempfile.gettempdir()).glob("pgstrata-*")) - before
-    own = [path for path in made if any(path.glob("*"))]
+    own = list(Path(tempfile.gettempdir()).glob(f"pgstrata-ssh-{os.getpid()}-*"))
+    assert len(own) == 2
+    assert not left.exists()
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o700 for path in own)
     first.close()
     assert second.run(command("printf", "x")).stdout == "x"
     second.close()
-    assert not [path for path in own if path.exists()]
+    assert not any(path.exists() for path in own)
     deadline = time.monotonic() + 10
     while own_sshd.sessions() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -8,6 +8,7 @@ files over there print is skipped: nothing counts before the agent's own line.
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import re
 import shlex
@@ -33,6 +34,7 @@ READY_S = 60.0
 """For the login and the agent's first line, start-up files included."""
 ANSWER_SLACK_S = 60.0
 """How much longer than its own limit an operation may take before the host counts as lost."""
+DIRECTORY_PREFIX = "pgstrata-ssh-"
 SSH_OPTIONS = (
     ("BatchMode", "yes"),
     ("ConnectTimeout", str(CONNECT_S)),
@@ -112,6 +114,19 @@ def explain(target: Target, exit_code: int | None, stderr: str) -> PreflightErro
             hint=f"its login start-up files may wait for input; try: {login} true",
         )
     return PreflightError(f"login to {name} ended with exit code {exit_code}: {said}", hint=f"try: {login} true")
+
+
+def _make_directory() -> Path:
+    """A private directory (0700) for the control socket; those of processes that were killed are taken away.
+
+    Short, because the path of a socket is limited to 107 bytes and ssh puts 57 of its own behind it.
+    """
+    parent = tempfile.gettempdir() if len(tempfile.gettempdir()) <= 20 else "/tmp"
+    for left in Path(parent).glob(f"{DIRECTORY_PREFIX}*-*"):
+        pid = left.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(left, ignore_errors=True)  # fails, as it should, where it is another user's
+    return Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
 
 
 class _Session:
@@ -245,8 +260,7 @@ class SshHost(AgentHost):
         self._target = target
         self._arguments = [state_directory] if state_directory else []
         self._held: dict[str, str] = {}
-        # Short, because the path of a socket is limited to 107 bytes; mkdtemp makes it private (0700).
-        self._directory = Path(tempfile.mkdtemp(prefix="pgstrata-"))
+        self._directory = _make_directory()
         own = [word for key, value in SSH_OPTIONS for word in ("-o", f"{key}={value}")]
         self._options = [*own, "-o", f"ControlPath={self._directory}/%C", *options]
         try:

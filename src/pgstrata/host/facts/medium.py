@@ -28,19 +28,14 @@ def parse_parents(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def render_device(parents: tuple[tuple[str, str], ...]) -> str:
-    """`/dev/mapper/vg-data (lvm) on /dev/sda, /dev/sdb`; partitions stand for their disk's part of the way."""
-    layers = [path if kind in ("disk", "part") else f"{path} ({kind})" for path, kind in parents if kind != "disk"]
-    disks = [path for path, kind in parents if kind == "disk"]
-    if not layers:
-        return ", ".join(disks)
-    kinds = {kind for _, kind in parents}
-    if kinds <= {"disk", "part"}:
-        model = disks[0].partition(" ")[2] if disks else ""
-        return f"{layers[0]} {model}".strip()
-    upper = [
-        layer for layer, (_, kind) in zip(layers, [p for p in parents if p[1] != "disk"], strict=True) if kind != "part"
-    ]
-    return " on ".join([*upper, ", ".join(disks)]) if disks else " on ".join(upper)
+    """`/dev/mapper/vg-data (lvm) on /dev/sda, /dev/sdb`; a partition right below the filesystem is named itself."""
+    disks = ", ".join(path for path, kind in parents if kind == "disk")
+    layers = [f"{path} ({kind})" for path, kind in parents if kind not in ("disk", "part")]
+    if layers:
+        return " on ".join([*layers, disks] if disks else layers)
+    path, kind = parents[0]
+    model = disks.partition(" ")[2] if kind == "part" else ""
+    return f"{path} {model}".strip()
 
 
 def _device(host: Host, path: str) -> str:
