@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,3 +115,14 @@ def test_a_stack_that_cannot_be_built_here_is_left_out_with_all_reasons(host: Lo
     assert "vm.no_such_setting" in left_out.reason
     assert "kernel.neither" in left_out.reason
     assert "remove" in left_out.hint
+
+
+def test_blocks_above_the_page_size_need_a_kernel_that_has_them(host: LocalHost, tmp_path: Path) -> None:
+    release = tuple(int(number) for number in os.uname().release.split(".")[:2])
+    if os.sysconf("SC_PAGE_SIZE") >= 65536:
+        pytest.skip("pages are as large as the largest block")
+    stacks = (_stack("ext4", Volume(fs=Ext4(block_size=65536))), _stack("xfs", Volume(fs=Xfs(block_size=65536))))
+    found = {u.stack: u.reason for u in check_campaign(host, _campaign(*stacks), scratch=str(tmp_path)).unsupported}
+    assert ("xfs" in found) is (release < (6, 12))
+    assert ("ext4" in found) is (release < (6, 19))
+    assert all("larger than a page" in reason for reason in found.values())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from standing import context_in, loop_stack, standing, up_attest_write_down
 
 from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import command
 from pgstrata.spec.stack import Btrfs, Existing, Ext4, LoopDevice, Stack, Tmpfs, Volume, Xfs
 from pgstrata.stack.mounts import mount_at
 from pgstrata.stack.plan import plan_stack
@@ -96,3 +98,11 @@ def test_a_filesystem_sees_the_queue_as_the_stack_sets_it(host: LocalHost, tmp_p
         mount = mount_at(host, plan.mounts["data"])
         assert mount is not None
         assert ("ssd" in mount.options) is not rotational
+
+
+def test_ext4_has_nothing_left_to_initialise(host: LocalHost, tmp_path: Path) -> None:
+    plan = plan_stack(loop_stack(Ext4()), context_in(tmp_path))
+    with standing(host, plan) as built:
+        groups = host.run(command("dumpe2fs", built.bindings["data.0"])).stdout
+    assert len(re.findall(r"^Group \d+:", groups, re.MULTILINE)) == 4
+    assert len(re.findall(r"^Group \d+:.*\bITABLE_ZEROED\b", groups, re.MULTILINE)) == 4

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import missing, required_for
+from pgstrata.host.facts.kernel import read_kernel_release
 from pgstrata.host.facts.memory import parse_meminfo
-from pgstrata.host.protocol import Command, Host
+from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import DiskDevice, Existing, LoopDevice, Stack, Tmpfs, Volume, Zfs
+from pgstrata.spec.stack import DiskDevice, Existing, Ext4, LoopDevice, Nfs, Stack, Tmpfs, Volume, Xfs, Zfs
 from pgstrata.spec.units import render_size
 from pgstrata.stack import sizing
 from pgstrata.stack.safety import refuse_or_allow
@@ -77,12 +79,39 @@ def _unsupported(host: Host, stack: Stack) -> Unsupported | None:
         if host.status(sysctl_path(name)) is None:
             reasons.append(f"the kernel has no setting {name}")
             hints.append(f"remove {name} from the stack's kernel settings")
+    for volume in stack.volumes.values():
+        problem = _block_size_problem(host, volume)
+        if problem:
+            reasons.append(problem)
+            hints.append("use a block size of at most the page size, or a newer kernel")
     if stack.kernel.transparent_hugepage is not None and host.status(TRANSPARENT_HUGEPAGE) is None:
         reasons.append("the kernel has no transparent huge pages")
         hints.append("remove transparent_hugepage from the stack's kernel settings")
     if not reasons:
         return None
     return Unsupported(stack.name, "; ".join(reasons), "; ".join(dict.fromkeys(hints)))
+
+
+_BLOCKS_ABOVE_PAGES = {"xfs": (6, 12), "ext4": (6, 19)}
+"""The first kernel whose filesystem can have blocks larger than a page."""
+
+
+def _block_size_problem(host: Host, volume: Volume) -> str:
+    fs = volume.fs.export if isinstance(volume.fs, Nfs) and volume.fs.export is not None else volume.fs
+    if not isinstance(fs, Ext4 | Xfs) or fs.block_size is None:
+        return ""
+    page_bytes = int(host.run(command("getconf", "PAGE_SIZE")).stdout)
+    if fs.block_size <= page_bytes:
+        return ""
+    release = read_kernel_release(host) or ""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    first = _BLOCKS_ABOVE_PAGES[fs.kind]
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) >= first:
+        return ""
+    return (
+        f"{fs.kind} with blocks of {render_size(fs.block_size)}, larger than a page, needs Linux "
+        f"{first[0]}.{first[1]}, this is {release or 'unknown'}"
+    )
 
 
 def existing_parent(host: Host, path: str) -> str:

@@ -69,6 +69,8 @@ def _plan_mkfs(fs: Ext4, node: Argument, stride: int | None, width: int | None, 
     block_size = fs.block_size or (DEFAULT_BLOCK_BYTES if stride else None)
     options: list[Argument] = ["-q", "-L", LABEL, "-E", ",".join(extended)]
     options += ["-b", str(block_size)] if block_size else []
+    # mke2fs asks back about blocks that older kernels cannot mount; whether this one can was checked before
+    options += ["-F"] if block_size and block_size > DEFAULT_BLOCK_BYTES else []
     options += ["-O", ",".join(features)] if features else []
     options += ["-C", str(fs.bigalloc_cluster)] if fs.bigalloc_cluster else []
     options += ["-J", f"size={fs.journal_size // 2**20}"] if fs.journal_size else []

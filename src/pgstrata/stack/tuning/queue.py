@@ -7,8 +7,8 @@ from pgstrata.stack.step import Argument, Ref, Setting
 from pgstrata.stack.tuning.setting import SettingCheck, Tuning
 
 
-def queue_values(queue: Queue) -> dict[str, str]:
-    """File below `queue/` -> value, in the order of writing.
+def queue_values(queue: Queue) -> dict[str, str | None]:
+    """File below `queue/` -> value (None where the stack says nothing), in the order of writing.
 
     A scheduler resets nr_requests, and on recent kernels (seen on 6.18) writing rotational resets read_ahead_kb.
     """
@@ -19,7 +19,7 @@ def queue_values(queue: Queue) -> dict[str, str]:
         "nr_requests": queue.nr_requests,
         "read_ahead_kb": queue.read_ahead_kb,
     }
-    return {name: str(value) for name, value in values.items() if value is not None}
+    return {name: None if value is None else str(value) for name, value in values.items()}
 
 
 def queue_path(node: Argument, name: str) -> Argument:
@@ -31,13 +31,14 @@ def queue_path(node: Argument, name: str) -> Argument:
 
 
 def plan_queue(queue: Queue, media: tuple[Argument, ...]) -> Tuning:
-    """Sets the queue of every device in `media`."""
+    """Sets the queue of every device in `media`; what is not set is told by the checks."""
     settings: list[Setting] = []
     checks: list[SettingCheck] = []
     for node in media:
         shown = node.name if isinstance(node, Ref) else node
         for name, value in queue_values(queue).items():
             path = queue_path(node, name)
-            settings.append(Setting(path, value))
+            if value is not None:
+                settings.append(Setting(path, value))
             checks.append(SettingCheck(f"queue {shown} {name}", path, value))
     return Tuning("block queue settings", tuple(settings), tuple(checks), host_wide=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host
 from pgstrata.stack.fs.zfs_status import read_arcstats
-from pgstrata.stack.step import Argument, Attested, Setting, resolve
+from pgstrata.stack.step import Argument, Attested, Setting, asked_or_told, resolve
 from pgstrata.stack.undo import WriteFile
 
 _COUNTERPARTS = (
@@ -67,14 +67,14 @@ class Tuning:
 
 @dataclass(frozen=True)
 class SettingCheck:
-    """A setting still holds its value."""
+    """A setting still holds its value; with `value` None it is only told what it is, where there is such a setting."""
 
     what: str
     path: Argument
-    value: str
+    value: str | None
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
         path = setting_path(host, self.path, bindings)
-        found = host.status(path)
-        actual = "missing" if found is None else read_setting(host, path)
-        return (Attested(self.what, self.value, actual),)
+        if host.status(path) is None:
+            return () if self.value is None else (Attested(self.what, self.value, "missing"),)
+        return (asked_or_told(self.what, self.value, read_setting(host, path)),)
