@@ -33,6 +33,7 @@ from pgstrata.spec.stack import Btrfs, Ext4, Stack, Tmpfs, Volume, Xfs
 from pgstrata.spec.workload import Cell, Workload
 
 MIB = 1024**2
+NASTY = "ext4-<script>alert(1)</script>"
 STEPS = ("make files", "attach loop", "mkfs", "mount", "initdb", "start", "load", "restart", "warm up")
 PHASES = {"drop tables": 0.01, "create tables": 0.02, "client-side generate": 6.2, "vacuum": 0.9, "primary keys": 2.1}
 BASE_TPS = {

@@ -18,7 +18,8 @@ def render_number(value: float | None, digits: int = 3) -> str:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{value:,.{min(decimals, 9)}f}"
-    return text.rstrip("0").rstrip(".") if decimals > digits or value == round(value) else text
+    whole = decimals > 0 and value == round(value)
+    return text.rstrip("0").rstrip(".") if decimals > digits or whole else text
 
 
 def render_percent(fraction: float | None, *, sign: bool = False) -> str:

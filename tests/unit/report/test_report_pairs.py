@@ -1,0 +1,90 @@
+"""Which comparison a reader sees, in which direction, and how sentences are marked up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pgstrata.analyze.findings import CampaignFinding, Comparison, Findings
+from pgstrata.report.markup import parse_markup, printable, render_markup_html, render_markup_plain
+from pgstrata.report.pairs import Index, flip
+from pgstrata.report.published import Published, published_rows
+from pgstrata.report.table import verdict_detail, verdict_words
+
+
+def compare(**changes: Any) -> Comparison:
+    base: dict[str, Any] = {"a": "x", "b": "y", "cell": "c", "metric": "tps", "scale": "ratio"}
+    base |= {"ratio": 0.8, "low": 0.75, "high": 0.9, "level": 0.95, "kind": "screen", "verdict": "worse", "pairs": 6}
+    return Comparison(**{**base, **changes})
+
+
+def findings_of(*comparisons: Comparison) -> Findings:
+    campaign = CampaignFinding(name="n", primary="tps", margin=0.02, seed=1, host={}, postgres_version="16")
+    return Findings(campaign=campaign, cells=(), stacks=(), comparisons=comparisons, ranking=(), chosen=None)
+
+
+def test_a_flipped_ratio_is_its_inverse_with_bounds_exchanged() -> None:
+    flipped = flip(compare())
+    assert (flipped.a, flipped.b, flipped.verdict) == ("y", "x", "better")
+    assert flipped.ratio == pytest.approx(1.25)
+    assert (flipped.low, flipped.high) == (pytest.approx(1 / 0.9), pytest.approx(1 / 0.75))
+    assert flip(flipped).ratio == pytest.approx(0.8)
+
+
+def test_a_flipped_difference_changes_its_sign() -> None:
+    flipped = flip(compare(scale="difference", metric="longest_stall_s", ratio=3.0, low=1.0, high=5.0))
+    assert (flipped.ratio, flipped.low, flipped.high) == (-3.0, -5.0, -1.0)
+
+
+def test_unbounded_intervals_stay_unbounded() -> None:
+    flipped = flip(compare(low=None, high=None))
+    assert (flipped.low, flipped.high) == (None, None)
+
+
+def test_equivalence_wins_over_confirmation_over_screening() -> None:
+    screen, confirm = compare(), compare(kind="confirm", ratio=0.81)
+    equal = compare(kind="equivalence", verdict="equal", ratio=0.99)
+    assert Index(findings_of(screen, confirm)).pair("c", "x", "y") == confirm
+    assert Index(findings_of(screen, confirm, equal)).pair("c", "x", "y") == equal
+    reverse = Index(findings_of(confirm)).pair("c", "y", "x")
+    assert reverse is not None
+    assert reverse.verdict == "better"
+    assert Index(findings_of(screen)).pair("other", "x", "y") is None
+
+
+def test_verdicts_in_words_say_what_is_proven_and_what_is_not() -> None:
+    assert verdict_words(compare()) == ("slower, not confirmed", "worse")
+    assert verdict_words(compare(kind="confirm", proven=True)) == ("slower, proven", "worse-proven")
+    assert verdict_words(compare(metric="cv_1s", verdict="better")) == ("better, not confirmed", "better")
+    undecided = compare(verdict="undecided", needed_pairs=34, acceptable_margin=0.03)
+    assert verdict_words(undecided) == ("undecided", "undecided")
+    assert verdict_detail(undecided, 0.02) == "about 34 more pairs; equal within 3 % now"
+    assert verdict_detail(compare(verdict="equal"), 0.02) == "within 2 %"
+
+
+def test_published_ratios_stand_beside_measured_ones_and_arms_not_run_here_stay() -> None:
+    published = Published("study", "an article", "y", {"y": 200.0, "x": 100.0, "z": 50.0})
+    rows = {r.name: r for r in published_rows(Index(findings_of(compare())), "c", published)}
+    assert (rows["x"].published_ratio, rows["x"].ratio) == (0.5, 0.8)
+    assert (rows["y"].published_ratio, rows["y"].ratio) == (1.0, 1.0)
+    assert (rows["z"].published_ratio, rows["z"].ratio) == (0.25, None)
+
+
+def test_markup_knows_names_and_strong_words_alone() -> None:
+    kinds = [(s.kind, s.text) for s in parse_markup("`xfs` is **proven** 2 * 3")]
+    assert kinds == [("name", "xfs"), ("plain", " is "), ("strong", "proven"), ("plain", " 2 * 3")]
+    assert render_markup_plain("`a` **b** c") == "a b c"
+
+
+def test_a_name_in_a_sentence_stays_text() -> None:
+    html = render_markup_html("`<script>alert(1)</script>` is **<b>** & more")
+    assert html == "<code>&lt;script&gt;alert(1)&lt;/script&gt;</code> is <strong>&lt;b&gt;</strong> &amp; more"
+
+
+def test_numbers_keep_their_unit_on_the_line_and_get_a_minus() -> None:
+    assert render_markup_html("slower (-3.1 % ... +2 %)") == "slower (−3.1\u00a0% … +2\u00a0%)"
+
+
+def test_control_characters_are_shown_not_obeyed() -> None:
+    assert printable("a\x1b[31mb") == "a\\x1b[31mb"

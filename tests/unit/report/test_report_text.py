@@ -1,0 +1,109 @@
+"""Terminal, Markdown, CSV and JSON: complete, plain, and safe with any name."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from pgstrata.analyze.findings import Comparison, Findings, StackFinding
+from pgstrata.record.reader import CampaignData
+from pgstrata.report.csv import render_csv
+from pgstrata.report.json import render_json
+from pgstrata.report.markdown import escape_markdown, render_markdown
+from pgstrata.report.published import Published
+from pgstrata.report.reference import render_reference
+from pgstrata.report.terminal import print_terminal, render_terminal
+from synthetic import NASTY
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_table_names_the_medium_before_any_figure(data: CampaignData, findings: Findings) -> None:
+    text = render_terminal(data, findings)
+    assert text.index("loop file on ext4 on /dev/vda") < text.index(" TPS")
+    assert text.index("different durability") < text.index(" TPS")
+    for stack in findings.stacks:
+        assert stack.name[:12] in text
+
+
+def test_every_failure_and_exclusion_is_listed_with_its_reason(data: CampaignData, findings: Findings) -> None:
+    text = render_terminal(data, findings)
+    assert "server closed the connection unexpectedly" in text
+    assert "HINT: pgstrata doctor" in text
+    assert "foreign load: 41 %" in text
+
+
+def test_what_is_no_terminal_gets_plain_text(data: CampaignData, findings: Findings) -> None:
+    text = render_terminal(data, findings)
+    assert "\x1b" not in text
+    assert "│" not in text
+
+
+def test_colour_is_for_terminals_that_want_it(
+    data: CampaignData, findings: Findings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    out = Tty()
+    print_terminal(data, findings, out, width=150)
+    assert "\x1b[" in out.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Tty()
+    print_terminal(data, findings, out, width=150)
+    assert "\x1b[3" not in out.getvalue()
+
+
+def test_markdown_shows_a_nasty_name_as_text(data: CampaignData, findings: Findings) -> None:
+    text = render_markdown(data, findings)
+    table = [line for line in text.splitlines() if line.startswith("| ")]
+    assert any("ext4-&lt;script&gt;alert(1)&lt;/script&gt;" in line for line in table)
+    assert not any("<script>" in line for line in table)
+    assert escape_markdown("a|b*c") == "a\\|b\\*c"
+
+
+def test_every_line_of_a_markdown_table_has_the_same_columns(data: CampaignData, findings: Findings) -> None:
+    published = Published("study", "an article", "xfs", {"xfs": 2.0, "ext4": 1.0})
+    lines = render_markdown(data, findings, published).splitlines()
+    starts = [i for i, line in enumerate(lines) if line.startswith("| ---")]
+    assert len(starts) == 3
+    for start in starts:
+        columns = lines[start].count("|")
+        at = start - 1
+        while at < len(lines) and lines[at].startswith("|"):
+            assert lines[at].count("|") - lines[at].count("\\|") == columns
+            at += 1
+
+
+def test_csv_has_one_row_a_run_and_one_for_each_trial_that_measured_nothing(data: CampaignData) -> None:
+    rows = list(csv.DictReader(io.StringIO(render_csv(data))))
+    assert len(rows) == len(data.trials)
+    failed = [r for r in rows if r["status"] == "failed"]
+    assert [r["tps"] for r in failed] == [""]
+    measured = {r["trial"]: float(r["tps"]) for r in rows if r["tps"]}
+    assert measured == {c.trial_id: c.result.tps for c in data.cells(valid_only=False)}
+    assert NASTY in {r["stack"] for r in rows}
+
+
+def test_json_is_the_contract(data: CampaignData, findings: Findings) -> None:
+    value = json.loads(render_json(findings))
+    assert value["schema"] == "pgstrata.report/1"
+    assert value["campaign"].keys() >= {"name", "primary", "margin", "seed", "host", "postgres_version"}
+    stack = value["stacks"][0]
+    assert stack.keys() >= {"name", "spec", "n", "excluded", "unsupported", "metrics", "durability"}
+    assert stack["durability"].keys() >= {"class", "verdict", "states", "lost", "corrupt", "unknown"}
+    assert stack["metrics"]["tps"].keys() >= {"estimate", "low", "high", "runs"}
+    assert value["comparisons"][0].keys() >= {"a", "b", "metric", "scale", "ratio", "low", "high", "level", "kind"}
+    assert sorted(value["ranking"]) == sorted(s.name for s in findings.stacks)
+    assert Findings.model_validate(value) == findings
+
+
+def test_the_reference_of_the_json_names_every_key_of_it(findings: Findings) -> None:
+    reference = render_reference()
+    for key in (*json.loads(render_json(findings)), *StackFinding.model_fields, *Comparison.model_fields):
+        assert f"`{key}`" in reference
