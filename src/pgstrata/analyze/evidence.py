@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pgstrata.analyze.findings import Excluded
-from pgstrata.analyze.metrics import run_metrics
+from pgstrata.analyze.metrics import open_loop_of, run_metrics
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.stages import Design
-from pgstrata.record.decision import Observation
+from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.durability import durability_class
@@ -23,6 +23,8 @@ from pgstrata.spec.workload import Cell
 
 COPY_ON_WRITE = ("btrfs", "zfs")
 SOAK_S = 1800.0
+COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
+MEASURED: tuple[Stage, ...] = (*COMPARISON, "latency")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class Evidence:
     data: CampaignData
     stacks: Mapping[str, Stack]
     cells: tuple[Cell, ...]
+    """Of the comparison."""
+    matched: tuple[Cell, ...]
+    """Open-loop cells of the latency stage."""
     runs: tuple[Run, ...]
     excluded: Mapping[str, tuple[Excluded, ...]]
     unsupported: Mapping[str, str]
@@ -59,8 +64,11 @@ class Evidence:
     def primary(self) -> Metric:
         return metric_of(self.goal.primary)
 
-    def of(self, stack: str, cell: str) -> tuple[Run, ...]:
-        return tuple(r for r in self.runs if r.trial.trial.stack == stack and r.data.id == cell)
+    def of(self, stack: str, cell: str, stages: Sequence[Stage] = MEASURED) -> tuple[Run, ...]:
+        """Runs of one stack in one cell; those of soak only when asked for."""
+        return tuple(
+            r for r in self.runs if r.trial.trial.stack == stack and r.data.id == cell and r.trial.trial.stage in stages
+        )
 
     def observations(self, metric: str) -> tuple[Observation, ...]:
         """Runs of one metric in the form that the stages take."""
@@ -69,9 +77,22 @@ class Evidence:
     def _observations(self, metric: str) -> Iterator[Observation]:
         for run in self.runs:
             trial, value = run.trial.trial, run.metrics.get(metric)
-            if value is not None and trial.stage != "soak":
+            if value is not None and trial.stage in MEASURED:
                 cost_s = run.trial.verdict.duration_s / max(1, len(run.trial.cells))
-                yield Observation(trial.stack, trial.block, run.data.id, value, trial.stage, cost_s)
+                # Blocks of the latency stage are randomised and complete like those of screening.
+                stage: Stage = "screen" if trial.stage == "latency" else trial.stage
+                yield Observation(trial.stack, trial.block, run.data.id, value, stage, cost_s)
+
+    def open_loops(self, percentile: str) -> tuple[Observation, ...]:
+        """Every open-loop run, as the search for capacity takes it."""
+        found = []
+        for run in self.runs:
+            trial, loop = run.trial.trial, open_loop_of(run.data, percentile)
+            if loop is not None:
+                found.append(
+                    Observation(trial.stack, trial.block, run.data.id, run.data.result.tps, trial.stage, 0.0, loop)
+                )
+        return tuple(found)
 
     def design(self) -> Design:
         """What was declared, without the stacks that never ran."""
@@ -110,7 +131,8 @@ def gather(data: CampaignData) -> Evidence:
     return Evidence(
         data=data,
         stacks=stacks,
-        cells=_cells(data, runs),
+        cells=_cells(data, [r for r in runs if r.trial.trial.stage in COMPARISON]),
+        matched=tuple({r.data.id: r.data.cell for r in runs if r.trial.trial.stage == "latency"}.values()),
         runs=tuple(runs),
         excluded={name: tuple(items) for name, items in excluded.items()},
         unsupported=unsupported,

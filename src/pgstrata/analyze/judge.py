@@ -26,9 +26,12 @@ from pgstrata.analyze.findings import (
     MetricFinding,
     StackFinding,
 )
+from pgstrata.analyze.fit import BlockFit
 from pgstrata.analyze.interval import Interval
+from pgstrata.analyze.later import capacities_tps
 from pgstrata.analyze.policy import MAX_PAIRS
 from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.analyze.screen import rank
 from pgstrata.analyze.stages import Design, seconds_by_stack, tabulate
 from pgstrata.analyze.trend import trend_p
 from pgstrata.record.decision import Stage
@@ -48,10 +51,15 @@ def judge(data: CampaignData) -> Findings:
     design = evidence.design()
     cells, stacks, comparisons = [], [], []
     for cell in evidence.cells:
-        judged = _JudgedCell(evidence, design, cell)
+        judged = _JudgedCell(evidence, design, cell, evidence.goal.primary)
         cells.append(judged.finding())
         stacks += list(judged.stacks())
         comparisons += list(judged.comparisons())
+    for cell in evidence.matched:
+        matched = _MatchedCell(evidence, design, cell)
+        cells.append(matched.finding())
+        stacks += list(matched.stacks())
+        comparisons += list(matched.comparisons())
     first = cells[0] if cells else None
     return Findings(
         campaign=_campaign(evidence),
@@ -86,31 +94,35 @@ def _campaign(evidence: Evidence) -> CampaignFinding:
 class _JudgedCell:
     """One cell: the primary metric by the stages, the others explored."""
 
-    def __init__(self, evidence: Evidence, design: Design, cell: Cell) -> None:
-        self.evidence, self.design, self.cell = evidence, design, cell
-        self.observations = evidence.observations(evidence.goal.primary)
-        paired = evidence.data.record.paired
-        self.conclusion: CellConclusion = conclude(
-            design, self.observations, cell.id, imported=evidence.imported, paired=paired
-        )
-        self.own: dict[str, dict[str, OwnLevel]] = {evidence.goal.primary: self.conclusion.own}
+    def __init__(self, evidence: Evidence, design: Design, cell: Cell, primary: str) -> None:
+        self.evidence, self.design, self.cell, self.primary = evidence, design, cell, primary
+        self.observations = evidence.observations(primary)
+        self.own: dict[str, dict[str, OwnLevel]] = {}
         self.explored: dict[str, tuple[PairConclusion, ...]] = {}
+        self.conclusion = self._conclude()
+        self.own[primary] = self.conclusion.own
         for name in self._other_metrics():
-            self._explore(name, paired)
+            self._explore(name)
+
+    def _conclude(self) -> CellConclusion:
+        evidence = self.evidence
+        paired = evidence.data.record.paired
+        return conclude(self.design, self.observations, self.cell.id, imported=evidence.imported, paired=paired)
 
     def _other_metrics(self) -> tuple[str, ...]:
         names: dict[str, None] = {}
         for run in self.evidence.runs:
             if run.data.id == self.cell.id:
                 names |= dict.fromkeys(n for n, v in run.metrics.items() if v is not None)
-        return tuple(n for n in names if n != self.evidence.goal.primary)
+        return tuple(n for n in names if n != self.primary)
 
-    def _explore(self, name: str, paired: bool) -> None:
+    def _explore(self, name: str) -> BlockFit:
         design = Design(self.design.stacks, self.design.cells, self.design.goal.model_copy(update={"primary": name}))
         stages: tuple[Stage, ...] = ("screen", "confirm")
         table = tabulate(design, self.evidence.observations(name), self.cell.id, stages)
-        cells = len(design.cells)
-        _, self.own[name], self.explored[name] = explore(design.stacks, table, paired=paired, cells=cells)
+        paired, cells = self.evidence.data.record.paired, len(design.cells)
+        fit, self.own[name], self.explored[name] = explore(design.stacks, table, paired=paired, cells=cells)
+        return fit
 
     # ------------------------------------------------------------ stacks
 
@@ -122,7 +134,7 @@ class _JudgedCell:
         evidence, stack = self.evidence, self.evidence.stacks[name]
         runs = evidence.of(name, self.cell.id)
         durability = durability_class(stack)
-        names = dict.fromkeys((evidence.goal.primary, *(m for m in self.own if any(m in r.metrics for r in runs))))
+        names = dict.fromkeys((self.primary, *(m for m in self.own if any(m in r.metrics for r in runs))))
         return StackFinding(
             name=name,
             cell=self.cell.id,
@@ -249,6 +261,15 @@ class _JudgedCell:
             yield f"Not compared, too few runs in common: {words.listed(conclusion.apart)}."
         yield from self._shape_words()
 
+    def _capacity_words(self) -> Iterator[str]:
+        asked = self.evidence.data.campaign.latency
+        if asked is None or asked.objective_ms is None:
+            return
+        found = capacities_tps(self.evidence.data.campaign, self.evidence.open_loops(asked.percentile))
+        own = {stack: tps for (stack, cell), tps in found.items() if cell == self.cell.id}
+        if own:
+            yield words.capacity_sentence(asked.percentile, asked.objective_ms, own)
+
     def _no_verdict(self) -> str:
         if self.evidence.imported and any(self.evidence.of(n, self.cell.id) for n in self.evidence.stacks):
             return "Single runs give **no verdict**: nothing tells a difference of the stacks from luck of the run."
@@ -274,7 +295,14 @@ class _JudgedCell:
         return next((p for p in self.conclusion.screened if {p.a, p.b} == first), None)
 
     def _shape_words(self) -> Iterator[str]:
-        """Stalls and trends, named."""
+        """Stalls and trends, named; soak runs by themselves."""
+        for name in self.evidence.stacks:
+            soaked = self.evidence.of(name, self.cell.id, ("soak",))
+            if soaked:
+                hours = float(np.median([r.data.result.duration_s for r in soaked])) / 3600
+                slope = float(np.median(_known(soaked, "trend_per_hour"))) if len(soaked) else 0.0
+                yield words.soak_sentence(name, len(soaked), hours, slope)
+        yield from self._capacity_words()
         for name in self.evidence.stacks:
             runs = self.evidence.of(name, self.cell.id)
             shape = [_known(runs, m) for m in ("half_fraction", "stall_fraction", "longest_stall_s")]
@@ -285,6 +313,33 @@ class _JudgedCell:
             long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)
             if long and slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
                 yield words.trend_sentence(name, float(np.median(slopes)))
+
+
+class _MatchedCell(_JudgedCell):
+    """An open-loop cell of the latency stage: nothing was declared about it, so nothing is proven."""
+
+    def __init__(self, evidence: Evidence, design: Design, cell: Cell) -> None:
+        asked = evidence.data.campaign.latency
+        super().__init__(evidence, design, cell, f"latency_{asked.percentile if asked else 'p99'}_ms")
+
+    def _conclude(self) -> CellConclusion:
+        fit = self._explore(self.primary)
+        order = rank(fit, range(len(self.design.stacks)), self.design.stacks)
+        return CellConclusion(
+            fit=fit,
+            own=self.own[self.primary],
+            ranking=tuple(self.design.stacks[k] for k in order),
+            chosen=None,
+            probability_within_margin=None,
+            screened=(),
+            confirmed=(),
+            apart=tuple(n for n in self.own[self.primary] if n not in {self.design.stacks[k] for k in order}),
+        )
+
+    def _words(self) -> Iterator[str]:
+        metric = metric_of(self.primary)
+        levels = {n: metric.from_model(self.own[self.primary][n].level) for n in self._ranking()}
+        yield words.matched_sentence(self.cell.rate_tps or 0.0, metric, levels)
 
 
 def _known(runs: tuple[Run, ...], metric: str) -> npt.NDArray[np.float64]:

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from pgstrata.analyze.capacity import capacity_tps, next_rate
-from pgstrata.analyze.evidence import copies_on_write
+from pgstrata.analyze.evidence import COMPARISON, copies_on_write
 from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
 from pgstrata.spec.workload import Cell
 
-COMPARISON = ("screen", "confirm")
 MOST_CAPACITY_BLOCKS = 14
 """Halving and bisecting to 2.5 % takes fewer; a stack whose runs scatter around its limit might not settle."""
 FAILURES_ALLOWED = 3

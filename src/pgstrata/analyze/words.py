@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pgstrata.analyze.conclude import PairConclusion
 from pgstrata.analyze.forecast import smallest_margin
@@ -175,3 +175,30 @@ def trend_sentence(name: str, slope: float) -> str:
     """A trend within the runs of a stack."""
     word = "falls" if slope < 0 else "rises"
     return f"Throughput of {quoted(name)} {word} within a run, by {percent(abs(slope))} an hour: a long run would tell."
+
+
+def soak_sentence(name: str, runs: int, hours: float, slope: float) -> str:
+    """What the long runs of a stack showed."""
+    times = "one run" if runs == 1 else f"{runs} runs"
+    moved = (
+        "keeps its throughput"
+        if abs(slope) < 0.01
+        else f"{'loses' if slope < 0 else 'gains'} {percent(abs(slope))} an hour"
+    )
+    return f"Soak: {quoted(name)} {moved} over {times} of {hours:.2g} h (median Theil-Sen slope)."
+
+
+def matched_sentence(rate_tps: float, metric: Metric, levels: Mapping[str, float]) -> str:
+    """Latency at one rate that every stack was given alike, from low to high."""
+    if not levels:
+        return f"At {rate_tps:g} transactions a second scheduled: no latency was recorded."
+    order = sorted(levels.items(), key=lambda item: item[1])
+    listed_levels = ", ".join(f"{quoted(name)} {value:.3g} ms" for name, value in order)
+    return f"At {rate_tps:g} transactions a second scheduled, {metric.title}: {listed_levels}."
+
+
+def capacity_sentence(percentile: str, objective_ms: float, capacities: Mapping[str, float]) -> str:
+    """The highest rate that kept the objective, best first; the search is 2.5 % wide."""
+    order = sorted(capacities.items(), key=lambda item: -item[1])
+    listed_rates = ", ".join(f"{quoted(name)} {tps:,.0f} TPS" for name, tps in order)
+    return f"Capacity with {percentile} within {objective_ms:g} ms (to 2.5 %): {listed_rates}."

@@ -12,6 +12,7 @@ from typing import Any
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition
 from pgstrata.analyze.judge import judge
+from pgstrata.analyze.later import StagedPolicy
 from pgstrata.analyze.logs import summarise_logs
 from pgstrata.analyze.metrics import observer
 from pgstrata.analyze.policy import AdaptivePolicy
@@ -75,7 +76,7 @@ def _run(campaign: Campaign, directory: CampaignDirectory, shown: Shown) -> Outc
             runner,
             choose_policy(campaign, stacks),
             progress,
-            observe=observer(campaign.goal.primary),
+            observe=observer(campaign.goal.primary, campaign.latency.percentile if campaign.latency else "p99"),
             interruption=interruption,
         )
 
@@ -103,10 +104,13 @@ def _percentiles(logs: Sequence[Path], open_loop: bool) -> Mapping[str, float]:
 
 
 def choose_policy(campaign: Campaign, stacks: tuple[str, ...]) -> Policy:
-    """A fixed design where the campaign asks for a number of blocks, else the adaptive one."""
+    """A fixed design where the campaign asks for a number of blocks, else the adaptive one; then the later stages."""
+    comparison: Policy = AdaptivePolicy.of(campaign, stacks)
     if campaign.runs.blocks is not None:
-        return FixedBlocks(stacks, campaign.runs.blocks, campaign.runs.budget)
-    return AdaptivePolicy.of(campaign, stacks)
+        comparison = FixedBlocks(stacks, campaign.runs.blocks, campaign.runs.budget)
+    if campaign.latency is None and campaign.soak is None:
+        return comparison
+    return StagedPolicy(comparison, campaign)
 
 
 def show_report(
