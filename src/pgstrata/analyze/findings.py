@@ -122,6 +122,8 @@ class CellFinding(Finding):
     script: str
     scale: int
     clients: int
+    rate_tps: float | None = None
+    """Scheduled transactions a second of an open-loop cell: latency at matched load."""
     ranking: tuple[str, ...]
     chosen: Chosen | None
     words: tuple[str, ...]

@@ -234,6 +234,7 @@ class _JudgedCell:
             script=self.cell.script,
             scale=self.cell.scale,
             clients=self.cell.clients,
+            rate_tps=self.cell.rate_tps,
             ranking=() if self.evidence.emulated else self._ranking(),
             chosen=chosen,
             words=tuple(self._words()),
@@ -298,10 +299,10 @@ class _JudgedCell:
         """Stalls and trends, named; soak runs by themselves."""
         for name in self.evidence.stacks:
             soaked = self.evidence.of(name, self.cell.id, ("soak",))
-            if soaked:
-                hours = float(np.median([r.data.result.duration_s for r in soaked])) / 3600
-                slope = float(np.median(_known(soaked, "trend_per_hour"))) if len(soaked) else 0.0
-                yield words.soak_sentence(name, len(soaked), hours, slope)
+            slopes = _known(soaked, "trend_per_hour")
+            durations_s = [r.data.result.duration_s for r in soaked]
+            if slopes.size and min(durations_s) >= TREND_RUN_S:
+                yield words.soak_sentence(name, len(soaked), float(np.median(durations_s)), float(np.median(slopes)))
         yield from self._capacity_words()
         for name in self.evidence.stacks:
             runs = self.evidence.of(name, self.cell.id)

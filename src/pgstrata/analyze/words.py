@@ -177,7 +177,7 @@ def trend_sentence(name: str, slope: float) -> str:
     return f"Throughput of {quoted(name)} {word} within a run, by {percent(abs(slope))} an hour: a long run would tell."
 
 
-def soak_sentence(name: str, runs: int, hours: float, slope: float) -> str:
+def soak_sentence(name: str, runs: int, duration_s: float, slope: float) -> str:
     """What the long runs of a stack showed."""
     times = "one run" if runs == 1 else f"{runs} runs"
     moved = (
@@ -185,7 +185,7 @@ def soak_sentence(name: str, runs: int, hours: float, slope: float) -> str:
         if abs(slope) < 0.01
         else f"{'loses' if slope < 0 else 'gains'} {percent(abs(slope))} an hour"
     )
-    return f"Soak: {quoted(name)} {moved} over {times} of {hours:.2g} h (median Theil-Sen slope)."
+    return f"Soak: {quoted(name)} {moved} over {times} of {render_duration(duration_s)} (median Theil-Sen slope)."
 
 
 def matched_sentence(rate_tps: float, metric: Metric, levels: Mapping[str, float]) -> str:
