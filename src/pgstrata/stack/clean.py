@@ -6,6 +6,7 @@ left alone, as it may belong to a run with another state directory.
 
 from __future__ import annotations
 
+from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import Host
 from pgstrata.stack.journal import Journal, journal_directory
 
@@ -29,7 +30,10 @@ def _clean_one(host: Host, trial_id: str) -> list[str]:
     journal = Journal.take_over(host, trial_id)
     if journal is None:
         return [f"{trial_id}: left alone, it is running"]
-    undone = journal.undo_all()
+    try:
+        undone = journal.undo_all()
+    except PgstrataError as error:  # unreadable: the others are to be cleaned all the same
+        return [f"{trial_id}: error: {error}"]
     lines = [f"{trial_id}: {u.line}" for u in undone if u.line]
     lines += [f"{trial_id}: error: {u.undo.kind}: {u.error}" for u in undone if u.error]
     return lines or [f"{trial_id}: nothing was left"]

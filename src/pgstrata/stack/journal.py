@@ -43,16 +43,15 @@ def boot_id(host: Host) -> str:
 class Journal:
     """The journal of one trial, held by the process that runs it."""
 
-    def __init__(self, host: Host, trial_id: str, boot: str) -> None:
+    def __init__(self, host: Host, trial_id: str) -> None:
         self._host = host
         self._trial_id = trial_id
-        self._boot = boot
         self._device_locks: list[str] = []
 
     @classmethod
     def create(cls, host: Host, trial_id: str) -> Journal:
         """A new journal; PreflightError when the trial runs already or was left behind by an earlier run."""
-        journal = cls(host, trial_id, boot_id(host))
+        journal = cls(host, trial_id)
         holder = journal._lock()
         if holder is not None:
             raise PreflightError(f"trial {trial_id} is being run already on {host.name}: {holder}")
@@ -62,19 +61,18 @@ class Journal:
                 f"trial {trial_id} was left half-done on {host.name}", hint=f"pgstrata clean --host {host.name}"
             )
         host.make_directory(journal_directory(host), mode=0o755)
-        host.append_text(journal.path, json.dumps({"trial": trial_id, "boot": journal._boot}) + "\n")
+        host.append_text(journal.path, json.dumps({"trial": trial_id, "boot": boot_id(host)}) + "\n")
         return journal
 
     @classmethod
     def take_over(cls, host: Host, trial_id: str) -> Journal | None:
         """The journal that another process left; None while its owner lives."""
-        journal = cls(host, trial_id, "")
+        journal = cls(host, trial_id)
         if journal._lock() is not None:
             return None
         if host.status(journal.path) is None:  # undone while we waited for the lock
             host.unlock(journal._lock_name)
             return None
-        journal._boot = parse_journal(host.read_text(journal.path)).boot
         return journal
 
     @property
@@ -140,6 +138,9 @@ def in_order_of_undoing(undos: Iterable[Undo]) -> tuple[Undo, ...]:
     return (*processes, *(u for u in reverse if not isinstance(u, StopProcesses)))
 
 
+HINT = "look at the file in the journal folder, undo by hand what it names, and remove it"
+
+
 @dataclass(frozen=True)
 class JournalEntries:
     """What a journal file holds."""
@@ -161,4 +162,4 @@ def parse_journal(text: str) -> JournalEntries:
         boot = str(json.loads(lines[0])["boot"])
         return JournalEntries(boot, tuple(_UNDO.validate_json(line) for line in lines[1:] if line))
     except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise PgstrataError(f"the undo journal cannot be read: {error}") from None
+        raise PgstrataError(f"the undo journal cannot be read: {error}", hint=HINT) from None

@@ -7,6 +7,7 @@ import pytest
 from pgstrata.errors import PreflightError
 from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed, FileStatus
+from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
 from pgstrata.stack.undo import RemovePath, StopProcesses, WriteFile
@@ -81,7 +82,7 @@ def test_a_partition_in_use_forbids_its_disk_even_with_erase(server: Server, why
 def test_after_a_reboot_settings_and_processes_are_left_alone() -> None:
     server = Server()
     server.make_directory("/s/pgstrata-t1")
-    journal = Journal(server, "t1", "boot-1")
+    journal = Journal(server, "t1")
     server.make_directory("/var/lib/pgstrata/journal")
     server.append_text(journal.path, '{"boot": "boot-1"}\n')
     restore = WriteFile(path="/proc/sys/vm/swappiness", text="1")
@@ -100,3 +101,15 @@ def test_before_a_reboot_they_are_put_back() -> None:
     journal.undo_all()
     assert server.read_text("/proc/sys/vm/swappiness") == "1"
     assert server.stopped_markers == ["t1"]
+
+
+def test_a_journal_that_cannot_be_read_does_not_keep_the_others_from_being_cleaned() -> None:
+    server = Server()
+    for trial in ("t1", "t2", "t3"):
+        Journal.create(server, trial).register(WriteFile(path="/proc/sys/vm/swappiness", text="1"))
+    server.append_text("/var/lib/pgstrata/journal/t2.jsonl", "nonsense\n")
+    lines = clean(server)
+    assert lines[0] == "t1: set /proc/sys/vm/swappiness back to 1"
+    assert "t2: error: the undo journal" in lines[1]
+    assert lines[2] == "t3: set /proc/sys/vm/swappiness back to 1"
+    assert server.list_directory("/var/lib/pgstrata/journal") == ("t2.jsonl",)
