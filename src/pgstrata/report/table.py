@@ -73,7 +73,8 @@ class VerdictTable:
 def cell_title(cell: CellFinding) -> str:
     """`tpcb-like, scale 50, 8 clients`."""
     clients = "client" if cell.clients == 1 else "clients"
-    return f"{cell.script}, scale {cell.scale:,}, {cell.clients:,} {clients}"
+    open_loop = "" if cell.rate_tps is None else f", open loop at {cell.rate_tps:,.0f} TPS"
+    return f"{cell.script}, scale {cell.scale:,}, {cell.clients:,} {clients}{open_loop}"
 
 
 def verdict_tables(findings: Findings) -> tuple[VerdictTable, ...]:

@@ -79,7 +79,7 @@ class FakeRunner:
         for cell in trial.cells:
             progress.step(f"pgbench {cell.id}", 0.0)
             tps = _fake_tps(self.campaign, stack, trial, cell)
-            _write_cell(recorder, cell, tps, self.campaign.workload.duration_s or 60.0, luck)
+            _write_cell(recorder, cell, tps, trial.duration_s or self.campaign.workload.duration_s or 60.0, luck)
             grown = int(size_bytes * 1.1)
             space.append(SpaceRecord(moment=f"after {cell.id}", physical_bytes=grown, database_bytes=grown))
         recorder.write_list("space.json", space)
@@ -99,7 +99,16 @@ def _fake_tps(campaign: Campaign, stack: Stack, trial: Trial, cell: Cell) -> flo
     return level * drift * noise * script
 
 
-def _write_cell(recorder: TrialRecorder, cell: Cell, tps: float, duration_s: float, luck: random.Random) -> None:
+def _fake_percentiles(cell: Cell, capacity_tps: float) -> dict[str, float]:
+    """A queue that fills up as the scheduled rate comes near the capacity; a closed loop has none."""
+    if cell.rate_tps is None:
+        return {}
+    wait_ms = 2.0 / max(0.02, 1 - cell.rate_tps / capacity_tps)
+    return {"p50": wait_ms, "p95": 3 * wait_ms, "p99": 5 * wait_ms}
+
+
+def _write_cell(recorder: TrialRecorder, cell: Cell, level_tps: float, duration_s: float, luck: random.Random) -> None:
+    tps = min(level_tps, cell.rate_tps or level_tps)
     seconds = [tps * luck.gauss(1, 0.1) for _ in range(max(1, round(duration_s)))]
     mean = sum(seconds) / len(seconds)
     seconds = [s * tps / mean for s in seconds]
@@ -117,6 +126,8 @@ def _write_cell(recorder: TrialRecorder, cell: Cell, tps: float, duration_s: flo
         wal_bytes=transactions * 600,
         checkpoints=1,
         warmup_stable=True,
+        percentiles_ms=_fake_percentiles(cell, level_tps),
+        open_loop=cell.rate_tps is not None,
     )
     recorder.write(f"cells/{cell.id}/result.json", result)
     lines = [
