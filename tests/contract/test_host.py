@@ -202,6 +202,16 @@ def test_marked_processes_are_ended_with_their_children(real: Host, tmp_path: Pa
     assert other.wait(5) == -2
 
 
+def test_the_busiest_processes_are_seen_but_not_our_own(real: Host, tmp_path: Path) -> None:
+    out = f"{tmp_path}/out"
+    spinning = real.start(command("sh", "-c", "while :; do :; done"), stdout=out, stderr=out)
+    seen = {busy.pid: busy for busy in real.busiest(0.5)}
+    spinning.stop(5)
+    assert seen[spinning.pid].name == "sh"
+    assert seen[spinning.pid].cpu_share > 0.01
+    assert "kthreadd" not in {busy.name for busy in seen.values()}
+
+
 def test_a_lock_is_held_until_released(real: Host, tmp_path: Path) -> None:
     second = LocalHost(state_directory=real.state_directory())
     assert real.try_lock("disk/by-id/x", "campaign a") is None

@@ -16,6 +16,8 @@ import pytest
 
 from loopback_sshd import SSHD, LoopbackSshd
 from pgstrata.errors import PreflightError
+from pgstrata.host.capabilities import CAPABILITIES, missing
+from pgstrata.host.facts import gather
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, HostLost, command
 from pgstrata.host.ssh import SshHost, Target
@@ -245,3 +247,12 @@ def test_marked_processes_are_found_over_ssh_after_a_loss(own_sshd: LoopbackSshd
     assert host.stop_marked(marker, 5) == (started.pid,)
     assert started.wait(5) == -2
     host.close()
+
+
+def test_facts_and_capabilities_are_the_same_over_ssh(sshd: LoopbackSshd) -> None:
+    far, near = sshd.connect(), LocalHost()
+    try:
+        assert gather(far, sample_s=0.0).checked == gather(near, sample_s=0.0).checked
+        assert missing(far, CAPABILITIES) == missing(near, CAPABILITIES)
+    finally:
+        far.close()
