@@ -15,7 +15,14 @@ _COMPLETE = re.compile(
     _PREFIX + r"(?P<what>checkpoint|restartpoint) complete: wrote (?P<buffers>\d+) buffers \([\d.]+%\).*"
     r"; write=(?P<write>[\d.]+) s, sync=(?P<sync>[\d.]+) s, total=(?P<total>[\d.]+) s;"
 )
-_KINDS = ("shutdown", "end-of-recovery", "time", "wal")
+_KINDS = {
+    "shutdown": "shutdown",
+    "end-of-recovery": "end-of-recovery",
+    "force": "requested",
+    "time": "time",
+    "wal": "wal",
+}
+"""What caused a checkpoint, by the flags in the log, the first that is there: a request may coincide with others."""
 
 
 def checkpoint_rows(log: str, origin_epoch_s: float) -> list[dict[str, Any]]:
@@ -38,7 +45,7 @@ def checkpoint_rows(log: str, origin_epoch_s: float) -> list[dict[str, Any]]:
 
 def _started(match: re.Match[str], origin_epoch_s: float) -> dict[str, Any]:
     flags = match["flags"].split()
-    kind = next((k for k in _KINDS if k in flags), "requested")
+    kind = next((kind for flag, kind in _KINDS.items() if flag in flags), "requested")
     return {
         "start_t_s": _t_s(match, origin_epoch_s),
         "end_t_s": None,

@@ -1,0 +1,28 @@
+"""The statement of the PostgreSQL probe follows the major."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgstrata.probe.postgres import COUNTERS, render_probe_script, render_sample_query
+from pgstrata.record.schema import POSTGRES_COLUMNS
+
+
+@pytest.mark.parametrize("major", range(13, 20))
+def test_every_column_is_selected(major: int) -> None:
+    query = render_sample_query(major)
+    for name in (*COUNTERS, "waits"):
+        assert f"'{name}'" in query
+    assert ("pg_stat_io" in query) == (major >= 16)
+    assert ("pg_stat_checkpointer" in query) == (major >= 17)
+    assert ("b.buffers_backend" in query) == (major < 17)
+
+
+def test_counters_are_the_columns_of_the_record() -> None:
+    assert ("t_s", *COUNTERS) == POSTGRES_COLUMNS
+
+
+def test_the_script_prepares_once_and_repeats() -> None:
+    script = render_probe_script(16, interval_s=0.5)
+    assert script.count("PREPARE sample AS SELECT") == 1
+    assert script.endswith("EXECUTE sample \\watch 0.5\n")

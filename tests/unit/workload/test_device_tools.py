@@ -1,0 +1,71 @@
+"""fio and pg_test_fsync: arguments, and recorded output of fio 3.33 and of pg_test_fsync 15 and 18."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import PgstrataError
+from pgstrata.workload.fio import parse_fio, plan_fio
+from pgstrata.workload.pg_test_fsync import parse_pg_test_fsync, plan_pg_test_fsync
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIO = (FIXTURES / "fio" / "3.33-randwrite-fsync.json").read_text()
+
+
+def test_fio_arguments() -> None:
+    plain = plan_fio("/dev/loop9", pattern="randwrite", size_bytes=1 << 20)
+    assert " ".join(plain.argv) == (
+        "fio --name=pgstrata --filename=/dev/loop9 --rw=randwrite --size=1048576 --bs=8192 --iodepth=1 --direct=1"
+        " --randseed=1 --ioengine=psync --output-format=json"
+    )
+    deep = plan_fio("/x", pattern="read", size_bytes=1, depth=32, fsync_every=4, runtime_s=2.5, rate_iops=10)
+    assert deep.argv[-4:] == ("--fsync=4", "--runtime=2.5", "--time_based", "--rate_iops=10")
+    assert "--ioengine=libaio" in deep.argv
+
+
+def test_fio_result() -> None:
+    result = parse_fio("note: something for people\n" + FIO)
+    assert result.version == "fio-3.33"
+    assert (result.write_ios, result.write_bytes, result.read_ios) == (128, 1 << 20, 0)
+    assert result.syncs == 31
+    job = json.loads(FIO)["jobs"][0]
+    assert result.write_latency_avg_ms == pytest.approx(job["write"]["clat_ns"]["mean"] / 1e6)
+    assert result.sync_latency_p99_ms == pytest.approx(job["sync"]["lat_ns"]["percentile"]["99.000000"] / 1e6)
+    assert result.read_latency_avg_ms is None
+
+
+def test_fio_failures() -> None:
+    with pytest.raises(PgstrataError, match="no JSON"):
+        parse_fio("fio: it did not work\n")
+    broken = json.loads(FIO)
+    broken["jobs"][0]["error"] = 28
+    with pytest.raises(PgstrataError, match="error 28"):
+        parse_fio(json.dumps(broken))
+
+
+@pytest.mark.parametrize("major", [15, 18])
+def test_pg_test_fsync_result(major: int) -> None:
+    text = (FIXTURES / "pg_test_fsync" / f"{major}.txt").read_text()
+    rates = parse_pg_test_fsync(text)
+    assert list(rates.one_write) == ["open_datasync", "fdatasync", "fsync", "fsync_writethrough", "open_sync"]
+    assert rates.one_write["fsync_writethrough"] is None
+    assert rates.fdatasync is not None
+    assert f"{rates.fdatasync:.3f} ops/sec" in text
+    assert rates.unsynced_writes is not None
+    assert rates.unsynced_writes > 10 * rates.fdatasync
+
+
+def test_pg_test_fsync_failures() -> None:
+    with pytest.raises(PgstrataError, match="not understood"):
+        parse_pg_test_fsync("something else\n")
+    with pytest.raises(PgstrataError, match="no rates"):
+        parse_pg_test_fsync("1 second per test\n")
+
+
+def test_pg_test_fsync_arguments() -> None:
+    command = plan_pg_test_fsync("/b/pg_test_fsync", "/m/file", seconds_per_test=2, user="pgstrata")
+    assert command.argv == ("/b/pg_test_fsync", "--secs-per-test=2", "--filename=/m/file")
+    assert command.user == "pgstrata"
