@@ -110,31 +110,22 @@ def run_campaign(
 
 def _decide(directory: CampaignDirectory, state: _State, policy: Policy, observe: Observe, block: int) -> Decision:
     """What was decided about this block before, or a new decision, recorded before it is followed."""
-    for record in reversed(directory.decisions()):
+    known = directory.decisions()
+    for record in reversed(known):
         if record.after_block == block and record.stage != "done":
-            return Decision(
-                record.stage,
-                record.continue_with,
-                record.dropped,
-                record.reason,
-                record.figures,
-                record.cells,
-                record.duration_s,
-            )
+            return Decision(record.stage, record.continue_with, record.dropped, record.reason, record.figures)
     decision = policy.decide(state.observations(observe, block), block, state.elapsed_s(block))
     decision = _without_hopeless(decision, state.hopeless(block))
-    directory.record_decision(
-        DecisionRecord(
-            after_block=block,
-            stage=decision.stage,
-            continue_with=decision.run,
-            dropped=decision.dropped,
-            reason=decision.reason,
-            figures=decision.figures,
-            cells=None if decision.cells is None else dict(decision.cells),
-            duration_s=decision.duration_s,
-        )
+    record = DecisionRecord(
+        after_block=block,
+        stage=decision.stage,
+        continue_with=decision.run,
+        dropped=decision.dropped,
+        reason=decision.reason,
+        figures=decision.figures,
     )
+    if not known or known[-1] != record:  # the end of a finished campaign is decided again, and told once
+        directory.record_decision(record)
     return decision
 
 

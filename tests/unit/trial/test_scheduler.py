@@ -1,0 +1,165 @@
+"""The scheduler: replays what was finished, decides from the record alone, gives hopeless stacks up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pgstrata.record.decision import Decision, Observation
+from pgstrata.record.reader import TrialData, read
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.schema import PlannedRecord, TrialVerdict
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.trial.fake import FakeRunner
+from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.policy import FixedBlocks
+from pgstrata.trial.progress import NoProgress, Progress
+from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, TrialRunner, run_campaign
+
+STACKS = ("ext4", "tmpfs", "xfs")
+
+
+def campaign(**runs: object) -> Campaign:
+    return Campaign.model_validate(
+        {
+            "name": "small",
+            "stacks": [{"name": name, "data": {"fs": {"kind": name}}} for name in STACKS],
+            "workload": {"scale": 1, "clients": 2, "duration": 5},
+            "runs": runs or {"blocks": 3},
+        }
+    )
+
+
+def observe(trial: TrialData) -> list[Observation]:
+    return [Observation(trial.trial.stack, trial.trial.block, c.id, c.result.tps) for c in trial.cells]
+
+
+@dataclass
+class Spy:
+    """A policy that remembers what it was asked."""
+
+    blocks: int
+    asked: list[tuple[int, float, tuple[Observation, ...]]] = field(default_factory=list)
+
+    def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
+        self.asked.append((blocks_done, elapsed_s, tuple(observations)))
+        return FixedBlocks(STACKS, self.blocks).decide(observations, blocks_done, elapsed_s)
+
+
+@dataclass
+class Stopping:
+    """Runs so many trials and is then interrupted in the middle of one."""
+
+    inner: TrialRunner
+    trials: int
+    ran: list[str] = field(default_factory=list)
+
+    def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
+        if len(self.ran) == self.trials:
+            recorder = directory.start_trial(
+                trial, PlannedRecord(trial=trial, stack=directory.campaign.stack(trial.stack), steps=())
+            )
+            directory.set_aside(recorder)
+            raise Interrupted("SIGINT")
+        self.ran.append(trial.id)
+        return self.inner.run(trial, directory, progress)
+
+
+@dataclass
+class Failing:
+    """Fails every trial of one stack."""
+
+    inner: TrialRunner
+    stack: str
+
+    def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
+        if trial.stack != self.stack:
+            return self.inner.run(trial, directory, progress)
+        planned = PlannedRecord(trial=trial, stack=directory.campaign.stack(trial.stack), steps=())
+        verdict = TrialVerdict(trial_id=trial.id, status="failed", reason="it never works", duration_s=1.0)
+        directory.start_trial(trial, planned).finish(verdict)
+        return verdict
+
+
+def run(out: Path, asked: Campaign, policy: object = None, runner: TrialRunner | None = None) -> Outcome:
+    with CampaignDirectory.create_or_open(out, asked) as directory:
+        return run_campaign(
+            asked,
+            directory,
+            runner or FakeRunner(asked),
+            policy or FixedBlocks(STACKS, asked.runs.blocks or 3),  # type: ignore[arg-type]
+            NoProgress(),
+            observe=observe,
+            interruption=Interruption(),
+        )
+
+
+def test_runs_every_block_in_its_own_order(tmp_path: Path) -> None:
+    outcome = run(tmp_path / "c", campaign())
+    assert outcome.counts == {"ok": 9}
+    data = read(tmp_path / "c")
+    orders = [[t.trial.stack for t in data.trials if t.trial.block == block] for block in range(3)]
+    assert all(sorted(order) == sorted(STACKS) for order in orders)
+    assert len({tuple(order) for order in orders}) > 1
+    assert [d.stage for d in data.decisions] == ["screen", "screen", "screen", "done"]
+
+
+@pytest.mark.parametrize("after", range(10))
+def test_resumed_at_any_trial_it_ends_the_same(tmp_path: Path, after: int) -> None:
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    run(whole, campaign())
+    first = Stopping(FakeRunner(campaign()), after)
+    outcome = run(resumed, campaign(), runner=first)
+    assert outcome.interrupted is (after < 9)
+    second = Stopping(FakeRunner(campaign()), 99)
+    run(resumed, campaign(), runner=second)
+    assert not set(first.ran) & set(second.ran), "a finished trial was run again"
+    ours, theirs = read(resumed), read(whole)
+    assert [t.trial for t in ours.trials] == [t.trial for t in theirs.trials]
+    assert [c.result for c in ours.cells()] == [c.result for c in theirs.cells()]
+    assert [d.continue_with for d in ours.decisions] == [d.continue_with for d in theirs.decisions]
+
+
+def test_the_policy_sees_the_same_after_a_resume(tmp_path: Path) -> None:
+    whole, first, second = Spy(3), Spy(3), Spy(3)
+    run(tmp_path / "whole", campaign(), policy=whole)
+    run(tmp_path / "c", campaign(), policy=first, runner=Stopping(FakeRunner(campaign()), 5))
+    run(tmp_path / "c", campaign(), policy=second)
+    assert first.asked + second.asked == whole.asked
+    assert [elapsed_s for _, elapsed_s, _ in whole.asked] == [0.0, 180.0, 360.0, 540.0]
+
+
+def test_a_finished_campaign_can_be_extended(tmp_path: Path) -> None:
+    run(tmp_path / "c", campaign(blocks=2))
+    runner = Stopping(FakeRunner(campaign(blocks=4)), 99)
+    outcome = run(tmp_path / "c", campaign(blocks=4), runner=runner)
+    assert outcome.counts == {"ok": 12}
+    assert len(runner.ran) == 6
+
+
+def test_a_failing_trial_does_not_stop_the_campaign(tmp_path: Path) -> None:
+    asked = campaign(blocks=6)
+    outcome = run(tmp_path / "c", asked, runner=Failing(FakeRunner(asked), "xfs"))
+    assert outcome.counts == {"ok": 12, "failed": GIVE_UP_AFTER}
+    given_up = read(tmp_path / "c").decisions[GIVE_UP_AFTER]
+    assert given_up.dropped == ("xfs",)
+    assert "given up" in given_up.reason
+
+
+def test_a_campaign_ends_when_every_stack_is_hopeless(tmp_path: Path) -> None:
+    asked = campaign(blocks=9)
+    runner = Failing(Failing(Failing(FakeRunner(asked), "xfs"), "ext4"), "tmpfs")
+    outcome = run(tmp_path / "c", asked, runner=runner)
+    assert outcome.counts == {"failed": 3 * GIVE_UP_AFTER}
+    assert read(tmp_path / "c").decisions[-1].stage == "done"
+
+
+class TestFixedBlocks:
+    def test_stops_when_another_block_would_exceed_the_budget(self) -> None:
+        policy = FixedBlocks(STACKS, 10, budget_s=100.0)
+        assert policy.decide((), 0, 0.0).stage == "screen"
+        assert policy.decide((), 1, 45.0).stage == "screen"
+        assert policy.decide((), 2, 90.0).stage == "done"
