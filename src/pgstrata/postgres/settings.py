@@ -94,7 +94,7 @@ def parse_conf(text: str) -> dict[str, str]:
     record would decide.
     """
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _CONF_LINE.match(line)
