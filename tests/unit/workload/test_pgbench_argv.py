@@ -45,7 +45,7 @@ def test_warm_up_overrides_the_bound() -> None:
 
 
 def test_open_loop_with_limit_and_sampled_log() -> None:
-    workload = Workload(rate=123.5, latency_limit_ms=20, log="sampled", sampling_rate=0.05)
+    workload = Workload(latency_limit_ms=20, log="sampled", sampling_rate=0.05)
     cell = CELL.model_copy(update={"rate_tps": 123.5})
     assert options(TARGET, cell, workload, seed=1, log_prefix="/l/x").endswith(
         "--rate 123.5 --latency-limit 20 --log --log-prefix=/l/x --sampling-rate=0.05"
