@@ -83,12 +83,11 @@ def plan_run(
     """One run of a cell, with a progress line each second on standard error.
 
     `duration_s` overrides the workload's bound (warm-up). `script_path` is where a custom script lies on the host.
-    `log_prefix` turns the per-transaction log on, sampled as the workload says.
-    No vacuum by pgbench: it would rewrite what the trial has just prepared. Raises PreflightError for options that
-    this major of pgbench does not have.
+    `log_prefix` turns the per-transaction log on, sampled as the workload says. No vacuum by pgbench: it would
+    rewrite what the trial has just prepared. Raises PreflightError for options that this major does not have.
     """
     limit_s = workload.cell_duration_s(cell) if duration_s is None else duration_s
-    options = [*_script(cell, script_path), "--no-vacuum", "--scale", str(cell.scale)]
+    options = [*_script(cell, script_path), "--no-vacuum"]
     options += ["--client", str(cell.clients), "--jobs", str(min(workload.jobs, cell.clients))]
     options += ["--protocol", workload.protocol, "--random-seed", str(seed), "--progress", "1"]
     options += _bound(workload, limit_s)
@@ -105,7 +104,8 @@ def plan_run(
 def _script(cell: Cell, script_path: str | None) -> tuple[str, ...]:
     if cell.script in BUILTIN_SCRIPTS:
         return ("--builtin", cell.script)
-    return ("--file", script_path or cell.script)
+    # Builtin scripts count the branches themselves; a custom one gets :scale from here.
+    return ("--file", script_path or cell.script, "--scale", str(cell.scale))
 
 
 def _bound(workload: Workload, limit_s: float | None) -> tuple[str, ...]:

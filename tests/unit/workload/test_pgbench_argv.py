@@ -22,8 +22,7 @@ def options(*args: object, **kwargs: object) -> str:
 
 def test_a_plain_run() -> None:
     assert options(TARGET, CELL, Workload(duration="30s", jobs=2), seed=7) == (
-        "--builtin tpcb-like --no-vacuum --scale 50 --client 8 --jobs 2 --protocol simple --random-seed 7"
-        " --progress 1 --time 30"
+        "--builtin tpcb-like --no-vacuum --client 8 --jobs 2 --protocol simple --random-seed 7 --progress 1 --time 30"
     )
 
 
@@ -62,7 +61,7 @@ def test_full_and_aggregated_logs() -> None:
 def test_custom_script_and_protocol() -> None:
     cell = Cell(script="mine.sql", scale=1, clients=1)
     text = options(TARGET, cell, Workload(protocol="prepared", jobs=4), seed=1, script_path="/s/mine.sql")
-    assert text.startswith("--file /s/mine.sql --no-vacuum")
+    assert text.startswith("--file /s/mine.sql --scale 1 --no-vacuum")
     assert "--client 1 --jobs 1 --protocol prepared" in text
 
 
