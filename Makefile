@@ -46,3 +46,7 @@ test: $(STAMP) ## the fast and the root tests
 .PHONY: demo
 demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, in about five minutes
 	@$(BIN)/pgstrata run campaigns/demo.yaml --out out/demo
+
+.PHONY: docs
+docs: $(STAMP) ## the reference pages that are written from the code
+	@$(BIN)/python -m pgstrata.spec.reference > docs/reference/campaign.md
