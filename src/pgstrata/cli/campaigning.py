@@ -23,6 +23,7 @@ from pgstrata.record.decision import Policy
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory, Origin
 from pgstrata.report.json import report_value
+from pgstrata.report.published import Published
 from pgstrata.report.render import render
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.campaign import Campaign
@@ -43,9 +44,18 @@ class Shown:
 
 
 def run_to_report(
-    campaign: Campaign, out: Path, origin: Origin, shown: Shown, *, source_text: str | None = None
+    campaign: Campaign,
+    out: Path,
+    origin: Origin,
+    shown: Shown,
+    *,
+    source_text: str | None = None,
+    published: Published | None = None,
 ) -> None:
-    """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
+    """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code.
+
+    `published` holds a study's figures, to be shown beside the measured ones.
+    """
     conditions = [parse_condition(text) for text in shown.fail_on]
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
         outcome = _run(campaign, directory, shown)
@@ -54,7 +64,7 @@ def run_to_report(
         end(ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.DONE)
         return
     data = read(out)
-    code = show_report(data, out, shown, conditions, note=outcome.reason)
+    code = show_report(data, out, shown, conditions, note=outcome.reason, published=published)
     if outcome.interrupted:
         print_notice(f"interrupted; the same command goes on where it ended ({out})")
         code = ExitCode.INTERRUPTED
@@ -93,7 +103,7 @@ def _runner(
     from pgstrata.trial.opening import opened_runner
 
     with (
-        campaign_host(campaign.host, progress) as host,
+        campaign_host(campaign, progress) as host,
         opened_runner(host, campaign, directory, progress, interruption, _percentiles) as opened,
     ):
         yield opened
@@ -114,11 +124,17 @@ def choose_policy(campaign: Campaign, stacks: tuple[str, ...]) -> Policy:
 
 
 def show_report(
-    data: CampaignData, out: Path, shown: Shown, conditions: Sequence[Condition], *, note: str = ""
+    data: CampaignData,
+    out: Path,
+    shown: Shown,
+    conditions: Sequence[Condition],
+    *,
+    note: str = "",
+    published: Published | None = None,
 ) -> ExitCode:
     """Writes the page, prints the table (or JSON), judges the conditions."""
     findings = judge(data)
-    page = render(data, findings, ["html"], out).paths[0]
+    page = render(data, findings, ["html"], out, published).paths[0]
     if shown.json:
         value: dict[str, Any] = report_value(findings)
         print_json(value)

@@ -14,14 +14,19 @@ def clean(
     json: JsonFlag = False,
 ) -> None:
     """Undo what an interrupted run left: processes, mounts, loop devices, files, settings. Idempotent."""
-    from pgstrata.host.connect import connect
+    from pgstrata.cli.hosts import connect_any
+    from pgstrata.host.local import LocalHost
+    from pgstrata.lab import machines
     from pgstrata.stack.clean import clean as clean_host
 
-    target = connect(host)
-    try:
-        done = clean_host(target)
-    finally:
-        target.close()
+    # machines whose run was killed take what it left on them along
+    done = machines.clean(LocalHost())
+    if host != "lab":
+        target = connect_any(host)
+        try:
+            done += clean_host(target)
+        finally:
+            target.close()
     if json:
         print_json({"host": host, "done": list(done)})
     else:

@@ -28,7 +28,7 @@ def run_doctor(host: Host, scratch: str, *, json: bool = False) -> ExitCode:
 
 
 def doctor(
-    host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")] = "local",
+    host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab/NAME.")] = "local",
     scratch: Annotated[str, typer.Option("--scratch", metavar="DIR", help="Folder for loop files.")] = "/var/tmp",
     fetch_postgres: Annotated[
         int | None,
@@ -45,9 +45,9 @@ def doctor(
 
     Changes nothing, except for what --fetch-postgres is told to fetch.
     """
-    from pgstrata.host.connect import connect
+    from pgstrata.cli.hosts import connect_any
 
-    target = connect(host)
+    target = connect_any(host)
     try:
         if fetch_postgres is not None:
             from pgstrata.postgres.fetch import fetch

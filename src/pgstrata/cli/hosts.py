@@ -7,13 +7,40 @@ from contextlib import contextmanager
 
 from pgstrata.host.connect import connect
 from pgstrata.host.protocol import Host
+from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.progress import Progress
+
+LAB = "lab"
+RUNNING_LAB = "lab/"
+"""`lab/NAME`: a machine that `pgstrata lab up` left running."""
 
 
 @contextmanager
-def campaign_host(text: str, progress: Progress) -> Iterator[Host]:
-    """A connected host; the connection is closed when the block ends."""
-    host = connect(text)
+def campaign_host(campaign: Campaign, progress: Progress) -> Iterator[Host]:
+    """The host of a campaign, connected; a lab machine is started for it and ends with the block."""
+    if campaign.host == LAB:
+        from pgstrata.lab.session import lab_host
+
+        with lab_host(campaign, say=progress.notice) as machine:
+            yield machine
+        return
+    with named_host(campaign.host) as host:
+        yield host
+
+
+def connect_any(text: str) -> Host:
+    """`local`, `ssh://[user@]host[:port]` or `lab/NAME`; the caller closes it."""
+    if text.startswith(RUNNING_LAB):
+        from pgstrata.lab.session import running_host
+
+        return running_host(text.removeprefix(RUNNING_LAB))
+    return connect(text)
+
+
+@contextmanager
+def named_host(text: str) -> Iterator[Host]:
+    """The same, connected for as long as the block lasts."""
+    host = connect_any(text)
     try:
         yield host
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +12,7 @@ import typer
 from pgstrata.cli.output import CampaignFile, JsonFlag, OutDirectory, print_json, print_text
 
 if TYPE_CHECKING:
+    from pgstrata.host.protocol import Host
     from pgstrata.spec.campaign import Campaign, Trial
     from pgstrata.trial.estimate import Estimate
     from pgstrata.trial.site import Site
@@ -34,20 +37,27 @@ def plan(
 ) -> None:
     """Show trials, every command in order, bytes, time, host-wide changes, and what the budget can prove."""
     from pgstrata.cli.changes import changed
-    from pgstrata.cli.hosts import campaign_host
     from pgstrata.spec.expand import slug, with_aa
     from pgstrata.spec.load import load_campaign
-    from pgstrata.trial.progress import NoProgress
     from pgstrata.trial.survey import survey
 
     campaign = with_aa(changed(load_campaign(file), blocks=blocks, budget=budget, scratch=scratch, host=host))
-    with campaign_host(campaign.host, NoProgress()) as found:
+    with _looked_at(campaign) as found:
         site = survey(found, campaign, out or Path("out") / slug(campaign.name))
         value = _describe(campaign, site)
     if json:
         print_json(value)
     else:
         print_text(_render(value))
+
+
+@contextmanager
+def _looked_at(campaign: Campaign) -> Iterator[Host]:
+    """The host to plan for. A lab machine is not started for a plan: it is planned as if it were here."""
+    from pgstrata.cli.hosts import LAB, named_host
+
+    with named_host("local" if campaign.host == LAB else campaign.host) as host:
+        yield host
 
 
 def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pgstrata.host.protocol import Command, CommandFailed, Host
 from pgstrata.lab.image import Image
 from pgstrata.lab.initrd import READY_LINE
-from pgstrata.lab.qemu import Accelerator, render_probe
+from pgstrata.lab.qemu import PROGRAM, Accelerator, render_probe
 
 PROBE_TIMEOUT_S = 12.0
 """With KVM the kernel is up within 2 seconds."""
@@ -44,12 +44,18 @@ def choose_accelerator(host: Host, image: Image, directory: str) -> Choice:
     return choice
 
 
+def _first_reason(stderr: str) -> str:
+    """The first thing that QEMU complained of, without its own name."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return lines[0].removeprefix(f"{PROGRAM}: ").removeprefix("error: ") if lines else ""
+
+
 def _probe(host: Host, image: Image, console: str) -> Choice:
     probe = Command(render_probe(image.kernel, image.initrd, console), timeout_s=PROBE_TIMEOUT_S)
     said = ""
     try:
         ended = host.run(probe, check=False)
-        said = " ".join(ended.stderr.split())
+        said = _first_reason(ended.stderr)
     except CommandFailed as error:
         if not error.timed_out:
             raise

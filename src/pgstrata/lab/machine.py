@@ -238,10 +238,22 @@ def _last_words(host: Host, machine: Machine) -> str:
     return " | ".join(words) or "nothing was said"
 
 
+def restart_machine(host: Host, image: Image, machine: Machine) -> None:
+    """Starts a machine again that has died, with the disks it had, and waits until it is up."""
+    error = _early_end(host, machine, _spawn(host, image, machine))
+    if error is not None:
+        raise PgstrataError(f"QEMU of lab machine {machine.name} does not start again: {error}")
+    wait_until_up(host, machine)
+
+
+def ssh_target(machine: Machine) -> Target:
+    """Where its sshd is reached from this host."""
+    return Target("127.0.0.1", "root", machine.ssh_port)
+
+
 def connect_machine(machine: Machine) -> SshHost:
     """The machine as a host: to everything else it is one over ssh."""
-    target = Target("127.0.0.1", "root", machine.ssh_port)
-    return SshHost(target, name=f"lab/{machine.name}", kind=machine.kind, options=machine.ssh_options)
+    return SshHost(ssh_target(machine), name=f"lab/{machine.name}", kind=machine.kind, options=machine.ssh_options)
 
 
 def machine_pid(host: Host, machine: Machine) -> int | None:

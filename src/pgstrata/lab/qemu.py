@@ -113,8 +113,8 @@ def _accelerator(accelerator: Accelerator) -> tuple[str, ...]:
 
 
 def _root(boot: Boot) -> tuple[str, ...]:
-    # unsafe: the overlay is thrown away with the machine, so nothing is gained by flushing it
-    drive = f"file={_quoted(boot.directory)}/root.qcow2,if=none,id=root,format=qcow2,cache=unsafe"
+    # writeback, with flushes: the undo journal in the overlay must survive a QEMU that is killed
+    drive = f"file={_quoted(boot.directory)}/root.qcow2,if=none,id=root,format=qcow2,cache=writeback"
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive=root,serial={ROOT_SERIAL}")
 
 

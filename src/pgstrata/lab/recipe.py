@@ -26,6 +26,10 @@ PrintMotd no
 MaxSessions 64
 """
 
+POSTGRES = "/usr/lib/postgresql/15/bin"
+GOLDEN = "/var/lib/pgstrata-golden"
+"""Where the loaded cluster lies, in the layout of `postgres.golden`."""
+
 PACKAGES = (
     "linux-image-cloud-amd64",
     *("systemd-sysv", "udev", "kmod", "procps", "iproute2", "netbase", "openssh-server", "python3"),
@@ -93,7 +97,10 @@ class Recipe:
     files: tuple[tuple[str, str], ...] = FILES
     modules: tuple[str, ...] = initrd.WANTED_MODULES
     init: str = field(default=initrd.INIT, repr=False)
-    size_bytes: int = 4 << 30
+    size_bytes: int = 64 << 30
+    """Of the root filesystem, sparse: loop files of trials go there."""
+    golden_scale: int = 1
+    """Of the loaded cluster that is kept in the image, so that nothing waits for initdb in emulation."""
     version: int = 1
     """Raised when the way of building changes in a manner that the other fields do not show."""
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from pgstrata.spec.lab import LabMachine
 from pgstrata.spec.model import DurationS, Fraction, Model
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
@@ -113,7 +114,8 @@ class Campaign(Model):
     note: str = Field("", description="free text")
     study: str | None = Field(None, description="the published study that this repeats; see `pgstrata studies`")
     seed: int = Field(1, ge=0, lt=2**31, description="of every random choice")
-    host: str = Field("local", description="local, ssh://[user@]host[:port], or lab")
+    host: str = Field("local", description="local, ssh://[user@]host[:port], lab, or lab/NAME (one that is up)")
+    lab: LabMachine = LabMachine()
     scratch: str | None = Field(None, description="folder of the loop files; by default below the campaign directory")
     erase: tuple[str, ...] = Field((), description="devices (exact ids) whose content may be destroyed")
     stacks: tuple[Stack, ...] = Field(min_length=1, description="what is compared")

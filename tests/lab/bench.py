@@ -1,0 +1,139 @@
+"""Stacks in tests on a lab machine: built, attested, measured for a moment, undone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from remains import SCRATCH
+
+from pgstrata.host.protocol import Host
+from pgstrata.lab.recipe import GOLDEN
+from pgstrata.postgres.binaries import Installation, choose, discover
+from pgstrata.postgres.cluster import Cluster, Layout
+from pgstrata.postgres.golden import Golden, read_golden, restore_golden
+from pgstrata.postgres.user import run_user
+from pgstrata.spec.stack import Postgres, Stack, Volume
+from pgstrata.spec.workload import Cell, Workload
+from pgstrata.stack.attest import attest
+from pgstrata.stack.build import Built, build, failures
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
+from pgstrata.stack.step import Attested
+from pgstrata.workload.pgbench import Target, plan_run
+from pgstrata.workload.pgbench_output import parse_result
+
+LOOP_BYTES = 512 << 20
+SCALE = 1
+RUN_S = 3
+
+
+@dataclass(frozen=True)
+class GoldenCluster:
+    """A loaded cluster kept aside on the machine."""
+
+    installation: Installation
+    user: str
+    golden: Golden
+
+
+def target_of(cluster: Cluster) -> Target:
+    installation = cluster.installation
+    return Target(
+        program=installation.program("pgbench"),
+        major=installation.client_major,
+        socket_directory=cluster.run_directory,
+        port=cluster.port,
+        os_user=cluster.user,
+    )
+
+
+def find_golden(host: Host) -> GoldenCluster:
+    """The loaded cluster that the image holds; every stack starts from a copy of it."""
+    golden = read_golden(host, GOLDEN)
+    assert golden is not None
+    return GoldenCluster(choose(discover(host), Postgres()), run_user(host), golden)
+
+
+def context(trial_id: str = "t1", **changes: object) -> PlanContext:
+    return PlanContext(trial_id, SCRATCH, LOOP_BYTES, owner="postgres", mount_root="/mnt", **changes)  # type: ignore[arg-type]
+
+
+def stack_of(volume: dict[str, object], **more: object) -> Stack:
+    """A stack with its data on a volume that is written as in a campaign."""
+    return Stack.model_validate({"name": "under test", "data": Volume.model_validate(volume), **more})
+
+
+@contextmanager
+def standing(host: Host, plan: StackPlan) -> Iterator[Built]:
+    """A built stack; taken down at the end, which must succeed completely."""
+    journal = Journal.create(host, plan.context.trial_id)
+    built = build(host, plan, journal)
+    try:
+        yield built
+    finally:
+        assert failures(journal.undo_all()) == ()
+
+
+def differences(attested: tuple[Attested, ...]) -> dict[str, tuple[str, str]]:
+    """What does not hold: what -> (expected, actual)."""
+    return {row.what: (row.expected, row.actual) for row in attested if not row.holds}
+
+
+@dataclass(frozen=True)
+class Lived:
+    """How long the life of a stack took, and what pgbench said."""
+
+    build_s: float
+    attest_s: float
+    undo_s: float
+    tps: float
+    attested: tuple[Attested, ...]
+
+    @property
+    def line(self) -> str:
+        layer = self.build_s + self.attest_s + self.undo_s
+        return (
+            f"build {self.build_s:5.1f} s  attest {self.attest_s:4.1f} s  undo {self.undo_s:5.1f} s  "
+            f"(together {layer:5.1f} s)  {len(self.attested):3d} checks  {self.tps:6.0f} tps, functional only"
+        )
+
+
+def live(host: Host, golden: GoldenCluster, stack: Stack, **changes: object) -> Lived:
+    """Builds, attests, runs pgbench on a copy of the golden cluster, attests again, undoes."""
+    plan = plan_stack(stack, context(**changes))
+    journal = Journal.create(host, plan.context.trial_id)
+    moments = [time.monotonic()]
+    try:
+        built = build(host, plan, journal)
+        moments.append(time.monotonic())
+        attested = attest(host, plan, built)
+        moments.append(time.monotonic())
+        assert differences(attested) == {}
+        tps = run_pgbench(host, golden, plan, journal)
+        assert differences(attest(host, plan, built)) == {}
+    finally:
+        moments.append(time.monotonic())
+        undone = failures(journal.undo_all())
+        moments.append(time.monotonic())
+    assert undone == ()
+    return Lived(moments[1] - moments[0], moments[2] - moments[1], moments[4] - moments[3], tps, attested)
+
+
+def run_pgbench(host: Host, golden: GoldenCluster, plan: StackPlan, journal: Journal) -> float:
+    """Transactions a second of a moment of pgbench on the stack."""
+    layout = Layout(plan.data_directory, plan.wal_directory, plan.tablespace_directories)
+    cluster = Cluster(host, golden.installation, golden.user, layout, marker=plan.context.marker)
+    cluster.make_directories()
+    restore_golden(host, golden.golden, layout, golden.user)
+    cluster.configure({"max_wal_size": "128MB", **plan.stack.postgresql.settings})
+    cluster.start()
+    try:
+        cell = Cell(script="tpcb-like", scale=SCALE, clients=4)
+        done = host.run(plan_run(target_of(cluster), cell, Workload(duration=RUN_S), seed=1, duration_s=RUN_S))
+        return parse_result(done.stdout).tps
+    finally:
+        cluster.stop()
+        host.remove(cluster.run_directory)

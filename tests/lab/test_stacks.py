@@ -1,0 +1,164 @@
+"""Every layer and kind on a real kernel: built, attested, a short pgbench, undone, nothing left; a line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from bench import GoldenCluster, live, stack_of
+from remains import data_disks
+
+from pgstrata.host.protocol import Host
+
+LOOP = "loop"
+DISK = "disk"
+
+STACKS: dict[str, tuple[str, int, dict[str, object]]] = {
+    # device, how many, and the volume above it
+    "lvm(1)/xfs": (DISK, 1, {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}),
+    "lvm(25)/xfs": (LOOP, 25, {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}),
+    "lvm striped(4)/ext4": (
+        DISK,
+        4,
+        {"layers": [{"kind": "lvm", "layout": "striped", "stripe_size": "128k"}], "fs": {"kind": "ext4"}},
+    ),
+    "lvm thin/xfs": (LOOP, 2, {"layers": [{"kind": "lvm", "layout": "thin"}], "fs": {"kind": "xfs"}}),
+    "lvm snapshots/ext4": (DISK, 2, {"layers": [{"kind": "lvm", "snapshots": 2}], "fs": {"kind": "ext4"}}),
+    "lvm thin snapshots/xfs": (
+        LOOP,
+        2,
+        {"layers": [{"kind": "lvm", "layout": "thin", "snapshots": 2}], "fs": {"kind": "xfs"}},
+    ),
+    "md(raid0,4,64k)/xfs": (
+        DISK,
+        4,
+        {"layers": [{"kind": "md", "level": "raid0", "chunk": "64k"}], "fs": {"kind": "xfs"}},
+    ),
+    "md(raid1,2)/ext4": (DISK, 2, {"layers": [{"kind": "md", "level": "raid1"}], "fs": {"kind": "ext4"}}),
+    "md(raid10,4,64k)/ext4": (
+        DISK,
+        4,
+        {"layers": [{"kind": "md", "level": "raid10", "chunk": "64k", "bitmap": "internal"}], "fs": {"kind": "ext4"}},
+    ),
+    "md(raid5,3,64k)/xfs": (
+        DISK,
+        3,
+        {"layers": [{"kind": "md", "level": "raid5", "chunk": "64k"}], "fs": {"kind": "xfs"}},
+    ),
+    "md(raid6,4,64k) assume clean/xfs": (
+        LOOP,
+        4,
+        {"layers": [{"kind": "md", "level": "raid6", "chunk": "64k", "assume_clean": True}], "fs": {"kind": "xfs"}},
+    ),
+    "md(raid5,4) degraded/ext4": (
+        DISK,
+        4,
+        {
+            "layers": [{"kind": "md", "level": "raid5", "assume_clean": True, "state": "degraded"}],
+            "fs": {"kind": "ext4"},
+        },
+    ),
+    "md(raid10,4)/lvm/ext4": (
+        DISK,
+        4,
+        {
+            "layers": [{"kind": "md", "level": "raid10", "assume_clean": True}, {"kind": "lvm"}],
+            "fs": {"kind": "ext4"},
+        },
+    ),
+    "md(raid1,2)/btrfs": (
+        LOOP,
+        2,
+        {"layers": [{"kind": "md", "level": "raid1", "assume_clean": True}], "fs": {"kind": "btrfs"}},
+    ),
+    "zfs defaults": (DISK, 1, {"fs": {"kind": "zfs"}}),
+    "zfs tuned + log": (
+        DISK,
+        1,
+        {
+            "fs": {
+                "kind": "zfs",
+                "ashift": 12,
+                "recordsize": "16k",
+                "compression": "lz4",
+                "atime": False,
+                "relatime": True,
+                "logbias": "latency",
+                "redundant_metadata": "most",
+                "primarycache": "all",
+                "sync": "standard",
+                "xattr": "sa",
+                "dnodesize": "auto",
+                "log": {"kind": "loop"},
+                "module": {
+                    "zfs_prefetch_disable": 1,
+                    "zfs_nocacheflush": 1,
+                    "zfs_arc_max": 1073741824,
+                    "zfs_arc_min": 536870912,
+                    "zfs_txg_timeout": 1,
+                },
+            }
+        },
+    ),
+    "zfs mirror + wal dataset": (
+        DISK,
+        2,
+        {
+            "fs": {
+                "kind": "zfs",
+                "vdev": "mirror",
+                "recordsize": "8k",
+                "wal_dataset": {"recordsize": "128k", "compression": "zstd"},
+            }
+        },
+    ),
+    "zfs raid10 + mirrored log, cache, special": (
+        LOOP,
+        4,
+        {
+            "fs": {
+                "kind": "zfs",
+                "vdev": "raid10",
+                "compression": "gzip",
+                "log": {"kind": "loop", "count": 2},
+                "log_mirror": True,
+                "cache": {"kind": "loop"},
+                "special": {"kind": "loop", "count": 2},
+            }
+        },
+    ),
+    "zfs raidz1(3)": (LOOP, 3, {"fs": {"kind": "zfs", "vdev": "raidz1", "compression": "off"}}),
+    "zfs raidz2(4)": (LOOP, 4, {"fs": {"kind": "zfs", "vdev": "raidz2"}}),
+    "zfs raidz3(5)": (LOOP, 5, {"fs": {"kind": "zfs", "vdev": "raidz3"}}),
+    "nfs 4.2 sync/xfs": (
+        DISK,
+        1,
+        {
+            "fs": {
+                "kind": "nfs",
+                "export": {"kind": "xfs"},
+                "rsize": "64k",
+                "wsize": "64k",
+                "nconnect": 4,
+                "noatime": True,
+            }
+        },
+    ),
+    "nfs 3 async/ext4": (
+        LOOP,
+        1,
+        {"fs": {"kind": "nfs", "version": "3", "export_sync": False, "export": {"kind": "ext4"}}},
+    ),
+    "lvm(2)/nfs 4.2/xfs": (LOOP, 2, {"layers": [{"kind": "lvm"}], "fs": {"kind": "nfs", "export": {"kind": "xfs"}}}),
+}
+
+
+def device(host: Host, kind: str, count: int) -> dict[str, object]:
+    return {"kind": "loop", "count": count} if kind == LOOP else {"kind": "disk", "ids": data_disks(host)[:count]}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_stack(host: Host, golden: GoldenCluster, tell: Callable[[str], None], name: str) -> None:
+    kind, count, volume = STACKS[name]
+    lived = live(host, golden, stack_of({"device": device(host, kind, count), **volume}))
+    tell(f"{name:42s} {lived.line}")
