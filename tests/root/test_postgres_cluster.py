@@ -331,3 +331,24 @@ def test_a_tree_that_the_server_user_cannot_read_is_copied(
         assert readable.bin_directory not in {i.bin_directory for i in discover(host)}
     finally:
         host.remove(str(copy))
+
+
+@ONE_MAJOR
+def test_somebody_elses_run_directory_is_refused(cluster: Cluster) -> None:
+    squatted = Path(cluster.run_directory)
+    squatted.mkdir(mode=0o755)
+    squatted.chmod(0o777)
+    try:
+        with pytest.raises(PreflightError, match="is not a private folder of user pgstrata"):
+            cluster.make_directories()
+    finally:
+        squatted.rmdir()
+
+
+@ONE_MAJOR
+def test_a_stale_pid_file_is_no_running_server(cluster: Cluster) -> None:
+    ready(cluster)
+    cluster.stop()
+    assert cluster.postmaster_pid() is None
+    Path(f"{cluster.layout.data_directory}/postmaster.pid").write_text("1\n")
+    assert cluster.postmaster_pid() is None

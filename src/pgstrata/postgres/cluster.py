@@ -120,6 +120,16 @@ class Cluster:
             places.append(self.layout.wal_directory)
         for place in places:
             self.host.make_directory(place, mode=0o700, owner=self.user)
+        self._refuse_strange_run_directory()
+
+    def _refuse_strange_run_directory(self) -> None:
+        # It lies in /tmp, where anybody could have made one of that name before.
+        uid = int(self.host.run(Command(("id", "-u", self.user))).stdout)
+        status = self.host.status(self.run_directory, follow=False)
+        if status is None or status.kind != "directory" or status.uid != uid or status.mode & 0o077:
+            raise PreflightError(
+                f"{self.run_directory} is not a private folder of user {self.user}", hint=f"ls -ld {self.run_directory}"
+            )
 
     def configure(self, settings: Mapping[str, str], postgresql_conf: str | None = None) -> None:
         """Checks and writes the settings; `postgresql_conf` is the text of a whole file that they come on top of.
@@ -190,7 +200,10 @@ class Cluster:
         if self.host.status(path) is None:
             return None
         pid = int(self.host.read_text(path).split("\n", 1)[0])
-        return pid if self.host.status(f"/proc/{pid}") else None
+        comm = f"/proc/{pid}/comm"
+        # A file left by a killed server may name a number that another program has by now.
+        alive = self.host.status(comm) is not None and self.host.read_text(comm).strip() in ("postgres", "postmaster")
+        return pid if alive else None
 
     def read_log(self) -> str:
         return self.host.read_text(self.log_file) if self.host.status(self.log_file) else ""
