@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import with_aa
+from pgstrata.spec.files import resolve_stack_files
 from pgstrata.spec.notation import parse_stack_mapping
 from pgstrata.spec.problems import explain
 from pgstrata.spec.resolve import stack_from_mapping
@@ -142,7 +144,11 @@ def _stack(text: str, devices: Sequence[str], postgresql: dict[str, Any]) -> Sta
         mapping["postgresql"] = {**postgresql, **own, "settings": settings}
     if devices:
         _give_disks(mapping, list(devices), text)
-    return stack_from_mapping(" ".join(text.split()), mapping, origin=repr(text))
+    stack = stack_from_mapping(" ".join(text.split()), mapping, origin=repr(text))
+    problems, found = resolve_stack_files(stack, Path.cwd())
+    if problems:
+        raise UsageError(f"{text!r}: {problems[0].text}", hint=problems[0].hint)
+    return found
 
 
 def _give_disks(mapping: dict[str, Any], free: list[str], text: str) -> None:

@@ -74,6 +74,7 @@ def test_disks_are_dealt_to_what_needs_them() -> None:
         (["ext4"], {"margin": "two"}, "'two' is not a share"),
         (["ext4@wal=xfs"], {"devices": ["a"]}, "needs more devices"),
         (["ext4"], {"clients": -1}, "at least 1"),
+        (["ext4@postgresql_conf=none.conf"], {}, "file none.conf does not exist"),
     ],
 )
 def test_what_is_refused(stacks: list[str], options: dict[str, object], message: str) -> None:
