@@ -16,10 +16,11 @@ from pgstrata.analyze.equivalence import PairVerdict, judge_pair
 from pgstrata.analyze.fit import BlockFit, fit_blocks, fit_cells
 from pgstrata.analyze.forecast import pairs_needed
 from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
-from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Interval, interval
+from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Floats, Interval, interval
 from pgstrata.analyze.screen import probability_within_margin, rank
 from pgstrata.analyze.stages import (
     Design,
+    ErrorRates,
     Pair,
     Replay,
     Table,
@@ -43,10 +44,28 @@ class PairConclusion:
     """From fresh pairs (or pairs declared before the first run), not from screening."""
     sigma: float
     """Standard deviation of one paired difference."""
-    cross_check: float
-    """Hodges-Lehmann estimate of the same difference."""
-    needed: int | None
-    """Further pairs until a verdict, by the forecast."""
+    rates: ErrorRates
+    counted: int
+    """Pairs here that go on counting when more are run."""
+    x: Floats
+    y: Floats
+    """Runs of a and b; in the same order where they are paired, with nan for a missing one."""
+    paired: bool
+
+    def cross_check(self) -> float:
+        """Hodges-Lehmann estimate of the same difference."""
+        if self.paired:
+            d = self.x - self.y
+            return hodges_lehmann(d[np.isfinite(d)])
+        return hodges_lehmann_shift(self.x[np.isfinite(self.x)], self.y[np.isfinite(self.y)])
+
+    def needed(self) -> int | None:
+        """Further pairs until a verdict, by the forecast; at least one while it is open, None beyond reason."""
+        if self.verdict.decided or not self.sigma > 0:
+            return None
+        rates = self.rates
+        total = pairs_needed(self.verdict.estimate.value, self.sigma, self.bound, rates.alpha, rates.equivalence)
+        return None if total is None else max(1, total - self.counted)
 
 
 @dataclass(frozen=True)
@@ -147,19 +166,26 @@ def _ranked(
 
 def _screened(design: Design, fit: BlockFit, table: Table, *, imported: bool, paired: bool) -> Iterator[PairConclusion]:
     """Every pair by the fit; imports get equivalence at 0.10 a pair, campaigns share it among the pairs."""
-    order = [k for k in range(len(design.stacks)) if fit.component[k] >= 0]
-    count = len(order) * (len(order) - 1) // 2
-    rates = error_rates(count, len(design.cells))
-    equality = EQUIVALENCE_ALPHA / len(design.cells) if imported else rates.equivalence
-    for i, j in combinations(order, 2):
-        estimate = fit.estimate(i, j)
-        if not estimate.se > 0:
-            continue
-        verdict = judge_pair(estimate, design.bound, alpha=rates.alpha, g=SCREEN_G, equivalence_alpha=equality)
+    count = int((fit.component >= 0).sum())
+    shared = error_rates(count * (count - 1) // 2, len(design.cells))
+    equality = EQUIVALENCE_ALPHA / len(design.cells) if imported else shared.equivalence
+    rates = ErrorRates(shared.family, shared.alpha, equality)
+    # Confirmation would be of this pair alone, at the undivided error rate.
+    future = ErrorRates(shared.family, shared.family, EQUIVALENCE_ALPHA / len(design.cells))
+    for i, j, verdict in _fitted_pairs(fit, design.bound, rates):
         sigma = math.sqrt(fit.variance[i] + fit.variance[j])
-        check = _cross_check(table, i, j, paired)
-        needed = _needed(verdict, sigma, design.bound, rates.family, equality, int(estimate.n) if imported else 0)
-        yield PairConclusion(design.stacks[i], design.stacks[j], design.bound, verdict, False, sigma, check, needed)
+        counted = int(verdict.estimate.n) if imported else 0
+        names = design.stacks[i], design.stacks[j]
+        yield PairConclusion(
+            *names, design.bound, verdict, False, sigma, future, counted, table.y[i], table.y[j], paired
+        )
+
+
+def _fitted_pairs(fit: BlockFit, bound: float, rates: ErrorRates) -> Iterator[tuple[int, int, PairVerdict]]:
+    for i, j in combinations(np.flatnonzero(fit.component >= 0).tolist(), 2):
+        estimate = fit.estimate(i, j)
+        if estimate.se > 0:
+            yield i, j, judge_pair(estimate, bound, alpha=rates.alpha, g=SCREEN_G, equivalence_alpha=rates.equivalence)
 
 
 def _confirmed(design: Design, pairs: Sequence[Pair], table: Table) -> Iterator[PairConclusion]:
@@ -167,25 +193,10 @@ def _confirmed(design: Design, pairs: Sequence[Pair], table: Table) -> Iterator[
     for pair, verdict in zip(pairs, judge_pairs(design, pairs, table), strict=True):
         i, j = design.stacks.index(pair.a), design.stacks.index(pair.b)
         sigma = verdict.estimate.se * math.sqrt(verdict.estimate.n)
-        n = int(verdict.estimate.n)
-        needed = _needed(verdict, sigma, pair.bound, rates.alpha, rates.equivalence, n)
-        check = hodges_lehmann(table.differences(i, j))
-        yield PairConclusion(pair.a, pair.b, pair.bound, verdict, True, sigma, check, needed)
-
-
-def _cross_check(table: Table, i: int, j: int, paired: bool) -> float:
-    if paired:
-        return hodges_lehmann(table.differences(i, j))
-    x, y = table.y[i], table.y[j]
-    return hodges_lehmann_shift(x[np.isfinite(x)], y[np.isfinite(y)])
-
-
-def _needed(verdict: PairVerdict, sigma: float, bound: float, alpha: float, equality: float, done: int) -> int | None:
-    """Pairs beyond those that count already; at least one more while the verdict is open."""
-    if verdict.decided or not sigma > 0:
-        return None
-    total = pairs_needed(verdict.estimate.value, sigma, bound, alpha, equality)
-    return None if total is None else max(1, total - done)
+        counted = int(verdict.estimate.n)
+        yield PairConclusion(
+            pair.a, pair.b, pair.bound, verdict, True, sigma, rates, counted, table.y[i], table.y[j], True
+        )
 
 
 def explore(
@@ -193,14 +204,12 @@ def explore(
 ) -> tuple[BlockFit, dict[str, OwnLevel], tuple[PairConclusion, ...]]:
     """A metric that was not declared: the same fit for every pair, with no margin; never proven."""
     fit = fit_table(table, paired=paired)
-    order = [k for k in range(len(stacks)) if fit.component[k] >= 0]
-    rates = error_rates(len(order) * (len(order) - 1) // 2, cells)
+    count = int((fit.component >= 0).sum())
+    rates = error_rates(count * (count - 1) // 2, cells)
     pairs = []
-    for i, j in combinations(order, 2):
-        estimate = fit.estimate(i, j)
-        if not estimate.se > 0:
-            continue
-        verdict = judge_pair(estimate, 0.0, alpha=rates.alpha, g=SCREEN_G, equivalence_alpha=rates.equivalence)
+    for i, j, verdict in _fitted_pairs(fit, 0.0, rates):
         sigma = math.sqrt(fit.variance[i] + fit.variance[j])
-        pairs.append(PairConclusion(stacks[i], stacks[j], 0.0, verdict, False, sigma, math.nan, None))
+        pairs.append(
+            PairConclusion(stacks[i], stacks[j], 0.0, verdict, False, sigma, rates, 0, table.y[i], table.y[j], paired)
+        )
     return fit, own_levels(stacks, fit, table), tuple(pairs)

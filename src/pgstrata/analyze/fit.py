@@ -22,6 +22,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.lapack import dposv
 
 from pgstrata.analyze.interval import Estimate
 
@@ -230,7 +231,11 @@ def _huber(x: Floats, y: Floats, constraint: Floats, df: int) -> tuple[Floats, F
 
 
 def _solve(a: Floats, b: Floats) -> Floats:
-    return np.asarray(np.linalg.solve(a, b), dtype=np.float64)
+    """By Cholesky: the normal equations are symmetric and positive definite."""
+    _, x, info = dposv(a, b)
+    if info != 0:
+        raise ValueError(f"normal equations are singular (dposv: {info})")
+    return np.asarray(x, dtype=np.float64)
 
 
 def _pooled_variance(residual: Floats, weight: Floats, df: int) -> float:

@@ -56,7 +56,9 @@ def t_multiplier(n: float, nu: float, alpha: float, g: float) -> float:
     """Half width of the interval in standard errors; infinite while it is unbounded."""
     if not (n > 0 and nu > 0):
         return math.inf
-    return float(t_multipliers(np.asarray(n, dtype=float), np.asarray(nu, dtype=float), alpha, g))
+    big_g = 1 + n * g
+    q = math.exp(2 / (nu + 1) * (0.5 * math.log(big_g) - math.log(alpha)))
+    return math.sqrt(nu * (q - 1) / (1 - q / big_g)) if q < big_g else math.inf
 
 
 def t_multipliers(n: Floats, nu: Floats, alpha: float, g: float) -> Floats:

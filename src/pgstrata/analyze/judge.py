@@ -208,7 +208,7 @@ class _JudgedCell:
             kind="equivalence" if verdict.verdict == "equal" else kind,
             verdict=verdict.verdict,
             pairs=round(estimate.n),
-            needed_pairs=pair.needed if declared else None,
+            needed_pairs=pair.needed() if declared else None,
             proven=declared and pair.confirmed and verdict.verdict in ("better", "worse"),
             smallest_provable=_as_share(metric, half),
             acceptable_margin=_as_share(metric, verdict.acceptable_bound) if declared else None,
@@ -363,8 +363,8 @@ def _as_share(metric: Metric, bound: float) -> float | None:
 
 def _warning(pair: PairConclusion, metric: Metric) -> str:
     """The two estimates should agree; where they do not, the runs are skewed or fall into groups."""
-    apart = abs(pair.cross_check - pair.verdict.estimate.value)
-    if not apart > pair.bound / 2:
+    check = pair.cross_check()
+    if not abs(check - pair.verdict.estimate.value) > pair.bound / 2:
         return ""
-    other = metric.from_model(pair.cross_check)
+    other = metric.from_model(check)
     return f"the Hodges-Lehmann estimate is {other:.3f}, more than half a margin away: look at the single runs"

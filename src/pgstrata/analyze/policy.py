@@ -50,7 +50,8 @@ class AdaptivePolicy:
     design: Design
     max_pairs: int = MAX_PAIRS
     budget_s: float | None = None
-    _replay: list[Replay] = field(default_factory=list, compare=False, repr=False)
+    _memory: list[_Memory] = field(default_factory=list, compare=False, repr=False)
+    """The last state of stage 1, so that it is not computed again while pairs run; it changes no decision."""
 
     @classmethod
     def of(cls, campaign: Campaign, stacks: Sequence[str] | None = None) -> AdaptivePolicy:
@@ -80,10 +81,12 @@ class AdaptivePolicy:
         return Decision("done", (), reason="one stack alone: its runs are done, there is nothing to compare")
 
     def _stage_one(self, moment: _Moment) -> dict[str, StageOne]:
-        if not self._replay:
-            self._replay.append(Replay(self.design))
-        tables = {c: tabulate(self.design, moment.observations, c, ("screen",)) for c in self.design.cells}
-        return self._replay[0].stage_one(tables)
+        screened = [o for o in moment.observations if o.stage == "screen"]
+        if not self._memory or self._memory[-1].screened != screened:
+            replay = self._memory[-1].replay if self._memory else Replay(self.design)
+            tables = {c: tabulate(self.design, screened, c, ("screen",)) for c in self.design.cells}
+            self._memory[:] = [_Memory(screened, replay, replay.stage_one(tables))]
+        return self._memory[-1].stages
 
     def _screen(self, moment: _Moment, stages: dict[str, StageOne]) -> Decision | None:
         """One more block of screening, or None when it is over."""
@@ -169,6 +172,13 @@ class AdaptivePolicy:
             return None
         index = {name: k for k, name in enumerate(self.design.stacks)}
         return _from_screening(fit, index[pair.a], index[pair.b], most)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    screened: list[Observation]
+    replay: Replay
+    stages: dict[str, StageOne]
 
 
 @dataclass(frozen=True)

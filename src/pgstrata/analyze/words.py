@@ -67,10 +67,11 @@ def _different(pair: PairConclusion, metric: Metric, imported: bool) -> str:
 def _undecided(pair: PairConclusion, metric: Metric, seconds_per_pair: float | None) -> str:
     text = f"{_versus(pair, metric, pair.verdict.interval)}: **undecided**."
     margin = metric.margin_of(pair.bound)
-    if pair.needed is not None:
-        cost = f" ({render_duration(pair.needed * seconds_per_pair)})" if seconds_per_pair else ""
-        more = "pair" if pair.needed == 1 else "pairs"
-        text += f" About {pair.needed} more {more}{cost} would settle {margin}"
+    needed = pair.needed()
+    if needed is not None:
+        cost = f" ({render_duration(needed * seconds_per_pair)})" if seconds_per_pair else ""
+        more = "pair" if needed == 1 else "pairs"
+        text += f" About {needed} more {more}{cost} would settle {margin}"
     else:
         text += f" No affordable number of pairs would settle {margin}"
     acceptable = pair.verdict.acceptable_bound
