@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from pgstrata.record.schema import (
     StepRecord,
     TrialVerdict,
 )
-from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.campaign import Campaign, Stage, Trial
 from pgstrata.spec.stack import Btrfs, Ext4, Stack, Tmpfs, Volume, Xfs
 from pgstrata.spec.workload import Cell, Workload
 
@@ -60,7 +59,10 @@ class Shape:
     confirm: tuple[str, ...] = ()
     confirm_blocks: int = 0
     incidents: bool = True
-    open_loop: bool = False
+    matched_rates: tuple[float, ...] = ()
+    """Rates of a latency stage, TPS; three blocks of open loops after everything else."""
+    soak_s: int = 0
+    """Length of one soak run of every stack; none by default."""
     base_tps: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -104,7 +106,21 @@ def write_campaign(directory: Path, shape: Shape | None = None) -> Path:
             for scale in shape.scales:
                 _write_trial(directory, shape, stacks[at], block, position, scale, drift, rng)
     _write_confirmation(directory, shape, stacks, rng)
+    _write_later(directory, shape, stacks, rng)
     return directory
+
+
+def _write_later(directory: Path, shape: Shape, stacks: tuple[Stack, ...], rng: np.random.Generator) -> None:
+    """Latency at matched load, then soak."""
+    block = shape.blocks + shape.confirm_blocks
+    for _ in range(3 if shape.matched_rates else 0):
+        cells = tuple(c.model_copy(update={"rate_tps": rate}) for c in shape.cells for rate in shape.matched_rates)
+        for position, stack in enumerate(stacks):
+            _write_trial(directory, shape, stack, block, position, shape.scales[0], 1.0, rng, "latency", cells)
+        block += 1
+    for position, stack in enumerate(stacks if shape.soak_s else ()):
+        longer = replace(shape, duration_s=shape.soak_s)
+        _write_trial(directory, longer, stack, block, position, shape.scales[0], 1.0, rng, "soak")
 
 
 def _write_confirmation(directory: Path, shape: Shape, stacks: tuple[Stack, ...], rng: np.random.Generator) -> None:
@@ -134,9 +150,10 @@ def _write_trial(
     scale: int,
     drift: float,
     rng: np.random.Generator,
-    stage: Literal["screen", "confirm"] = "screen",
+    stage: Stage = "screen",
+    cells: tuple[Cell, ...] = (),
 ) -> None:
-    cells = tuple(c for c in shape.cells if c.scale == scale)
+    cells = tuple(c for c in cells or shape.cells if c.scale == scale)
     load = "fresh" if block < 3 else "copy"
     trial_id = f"b{block:02d}-p{position:02d}-{shape.stacks.index(stack.name):02d}-s{scale}"
     trial = Trial(
@@ -261,7 +278,7 @@ def _write_cell(
     mean = float(tps.mean())
     (folder / "raw" / "pgbench.out").write_text(f"tps = {mean:.2f} (without initial connection time)\n")
     (folder / "raw" / "pgbench.err").write_text("progress: 1.0 s\n")
-    percentiles = {"p50": 1.1, "p95": 3.9, "p99": 11.0, "p999": 210.0} if shape.open_loop else {}
+    percentiles = {"p50": 1.1, "p95": 3.9, "p99": 11.0, "p999": 210.0} if cell.rate_tps else {}
     result = CellResult(
         cell=cell,
         started="2026-01-01T00:00:00.000+00:00",
@@ -273,7 +290,7 @@ def _write_cell(
         initial_connection_ms=11.0,
         wal_bytes=int(tps.sum() * 1900),
         checkpoints=n // 30,
-        open_loop=shape.open_loop,
+        open_loop=cell.rate_tps is not None,
         percentiles_ms={k: v * float(rng.normal(1, 0.05)) for k, v in percentiles.items()},
     )
     _write(folder / "result.json", result)

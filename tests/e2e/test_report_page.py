@@ -67,8 +67,16 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     shape = Shape(stacks=("ext4", "xfs"), blocks=3, duration_s=20, scripts=("tpcb-like", "simple-update"),
-                  scales=(50, 100), clients=(4, 8), open_loop=True)  # fmt: skip
+                  scales=(50, 100), clients=(4, 8))  # fmt: skip
     return make(tmp_path_factory.mktemp("page") / "grid", shape)
+
+
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    shape = Shape(
+        stacks=("ext4", "xfs"), blocks=3, duration_s=20, incidents=False, matched_rates=(500.0, 900.0), soak_s=90
+    )
+    return make(tmp_path_factory.mktemp("page") / "later", shape)
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +271,20 @@ def test_the_grid_is_filtered_by_its_factors(grid: Campaign, open_page: Any) -> 
     title = view.page.locator("#verdicts .cell-title:visible").inner_text()
     assert title == "simple-update, scale 100, 4 clients"
     assert view.count("#chart-intervals .run-mark") == grid.runs("simple-update-s100-c4")
-    assert view.count("#chart-percentiles .estimate") == 4 * 2
+
+
+def test_latency_at_matched_load_has_a_panel_a_rate_and_soak_runs_stand_apart(later: Campaign, open_page: Any) -> None:
+    view = open_page(later.page)
+    assert view.count("#cell-filters select") == 0
+    assert view.count("#chart-percentiles svg.plot") == 2
+    assert view.count("#chart-percentiles .estimate") == 2 * 4 * 2
+    assert "500 transactions a second scheduled" in view.page.locator("#latency .sentences").inner_text()
+    assert view.count("#chart-intervals .run-mark") == later.runs("tpcb-like-s50-c8") == 6
+    assert view.count("#chart-drift .run-mark") == 6
+    points = "nodes => nodes.map(n => n.getAttribute('d').split('L').length)"
+    assert view.page.locator("#chart-timeline .smooth").evaluate_all(points) == [20, 20]
+    view.page.locator("#timeline-controls select").select_option("soak")
+    assert view.page.locator("#chart-timeline .smooth").evaluate_all(points) == [90, 90]
 
 
 def test_the_scheme_follows_the_system_and_can_be_chosen(campaign: Campaign, open_page: Any) -> None:

@@ -149,6 +149,30 @@ class CampaignFinding(Finding):
     """Counts of what an import rejected, by reason."""
 
 
+class PublishedFinding(Finding):
+    """What a study's author published for a stack, beside what was measured: only ratios can be compared."""
+
+    study: str
+    stack: str
+    cell: str
+    metric: str
+    value: float | None
+    """As published, in the unit of the metric."""
+    baseline: str
+    """Stack that both ratios refer to."""
+    ratio: float | None
+    """Published value over that of the baseline."""
+    measured_ratio: float | None
+    """The same ratio here; without interval where nothing is compared (functional only)."""
+    measured_low: float | None = None
+    measured_high: float | None = None
+    approximate: bool = False
+    """Read from text, not from a table."""
+    other_scale: bool = False
+    """Published for another scale than the one measured."""
+    note: str = ""
+
+
 class Findings(Finding):
     schema_: str = Field(REPORT_SCHEMA, alias="schema")
     campaign: CampaignFinding
@@ -158,3 +182,7 @@ class Findings(Finding):
     ranking: tuple[str, ...]
     """Best first, of the only cell or the first."""
     chosen: Chosen | None
+    published: tuple[PublishedFinding, ...] = ()
+    """Figures of the study that the campaign repeats, where it repeats one."""
+    published_source: str = ""
+    """Who published them, on what, and which statistic they are."""

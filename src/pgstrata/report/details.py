@@ -12,11 +12,12 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from pgstrata.analyze.findings import Findings, StackFinding
+from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
 from pgstrata.record.reader import CampaignData, CellData, FolderSource, TrialData
+from pgstrata.report.drawing import is_shown
 from pgstrata.report.figures import NOT_KNOWN, render_count, render_metric, render_number
 from pgstrata.report.metrics import known_order, metric
-from pgstrata.report.table import cell_title, durability_words, figure
+from pgstrata.report.table import cell_title, durability_words, figure, main_cells, matched_cells
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration, render_size
 
@@ -73,6 +74,15 @@ class FactRow:
 
 
 @dataclass(frozen=True)
+class CellFigures:
+    """Every metric of a stack in one cell: title, value, interval. Shown while the cell at `index` is."""
+
+    title: str
+    index: int
+    rows: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
 class StackDetails:
     """Everything known about one stack."""
 
@@ -84,7 +94,7 @@ class StackDetails:
     durability_reason: str
     unsupported: str | None
     settings: tuple[tuple[str, str], ...]
-    figures: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
+    figures: tuple[CellFigures, ...]
     facts: tuple[FactRow, ...]
     steps: tuple[StepRow, ...]
     trials: tuple[TrialRow, ...]
@@ -142,22 +152,27 @@ def _details(
         durability_reason=first.durability.reason,
         unsupported=first.unsupported,
         settings=tuple(settings_of(spec)) if spec else (),
-        figures=tuple((_title(findings, s), tuple(_figures(s))) for s in found),
+        figures=tuple(_cell_figures(findings, found)),
         facts=_facts(trials),
         steps=_steps(trials),
         trials=tuple(row for t in trials for row in _trial_rows(t, links)),
     )
 
 
-def _title(findings: Findings, stack: StackFinding) -> str:
-    cell = next((c for c in findings.cells if c.id == stack.cell), None)
-    return cell_title(cell) if cell else stack.cell
+def _cell_figures(findings: Findings, found: list[StackFinding]) -> Iterator[CellFigures]:
+    by_cell = {s.cell: s for s in found}
+    for main in main_cells(findings):
+        for cell in (main, *matched_cells(findings, main)):
+            if cell.id in by_cell:
+                rows = tuple(_figures(by_cell[cell.id], cell))
+                yield CellFigures(cell_title(cell), findings.cells.index(main), rows)
 
 
-def _figures(stack: StackFinding) -> Iterator[tuple[str, str, str]]:
+def _figures(stack: StackFinding, cell: CellFinding) -> Iterator[tuple[str, str, str]]:
     for name in known_order(set(stack.metrics)):
-        shown = figure(stack, name)
-        yield metric(name).title, shown.value, shown.interval
+        if is_shown(name, cell):
+            shown = figure(stack, name)
+            yield metric(name).title, shown.value, shown.interval
 
 
 def settings_of(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, str]]:

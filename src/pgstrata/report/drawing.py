@@ -39,10 +39,12 @@ class DrawnCell:
     script: str
     scale: int
     clients: int
+    rate: float | None
+    """Scheduled transactions a second; None for a closed loop."""
     ranking: list[int]
     metrics: dict[str, list[DrawnMetric]]
     percentiles: list[dict[str, float | int]]
-    """Of open-loop runs: stack and the median over runs of each percentile, ms."""
+    """Of an open loop: stack, runs, and the estimate of each percentile, ms."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class DrawnRun:
     trial: str
     tps: float
     valid: bool
+    stage: str
     series: RunSeries | None
     devices: list[DeviceSeries]
 
@@ -124,6 +127,14 @@ class _Context:
     def cells(self) -> dict[str, int]:
         return {c.id: i for i, c in enumerate(self.findings.cells)}
 
+    def compared(self) -> Iterator[CellData]:
+        """Valid runs of known stacks and cells; soak runs, which are of another length, are not."""
+        soaked = {t.id for t in self.data.trials if t.trial.stage == "soak"}
+        cells, names = self.cells, frozenset(self.names)
+        for run in self.data.cells():
+            if run.id in cells and run.stack in names and run.trial_id not in soaked:
+                yield run
+
 
 def draw(data: CampaignData, findings: Findings) -> Drawing:
     """Reads the series run by run; the result is small, whatever the length of the runs."""
@@ -148,6 +159,8 @@ def _cell(context: _Context, cell: CellFinding, order: tuple[str, ...]) -> Drawn
     blocks = {t.id: t.trial.block for t in context.data.trials}
     metrics = {}
     for name in order:
+        if not is_shown(name, cell):
+            continue
         drawn = [d for s in stacks if (d := _metric(context, s, name, blocks)) is not None]
         if drawn:
             metrics[name] = drawn
@@ -157,10 +170,16 @@ def _cell(context: _Context, cell: CellFinding, order: tuple[str, ...]) -> Drawn
         script=cell.script,
         scale=cell.scale,
         clients=cell.clients,
+        rate=cell.rate_tps,
         ranking=[context.names.index(name) for name in cell.ranking],
         metrics=metrics,
-        percentiles=_percentiles(context, cell),
+        percentiles=_percentiles(context, stacks) if cell.rate_tps is not None else [],
     )
+
+
+def is_shown(name: str, cell: CellFinding) -> bool:
+    """Percentiles of a closed loop are not: they hide the stalls that users feel (they stay in the JSON)."""
+    return cell.rate_tps is not None or not name.startswith("latency_p")
 
 
 def _metric(context: _Context, stack: StackFinding, name: str, blocks: dict[str, int]) -> DrawnMetric | None:
@@ -179,26 +198,21 @@ def _metric(context: _Context, stack: StackFinding, name: str, blocks: dict[str,
     )
 
 
-def _percentiles(context: _Context, cell: CellFinding) -> list[dict[str, float | int]]:
+def _percentiles(context: _Context, stacks: tuple[StackFinding, ...]) -> list[dict[str, float | int]]:
     rows: list[dict[str, float | int]] = []
-    for at, name in enumerate(context.names):
-        runs = [c.result.percentiles_ms for c in context.data.cells() if _is_open(c, name, cell.id)]
-        if runs:
-            medians = {
-                p: float(np.median([r[p] for r in runs if p in r])) for p in PERCENTILES if any(p in r for r in runs)
-            }
-            rows.append({"stack": at, "runs": len(runs), **medians})
+    for stack in stacks:
+        found = {p: stack.metrics.get(f"latency_{p}_ms") for p in PERCENTILES}
+        known = {p: m.estimate for p, m in found.items() if m is not None and m.estimate is not None}
+        if known:
+            rows.append({"stack": context.names.index(stack.name), "runs": stack.n, **known})
     return rows
-
-
-def _is_open(run: CellData, stack: str, cell: str) -> bool:
-    return run.stack == stack and run.id == cell and run.result.open_loop and bool(run.result.percentiles_ms)
 
 
 def _runs(context: _Context) -> Iterator[DrawnRun]:
     known = [c for c in context.data.cells(valid_only=False) if c.id in context.cells and c.stack in context.names]
     excluded = {(e.trial, s.cell) for s in context.findings.stacks for e in s.excluded}
     valid = {t.id for t in context.data.trials if t.valid}
+    stages = {t.id: t.trial.stage for t in context.data.trials}
     resolution = Resolution.of(len(known))
     for run in known:
         yield DrawnRun(
@@ -208,6 +222,7 @@ def _runs(context: _Context) -> Iterator[DrawnRun]:
             trial=run.trial_id,
             tps=_digits(run.result.tps) or 0.0,
             valid=run.trial_id in valid and (run.trial_id, run.id) not in excluded,
+            stage=stages[run.trial_id],
             series=run_series(run, resolution.run_points),
             devices=device_series(run, resolution.device_points),
         )
@@ -238,9 +253,8 @@ def _load(key: tuple[int, int, str], trials: list[TrialData]) -> DrawnLoad:
 def _spaces(context: _Context) -> list[DrawnSpace]:
     trials = {t.id: t for t in context.data.trials}
     groups: dict[tuple[int, int], list[CellData]] = {}
-    for run in context.data.cells():
-        if run.id in context.cells and run.stack in context.names:
-            groups.setdefault((context.names.index(run.stack), context.cells[run.id]), []).append(run)
+    for run in context.compared():
+        groups.setdefault((context.names.index(run.stack), context.cells[run.id]), []).append(run)
     return [_space(*key, runs, trials) for key, runs in sorted(groups.items())]
 
 
@@ -262,7 +276,7 @@ def _space(stack: int, cell: int, runs: list[CellData], trials: dict[str, TrialD
 
 
 def _drift(context: _Context) -> list[DrawnDrift]:
-    runs = [r for r in context.data.cells() if r.id in context.cells and r.stack in context.names and r.result.tps > 0]
+    runs = [r for r in context.compared() if r.result.tps > 0]
     logs: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         logs.setdefault((run.stack, run.id), []).append(float(np.log(run.result.tps)))

@@ -42,6 +42,11 @@ def render_ratio(ratio: float | None) -> str:
     return f"{render_number(ratio)}×" if ratio >= 2 else render_percent(ratio - 1, sign=True)
 
 
+def render_factor(ratio: float | None) -> str:
+    """`0.76×`: a ratio as a factor, whatever its size."""
+    return NOT_KNOWN if ratio is None else f"{render_number(ratio)}×"
+
+
 def render_metric(value: float | None, metric: Metric) -> str:
     """A value of a metric with its unit; `n/a` when there is none."""
     if value is None or not math.isfinite(value):

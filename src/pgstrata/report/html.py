@@ -23,14 +23,14 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.details import Links, stack_details
 from pgstrata.report.drawing import Drawing, draw
-from pgstrata.report.figures import render_count, render_number, render_percent, render_ratio, render_ratio_interval
+from pgstrata.report.figures import render_count, render_factor, render_metric, render_number, render_percent
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.markup import parse_markup, render_markup_html
 from pgstrata.report.matrix import verdict_matrix
+from pgstrata.report.metrics import metric
 from pgstrata.report.pairs import Index
-from pgstrata.report.published import Published, published_rows
 from pgstrata.report.statistic import author_rows
-from pgstrata.report.table import VerdictTable, verdict_tables
+from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
 
 SCRIPTS = (
     "base.js",
@@ -65,17 +65,21 @@ class CellView:
     matrix: Any
     published: Any
     author: Any
+    index: int
+    """Of the cell among all that are drawn."""
+    matched: tuple[Markup, ...]
+    """What is said of latency at matched load."""
 
 
-def write_html(data: CampaignData, findings: Findings, path: Path, published: Published | None = None) -> Path:
+def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
     """Writes the page, piece by piece; returns where."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(_pieces(data, findings, path.parent, published))
+        file.writelines(_pieces(data, findings, path.parent))
     return path
 
 
-def _pieces(data: CampaignData, findings: Findings, folder: Path, published: Published | None) -> Iterator[str]:
+def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[str]:
     drawing = draw(data, findings)
     script = _script()
     yield from (
@@ -84,12 +88,11 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path, published: Pub
         .generate(
             head=report_head(data, findings),
             findings=findings,
-            views=tuple(_views(findings, published)),
+            views=tuple(_views(findings)),
             stacks=stack_details(data, findings, Links(data, folder)),
             incidents=incidents(data, findings),
             facts=_host_facts(data, findings),
             rejected=data.record.rejected or findings.campaign.rejected,
-            published=published,
             drawing=drawing,
             resolution=_resolution(drawing),
             payload=_payload(drawing),
@@ -102,15 +105,19 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path, published: Pub
     )
 
 
-def _views(findings: Findings, published: Published | None) -> Iterator[CellView]:
+def _views(findings: Findings) -> Iterator[CellView]:
     index = Index(findings)
     for table in verdict_tables(findings):
         yield CellView(
             table=table,
             words=tuple((sentence_tone(w), render_markup_html(w)) for w in table.cell.words),
             matrix=verdict_matrix(index, table.cell),
-            published=published_rows(index, table.cell.id, published) if published else (),
+            published=tuple(row for row in findings.published if row.cell == table.cell.id),
             author=author_rows(index, table.cell),
+            index=findings.cells.index(table.cell),
+            matched=tuple(
+                render_markup_html(words) for cell in matched_cells(findings, table.cell) for words in cell.words
+            ),
         )
 
 
@@ -193,8 +200,8 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "markup": render_markup_html,
-        "ratio": render_ratio,
-        "ratio_interval": lambda row: render_ratio_interval(row.low, row.high),
+        "factor": render_factor,
+        "in_unit": lambda value, name: render_metric(value, metric(name)),
         "number": render_number,
         "percent": render_percent,
         "counted": render_count,

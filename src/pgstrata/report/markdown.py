@@ -6,12 +6,11 @@ import re
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.figures import render_number, render_ratio, render_ratio_interval
+from pgstrata.report.figures import render_factor, render_metric, render_number
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.markup import Span, parse_markup, printable
-from pgstrata.report.pairs import Index
-from pgstrata.report.published import Published, published_rows
-from pgstrata.report.table import Figure, VerdictRow, VerdictTable, verdict_tables
+from pgstrata.report.metrics import metric
+from pgstrata.report.table import Figure, VerdictRow, VerdictTable, matched_cells, verdict_tables
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
 
@@ -21,7 +20,7 @@ def escape_markdown(text: str) -> str:
     return _SPECIAL.sub(lambda m: {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(m[1], f"\\{m[1]}"), printable(text))
 
 
-def render_markdown(data: CampaignData, findings: Findings, published: Published | None = None) -> str:
+def render_markdown(data: CampaignData, findings: Findings) -> str:
     """The whole report."""
     head = report_head(data, findings)
     lines = [f"# {escape_markdown(head.name)}", ""]
@@ -31,7 +30,9 @@ def render_markdown(data: CampaignData, findings: Findings, published: Published
         lines += ["", f"## {escape_markdown(table.title)}", ""]
         lines += [line for words in table.cell.words for line in (_sentence(words), "")]
         lines += _table(table)
-        lines += _published(findings, table, published) if published else []
+        for cell in matched_cells(findings, table.cell):
+            lines += ["", *(_sentence(words) for words in cell.words)]
+        lines += _published(findings, table)
     found = incidents(data, findings)
     if found:
         lines += [
@@ -81,14 +82,17 @@ def _figure(figure: Figure) -> str:
     return f"{figure.value} ({figure.interval})" if figure.interval else figure.value
 
 
-def _published(findings: Findings, table: VerdictTable, published: Published) -> list[str]:
-    what = f"Published ({published.source}{', ' + published.statistic if published.statistic else ''})"
-    lines = ["", f"{escape_markdown(what)}: ratio to {escape_markdown(published.baseline)}; only ratios compare.", ""]
-    lines += ["| stack | published TPS | published ratio | measured ratio |", "| --- | --- | --- | --- |"]
-    for row in published_rows(Index(findings), table.cell.id, published):
-        interval = f" ({render_ratio_interval(row.low, row.high)})" if row.low is not None else ""
-        here = render_ratio(row.ratio) + interval
-        lines.append(
-            _line([row.name, render_number(row.published_tps), f"{render_number(row.published_ratio)}×", here])
-        )
+def _published(findings: Findings, table: VerdictTable) -> list[str]:
+    rows = [row for row in findings.published if row.cell == table.cell.id]
+    if not rows:
+        return []
+    lines = ["", f"Published by {escape_markdown(findings.published_source)}. Only ratios can be compared.", ""]
+    lines += ["| stack | published | to | published ratio | measured ratio |", "| --- | --- | --- | --- | --- |"]
+    for row in rows:
+        interval = ""
+        if row.measured_low is not None:
+            interval = f" ({render_number(row.measured_low)} … {render_number(row.measured_high)})"
+        here = render_factor(row.measured_ratio) + interval
+        value = render_metric(row.value, metric(row.metric))
+        lines.append(_line([row.stack, value, row.baseline, render_factor(row.ratio), here]))
     return lines

@@ -17,6 +17,7 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.drawing import Drawing, DrawnCell, DrawnRun, draw
 from pgstrata.report.head import report_head
 from pgstrata.report.metrics import metric
+from pgstrata.report.table import main_cells
 
 Rows = list[dict[str, Any]]
 
@@ -38,8 +39,9 @@ def write_pictures(
     folder.mkdir(parents=True, exist_ok=True)
     about = " · ".join([head.medium, f"PostgreSQL {head.postgres}", head.measured, *head.labels])
     written: list[Path] = []
-    for at, cell in enumerate(drawing.cells):
-        ending = f"-{cell.id}" if len(drawing.cells) > 1 else ""
+    main = [(at, cell) for at, cell in enumerate(drawing.cells) if cell.id in {c.id for c in main_cells(findings)}]
+    for at, cell in main:
+        ending = f"-{cell.id}" if len(main) > 1 else ""
         for name, title, chart in _charts(drawing, at, cell):
             titled = chart.properties(
                 title=alt.TitleParams(title, subtitle=[f"{head.name}: {cell.title}", about], anchor="start", offset=12)
@@ -160,7 +162,8 @@ def typical_runs(drawing: Drawing, cell: int) -> list[DrawnRun]:
     chosen = []
     ranking = drawing.cells[cell].ranking
     for stack in [*ranking, *(i for i in range(len(drawing.stacks)) if i not in ranking)]:
-        runs = sorted((r for r in drawing.runs if r.stack == stack and r.cell == cell and r.valid), key=lambda r: r.tps)
+        found = (r for r in drawing.runs if (r.stack, r.cell) == (stack, cell) and r.valid and r.stage != "soak")
+        runs = sorted(found, key=lambda r: r.tps)
         if runs:
             chosen.append(runs[(len(runs) - 1) // 2])
     return chosen

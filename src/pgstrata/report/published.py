@@ -1,54 +1,65 @@
-"""Figures that a study's author published, to be shown beside the measured ones: only ratios can be compared."""
+"""Figures that a study's author published, joined to the measured ones: only ratios can be compared."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pgstrata.analyze.findings import Findings, PublishedFinding
 from pgstrata.report.pairs import Index
 
 
 @dataclass(frozen=True)
-class Published:
-    """The published throughput of each arm, by the name of the stack that reproduces it."""
+class PublishedFigure:
+    """One published figure: what the author has for a stack, in one cell of this campaign."""
 
-    study: str
-    source: str
+    stack: str
+    cell: str
+    metric: str
+    value: float | None
     baseline: str
-    """Stack that the ratios refer to."""
-    tps: dict[str, float]
-    statistic: str = ""
-    """What the author gave: `maximum of 3`, `mean of 10`."""
-    notes: dict[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class PublishedRow:
-    """One arm: ratio to the baseline as published, and as measured here."""
-
-    name: str
-    published_tps: float
-    published_ratio: float
     ratio: float | None
-    low: float | None
-    high: float | None
+    approximate: bool = False
+    other_scale: bool = False
     note: str = ""
 
 
-def published_rows(index: Index, cell: str, published: Published) -> tuple[PublishedRow, ...]:
-    """A row for each published arm, measured here or not; the ratio here is the comparison's, never a new one."""
-    base = published.tps[published.baseline]
-    rows = []
-    for name, tps in published.tps.items():
-        pair = index.pair(cell, name, published.baseline, "tps")
-        rows.append(
-            PublishedRow(
-                name=name,
-                published_tps=tps,
-                published_ratio=tps / base,
-                ratio=1.0 if name == published.baseline else pair.ratio if pair else None,
-                low=pair.low if pair else None,
-                high=pair.high if pair else None,
-                note=(published.notes or {}).get(name, ""),
-            )
-        )
-    return tuple(rows)
+def add_published(findings: Findings, study: str, source: str, figures: Iterable[PublishedFigure]) -> Findings:
+    """The findings with each published figure beside the measured ratio.
+
+    That is the ratio of the comparison, with its interval; where nothing is compared (functional only) it is the
+    quotient of the two estimates, without an interval.
+    """
+    index = Index(findings)
+    rows = tuple(_joined(index, study, figure) for figure in figures)
+    return findings.model_copy(update={"published": rows, "published_source": source})
+
+
+def _joined(index: Index, study: str, figure: PublishedFigure) -> PublishedFinding:
+    pair = index.pair(figure.cell, figure.stack, figure.baseline, figure.metric)
+    compared = pair is not None and pair.scale == "ratio"
+    return PublishedFinding(
+        study=study,
+        stack=figure.stack,
+        cell=figure.cell,
+        metric=figure.metric,
+        value=figure.value,
+        baseline=figure.baseline,
+        ratio=figure.ratio,
+        measured_ratio=pair.ratio if pair and compared else _quotient(index, figure),
+        measured_low=pair.low if pair and compared else None,
+        measured_high=pair.high if pair and compared else None,
+        approximate=figure.approximate,
+        other_scale=figure.other_scale,
+        note=figure.note,
+    )
+
+
+def _quotient(index: Index, figure: PublishedFigure) -> float | None:
+    estimates = []
+    for name in (figure.stack, figure.baseline):
+        stack = index.stack(figure.cell, name)
+        found = stack.metrics.get(figure.metric) if stack else None
+        estimates.append(found.estimate if found else None)
+    upper, lower = estimates
+    return None if upper is None or not lower else upper / lower

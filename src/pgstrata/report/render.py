@@ -10,7 +10,6 @@ from typing import Literal, get_args
 from pgstrata.analyze.findings import Findings
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.published import Published
 
 Format = Literal["html", "json", "md", "csv", "png", "svg"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -24,31 +23,24 @@ class Rendered:
     paths: tuple[Path, ...] = ()
 
 
-def render(
-    data: CampaignData,
-    findings: Findings,
-    formats: Sequence[str],
-    out: Path,
-    published: Published | None = None,
-) -> Rendered:
+def render(data: CampaignData, findings: Findings, formats: Sequence[str], out: Path) -> Rendered:
     """Renders each format; html goes to OUT/report.html, pictures to OUT/charts.
 
-    `published` holds a study's figures, to be shown beside the measured ones. UsageError for an unknown format,
-    PreflightError when OUT cannot be written.
+    UsageError for an unknown format, PreflightError when OUT cannot be written.
     """
     for name in formats:
         if name not in FORMATS:
             raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(FORMATS)}")
-    texts = {name: _text(name, data, findings, published) for name in formats if name in ("json", "md", "csv")}
+    texts = {name: _text(name, data, findings) for name in formats if name in ("json", "md", "csv")}
     try:
-        paths = _write_files(data, findings, formats, out, published)
+        paths = _write_files(data, findings, formats, out)
     except OSError as error:
         reason = error.strerror or str(error)
         raise PreflightError(f"cannot write the report to {out}: {reason}", hint="choose a writable folder") from error
     return Rendered(texts, paths)
 
 
-def _text(name: str, data: CampaignData, findings: Findings, published: Published | None) -> str:
+def _text(name: str, data: CampaignData, findings: Findings) -> str:
     from pgstrata.report.csv import render_csv
     from pgstrata.report.json import render_json
     from pgstrata.report.markdown import render_markdown
@@ -57,18 +49,16 @@ def _text(name: str, data: CampaignData, findings: Findings, published: Publishe
         case "json":
             return render_json(findings)
         case "md":
-            return render_markdown(data, findings, published)
+            return render_markdown(data, findings)
     return render_csv(data)
 
 
-def _write_files(
-    data: CampaignData, findings: Findings, formats: Sequence[str], out: Path, published: Published | None
-) -> tuple[Path, ...]:
+def _write_files(data: CampaignData, findings: Findings, formats: Sequence[str], out: Path) -> tuple[Path, ...]:
     paths: list[Path] = []
     if "html" in formats:
         from pgstrata.report.html import write_html
 
-        paths.append(write_html(data, findings, out / "report.html", published))
+        paths.append(write_html(data, findings, out / "report.html"))
     pictures = [name for name in formats if name in ("png", "svg")]
     if pictures:
         from pgstrata.report.pictures import write_pictures

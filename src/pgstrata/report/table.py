@@ -71,16 +71,32 @@ class VerdictTable:
 
 
 def cell_title(cell: CellFinding) -> str:
-    """`tpcb-like, scale 50, 8 clients`."""
-    clients = "client" if cell.clients == 1 else "clients"
-    open_loop = "" if cell.rate_tps is None else f", open loop at {cell.rate_tps:,.0f} TPS"
-    return f"{cell.script}, scale {cell.scale:,}, {cell.clients:,} {clients}{open_loop}"
+    """`tpcb-like, scale 50, 8 clients`, with the rate of an open loop."""
+    parts = [cell.script]
+    if cell.scale:  # imports may not know it
+        parts += [f"scale {cell.scale:,}", render_count(cell.clients, "client")]
+    if cell.rate_tps is not None:
+        parts.append(f"open loop at {cell.rate_tps:,.0f} TPS")
+    return ", ".join(parts)
+
+
+def main_cells(findings: Findings) -> tuple[CellFinding, ...]:
+    """Cells that were declared; those of the latency stage belong to one of them."""
+    closed = tuple(c for c in findings.cells if c.rate_tps is None)
+    return closed or findings.cells
+
+
+def matched_cells(findings: Findings, cell: CellFinding) -> tuple[CellFinding, ...]:
+    """The open-loop cells at matched load that belong to a cell, by rate."""
+    same = (cell.script, cell.scale, cell.clients)
+    found = [c for c in findings.cells if c.rate_tps is not None and (c.script, c.scale, c.clients) == same]
+    return tuple(sorted(found, key=lambda c: c.rate_tps or 0.0)) if cell.rate_tps is None else ()
 
 
 def verdict_tables(findings: Findings) -> tuple[VerdictTable, ...]:
     """A table for each cell, rows best first; stacks that could not be built apart."""
     index = Index(findings)
-    return tuple(_verdict_table(index, cell) for cell in findings.cells)
+    return tuple(_verdict_table(index, cell) for cell in main_cells(findings))
 
 
 def _verdict_table(index: Index, cell: CellFinding) -> VerdictTable:

@@ -15,7 +15,7 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.head import Incident, incidents, report_head
 from pgstrata.report.markup import parse_markup, printable
-from pgstrata.report.table import Tone, VerdictRow, VerdictTable, verdict_tables
+from pgstrata.report.table import Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
 
 _STYLES: dict[Tone, str] = {
     "best": "bold green",
@@ -40,6 +40,9 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
     _print_head(console, data, findings)
     for table in verdict_tables(findings):
         _print_cell(console, table, plain)
+        for cell in matched_cells(findings, table.cell):
+            for words in cell.words:
+                console.print(_sentence(words))
     found = incidents(data, findings)
     if found:
         console.print(Text("\nFailed, excluded, unsupported", style="bold"))

@@ -16,7 +16,7 @@ from pgstrata.analyze.judge import judge
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.drawing import draw
-from pgstrata.report.published import Published
+from pgstrata.report.published import PublishedFigure, add_published
 from pgstrata.report.reference import render_reference
 from pgstrata.report.render import render
 
@@ -44,8 +44,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page_text(data: CampaignData, findings: Findings, campaign_directory: Path) -> str:
-    published = Published("s", "an article <i>x</i>", "xfs", {"xfs": 2.0, "zfs": 1.0}, "maximum of 3")
-    (path,) = render(data, findings, ["html"], campaign_directory, published).paths
+    figures = [PublishedFigure(name, findings.cells[0].id, "tps", 1.0, "xfs", 0.5) for name in ("ext4", "zfs")]
+    joined = add_published(findings, "study", "an article <i>x</i>", figures)
+    (path,) = render(data, joined, ["html"], campaign_directory).paths
     assert path == campaign_directory / "report.html"
     return path.read_text(encoding="utf-8")
 

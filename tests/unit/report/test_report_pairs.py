@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.findings import CampaignFinding, Comparison, Findings
+from pgstrata.analyze.findings import (
+    CampaignFinding,
+    Comparison,
+    DurabilityFinding,
+    Findings,
+    MetricFinding,
+    StackFinding,
+)
 from pgstrata.report.markup import parse_markup, printable, render_markup_html, render_markup_plain
 from pgstrata.report.pairs import Index, flip
-from pgstrata.report.published import Published, published_rows
+from pgstrata.report.published import PublishedFigure, add_published
 from pgstrata.report.table import verdict_detail, verdict_words
 
 
@@ -22,6 +29,12 @@ def compare(**changes: Any) -> Comparison:
 def findings_of(*comparisons: Comparison) -> Findings:
     campaign = CampaignFinding(name="n", primary="tps", margin=0.02, seed=1, host={}, postgres_version="16")
     return Findings(campaign=campaign, cells=(), stacks=(), comparisons=comparisons, ranking=(), chosen=None)
+
+
+def stack_of(name: str, tps: float) -> StackFinding:
+    durability = DurabilityFinding.model_validate({"class": "unknown"})
+    metrics = {"tps": MetricFinding(estimate=tps)}
+    return StackFinding(name=name, cell="c", spec=name, n=1, metrics=metrics, durability=durability)
 
 
 def test_a_flipped_ratio_is_its_inverse_with_bounds_exchanged() -> None:
@@ -64,11 +77,19 @@ def test_verdicts_in_words_say_what_is_proven_and_what_is_not() -> None:
 
 
 def test_published_ratios_stand_beside_measured_ones_and_arms_not_run_here_stay() -> None:
-    published = Published("study", "an article", "y", {"y": 200.0, "x": 100.0, "z": 50.0})
-    rows = {r.name: r for r in published_rows(Index(findings_of(compare())), "c", published)}
-    assert (rows["x"].published_ratio, rows["x"].ratio) == (0.5, 0.8)
-    assert (rows["y"].published_ratio, rows["y"].ratio) == (1.0, 1.0)
-    assert (rows["z"].published_ratio, rows["z"].ratio) == (0.25, None)
+    figures = [PublishedFigure(name, "c", "tps", 100.0, "y", 0.5) for name in ("x", "z")]
+    joined = add_published(findings_of(compare()), "study", "an article", figures)
+    assert joined.published_source == "an article"
+    rows = {r.stack: r for r in joined.published}
+    assert (rows["x"].ratio, rows["x"].measured_ratio, rows["x"].measured_low) == (0.5, 0.8, 0.75)
+    assert (rows["z"].ratio, rows["z"].measured_ratio, rows["z"].measured_low) == (0.5, None, None)
+
+
+def test_where_nothing_is_compared_the_measured_ratio_has_no_interval() -> None:
+    stacks = tuple(stack_of(name, tps) for name, tps in (("x", 50.0), ("y", 200.0)))
+    findings = findings_of().model_copy(update={"stacks": stacks})
+    (row,) = add_published(findings, "s", "a", [PublishedFigure("x", "c", "tps", 1.0, "y", 0.3)]).published
+    assert (row.measured_ratio, row.measured_low, row.measured_high) == (0.25, None, None)
 
 
 def test_markup_knows_names_and_strong_words_alone() -> None:

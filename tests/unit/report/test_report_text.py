@@ -13,7 +13,7 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.csv import render_csv
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
-from pgstrata.report.published import Published
+from pgstrata.report.published import PublishedFigure, add_published
 from pgstrata.report.reference import render_reference
 from pgstrata.report.terminal import print_terminal, render_terminal
 from synthetic import NASTY
@@ -68,8 +68,8 @@ def test_markdown_shows_a_nasty_name_as_text(data: CampaignData, findings: Findi
 
 
 def test_every_line_of_a_markdown_table_has_the_same_columns(data: CampaignData, findings: Findings) -> None:
-    published = Published("study", "an article", "xfs", {"xfs": 2.0, "ext4": 1.0})
-    lines = render_markdown(data, findings, published).splitlines()
+    figure = PublishedFigure("ext4", findings.cells[0].id, "tps", 1.0, "xfs", 0.5)
+    lines = render_markdown(data, add_published(findings, "study", "an article", [figure])).splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith("| ---")]
     assert len(starts) == 3
     for start in starts:

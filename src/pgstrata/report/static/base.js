@@ -13,6 +13,10 @@ const state = {
   cost: null,
 };
 
+// Cells of the latency stage belong to a closed-loop cell; where all are open loops, the rate is a factor of its own.
+const MAIN = DATA.cells.some((c) => c.rate === null)
+  ? [...DATA.cells.keys()].filter((i) => DATA.cells[i].rate === null) : [...DATA.cells.keys()];
+state.cell = MAIN[0] ?? 0;
 const cell = () => DATA.cells[state.cell];
 const shown = (stack) => !state.hidden.has(stack);
 const ranked = () => {

@@ -89,19 +89,29 @@ function stripMarks(row, scale) {
   return [...marks, mark("dot", scale(row.estimate))];
 }
 
-// Percentiles of open-loop runs on a logarithmic scale.
+// Percentiles of open loops on a logarithmic scale, one panel a rate.
 function drawPercentiles(host) {
-  const rows = (cell()?.percentiles ?? []).filter((r) => shown(r.stack));
+  const now = cell();
+  const alike = (c) => c === now || (c.rate !== null && now.rate === null && ["script", "scale", "clients"].every((f) => c[f] === now[f]));
+  const cells = DATA.cells.filter((c) => alike(c) && c.percentiles.some((r) => shown(r.stack)));
   host.replaceChildren();
-  if (!rows.length) { nothing(host, "no run of this cell was scheduled by rate (rate: in the workload)"); return; }
-  const names = ["p50", "p95", "p99", "p999"];
-  const values = rows.flatMap((r) => names.map((n) => r[n]).filter((v) => v > 0));
+  if (!cells.length) { nothing(host, "no run of this cell was scheduled by rate (latency: or workload.rate: in the campaign)"); return; }
+  const values = cells.flatMap((c) => c.percentiles.flatMap((r) => PERCENTILES.map((n) => r[n]).filter((v) => v > 0)));
+  const domain = [Math.min(...values) / 1.4, Math.max(...values) * 1.4];
+  for (const one of cells.toSorted((a, b) => a.rate - b.rate)) percentilePanel(host, one, domain);
+}
+
+const PERCENTILES = ["p50", "p95", "p99", "p999"];
+
+function percentilePanel(host, one, domain) {
+  const rows = one.percentiles.filter((r) => shown(r.stack));
   const narrow = host.clientWidth < 620;
-  const plot = new Plot(host, { height: rows.length * 36 + 40, left: narrow ? 110 : 200, right: 24, bottom: 28,
-    label: "Latency percentiles at a scheduled rate" });
-  const scale = logarithmic([Math.min(...values) / 1.4, Math.max(...values) * 1.4], [plot.box.left, plot.box.right]);
+  host.append(html("div", { className: "panel-title" }, `${number(one.rate)} TPS scheduled`));
+  const plot = new Plot(host, { height: rows.length * 38 + 40, left: narrow ? 110 : 200, right: 24, bottom: 26,
+    label: `Latency percentiles at ${number(one.rate)} transactions per second` });
+  const scale = logarithmic(domain, [plot.box.left, plot.box.right]);
   plot.axisX(scale, { format: (t) => `${number(t)} ms` });
-  rows.forEach((row, i) => percentileRow(plot, scale, row, names, 26 + i * 36));
+  rows.forEach((row, i) => percentileRow(plot, scale, row, PERCENTILES, 28 + i * 38));
 }
 
 function percentileRow(plot, scale, row, names, y) {

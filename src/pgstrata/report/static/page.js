@@ -32,8 +32,9 @@ function set(change, ...charts) {
 }
 
 function drawControls() {
-  const blocks = [...new Set(DATA.runs.filter((r) => r.cell === state.cell && r.valid).map((r) => r.block))].sort((a, b) => a - b);
-  const runs = [["typical", "typical run"], ...blocks.map((b) => [String(b), `block ${b}`])];
+  const blocks = [...new Set(DATA.runs.filter((r) => r.cell === state.cell && r.valid && r.stage !== "soak").map((r) => r.block))].sort((a, b) => a - b);
+  const soaked = DATA.runs.some((r) => r.cell === state.cell && r.valid && r.stage === "soak");
+  const runs = [["typical", "typical run"], ...(soaked ? [["soak", "soak run"]] : []), ...blocks.map((b) => [String(b), `block ${b}`])];
   const scales = [[true, "Same scale"], [false, "Own scale"]];
   const time = ["timeline", "devices"];
   replaceControls("timeline-controls",
@@ -83,11 +84,13 @@ function applyStacks() {
   draw();
 }
 
+const FACTORS = ["script", "scale", "clients", "rate"];
+
 function cellFilters() {
   const host = byId("cell-filters");
   host.replaceChildren();
-  for (const factor of ["script", "scale", "clients"]) {
-    const values = [...new Set(DATA.cells.map((c) => c[factor]))];
+  for (const factor of FACTORS) {
+    const values = [...new Set(MAIN.map((i) => DATA.cells[i][factor]))];
     if (values.length < 2) continue;
     host.append(chooser(factor[0].toUpperCase() + factor.slice(1), values.map((v) => [v, String(v)]), cell()[factor],
       (value) => chooseCell(factor, value)));
@@ -97,8 +100,8 @@ function cellFilters() {
 // The cell with that value that differs least from the present one: a grid may have holes.
 function chooseCell(factor, value) {
   const now = cell();
-  const same = (c) => ["script", "scale", "clients"].filter((f) => c[f] === now[f]).length;
-  const fitting = [...DATA.cells.keys()].filter((i) => String(DATA.cells[i][factor]) === value);
+  const same = (c) => FACTORS.filter((f) => c[f] === now[f]).length;
+  const fitting = MAIN.filter((i) => String(DATA.cells[i][factor]) === value);
   state.cell = fitting.reduce((best, i) => (same(DATA.cells[i]) > same(DATA.cells[best]) ? i : best), fitting[0]);
   applyCell();
 }
@@ -162,8 +165,8 @@ function redrawOnResize() {
   });
 }
 
-byId("grid").hidden = DATA.cells.length < 2;
-document.body.classList.toggle("single-cell", DATA.cells.length < 2);
+byId("grid").hidden = MAIN.length < 2;
+document.body.classList.toggle("single-cell", MAIN.length < 2);
 stackFilters();
 fillSwatches(document);
 themeButton();

@@ -85,7 +85,7 @@ function driftMark(plot, x, y, row, blocks) {
 
 function drawGrid(host) {
   host.replaceChildren();
-  const groups = Map.groupBy(DATA.cells.keys(), (i) => `${DATA.cells[i].script}, scale ${number(DATA.cells[i].scale, 9)}`);
+  const groups = Map.groupBy(MAIN, (i) => `${DATA.cells[i].script}, scale ${number(DATA.cells[i].scale, 9)}`);
   stackLegend(host, ranked());
   const grid = html("div", { className: "panels" });
   host.append(grid);

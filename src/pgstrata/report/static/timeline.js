@@ -4,8 +4,9 @@ const runsOf = (stack) => DATA.runs.filter((r) => r.stack === stack && r.cell ==
 
 // The run in the middle of a stack's runs stands for it until the reader picks a block.
 function chosenRun(stack, has) {
-  const runs = runsOf(stack).filter(has);
-  if (state.run !== "typical") return runs.find((r) => r.block === Number(state.run));
+  const soak = state.run === "soak";
+  const runs = runsOf(stack).filter((r) => has(r) && (r.stage === "soak") === soak);
+  if (state.run !== "typical" && !soak) return runs.find((r) => r.block === Number(state.run));
   const sorted = [...runs].sort((a, b) => a.tps - b.tps);
   return sorted[Math.floor((sorted.length - 1) / 2)];
 }
