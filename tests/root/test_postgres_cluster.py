@@ -200,6 +200,7 @@ def test_crash_and_recovery(cluster: Cluster) -> None:
     assert "was not properly shut down; automatic recovery in progress" in cluster.read_log()
 
 
+@ONE_MAJOR
 def test_a_server_that_does_not_start_shows_its_log(cluster: Cluster, folder: Path) -> None:
     ready(cluster)
     cluster.stop()
@@ -212,6 +213,7 @@ def test_a_server_that_does_not_start_shows_its_log(cluster: Cluster, folder: Pa
     assert cluster.log_file in e.value.hint
 
 
+@ONE_MAJOR
 def test_a_port_in_use_is_said(cluster: Cluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
