@@ -18,12 +18,12 @@ from pgstrata.analyze.metrics import observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.cli.output import end, print_json, print_notice, print_text
 from pgstrata.cli.progress import ShownProgress
+from pgstrata.cli.publishing import with_published
 from pgstrata.errors import ExitCode
 from pgstrata.record.decision import Policy
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory, Origin
 from pgstrata.report.json import report_value
-from pgstrata.report.published import Published
 from pgstrata.report.render import render
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.campaign import Campaign
@@ -50,12 +50,8 @@ def run_to_report(
     shown: Shown,
     *,
     source_text: str | None = None,
-    published: Published | None = None,
 ) -> None:
-    """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code.
-
-    `published` holds a study's figures, to be shown beside the measured ones.
-    """
+    """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
     conditions = [parse_condition(text) for text in shown.fail_on]
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
         outcome = _run(campaign, directory, shown)
@@ -64,7 +60,7 @@ def run_to_report(
         end(ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.DONE)
         return
     data = read(out)
-    code = show_report(data, out, shown, conditions, note=outcome.reason, published=published)
+    code = show_report(data, out, shown, conditions, note=outcome.reason)
     if outcome.interrupted:
         print_notice(f"interrupted; the same command goes on where it ended ({out})")
         code = ExitCode.INTERRUPTED
@@ -130,11 +126,10 @@ def show_report(
     conditions: Sequence[Condition],
     *,
     note: str = "",
-    published: Published | None = None,
 ) -> ExitCode:
     """Writes the page, prints the table (or JSON), judges the conditions."""
-    findings = judge(data)
-    page = render(data, findings, ["html"], out, published).paths[0]
+    findings = with_published(judge(data), data)
+    page = render(data, findings, ["html"], out).paths[0]
     if shown.json:
         value: dict[str, Any] = report_value(findings)
         print_json(value)

@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from pgstrata import __version__
-from pgstrata.cli import clean, crash, doctor, export, lab, plan, quick, report, run, schema, status
+from pgstrata.cli import (
+    clean,
+    crash,
+    doctor,
+    export,
+    import_,
+    lab,
+    plan,
+    quick,
+    report,
+    run,
+    schema,
+    simulate,
+    status,
+    studies,
+)
 from pgstrata.cli.output import debugging, print_error, print_notice
 from pgstrata.errors import ExitCode, PgstrataError
 
@@ -40,7 +55,7 @@ def _root(
     """Which storage stack should PostgreSQL sit on: build it, measure it, judge it."""
 
 
-for _verb in (quick, plan, run, crash, status, report, export, doctor, clean, lab, schema):
+for _verb in (quick, plan, run, crash, status, report, export, doctor, clean, import_, studies, lab, simulate, schema):
     _verb.register(app)
 
 

@@ -29,6 +29,7 @@ def report(
     from pgstrata.analyze.judge import judge
     from pgstrata.cli.campaigning import judge_gate
     from pgstrata.cli.output import end
+    from pgstrata.cli.publishing import with_published
     from pgstrata.record.reader import read
     from pgstrata.report.render import render
     from pgstrata.report.terminal import print_terminal
@@ -38,7 +39,7 @@ def report(
     if len([name for name in wanted if name in ("json", "md", "csv")]) > 1:
         raise UsageError("only one of json, md and csv can go to stdout", hint="call report once for each")
     data = read(directory)
-    findings = judge(data)
+    findings = with_published(judge(data), data)
     if wanted:
         out = to or (directory if directory.is_dir() else directory.parent)
         rendered = render(data, findings, wanted, out)

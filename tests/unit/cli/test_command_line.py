@@ -67,8 +67,9 @@ class TestHelp:
 
     def test_help_loads_nothing_heavy(self, tmp_path: Path) -> None:
         code = (
-            "import sys, pgstrata.cli.main; "
-            "print([m for m in ('numpy', 'scipy', 'pyarrow', 'duckdb', 'pydantic', 'altair', 'rich') if m in sys.modules])"
+            "import sys, pgstrata.cli.main\n"
+            "heavy = ('numpy', 'scipy', 'pyarrow', 'duckdb', 'pydantic', 'altair', 'rich')\n"
+            "print([name for name in heavy if name in sys.modules])"
         )
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
         assert shown.stdout == "[]\n"
@@ -140,7 +141,7 @@ class TestStatus:
 
 
 class TestReport:
-    @pytest.mark.parametrize(("form", "start"), [("json", "{"), ("md", "# "), ("csv", "trial,")])
+    @pytest.mark.parametrize(("form", "start"), [("json", "{"), ("md", "# "), ("csv", "stack,block,")])
     def test_texts_go_to_stdout(self, finished: Path, form: str, start: str) -> None:
         done = pgstrata_run("report", "out", "--format", form, cwd=finished)
         assert done.returncode == 0
@@ -170,8 +171,8 @@ class TestExport:
         runs = frames.runs()
         assert runs.num_rows == 9
         assert set(runs.column("stack").to_pylist()) == {"ext4", "xfs", "tmpfs"}
-        seconds = frames.relation("progress").filter("stack = 'xfs'").aggregate("count(*)").fetchone()
-        assert seconds == (15,)
+        seconds = frames.relation("progress").filter("stack = 'xfs'").aggregate("count(*)").fetchall()
+        assert seconds == [(15,)]
 
 
 class TestSchema:

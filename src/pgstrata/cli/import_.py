@@ -1,0 +1,97 @@
+"""`pgstrata import`: other people's results in, as a campaign directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.output import JsonFlag, print_json, print_notice, print_text
+
+if TYPE_CHECKING:
+    from pgstrata.importers.runs import ImportSummary
+
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Campaign directory to write.", show_default=False)]
+Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
+
+group = typer.Typer(
+    help="Import results that were measured elsewhere.",
+    epilog="Example: pgstrata import csv runs.csv --out out/mine --margin 5%",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+def _margin(text: str) -> float:
+    from pgstrata.errors import UsageError
+    from pgstrata.spec.units import parse_fraction
+
+    try:
+        value = parse_fraction(text)
+    except ValueError as error:
+        raise UsageError(f"--margin: {error}") from None
+    if not 0 < value < 1:
+        raise UsageError(f"--margin {text} is not between 0 and 100 %", hint="for example --margin 2%")
+    return value
+
+
+def _show(summary: ImportSummary, json: bool) -> None:
+    if json:
+        print_json(
+            {
+                "directory": str(summary.directory),
+                "stacks": list(summary.stacks),
+                "trials": summary.trials,
+                "runs": summary.runs,
+                "rejected": dict(summary.rejected),
+                "notices": list(summary.notices),
+            }
+        )
+        return
+    print_text(summary.text)
+    print_notice(f"now: pgstrata report {summary.directory}")
+
+
+@group.command("csv", epilog="Example: pgstrata import csv runs.csv --out out/mine --margin 5%")
+def import_csv_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="One row a run; see docs/import.md.")],
+    out: Out,
+    margin: Margin = "2%",
+    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave faulty rows out, counted.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Import a table with one row a run."""
+    from pgstrata.importers.csv_runs import import_csv
+
+    _show(import_csv(file, out, margin=_margin(margin), skip_bad_rows=skip_bad_rows), json)
+
+
+@group.command("pg-fs-benchmark", epilog="Example: pgstrata import pg-fs-benchmark xeon --out out/xeon")
+def import_pg_fs_benchmark_folder(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder or .tar archive of one machine.")],
+    out: Out,
+    margin: Margin = "2%",
+    json: JsonFlag = False,
+) -> None:
+    """Import raw data in the layout of pg-fs-benchmark."""
+    from pgstrata.importers.pg_fs_benchmark import import_pg_fs_benchmark
+
+    _show(import_pg_fs_benchmark(directory, out, margin=_margin(margin)), json)
+
+
+@group.command("pgbench", epilog="Example: pgstrata import pgbench ext4=a.out xfs=b.out --out out/mine")
+def import_pgbench_files(
+    files: Annotated[list[str], typer.Argument(metavar="STACK=FILE...", help="Output or log of one run of pgbench.")],
+    out: Out,
+    margin: Margin = "2%",
+    json: JsonFlag = False,
+) -> None:
+    """Import output and per-transaction logs of pgbench."""
+    from pgstrata.importers.pgbench_files import import_pgbench
+
+    _show(import_pgbench(files, out, margin=_margin(margin)), json)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="import")

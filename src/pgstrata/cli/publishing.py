@@ -1,0 +1,38 @@
+"""Puts a study's published figures beside the measured ones, in whatever campaign repeats that study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pgstrata.analyze.findings import Findings
+from pgstrata.record.reader import CampaignData
+from pgstrata.report.published import PublishedFigure, add_published
+from pgstrata.studies import Study, list_studies
+
+
+def with_published(findings: Findings, data: CampaignData) -> Findings:
+    """The findings with the figures of the study that the campaign is named after; as they are for any other."""
+    name = data.campaign.name.split()[0]
+    for study in list_studies():
+        if study.name == name:
+            return add_published(findings, study.title, study.source, _figures(study, data))
+    return findings
+
+
+def _figures(study: Study, data: CampaignData) -> Iterator[PublishedFigure]:
+    for cell in data.campaign.workload.cells:
+        for stack in data.campaign.stacks:
+            found = study.published(stack.name, cell)
+            if found is None:
+                continue
+            yield PublishedFigure(
+                stack=stack.name,
+                cell=cell.id,
+                metric=found.metric,
+                value=found.value,
+                baseline=found.baseline,
+                ratio=found.ratio,
+                approximate=found.approximate,
+                other_scale=found.other_scale,
+                note=found.note,
+            )
