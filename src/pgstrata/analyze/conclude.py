@@ -92,9 +92,18 @@ class CellConclusion:
 
 
 def conclude(
-    design: Design, observations: Sequence[Observation], cell: str, *, imported: bool = False, paired: bool = True
+    design: Design,
+    observations: Sequence[Observation],
+    cell: str,
+    *,
+    imported: bool = False,
+    paired: bool = True,
+    replay: Replay | None = None,
 ) -> CellConclusion:
-    """The conclusion about the primary metric, by the stages of the campaign."""
+    """The conclusion about the primary metric, by the stages of the campaign.
+
+    `replay` keeps what was computed of stage 1 from one look at a growing campaign to the next.
+    """
     stages: tuple[Stage, ...] = ("screen",) if design.screens and not imported else ("screen", "confirm")
     table = tabulate(design, observations, cell, stages)
     survivors = tuple(range(len(design.stacks)))
@@ -103,7 +112,8 @@ def conclude(
     if not imported:
         pairs = design.declared()
         if design.screens:
-            stage = Replay(design).stage_one({c: tabulate(design, observations, c, stages) for c in design.cells})[cell]
+            tables = {c: tabulate(design, observations, c, stages) for c in design.cells}
+            stage = (replay or Replay(design)).stage_one(tables)[cell]
             survivors = stage.survivors or survivors
             leading = leading_pair(design, stage)
             pairs = (leading,) if leading else ()

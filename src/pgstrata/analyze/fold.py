@@ -78,7 +78,7 @@ def _greenhouse_geisser(centred: Floats) -> float:
     if square <= 0:
         return 1.0
     epsilon = float(np.trace(s)) ** 2 / ((bins - 1) * square)
-    return min(1.0, max(1 / (bins - 1), epsilon))
+    return float(min(1.0, max(1 / (bins - 1), epsilon)))
 
 
 def whole_cycles(run_s: float, cycle_s: float) -> bool:

@@ -135,10 +135,10 @@ class AdaptivePolicy:
             return f"{name}: {verdict.verdict}"
         done = int(verdict.estimate.n)
         most = self._most_pairs(moment, pair, done)
-        if done >= most or moment.confirm_blocks >= self.max_pairs:
-            return f"{name}: undecided after {done} pairs"
         rates = error_rates(declared, len(self.design.cells))
         outlook = self._forecast(pair, verdict, fit, most)
+        if done >= most or moment.confirm_blocks >= self.max_pairs:
+            return f"{name}: undecided after {done} pairs{self._reach(outlook, most, rates.equivalence)}"
         if outlook is None:
             return ""
         different = outlook.chance_of_difference(rates.alpha)
@@ -146,18 +146,25 @@ class AdaptivePolicy:
         if fit is None:
             worth = different + equal >= WORTHWHILE
         else:
-            worth = different >= (WORTHWHILE if verdict.estimate.n else START) or equal >= LIKELY
+            worth = different >= (WORTHWHILE if done else START) or equal >= LIKELY
         if worth:
             return ""
-        reach = self.design.metric.margin_of(smallest_margin(outlook.sigma_pair, most, rates.equivalence))
         return (
             f"{name}: {most} pairs would prove a difference with a chance of {different:.0%} and equality with "
-            f"{equal:.0%}; the smallest margin that they could prove is {reach}"
+            f"{equal:.0%}{self._reach(outlook, most, rates.equivalence)}"
         )
 
+    def _reach(self, outlook: Outlook | None, most: int, alpha: float) -> str:
+        if outlook is None:
+            return ""
+        reach = smallest_margin(outlook.sigma_pair, most, alpha)
+        return f"; the smallest margin that they could prove is {self.design.metric.margin_of(reach)}"
+
     def _most_pairs(self, moment: _Moment, pair: Pair, done: int) -> int:
+        if self.budget_s is None:
+            return self.max_pairs
         seconds = moment.seconds_of((pair.a, pair.b))
-        if self.budget_s is None or seconds <= 0:
+        if seconds <= 0:
             return self.max_pairs
         return min(self.max_pairs, done + int((self.budget_s - moment.elapsed_s) / seconds))
 
