@@ -41,7 +41,7 @@ def installation(request: pytest.FixtureRequest) -> Installation:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/var/tmp") as name:
+    with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/dev/shm") as name:
         path = Path(name)
         path.chmod(0o711)
         yield path

@@ -60,8 +60,8 @@ def installation(request: pytest.FixtureRequest, host: LocalHost, found: tuple[I
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that the server user can reach; pytest's own are closed to it."""
-    with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/var/tmp") as name:
+    """A folder that the server user can reach (pytest's own are closed to it), in memory: no disk is under test."""
+    with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/dev/shm") as name:
         path = Path(name)
         path.chmod(0o711)
         yield path
@@ -114,9 +114,12 @@ def test_life_of_a_cluster(cluster: Cluster, host: LocalHost) -> None:
 @pytest.mark.parametrize("checksums", [True, False])
 def test_checksums_are_as_asked(cluster: Cluster, checksums: bool) -> None:
     cluster.init(data_checksums=checksums, options=NO_SYNC)
-    cluster.configure(SMALL)
+    cluster.configure(SMALL, data_checksums=checksums)
     cluster.start()
     assert cluster.read_settings()["data_checksums"] == ("on" if checksums else "off")
+    assert all(a.holds for a in cluster.attest_settings())
+    cluster.configure(SMALL, data_checksums=not checksums)
+    assert [a.what for a in cluster.attest_settings() if not a.holds] == ["data_checksums"]
 
 
 @ONE_MAJOR

@@ -131,9 +131,16 @@ class Cluster:
                 f"{self.run_directory} is not a private folder of user {self.user}", hint=f"ls -ld {self.run_directory}"
             )
 
-    def configure(self, settings: Mapping[str, str], postgresql_conf: str | None = None) -> None:
+    def configure(
+        self,
+        settings: Mapping[str, str],
+        postgresql_conf: str | None = None,
+        *,
+        data_checksums: bool | None = None,
+    ) -> None:
         """Checks and writes the settings; `postgresql_conf` is the text of a whole file that they come on top of.
 
+        `data_checksums` is what initdb was asked for (also for a copied cluster) and is attested with the settings.
         Raises PreflightError for names or values that the server refuses and for settings that pgstrata needs.
         """
         for name in settings:
@@ -148,7 +155,8 @@ class Cluster:
         base = parse_conf(self._initdb_conf()) if postgresql_conf is None else {}
         normalised = check_settings(self.host, self.installation, self.user, given)
         self.port = int(normalised.get("port", self.port))
-        self.expected = {**ways, **normalised, **fixed}
+        made = {} if data_checksums is None else {"data_checksums": "on" if data_checksums else "off"}
+        self.expected = {**ways, **normalised, **fixed, **made}
         self._written = WRITTEN_HEAD + render_conf({**base, **ways, **given, **fixed})
         self.host.write_text(self._conf, self._written)
 

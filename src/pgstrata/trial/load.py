@@ -104,7 +104,8 @@ def keeps_golden(bench: Bench) -> bool:
 
 def _configure(bench: Bench) -> None:
     conf = bench.site.postgresql_conf.get(bench.stack.name)
-    bench.cluster.configure(bench.stack.postgresql.settings, conf)
+    server = bench.stack.postgresql
+    bench.cluster.configure(server.settings, conf, data_checksums=server.data_checksums)
 
 
 def _fill(bench: Bench) -> LoadRecord:
