@@ -41,7 +41,7 @@ check: $(STAMP) ## format, lint, types, unit tests
 
 .PHONY: test
 test: $(STAMP) ## the fast and the root tests
-	@$(BIN)/pytest tests/unit tests/golden tests/contract tests/root tests/e2e
+	@$(BIN)/pytest -m "not every_stack" tests/unit tests/golden tests/contract tests/root tests/e2e
 
 .PHONY: demo
 demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, in about five minutes
