@@ -13,6 +13,8 @@ class ExitCode(enum.IntEnum):
     """Exit codes of every verb (see docs/reference)."""
 
     DONE = 0
+    INTERNAL = 1
+    """A defect of pgstrata itself."""
     USAGE = 2
     REFUSED = 3
     TRIALS_FAILED = 4

@@ -74,6 +74,12 @@ def main() -> None:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         print_error(PgstrataError(what, hint="PGSTRATA_DEBUG=1 shows where it happened"))
         sys.exit(int(ExitCode.REFUSED))
+    except Exception as error:
+        if debugging():
+            raise
+        what = f"internal error: {type(error).__name__}: {error}"
+        print_error(PgstrataError(what, hint="PGSTRATA_DEBUG=1 shows where; please report it"))
+        sys.exit(int(ExitCode.INTERNAL))
     except KeyboardInterrupt:
         print_notice("interrupted")
         sys.exit(int(ExitCode.INTERRUPTED))
