@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from stack_strategies import stacks
 
 from pgstrata.errors import UsageError
@@ -159,3 +160,16 @@ def test_nonsense_is_refused_with_the_reason(text: str, message: str, hint: str)
         parse_stack(text)
     assert message in caught.value.message
     assert hint in caught.value.hint
+
+
+WORDS = ["ext4", "zfs", "md", "lvm", "nfs", "dir", "loop", "disk", "raid10", "4", "noatime", "size=2G", "wal", "log"]
+
+
+@given(st.lists(st.sampled_from([*WORDS, *'(),:/@+=" .', "x", "é"]), max_size=12).map("".join))
+@settings(deadline=None, max_examples=300)
+def test_any_text_is_a_stack_or_a_usage_error(text: str) -> None:
+    try:
+        stack = parse_stack(text)
+    except UsageError:
+        return
+    assert parse_stack(render_stack(stack)).data == stack.data
