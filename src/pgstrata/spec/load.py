@@ -6,6 +6,7 @@ combine the matrix; resolve files relative to the campaign; validate. All proble
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,12 +140,18 @@ class _Loader:
             campaign = Campaign.model_validate(data)
         except ValidationError as error:
             for problem in explain(error, Campaign, data):
-                self._note(line_of(self.tree, problem.location), _below(problem, (), Campaign))
+                location = problem.location or self._section_named_in(problem.text)
+                self._note(line_of(self.tree, location), _below(problem, (), Campaign))
             return None
         problems, workload = resolve_workload_files(campaign.workload, self.file.parent)
         for problem in problems:
             self._note(line_of(self.tree, problem.location), problem)
         return campaign.model_copy(update={"workload": workload})
+
+    def _section_named_in(self, text: str) -> Location:
+        """Where to look for what does not fit together: the first section that the sentence names."""
+        words = re.findall(r"[a-z]+", text)
+        return next(((word,) for word in words if word in self.tree), ())
 
     # ------------------------------------------------------------ problems
 
