@@ -58,7 +58,7 @@ def find_golden(host: Host) -> GoldenCluster:
 
 
 def context(trial_id: str = "t1", **changes: object) -> PlanContext:
-    return PlanContext(trial_id, SCRATCH, LOOP_BYTES, owner="postgres", mount_root="/mnt", **changes)  # type: ignore[arg-type]
+    return PlanContext(trial_id, SCRATCH, LOOP_BYTES, owner="pgstrata", mount_root="/mnt", **changes)  # type: ignore[arg-type]
 
 
 def stack_of(volume: dict[str, object], **more: object) -> Stack:

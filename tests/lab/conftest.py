@@ -65,12 +65,13 @@ def image(here: LocalHost, tell) -> Image:  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture(scope="session")
-def machine(here: LocalHost, image: Image, tell) -> Iterator[Machine]:  # type: ignore[no-untyped-def]
+def machine(here: LocalHost, request: pytest.FixtureRequest, tell) -> Iterator[Machine]:  # type: ignore[no-untyped-def]
     """A lab machine with eight data disks."""
     kept = os.environ.get("PGSTRATA_LAB_MACHINE")
     if kept:
         yield machines.find(here, kept)
         return
+    image: Image = request.getfixturevalue("image")
     spec = MachineSpec(name=NAME, disks=DISKS)
     (started,) = machines.up(here, image, [spec], say=tell, owned=True)
     yield started

@@ -17,7 +17,7 @@ from pgstrata.host.protocol import Command, CommandFailed, Host, command
 from pgstrata.lab import mirror
 from pgstrata.lab.directories import image_directory
 from pgstrata.lab.initrd import insertion_order, parse_modules_dep, render_initrd
-from pgstrata.lab.recipe import GOLDEN, POSTGRES, Recipe
+from pgstrata.lab.recipe import GOLDEN, POSTGRES, SERVER_USER, Recipe
 
 MANIFEST = "image.json"
 SPACE_WANTED_BYTES = 8 << 30
@@ -190,27 +190,31 @@ class _Build:
         """Makes and loads a cluster natively: in emulation that takes a minute each time."""
         self.say("loading the cluster that is kept in the image")
         data = f"{GOLDEN}/data"
-        self._chroot("install", "--directory", "--owner=postgres", "--group=postgres", "--mode=0711", GOLDEN)
+        self._chroot("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SERVER_USER)
+        owner = [f"--owner={SERVER_USER}", f"--group={SERVER_USER}"]
+        self._chroot("install", "--directory", owner, "--mode=0711", GOLDEN)
         options = ["--encoding=UTF8", "--locale=C", "--auth=trust", "--username=postgres", "--no-sync"]
-        self._as_postgres("initdb", ["-D", data], options)
+        self._as_server_user("initdb", ["-D", data], options)
         # a chroot has no /dev/shm
         settings = (
             "-c fsync=off -c dynamic_shared_memory_type=mmap -c listen_addresses= -c unix_socket_directories=/tmp"
         )
-        self._as_postgres("pg_ctl", ["-D", data], ["-o", settings], ["-l", f"{GOLDEN}/log"], "--wait", "start")
+        self._as_server_user("pg_ctl", ["-D", data], ["-o", settings], ["-l", f"{GOLDEN}/log"], "--wait", "start")
         try:
             connection = ["--host=/tmp", "--username=postgres"]
-            self._as_postgres("pgbench", connection, "--initialize", f"--scale={self.recipe.golden_scale}", "postgres")
+            self._as_server_user(
+                "pgbench", connection, "--initialize", f"--scale={self.recipe.golden_scale}", "postgres"
+            )
         finally:
-            self._as_postgres("pg_ctl", ["-D", data], ["--mode", "fast"], "--wait", "stop")
+            self._as_server_user("pg_ctl", ["-D", data], ["--mode", "fast"], "--wait", "stop")
         golden = self.tree / GOLDEN.lstrip("/")
         (golden / "log").unlink()
         (golden / "data/pg_wal").rename(golden / "wal")
         (golden / "tablespaces").mkdir()
         (golden / "golden.json").write_text(json.dumps({"tablespaces": {}}))
 
-    def _as_postgres(self, program: str, *words: str | list[str]) -> None:
-        argv = ["--userspec=postgres:postgres", str(self.tree), f"{POSTGRES}/{program}"]
+    def _as_server_user(self, program: str, *words: str | list[str]) -> None:
+        argv = [f"--userspec={SERVER_USER}:{SERVER_USER}", str(self.tree), f"{POSTGRES}/{program}"]
         self._run(command("chroot", argv, *words, timeout_s=300))
 
     def _write_image(self, release: str) -> None:

@@ -27,6 +27,8 @@ MaxSessions 64
 """
 
 POSTGRES = "/usr/lib/postgresql/15/bin"
+SERVER_USER = "pgstrata"
+"""Whom `postgres.user` lets servers run as."""
 GOLDEN = "/var/lib/pgstrata-golden"
 """Where the loaded cluster lies, in the layout of `postgres.golden`."""
 
@@ -101,7 +103,7 @@ class Recipe:
     """Of the root filesystem, sparse: loop files of trials go there."""
     golden_scale: int = 1
     """Of the loaded cluster that is kept in the image, so that nothing waits for initdb in emulation."""
-    version: int = 1
+    version: int = 2
     """Raised when the way of building changes in a manner that the other fields do not show."""
 
     @property
