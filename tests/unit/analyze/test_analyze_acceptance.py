@@ -1,0 +1,51 @@
+"""A small edition of benches/acceptance.py, with bounds widened for few campaigns; the full one runs by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCH = Path(__file__).parents[3] / "benches" / "acceptance.py"
+CAMPAIGNS = 12
+SIGMAS = 3.5
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("acceptance_bench", BENCH)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["acceptance_bench"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_rows_of_campaigns_hold(bench: ModuleType) -> None:
+    names = ["A/A 2 noisy", "A/A 4 typical", "equal-5 quiet", "spread typical", "equivalent 0 quiet"]
+    checks = list(bench.campaign_checks(bench.run_jobs(names, CAMPAIGNS, 1)))
+    assert {c.row for c in checks} >= {"1", "2", "3", "4", "5"}
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
+def test_rows_of_shapes_hold(bench: ModuleType) -> None:
+    checks = list(bench.shape_checks(40))
+    assert len(checks) == 4
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
+def test_rows_of_robustness_hold(bench: ModuleType) -> None:
+    assert [c for c in bench.robustness_checks(2) if not c.holds()] == []
+
+
+def test_a_mutant_with_narrow_intervals_fails(bench: ModuleType) -> None:
+    undo = bench.narrow_intervals(3.0)
+    try:
+        checks = list(bench.campaign_checks(bench.run_jobs(["A/A 4 typical"], CAMPAIGNS, 1)))
+    finally:
+        undo()
+    assert [c for c in checks if c.row == "1" and not c.holds(SIGMAS)] != []

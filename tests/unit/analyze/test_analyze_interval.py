@@ -1,0 +1,124 @@
+"""The anytime-valid interval, its p value, Holm and equality."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgstrata.analyze.equivalence import judge_pair
+from pgstrata.analyze.holm import holm_rejects
+from pgstrata.analyze.interval import (
+    ALPHA,
+    CONFIRM_G,
+    EQUIVALENCE_ALPHA,
+    EQUIVALENCE_G,
+    Estimate,
+    anytime_p,
+    first_bounded_pairs,
+    interval,
+    t_multiplier,
+    t_multipliers,
+)
+
+COUNTS = st.integers(2, 400)
+ALPHAS = st.sampled_from([0.001, 0.01, 0.05, 0.1])
+G = st.sampled_from([0.1, 1.0, 5.0])
+
+
+def test_first_finite_pairs_are_those_of_the_method() -> None:
+    assert first_bounded_pairs(ALPHA, CONFIRM_G) == 5
+    assert first_bounded_pairs(EQUIVALENCE_ALPHA, EQUIVALENCE_G) == 9
+
+
+def test_multiplier_by_hand() -> None:
+    # n = 10, g = 1: G = 11, Q = (sqrt(11) / 0.05) ** (2 / 10)
+    q = (math.sqrt(11) / 0.05) ** 0.2
+    assert t_multiplier(10, 9, 0.05, 1.0) == pytest.approx(math.sqrt(9 * (q - 1) / (1 - q / 11)))
+    assert t_multiplier(4, 3, 0.05, 1.0) == math.inf
+    assert t_multiplier(math.nan, 3, 0.05, 1.0) == math.inf
+
+
+@given(COUNTS, ALPHAS, G)
+def test_arrays_and_numbers_agree(n: int, alpha: float, g: float) -> None:
+    with np.errstate(over="ignore"):
+        many = t_multipliers(np.array([float(n)]), np.array([n - 1.0]), alpha, g)
+    assert many[0] == pytest.approx(t_multiplier(n, n - 1, alpha, g), rel=1e-9)
+
+
+@given(COUNTS, G)
+def test_more_confidence_is_wider(n: int, g: float) -> None:
+    widths = [t_multiplier(n, n - 1, alpha, g) for alpha in (0.1, 0.05, 0.01, 0.001)]
+    assert widths == sorted(widths)
+
+
+@given(COUNTS, ALPHAS, G)
+def test_it_is_wider_than_a_t_interval_of_one_look(n: int, alpha: float, g: float) -> None:
+    from scipy.stats import t
+
+    assert t_multiplier(n, n - 1, alpha, g) > t.isf(alpha / 2, n - 1)
+
+
+@given(COUNTS, ALPHAS, G, st.floats(-20, 20))
+def test_p_is_the_dual_of_the_interval(n: int, alpha: float, g: float, t_value: float) -> None:
+    estimate = Estimate(t_value * 0.01, 0.01, n - 1, n)
+    if abs(abs(t_value) - t_multiplier(n, n - 1, alpha, g)) < 1e-6:
+        return
+    assert (anytime_p(estimate, g) < alpha) == interval(estimate, alpha, g).excludes_zero()
+
+
+def test_p_without_evidence_is_one() -> None:
+    assert anytime_p(Estimate(0.0, 0.01, 9, 10), 1.0) == 1.0
+    assert anytime_p(Estimate(0.1, math.nan, math.nan, 1), 1.0) == 1.0
+
+
+def test_looking_after_every_pair_rarely_errs() -> None:
+    rng = np.random.default_rng(2)
+    errors = 0
+    for _ in range(300):
+        d = rng.normal(0, 1, 80)
+        for n in range(5, 81):
+            part = d[:n]
+            errors_now = interval(
+                Estimate(float(part.mean()), float(part.std(ddof=1)) / math.sqrt(n), n - 1, n), 0.05, 1.0
+            )
+            if errors_now.excludes_zero():
+                errors += 1
+                break
+    assert errors / 300 <= 0.08
+
+
+def test_holm_steps_down() -> None:
+    assert holm_rejects([0.01, 0.04, 0.03], 0.05) == (True, False, False)
+    assert holm_rejects([0.01, 0.02, 0.03], 0.05) == (True, True, True)
+    assert holm_rejects([], 0.05) == ()
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_is_between_bonferroni_and_no_correction(p_values: list[float]) -> None:
+    for p, rejected in zip(p_values, holm_rejects(p_values, 0.05), strict=True):
+        assert not rejected or p <= 0.05
+        assert rejected or p > 0.05 / len(p_values)
+
+
+def test_equal_wins_over_a_proven_difference() -> None:
+    tight = Estimate(0.004, 0.0005, 59, 60)
+    found = judge_pair(tight, math.log(1.02))
+    assert found.interval.excludes_zero()
+    assert found.verdict == "equal"
+    assert judge_pair(tight, math.log(1.001)).verdict == "better"
+    assert judge_pair(Estimate(-0.2, 0.01, 9, 10), math.log(1.02)).verdict == "worse"
+
+
+def test_undecided_says_which_margin_would_do() -> None:
+    found = judge_pair(Estimate(0.01, 0.005, 19, 20), math.log(1.02))
+    assert found.verdict == "undecided"
+    assert not found.decided
+    assert judge_pair(found.estimate, found.acceptable_bound * 1.0001).verdict == "equal"
+
+
+def test_a_margin_of_zero_is_never_equal() -> None:
+    assert judge_pair(Estimate(0.0, 1e-6, 59, 60), 0.0).verdict == "undecided"

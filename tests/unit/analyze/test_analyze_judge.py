@@ -1,0 +1,238 @@
+"""From a recorded campaign to findings: what counts, what is said, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgstrata.analyze.findings import Comparison, Findings
+from pgstrata.analyze.judge import judge
+from pgstrata.importers.csv_runs import import_csv
+from pgstrata.record.reader import CampaignData, read
+from synthetic import Shape, write_campaign
+
+# Ten runs each of a published comparison (SIOS Technology 2024; see studies/lvm-nfs), TPS without connection time.
+LVM_NFS = {
+    "xfs": (1093.966, 1078.742, 1101.81, 1060.335, 1078.079, 1053.222, 1102.692, 1054.451, 1083.29, 1056.351),
+    "lvm x1": (1106.864, 1110.075, 1093.947, 1039.999, 1101.913, 1009.69, 1088.381, 1045.73, 1095.371, 1096.891),
+    "lvm x25": (1096.325, 1071.844, 1076.765, 1038.889, 1064.246, 1012.033, 1079.861, 1065.923, 1073.894, 1037.636),
+    "nfs": (880.7962, 870.4461, 804.7554, 786.8345, 816.9299, 809.6224, 784.6754, 845.2306, 785.601, 827.0654),
+}  # fmt: skip
+
+
+def import_runs(tmp_path: Path, runs: dict[str, tuple[float, ...]], margin: float, *, blocks: bool) -> Findings:
+    table = tmp_path / "runs.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["stack", *(["block"] if blocks else []), "tps"])
+        for stack, values in runs.items():
+            for number, value in enumerate(values):
+                writer.writerow([stack, *([number] if blocks else []), value])
+    out = tmp_path / "imported"
+    import_csv(table, out, margin=margin)
+    return judge(read(out))
+
+
+def pair(findings: Findings, a: str, b: str, metric: str = "tps") -> Comparison:
+    found = [c for c in findings.comparisons if {c.a, c.b} == {a, b} and c.metric == metric]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("margin", [0.001, 0.02, 0.05, 0.2])
+def test_nfs_is_worse_than_xfs_at_any_margin(tmp_path: Path, margin: float) -> None:
+    found = pair(import_runs(tmp_path, LVM_NFS, margin, blocks=True), "xfs", "nfs")
+    assert (found.a, found.verdict) == ("xfs", "better")
+    assert not found.proven
+    assert "shown, not confirmed** (imported)" in found.sentence
+
+
+def test_both_lvm_stacks_are_equal_to_xfs_within_5_percent(tmp_path: Path) -> None:
+    findings = import_runs(tmp_path, LVM_NFS, 0.05, blocks=True)
+    for name in ("lvm x1", "lvm x25"):
+        found = pair(findings, "xfs", name)
+        assert (found.verdict, found.kind, found.level) == ("equal", "equivalence", 0.90)
+        assert found.low is not None
+        assert found.low > 1 / 1.05
+        assert "practically equal" in found.sentence
+
+
+def test_both_lvm_stacks_are_undecided_within_2_percent(tmp_path: Path) -> None:
+    findings = import_runs(tmp_path, LVM_NFS, 0.02, blocks=True)
+    for name in ("lvm x1", "lvm x25"):
+        found = pair(findings, "xfs", name)
+        assert found.verdict == "undecided"
+        assert found.needed_pairs is not None
+        assert found.needed_pairs > 5
+        assert f"About {found.needed_pairs} more pairs would settle 2 %" in found.sentence
+    assert any("imported" in n for n in findings.campaign.notices)
+    assert all("imported" in s.labels for s in findings.stacks)
+
+
+def test_runs_without_blocks_are_reported_as_unprotected(tmp_path: Path) -> None:
+    findings = import_runs(tmp_path, LVM_NFS, 0.02, blocks=False)
+    assert any("unpaired" in n for n in findings.campaign.notices)
+    assert pair(findings, "xfs", "nfs").verdict == "better"
+    assert pair(findings, "xfs", "lvm x1").verdict == "undecided"
+
+
+def test_single_runs_give_no_verdict(tmp_path: Path) -> None:
+    findings = import_runs(tmp_path, {"a": (1000.0,), "b": (500.0,)}, 0.02, blocks=False)
+    assert findings.comparisons == ()
+    assert findings.chosen is None
+    assert findings.ranking == ("a", "b")
+    assert "no verdict" in findings.cells[0].words[0]
+
+
+def test_one_block_gives_no_verdict(tmp_path: Path) -> None:
+    findings = import_runs(tmp_path, {"a": (1000.0,), "b": (500.0,)}, 0.02, blocks=True)
+    assert findings.comparisons == ()
+    assert findings.chosen is None
+
+
+def test_one_stack_alone_has_an_estimate(tmp_path: Path) -> None:
+    findings = import_runs(tmp_path, {"a": (1000.0, 1010.0, 990.0)}, 0.02, blocks=True)
+    assert findings.stacks[0].metrics["tps"].estimate == pytest.approx(1000, rel=0.01)
+    assert findings.comparisons == ()
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shape = Shape(stacks=("ext4", "xfs", "btrfs", "tmpfs"), blocks=6, duration_s=60)
+    return write_campaign(tmp_path_factory.mktemp("judge") / "campaign", shape)
+
+
+@pytest.fixture(scope="module")
+def findings(campaign: Path) -> Findings:
+    return judge(read(campaign))
+
+
+def test_the_same_record_gives_the_same_findings(campaign: Path, findings: Findings) -> None:
+    assert judge(read(campaign)).model_dump_json() == findings.model_dump_json()
+
+
+def test_ranking_estimates_and_choice_agree(findings: Findings) -> None:
+    assert findings.ranking[0] == "tmpfs"
+    assert findings.chosen is not None
+    assert findings.chosen.name == "tmpfs"
+    level = {s.name: s.metrics["tps"].estimate or 0 for s in findings.stacks}
+    assert sorted(level, key=lambda n: -level[n]) == list(findings.ranking)
+    for stack in findings.stacks:
+        metric = stack.metrics["tps"]
+        assert metric.low is not None
+        assert metric.high is not None
+        assert metric.estimate is not None
+        assert metric.low < metric.estimate < metric.high
+        assert len(metric.runs) == stack.n == len(stack.trials)
+
+
+def test_every_pair_and_metric_once(findings: Findings) -> None:
+    keys = [(c.metric, frozenset((c.a, c.b))) for c in findings.comparisons]
+    assert len(keys) == len(set(keys))
+    assert sum(c.metric == "tps" for c in findings.comparisons) == 6
+    assert {c.metric for c in findings.comparisons} >= {
+        "tps",
+        "latency_avg_ms",
+        "cv_1s",
+        "longest_stall_s",
+        "wal_bytes",
+    }
+
+
+def test_undeclared_metrics_are_never_proven_or_equal(findings: Findings) -> None:
+    others = [c for c in findings.comparisons if c.metric != "tps"]
+    assert others
+    assert not any(c.proven or c.verdict == "equal" for c in others)
+
+
+def test_screening_alone_proves_nothing(findings: Findings) -> None:
+    found = pair(findings, "ext4", "tmpfs")
+    assert (found.verdict, found.kind, found.proven) == ("worse", "screen", False)
+    assert "not confirmed" in found.sentence
+
+
+def test_lower_is_better_for_latency(findings: Findings) -> None:
+    found = pair(findings, "ext4", "tmpfs", "latency_avg_ms")
+    assert found.verdict == "worse"
+    assert found.ratio is not None
+    assert found.ratio > 1
+
+
+def test_durability_is_said_before_anything(findings: Findings) -> None:
+    assert any("different durability" in n and "tmpfs" in n for n in findings.campaign.notices)
+    tmpfs = next(s for s in findings.stacks if s.name == "tmpfs")
+    assert tmpfs.durability.class_ != "survives power loss"
+
+
+def test_what_does_not_count_is_listed(findings: Findings) -> None:
+    reasons = {e.reason.split(":")[0] for s in findings.stacks for e in s.excluded}
+    assert reasons == {"failed", "excluded"}
+
+
+def changed(campaign: Path, to: Path, name: str, change: Callable[[Path, dict[str, Any]], None]) -> CampaignData:
+    """A copy in which `change` edits every file of that name in the trials."""
+    import shutil
+
+    shutil.copytree(campaign, to)
+    for path in sorted((to / "trials").glob(f"**/{name}")):
+        value = json.loads(path.read_text())
+        change(path, value)
+        path.write_text(json.dumps(value))
+    return read(to)
+
+
+def test_another_kernel_is_not_compared(campaign: Path, tmp_path: Path) -> None:
+    def change(path: Path, value: dict[str, Any]) -> None:
+        if "b03-" in str(path):
+            value["checked"]["kernel release"] = "6.19.0"
+
+    found = judge(changed(campaign, tmp_path / "c", "facts.json", change))
+    assert any("kernel release is 6.19.0, of most trials 6.18.0" in n for n in found.campaign.notices)
+    assert all(any(e.block == 3 for e in s.excluded) for s in found.stacks)
+
+
+def test_a_run_without_transactions_is_left_out_and_named(campaign: Path, tmp_path: Path) -> None:
+    def change(path: Path, value: dict[str, Any]) -> None:
+        if "b04-" in str(path) and "-01-s50" in str(path):
+            value["tps"] = 0.0
+
+    found = judge(changed(campaign, tmp_path / "c", "result.json", change))
+    xfs = next(s for s in found.stacks if s.name == "xfs")
+    assert any("tps is 0" in e.reason for e in xfs.excluded)
+
+
+def test_an_emulated_machine_is_functional_only(campaign: Path, tmp_path: Path) -> None:
+    def change(path: Path, value: dict[str, Any]) -> None:
+        value["kind"] = "emulated"
+
+    found = judge(changed(campaign, tmp_path / "c", "facts.json", change))
+    assert found.comparisons == ()
+    assert found.chosen is None
+    assert all("functional only" in s.labels for s in found.stacks)
+    assert any("functional only" in n for n in found.campaign.notices)
+
+
+def test_stalls_are_named(tmp_path: Path) -> None:
+    shape = Shape(stacks=("ext4", "btrfs"), blocks=3, duration_s=60, incidents=False)
+    found = judge(read(write_campaign(tmp_path / "c", shape)))
+    assert any("`btrfs` **stalls**" in words for words in found.cells[0].words)
+    assert not any("`ext4` **stalls**" in words for words in found.cells[0].words)
+
+
+def test_a_grid_is_judged_cell_by_cell(tmp_path: Path) -> None:
+    shape = Shape(
+        stacks=("ext4", "xfs", "btrfs"), blocks=4, duration_s=20, incidents=False,
+        scripts=("tpcb-like", "simple-update"), scales=(10, 50),
+    )  # fmt: skip
+    found = judge(read(write_campaign(tmp_path / "c", shape)))
+    assert len(found.cells) == 4
+    assert all(c.chosen is not None for c in found.cells)
+    tps = [c for c in found.comparisons if c.metric == "tps"]
+    assert len(tps) == 4 * 3
+    # 0.05 over 4 cells and 3 pairs
+    assert {round(c.level, 6) for c in tps if c.kind == "screen"} == {round(1 - 0.05 / 12, 6)}
