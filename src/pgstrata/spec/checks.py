@@ -56,6 +56,26 @@ def stack_problem(stack: Stack) -> str | None:
     return None
 
 
+def keep_problem(stacks: tuple[Stack, ...]) -> str | None:
+    """With `load: keep` every stack stays built between its runs, so that none may use another's disk."""
+    owner: dict[str, str] = {}
+    for stack in stacks:
+        for place in _disks(stack):
+            if owner.setdefault(place, stack.name) != stack.name:
+                return f"runs.load is keep, but stacks {owner[place]!r} and {stack.name!r} share {place}"
+    return None
+
+
+def _disks(stack: Stack) -> list[str]:
+    """Ids of the real disks of a stack."""
+    from pgstrata.spec.stack import DiskDevice, Zfs
+
+    devices = [volume.device for volume in stack.volumes.values() if volume.needs_device]
+    pools = [volume.fs for volume in stack.volumes.values() if isinstance(volume.fs, Zfs)]
+    devices += [d for fs in pools for d in (fs.log, fs.cache, fs.special) if d is not None]
+    return [i for d in devices if isinstance(d, DiskDevice) for i in d.ids]
+
+
 def _layers_problem(layers: tuple[Layer, ...], fs_kind: str) -> str | None:
     kinds = [layer.kind for layer in layers]
     if fs_kind == "zfs" and "md" in kinds:

@@ -210,6 +210,8 @@ BAD = [
      "c.yaml:2: workload.tablespace is 'fast', which stack 'ext4' does not have", ""),
     ("stacks: [ext4]\nruns: {loads: copy}", "c.yaml:2: runs.loads: unknown key 'loads'", "did you mean load?"),
     ("stacks: [ext4]\nruns: {blocks: 0}", "c.yaml:2: runs.blocks: '0' must be at least 1", ""),
+    ("stacks: ['disk(x)/ext4', 'disk(y,x)/btrfs']\nruns: {load: keep}",
+     "c.yaml:2: runs.load is keep, but stacks 'disk(x)/ext4' and 'disk(y,x)/btrfs' share x", ""),
     ("stacks: [ext4]\ngoal: {margin: 0}", "c.yaml:2: goal.margin: 0.0 must be more than 0.0", ""),
     ("stacks: [ext4]\ngoal: bst", "c.yaml:2: goal: 'bst' is not valid here", "did you mean best?"),
     ("stacks: [ext4]\ngoal: {against: xfs}", "c.yaml:2: the goal names stack 'xfs', which is not among ext4", ""),
