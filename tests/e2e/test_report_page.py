@@ -154,10 +154,13 @@ def test_nothing_is_wider_than_the_window(
         wide = view.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide == 0
         view.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert view.page.evaluate(_CUT_OFF) == []
         assert view.page.evaluate("document.documentElement.scrollWidth") == width
         assert view.count("#chart-intervals .run-mark") > 0
 
 
+_CUT_OFF = """() => [...document.querySelectorAll(".card.flush:not(.scroll)")]
+    .filter(card => card.scrollWidth > card.clientWidth).map(card => card.innerText.slice(0, 80))"""
 _CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
 
 

@@ -8,6 +8,8 @@ from pgstrata.report.metrics import Metric
 from pgstrata.spec.units import render_duration, render_size
 
 NOT_KNOWN = "n/a"
+UNBOUNDED = "no bounds yet"
+"""The interval of too few runs: it exists, and is infinite."""
 
 
 def render_number(value: float | None, digits: int = 3) -> str:
@@ -68,7 +70,7 @@ def render_metric(value: float | None, metric: Metric) -> str:
 def render_interval(low: float | None, high: float | None, metric: Metric) -> str:
     """`1,200 … 1,268`, without unit; says so while the interval is unbounded."""
     if low is None or high is None:
-        return "interval not bounded yet"
+        return UNBOUNDED
     texts = [render_metric(v, metric).removesuffix(f" {metric.unit}") for v in (low, high)]
     first, _, unit = texts[0].rpartition(" ")
     if first and texts[1].endswith(f" {unit}"):
@@ -79,7 +81,7 @@ def render_interval(low: float | None, high: float | None, metric: Metric) -> st
 def render_ratio_interval(low: float | None, high: float | None) -> str:
     """`−1.6 … +1.1 %`; says so while the interval is unbounded."""
     if low is None or high is None:
-        return "interval not bounded yet"
+        return UNBOUNDED
     texts = [render_ratio(low), render_ratio(high)]
     if texts[1].endswith(" %"):
         texts[0] = texts[0].removesuffix(" %")

@@ -51,7 +51,8 @@ def report_head(data: CampaignData, findings: Findings) -> Head:
     """Reads the facts of the first trial that has some; the findings' own host facts come first."""
     campaign = findings.campaign
     trial = next((t for t in data.trials if t.facts is not None), None)
-    labels = tuple(dict.fromkeys(label for s in findings.stacks for label in s.labels))
+    told = " ".join(campaign.notices)
+    labels = tuple(dict.fromkeys(label for s in findings.stacks for label in s.labels if label not in told))
     return Head(
         name=campaign.name,
         medium=_medium(findings, trial),

@@ -69,6 +69,16 @@ class VerdictTable:
     rows: tuple[VerdictRow, ...]
     unsupported: tuple[VerdictRow, ...]
 
+    @property
+    def mixed_durability(self) -> bool:
+        """Whether stacks that promise different things stand in one table."""
+        return len({row.durability for row in self.rows}) > 1
+
+    @property
+    def common_labels(self) -> frozenset[str]:
+        """Labels of every row: said once above the table, not in each row."""
+        return frozenset.intersection(*(frozenset(row.labels) for row in self.rows)) if self.rows else frozenset()
+
 
 def cell_title(cell: CellFinding) -> str:
     """`tpcb-like, scale 50, 8 clients`, with the rate of an open loop."""
@@ -186,17 +196,17 @@ def _verdict(findings: Findings, stack: StackFinding, against: Comparison | None
     if stack.n == 0:
         return "no valid run", "none"
     if is_best:
-        return _best_words(findings, stack), "best"
+        return _best_words(findings, stack)
     if against is None:
         return "not compared", "none"
     return verdict_words(against)
 
 
-def _best_words(findings: Findings, stack: StackFinding) -> str:
+def _best_words(findings: Findings, stack: StackFinding) -> tuple[str, Tone]:
     cell = next((c for c in findings.cells if c.id == stack.cell), None)
     if cell is None or cell.chosen is None or cell.chosen.name != stack.name:
-        return "best estimate"
-    return "chosen" if is_settled(cell) else "leads, not settled"
+        return "best estimate", "none"
+    return ("chosen", "best") if is_settled(cell) else ("leads, not settled", "undecided")
 
 
 def is_settled(cell: CellFinding) -> bool:

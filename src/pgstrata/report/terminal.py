@@ -86,17 +86,18 @@ def _print_cell(console: Console, table: VerdictTable, plain: bool) -> None:
         grid.add_column(title, justify="right", no_wrap=True)
     grid.add_column("durability")
     for row in table.rows:
-        grid.add_row(*_texts(row))
+        grid.add_row(*_texts(row, table.common_labels))
     console.print(grid)
 
 
-def _texts(row: VerdictRow) -> list[Text]:
+def _texts(row: VerdictRow, common: frozenset[str]) -> list[Text]:
     against = row.against_best.value + (f" ({row.against_best.interval})" if row.against_best.interval else "")
     detail = f" ({row.verdict_detail})" if row.verdict_detail else ""
-    labels = f" [{', '.join(row.labels)}]" if row.labels else ""
+    own = [label for label in row.labels if label not in common]
+    labels = f" [{', '.join(own)}]" if own else ""
     return [
         Text(str(row.rank or "")),
-        Text(printable(row.name), style="bold" if row.tone == "best" else ""),
+        Text(printable(row.name), style="bold" if row.rank == 1 else ""),
         Text(row.primary.value),
         Text(row.primary.interval, style="dim"),
         Text(against),

@@ -44,7 +44,7 @@ def test_ratios_read_as_percent_near_one_and_as_factors_from_two_on() -> None:
     assert render_ratio(1.031) == "+3.1 %"
     assert render_ratio(10.2) == "10.2×"
     assert render_ratio_interval(0.984, 1.011) == "−1.6 … +1.1 %"
-    assert render_ratio_interval(None, None) == "interval not bounded yet"
+    assert render_ratio_interval(None, None) == "no bounds yet"
 
 
 def test_every_metric_has_its_unit() -> None:

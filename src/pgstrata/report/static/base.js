@@ -98,7 +98,7 @@ function stackLegend(host, stacks) {
 }
 
 function nothing(host, why) {
-  host.replaceChildren(html("p", { className: "muted" }, `n/a: ${why}`));
+  host.replaceChildren(html("p", { className: "muted nothing" }, `n/a: ${why}`));
 }
 
 // ---------------------------------------------------------------- numbers

@@ -83,34 +83,42 @@ function driftMark(plot, x, y, row, blocks) {
   plot.mark(node, { title: DATA.stacks[row.stack], rows: [["against its mean", percent(row.deviation, true)], ["block", String(row.block)], ["trial", row.trial]] }, row.trial);
 }
 
+// The factor along a panel is the number of clients where it varies, else scale, else script; the others make panels.
+function gridFactors() {
+  const varies = (factor) => new Set(MAIN.map((i) => DATA.cells[i][factor])).size > 1;
+  const along = ["clients", "scale", "script", "rate"].find(varies) ?? "clients";
+  return { along, across: ["script", "scale", "clients"].filter((f) => f !== along && (varies(f) || f === "script")) };
+}
+
 function drawGrid(host) {
   host.replaceChildren();
-  const groups = Map.groupBy(MAIN, (i) => `${DATA.cells[i].script}, scale ${number(DATA.cells[i].scale, 9)}`);
+  const { along, across } = gridFactors();
+  const groups = Map.groupBy(MAIN, (i) => across.map((f) => `${f === "script" ? "" : `${f} `}${DATA.cells[i][f]}`).join(", "));
   stackLegend(host, ranked());
   const grid = html("div", { className: "panels" });
   host.append(grid);
-  for (const [title, indices] of groups) gridPanel(grid, title, indices);
+  for (const [title, indices] of groups) gridPanel(grid, title, indices, along);
 }
 
-function gridPanel(grid, title, indices) {
+function gridPanel(grid, title, indices, along) {
   const block = html("div", {});
   grid.append(block);
   block.append(html("div", { className: "panel-title" }, html("span", { className: "text" }, title), html("span", { className: "aside-text" }, metricOf(DATA.primary).unit)));
-  const clients = indices.map((i) => DATA.cells[i].clients);
   const rows = indices.map((i) => (DATA.cells[i].metrics[DATA.primary] ?? []).filter((m) => shown(m.stack)));
-  const plot = new Plot(block, { height: 190, left: 48, right: 12, bottom: 36, label: `${title}: throughput by clients` });
-  const x = linear([-0.5, clients.length - 0.5], [plot.box.left, plot.box.right]);
-  const y = linear(domainOf(rows.flat().flatMap((m) => [m.low, m.high, m.estimate]), { zero: true }), [plot.box.bottom, plot.box.top]);
-  plot.axisY(y, { format: compact });
-  clients.forEach((c, i) => plot.text(x(i), plot.box.bottom + 16, c, { "text-anchor": "middle" }));
-  plot.text(plot.box.right, plot.box.bottom + 31, "clients", { "text-anchor": "end" });
-  for (const stack of DATA.stacks.keys()) gridLine(plot, x, y, stack, rows, indices);
+  const plot = new Plot(block, { height: 210, left: 48, right: 12, bottom: 36, label: `${title}: ${metricOf(DATA.primary).title} by ${along}` });
+  const x = linear([-0.5, indices.length - 0.5], [plot.box.left, plot.box.right]);
+  const y = scaleOf(rows.flat().flatMap((m) => [m.low, m.high, m.estimate]), [plot.box.bottom, plot.box.top], { zero: true });
+  plot.axisY(y, { format: axisFormat(metricOf(DATA.primary), y.high), count: 4 });
+  indices.forEach((cellIndex, i) => plot.text(x(i), plot.box.bottom + 16, DATA.cells[cellIndex][along], { "text-anchor": "middle" }));
+  plot.text(plot.box.right, plot.box.bottom + 31, along + (y.logarithmic ? ", logarithmic axis" : ""), { "text-anchor": "end" });
+  const stacks = ranked();
+  const step = Math.min(14, ((plot.box.right - plot.box.left) / indices.length / stacks.length) * 0.7);
+  stacks.forEach((stack, k) => gridLine(plot, (i) => x(i) + (k - (stacks.length - 1) / 2) * step, y, stack, rows, indices));
 }
 
-function gridLine(plot, x, y, stack, rows, indices) {
+function gridLine(plot, place, y, stack, rows, indices) {
   const points = rows.map((row) => row.find((m) => m.stack === stack) ?? null);
   if (!points.some(Boolean)) return;
-  const place = (i) => x(i) + (stack / DATA.stacks.length - 0.5) * 10;
   const group = plot.add("g", { class: colour(stack) });
   group.append(svg("path", { d: pathOf(points.map((_, i) => place(i)), points.map((p) => (p ? y(p.estimate) : null))), class: "seconds", "stroke-dasharray": dash(stack) }));
   points.forEach((point, i) => {
