@@ -105,6 +105,8 @@ def run_campaign(
             _run_block(campaign, directory, runner, progress, state, decision, block, interruption)
             block += 1
     except Interrupted as signal:
+        # The block's own trials are read back at its end, which this one did not reach.
+        state.finished = {t.id: t for t in directory.finished()}
         return _outcome(state, str(signal), interrupted=True)
 
 
