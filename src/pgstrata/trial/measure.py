@@ -10,6 +10,7 @@ from pgstrata.host.protocol import command
 from pgstrata.postgres.database import checkpoint, prewarm, wal_position_bytes
 from pgstrata.record.recorder import utc_now
 from pgstrata.spec.workload import Cell
+from pgstrata.stack.fs.zfs_arc import plan_empty_arc
 from pgstrata.trial.bench import Bench
 from pgstrata.trial.collect import collect_cell
 from pgstrata.trial.probes import probing
@@ -82,6 +83,8 @@ def _prepare_folder(bench: Bench, cell: Cell, folder: str) -> str | None:
 def _drop_caches(bench: Bench) -> None:
     """Everything on the medium, and nothing of it in memory. Without root the caches stay as they are."""
     bench.host.run(command("sync", timeout_s=SYNC_TIMEOUT_S))
+    for step in plan_empty_arc(bench.plan):
+        bench.host.run(step)
     if bench.site.as_root:
         bench.host.write_text(DROP_CACHES, "3\n")
 

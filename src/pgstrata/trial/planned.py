@@ -8,6 +8,7 @@ from pgstrata.postgres.cluster import plan_initdb
 from pgstrata.record.schema import PlannedStep
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.workload import Cell
+from pgstrata.stack.fs.zfs_arc import plan_empty_arc
 from pgstrata.stack.plan import StackPlan
 from pgstrata.trial.bench import cluster_of, target_of
 from pgstrata.trial.site import DATABASE, Site
@@ -70,7 +71,8 @@ def _cell_steps(site: Site, trial: Trial, plan: StackPlan, cell: Cell) -> Iterat
     target = target_of(site, cluster)
     pg_ctl = cluster.installation.program("pg_ctl")
     if site.as_root:
-        drop = ("sync", "write '3' to /proc/sys/vm/drop_caches")
+        pools = (command.text for command in plan_empty_arc(plan))
+        drop = ("sync", *pools, "write '3' to /proc/sys/vm/drop_caches")
         yield PlannedStep(name=f"{cell.id}: cold caches", commands=drop, host_wide=True)
     yield PlannedStep(name=f"{cell.id}: start the server", commands=(f"{pg_ctl} start --pgdata {plan.data_directory}",))
     yield PlannedStep(name=f"{cell.id}: prewarm", commands=(f"read all tables and indexes of {DATABASE}",))
