@@ -23,7 +23,7 @@ class Runs(Model):
         "copy",
         description="fresh: load for every run; copy: restore a golden copy; keep: go on with what the last run left",
     )
-    fresh_blocks: int = Field(3, ge=1, description="with load: copy, so many first blocks load anew")
+    fresh_blocks: int = Field(3, ge=0, description="with load: copy, so many first blocks load anew")
     precondition: Literal["none", "trim", "steady"] = Field(
         "none", description="of the device before each run: trim it, or write it until it is steady"
     )
