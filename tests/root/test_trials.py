@@ -1,0 +1,304 @@
+"""Real trials on real filesystems: what is recorded, what fails a trial, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leavings import leftovers
+
+from pgstrata.host.local import LocalHost
+from pgstrata.record.reader import CampaignData, TrialData, read
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.spec.campaign import Campaign
+from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.opening import opened_runner
+from pgstrata.trial.policy import FixedBlocks
+from pgstrata.trial.progress import NoProgress
+from pgstrata.trial.scheduler import Outcome, run_campaign
+
+LOOP = {"kind": "loop", "size": "2560M"}
+QUICK = {"initdb": ["--no-sync"], "settings": {"fsync": "off", "max_wal_size": "64MB"}}
+
+
+def stack(name: str, kind: str = "ext4", **more: Any) -> dict[str, Any]:
+    data: dict[str, Any] = {"fs": {"kind": kind}}
+    if kind not in ("tmpfs", "dir"):
+        data["device"] = LOOP
+    return {"name": name, "data": data, "postgresql": QUICK, **more}
+
+
+def campaign(*stacks: dict[str, Any], workload: dict[str, Any] | None = None, **runs: Any) -> Campaign:
+    return Campaign.model_validate(
+        {
+            "name": "small",
+            "stacks": stacks,
+            "workload": {"scale": 1, "clients": 2, "duration": 1, "warmup": 0, **(workload or {})},
+            "runs": {"blocks": 1, "fresh_blocks": 1, **runs},
+        }
+    )
+
+
+@dataclass
+class Meddling(NoProgress):
+    """Does something the moment a step begins."""
+
+    at: str
+    do: Callable[[], None]
+    seen: list[str] = field(default_factory=list)
+
+    def step(self, name: str, expected_s: float | None) -> None:
+        self.seen.append(name)
+        if name.endswith(self.at):
+            self.do()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder that the server's user can reach."""
+    folder = Path("/var/tmp") / f"pgstrata-test-{os.getpid()}-{tmp_path.name}"
+    folder.mkdir(mode=0o755)
+    yield folder
+    left = leftovers(folder)
+    subprocess.run(["rm", "--recursive", "--force", str(folder)], check=True, timeout=60)
+    assert left == []
+
+
+def run(place: Path, asked: Campaign, progress: NoProgress | None = None) -> Outcome:
+    host = LocalHost(state_directory=str(place / "state"))
+    interruption = Interruption()
+    shown = progress or NoProgress()
+    try:
+        with (
+            interruption.installed(),
+            CampaignDirectory.create_or_open(place / "out", asked) as directory,
+            opened_runner(host, asked, directory, shown, interruption, lambda logs, open_loop: {}) as (runner, stacks),
+        ):
+            policy = FixedBlocks(stacks, asked.runs.blocks or 1)
+            return run_campaign(
+                asked, directory, runner, policy, shown, observe=lambda trial: (), interruption=interruption
+            )
+    finally:
+        host.close()
+
+
+def only(place: Path) -> TrialData:
+    (trial,) = read(place / "out").trials
+    return trial
+
+
+def mount_of(place: Path) -> str:
+    """Where the data of the trial that is running is mounted."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    (found,) = [line.split()[4] for line in lines if f"{place}/state/mount/" in line and "/data" in line.split()[4]]
+    return found
+
+
+class TestRecord:
+    def test_everything_is_recorded(self, place: Path) -> None:
+        """Fresh load, then a copy of it, with pg_wal on a volume and the tables in a tablespace of their own."""
+        split = stack("split", "ext4", wal={"fs": {"kind": "tmpfs"}}, tablespaces={"fast": {"fs": {"kind": "tmpfs"}}})
+        asked = campaign(split, workload={"tablespace": "fast", "script": ["select-only", "tpcb-like"]}, blocks=2)
+        assert run(place, asked).counts == {"ok": 2}
+        data = read(place / "out")
+        assert [t.load.how for t in data.trials if t.load] == ["fresh", "copy"]
+        for trial in data.trials:
+            self.check_trial(trial)
+        self.check_series(data)
+        assert not (place / "out" / "scratch").exists()
+
+    def check_trial(self, trial: TrialData) -> None:
+        assert [c.cell.script for c in trial.cells] == ["select-only", "tpcb-like"]
+        assert trial.facts is not None
+        assert {"machine id", "kernel", "PostgreSQL version"} <= set(trial.facts.checked)
+        assert {a.moment for a in trial.attested} == {"built", "before cell", "after cell"}
+        assert all(a.holds for a in trial.attested)
+        assert any(a.what.startswith("PostgreSQL fsync") for a in trial.attested)
+        assert [s.moment for s in trial.space] == ["after load", *(f"after {c.id}" for c in trial.cells)]
+        assert all(set(s.by_role) == {"data", "wal", "tablespace.fast"} for s in trial.space)
+        tables = trial.space[0].by_role["tablespace.fast"]
+        assert tables > 14_000_000, "the tables are in their tablespace"
+        names = [s.name for s in trial.steps]
+        assert names[-1] == "undo"
+        assert all(s.error == "" for s in trial.steps)
+        assert {"raw/postgresql.log"} <= {n.removeprefix(f"{trial.folder}/") for n in trial.raw_names()}
+
+    def check_series(self, data: CampaignData) -> None:
+        for cell in data.cells():
+            assert cell.result.transactions > 0
+            raw = {name.rsplit("/", 1)[-1] for name in cell.raw_names()}
+            assert {"pgbench.out", "pgbench.err", "samples.jsonl", "postgres.jsonl"} <= raw
+            for series in ("progress", "devices", "system", "postgres"):
+                assert cell.table(series).num_rows >= 1, series
+        writing = [c for c in data.cells() if c.cell.script == "tpcb-like"]
+        assert all((c.result.wal_bytes or 0) > 100 * c.result.transactions for c in writing)
+
+    def test_keep_runs_again_on_the_same_filesystem(self, place: Path) -> None:
+        tuned = stack("tuned", "ext4", kernel={"sysctl": {"vm.swappiness": 7}})
+        assert run(place, campaign(tuned, load="keep", blocks=2)).counts == {"ok": 2}
+        first, second = read(place / "out").trials
+        assert first.load is not None
+        assert second.load is not None
+        assert (first.load.how, second.load.how) == ("fresh", "keep")
+        assert "make ext4 for data" not in [s.name for s in second.steps]
+        assert any(a.what.endswith("vm.swappiness") and a.actual == "7" for a in second.attested)
+
+    def test_an_existing_directory(self, place: Path) -> None:
+        (place / "mine").mkdir(mode=0o755)
+        (place / "mine" / "precious").write_text("data")
+        there = stack("mine", "dir")
+        there["data"]["fs"]["path"] = str(place / "mine")
+        assert run(place, campaign(there)).counts == {"ok": 1}
+        assert [p.name for p in (place / "mine").iterdir()] == ["precious"]
+
+    def test_bounded_by_transactions(self, place: Path) -> None:
+        bounded = campaign(stack("tmpfs", "tmpfs"), workload={"duration": None, "transactions": 100})
+        assert run(place, bounded).counts == {"ok": 1}
+        assert only(place).cells[0].result.transactions == 200
+
+
+class TestSabotage:
+    """Somebody changes something while pgbench runs: the trial fails, and says what."""
+
+    def fail(self, place: Path, asked: Campaign, do: Callable[[], None]) -> str:
+        progress = Meddling("measure", do)
+        assert run(place, asked, progress).counts == {"failed": 1}
+        assert progress.seen[-1] == "undo"
+        return only(place).verdict.reason
+
+    def test_mount_option_dropped(self, place: Path) -> None:
+        asked = stack("noatime")
+        asked["data"]["fs"]["noatime"] = True
+
+        def remount() -> None:
+            subprocess.run(["mount", "-o", "remount,strictatime", mount_of(place)], check=True, timeout=60)
+
+        reason = self.fail(place, campaign(asked), remount)
+        assert "after cell" in reason
+        assert "atime" in reason
+
+    def test_sysctl_reset(self, place: Path) -> None:
+        asked = stack("tuned", kernel={"sysctl": {"vm.swappiness": 7}})
+        reason = self.fail(place, campaign(asked), lambda: Path("/proc/sys/vm/swappiness").write_text("33"))
+        assert "vm.swappiness" in reason
+        assert "expected 7, found 33" in reason
+
+    def test_queue_setting_changed(self, place: Path) -> None:
+        asked = stack("queue", kernel={"queue": {"read_ahead_kb": 64}})
+
+        def change() -> None:
+            device = subprocess.run(
+                ["findmnt", "--noheadings", "--output", "SOURCE", mount_of(place)],
+                check=True, capture_output=True, text=True, timeout=60,
+            ).stdout.strip()  # fmt: skip
+            Path(f"/sys/block/{Path(device).name}/queue/read_ahead_kb").write_text("128")
+
+        reason = self.fail(place, campaign(asked), change)
+        assert "read_ahead" in reason
+        assert "found 128" in reason
+
+    def test_server_setting_changed(self, place: Path) -> None:
+        def change() -> None:
+            conf = Path(mount_of(place)) / "pgdata" / "postgresql.auto.conf"
+            conf.write_text("work_mem = '1MB'\n")
+            pid = int((conf.parent / "postmaster.pid").read_text().splitlines()[0])
+            os.kill(pid, signal.SIGHUP)
+
+        reason = self.fail(place, campaign(stack("ext4")), change)
+        assert "PostgreSQL work_mem" in reason or "PostgreSQL" in reason
+
+
+class TestFailures:
+    def test_pgbench_fails_half_way(self, place: Path) -> None:
+        script = place / "wrong.sql"
+        script.write_text("INSERT INTO pgbench_history (tid) SELECT 1;\nSELECT 1/(SELECT count(*) < 50 FROM "
+                          "pgbench_history)::int;\n")  # fmt: skip
+        asked = campaign(stack("tmpfs", "tmpfs"), workload={"script": str(script)})
+        assert run(place, asked).counts == {"failed": 1}
+        assert "division by zero" in only(place).verdict.reason
+
+    def test_a_server_that_does_not_start(self, place: Path) -> None:
+        greedy = stack("greedy", "tmpfs")
+        greedy["postgresql"] = {"settings": {"shared_buffers": "4000GB"}}
+        fine = stack("fine", "tmpfs")
+        assert run(place, campaign(greedy, fine)).counts == {"failed": 1, "ok": 1}
+        reasons = {t.trial.stack: t.verdict.reason for t in read(place / "out").trials}
+        assert "did not start" in reasons["greedy"]
+        assert "shared memory" in reasons["greedy"] or "could not" in reasons["greedy"]
+
+    def test_a_device_that_fills_up(self, place: Path) -> None:
+        filling = Meddling("measure", lambda: self.fill(place))
+        asked = campaign(stack("ext4"), workload={"duration": 5})
+        assert run(place, asked, filling).counts == {"failed": 1}
+        assert "No space left" in only(place).verdict.reason
+
+    def fill(self, place: Path) -> None:
+        """The data and its future WAL no longer fit."""
+        argv = ["dd", "if=/dev/zero", f"of={mount_of(place)}/filler", "bs=4M", "status=none"]
+        subprocess.run(argv, check=False, stderr=subprocess.DEVNULL, timeout=120)
+
+    def test_a_trial_that_takes_too_long(self, place: Path) -> None:
+        assert run(place, campaign(stack("tmpfs", "tmpfs"), max_trial_duration=1)).counts == {"failed": 1}
+        assert "longer than" in only(place).verdict.reason
+
+
+class TestInterruption:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_undoes_and_resumes(self, place: Path, number: signal.Signals) -> None:
+        asked = campaign(stack("ext4"), stack("tmpfs", "tmpfs"), workload={"duration": 3})
+
+        def interrupt() -> None:
+            threading.Timer(1.0, lambda: os.kill(os.getpid(), number)).start()
+
+        began = time.monotonic()
+        assert run(place, asked, Meddling("measure", interrupt)).interrupted
+        assert time.monotonic() - began < 120
+        assert leftovers(place) == []
+        assert len(list((place / "out" / "interrupted").iterdir())) == 1
+        assert not (place / "state" / "journal").exists() or not list((place / "state" / "journal").iterdir())
+        assert run(place, asked).counts == {"ok": 2}
+
+    def test_two_runs_at_once_in_one_directory(self, place: Path) -> None:
+        from pgstrata.errors import PreflightError
+
+        refused: list[str] = []
+
+        def second() -> None:
+            with pytest.raises(PreflightError) as caught:
+                CampaignDirectory.create_or_open(place / "out", asked)
+            refused.append(caught.value.message)
+
+        asked = campaign(stack("tmpfs", "tmpfs"))
+        assert run(place, asked, Meddling("measure", second)).counts == {"ok": 1}
+        assert "is running in" in refused[0]
+
+
+def test_two_runs_at_once_on_one_device(place: Path) -> None:
+    """The second is refused also between two trials of the first, when nothing is mounted."""
+    from pgstrata.errors import PreflightError
+
+    image = place / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(2560 * 2**20)
+    argv = ["losetup", "--find", "--show", str(image)]
+    device = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    try:
+        asked = campaign({"name": "disk", "data": {"device": {"kind": "disk", "ids": [str(image)]},
+                                                   "fs": {"kind": "ext4"}}, "postgresql": QUICK})  # fmt: skip
+        first = LocalHost(state_directory=str(place / "state"))
+        assert first.try_lock(f"device-{image}", json.dumps("another run")) is None
+        with pytest.raises(PreflightError, match="another pgstrata"):
+            run(place, asked)
+        first.close()
+        assert run(place, asked).counts == {"ok": 1}
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True, timeout=60)
