@@ -16,7 +16,7 @@ from pgstrata.analyze.equivalence import PairVerdict, judge_pair
 from pgstrata.analyze.fit import BlockFit, fit_blocks, fit_cells
 from pgstrata.analyze.forecast import pairs_needed
 from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
-from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Floats, Interval, interval
+from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Estimate, Floats, Interval, interval
 from pgstrata.analyze.screen import probability_within_margin, rank
 from pgstrata.analyze.stages import (
     Design,
@@ -192,8 +192,9 @@ def _screened(design: Design, fit: BlockFit, table: Table, *, imported: bool, pa
 
 
 def _fitted_pairs(fit: BlockFit, bound: float, rates: ErrorRates) -> Iterator[tuple[int, int, PairVerdict]]:
+    difference, se, nu, n = (a.tolist() for a in (fit.pairs.difference, fit.pairs.se, fit.pairs.nu, fit.pairs.n))
     for i, j in combinations(np.flatnonzero(fit.component >= 0).tolist(), 2):
-        estimate = fit.estimate(i, j)
+        estimate = Estimate(difference[i][j], se[i][j], nu[i][j], n[i][j])
         if estimate.se > 0:
             yield i, j, judge_pair(estimate, bound, alpha=rates.alpha, g=SCREEN_G, equivalence_alpha=rates.equivalence)
 

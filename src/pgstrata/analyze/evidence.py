@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pgstrata.analyze.findings import Excluded
 from pgstrata.analyze.metrics import open_loop_of, run_metrics
@@ -33,6 +34,8 @@ class Run:
 
     trial: TrialData
     data: CellData
+    cell: str
+    """Id of the cell."""
     metrics: Mapping[str, float | None]
 
 
@@ -66,9 +69,14 @@ class Evidence:
 
     def of(self, stack: str, cell: str, stages: Sequence[Stage] = MEASURED) -> tuple[Run, ...]:
         """Runs of one stack in one cell; those of soak only when asked for."""
-        return tuple(
-            r for r in self.runs if r.trial.trial.stack == stack and r.data.id == cell and r.trial.trial.stage in stages
-        )
+        return tuple(r for r in self._by_place.get((stack, cell), ()) if r.trial.trial.stage in stages)
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str], list[Run]]:
+        found: dict[tuple[str, str], list[Run]] = {}
+        for run in self.runs:
+            found.setdefault((run.trial.trial.stack, run.cell), []).append(run)
+        return found
 
     def observations(self, metric: str) -> tuple[Observation, ...]:
         """Runs of one metric in the form that the stages take."""
@@ -81,7 +89,7 @@ class Evidence:
                 cost_s = run.trial.verdict.duration_s / max(1, len(run.trial.cells))
                 # Blocks of the latency stage are randomised and complete like those of screening.
                 stage: Stage = "screen" if trial.stage == "latency" else trial.stage
-                yield Observation(trial.stack, trial.block, run.data.id, value, stage, cost_s)
+                yield Observation(trial.stack, trial.block, run.cell, value, stage, cost_s)
 
     def open_loops(self, percentile: str) -> tuple[Observation, ...]:
         """Every open-loop run, as the search for capacity takes it."""
@@ -90,7 +98,7 @@ class Evidence:
             trial, loop = run.trial.trial, open_loop_of(run.data, percentile)
             if loop is not None:
                 found.append(
-                    Observation(trial.stack, trial.block, run.data.id, run.data.result.tps, trial.stage, 0.0, loop)
+                    Observation(trial.stack, trial.block, run.cell, run.data.result.tps, trial.stage, 0.0, loop)
                 )
         return tuple(found)
 
@@ -121,18 +129,18 @@ def gather(data: CampaignData) -> Evidence:
             notices.left_out(trial, reason)
         else:
             for cell in trial.cells:
-                runs.append(Run(trial, cell, run_metrics(trial, cell)))
+                runs.append(Run(trial, cell, cell.id, run_metrics(trial, cell)))
     for run in runs:
         value = run.metrics.get(data.campaign.goal.primary)
         if value is None or (metric_of(data.campaign.goal.primary).scale == "ratio" and value <= 0):
-            reason = f"{run.data.id}: {data.campaign.goal.primary} is {'missing' if value is None else f'{value:g}'}"
+            reason = f"{run.cell}: {data.campaign.goal.primary} is {'missing' if value is None else f'{value:g}'}"
             excluded.setdefault(run.trial.trial.stack, []).append(_excluded(run.trial, reason))
     stacks = _stacks(data)
     return Evidence(
         data=data,
         stacks=stacks,
         cells=_cells(data, [r for r in runs if r.trial.trial.stage in COMPARISON]),
-        matched=tuple({r.data.id: r.data.cell for r in runs if r.trial.trial.stage == "latency"}.values()),
+        matched=tuple({r.cell: r.data.cell for r in runs if r.trial.trial.stage == "latency"}.values()),
         runs=tuple(runs),
         excluded={name: tuple(items) for name, items in excluded.items()},
         unsupported=unsupported,
@@ -183,7 +191,7 @@ def _stacks(data: CampaignData) -> dict[str, Stack]:
 
 def _cells(data: CampaignData, runs: Sequence[Run]) -> tuple[Cell, ...]:
     """Cells that were measured, in declared order; all declared ones while nothing was."""
-    measured = {r.data.id: r.data.cell for r in runs}
+    measured = {r.cell: r.data.cell for r in runs}
     declared = [c for c in data.campaign.workload.cells if c.id in measured]
     known = {c.id for c in declared}
     cells = (*declared, *(c for i, c in measured.items() if i not in known))

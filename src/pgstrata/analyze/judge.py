@@ -32,6 +32,7 @@ from pgstrata.analyze.later import capacities_tps
 from pgstrata.analyze.policy import MAX_PAIRS
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import rank
+from pgstrata.analyze.shape import describe
 from pgstrata.analyze.stages import Design, seconds_by_stack, tabulate
 from pgstrata.analyze.trend import trend_p
 from pgstrata.record.decision import Stage
@@ -97,6 +98,7 @@ class _JudgedCell:
     def __init__(self, evidence: Evidence, design: Design, cell: Cell, primary: str) -> None:
         self.evidence, self.design, self.cell, self.primary = evidence, design, cell, primary
         self.observations = evidence.observations(primary)
+        self.seconds = seconds_by_stack(self.observations)
         self.own: dict[str, dict[str, OwnLevel]] = {}
         self.explored: dict[str, tuple[PairConclusion, ...]] = {}
         self.conclusion = self._conclude()
@@ -112,7 +114,7 @@ class _JudgedCell:
     def _other_metrics(self) -> tuple[str, ...]:
         names: dict[str, None] = {}
         for run in self.evidence.runs:
-            if run.data.id == self.cell.id:
+            if run.cell == self.cell.id:
                 names |= dict.fromkeys(n for n, v in run.metrics.items() if v is not None)
         return tuple(n for n in names if n != self.primary)
 
@@ -218,8 +220,7 @@ class _JudgedCell:
         )
 
     def _sentence(self, pair: PairConclusion, metric: Metric) -> str:
-        seconds = seconds_by_stack(self.observations)
-        cost_s = seconds.get(pair.a, 0.0) + seconds.get(pair.b, 0.0)
+        cost_s = self.seconds.get(pair.a, 0.0) + self.seconds.get(pair.b, 0.0)
         return words.pair_sentence(pair, metric, cost_s or None, self.evidence.imported)
 
     # ------------------------------------------------------------ words
@@ -306,14 +307,17 @@ class _JudgedCell:
         yield from self._capacity_words()
         for name in self.evidence.stacks:
             runs = self.evidence.of(name, self.cell.id)
-            shape = [_known(runs, m) for m in ("half_fraction", "stall_fraction", "longest_stall_s")]
-            if all(values.size for values in shape):
-                sentence = words.stall_sentence(name, *(float(np.median(values)) for values in shape))
+            steadiness = [_known(runs, m) for m in ("half_fraction", "stall_fraction", "longest_stall_s")]
+            if all(values.size for values in steadiness):
+                sentence = words.stall_sentence(name, *(float(np.median(values)) for values in steadiness))
                 yield from [sentence] if sentence else []
             slopes = _known(runs, "trend_per_hour")
             long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)
             if long and slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
                 yield words.trend_sentence(name, float(np.median(slopes)))
+            shape = describe([r.data for r in runs])
+            if shape is not None:
+                yield from words.shape_sentences(name, shape)
 
 
 class _MatchedCell(_JudgedCell):

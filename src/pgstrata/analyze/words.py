@@ -9,6 +9,7 @@ from pgstrata.analyze.conclude import PairConclusion
 from pgstrata.analyze.forecast import smallest_margin
 from pgstrata.analyze.interval import Interval
 from pgstrata.analyze.scale import Metric
+from pgstrata.analyze.shape import Shape
 from pgstrata.spec.units import render_duration
 
 SURE = 0.95
@@ -203,3 +204,21 @@ def capacity_sentence(percentile: str, objective_ms: float, capacities: Mapping[
     order = sorted(capacities.items(), key=lambda item: -item[1])
     listed_rates = ", ".join(f"{quoted(name)} {tps:,.0f} TPS" for name, tps in order)
     return f"Capacity with {percentile} within {objective_ms:g} ms (to 2.5 %): {listed_rates}."
+
+
+_FIFTHS = ("first", "second", "third", "fourth", "last")
+
+
+def shape_sentences(name: str, shape: Shape) -> Iterator[str]:
+    """Checkpoints, periods and changes of level within the runs of a stack."""
+    if shape.checkpoint_depth is not None and shape.checkpoint_slowest is not None:
+        fifth = _FIFTHS[shape.checkpoint_slowest]
+        yield (
+            f"{quoted(name)} follows the checkpoints: slowest in the {fifth} fifth of the cycle, "
+            f"by {percent(shape.checkpoint_depth)} of its mean against the fastest."
+        )
+    if shape.period_s is not None:
+        yield f"Throughput of {quoted(name)} swings with a period of {shape.period_s:.0f} s."
+    if shape.changes_s:
+        at = ", ".join(render_duration(t) for t in shape.changes_s)
+        yield f"{quoted(name)} changed its level within a run, at {at}."

@@ -1,0 +1,89 @@
+"""The shape of throughput within the runs of a stack: checkpoints, periods, changes of level.
+
+Looked for in the last three runs of at least five minutes; a feature counts when most of them show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pgstrata.analyze.changepoint import changepoints_s
+from pgstrata.analyze.fold import Fold, fold
+from pgstrata.analyze.metrics import seconds_of
+from pgstrata.analyze.periodogram import Line, strongest_period
+from pgstrata.record.reader import CellData
+
+Floats = npt.NDArray[np.float64]
+
+RUN_S = 300.0
+LEVELS_RUN_S = 900.0
+RUNS = 3
+FOLD_ALPHA = 0.01
+NOTABLE_DEPTH = 0.05
+"""Checkpoints that cost less do not deserve a sentence."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What most of the runs show; None where they do not."""
+
+    runs: int
+    checkpoint_depth: float | None
+    """Throughput of the fastest minus the slowest fifth of the checkpoint cycle, as a share of the mean."""
+    checkpoint_slowest: int | None
+    """Which fifth of the cycle is slowest, from 0."""
+    period_s: float | None
+    changes_s: tuple[float, ...]
+    """Of the last run, where most runs change their level."""
+
+
+def describe(cells: Sequence[CellData]) -> Shape | None:
+    """The shape of a stack's runs; None without a run that is long enough."""
+    runs = list(_long_runs(cells))
+    if not runs:
+        return None
+    folds = [f for seconds, starts in runs if (f := fold(seconds, starts)) is not None]
+    deep = [f for f in folds if f.p < FOLD_ALPHA and f.depth >= NOTABLE_DEPTH]
+    lines = [line for seconds, _ in runs if (line := strongest_period(seconds)) is not None and line.found]
+    return Shape(
+        runs=len(runs),
+        checkpoint_depth=_of_most(deep, runs, lambda f: f.depth),
+        checkpoint_slowest=_slowest(deep) if len(deep) * 2 > len(runs) else None,
+        period_s=_period(lines, len(runs)),
+        changes_s=_changes([seconds for seconds, _ in runs]),
+    )
+
+
+def _long_runs(cells: Sequence[CellData]) -> Iterator[tuple[Floats, Floats]]:
+    for cell in [c for c in cells if c.result.duration_s >= RUN_S][-RUNS:]:
+        seconds = seconds_of(cell)
+        if seconds.size >= RUN_S and float(seconds.mean()) > 0:
+            starts = cell.table("checkpoints", ["start_t_s"]).column("start_t_s").drop_null().to_numpy()
+            yield seconds, starts - cell.result.settled_samples[0]
+
+
+def _of_most(found: Sequence[Fold], runs: Sequence[object], value: Callable[[Fold], float]) -> float | None:
+    return float(np.median([value(f) for f in found])) if len(found) * 2 > len(runs) else None
+
+
+def _slowest(folds: Sequence[Fold]) -> int:
+    return int(np.argmin(np.mean([f.phases for f in folds], axis=0)))
+
+
+def _period(lines: Sequence[Line], runs: int) -> float | None:
+    """A period that most runs agree on, to a tenth."""
+    if len(lines) * 2 <= runs:
+        return None
+    middle = float(np.median([line.period_s for line in lines]))
+    agreeing = sum(abs(line.period_s - middle) <= 0.1 * middle for line in lines)
+    return middle if agreeing * 2 > runs else None
+
+
+def _changes(runs: Sequence[Floats]) -> tuple[float, ...]:
+    found = [changepoints_s(seconds) for seconds in runs if seconds.size >= LEVELS_RUN_S]
+    changed = [f for f in found if f]
+    return changed[-1] if found and len(changed) * 2 > len(found) else ()
