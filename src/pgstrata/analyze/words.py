@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pgstrata.analyze.conclude import PairConclusion
 from pgstrata.analyze.forecast import smallest_margin

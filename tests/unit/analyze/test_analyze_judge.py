@@ -236,3 +236,11 @@ def test_a_grid_is_judged_cell_by_cell(tmp_path: Path) -> None:
     assert len(tps) == 4 * 3
     # 0.05 over 4 cells and 3 pairs
     assert {round(c.level, 6) for c in tps if c.kind == "screen"} == {round(1 - 0.05 / 12, 6)}
+
+
+def test_checkpoints_and_levels_are_told_in_long_runs(tmp_path: Path) -> None:
+    shape = Shape(stacks=("ext4", "xfs"), blocks=3, duration_s=320, incidents=False)
+    found = judge(read(write_campaign(tmp_path / "c", shape)))
+    # The made-up runs lose 30 % for 9 of every 30 s from the start of a checkpoint.
+    assert any("`xfs` follows the checkpoints" in words for words in found.cells[0].words)
+    assert any("swings with a period of 30 s" in words for words in found.cells[0].words)
