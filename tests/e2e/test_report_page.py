@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -303,6 +304,16 @@ def test_the_scheme_follows_the_system_and_can_be_chosen(campaign: Campaign, ope
     light.page.keyboard.press("Enter")
     assert light.page.evaluate(ground) == grounds[1]
     assert button.get_attribute("aria-label") == "Colour scheme: dark"
+
+
+def test_a_campaign_without_a_valid_run_says_so_in_every_chart(tmp_path: Path, open_page: Any) -> None:
+    empty = write_campaign(tmp_path / "empty", Shape(stacks=("ext4", "xfs"), blocks=1, duration_s=10))
+    shutil.rmtree(empty / "trials")
+    data = read(empty)
+    view = open_page(render(data, judge(data), ["html"], empty).paths[0])
+    charts = view.count("section:not([hidden]) .chart")
+    assert view.count("section:not([hidden]) .chart .nothing") == charts > 8
+    assert "no valid run" in view.page.locator("#verdicts").inner_text()
 
 
 def test_without_scripts_the_answer_and_the_tables_are_there(campaign: Campaign, open_page: Any) -> None:

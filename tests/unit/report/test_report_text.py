@@ -5,18 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from pgstrata.analyze.findings import Comparison, Findings, StackFinding
-from pgstrata.record.reader import CampaignData
+from pgstrata.analyze.judge import judge
+from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.csv import render_csv
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
 from pgstrata.report.published import PublishedFigure, add_published
 from pgstrata.report.reference import render_reference
 from pgstrata.report.terminal import print_terminal, render_terminal
-from synthetic import NASTY
+from synthetic import NASTY, Shape, write_campaign
 
 
 class Tty(io.StringIO):
@@ -30,6 +33,42 @@ def test_the_table_names_the_medium_before_any_figure(data: CampaignData, findin
     assert text.index("different durability") < text.index(" TPS")
     for stack in findings.stacks:
         assert stack.name[:12] in text
+
+
+def change_files(directory: Path, pattern: str, **values: str) -> None:
+    for path in directory.glob(pattern):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_figures_of_an_emulated_machine_are_not_ranked_and_say_so(tmp_path: Path) -> None:
+    directory = write_campaign(tmp_path / "emulated", Shape(("ext4", "xfs"), blocks=3, duration_s=10))
+    change_files(directory, "trials/*/facts.json", kind="emulated")
+    data = read(directory)
+    findings = judge(data)
+    for text in (render_terminal(data, findings), render_markdown(data, findings)):
+        assert "(emulated)" in text or "\\(emulated\\)" in text
+        assert "functional only" in text
+        assert "not compared" in text
+        assert "chosen" not in text
+    assert all("functional only" in s["labels"] for s in json.loads(render_json(findings))["stacks"])
+
+
+def test_an_unsupported_stack_is_shown_with_what_is_missing(tmp_path: Path) -> None:
+    directory = write_campaign(
+        tmp_path / "unsupported", Shape(("ext4", "xfs"), blocks=3, duration_s=10, incidents=False)
+    )
+    reason = "mkfs.xfs is not installed"
+    change_files(
+        directory, "trials/*-01-s50/verdict.json", status="unsupported", reason=reason, hint="apt-get install x"
+    )
+    for cells in directory.glob("trials/*-01-s50/cells"):
+        shutil.rmtree(cells)
+    data = read(directory)
+    text = render_terminal(data, judge(data))
+    assert "unsupported xfs" in text
+    assert reason in text
+    assert "HINT: apt-get install x" in text
+    assert "unsupported" in render_markdown(data, judge(data))
 
 
 def test_every_failure_and_exclusion_is_listed_with_its_reason(data: CampaignData, findings: Findings) -> None:

@@ -3,7 +3,7 @@
 function drawIntervals(host, name) {
   const rows = (cell()?.metrics[name] ?? []).filter((m) => shown(m.stack));
   host.replaceChildren();
-  if (!rows.length) { nothing(host, `${metricOf(name).title.toLowerCase()} was not measured in this cell`); return; }
+  if (!rows.length) { nothing(host, `${metricOf(name).title.toLowerCase()} was measured in no valid run of this cell`); return; }
   const metric = metricOf(name);
   const narrow = host.clientWidth < 620;
   const rowHeight = narrow ? 54 : 44;
