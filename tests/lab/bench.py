@@ -38,6 +38,13 @@ class GoldenCluster:
     user: str
     golden: Golden
 
+    @classmethod
+    def on(cls, host: Host) -> GoldenCluster:
+        """The one that the image holds; every stack starts from a copy of it."""
+        golden = read_golden(host, GOLDEN)
+        assert golden is not None
+        return cls(choose(discover(host), Postgres()), run_user(host), golden)
+
 
 def target_of(cluster: Cluster) -> Target:
     installation = cluster.installation
@@ -48,13 +55,6 @@ def target_of(cluster: Cluster) -> Target:
         port=cluster.port,
         os_user=cluster.user,
     )
-
-
-def find_golden(host: Host) -> GoldenCluster:
-    """The loaded cluster that the image holds; every stack starts from a copy of it."""
-    golden = read_golden(host, GOLDEN)
-    assert golden is not None
-    return GoldenCluster(choose(discover(host), Postgres()), run_user(host), golden)
 
 
 def context(trial_id: str = "t1", **changes: object) -> PlanContext:

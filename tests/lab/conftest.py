@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bench import GoldenCluster, find_golden
+from bench import GoldenCluster
 from remains import remains
 
 from pgstrata.errors import PreflightError
@@ -89,7 +89,7 @@ def session_host(machine: Machine) -> Iterator[SshHost]:
 @pytest.fixture(scope="session")
 def golden(session_host: SshHost) -> GoldenCluster:
     """The loaded cluster that the image holds."""
-    return find_golden(session_host)
+    return GoldenCluster.on(session_host)
 
 
 @pytest.fixture

@@ -68,11 +68,11 @@ FILES = (
     (f"etc/systemd/system/{TARGET_UNIT}", _TARGET),
     ("etc/ssh/sshd_config.d/pgstrata.conf", _SSHD),
     ("etc/systemd/journald.conf.d/pgstrata.conf", "[Journal]\nStorage=volatile\n"),
-    # every unit that would watch for devices of its own accord stays away from disks that a stack claims
-    (
-        "etc/default/nfs-kernel-server",
-        'RPCNFSDCOUNT=8\nRPCNFSDPRIORITY=0\nRPCMOUNTDOPTS="--manage-gids"\nNEED_SVCGSSD=""\n',
-    ),
+    # an empty file here overrides the rule of the package: both start programs for every event of every block device,
+    # to activate volume groups at boot and to name disks by their slot, which a lab machine has no use for
+    ("etc/udev/rules.d/69-lvm.rules", ""),
+    ("etc/udev/rules.d/69-vdev.rules", ""),
+    ("etc/lvm/lvmlocal.conf", "activation {\n    monitoring = 0\n}\n"),
 )
 
 KERNEL_ARGUMENTS = (

@@ -1,0 +1,48 @@
+"""pgstrata killed while it builds a layer: `clean` leaves nothing, on the machine and here."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from remains import data_disks
+
+from pgstrata.host.protocol import Host
+from pgstrata.lab.machine import Machine
+from pgstrata.stack.clean import clean
+
+MOMENTS = {
+    "lvm, group": ("volume group", {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}),
+    "lvm, snapshot": ("snapshot 1", {"layers": [{"kind": "lvm", "snapshots": 1}], "fs": {"kind": "xfs"}}),
+    "md, resyncing": ("array", {"layers": [{"kind": "md", "level": "raid1"}], "fs": {"kind": "ext4"}}),
+    "zfs, pool": ("zfs pool", {"fs": {"kind": "zfs", "vdev": "mirror", "module": {"zfs_txg_timeout": 3}}}),
+    "zfs, mounted": ("zfs dataset", {"fs": {"kind": "zfs", "vdev": "mirror"}}),
+}
+
+
+def _build_and_die(machine: Machine, volume: dict[str, object], step: str) -> None:
+    program = str(Path(__file__).with_name("build_and_die.py"))
+    argv = [sys.executable, program, machine.name, json.dumps(volume), step]
+    ended = subprocess.run(argv, timeout=600, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_on_real_disks(host: Host, machine: Machine, moment: str) -> None:
+    step, volume = MOMENTS[moment]
+    _build_and_die(machine, {"device": {"kind": "disk", "ids": data_disks(host)[:2]}, **volume}, step)
+    lines = clean(host)
+    assert lines != ()
+    assert not [line for line in lines if "error" in line]
+    assert clean(host) == ()
+
+
+def test_nfs_exported(host: Host, machine: Machine) -> None:
+    _build_and_die(machine, {"fs": {"kind": "nfs", "export": {"kind": "ext4"}}}, "mount nfs")
+    lines = clean(host)
+    assert not [line for line in lines if "error" in line]
+    assert any("stopped nfs-server" in line for line in lines)

@@ -1,0 +1,102 @@
+"""Machines themselves: a private network, an export of another machine, one that dies, one whose owner was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from bench import GoldenCluster, context, differences, live, stack_of
+from remains import remains
+
+from pgstrata.errors import PreflightError
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import HostLost, command
+from pgstrata.lab import machines
+from pgstrata.lab.image import Image
+from pgstrata.lab.machine import Machine, connect_machine, machine_pid
+from pgstrata.lab.qemu import MachineSpec
+from pgstrata.lab.session import LabHost
+from pgstrata.stack.attest import attest
+from pgstrata.stack.build import build
+from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.plan import plan_stack
+
+PAIR = f"pair-{os.getpid()}"
+EXPORT = "/srv/exported"
+
+
+@dataclass(frozen=True)
+class Pair:
+    here: LocalHost
+    image: Image
+    client: Machine
+    server: Machine
+
+
+@pytest.fixture(scope="module")
+def pair(here: LocalHost, image: Image, tell: Callable[[str], None]) -> Iterator[Pair]:
+    specs = [MachineSpec(name=name, memory_bytes=2 << 30) for name in machines.names(PAIR, 2)]
+    client, server = machines.up(here, image, specs, say=tell, owned=True)
+    yield Pair(here, image, client, server)
+    for each in (client, server):
+        machines.down(here, each.name)
+        assert here.status(each.directory) is None
+
+
+def test_an_export_of_another_machine(pair: Pair, tell: Callable[[str], None]) -> None:
+    server = connect_machine(pair.server)
+    server.make_directory(EXPORT)
+    server.run(command("systemctl", "start", "nfs-server", timeout_s=180))
+    options = "rw,sync,no_subtree_check,no_root_squash"
+    server.run(command("exportfs", ["-o", options], f"{pair.client.spec.private_address}:{EXPORT}"))
+    client = connect_machine(pair.client)
+    source = f"{pair.server.spec.private_address}:{EXPORT}"
+    golden = GoldenCluster.on(client)
+    lived = live(client, golden, stack_of({"fs": {"kind": "nfs", "server": source}}))
+    tell(f"{'nfs 4.2 of another machine':42s} {lived.line}")
+    assert remains(client) == []
+    assert server.list_directory(EXPORT) == ()
+    client.close()
+    server.close()
+
+
+def test_an_unreachable_server_is_told_at_once(pair: Pair) -> None:
+    client = connect_machine(pair.client)
+    plan = plan_stack(stack_of({"fs": {"kind": "nfs", "server": "10.77.0.99:/nothing"}}), context())
+    with pytest.raises(Exception, match=r"mount|10\.77\.0\.99"):
+        build(client, plan, Journal.create(client, plan.context.trial_id))
+    assert remains(client) == []
+    client.close()
+
+
+def test_a_machine_that_dies_in_the_middle(pair: Pair) -> None:
+    host = LabHost(pair.here, pair.image, pair.client)
+    plan = plan_stack(stack_of({"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}), context())
+    built = build(host, plan, Journal.create(host, plan.context.trial_id))
+    assert differences(attest(host, plan, built)) == {}
+    pid = machine_pid(pair.here, pair.client)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(HostLost):
+        host.run(command("true"))
+    assert host.reconnect(600.0) is False
+    assert not [line for line in clean(host) if "error" in line]
+    assert remains(host) == []
+    host.close()
+
+
+def test_names_that_are_taken_are_refused(pair: Pair, tell: Callable[[str], None]) -> None:
+    with pytest.raises(PreflightError, match="is there already"):
+        machines.up(pair.here, pair.image, [pair.client.spec], say=tell)
+    assert machine_pid(pair.here, pair.client) is not None
+
+
+def test_a_machine_whose_owner_was_killed_is_cleaned(pair: Pair) -> None:
+    gone = pair.server.model_copy(update={"owner_started": 1})
+    pair.here.write_text(f"{gone.directory}/machine.json", gone.model_dump_json())
+    assert machines.clean(pair.here) == (f"removed lab machine {gone.name}: its run is gone",)
+    assert pair.here.status(gone.directory) is None

@@ -1,0 +1,91 @@
+"""A stack that is not what its label says fails its attestation, with the difference named."""
+
+from __future__ import annotations
+
+from bench import context, differences, stack_of, standing
+
+from pgstrata.host.protocol import Host, command
+from pgstrata.stack.attest import attest
+from pgstrata.stack.plan import plan_stack
+
+
+def _md(level: str) -> dict[str, object]:
+    layer = {"kind": "md", "level": level, "assume_clean": True}
+    return {"device": {"kind": "loop", "count": 4}, "layers": [layer], "fs": {"kind": "ext4"}}
+
+
+def test_md_at_another_level_and_still_resyncing(host: Host) -> None:
+    built_plan = plan_stack(stack_of(_md("raid10")), context())
+    labelled = plan_stack(stack_of(_md("raid6")), context())
+    with standing(host, built_plan) as built:
+        assert differences(attest(host, built_plan, built)) == {}
+        assert differences(attest(host, labelled, built))["data md level"] == ("raid6", "raid10")
+        folder = f"/sys/class/block/{built.bindings['data.md'].rsplit('/', 1)[-1]}/md"
+        host.write_text(f"{folder}/sync_speed_max", "1000")
+        host.write_text(f"{folder}/sync_action", "check")
+        assert differences(attest(host, built_plan, built)) == {"data md sync_action": ("idle", "check")}
+        host.write_text(f"{folder}/sync_action", "idle")
+        member = built.bindings["data.3"]
+        host.run(command("mdadm", "--manage", built.bindings["data.md"], ["--fail", member]))
+        assert differences(attest(host, built_plan, built))["data md degraded"] == ("0", "1")
+
+
+def test_a_declared_rebuild_that_has_ended(host: Host) -> None:
+    layer = {"kind": "md", "level": "raid1", "assume_clean": True, "state": "rebuilding"}
+    volume = {"device": {"kind": "loop", "count": 2}, "layers": [layer], "fs": {"kind": "xfs"}}
+    speed = "/proc/sys/dev/raid/speed_limit_max"
+    before = host.read_text(speed)
+    host.write_text(speed, "2000\n")
+    try:
+        plan = plan_stack(stack_of(volume), context())
+        with standing(host, plan) as built:
+            assert differences(attest(host, plan, built)) == {}
+            host.write_text(speed, "1000000\n")
+            host.run(command("mdadm", "--wait", built.bindings["data.md"], timeout_s=600))
+            assert differences(attest(host, plan, built)) == {
+                "data md degraded": ("1", "0"),
+                "data md sync_action": ("recover", "idle"),
+            }
+    finally:
+        host.write_text(speed, before)
+
+
+def test_zfs_recordsize_and_module_parameter_changed(host: Host) -> None:
+    fs = {"kind": "zfs", "recordsize": "16k", "module": {"zfs_txg_timeout": 2, "zfs_arc_max": 1 << 30}}
+    plan = plan_stack(stack_of({"fs": fs}), context())
+    parameters = "/sys/module/zfs/parameters"
+    with standing(host, plan) as built:
+        assert differences(attest(host, plan, built)) == {}
+        host.run(command("zfs", "set", "recordsize=128k", "pgstrata-t1-data/data"))
+        host.write_text(f"{parameters}/zfs_txg_timeout", "5")
+        host.write_text(f"{parameters}/zfs_arc_max", str(512 << 20))
+        assert differences(attest(host, plan, built)) == {
+            "data zfs data recordsize": ("16384", "131072"),
+            "zfs module zfs_txg_timeout": ("2", "5"),
+            "zfs module zfs_arc_max": (str(1 << 30), str(512 << 20)),
+            "zfs arc c_max": (str(1 << 30), str(512 << 20)),
+        }
+    assert host.read_text(f"{parameters}/zfs_txg_timeout").strip() == "5"
+
+
+def test_a_volume_striped_otherwise(host: Host) -> None:
+    def volume(**layer: object) -> dict[str, object]:
+        layers = [{"kind": "lvm", **layer}]
+        return {"device": {"kind": "loop", "count": 2}, "layers": layers, "fs": {"kind": "ext4"}}
+
+    plan = plan_stack(stack_of(volume()), context())
+    striped = plan_stack(stack_of(volume(layout="striped", stripe_size="64k")), context())
+    with standing(host, plan) as built:
+        assert differences(attest(host, plan, built)) == {}
+        found = differences(attest(host, striped, built))
+        assert found["data lvm layout"] == ("striped", "linear")
+        assert found["data lvm stripes"] == ("2", "1")
+
+
+def test_an_nfs_export_turned_async(host: Host) -> None:
+    plan = plan_stack(stack_of({"fs": {"kind": "nfs", "export": {"kind": "ext4"}}}), context())
+    with standing(host, plan) as built:
+        assert differences(attest(host, plan, built)) == {}
+        export = "127.0.0.1:/mnt/pgstrata-t1/data.export"
+        host.run(command("exportfs", ["-o", "rw,async,no_subtree_check,no_root_squash"], export))
+        assert differences(attest(host, plan, built)) == {"data nfs export commits": ("sync", "async")}
