@@ -43,6 +43,11 @@ check: $(STAMP) ## format, lint, types, unit tests
 test: $(STAMP) ## the fast and the root tests
 	@$(BIN)/pytest -m "not every_stack" tests/unit tests/golden tests/contract tests/root tests/e2e
 
+.PHONY: test-lab
+test-lab: $(STAMP) ## lvm, md, zfs and nfs on a lab machine; builds its image when there is none
+	@bash .ci/packages packages-lab.txt
+	@$(BIN)/pytest tests/lab
+
 .PHONY: demo
 demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, in about five minutes
 	@$(BIN)/pgstrata run campaigns/demo.yaml --out out/demo
@@ -50,3 +55,4 @@ demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, in ab
 .PHONY: docs
 docs: $(STAMP) ## the reference pages that are written from the code
 	@$(BIN)/python -m pgstrata.spec.reference > docs/reference/campaign.md
+	@$(BIN)/python -m pgstrata.cli.reference > docs/reference/cli.md

@@ -1,0 +1,20 @@
+"""docs/reference/cli.md is what the program says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pgstrata.cli.reference import render_reference
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render_reference(), "run: make docs"
+
+
+def test_every_section_shows_its_help() -> None:
+    sections = render_reference().split("\n## pgstrata ")[1:]
+    assert len(sections) > 15
+    for section in sections:
+        assert section.split("\n")[2:4][1].startswith("Usage: pgstrata"), section[:200]
