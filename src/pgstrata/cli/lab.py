@@ -17,13 +17,21 @@ group = typer.Typer(
 
 
 @group.command(epilog="Example: pgstrata lab build")
-def build(json: JsonFlag = False) -> None:
+def build(
+    mirror: Annotated[
+        str | None,
+        typer.Option(
+            "--mirror", metavar="URL", help="Debian mirror; otherwise what apt is set to.", show_default=False
+        ),
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
     """Build the image, unless the cache has it; takes minutes and network access to a Debian mirror."""
     from pgstrata.host.local import LocalHost
     from pgstrata.lab.image import build_image
     from pgstrata.lab.recipe import Recipe
 
-    image = build_image(LocalHost(), Recipe(), say=print_notice)
+    image = build_image(LocalHost(), Recipe(), say=print_notice, mirror_url=mirror)
     if json:
         print_json({"directory": image.directory, "key": image.key, "release": image.release})
     else:
@@ -36,6 +44,12 @@ def up(
     count: Annotated[int, typer.Option("--count", min=1, help="Machines, on a private network.")] = 1,
     disks: Annotated[int, typer.Option("--disks", min=0, help="Data disks of each, as virtio-disk1 ...")] = 4,
     disk_size: Annotated[str, typer.Option("--disk-size", help="Of each data disk; sparse.")] = "4G",
+    iops: Annotated[
+        int | None, typer.Option("--iops", min=1, help="Requests a second of each data disk.", show_default=False)
+    ] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option("--bandwidth", help="Bytes a second of each data disk.", show_default=False)
+    ] = None,
     cpus: Annotated[int, typer.Option("--cpus", min=1, help="Processors of each.")] = 2,
     memory: Annotated[str, typer.Option("--memory", help="Memory of each.")] = "4G",
     json: JsonFlag = False,
@@ -50,7 +64,11 @@ def up(
 
     here = LocalHost()
     image = build_image(here, Recipe(), say=print_notice)
-    drives = tuple(DataDisk(serial=f"disk{i}", size_bytes=_size(disk_size)) for i in range(1, disks + 1))
+    limit = None if bandwidth is None else _size(bandwidth)
+    drives = tuple(
+        DataDisk(serial=f"disk{i}", size_bytes=_size(disk_size), iops=iops, bytes_per_s=limit)
+        for i in range(1, disks + 1)
+    )
     specs = [MachineSpec(name=n, cpus=cpus, memory_bytes=_size(memory), disks=drives) for n in names(name, count)]
     started = start(here, image, specs, say=print_notice)
     if json:
@@ -85,7 +103,7 @@ def down(
         print_text("\n".join(f"{n} is gone" for n in ended) or "no machine was there")
 
 
-@group.command(epilog="Example: pgstrata lab ssh lab zpool status")
+@group.command(epilog="Example: pgstrata lab ssh lab -- zpool status -v")
 def ssh(
     name: Annotated[str, typer.Argument(help="A running machine.")] = "lab",
     words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND...]", show_default=False)] = None,
