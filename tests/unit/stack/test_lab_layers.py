@@ -14,6 +14,7 @@ from pgstrata.stack.fs.nfs import Export, ExportCheck, expectations, parse_expor
 from pgstrata.stack.fs.zfs import DatasetCheck, PoolCheck, normalised, properties
 from pgstrata.stack.fs.zfs_status import (
     Vdev,
+    parse_iostat,
     parse_kstat,
     parse_properties,
     parse_zpool_status,
@@ -178,6 +179,17 @@ class TestZfs:
         found = parse_kstat(_text("arcstats-2.1.11.txt"))
         assert found["c_max"] > found["c_min"] > 0
 
+    def test_iostat(self) -> None:
+        found = parse_iostat("pgstrata-t1-data\t847872\t6038949888\t3\t86\t29135\t2101233\n")
+        assert found == {
+            "reads_per_s": 3,
+            "writes_per_s": 86,
+            "read_bytes_per_s": 29135,
+            "written_bytes_per_s": 2101233,
+        }
+        with pytest.raises(ValueError, match="zpool iostat"):
+            parse_iostat("")
+
     def test_properties_as_zfs_prints_them(self) -> None:
         fs = Zfs(recordsize="16k", compression="lz4", atime=False, relatime=True)
         assert properties(fs) == {"recordsize": "16384", "compression": "lz4", "atime": "off", "relatime": "on"}
@@ -194,7 +206,7 @@ class TestZfs:
     def test_pool_otherwise(self) -> None:
         wanted = {"data": "raidz1(4)", "logs": "none"}
         check = PoolCheck("data", "pool", wanted, 13)
-        found = {"health": "DEGRADED", "ashift": "12", "size": "1"}
+        found = {"health": "DEGRADED", "ashift": "12", "size": "1", "allocated": "1", "fragmentation": "0"}
         assert _differences(check.compare(found, _text("zpool-2.1.11-status.txt"))) == {
             "data zfs health": ("ONLINE", "DEGRADED"),
             "data zfs ashift": ("13", "12"),

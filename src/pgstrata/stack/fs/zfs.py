@@ -15,6 +15,7 @@ from pgstrata.stack.block.disk import plan_disk
 from pgstrata.stack.block.loop import plan_loop
 from pgstrata.stack.fs.zfs_status import (
     ROOT,
+    parse_iostat,
     parse_properties,
     parse_zpool_status,
     read_arcstats,
@@ -34,6 +35,9 @@ _PROPERTIES = (
     *("recordsize", "compression", "atime", "relatime", "logbias", "redundant_metadata"),
     *("primarycache", "sync", "xattr", "dnodesize"),
 )
+
+_SPACE = ("compressratio", "used", "logicalused")
+"""Recorded with every attestation, so also after every run."""
 
 
 def plan_zfs(fs: Zfs, below: Below, place: Place) -> FsPart:
@@ -197,7 +201,10 @@ class PoolCheck:
         if printed.exit_code != 0:
             return (Attested(f"{self.role} zfs pool", self.pool, "missing"),)
         status = host.run(command("zpool", "status", "-P", self.pool)).stdout
-        return self.compare(parse_properties(printed.stdout), status)
+        rates = parse_iostat(host.run(command("zpool", "iostat", "-Hp", self.pool)).stdout)
+        seen = " ".join(f"{name}={value}" for name, value in rates.items())
+        io = told(f"{self.role} zfs io_since_import", seen)
+        return (*self.compare(parse_properties(printed.stdout), status), io)
 
     def compare(self, found: Mapping[str, str], status: str) -> tuple[Attested, ...]:
         """Asked against found."""
@@ -208,6 +215,8 @@ class PoolCheck:
             asked_or_told(f"{prefix} ashift", self.ashift, found["ashift"]),
             *(Attested(f"{prefix} {s} vdevs", want, render_layout(vdevs, s)) for s, want in self.wanted.items()),
             told(f"{prefix} size_bytes", found["size"]),
+            told(f"{prefix} allocated_bytes", found["allocated"]),
+            told(f"{prefix} fragmentation_percent", found["fragmentation"]),
         )
 
 
@@ -220,7 +229,7 @@ class DatasetCheck:
     asked: Mapping[str, str]
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
-        names = ",".join(dict.fromkeys((*_PROPERTIES, *self.asked)))
+        names = ",".join(dict.fromkeys((*_PROPERTIES, *self.asked, *_SPACE)))
         printed = host.run(command("zfs", "get", "-Hp", ["-o", "property,value"], names, self.dataset), check=False)
         if printed.exit_code != 0:
             return (Attested(f"{self.role} zfs dataset", self.dataset, "missing"),)

@@ -86,6 +86,15 @@ def parse_properties(text: str) -> dict[str, str]:
     return found
 
 
+def parse_iostat(text: str) -> dict[str, int]:
+    """`zpool iostat -Hp POOL`: means over the time since the pool was imported."""
+    fields = text.split()
+    if len(fields) != 7:
+        raise ValueError(f"not a line of zpool iostat: {text!r}")
+    names = ("reads_per_s", "writes_per_s", "read_bytes_per_s", "written_bytes_per_s")
+    return dict(zip(names, map(int, fields[3:]), strict=True))
+
+
 def parse_kstat(text: str) -> dict[str, int]:
     """Named counters of a file below /proc/spl/kstat: a headline of numbers, `name type data`, then a row each."""
     rows = [line.split() for line in text.splitlines()[2:]]
