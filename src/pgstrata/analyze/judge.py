@@ -29,6 +29,7 @@ from pgstrata.analyze.findings import (
 from pgstrata.analyze.fit import BlockFit
 from pgstrata.analyze.interval import Interval
 from pgstrata.analyze.later import capacities_tps
+from pgstrata.analyze.noise import suggested_length
 from pgstrata.analyze.policy import MAX_PAIRS
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import rank
@@ -259,9 +260,17 @@ class _JudgedCell:
             probability = conclusion.probability_within_margin
             yield words.chosen_sentence(conclusion.chosen, probability, metric, self.design.bound, rivals)
             yield from self._verdict_words()
+            yield from self._length_words(conclusion.chosen)
         if conclusion.chosen is not None and conclusion.apart:
             yield f"Not compared, too few runs in common: {words.listed(conclusion.apart)}."
         yield from self._shape_words()
+
+    def _length_words(self, chosen: str) -> Iterator[str]:
+        if self.primary != "tps":
+            return
+        suggested = suggested_length(self.evidence, chosen, self.cell.id, self.conclusion.fit.sigma)
+        if suggested is not None and not 0.5 <= suggested[0].best_s / suggested[1] <= 2:
+            yield words.length_sentence(suggested[0].best_s, suggested[1])
 
     def _capacity_words(self) -> Iterator[str]:
         asked = self.evidence.data.campaign.latency

@@ -38,19 +38,17 @@ def best_length_s(overhead_s: float, within: float, tau_s: float, between: float
     return math.sqrt(overhead_s * within**2 * tau_s / between**2) if between > 0 else math.inf
 
 
-def suggest(runs: Sequence[Floats], overhead_s: float) -> RunLength | None:
-    """From the seconds of repeated runs of one stack; None below 3 runs of a minute."""
+def suggest(runs: Sequence[Floats], overhead_s: float, sigma_run: float) -> RunLength | None:
+    """From the seconds of runs and the run-to-run SD (relative, drift removed); None below 3 runs of a minute."""
     usable = [r for r in runs if r.size >= 60 and float(r.mean()) > 0]
-    if len(usable) < 3:
+    if len(usable) < 3 or not sigma_run > 0:
         return None
     relative = [r / float(r.mean()) for r in usable]
     within = math.sqrt(float(np.mean([r.var() for r in relative])))
     phi = min(0.99, max(0.0, float(np.mean([autocorrelation(r) for r in relative]))))
     tau_s = (1 + phi) / (1 - phi)
-    levels = np.log([float(r.mean()) for r in usable])
-    total = float(levels.var(ddof=1))
     explained = within**2 * tau_s / float(np.mean([r.size for r in usable]))
-    between = math.sqrt(max(total - explained, _LEAST_BETWEEN * total))
+    between = math.sqrt(max(sigma_run**2 - explained, _LEAST_BETWEEN * sigma_run**2))
     return RunLength(best_length_s(overhead_s, within, tau_s, between), within, between, tau_s)
 
 

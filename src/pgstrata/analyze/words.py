@@ -222,3 +222,11 @@ def shape_sentences(name: str, shape: Shape) -> Iterator[str]:
     if shape.changes_s:
         at = ", ".join(render_duration(t) for t in shape.changes_s)
         yield f"{quoted(name)} changed its level within a run, at {at}."
+
+
+def length_sentence(best_s: float, length_s: float) -> str:
+    """The best length of a run, where the runs were far from it."""
+    return (
+        f"Runs of about {render_duration(round(best_s, -1) or 10)} would make the most of the machine's time here "
+        f"(these: {render_duration(length_s)})."
+    )

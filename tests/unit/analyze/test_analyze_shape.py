@@ -148,12 +148,13 @@ def test_best_length_by_the_formula() -> None:
 def test_best_length_from_runs() -> None:
     rng = np.random.default_rng(5)
     runs = [ar1(i, 300) * math.exp(rng.normal(0, 0.03)) for i in range(20)]
-    found = suggest(runs, 180)
+    found = suggest(runs, 180, float(np.std(np.log([r.mean() for r in runs]), ddof=1)))
     assert found is not None
     assert found.within == pytest.approx(0.1, rel=0.2)
     assert found.tau_s == pytest.approx(9, rel=0.4)
     assert 60 < found.best_s < 400
-    assert suggest(runs[:2], 180) is None
+    assert suggest(runs[:2], 180, 0.03) is None
+    assert suggest(runs, 180, 0.0) is None
     assert autocorrelation(np.ones(10)) == 0
 
 
