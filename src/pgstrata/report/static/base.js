@@ -21,10 +21,11 @@ const cell = () => DATA.cells[state.cell];
 const shown = (stack) => !state.hidden.has(stack);
 const ranked = () => {
   const ranking = cell()?.ranking ?? [];
-  return [...ranking, ...DATA.stacks.keys().filter((s) => !ranking.includes(s))].filter(shown);
+  return [...ranking, ...[...DATA.stacks.keys()].filter((s) => !ranking.includes(s))].filter(shown);
 };
 const colour = (stack) => `c${stack % COLOURS}`;
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "5 2"];
+const DASH_SIGNS = ["—", "– –", "···", "– ·", "- -"];
 const dash = (index) => DASHES[index % DASHES.length];
 
 // ---------------------------------------------------------------- elements

@@ -31,7 +31,7 @@ function drawTradeoff(host) {
   const primaryMetric = metricOf(DATA.primary);
   plot.axisY(y, { format: axisFormat(primaryMetric, y.high), count: 5 });
   plot.text(plot.box.left, plot.box.top - 4, primaryMetric.unit + (y.logarithmic ? ", logarithmic" : ""));
-  const taken = [];
+  const taken = points.map((p) => boxAround(x(p.along.estimate) - 8, y(p.up.estimate) - 8, 16, 16));
   for (const point of points) tradeoffPoint(plot, x, y, point, metric, taken);
 }
 
@@ -44,12 +44,23 @@ function tradeoffPoint(plot, x, y, { stack, up, along }, metric, taken) {
   group.append(node);
   plot.mark(node, { title: DATA.stacks[stack], rows: [
     [metricOf(DATA.primary).title, withUnit(up.estimate, metricOf(DATA.primary))], [metric.title, withUnit(along.estimate, metric)]] });
-  const name = fit(DATA.stacks[stack], 150);
-  const toLeft = px + 14 + name.length * 7 > plot.box.right;
-  let ly = py - 10;
-  while (taken.some((t) => Math.abs(t.y - ly) < 15 && Math.abs(t.x - px) < 130)) ly += 15;
-  taken.push({ x: px, y: ly });
-  plot.text(px + (toLeft ? -11 : 11), ly, name, { class: "name", "text-anchor": toLeft ? "end" : "start" });
+  placeLabel(plot, px, py, fit(DATA.stacks[stack], 150), taken);
+}
+
+const boxAround = (left, top, width, height) => ({ left, top, right: left + width, bottom: top + height });
+const overlap = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+
+// The first place around the mark where the label touches no mark and no other label.
+function placeLabel(plot, px, py, name, taken) {
+  const width = name.length * 7;
+  const places = [];
+  for (const dy of [-9, 17, -23, 31, 4, -37, 45]) {
+    for (const left of [px + 12, px - 12 - width]) places.push({ dy, left, box: boxAround(left, py + dy - 11, width, 14) });
+  }
+  const inside = ({ box }) => box.left > plot.box.left && box.right < plot.width && box.top > 0 && box.bottom < plot.box.bottom;
+  const chosen = places.find((p) => inside(p) && !taken.some((t) => overlap(t, p.box))) ?? places[0];
+  taken.push(chosen.box);
+  plot.text(chosen.left, py + chosen.dy, name, { class: "name" });
 }
 
 function drawDrift(host) {

@@ -149,7 +149,7 @@ function devicePanel(grid, stack, run, { key, end, top }, cursors) {
   const [title, format, binary] = DEVICE_METRICS[key];
   const block = html("div", {});
   grid.append(block);
-  block.append(panelTitle(stack, run.devices.map((d) => d.role || d.device).join(", ")));
+  block.append(panelTitle(stack, run.devices.map((d, i) => `${DASH_SIGNS[i % DASH_SIGNS.length]} ${d.role || d.device}`).join("  ")));
   const plot = new Plot(block, { height: 132, left: 74, right: 6, bottom: 22, label: `${DATA.stacks[stack]}: ${title}` });
   const x = linear([0, end], [plot.box.left, plot.box.right]);
   const y = linear([0, top * 1.05], [plot.box.bottom, plot.box.top]);
