@@ -115,7 +115,7 @@ def _decide(directory: CampaignDirectory, state: _State, policy: Policy, observe
     known = directory.decisions()
     for record in reversed(known):
         if record.after_block == block and record.stage != "done":
-            return Decision(record.stage, record.continue_with, record.dropped, record.reason, record.figures)
+            return _decision(record)
     decision = policy.decide(state.observations(observe, block), block, state.elapsed_s(block))
     decision = _without_hopeless(decision, state.hopeless(block))
     record = DecisionRecord(
@@ -125,10 +125,25 @@ def _decide(directory: CampaignDirectory, state: _State, policy: Policy, observe
         dropped=decision.dropped,
         reason=decision.reason,
         figures=decision.figures,
+        cells=None if decision.cells is None else dict(decision.cells),
+        duration_s=decision.duration_s,
     )
     if not known or known[-1] != record:  # the end of a finished campaign is decided again, and told once
         directory.record_decision(record)
     return decision
+
+
+def _decision(record: DecisionRecord) -> Decision:
+    """What was decided, from its record: also the cells and the length of a stage that brings its own."""
+    return Decision(
+        record.stage,
+        record.continue_with,
+        record.dropped,
+        record.reason,
+        record.figures,
+        cells=record.cells,
+        duration_s=record.duration_s,
+    )
 
 
 def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision:

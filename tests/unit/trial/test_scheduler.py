@@ -13,6 +13,7 @@ from pgstrata.record.reader import TrialData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.workload import Cell
 from pgstrata.trial.fake import FakeRunner
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.policy import FixedBlocks
@@ -121,6 +122,27 @@ def test_resumed_at_any_trial_it_ends_the_same(tmp_path: Path, after: int) -> No
     assert [t.trial for t in ours.trials] == [t.trial for t in theirs.trials]
     assert [c.result for c in ours.cells()] == [c.result for c in theirs.cells()]
     assert [d.continue_with for d in ours.decisions] == [d.continue_with for d in theirs.decisions]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One block of a stage that brings cells and a duration of its own."""
+
+    def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
+        if blocks_done:
+            return Decision("done", ())
+        cell = Cell(script="tpcb-like", scale=1, clients=2, rate_tps=70.0)
+        return Decision("latency", STACKS, cells=dict.fromkeys(STACKS, (cell,)), duration_s=9.0)
+
+
+def test_a_resumed_block_keeps_the_cells_and_the_duration_that_were_decided(tmp_path: Path) -> None:
+    asked = campaign()
+    assert run(tmp_path / "c", asked, Latency(), Stopping(FakeRunner(asked), 1)).interrupted
+    run(tmp_path / "c", asked, Latency())
+    trials = [t.trial for t in read(tmp_path / "c").trials]
+    assert len(trials) == 3
+    assert {c.rate_tps for t in trials for c in t.cells} == {70.0}
+    assert {t.duration_s for t in trials} == {9.0}
 
 
 def test_the_policy_sees_the_same_after_a_resume(tmp_path: Path) -> None:
