@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable
 
 import pytest
 from bench import GoldenCluster, live, stack_of
 from remains import data_disks
 
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, command
 
 LOOP = "loop"
 DISK = "disk"
@@ -162,3 +164,13 @@ def test_stack(host: Host, golden: GoldenCluster, tell: Callable[[str], None], n
     kind, count, volume = STACKS[name]
     lived = live(host, golden, stack_of({"device": device(host, kind, count), **volume}))
     tell(f"{name:42s} {lived.line}")
+
+
+def test_cost_of_a_command(host: Host, tell: Callable[[str], None]) -> None:
+    """One round trip over ssh with a program at its end; the figure is told, as an emulated machine has no limit."""
+    costs = []
+    for _ in range(20):
+        began = time.monotonic()
+        assert host.run(command("true")).exit_code == 0
+        costs.append(time.monotonic() - began)
+    tell(f"{'a command over ssh':42s} {statistics.median(costs) * 1000:.1f} ms (median of 20, {host.kind})")

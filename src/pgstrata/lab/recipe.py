@@ -83,6 +83,8 @@ KERNEL_ARGUMENTS = (
     "mitigations=off",
     "nokaslr",
     "random.trust_cpu=on",
+    # in emulation the kernel distrusts the TSC and reads the HPET, which costs microseconds a look at the clock
+    "tsc=reliable",
     f"systemd.unit={TARGET_UNIT}",
     "systemd.show_status=false",
 )

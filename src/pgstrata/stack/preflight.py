@@ -63,7 +63,8 @@ def check_campaign(
     for stack in stacks:
         roles = sizing.bytes_by_role(possible, stack, sizing.content_of(possible, stack, loaded_bytes))
         for role, volume in stack.volumes.items():
-            _check_volume(host, stack, volume, roles[role], campaign.erase, server_user)
+            share = sizing.room_share(possible) if volume.needs_device else 1.0
+            _check_volume(host, stack, volume, int(roles[role] / share), campaign.erase, server_user)
         _check_overcommit(host, stack)
     needed = sizing.scratch_bytes(possible, loop_bytes, loaded_bytes)
     free = _check_scratch(host, scratch, needed)

@@ -117,6 +117,15 @@ def _redundancy(level: str, devices: int) -> float:
     return devices / max(1, devices - parity)
 
 
+AGED_SHARE = 0.8
+"""What ageing leaves filled; the database has to fit into the rest."""
+
+
+def room_share(campaign: Campaign) -> float:
+    """Share of a device that is free when the data is loaded."""
+    return 1 - AGED_SHARE if campaign.runs.aged else 1.0
+
+
 def device_bytes(volume: Volume, logical_bytes: int) -> int:
     """What each device below a volume must hold at least."""
     return int(logical_bytes * copies(volume) * FILESYSTEM_OVERHEAD / volume.device.count)
@@ -132,7 +141,7 @@ def loop_size_bytes(campaign: Campaign, loaded_bytes: int | None = None) -> int:
         roles = bytes_by_role(campaign, stack, content_of(campaign, stack, loaded_bytes))
         for role, volume in stack.volumes.items():
             if volume.needs_device:
-                wanted = max(wanted, 2 * device_bytes(volume, roles[role]))
+                wanted = max(wanted, int(2 * device_bytes(volume, roles[role]) / room_share(campaign)))
     return -(-wanted // GIB) * GIB
 
 
@@ -151,15 +160,9 @@ def _loop_files_bytes(campaign: Campaign, stack: Stack, loop_bytes: int, loaded_
         if volume.needs_device and isinstance(volume.device, LoopDevice):
             capacity = (volume.device.size or loop_bytes) * volume.device.count
             filled = device_bytes(volume, roles[role]) * volume.device.count
-            total += max(filled, int(capacity * _filled_share(campaign)))
+            aged = int(capacity * AGED_SHARE) if campaign.runs.aged else 0
+            total += max(filled + aged, capacity if campaign.runs.precondition == "steady" else 0)
     return total
-
-
-def _filled_share(campaign: Campaign) -> float:
-    """How full preconditioning makes a device: written twice over, or aged at 80 %."""
-    if campaign.runs.precondition == "steady":
-        return 1.0
-    return 0.8 if campaign.runs.aged else 0.0
 
 
 def _golden_bytes(campaign: Campaign, loaded_bytes: int | None) -> int:

@@ -18,8 +18,8 @@ def plan_loop(device: LoopDevice, place: Place) -> Part:
     size_bytes = device.size or place.loop_size_bytes
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
     steps = tuple(_plan_one(place.backing_file(i), size_bytes, node) for i, node in enumerate(nodes))
-    checks = tuple(LoopCheck(node, place.backing_file(i), size_bytes) for i, node in enumerate(nodes))
-    return Part(steps, Below(nodes=nodes, media=nodes), checks)
+    files = tuple(place.backing_file(i) for i in range(device.count))
+    return Part(steps, Below(nodes=nodes, media=nodes), (LoopCheck(nodes, files, size_bytes),))
 
 
 def _plan_one(backing_file: str, size_bytes: int, node: Ref) -> Step:
@@ -66,21 +66,39 @@ def list_loops(host: Host) -> tuple[LoopState, ...]:
     return parse_losetup(host.run(listing).stdout)
 
 
+def is_attached(host: Host, node: str) -> bool:
+    """Whether a loop device has a backing file; the kernel has the folder `loop` only then."""
+    return host.status(f"/sys/class/block/{node.rsplit('/', 1)[-1]}/loop") is not None
+
+
+def _size_bytes(host: Host, node: str) -> str:
+    """The kernel counts sectors of 512 bytes, whatever the device's own sectors are; empty when it has no such node."""
+    try:
+        return str(int(host.read_text(f"/sys/class/block/{node.rsplit('/', 1)[-1]}/size")) * 512)
+    except FileNotFoundError:
+        return ""
+
+
 @dataclass(frozen=True)
 class LoopCheck:
-    """A loop device sits on its file, has its size and does direct I/O."""
+    """Each loop device sits on its file, has its size and does direct I/O.
 
-    node: Ref
-    backing_file: str
+    All devices of a part in one check, with one program run for all of them.
+    """
+
+    nodes: tuple[Ref, ...]
+    backing_files: tuple[str, ...]
     size_bytes: int
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
-        node = self.node.resolve(bindings)
-        found = {loop.node: loop for loop in list_loops(host)}.get(node)
-        size = host.run(command("blockdev", "--getsize64", node), check=False).stdout.strip()
-        what = f"loop {self.node.name}"
-        return (
-            Attested(f"{what} backing_file", self.backing_file, found.backing_file if found else "not attached"),
-            Attested(f"{what} direct_io", "on", "on" if found and found.direct_io else "off"),
-            Attested(f"{what} size_bytes", str(self.size_bytes), size),
-        )
+        loops = {loop.node: loop for loop in list_loops(host)}
+        rows: list[Attested] = []
+        for ref, backing_file in zip(self.nodes, self.backing_files, strict=True):
+            node, what = ref.resolve(bindings), f"loop {ref.name}"
+            found = loops.get(node)
+            rows += (
+                Attested(f"{what} backing_file", backing_file, found.backing_file if found else "not attached"),
+                Attested(f"{what} direct_io", "on", "on" if found and found.direct_io else "off"),
+                Attested(f"{what} size_bytes", str(self.size_bytes), _size_bytes(host, node)),
+            )
+        return tuple(rows)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.stack import Lvm
+from pgstrata.stack.free_name import plan_free_name
 from pgstrata.stack.parts import Below, Geometry, Part, Place
 from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned, resolve, told
 from pgstrata.stack.undo import RemoveVg
@@ -32,6 +33,7 @@ def plan_lvm(layer: Lvm, below: Below, place: Place) -> Part:
     node = Ref(f"{place.role}.lvm")
     stripe_bytes = layer.stripe_size or DEFAULT_STRIPE_BYTES
     steps = (
+        plan_free_name("volume group", place.name, "vgs", place.name),
         _plan_group(below, place),
         *_plan_volume(layer, stripe_bytes, len(below.nodes), place),
         *(_plan_snapshot(layer, index, place) for index in range(1, layer.snapshots + 1)),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.stack import Md
+from pgstrata.stack.free_name import plan_free_name
 from pgstrata.stack.parts import Below, Geometry, Part, Place
 from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve, told
 from pgstrata.stack.undo import StopMd
@@ -43,6 +44,7 @@ def plan_md(layer: Md, below: Below, place: Place) -> Part:
     if chunk_bytes is not None:
         geometry = Geometry(chunk_bytes, _DATA_DISKS[layer.level](len(below.nodes)))
     steps = (
+        plan_free_name("array", array, "test", "-e", array),
         _plan_create(layer, chunk_bytes, below, array, place),
         *_plan_settle(layer, below, array, place),
         _plan_find(array, node),

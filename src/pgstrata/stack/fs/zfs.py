@@ -13,6 +13,7 @@ from pgstrata.spec.stack import Device, DiskDevice, Zfs
 from pgstrata.spec.units import parse_size_bytes
 from pgstrata.stack.block.disk import plan_disk
 from pgstrata.stack.block.loop import plan_loop
+from pgstrata.stack.free_name import plan_free_name
 from pgstrata.stack.fs.zfs_status import (
     ROOT,
     parse_iostat,
@@ -50,6 +51,7 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> FsPart:
     steps = (
         *_plan_module(fs),
         *(step for part in parts.values() for step in part.steps),
+        plan_free_name("zfs pool", place.name, "zpool", "list", place.name),
         _plan_pool(fs, below, parts, place),
         *(_plan_dataset(fs, name, mount, place) for name, (mount, _) in datasets.items()),
     )
