@@ -10,7 +10,7 @@ from typing import Any
 from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import CommandFailed, Completed, Host, command
 from pgstrata.stack import undo as kinds
-from pgstrata.stack.block.loop import is_attached, list_loops
+from pgstrata.stack.block.loop import backing_file_of, list_loops
 from pgstrata.stack.block.md import find_arrays
 from pgstrata.stack.device_id import parse_device_id
 from pgstrata.stack.fs.zfs_labels import wipe_member
@@ -70,7 +70,7 @@ def _detach_loop(host: Host, undo: kinds.DetachLoop) -> str:
         host.run(command("losetup", "--detach", node))
     # a device that somebody has open is detached when it is closed, and losetup does not say so
     for _ in range(BUSY_ATTEMPTS):
-        if not any(is_attached(host, node) for node in nodes):
+        if not any(backing_file_of(host, node) in names for node in nodes):
             return f"detached {', '.join(nodes)} from {undo.backing_file}" if nodes else ""
         time.sleep(BUSY_PAUSE_S)
     raise PgstrataError(

@@ -66,9 +66,12 @@ def list_loops(host: Host) -> tuple[LoopState, ...]:
     return parse_losetup(host.run(listing).stdout)
 
 
-def is_attached(host: Host, node: str) -> bool:
-    """Whether a loop device has a backing file; the kernel has the folder `loop` only then."""
-    return host.status(f"/sys/class/block/{node.rsplit('/', 1)[-1]}/loop") is not None
+def backing_file_of(host: Host, node: str) -> str | None:
+    """What the kernel says a loop device sits on, without starting a program; None when it is not attached."""
+    try:
+        return host.read_text(f"/sys/class/block/{node.rsplit('/', 1)[-1]}/loop/backing_file").strip()
+    except FileNotFoundError:
+        return None
 
 
 def _size_bytes(host: Host, node: str) -> str:
