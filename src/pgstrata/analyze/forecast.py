@@ -25,6 +25,9 @@ from pgstrata.analyze.interval import (
 MOST_PAIRS = 4096
 ASSUMED_SIGMA_RUN = 0.03
 """Run-to-run CV of an ordinary quiet server at 300 s; used until this host has been measured."""
+ASSUMED_WITHIN = 0.10
+ASSUMED_TAU_S = 9.0
+"""CV of a second within a run, and how many seconds make one independent value (lag-1 correlation 0.8)."""
 
 
 @lru_cache(maxsize=256)

@@ -158,6 +158,8 @@ class AdaptivePolicy:
         if outlook is None:
             return ""
         reach = smallest_margin(outlook.sigma_pair, most, alpha)
+        if not math.isfinite(reach):
+            return "; so few pairs could show equality within no margin"
         return f"; the smallest margin that they could prove is {self.design.metric.margin_of(reach)}"
 
     def _most_pairs(self, moment: _Moment, pair: Pair, done: int) -> int:

@@ -16,6 +16,7 @@ from pgstrata.analyze.later import StagedPolicy
 from pgstrata.analyze.logs import summarise_logs
 from pgstrata.analyze.metrics import observer
 from pgstrata.analyze.policy import AdaptivePolicy
+from pgstrata.cli.forecasting import announce
 from pgstrata.cli.output import end, print_json, print_notice, print_text
 from pgstrata.cli.progress import ShownProgress
 from pgstrata.cli.publishing import with_published
@@ -54,6 +55,8 @@ def run_to_report(
     """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
     conditions = [parse_condition(text) for text in shown.fail_on]
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
+        if not shown.quiet:
+            print_notice("\n".join(f"forecast: {line}" for line in announce(campaign, read(out))))
         outcome = _run(campaign, directory, shown)
     if not outcome.counts:
         print_notice(f"no trial is finished yet in {out}")

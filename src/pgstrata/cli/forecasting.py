@@ -5,10 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from pgstrata.analyze.forecast import ASSUMED_SIGMA_RUN, pairs_needed, smallest_difference, smallest_margin
+from pgstrata.analyze.forecast import (
+    ASSUMED_SIGMA_RUN,
+    ASSUMED_TAU_S,
+    ASSUMED_WITHIN,
+    pairs_needed,
+    smallest_difference,
+    smallest_margin,
+)
+from pgstrata.analyze.noise import measured_sigma
+from pgstrata.analyze.policy import MAX_PAIRS
+from pgstrata.analyze.runlength import best_length_s
+from pgstrata.analyze.screen import MIN_BLOCKS
+from pgstrata.record.reader import CampaignData
 from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.expand import block_trials
 from pgstrata.spec.units import render_duration
-from pgstrata.trial.estimate import Estimate
+from pgstrata.trial.estimate import Estimate, estimate_trial
 
 
 def forecast(
@@ -25,8 +38,8 @@ def forecast(
     sigma_pair = math.sqrt(2) * sigma
     difference, margin = smallest_difference(sigma_pair, pairs), smallest_margin(sigma_pair, pairs)
     yield f"run-to-run variation {100 * sigma:.1f} % ({known}); {pairs} pairs of two stacks are in reach"
-    yield f"smallest difference that can be proven: {_percent(difference)}"
-    yield f"smallest margin within which equal stacks can be shown equal: {_percent(margin)}"
+    yield f"smallest difference that can be proven: {_percent(difference, 5)}"
+    yield f"smallest margin within which equal stacks can be shown equal: {_percent(margin, 9)}"
     bound = math.log1p(campaign.goal.margin)
     needed = pairs_needed(0.0, sigma_pair, bound)
     if campaign.goal.kind == "equivalent":
@@ -42,6 +55,28 @@ def forecast(
         )
     else:
         yield f"equality within {shown} takes about {needed} pairs ({render_duration(needed * pair_s)})"
+    yield from _length(campaign, trials, pair_s / 2, sigma, known)
+
+
+def _length(campaign: Campaign, trials: Sequence[Trial], trial_s: float, sigma: float, known: str) -> Iterator[str]:
+    """The best length of a run (Kalibera & Jones), where the campaign's own is far from it."""
+    run_s = campaign.workload.duration_s
+    cells = sum(len(t.cells) for t in trials) / max(1, len(trials))
+    if run_s is None or not cells:
+        return
+    overhead_s = max(1.0, trial_s / cells - run_s)
+    between = math.sqrt(max(sigma**2 - ASSUMED_WITHIN**2 * ASSUMED_TAU_S / 300, sigma**2 / 4))
+    best_s = best_length_s(overhead_s, ASSUMED_WITHIN, ASSUMED_TAU_S, between)
+    if not 0.5 <= best_s / run_s <= 2:
+        yield f"best length of a run: about {render_duration(round(best_s, -1) or 10)} ({known})"
+
+
+def announce(campaign: Campaign, recorded: CampaignData | None) -> Iterator[str]:
+    """The forecast at the start of a run, with the noise measured so far where the campaign is resumed."""
+    names = tuple(s.name for s in campaign.stacks)
+    trials = [t for block in range(MIN_BLOCKS) for t in block_trials(campaign, block, names)]
+    estimates = {t.id: estimate_trial(campaign, t) for t in trials}
+    yield from forecast(campaign, trials, estimates, measured_sigma(recorded) if recorded is not None else None)
 
 
 def _pairs_in_reach(campaign: Campaign, estimates: Mapping[str, Estimate], pair_s: float) -> int:
@@ -49,9 +84,15 @@ def _pairs_in_reach(campaign: Campaign, estimates: Mapping[str, Estimate], pair_
     if blocks is not None:
         return blocks
     if campaign.runs.budget is None:
-        return campaign.runs.max_blocks
-    return max(0, int(campaign.runs.budget / pair_s)) if pair_s else 0
+        return MAX_PAIRS
+    left_s = campaign.runs.budget
+    if campaign.goal.kind == "best" and len(campaign.stacks) > 2:
+        # Screening comes first: at least so many blocks of all stacks.
+        left_s -= MIN_BLOCKS * len(campaign.stacks) * pair_s / 2
+    return min(MAX_PAIRS, max(0, int(left_s / pair_s))) if pair_s else 0
 
 
-def _percent(value: float) -> str:
-    return f"{100 * math.expm1(value):.1f} %" if math.isfinite(value) else "none: it takes at least 5 pairs"
+def _percent(value: float, least_pairs: int) -> str:
+    return (
+        f"{100 * math.expm1(value):.1f} %" if math.isfinite(value) else f"none: it takes at least {least_pairs} pairs"
+    )
