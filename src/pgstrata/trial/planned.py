@@ -11,6 +11,7 @@ from pgstrata.spec.workload import Cell
 from pgstrata.stack.fs.zfs_arc import plan_empty_arc
 from pgstrata.stack.plan import StackPlan
 from pgstrata.trial.bench import cluster_of, target_of
+from pgstrata.trial.precondition import own_places
 from pgstrata.trial.site import DATABASE, Site
 from pgstrata.workload.pgbench import plan_init, plan_run
 
@@ -30,8 +31,10 @@ def _undo_lines(plan: StackPlan) -> Iterator[str]:
 
 
 def _precondition_steps(site: Site, plan: StackPlan) -> Iterator[PlannedStep]:
-    places = [v.mount_point for v in plan.volumes]
+    places = tuple(own_places(plan))
     runs = site.campaign.runs
+    if not places:
+        return
     if runs.precondition == "trim":
         yield PlannedStep(name="trim", commands=tuple(f"fstrim --verbose {place}" for place in places))
     elif runs.precondition == "steady":

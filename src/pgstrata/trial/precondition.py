@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import CommandFailed, command
-from pgstrata.spec.stack import WITHOUT_DEVICE
+from pgstrata.stack.plan import StackPlan
+from pgstrata.stack.sizing import AGED_SHARE
 from pgstrata.trial.bench import Bench
 
 FILL_TIMEOUT_S = 24 * 3600.0
 STEADY_ROUNDS = 2
 """SNIA PTS: write the whole capacity twice before measuring."""
 
-AGED_SHARE = 0.8
 AGED_FILES = 200
 AGED_CHURN_ROUNDS = 3
 MIB = 2**20
@@ -36,15 +36,15 @@ def run_precondition(bench: Bench) -> None:
             _age(bench)
 
 
-def _places(bench: Bench) -> Iterator[str]:
-    """Mount points that are ours alone; filling somebody's directory would harm others."""
-    for volume in bench.plan.volumes:
-        if volume.volume.fs.kind not in WITHOUT_DEVICE:
+def own_places(plan: StackPlan) -> Iterator[str]:
+    """Mount points that are ours alone: to fill somebody's directory, another machine's export or memory does harm."""
+    for volume in plan.volumes:
+        if volume.volume.needs_device:
             yield volume.mount_point
 
 
 def _trim(bench: Bench) -> None:
-    for place in _places(bench):
+    for place in own_places(bench.plan):
         done = bench.host.run(command("fstrim", "--verbose", place, timeout_s=FILL_TIMEOUT_S), check=False)
         if done.exit_code != 0 and "not supported" not in done.stderr:
             raise CommandFailed(bench.host.name, done)
@@ -53,7 +53,7 @@ def _trim(bench: Bench) -> None:
 
 def _steady(bench: Bench) -> None:
     """Random bytes, so that compression or deduplication below cannot swallow them; dd ends when the disk is full."""
-    for place in _places(bench):
+    for place in own_places(bench.plan):
         for _ in range(STEADY_ROUNDS):
             filler = f"{place}/pgstrata-filler"
             fill = command("dd", "if=/dev/urandom", f"of={filler}", "bs=4M", "conv=fsync", timeout_s=FILL_TIMEOUT_S)
@@ -69,7 +69,7 @@ def _age(bench: Bench) -> None:
 
     The same seed for all stacks of a block, so that every filesystem sees the same sequence of operations.
     """
-    for place in _places(bench):
+    for place in own_places(bench.plan):
         space = bench.host.space(place)
         mean_bytes = int(space.total_bytes * AGED_SHARE - (space.total_bytes - space.free_bytes)) // AGED_FILES
         if mean_bytes < MIB:
