@@ -24,12 +24,14 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
     """The site as it is: nothing is made, the server user may be missing and the programs closed to it."""
     as_root = host.run(command("id", "-u")).stdout.strip() == "0"
     scratch = campaign.scratch or (str(out.resolve() / "scratch") if host.name == "local" else REMOTE_SCRATCH)
+    # The kernel shows backing files and mount points without links; undo and attestation find ours by them.
+    scratch, state = _without_links(host, scratch), _without_links(host, host.state_directory())
     return Site(
         host=host,
         campaign=campaign,
         token=site_token(f"{host.name}:{out.resolve()}"),
         scratch=scratch,
-        mount_root=f"{host.state_directory()}/mount" if as_root else None,
+        mount_root=f"{state}/mount" if as_root else None,
         user=server_user(host),
         as_root=as_root,
         loop_size_bytes=loop_size_bytes(campaign, loaded_bytes(campaign)),
@@ -46,6 +48,11 @@ def open_site(site: Site) -> Site:
     ready = {name: readable_installation(site.host, found, user) for name, found in site.installations.items()}
     site.host.make_directory(site.scratch)
     return replace(site, user=user, installations=ready)
+
+
+def _without_links(host: Host, path: str) -> str:
+    """Where a path leads to on the host; it need not be there yet."""
+    return host.run(command("readlink", "--canonicalize-missing", path)).stdout.strip()
 
 
 def _installations(host: Host, campaign: Campaign) -> dict[str, Installation]:
