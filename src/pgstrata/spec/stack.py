@@ -8,6 +8,7 @@ layer is a new class here and one module in `stack/`.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
@@ -269,6 +270,8 @@ class Existing(Model):
     def _absolute(cls, path: str) -> str:
         if not path.startswith("/"):
             raise ValueError(f"{path!r} is not an absolute path")
+        if ".." in path.split("/"):
+            raise ValueError(f"{path!r} goes up by `..`: write where it leads to")
         return path
 
 
@@ -373,6 +376,15 @@ class Stack(Model):
     )
     kernel: Kernel = Kernel()
     postgresql: Postgres = Postgres()
+
+    @field_validator("tablespaces")
+    @classmethod
+    def _plain_names(cls, tablespaces: dict[str, Volume]) -> dict[str, Volume]:
+        """The name is part of mount points and of names of volume groups and pools."""
+        for name in tablespaces:
+            if re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name) is None or name.startswith("pg_"):
+                raise ValueError(f"{name!r} is no name of a tablespace: small letters, digits and _, not beginning pg_")
+        return tablespaces
 
     @model_validator(mode="after")
     def _coherent(self) -> Stack:

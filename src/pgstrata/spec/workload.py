@@ -55,6 +55,13 @@ class Workload(Model):
             raise ValueError("sql and pg_restore exclude each other")
         if min(self.scale) < 1 or min(self.clients) < 1:
             raise ValueError("scale and clients are at least 1")
+        ids = [cell.id for cell in self.cells]
+        twice = next((i for i in ids if ids.count(i) > 1), None)
+        if twice is not None:
+            # They would be recorded in one place, and judged as one.
+            raise ValueError(
+                f"two cells of the grid are both called {twice}: a script, scale or clients is there twice"
+            )
         return self
 
     @property

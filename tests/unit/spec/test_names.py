@@ -1,0 +1,35 @@
+"""Names that become paths: refused where two things would share one, or where one would leave its folder."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from pgstrata.spec.stack import Existing, Ext4, Stack, Tmpfs, Volume
+from pgstrata.spec.workload import Workload
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"script": ("a/x.sql", "b/x.sql")},
+        {"script": ("a b.sql", "a_b.sql")},
+        {"script": ("tpcb-like", "mine/tpcb-like.sql")},
+        {"clients": (8, 8)},
+        {"scale": (10, 10)},
+    ],
+)
+def test_two_cells_of_one_name_are_refused(grid: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="both called"):
+        Workload.model_validate(grid)
+
+
+@pytest.mark.parametrize("name", ["x/../../../etc", "", "Bench", "pg_fast", "a b"])
+def test_tablespaces_have_plain_names(name: str) -> None:
+    with pytest.raises(ValidationError, match="no name of a tablespace"):
+        Stack(name="x", data=Volume(fs=Ext4()), tablespaces={name: Volume(fs=Tmpfs())})
+
+
+def test_a_directory_does_not_go_up() -> None:
+    with pytest.raises(ValidationError, match="goes up"):
+        Existing(path="/mnt/x/../../etc")
