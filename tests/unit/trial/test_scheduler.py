@@ -162,6 +162,11 @@ def test_a_finished_campaign_can_be_extended(tmp_path: Path) -> None:
     assert len(runner.ran) == 6
 
 
+def test_the_limit_of_a_trial_may_be_raised_as_its_hint_says(tmp_path: Path) -> None:
+    run(tmp_path / "c", campaign(blocks=1))
+    assert run(tmp_path / "c", campaign(blocks=1, max_trial_duration="9h")).counts == {"ok": 3}
+
+
 def test_a_failing_trial_does_not_stop_the_campaign(tmp_path: Path) -> None:
     asked = campaign(blocks=6)
     outcome = run(tmp_path / "c", asked, runner=Failing(FakeRunner(asked), "xfs"))
