@@ -124,7 +124,14 @@ def test_preconditioning_fills_the_files() -> None:
     steady = _campaign(Volume(fs=Ext4()), runs={"load": "fresh", "precondition": "steady"})
     aged = _campaign(Volume(fs=Ext4()), runs={"load": "fresh", "aged": True})
     assert sizing.scratch_bytes(steady, 100 * GIB) == 100 * GIB
-    assert sizing.scratch_bytes(aged, 100 * GIB) == 80 * GIB
+    needed = sizing.device_bytes(aged.stacks[0].data, sizing.content_of(aged, aged.stacks[0]).total_bytes)
+    assert sizing.scratch_bytes(aged, 100 * GIB) == 80 * GIB + needed
+
+
+def test_the_database_fits_beside_what_ages_the_filesystem() -> None:
+    aged = _campaign(Volume(fs=Ext4()), runs={"aged": True})
+    needed = sizing.device_bytes(aged.stacks[0].data, sizing.content_of(aged, aged.stacks[0]).total_bytes)
+    assert (1 - sizing.AGED_SHARE) * sizing.loop_size_bytes(aged) >= 2 * needed
 
 
 def test_settings_decide() -> None:
