@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -15,8 +16,9 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import HostLost, command
 from pgstrata.lab import machines
+from pgstrata.lab.directories import machine_directory
 from pgstrata.lab.image import Image
-from pgstrata.lab.machine import Machine, connect_machine, machine_pid
+from pgstrata.lab.machine import Machine, connect_machine, free_port, machine_pid, start_machine
 from pgstrata.lab.qemu import MachineSpec
 from pgstrata.lab.session import LabHost
 from pgstrata.stack.attest import attest
@@ -93,6 +95,20 @@ def test_names_that_are_taken_are_refused(pair: Pair, tell: Callable[[str], None
     with pytest.raises(PreflightError, match="is there already"):
         machines.up(pair.here, pair.image, [pair.client.spec], say=tell)
     assert machine_pid(pair.here, pair.client) is not None
+
+
+def test_a_port_that_is_taken(pair: Pair) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = iter([taken.getsockname()[1], free_port()])
+        spec = MachineSpec(name=f"port-{os.getpid()}", memory_bytes=512 << 20)
+        parent = machine_directory(pair.here)
+        started = start_machine(
+            pair.here, pair.image, spec, parent=parent, accelerator="tcg", owned=True, choose_port=lambda: next(ports)
+        )
+        assert started.ssh_port != taken.getsockname()[1]
+    assert machine_pid(pair.here, started) is not None
+    assert machines.down(pair.here, started.name) == (started.name,)
+    assert machine_pid(pair.here, started) is None
 
 
 def test_a_machine_whose_owner_was_killed_is_cleaned(pair: Pair) -> None:

@@ -78,7 +78,7 @@ def build_image(
     sources = _sources(host, recipe, mirror_url)
     _require_tools(host)
     cache.mkdir(parents=True, exist_ok=True)
-    _require_space(cache)
+    require_space(cache, SPACE_WANTED_BYTES)
     lock = f"lab-image-{recipe.key}"
     holder = host.try_lock(lock, "pgstrata lab build")
     if holder is not None:
@@ -107,12 +107,13 @@ def _require_tools(host: Host) -> None:
         )
 
 
-def _require_space(cache: Path) -> None:
+def require_space(cache: Path, wanted_bytes: int) -> None:
+    """PreflightError when the cache's filesystem has less free than that."""
     free_bytes = shutil.disk_usage(cache).free
-    if free_bytes < SPACE_WANTED_BYTES:
+    if free_bytes < wanted_bytes:
         raise PreflightError(
             f"no space for the lab image: {cache} has {free_bytes / 2**30:.1f} GiB free, "
-            f"{SPACE_WANTED_BYTES / 2**30:.0f} GiB are needed",
+            f"{wanted_bytes / 2**30:.0f} GiB are needed",
             hint="free some, or set XDG_CACHE_HOME to a folder with more",
         )
 

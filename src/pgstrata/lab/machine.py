@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -30,6 +31,8 @@ STOP_GRACE_S = 10.0
 TOOLS = {PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "ssh-keygen": "openssh-client"}
 
 STATE = "machine.json"
+
+ChoosePort = Callable[[], int]
 
 
 class Machine(BaseModel):
@@ -84,12 +87,21 @@ def require_tools(host: Host) -> None:
 
 
 def start_machine(
-    host: Host, image: Image, spec: MachineSpec, *, parent: str, accelerator: Accelerator, owned: bool
+    host: Host,
+    image: Image,
+    spec: MachineSpec,
+    *,
+    parent: str,
+    accelerator: Accelerator,
+    owned: bool,
+    choose_port: ChoosePort | None = None,
 ) -> Machine:
     """Makes the folder of a machine and starts it; returns before it is up (see `wait_until_up`).
 
-    `owned`: it belongs to the calling process and is ended by a later one should that die.
+    `owned`: it belongs to the calling process and is ended by a later one should that die. `choose_port` gives ports to
+    try for its sshd, by default free ones.
     """
+    choose_port = choose_port or free_port
     directory = f"{parent}/{spec.name}"
     if host.status(f"{directory}/{STATE}") is not None:
         raise PreflightError(f"lab machine {spec.name} is there already", hint=f"pgstrata lab down {spec.name}")
@@ -99,7 +111,7 @@ def start_machine(
         spec=spec,
         directory=directory,
         image=image.key,
-        ssh_port=free_port(),
+        ssh_port=choose_port(),
         accelerator=accelerator,
         owner_pid=owner[0],
         owner_started=owner[1],
@@ -107,7 +119,7 @@ def start_machine(
     _save(host, machine)
     try:
         _make_files(host, image, machine)
-        return _start_qemu(host, image, machine)
+        return _start_qemu(host, image, machine, choose_port)
     except BaseException:
         remove_machine(host, machine)
         raise
@@ -167,7 +179,7 @@ def _seed(host: Host, machine: Machine) -> tuple[Entry, ...]:
     )
 
 
-def _start_qemu(host: Host, image: Image, machine: Machine) -> Machine:
+def _start_qemu(host: Host, image: Image, machine: Machine, choose_port: ChoosePort) -> Machine:
     """Tries further ports when somebody else took the one that was free a moment ago."""
     for attempt in range(PORT_ATTEMPTS):
         process = _spawn(host, image, machine)
@@ -176,7 +188,7 @@ def _start_qemu(host: Host, image: Image, machine: Machine) -> Machine:
             return machine
         if "host forwarding" not in error or attempt == PORT_ATTEMPTS - 1:
             raise PgstrataError(f"QEMU of lab machine {machine.name} does not start: {error}")
-        machine = machine.model_copy(update={"ssh_port": free_port()})
+        machine = machine.model_copy(update={"ssh_port": choose_port()})
         _save_known_host(host, machine, host.read_text(f"{machine.directory}/host_ed25519.pub").split())
         _save(host, machine)
     raise AssertionError("unreachable")

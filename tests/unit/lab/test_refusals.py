@@ -1,0 +1,101 @@
+"""What keeps the lab from working here is told with the command that mends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import PreflightError
+from pgstrata.host.fake import FakeHost, completed
+from pgstrata.lab.accelerator import Choice, choose_accelerator
+from pgstrata.lab.image import Image, build_image, find_image, require_space
+from pgstrata.lab.machine import Machine, machine_pid, owner_gone, render_ssh, require_tools
+from pgstrata.lab.machines import names
+from pgstrata.lab.qemu import MachineSpec
+from pgstrata.lab.recipe import Recipe
+
+SOURCES = "deb http://mirror.test/debian bookworm main\n"
+
+
+def test_missing_programs() -> None:
+    with pytest.raises(PreflightError, match="qemu-system-x86") as caught:
+        require_tools(FakeHost(missing_programs=True))
+    assert caught.value.hint.startswith("apt-get install ")
+
+
+def test_building_without_a_mirror(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match="no mirror"):
+        build_image(FakeHost(missing_programs=True), Recipe(), say=print, directory=str(tmp_path))
+
+
+def test_building_without_root(tmp_path: Path) -> None:
+    files = {"/etc/apt/sources.list": SOURCES}
+    host = FakeHost({("id", "--user"): completed((), "1000\n")}, files=files, missing_programs=True)
+    with pytest.raises(PreflightError, match="needs root"):
+        build_image(host, Recipe(), say=print, directory=str(tmp_path))
+
+
+def test_building_without_mmdebstrap(tmp_path: Path) -> None:
+    host = FakeHost({("id", "--user"): completed((), "0\n")}, missing_programs=True)
+    with pytest.raises(PreflightError, match="mmdebstrap"):
+        build_image(host, Recipe(), say=print, directory=str(tmp_path), mirror_url="http://mirror.test/debian")
+
+
+def test_no_space(tmp_path: Path) -> None:
+    require_space(tmp_path, 1)
+    with pytest.raises(PreflightError, match="no space for the lab image"):
+        require_space(tmp_path, 1 << 60)
+
+
+def test_an_unfinished_image_is_none(tmp_path: Path) -> None:
+    (tmp_path / Recipe().key).mkdir()
+    assert find_image(Recipe(), str(tmp_path)) is None
+
+
+def test_without_kvm() -> None:
+    choice = choose_accelerator(FakeHost(), Image("/i", "key", "6.1", ()), "/state")
+    assert choice == Choice("tcg", "there is no /dev/kvm")
+    assert "functional only" in choice.notice
+    assert Choice("kvm").notice == ""
+
+
+def _machine(**changes: object) -> Machine:
+    values = {
+        "spec": MachineSpec(name="lab"),
+        "directory": "/state/lab",
+        "image": "key",
+        "ssh_port": 2222,
+        "accelerator": "tcg",
+    }
+    return Machine.model_validate({**values, **changes})
+
+
+def test_a_pid_that_went_to_another_program_does_not_count() -> None:
+    assert machine_pid(FakeHost(), _machine()) is None
+    host = FakeHost(files={"/state/lab/qemu.pid": "42\n", "/proc/42/cmdline": "some\0thing\0else"})
+    assert machine_pid(host, _machine()) is None
+    host.write_text("/proc/42/cmdline", "qemu\0-drive\0file=/state/lab/root.qcow2,if=none")
+    assert machine_pid(host, _machine()) == 42
+
+
+def test_owners() -> None:
+    assert not owner_gone(_machine())
+    assert owner_gone(_machine(owner_pid=1, owner_started=-1))
+
+
+def test_results_of_emulation_are_marked() -> None:
+    assert _machine().kind == "emulated"
+    assert _machine(accelerator="kvm").kind == "native"
+
+
+def test_ssh_uses_the_keys_of_the_machine_alone() -> None:
+    argv = render_ssh(_machine(), ("zpool", "status"))
+    assert argv[-3:] == ("root@127.0.0.1", "zpool", "status")
+    assert "StrictHostKeyChecking=yes" in argv
+    assert argv[argv.index("-F") + 1] == "/dev/null"
+
+
+def test_names() -> None:
+    assert names("lab", 1) == ("lab",)
+    assert names("lab", 3) == ("lab-1", "lab-2", "lab-3")
