@@ -284,6 +284,8 @@ class _JudgedCell:
     def _no_verdict(self) -> str:
         if self.evidence.imported and any(self.evidence.of(n, self.cell.id) for n in self.evidence.stacks):
             return "Single runs give **no verdict**: nothing tells a difference of the stacks from luck of the run."
+        if len(self.design.stacks) == 1:
+            return f"{words.quoted(self.design.stacks[0])} alone: there is nothing to compare it with."
         return "There are too few runs for any verdict yet: at least two blocks with two stacks."
 
     def _verdict_words(self) -> Iterator[str]:

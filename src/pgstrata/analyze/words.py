@@ -206,6 +206,7 @@ def capacity_sentence(percentile: str, objective_ms: float, capacities: Mapping[
     return f"Capacity with {percentile} within {objective_ms:g} ms (to 2.5 %): {listed_rates}."
 
 
+_FEW = 3
 _FIFTHS = ("first", "second", "third", "fourth", "last")
 
 
@@ -219,7 +220,9 @@ def shape_sentences(name: str, shape: Shape) -> Iterator[str]:
         )
     if shape.period_s is not None:
         yield f"Throughput of {quoted(name)} swings with a period of {shape.period_s:.0f} s."
-    if shape.changes_s:
+    if len(shape.changes_s) > _FEW:
+        yield f"{quoted(name)} changed its level {len(shape.changes_s)} times within a run."
+    elif shape.changes_s:
         at = ", ".join(render_duration(t) for t in shape.changes_s)
         yield f"{quoted(name)} changed its level within a run, at {at}."
 

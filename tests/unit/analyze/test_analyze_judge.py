@@ -244,3 +244,13 @@ def test_checkpoints_and_levels_are_told_in_long_runs(tmp_path: Path) -> None:
     # The made-up runs lose 30 % for 9 of every 30 s from the start of a checkpoint.
     assert any("`xfs` follows the checkpoints" in words for words in found.cells[0].words)
     assert not any("changed its level" in words for words in found.cells[0].words)
+
+
+def test_one_stack_and_no_run_at_all_have_words(tmp_path: Path) -> None:
+    alone = judge(
+        read(write_campaign(tmp_path / "one", Shape(stacks=("ext4",), blocks=3, duration_s=5, incidents=False)))
+    )
+    assert alone.cells[0].words[0].startswith("`ext4` alone")
+    empty = judge(read(write_campaign(tmp_path / "none", Shape(stacks=("ext4", "xfs"), blocks=0))))
+    assert empty.ranking == ()
+    assert "too few runs" in empty.cells[0].words[0]
