@@ -173,11 +173,18 @@ def _floats(column: Any) -> Floats:
 
 
 def _short(values: Floats) -> list[float | None]:
-    """Four significant digits, whole numbers without a point: the page is text."""
-    return [_four_digits(v) for v in values.tolist()]
+    """Four significant digits, whole numbers without a point where all are: the page is text."""
+    known = np.isfinite(values)
+    rounded = _four_digits(np.where(known, values, 0.0))
+    short: list[float | None] = (rounded.astype(np.int64) if (rounded % 1 == 0).all() else rounded).tolist()
+    if not known.all():
+        short = [v if k else None for v, k in zip(short, known, strict=True)]
+    return short
 
 
-def _four_digits(value: float) -> float | None:
-    if value != value or value in (float("inf"), float("-inf")):
-        return None
-    return round(value) if abs(value) >= 1000 else float(f"{value:.4g}") if value % 1 else int(value)
+def _four_digits(values: Floats) -> Floats:
+    size = np.abs(values)
+    digits = 3 - np.floor(np.log10(np.where(size > 0, size, 1.0)))
+    factor = 10.0 ** np.maximum(digits, 0)  # numbers of five digits and more are rounded to whole ones
+    result: Floats = np.round(values * factor) / factor
+    return result
