@@ -167,6 +167,7 @@ def _seed(host: Host, machine: Machine) -> tuple[Entry, ...]:
 
     addresses = f"eth0 {GUEST_ADDRESS}\n" + (f"eth1 {spec.private_address}/24\n" if spec.group_port else "")
     return (
+        Entry("root", permissions=0o700, directory=True),
         Entry("root/.ssh", permissions=0o700, directory=True),
         Entry("root/.ssh/authorized_keys", read("id_ed25519.pub"), 0o600),
         Entry("etc/ssh/ssh_host_ed25519_key", read("host_ed25519"), 0o600),

@@ -122,11 +122,20 @@ def down(host: Host, name: str | None = None) -> tuple[str, ...]:
 
 
 def clean(host: Host) -> tuple[str, ...]:
-    """Ends the machines whose owner was killed and those that ended by themselves; a line for each."""
+    """Ends the machines whose owner was killed and those that ended by themselves; a line for each.
+
+    One that another process owns or is just starting is left alone.
+    """
     lines = []
     for found in status(host):
-        if found.orphaned or found.pid is None:
+        if found.orphaned or _has_ended(host, found):
             remove_machine(host, found.machine)
             why = "its run is gone" if found.orphaned else "it had ended"
             lines.append(f"removed lab machine {found.machine.name}: {why}")
     return tuple(lines)
+
+
+def _has_ended(host: Host, found: MachineStatus) -> bool:
+    """Whether it ran once and does no more; QEMU writes its pid file when it has started."""
+    began = host.status(f"{found.machine.directory}/qemu.pid") is not None
+    return began and found.pid is None and found.machine.owner_pid is None
