@@ -18,6 +18,8 @@ def render_number(value: float | None, digits: int = 3) -> str:
         return NOT_KNOWN
     if abs(value) < 1e-6:
         return "0"
+    if abs(value) < 10**digits:
+        value = float(f"{value:.{digits}g}")
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{value:,.{min(decimals, 9)}f}"
     whole = decimals > 0 and value == round(value)
@@ -82,10 +84,9 @@ def render_ratio_interval(low: float | None, high: float | None) -> str:
     """`−1.6 … +1.1 %`; says so while the interval is unbounded."""
     if low is None or high is None:
         return UNBOUNDED
-    texts = [render_ratio(low), render_ratio(high)]
-    if texts[1].endswith(" %"):
-        texts[0] = texts[0].removesuffix(" %")
-    return f"{texts[0]} … {texts[1]}"
+    if high >= 2:
+        return f"{render_number(low)} … {render_number(high)}×"
+    return f"{render_ratio(low).removesuffix(' %')} … {render_ratio(high)}"
 
 
 def render_count(count: int, noun: str, plural: str = "") -> str:

@@ -22,7 +22,17 @@ from pgstrata.report.metrics import known_order, metric
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(12345.6, "12,346"), (1234.4, "1,234"), (12.34, "12.3"), (0.01234, "0.0123"), (0, "0"), (3.0, "3"), (None, "n/a")],
+    [
+        (12345.6, "12,346"),
+        (1234.4, "1,234"),
+        (12.34, "12.3"),
+        (0.01234, "0.0123"),
+        (0, "0"),
+        (3.0, "3"),
+        (0.99999, "1"),
+        (9.999, "10"),
+        (None, "n/a"),
+    ],
 )
 def test_three_significant_digits_and_whole_numbers_in_full(value: float | None, text: str) -> None:
     assert render_number(value) == text
@@ -44,6 +54,7 @@ def test_ratios_read_as_percent_near_one_and_as_factors_from_two_on() -> None:
     assert render_ratio(1.031) == "+3.1 %"
     assert render_ratio(10.2) == "10.2×"
     assert render_ratio_interval(0.984, 1.011) == "−1.6 … +1.1 %"
+    assert render_ratio_interval(0.087, 2.18) == "0.087 … 2.18×"
     assert render_ratio_interval(None, None) == "no bounds yet"
 
 
