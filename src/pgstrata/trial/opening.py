@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Host, command
+from pgstrata.postgres.settings import check_settings
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign
@@ -20,6 +21,7 @@ from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.performance import PerformanceRunner
 from pgstrata.trial.preflight import notices, render_unsupported, run_preflight
 from pgstrata.trial.progress import Progress
+from pgstrata.trial.site import Site
 from pgstrata.trial.survey import open_site, survey
 
 
@@ -44,13 +46,28 @@ def opened_runner(
         lacking = {u.stack for u in found.unsupported}
         stacks = tuple(s.name for s in campaign.stacks if s.name not in lacking)
         site = open_site(site)
-        runner = PerformanceRunner(site, interruption, percentiles)
         try:
-            yield runner, stacks
+            _check_settings(site, stacks)
+            runner = PerformanceRunner(site, interruption, percentiles)
+            try:
+                yield runner, stacks
+            finally:
+                for line in runner.close():
+                    progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
         finally:
-            for line in runner.close():
-                progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
             _remove_if_empty(host, site.scratch)
+
+
+def _check_settings(site: Site, stacks: tuple[str, ...]) -> None:
+    """Asks the server itself whether it takes every setting: a misspelt one must not fail trial after trial."""
+    asked: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+    for name in stacks:
+        installation = site.installations[name]
+        settings = site.campaign.stack(name).postgresql.settings
+        what = (installation.bin_directory, tuple(sorted(settings.items())))
+        if what not in asked:
+            asked.add(what)
+            check_settings(site.host, installation, site.user, settings)
 
 
 def _remove_if_empty(host: Host, scratch: str) -> None:

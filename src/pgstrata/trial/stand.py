@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pgstrata.errors import PreflightError
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.spec.campaign import Trial
 from pgstrata.stack.build import build, failures
@@ -43,6 +44,8 @@ def build_bench(
     """Builds a planned stack, and makes the folder for raw output."""
     built = build(site.host, plan, journal, around=lambda step: steps.step(step.name))
     outputs = outputs_directory(plan.context)
+    if site.host.status(outputs, follow=False) is not None:  # root will write there: nobody else's links
+        raise PreflightError(f"{outputs} is there already on {site.host.name}", hint=f"ls -ld {outputs}")
     site.host.make_directory(outputs, mode=0o700, owner=site.user)
     cluster = cluster_of(site, plan.stack, plan)
     return Bench(site, trial, plan.stack, plan, built, cluster, outputs, recorder, steps, percentiles)
