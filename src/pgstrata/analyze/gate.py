@@ -114,18 +114,28 @@ def judge_conditions(conditions: Iterable[Condition], findings: Findings) -> tup
     return tuple(judged)
 
 
+def require_stacks(conditions: Iterable[Condition], names: Sequence[str]) -> None:
+    """UsageError when a condition names a stack that the campaign does not have."""
+    for condition in conditions:
+        for side in (condition.left, condition.right):
+            if side.stack is not None:
+                _require(condition, "stack", side.stack, names)
+
+
 def _check_known(condition: Condition, side: Side, stacks: Sequence[StackFinding]) -> None:
     if side.metric is None or side.stack is None:
         return
-    names = sorted({s.name for s in stacks})
-    metrics = sorted({m for s in stacks for m in s.metrics})
-    for kind, value, known in (("stack", side.stack, names), ("metric", side.metric, metrics)):
-        if value not in known:
-            near = difflib.get_close_matches(value, known, n=1)
-            raise UsageError(
-                f"condition {condition.text!r}: there is no {kind} {value!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"the {kind}s are: {', '.join(known)}",
-            )
+    _require(condition, "stack", side.stack, sorted({s.name for s in stacks}))
+    _require(condition, "metric", side.metric, sorted({m for s in stacks for m in s.metrics}))
+
+
+def _require(condition: Condition, kind: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        near = difflib.get_close_matches(value, known, n=1)
+        raise UsageError(
+            f"condition {condition.text!r}: there is no {kind} {value!r}",
+            hint=f"did you mean {near[0]!r}?" if near else f"the {kind}s are: {', '.join(known)}",
+        )
 
 
 def _judge(condition: Condition, cell: str, findings: Findings) -> Judged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition
+from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition, require_stacks
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.later import StagedPolicy
 from pgstrata.analyze.logs import summarise_logs
@@ -29,7 +30,7 @@ from pgstrata.report.render import render
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.fake import FAKE_MODE, FakeRunner
-from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.progress import Progress
 from pgstrata.trial.scheduler import Outcome, TrialRunner, run_campaign
@@ -54,6 +55,7 @@ def run_to_report(
 ) -> None:
     """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
     conditions = [parse_condition(text) for text in shown.fail_on]
+    require_stacks(conditions, [s.name for s in campaign.stacks])  # not only when hours have passed
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
         if not shown.quiet:
             print_notice("\n".join(f"forecast: {line}" for line in announce(campaign, read(out))))
@@ -73,6 +75,14 @@ def run_to_report(
 
 
 def _run(campaign: Campaign, directory: CampaignDirectory, shown: Shown) -> Outcome:
+    try:
+        return _run_blocks(campaign, directory, shown)
+    except Interrupted as signal:  # before the first block, or while the host was left
+        counts = Counter(str(t.verdict.status) for t in directory.finished())
+        return Outcome(counts, str(signal), interrupted=True)
+
+
+def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) -> Outcome:
     interruption = Interruption()
     with (
         interruption.installed(),
