@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.host.agent import source, wire
+from pgstrata.host.agent.files import Files
 from pgstrata.host.agent.operations import OPERATIONS
 from pgstrata.host.ssh import PYTHON_WANTED
 
@@ -77,3 +79,19 @@ def test_operations_are_public_and_bytes_survive_the_wire() -> None:
     assert wire.decode(wire.encode({"value": {"data": data}})) == {"value": {"data": data}}
     with pytest.raises(TypeError, match="cannot send set"):
         wire.encode({"value": {1}})
+
+
+@pytest.mark.parametrize("planted", ["link", "folder"])
+def test_a_folder_of_somebody_else_is_not_taken_over(tmp_path: Path, planted: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can hand folders over")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 12345, 12345)
+    place = theirs
+    if planted == "link":
+        place = tmp_path / "link"
+        place.symlink_to(theirs)
+    with pytest.raises(PermissionError, match="not taken over"):
+        Files().make_directory(str(place), 0o700, "root")
+    assert theirs.stat().st_uid == 12345

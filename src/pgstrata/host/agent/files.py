@@ -89,7 +89,10 @@ class Files:
         return sorted(os.listdir(path))
 
     def make_directory(self, path: str, mode: int, owner: str | None) -> None:
-        """Makes it with its parents. `mode` is for a directory made here, `owner` for an existing one too."""
+        """Makes it with its parents. `mode` is for a directory made here, `owner` for an existing one too.
+
+        One that somebody else made (in /tmp anybody can make one of a name that we will use) is not taken over.
+        """
         if not os.path.isdir(path):
             os.makedirs(path)
             os.chmod(path, mode)
@@ -98,7 +101,10 @@ class Files:
                 entry = pwd.getpwnam(owner)
             except KeyError:
                 raise AgentError("user", f"there is no OS user {owner}") from None
-            os.chown(path, entry.pw_uid, entry.pw_gid)
+            found = os.lstat(path)
+            if stat.S_ISLNK(found.st_mode) or found.st_uid not in (os.geteuid(), entry.pw_uid):
+                raise OSError(errno.EPERM, "not taken over, because it is a link or belongs to somebody else", path)
+            os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
 
     def remove(self, path: str) -> None:
         """Removes a file, a link (not what it points to) or a tree; refuses a tree with something mounted in it."""
