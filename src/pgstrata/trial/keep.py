@@ -64,6 +64,10 @@ class KeptStacks:
             lines += failures(kept.journal.undo_all())
         return tuple(lines)
 
+    def forget(self) -> None:
+        """After `clean` has taken every stack down, because the host was lost."""
+        self._kept.clear()
+
     def is_kept(self, trial: Trial) -> bool:
         """Whether that trial would find its stack, and so its data, still there."""
         return (trial.stack, trial.scale) in self._kept

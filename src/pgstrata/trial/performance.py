@@ -67,8 +67,12 @@ class PerformanceRunner:
 
     def __post_init__(self) -> None:
         self.kept = KeptStacks(self.site, self.percentiles)
-        self._shared = Journal.create(self.site.host, f"golden-{self.site.token}")
-        self._shared.register(RemovePath(path=self.site.golden_directory))
+        self._shared = self._golden_journal()
+
+    def _golden_journal(self) -> Journal:
+        journal = Journal.create(self.site.host, f"golden-{self.site.token}")
+        journal.register(RemovePath(path=self.site.golden_directory))
+        return journal
 
     def close(self) -> tuple[str, ...]:
         """Undoes golden copies and kept stacks; what could not be undone, a line each."""
@@ -78,7 +82,7 @@ class PerformanceRunner:
     def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
         """One trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError."""
         if self._lost:
-            self._clean_after_loss(progress)
+            self.clean_after_loss(progress)
         began, started = time.monotonic(), utc_now()
         plan = plan_stack(self.site.campaign.stack(trial.stack), self.site.context(trial))
         planned = PlannedRecord(trial=trial, stack=plan.stack, steps=plan_trial(self.site, trial, plan))
@@ -130,11 +134,14 @@ class PerformanceRunner:
             with standing(self.site, trial, recorder, steps, self.percentiles) as bench:
                 yield bench
 
-    def _clean_after_loss(self, progress: Progress) -> None:
+    def clean_after_loss(self, progress: Progress) -> None:
         """The host was lost in the middle of a trial; its own journal says what is left over there."""
         self.site.host.reconnect()
         for line in clean(self.site.host):
             progress.notice(line)
+        # our own journals were replayed with the others: golden copies and kept stacks are gone, and are made anew
+        self.kept.forget()
+        self._shared = self._golden_journal()
         self._lost = False
 
 

@@ -1,4 +1,4 @@
-"""Looking a host over: paths as the kernel shows them."""
+"""Looking a host over, and over again when it was lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,24 @@ from pathlib import Path
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Existing, Stack, Volume
+from pgstrata.stack.clean import clean
+from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.performance import PerformanceRunner
+from pgstrata.trial.progress import NoProgress
 from pgstrata.trial.survey import survey
+
+
+def test_golden_copies_made_after_the_host_was_lost_are_removed_too(tmp_path: Path) -> None:
+    stack = Stack(name="here", data=Volume(fs=Existing(path=str(tmp_path))))
+    host = LocalHost(state_directory=str(tmp_path / "state"))
+    site = survey(host, Campaign(name="x", stacks=(stack,)), tmp_path / "out")
+    runner = PerformanceRunner(site, Interruption(), lambda logs, open_loop: {})
+    runner.clean_after_loss(NoProgress())
+    golden = Path(site.golden_directory)
+    golden.mkdir(parents=True)
+    assert runner.close() == ()
+    assert not golden.exists()
+    assert clean(host) == ()
 
 
 def test_scratch_and_mounts_are_named_without_links(tmp_path: Path) -> None:
