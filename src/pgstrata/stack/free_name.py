@@ -16,4 +16,4 @@ fi
 
 def plan_free_name(what: str, name: str, *ask: str) -> Step:
     """Fails when `ask` succeeds. Has no undo, and must come before the step that has one."""
-    return Step(name=f"{what} {name} is free", commands=(planned("sh", "-c", _REFUSE_TAKEN, "sh", what, name, ask),))
+    return Step(name=f"name of {what} {name}", commands=(planned("sh", "-c", _REFUSE_TAKEN, "sh", what, name, ask),))
