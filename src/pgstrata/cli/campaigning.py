@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory, Origin
 from pgstrata.report.json import report_value
 from pgstrata.report.render import render
-from pgstrata.report.terminal import render_terminal
+from pgstrata.report.terminal import print_terminal
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.fake import FAKE_MODE, FakeRunner
 from pgstrata.trial.interruption import Interrupted, Interruption
@@ -147,7 +148,7 @@ def show_report(
         value: dict[str, Any] = report_value(findings)
         print_json(value)
     else:
-        print_text(render_terminal(data, findings))
+        print_terminal(data, findings, sys.stdout)
         if note:
             print_text(f"ended: {note}")
         print_text(f"report: {page}")

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
+from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
 from pgstrata.report.markup import parse_markup, printable
-from pgstrata.report.table import Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.table import Figure, Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
 
 _STYLES: dict[Tone, str] = {
     "best": "bold green",
@@ -28,7 +29,18 @@ _STYLES: dict[Tone, str] = {
     "none": "dim",
 }
 _SPANS = {"plain": "", "name": "cyan", "strong": "bold"}
-PLAIN_WIDTH = 160
+PLAIN_WIDTH = 180
+"""Of text that goes to no terminal."""
+
+WIDE = ("", "stack", "throughput", "interval", "against best", "verdict", "jitter", "stall", "load", "space", "runs",
+        "durability")  # fmt: skip
+WIDE_FROM = 150
+"""Columns of a terminal from which one table holds everything; below, two tables follow each other."""
+NARROW = (
+    ("", "stack", "throughput, interval", "against best, interval", "verdict"),
+    ("stack", "jitter", "stall", "load", "space", "runs", "durability"),
+)
+_LEFT = ("stack", "verdict", "durability")
 
 
 def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width: int | None = None) -> None:
@@ -43,6 +55,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
         for cell in matched_cells(findings, table.cell):
             for words in cell.words:
                 console.print(_sentence(words))
+        _print_published(console, findings, table, plain)
     found = incidents(data, findings)
     if found:
         console.print(Text("\nFailed, excluded, unsupported", style="bold"))
@@ -75,40 +88,71 @@ def _print_cell(console: Console, table: VerdictTable, plain: bool) -> None:
     console.print(Text(f"\n{printable(table.title)}", style="bold"))
     for words in table.cell.words:
         console.print(_sentence(words))
-    grid = Table(box=box.ASCII2 if plain else box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    grid.add_column("", justify="right")
-    grid.add_column("stack", overflow="fold")
-    grid.add_column(printable(table.primary.title.lower()), justify="right")
-    grid.add_column("interval", justify="center")
-    grid.add_column("against best", justify="right", no_wrap=True)
-    grid.add_column("verdict")
-    for title in ("jitter", "stall", "load", "space", "runs"):
-        grid.add_column(title, justify="right", no_wrap=True)
-    grid.add_column("durability")
-    for row in table.rows:
-        grid.add_row(*_texts(row, table.common_labels))
+    for titles in (WIDE,) if console.width >= WIDE_FROM else NARROW:
+        console.print()
+        console.print(_grid(table, titles, plain))
+
+
+def _print_published(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
+    rows = [row for row in findings.published if row.cell == table.cell.id]
+    if not rows:
+        return
+    source = printable(findings.published_source)
+    console.print(Text(f"\nPublished ({source}); only ratios can be compared", style="bold"))
+    grid = _empty_grid(plain)
+    for title in ("stack", "to", "published ratio", "measured ratio"):
+        grid.add_column(title, justify="right" if "ratio" in title else "left")
+    for row in rows:
+        bounds = ""
+        if row.measured_low is not None:
+            bounds = f" ({render_number(row.measured_low)} … {render_number(row.measured_high)})"
+        here = render_factor(row.measured_ratio) + bounds
+        grid.add_row(Text(printable(row.stack)), Text(printable(row.baseline)), render_factor(row.ratio), here)
     console.print(grid)
 
 
-def _texts(row: VerdictRow, common: frozenset[str]) -> list[Text]:
+def _empty_grid(plain: bool) -> Table:
+    return Table(box=box.ASCII2 if plain else box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+
+
+def _grid(table: VerdictTable, titles: tuple[str, ...], plain: bool) -> Table:
+    grid = _empty_grid(plain)
+    for title in titles:
+        shown = title.replace("throughput", table.primary.title.lower()).replace(", interval", "\n(interval)")
+        folded = title in ("stack", "verdict", "durability")
+        grid.add_column(printable(shown), justify="left" if title in _LEFT else "right", no_wrap=not folded)
+    for row in table.rows:
+        texts = _texts(row, table.common_labels)
+        grid.add_row(*(texts[title] for title in titles))
+    return grid
+
+
+def _texts(row: VerdictRow, common: frozenset[str]) -> dict[str, Text]:
+    """The cells of a row by the title of their column."""
     against = row.against_best.value + (f" ({row.against_best.interval})" if row.against_best.interval else "")
     detail = f" ({row.verdict_detail})" if row.verdict_detail else ""
     own = [label for label in row.labels if label not in common]
     labels = f" [{', '.join(own)}]" if own else ""
-    return [
-        Text(str(row.rank or "")),
-        Text(printable(row.name), style="bold" if row.rank == 1 else ""),
-        Text(row.primary.value),
-        Text(row.primary.interval, style="dim"),
-        Text(against),
-        Text(printable(row.verdict + detail + labels), style=_STYLES[row.tone]),
-        Text(row.jitter),
-        Text(row.stall),
-        Text(row.load),
-        Text(row.space),
-        Text(f"{row.runs}" + (f" (-{row.excluded})" if row.excluded else "")),
-        Text(printable(row.durability), style="" if row.durable else "yellow"),
-    ]
+    return {
+        "": Text(str(row.rank or "")),
+        "stack": Text(printable(row.name), style="bold" if row.rank == 1 else "", overflow="fold"),
+        "throughput": Text(row.primary.value),
+        "interval": Text(row.primary.interval, style="dim"),
+        "throughput, interval": _stacked(row.primary),
+        "against best": Text(against),
+        "against best, interval": _stacked(row.against_best),
+        "verdict": Text(printable(row.verdict + detail + labels), style=_STYLES[row.tone]),
+        "jitter": Text(row.jitter),
+        "stall": Text(row.stall),
+        "load": Text(row.load),
+        "space": Text(row.space),
+        "runs": Text(f"{row.runs}" + (f" (-{row.excluded})" if row.excluded else "")),
+        "durability": Text(printable(row.durability), style="" if row.durable else "yellow"),
+    }
+
+
+def _stacked(figure: Figure) -> Text:
+    return Text.assemble(figure.value, (f"\n{figure.interval}", "dim")) if figure.interval else Text(figure.value)
 
 
 def _incident(incident: Incident) -> Text:

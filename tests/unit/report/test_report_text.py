@@ -18,6 +18,7 @@ from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
 from pgstrata.report.published import PublishedFigure, add_published
 from pgstrata.report.reference import render_reference
+from pgstrata.report.table import verdict_tables
 from pgstrata.report.terminal import print_terminal, render_terminal
 from synthetic import NASTY, Shape, write_campaign
 
@@ -84,6 +85,15 @@ def test_what_is_no_terminal_gets_plain_text(data: CampaignData, findings: Findi
     assert "│" not in text
 
 
+@pytest.mark.parametrize("width", [80, 100, 180])
+def test_no_figure_is_cut_off_in_a_narrow_terminal(data: CampaignData, findings: Findings, width: int) -> None:
+    text = render_terminal(data, findings, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    for row in verdict_tables(findings)[0].rows:
+        for shown in (row.primary.value, row.primary.interval, row.against_best.value, row.jitter, row.load, row.space):
+            assert shown in text
+
+
 def test_colour_is_for_terminals_that_want_it(
     data: CampaignData, findings: Findings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +118,11 @@ def test_markdown_shows_a_nasty_name_as_text(data: CampaignData, findings: Findi
 
 def test_every_line_of_a_markdown_table_has_the_same_columns(data: CampaignData, findings: Findings) -> None:
     figure = PublishedFigure("ext4", findings.cells[0].id, "tps", 1.0, "xfs", 0.5)
-    lines = render_markdown(data, add_published(findings, "study", "an article", [figure])).splitlines()
+    joined = add_published(findings, "study", "an article", [figure])
+    terminal = render_terminal(data, joined)
+    assert "Published (an article)" in terminal
+    assert "0.500×" in terminal
+    lines = render_markdown(data, joined).splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith("| ---")]
     assert len(starts) == 3
     for start in starts:
