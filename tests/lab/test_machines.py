@@ -20,7 +20,8 @@ from pgstrata.lab.directories import machine_directory
 from pgstrata.lab.image import Image
 from pgstrata.lab.machine import Machine, connect_machine, free_port, machine_pid, start_machine
 from pgstrata.lab.qemu import MachineSpec
-from pgstrata.lab.session import LabHost
+from pgstrata.lab.session import LabHost, lab_host
+from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.attest import attest
 from pgstrata.stack.build import build
 from pgstrata.stack.clean import clean
@@ -89,6 +90,25 @@ def test_a_machine_that_dies_in_the_middle(pair: Pair) -> None:
     assert not [line for line in clean(host) if "error" in line]
     assert remains(host) == []
     host.close()
+
+
+def test_the_machine_of_a_campaign(pair: Pair, tell: Callable[[str], None]) -> None:
+    """It has the disks that the stacks name, is marked as what it is, and is gone afterwards."""
+    disk = "/dev/disk/by-id/virtio-hdd"
+    campaign = Campaign.model_validate(
+        {
+            "name": "lab",
+            "host": "lab",
+            "lab": {"memory": "1GiB", "disks": {"hdd": {"size": "300MiB", "iops": 500}}},
+            "stacks": [{"name": "x", "data": {"device": {"kind": "disk", "ids": [disk]}, "fs": {"kind": "ext4"}}}],
+        }
+    )
+    with lab_host(campaign, say=tell) as host:
+        assert host.kind == pair.client.kind
+        assert host.run(command("blockdev", "--getsize64", disk)).stdout.strip() == str(300 << 20)
+        name = host.name.removeprefix("lab/")
+        assert name in [found.machine.name for found in machines.status(pair.here)]
+    assert name not in [found.machine.name for found in machines.status(pair.here)]
 
 
 def test_names_that_are_taken_are_refused(pair: Pair, tell: Callable[[str], None]) -> None:
