@@ -21,7 +21,9 @@ from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
 from pgstrata.spec.workload import Cell
 
-MOST_CAPACITY_BLOCKS = 14
+CONFIRMING_RUNS = 2
+"""Further runs at the rate that the search found, interleaved with those of the other stacks."""
+MOST_CAPACITY_BLOCKS = 16
 """Halving and bisecting to 2.5 % takes fewer; a stack whose runs scatter around its limit might not settle."""
 FAILURES_ALLOWED = 3
 CAPACITY_START = 0.7
@@ -122,10 +124,23 @@ def _next_cells(
         if cell.rate_tps is not None or start_tps <= 0:
             continue
         tried = rates_tried(later, stack, cell)
-        rate_tps = next_rate(asked.objective_ms, tried, start_tps)
-        if rate_tps is not None and _rounded(rate_tps) not in {r.rate_tps for r in tried}:
-            cells.append(cell.model_copy(update={"rate_tps": _rounded(rate_tps)}))
+        rate_tps = _next_rate(asked.objective_ms, tried, start_tps)
+        if rate_tps is not None:
+            cells.append(cell.model_copy(update={"rate_tps": rate_tps}))
     return cells
+
+
+def _next_rate(objective_ms: float, tried: Sequence[OpenLoop], start_tps: float) -> float | None:
+    """The next step of the search, or the rate that it found once more; None when that was confirmed, or none is left.
+
+    A confirming run that misses the objective is a failing run like any other: the search goes on below it.
+    """
+    rates = [r.rate_tps for r in tried]
+    rate_tps = next_rate(objective_ms, tried, start_tps)
+    if rate_tps is not None and _rounded(rate_tps) not in rates:
+        return _rounded(rate_tps)
+    found = capacity_tps(objective_ms, tried)
+    return found if found is not None and rates.count(found) <= CONFIRMING_RUNS else None
 
 
 def rates_tried(observations: Sequence[Observation], stack: str, cell: Cell) -> tuple[OpenLoop, ...]:
@@ -160,7 +175,9 @@ def _soak(campaign: Campaign, compared: Sequence[Observation], later: Sequence[O
         return None
     measured = {o.stack for o in compared}
     wary = [s.name for s in campaign.stacks if s.name in measured and copies_on_write(s)]
-    names = asked.stacks or tuple(dict.fromkeys((*finalists(compared), *wary)))
+    # one that this host cannot build was never measured
+    chosen = tuple(n for n in asked.stacks if n in measured)
+    names = chosen or tuple(dict.fromkeys((*finalists(compared), *wary)))
     cells = tuple(c for c in campaign.workload.cells if c.script != "select-only") or campaign.workload.cells
     reason = f"soak, run {done + 1} of {asked.runs}"
     return Decision("soak", names, reason=reason, cells=dict.fromkeys(names, cells), duration_s=asked.duration)
