@@ -11,6 +11,7 @@ import csv
 import difflib
 import io
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ RESULTS = {
 """Columns that are fields of a result; every other numeric column is a metric of its own."""
 _WHOLE = ("transactions", "wal_bytes")
 METRICS = (*RESULTS, "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "load_s", "space_physical_bytes")
+_LATENCY = re.compile(r"latency_(p\d+|max|min|median)_ms")
 _MAX_SHOWN = 20
 
 
@@ -130,7 +132,8 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
             raise UsageError(f"{path}: there is no column {wanted!r} (there are: {', '.join(header)})", hint=hint)
     for column in header:
         near = difflib.get_close_matches(column, (*KEYS, *METRICS), n=1, cutoff=0.85)
-        if column not in (*KEYS, *METRICS) and near:
+        # p90, p999, max ... are metrics of their own, however near their names are to another's
+        if column not in (*KEYS, *METRICS) and near and _LATENCY.fullmatch(column) is None:
             raise UsageError(f"{path}: unknown column {column!r}", hint=f"did you mean {near[0]!r}?")
 
 

@@ -114,3 +114,12 @@ def test_an_import_is_not_added_to_a_campaign(tmp_path: Path) -> None:
     import_csv(table(tmp_path, GOOD), tmp_path / "out")
     with pytest.raises(UsageError, match="already holds a campaign"):
         import_csv(table(tmp_path, GOOD), tmp_path / "out")
+
+
+def test_percentiles_that_differ_by_a_digit_are_metrics_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("stack,block,tps,latency_p90_ms,latency_p999_ms,latency_max_ms\na,1,10,1,2,3\nb,1,11,1,2,3\n")
+    import_csv(path, tmp_path / "out")
+    first = read(tmp_path / "out").trials[0].cells[0].result
+    assert first.percentiles_ms == {"p90": 1.0, "p999": 2.0}
+    assert first.extra == {"latency_max_ms": 3.0}
