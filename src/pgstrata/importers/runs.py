@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from pgstrata.errors import UsageError
 from pgstrata.record.recorder import CampaignDirectory, Origin, TrialRecorder, utc_now
 from pgstrata.record.schema import (
@@ -111,7 +113,11 @@ def _workload(trials: Sequence[ImportedTrial]) -> Workload:
         "scale": tuple(sorted({c.scale for c in cells if c.scale})),
         "clients": tuple(sorted({c.clients for c in cells if c.clients})),
     }
-    return Workload.model_validate({key: values for key, values in grid.items() if values})
+    try:
+        return Workload.model_validate({key: values for key, values in grid.items() if values})
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise UsageError(f"the runs make no grid: {why}", hint="give scripts names that differ in letters") from None
 
 
 def _write_trial(directory: CampaignDirectory, imported: ImportedTrial, position: int) -> None:

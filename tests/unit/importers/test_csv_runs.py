@@ -123,3 +123,11 @@ def test_percentiles_that_differ_by_a_digit_are_metrics_of_their_own(tmp_path: P
     first = read(tmp_path / "out").trials[0].cells[0].result
     assert first.percentiles_ms == {"p90": 1.0, "p999": 2.0}
     assert first.extra == {"latency_max_ms": 3.0}
+
+
+def test_scripts_that_would_share_a_cell_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("stack,block,script,tps\na,1,x y,10\nb,1,x_y,11\n")
+    with pytest.raises(UsageError, match="both called x_y"):
+        import_csv(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
