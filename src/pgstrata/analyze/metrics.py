@@ -70,9 +70,11 @@ def observer(primary: str, percentile: str = "p99") -> Callable[[TrialData], Ite
 
 
 def open_loop_of(cell: CellData, percentile: str) -> OpenLoop | None:
-    """What an open-loop run showed; None for a closed loop or without that percentile."""
+    """What an open-loop run showed; None for a closed loop, or where that percentile was not recorded."""
     result = cell.result
     latency_ms = result.percentiles_ms.get(percentile)
+    if latency_ms is None and result.transactions == 0:
+        latency_ms = math.inf  # every transaction was skipped or failed: the promise is broken, not unknown
     if cell.cell.rate_tps is None or latency_ms is None:
         return None
     scheduled = result.transactions + result.failed + result.skipped

@@ -32,9 +32,10 @@ Times `t_s` are seconds since the start of the measured pgbench run, by the cloc
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
@@ -160,6 +161,14 @@ class CellResult(Record):
     """Samples at the start and the end of an imported series that do not count (the run was not settled)."""
     extra: dict[str, float] = {}
     """Further metric columns of an import."""
+
+    @field_validator("percentiles_ms", "extra", mode="before")
+    @classmethod
+    def _finite(cls, value: Any) -> Any:
+        """Without what is no number: a run without a transaction has no percentiles, and JSON has no nan."""
+        if not isinstance(value, dict):
+            return value
+        return {k: v for k, v in value.items() if v is not None and not (isinstance(v, float) and not isfinite(v))}
 
 
 class TrialVerdict(Record):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +16,11 @@ from pgstrata.analyze.capacity import (
     meets,
     next_rate,
 )
+from pgstrata.analyze.metrics import open_loop_of
 from pgstrata.record.decision import OpenLoop
+from pgstrata.record.reader import CellData, FolderSource
+from pgstrata.record.schema import CellResult
+from pgstrata.spec.workload import Cell
 
 OBJECTIVE = 20.0
 
@@ -63,3 +69,12 @@ def test_rising_lag_is_seen_and_noise_is_not() -> None:
     assert is_lag_rising((noise + np.linspace(0, 10, 300)).tolist())
     assert not is_lag_rising([2.0] * 100)
     assert not is_lag_rising([1.0, 2.0, 3.0])
+
+
+def test_a_rate_at_which_everything_was_skipped_is_a_failing_one() -> None:
+    cell = Cell(script="tpcb-like", scale=1, clients=1, rate_tps=500.0)
+    result = CellResult(cell=cell, started="", duration_s=5.0, transactions=0, tps=0.0, skipped=2500, open_loop=True)
+    data = CellData("t", "xfs", 0, result, FolderSource(Path("nowhere")), "trials/t/cells/c")
+    found = open_loop_of(data, "p99")
+    assert found is not None
+    assert not meets(OBJECTIVE, found)

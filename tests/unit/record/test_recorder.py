@@ -16,9 +16,10 @@ from pgstrata.record import recorder as recorder_module
 from pgstrata.record.parquet import SERIES, write_series
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory, RecordError, is_locked
-from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
+from pgstrata.record.schema import CellResult, DecisionRecord, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
+from pgstrata.spec.workload import Cell
 
 CAMPAIGN = Campaign.model_validate(
     {
@@ -182,3 +183,18 @@ class TestSeries:
             write_series(tmp_path / "x", "progress", [{"t_s": 1, "frobs": 2}])
         with pytest.raises(ValueError, match="zip"):
             write_series(tmp_path / "x", "waits", [(1.0, "IO")])
+
+
+def test_a_run_without_a_transaction_can_be_read_again() -> None:
+    nan = float("nan")
+    result = CellResult(
+        cell=Cell(script="tpcb-like", scale=1, clients=1, rate_tps=50.0),
+        started="",
+        duration_s=5.0,
+        transactions=0,
+        tps=0.0,
+        percentiles_ms={"p50": nan, "p99": nan},
+    )
+    assert CellResult.model_validate_json(result.model_dump_json()) == result
+    written_before = result.model_dump(mode="json") | {"percentiles_ms": {"p50": None}}
+    assert CellResult.model_validate(written_before).percentiles_ms == {}
