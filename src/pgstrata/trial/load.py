@@ -16,6 +16,7 @@ from pgstrata.postgres.database import (
 )
 from pgstrata.postgres.golden import Golden, golden_key, read_golden, restore_golden, save_golden
 from pgstrata.record.schema import LoadRecord
+from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.bench import Bench
 from pgstrata.trial.site import DATABASE
 from pgstrata.workload.pgbench import plan_init
@@ -95,11 +96,16 @@ def _load_anew(bench: Bench) -> LoadRecord:
 
 def keeps_golden(bench: Bench) -> bool:
     """Whether this load is the one to keep: the first that a later block may copy, once for each kind of data."""
-    runs = bench.site.campaign.runs
-    last_fresh_block = min(runs.fresh_blocks, runs.blocks or runs.max_blocks) - 1
-    copies_follow = runs.load == "copy" and (runs.blocks or runs.max_blocks) > runs.fresh_blocks
-    wanted = copies_follow and bench.trial.block >= last_fresh_block
+    campaign = bench.site.campaign
+    wanted = copies_follow(campaign) and bench.trial.block >= campaign.runs.fresh_blocks - 1
     return wanted and read_golden(bench.host, golden_path(bench)) is None
+
+
+def copies_follow(campaign: Campaign) -> bool:
+    """Whether blocks may come that copy: nobody knows beforehand how many an adaptive campaign or a later stage runs."""
+    runs = campaign.runs
+    staged = campaign.latency is not None or campaign.soak is not None
+    return runs.load == "copy" and (staged or runs.blocks is None or runs.blocks > runs.fresh_blocks)
 
 
 def _configure(bench: Bench) -> None:
