@@ -26,8 +26,21 @@ LONGEST_NAME = 32
 
 _DATA_DISKS = {"raid0": lambda n: n, "raid10": lambda n: n // 2, "raid5": lambda n: n - 1, "raid6": lambda n: n - 2}
 
-# mdadm --wait fails when nothing is being synchronised, which is as good; the attestation says what came of it
-_WAIT = 'mdadm --wait "$1" || true'
+# $1 the array, $2 how many members may be missing. mdadm --wait comes back at once where the kernel has not begun yet
+# (raid5 first starts with its last member missing), so what it waited for is looked at and not its exit code.
+_WAIT = """md=/sys/class/block/$(basename "$(readlink -f "$1")")/md
+still=0
+while [ "$still" -lt 30 ]; do
+    mdadm --wait "$1"
+    if [ "$(cat "$md/sync_action") $(cat "$md/resync_start")" = "idle none" ]; then
+        [ "$(cat "$md/degraded")" -le "$2" ] && exit 0
+        still=$((still + 1))
+    fi
+    sleep 1
+done
+echo "array $1 has $(cat "$md/degraded") members missing, and nothing is being rebuilt" >&2
+exit 1
+"""
 
 
 def array_name(place: Place) -> str:
@@ -73,7 +86,8 @@ def _plan_settle(layer: Md, below: Below, array: str, place: Place) -> tuple[Ste
     """Waits for the first resync; a rebuild is begun after it and left to run."""
     steps = []
     if layer.level != "raid0" and not layer.assume_clean:
-        wait = planned("sh", "-c", _WAIT, "sh", array, timeout_s=RESYNC_TIMEOUT_S)
+        missing = "0" if layer.state == "clean" else "1"
+        wait = planned("sh", "-c", _WAIT, "sh", array, missing, timeout_s=RESYNC_TIMEOUT_S)
         steps.append(Step(name=f"wait for the resync for {place.role}", commands=(wait,)))
     # what an earlier array of the same layout carried shows through again
     steps.append(Step(name=f"wipe the array for {place.role}", commands=(planned("wipefs", "--all", array),)))
