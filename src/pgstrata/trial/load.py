@@ -102,7 +102,7 @@ def keeps_golden(bench: Bench) -> bool:
 
 
 def copies_follow(campaign: Campaign) -> bool:
-    """Whether blocks may come that copy: nobody knows beforehand how many an adaptive campaign or a later stage runs."""
+    """Whether blocks may come that copy: how many an adaptive campaign or a later stage runs is not known before."""
     runs = campaign.runs
     staged = campaign.latency is not None or campaign.soak is not None
     return runs.load == "copy" and (staged or runs.blocks is None or runs.blocks > runs.fresh_blocks)
