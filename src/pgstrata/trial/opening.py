@@ -15,6 +15,7 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.stack import DiskDevice
 from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import journal_directory
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.bench import Percentiles
 from pgstrata.trial.interruption import Interruption
@@ -39,12 +40,14 @@ def opened_runner(
         progress.notice(f"cleaned up after an earlier run: {line}")
     with _locked(host, campaign, directory):
         site = survey(host, campaign, directory.path)
+        refuse_leftovers(site)
         found = run_preflight(site)
         for line in (*notices(site), *(render_unsupported(u) for u in found.unsupported)):
             progress.notice(line)
         record_unsupported(directory, found.unsupported)
         lacking = {u.stack for u in found.unsupported}
         stacks = tuple(s.name for s in campaign.stacks if s.name not in lacking)
+        users_own = campaign.scratch is not None and host.status(site.scratch) is not None
         site = open_site(site)
         try:
             _check_settings(site, stacks)
@@ -55,7 +58,21 @@ def opened_runner(
                 for line in runner.close():
                     progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
         finally:
-            _remove_if_empty(host, site.scratch)
+            if not users_own:
+                _remove_if_empty(host, site.scratch)
+
+
+def refuse_leftovers(site: Site) -> None:
+    """PreflightError when trials of this campaign are still half-done: they would count as failed."""
+    folder = journal_directory(site.host)
+    if site.host.status(folder) is None:
+        return
+    own = [name for name in site.host.list_directory(folder) if name.endswith(f"-{site.token}.jsonl")]
+    if own:
+        raise PreflightError(
+            f"an earlier run of this campaign could not be undone on {site.host.name}: {folder}/{own[0]}",
+            hint=f"pgstrata clean --host {site.host.name}",
+        )
 
 
 def _check_settings(site: Site, stacks: tuple[str, ...]) -> None:

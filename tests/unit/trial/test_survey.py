@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Existing, Stack, Volume
 from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import Journal
 from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.opening import refuse_leftovers
 from pgstrata.trial.performance import PerformanceRunner
 from pgstrata.trial.progress import NoProgress
 from pgstrata.trial.survey import survey
@@ -25,6 +30,19 @@ def test_golden_copies_made_after_the_host_was_lost_are_removed_too(tmp_path: Pa
     assert runner.close() == ()
     assert not golden.exists()
     assert clean(host) == ()
+
+
+def test_what_could_not_be_undone_is_no_failed_trial_but_a_refusal(tmp_path: Path) -> None:
+    stack = Stack(name="here", data=Volume(fs=Existing(path=str(tmp_path))))
+    host = LocalHost(state_directory=str(tmp_path / "state"))
+    site = survey(host, Campaign(name="x", stacks=(stack,)), tmp_path / "out")
+    refuse_leftovers(site)
+    journal = Journal.create(host, "b000-00-of-others")
+    refuse_leftovers(site)
+    own = Journal.create(host, site.context_named("b000-00-here").trial_id)
+    with pytest.raises(PreflightError, match="could not be undone"):
+        refuse_leftovers(site)
+    assert (*own.undo_all(), *journal.undo_all()) == ()
 
 
 def test_scratch_and_mounts_are_named_without_links(tmp_path: Path) -> None:
