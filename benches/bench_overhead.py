@@ -97,9 +97,9 @@ def main() -> int:
         folder = Path(name)
         folder.chmod(0o755)
         host = LocalHost(state_directory=str(folder / "state"))
-        site = open_site(survey(host, asked, folder / "out"))
         (trial,) = block_trials(asked, 0, ["tmpfs"])
         with CampaignDirectory.create_or_open(folder / "out", asked) as directory:
+            site = open_site(survey(host, asked, folder / "out"))
             planned = PlannedRecord(trial=trial, stack=asked.stacks[0], steps=())
             recorder = directory.start_trial(trial, planned)
             steps = Steps(recorder, NoProgress(), Interruption(), 86400.0)

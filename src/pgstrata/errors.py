@@ -52,3 +52,7 @@ class TrialError(PgstrataError):
     """One trial failed; it is recorded with its reason and the campaign goes on."""
 
     exit_code = ExitCode.TRIALS_FAILED
+
+
+class TrialExcluded(TrialError):
+    """One trial does not count, for a reason that was known without looking at its figures."""

@@ -81,10 +81,23 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "at_most": {"written_bytes": whole.written_bytes, "duration_s": whole.duration_s},
         "first_block_s": sum(estimates[t.id].duration_s for t in trials if t.block == 0),
         "host_wide": _host_wide(campaign, site),
+        **_preflight(site),
         "notes": sorted({note for t in trials if t.block == 0 for note in _plan_of(site, t).notes}),
         "forecast": list(forecast(campaign, trials, estimates)),
         "trials": [_describe_trial(site, t, estimates[t.id]) for t in trials],
     }
+
+
+def _preflight(site: Site) -> dict[str, Any]:
+    """What `run` would refuse, and the stacks that it would leave out."""
+    from pgstrata.errors import PreflightError
+    from pgstrata.trial.preflight import render_unsupported, run_preflight
+
+    try:
+        found = run_preflight(site)
+    except PreflightError as error:
+        return {"refused": str(error), "unsupported": []}
+    return {"refused": None, "unsupported": [render_unsupported(u) for u in found.unsupported]}
 
 
 def _plan_of(site: Site, trial: Trial) -> Any:
@@ -147,6 +160,8 @@ def _render(value: dict[str, Any]) -> str:
         "Changes that others on the host notice:",
         *(f"  {line}" for line in value["host_wide"]),
         *(f"note: {note}" for note in value["notes"]),
+        *([f"`run` would refuse this: {value['refused']}"] if value["refused"] else []),
+        *value["unsupported"],
         "",
         "What this can prove:",
         *(f"  {line}" for line in value["forecast"]),

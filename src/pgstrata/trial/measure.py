@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgstrata.errors import TrialError
+from pgstrata.errors import TrialError, TrialExcluded
+from pgstrata.host.facts.thermal import read_throttle_count
 from pgstrata.host.protocol import command
 from pgstrata.postgres.database import checkpoint, prewarm, wal_position_bytes
 from pgstrata.record.recorder import utc_now
@@ -112,7 +113,7 @@ def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, settled:
         script_path=script,
         log_prefix=f"{folder}/pgbench_log" if workload.logs(cell) else None,
     )
-    wal_before = wal_position_bytes(bench.cluster)
+    wal_before, throttled_before = wal_position_bytes(bench.cluster), read_throttle_count(bench.host)
     with probing(bench, folder):
         started, began_epoch_s = utc_now(), _host_clock_s(bench)
         process = bench.host.start(plan, stdout=f"{folder}/pgbench.out", stderr=f"{folder}/pgbench.err")
@@ -120,7 +121,17 @@ def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, settled:
         if code != 0:
             raise _failure(bench, folder, code)
     wal_bytes = wal_position_bytes(bench.cluster) - wal_before
+    refuse_throttled(throttled_before, read_throttle_count(bench.host))
     return Measured(cell, folder, started, began_epoch_s, wal_bytes, settled)
+
+
+def refuse_throttled(before: int | None, after: int | None) -> None:
+    """Outcome-blind: a run on processors that were slowed down does not count, whatever its figures are."""
+    if before is not None and after is not None and after > before:
+        raise TrialExcluded(
+            f"processors were slowed down {after - before} times during the run because they were too hot",
+            hint="see to the cooling, or cap the frequency of the processors",
+        )
 
 
 def _host_clock_s(bench: Bench) -> float:

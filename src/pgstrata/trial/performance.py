@@ -7,8 +7,9 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Literal
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, TrialExcluded
 from pgstrata.host.protocol import HostLost
 from pgstrata.record.recorder import CampaignDirectory, RecordError, TrialRecorder, utc_now
 from pgstrata.record.schema import PlannedRecord, SpaceRecord, TrialVerdict
@@ -88,6 +89,7 @@ class PerformanceRunner:
         planned = PlannedRecord(trial=trial, stack=plan.stack, steps=plan_trial(self.site, trial, plan))
         recorder = directory.start_trial(trial, planned)
         steps = Steps(recorder, progress, self.interruption, self.site.campaign.runs.max_trial_duration)
+        status: Literal["ok", "failed", "excluded"] = "ok"
         reason, hint = "", ""
         try:
             self._perform(trial, recorder, steps)
@@ -96,17 +98,20 @@ class PerformanceRunner:
             raise
         except PgstrataError as error:
             self._lost = isinstance(error, HostLost)
+            status = "excluded" if isinstance(error, TrialExcluded) else "failed"
             reason, hint = _reason(error), error.hint
         except OSError as error:
+            status = "failed"
             reason = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
         except Exception as error:
             # A defect of ours must not end a campaign of many hours; the trial is lost, and says where.
+            status = "failed"
             recorder.write_text("raw/traceback.txt", traceback.format_exc())
             reason = f"internal error: {type(error).__name__}: {error}"
             hint = "please report it with raw/traceback.txt of this trial"
         verdict = TrialVerdict(
             trial_id=trial.id,
-            status="failed" if reason else "ok",
+            status=status,
             reason=reason,
             hint=hint,
             started=started,

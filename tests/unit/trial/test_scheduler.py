@@ -108,7 +108,7 @@ def test_runs_every_block_in_its_own_order(tmp_path: Path) -> None:
     assert [d.stage for d in data.decisions] == ["screen", "screen", "screen", "done"]
 
 
-@pytest.mark.parametrize("after", range(10))
+@pytest.mark.parametrize("after", [0, 4, 9])
 def test_resumed_at_any_trial_it_ends_the_same(tmp_path: Path, after: int) -> None:
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     run(whole, campaign())
