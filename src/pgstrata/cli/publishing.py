@@ -11,11 +11,11 @@ from pgstrata.studies import Study, list_studies
 
 
 def with_published(findings: Findings, data: CampaignData) -> Findings:
-    """The findings with the figures of the study that the campaign is named after; as they are for any other."""
-    name = data.campaign.name.split()[0]
+    """The findings with the figures of the study that the campaign repeats; as they are for any other."""
+    name = data.campaign.study or data.campaign.name.split()[0]
     for study in list_studies():
         if study.name == name:
-            return add_published(findings, study.title, study.source, _figures(study, data))
+            return add_published(findings, study.title, f"{study.source}: {study.statistic}", _figures(study, data))
     return findings
 
 
