@@ -17,8 +17,9 @@ from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.stages import Design
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
+from pgstrata.record.schema import AttestedRecord
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.durability import durability_class
+from pgstrata.spec.durability import Durability, durability_class
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 
@@ -144,7 +145,10 @@ def gather(data: CampaignData) -> Evidence:
         runs=tuple(runs),
         excluded={name: tuple(items) for name, items in excluded.items()},
         unsupported=unsupported,
-        notices=(*notices.first(), *_durability_notice({n: s for n, s in stacks.items() if n not in unsupported})),
+        notices=(
+            *notices.first(),
+            *_durability_notice({n: durability_of(data, s) for n, s in stacks.items() if n not in unsupported}),
+        ),
         emulated=any(t.facts is not None and t.facts.kind == "emulated" for t in data.trials),
     )
 
@@ -251,10 +255,26 @@ def copies_on_write(stack: Stack) -> bool:
     return any(v.fs.kind in COPY_ON_WRITE for v in stack.volumes.values())
 
 
-def _durability_notice(stacks: Mapping[str, Stack]) -> Iterator[str]:
+def durability_of(data: CampaignData, stack: Stack) -> Durability:
+    """By the configuration; of a whole postgresql.conf by what the server said of it in the first trial that ran."""
+    if stack.postgresql.postgresql_conf is None:
+        return durability_class(stack)
+    said = next((t.attested for t in data.trials if t.stack.name == stack.name and _server_rows(t.attested)), ())
+    lines = [f"{row.what.removeprefix(_SERVER)} = '{row.actual}'" for row in _server_rows(said)]
+    return durability_class(stack, "\n".join(lines) if lines else None)
+
+
+_SERVER = "PostgreSQL "
+
+
+def _server_rows(rows: Sequence[AttestedRecord]) -> tuple[AttestedRecord, ...]:
+    return tuple(row for row in rows if row.what.startswith(_SERVER))
+
+
+def _durability_notice(stacks: Mapping[str, Durability]) -> Iterator[str]:
     classes: dict[str, list[str]] = {}
-    for name, stack in stacks.items():
-        classes.setdefault(durability_class(stack).class_, []).append(name)
+    for name, durability in stacks.items():
+        classes.setdefault(durability.class_, []).append(name)
     if len(classes) > 1:
         parts = "; ".join(f"{class_}: {', '.join(names)}" for class_, names in classes.items())
         yield f"stacks of different durability are ranked together ({parts})"

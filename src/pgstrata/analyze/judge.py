@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pgstrata.analyze import words
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore
-from pgstrata.analyze.evidence import Evidence, Run, gather
+from pgstrata.analyze.evidence import Evidence, Run, durability_of, gather
 from pgstrata.analyze.findings import (
     CampaignFinding,
     CellFinding,
@@ -38,7 +38,6 @@ from pgstrata.analyze.stages import Design, seconds_by_stack, tabulate
 from pgstrata.analyze.trend import trend_p
 from pgstrata.record.decision import Stage
 from pgstrata.record.reader import CampaignData
-from pgstrata.spec.durability import durability_class
 from pgstrata.spec.notation import render_stack
 from pgstrata.spec.workload import Cell
 
@@ -136,7 +135,7 @@ class _JudgedCell:
     def _stack(self, name: str) -> StackFinding:
         evidence, stack = self.evidence, self.evidence.stacks[name]
         runs = evidence.of(name, self.cell.id)
-        durability = durability_class(stack)
+        durability = durability_of(evidence.data, stack)
         names = dict.fromkeys((self.primary, *(m for m in self.own if any(m in r.metrics for r in runs))))
         return StackFinding(
             name=name,

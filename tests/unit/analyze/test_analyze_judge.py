@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pgstrata.analyze.evidence import durability_of
 from pgstrata.analyze.findings import Comparison, Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.schema import AttestedRecord
+from pgstrata.spec.stack import Postgres
 from synthetic import Shape, write_campaign
 
 # Ten runs each of a published comparison (SIOS Technology 2024; see studies/lvm-nfs), TPS without connection time.
@@ -167,6 +171,16 @@ def test_durability_is_said_before_anything(findings: Findings) -> None:
     assert any("different durability" in n and "tmpfs" in n for n in findings.campaign.notices)
     tmpfs = next(s for s in findings.stacks if s.name == "tmpfs")
     assert tmpfs.durability.class_ != "survives power loss"
+
+
+def test_durability_of_a_whole_postgresql_conf_is_what_the_server_said(tmp_path: Path) -> None:
+    data = read(write_campaign(tmp_path / "c", Shape(stacks=("ext4", "xfs"), blocks=2, duration_s=5)))
+    stack = data.trials[0].stack
+    stack = stack.model_copy(update={"postgresql": Postgres(postgresql_conf="mine.conf")})
+    assert durability_of(replace(data, trials=()), stack).class_ == "unknown"
+    said = AttestedRecord(what="PostgreSQL fsync", expected="off", actual="off", holds=True)
+    ran = replace(data, trials=(replace(data.trials[0], stack=stack, attested=(said,)),))
+    assert durability_of(ran, stack).class_ == "loses on power loss"
 
 
 def test_what_does_not_count_is_listed(findings: Findings) -> None:
