@@ -48,6 +48,8 @@ RESERVED_SETTINGS = frozenset(
 )
 
 
+LOOPBACK = ("", "localhost", "127.0.0.1", "::1")
+
 SET_ELSEWHERE = """
 SELECT name, setting FROM pg_settings WHERE sourcefile LIKE '%/postgresql.auto.conf'
 UNION ALL
@@ -69,6 +71,16 @@ class Layout:
 def default_run_directory(data_directory: str) -> str:
     """A short private folder for socket and log, named after the data directory so that undo can name it."""
     return f"/tmp/pgstrata-{hashlib.sha256(data_directory.encode()).hexdigest()[:12]}"
+
+
+def refuse_public_addresses(listen_addresses: str) -> None:
+    """PreflightError for anything beyond this host: the superuser needs no password."""
+    public = [a for a in (part.strip() for part in listen_addresses.split(",")) if a not in LOOPBACK]
+    if public:
+        raise PreflightError(
+            f"listen_addresses {public[0]!r} would open a server without passwords to the network",
+            hint="leave listen_addresses out: pgbench comes by the socket",
+        )
 
 
 class Cluster:
@@ -148,7 +160,13 @@ class Cluster:
                 raise PreflightError(f"setting {name!r} is reserved: pgstrata sets it itself", hint=f"remove {name}")
         given = {name.lower(): value for name, value in settings.items()}
         if postgresql_conf is not None:
-            given = {**parse_conf(postgresql_conf), **given}
+            # addresses are those of the server that the file was written for; this one trusts whoever reaches it
+            theirs = parse_conf(postgresql_conf)
+            given = {
+                **{name: value for name, value in theirs.items() if name not in ("listen_addresses", "port")},
+                **given,
+            }
+        refuse_public_addresses(given.get("listen_addresses", ""))
         given = {name: value for name, value in given.items() if name not in RESERVED_SETTINGS}
         fixed = {**FIXED_SETTINGS, "unix_socket_directories": self.run_directory}
         ways = {"listen_addresses": "", "port": str(self.port)}
