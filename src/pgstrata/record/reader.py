@@ -68,8 +68,10 @@ class FolderSource:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        # Only what the record is made of: scratch files and mounts of a running campaign may lie beside it.
-        places = (self.root.glob("*"), (self.root / "trials").rglob("*"))
+        # Only what the record is made of: scratch files and mounts of a running campaign may lie beside it, and the
+        # trial that is being written comes and goes.
+        trials = sorted((self.root / "trials").glob("[!.]*"))
+        places = (self.root.glob("*"), *(trial.rglob("*") for trial in trials))
         files = (p for p in itertools.chain(*places) if p.is_file())
         return frozenset(p.relative_to(self.root).as_posix() for p in files)
 

@@ -3,6 +3,7 @@
     DIR/
       campaign.json                 CampaignRecord: the resolved campaign and the version that wrote it
       campaign.yaml                 what the user wrote (absent for `quick` and imports)
+      campaign-before.jsonl         CampaignRecords of earlier requests, when the campaign was extended
       decisions.jsonl               DecisionRecord, one a line: what the scheduler decided after each block, and why
       interrupted/                  partial trials, moved aside when a campaign is resumed
       trials/<trial id>/
@@ -16,6 +17,7 @@
         cells/<cell id>/
           result.json               CellResult
           raw/pgbench.out, .err     what pgbench printed (progress is in .err)
+          raw/warmup.out, .err      the same of the warm-up
           raw/samples.jsonl         host probe, one object a second
           raw/postgres.jsonl        PostgreSQL probe, one object a second
           raw/pgbench_log.*         per-transaction log, when asked for
