@@ -11,8 +11,9 @@ import sys
 import time
 from typing import Any
 
-from pgstrata.host.agent.places import new_exit_file, remove_empty, runtime_directory
+from pgstrata.host.agent.places import exit_file_prefix, new_exit_file, remove_empty, runtime_directory
 from pgstrata.host.agent.processes import (
+    MARKER,
     POLL_S,
     contents,
     descends,
@@ -32,6 +33,7 @@ from pgstrata.host.agent.wire import decode, encode, result
 
 _EXIT_CANNOT_RUN = 126
 _EXIT_NOT_FOUND = 127
+NOTE_PATIENCE_S = 1.0
 _KERNEL_THREADS = 2
 """The pid of kthreadd, the parent of all kernel threads."""
 
@@ -41,6 +43,8 @@ class Commands:
 
     def __init__(self) -> None:
         self._foreground: dict[str, int] = {}
+        self._notes: set[str] = set()
+        """Notes of exit codes that somebody here still wants to read."""
 
     def run(
         self,
@@ -127,7 +131,8 @@ class Commands:
     ) -> dict[str, Any]:
         """Starts a program in a session of its own, with a keeper beside it that notes its exit code in a file."""
         identity(user)
-        exit_file = new_exit_file(runtime_directory())
+        exit_file = new_exit_file(runtime_directory(), (env or {}).get(MARKER, ""))
+        self._notes.add(exit_file)
         request: dict[str, Any] = {"argv": argv, "stdout": stdout, "stderr": stderr, "stdin": stdin, "user": user}
         request.update(env=env or {}, cwd=cwd, exit_file=exit_file)
         try:
@@ -184,6 +189,7 @@ class Commands:
         """Removes the note of an exit code that was received."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(handle["exit_file"])
+        self._notes.discard(handle["exit_file"])
         remove_empty(os.path.dirname(handle["exit_file"]))
 
     def stop_marked(self, marker: str, grace_s: float) -> list[int]:
@@ -205,7 +211,23 @@ class Commands:
                     wait_pid(pid, max(0.0, deadline - time.monotonic()))
                 found = marked_processes(marker)
                 seen.update(found)
+        self._forget_marked(marker)
         return sorted(seen)
+
+    def _forget_marked(self, marker: str) -> None:
+        """Removes the notes of exit codes that nobody will ask for any more: of programs that others started."""
+        directory = runtime_directory()
+        names = os.listdir(directory) if os.path.isdir(directory) else []
+        deadline = time.monotonic() + NOTE_PATIENCE_S
+        for name in names:
+            path = os.path.join(directory, name)
+            if not name.startswith(exit_file_prefix(marker)) or not name.endswith(".exit") or path in self._notes:
+                continue
+            # A keeper that lives still writes its note; afterwards it would come back.
+            with contextlib.suppress(FileNotFoundError):
+                while os.path.getsize(path) == 0 and time.monotonic() < deadline:
+                    time.sleep(POLL_S)
+            self.forget({"exit_file": path})
 
     def busiest(self, seconds: float) -> list[dict[str, Any]]:
         """Processes by what they did in the next `seconds`; this one and its descendants left out."""

@@ -29,9 +29,12 @@ def runtime_directory() -> str:
     return "/run/pgstrata" if os.geteuid() == 0 else os.path.join(default_state_directory(), "run")
 
 
-def new_exit_file(directory: str) -> str:
-    """An empty file for an exit code: while it is there, nobody removes the directory as empty."""
-    path = os.path.join(directory, f"{uuid.uuid4().hex}.exit")
+def new_exit_file(directory: str, marker: str = "") -> str:
+    """An empty file for an exit code: while it is there, nobody removes the directory as empty.
+
+    Its name begins with the marker of its trial, so that it can be removed with the trial.
+    """
+    path = os.path.join(directory, f"{exit_file_prefix(marker)}{uuid.uuid4().hex}.exit")
     while True:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         try:
@@ -39,6 +42,10 @@ def new_exit_file(directory: str) -> str:
             return path
         except FileNotFoundError:  # removed in between
             continue
+
+
+def exit_file_prefix(marker: str) -> str:
+    return f"{marker.replace('/', '-')}." if marker else ""
 
 
 def remove_empty(directory: str) -> None:
