@@ -27,6 +27,9 @@ STACKS = ["ext4"]
 ALL_STACKS = ["xfs", "btrfs", "tmpfs", "btrfs(raid1,2)"]
 MOST_STEPS = 60
 
+# Some thirty trials, one after the other.
+pytestmark = pytest.mark.timeout(1800)
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
