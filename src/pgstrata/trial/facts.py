@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pgstrata import __version__
+from pgstrata.host.facts.gather import BUSY, NOBODY
 from pgstrata.host.facts.load import read_busy, read_load
 from pgstrata.host.facts.medium import medium
 from pgstrata.host.facts.thermal import read_throttle_count
@@ -32,10 +33,10 @@ def run_facts(bench: Bench) -> None:
 
 
 def _now(host: Host) -> dict[str, str]:
-    busy = ", ".join(process.text for process in read_busy(host, BUSY_SAMPLE_S)) or "none"
+    busy = ", ".join(process.text for process in read_busy(host, BUSY_SAMPLE_S)) or NOBODY
     throttled = read_throttle_count(host)
     load = read_load(host)
-    found = {"busy processes": busy}
+    found = {BUSY: busy}
     if load is not None:
         found["load average"] = f"{load:.2f}"
     if throttled is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pgstrata.errors import TrialError, TrialExcluded
 from pgstrata.host.facts.thermal import read_throttle_count
 from pgstrata.host.protocol import command
-from pgstrata.postgres.database import checkpoint, prewarm, wal_position_bytes
+from pgstrata.postgres.database import checkpoint, database_bytes, prewarm, wal_position_bytes
 from pgstrata.record.recorder import utc_now
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.fs.zfs_arc import plan_empty_arc
@@ -39,7 +39,15 @@ class Measured:
     settled: bool | None
 
 
-def run_cell(bench: Bench, cell: Cell) -> None:
+@dataclass(frozen=True)
+class DatabaseBytes:
+    """The database's logical size, asked while the server ran: before the warm-up and after the measured run."""
+
+    before: int
+    after: int
+
+
+def run_cell(bench: Bench, cell: Cell) -> DatabaseBytes:
     """Measures one cell and records it; TrialError when anything is not as it should be.
 
     A mount option, sysctl, queue or server setting that somebody changes behind our back fails the trial.
@@ -51,6 +59,7 @@ def run_cell(bench: Bench, cell: Cell) -> None:
         _drop_caches(bench)
     with step(f"{cell.id}: start the server"):
         bench.cluster.start()
+        before_bytes = database_bytes(bench.cluster, DATABASE)
     with step(f"{cell.id}: prewarm"):
         prewarm(bench.cluster, DATABASE)
     with step(f"{cell.id}: warm-up", expected_s=workload.warmup):
@@ -68,7 +77,9 @@ def run_cell(bench: Bench, cell: Cell) -> None:
     with step(f"{cell.id}: collect"):
         collect_cell(bench, measured)
     with step(f"{cell.id}: stop the server"):
+        after_bytes = database_bytes(bench.cluster, DATABASE)
         bench.cluster.stop()
+    return DatabaseBytes(before_bytes, after_bytes)
 
 
 def _prepare_folder(bench: Bench, cell: Cell, folder: str) -> str | None:

@@ -45,14 +45,16 @@ def run_trial(bench: Bench) -> None:
     run_load(bench)
     spaces = [_measure_space(bench, "after load")]
     for cell in bench.trial.cells:
-        run_cell(bench, cell)
-        spaces.append(_measure_space(bench, f"after {cell.id}"))
+        sizes = run_cell(bench, cell)
+        if spaces[-1].database_bytes is None:
+            spaces[-1] = spaces[-1].model_copy(update={"database_bytes": sizes.before})
+        spaces.append(_measure_space(bench, f"after {cell.id}").model_copy(update={"database_bytes": sizes.after}))
     bench.recorder.write_list("space.json", spaces)
 
 
 def _measure_space(bench: Bench, moment: str) -> SpaceRecord:
     with bench.steps.step(f"space {moment}"):
-        return run_space(bench.host, bench.plan, bench.cluster, moment)
+        return run_space(bench.host, bench.plan, moment)
 
 
 @dataclass

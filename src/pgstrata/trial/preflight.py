@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pgstrata.errors import PreflightError, UsageError
-from pgstrata.host.facts.load import read_busy, read_servers
+from pgstrata.host.facts.gather import BUSY, NOBODY
+from pgstrata.host.facts.load import read_servers
 from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign
 from pgstrata.trial.site import Site
@@ -52,9 +53,9 @@ def loaded_bytes(campaign: Campaign) -> int | None:
 
 def notices(site: Site) -> Iterator[str]:
     """What disturbs the figures or was left out."""
-    busy = [process.text for process in read_busy(site.host)]
-    if busy:
-        yield f"warning: others are busy on {site.host.name} and will disturb the figures: {', '.join(busy[:5])}"
+    busy = site.facts.told.get(BUSY, NOBODY)
+    if busy != NOBODY:
+        yield f"warning: others are busy on {site.host.name} and will disturb the figures: {busy}"
     servers = read_servers(site.host)
     if servers:
         yield f"warning: other PostgreSQL servers run on {site.host.name}: {len(servers)}"

@@ -7,23 +7,19 @@ from collections.abc import Callable
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host, command
-from pgstrata.postgres.cluster import Cluster
-from pgstrata.postgres.database import database_bytes
 from pgstrata.record.schema import SpaceRecord
 from pgstrata.stack.plan import StackPlan, VolumePlan
-from pgstrata.trial.site import DATABASE
 
 SPACE_TIMEOUT_S = 600.0
 _BTRFS_USED = re.compile(r"^\s+Used:\s+(\d+)\s*$", re.MULTILINE)
 
 
-def run_space(host: Host, plan: StackPlan, cluster: Cluster, moment: str) -> SpaceRecord:
-    """Physical bytes of every volume after a sync, and the database's logical size if the server runs."""
+def run_space(host: Host, plan: StackPlan, moment: str) -> SpaceRecord:
+    """Physical bytes of every volume after a sync. The server is stopped: all it has is in its files."""
     places = [v.mount_point for v in plan.volumes]
     host.run(command("sync", "--file-system", places, timeout_s=SPACE_TIMEOUT_S))
     by_role = {v.role: _PHYSICAL.get(v.volume.fs.kind, _used)(host, v) for v in plan.volumes}
-    logical = database_bytes(cluster, DATABASE) if cluster.running() else None
-    return SpaceRecord(moment=moment, physical_bytes=sum(by_role.values()), database_bytes=logical, by_role=by_role)
+    return SpaceRecord(moment=moment, physical_bytes=sum(by_role.values()), database_bytes=None, by_role=by_role)
 
 
 def _used(host: Host, volume: VolumePlan) -> int:
