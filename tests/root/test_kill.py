@@ -15,6 +15,7 @@ import pytest
 from campaigning import STATE, run_in_fork, write_campaign
 from leavings import leftovers
 
+from pgstrata.host.agent.places import runtime_directory
 from pgstrata.record.reader import read
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.load import load_campaign
@@ -78,12 +79,13 @@ def nothing_left(place: Path) -> None:
 
 
 def run_directories(file: Path, place: Path) -> list[str]:
-    """Folders of sockets, logs and raw output in /tmp."""
+    """Folders of sockets, logs and raw output in /tmp, and notes of exit codes."""
     campaign = load_campaign(file)
     token = site_token(f"local:{place / 'out'}")
     trials = block_trials(campaign, 0, [s.name for s in campaign.stacks])
     contexts = [PlanContext(f"{t.id}-{token}", "", 0) for t in trials]
-    return [d for c in contexts for d in (run_directory(c), outputs_directory(c)) if Path(d).exists()]
+    folders = [d for c in contexts for d in (run_directory(c), outputs_directory(c)) if Path(d).exists()]
+    return [*folders, *(str(note) for note in Path(runtime_directory()).glob(f"*{token}*"))]
 
 
 def kill_at_every_step(stack: str, place: Path) -> int:

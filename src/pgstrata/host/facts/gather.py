@@ -20,6 +20,8 @@ from pgstrata.host.facts.vm import read_huge_pages, read_sysctls
 from pgstrata.host.protocol import Host
 
 UNKNOWN = "unknown"
+BUSY, NOBODY = "busy processes", "none"
+"""The fact about others at work, and its value when nobody is."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def _gather_told(host: Host, sample_s: float) -> dict[str, str]:
         "thermal throttling": lambda: _text(read_throttle_count(host), "{} times since boot"),
         "load average": lambda: _text(read_load(host), "{:.2f}"),
         "pressure": lambda: ", ".join(f"{n} {v:.1f} %" for n, v in read_pressure(host).items()) or None,
-        "busy processes": lambda: ", ".join(busy.text for busy in read_busy(host, sample_s)) or "none",
+        BUSY: lambda: ", ".join(busy.text for busy in read_busy(host, sample_s)) or NOBODY,
         "PostgreSQL servers running": lambda: str(len(read_servers(host))),
     }
     found = {name: _told(reader) for name, reader in readers.items()}
