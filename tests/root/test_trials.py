@@ -160,6 +160,17 @@ class TestRecord:
         assert run(place, campaign(there)).counts == {"ok": 1}
         assert [p.name for p in (place / "mine").iterdir()] == ["precious"]
 
+    def test_an_aged_and_trimmed_filesystem(self, place: Path) -> None:
+        aged = stack("aged")
+        aged["data"]["device"] = {"kind": "loop", "size": "1200M"}
+        assert run(place, campaign(aged, aged=True, precondition="trim")).counts == {"ok": 1}
+        trial = only(place)
+        assert {"trim", "age the filesystem"} <= {s.name for s in trial.steps}
+        loaded = trial.space[0].physical_bytes
+        assert loaded is not None
+        assert loaded > 0.75 * 1200 * 2**20, "the old files are still there"
+        assert "trimmed" in (place / "out" / trial.folder / "raw" / "trim-data.txt").read_text()
+
     def test_bounded_by_transactions(self, place: Path) -> None:
         bounded = campaign(stack("tmpfs", "tmpfs"), workload={"duration": None, "transactions": 100})
         assert run(place, bounded).counts == {"ok": 1}
