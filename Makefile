@@ -56,3 +56,4 @@ demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, in ab
 docs: $(STAMP) ## the reference pages that are written from the code
 	@$(BIN)/python -m pgstrata.spec.reference > docs/reference/campaign.md
 	@$(BIN)/python -m pgstrata.cli.reference > docs/reference/cli.md
+	@$(BIN)/python -m pgstrata.report.reference > docs/reference/report-json.md
