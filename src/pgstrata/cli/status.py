@@ -36,6 +36,7 @@ def _describe(data: CampaignData) -> dict[str, Any]:
         "campaign": data.campaign.name,
         "directory": data.source.text,
         "running": is_locked(data.source.text),
+        "imported": data.record.origin.startswith("import"),
         "finished": last is not None and last.stage == "done",
         "blocks": 1 + max((t.trial.block for t in data.trials), default=-1),
         "machine_time_s": round(sum(t.verdict.duration_s for t in data.trials), 3),
@@ -52,7 +53,8 @@ def _describe(data: CampaignData) -> dict[str, Any]:
 def _render(value: dict[str, Any]) -> str:
     from pgstrata.spec.units import render_duration
 
-    state = "running" if value["running"] else "finished" if value["finished"] else "not running, resumable"
+    states = {"imported": "imported", "running": "running", "finished": "finished"}
+    state = next((word for key, word in states.items() if value[key]), "not running, resumable")
     lines = [
         f"{value['campaign']} in {value['directory']}: {state}",
         f"{value['blocks']} blocks begun, {render_duration(value['machine_time_s'])} of machine time",

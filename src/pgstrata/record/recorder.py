@@ -327,7 +327,10 @@ def _record_of(
 
 
 def _record_at(path: Path) -> CampaignRecord:
-    value = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}", hint="choose another folder with --out DIR") from None
     version = value.get("schema_")
     if version != CAMPAIGN_SCHEMA:
         raise UsageError(
