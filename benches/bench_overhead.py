@@ -71,7 +71,10 @@ def by_hand(bench: Bench) -> float:
     checkpoint(bench.cluster)
     plan = plan_run(bench.target, cell, workload, seed=seed)
     argv = ["setpriv", "--reuid", bench.site.user, "--regid", bench.site.user, "--clear-groups", *plan.argv]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, cwd="/", timeout=600)
+    # A session of its own, as under pgstrata: on a busy machine the kernel shares CPU time out by session (autogroup).
+    done = subprocess.run(
+        argv, check=True, capture_output=True, text=True, cwd="/", timeout=600, start_new_session=True
+    )
     bench.cluster.stop()
     return parse_result(done.stdout).tps
 
