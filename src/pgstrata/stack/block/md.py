@@ -26,22 +26,27 @@ LONGEST_NAME = 32
 
 _DATA_DISKS = {"raid0": lambda n: n, "raid10": lambda n: n // 2, "raid5": lambda n: n - 1, "raid6": lambda n: n - 2}
 
+# $1 the link to the array, which udev makes: mdadm waits for it, but not long enough for a busy machine
+_LINKED = """for attempt in $(seq 120); do
+    [ -e "$1" ] && exit 0
+    sleep 0.5
+done
+echo "there is no link $1 to the array" >&2
+exit 1
+"""
 # $1 the array, $2 how many members may be missing. mdadm --wait comes back at once where the kernel has not begun yet
-# (raid5 first starts with its last member missing) and where udev has not made the link to the array yet, so what it
-# waited for is looked at and not its exit code.
-_WAIT = """still=0
+# (raid5 first starts with its last member missing), so what it waited for is looked at and not its exit code.
+_WAIT = """md=/sys/class/block/$(basename "$(readlink -f "$1")")/md
+still=0
 while [ "$still" -lt 30 ]; do
-    mdadm --wait "$1" 2>/dev/null
-    md=/sys/class/block/$(basename "$(readlink -f "$1")")/md
-    if [ ! -e "$md/sync_action" ]; then
-        still=$((still + 1))
-    elif [ "$(cat "$md/sync_action") $(cat "$md/resync_start")" = "idle none" ]; then
+    mdadm --wait "$1"
+    if [ "$(cat "$md/sync_action") $(cat "$md/resync_start")" = "idle none" ]; then
         [ "$(cat "$md/degraded")" -le "$2" ] && exit 0
         still=$((still + 1))
     fi
     sleep 1
 done
-echo "array $1 has members missing, and nothing is being rebuilt" >&2
+echo "array $1 has $(cat "$md/degraded") members missing, and nothing is being rebuilt" >&2
 exit 1
 """
 
@@ -80,7 +85,10 @@ def _plan_create(layer: Md, chunk_bytes: int | None, below: Below, array: str, p
     options += ["--assume-clean"] if layer.assume_clean and layer.level != "raid0" else []
     return Step(
         name=f"array {name} for {place.role}",
-        commands=(planned("mdadm", "--create", array, options, members, timeout_s=CREATE_TIMEOUT_S),),
+        commands=(
+            planned("mdadm", "--create", array, options, members, timeout_s=CREATE_TIMEOUT_S),
+            planned("sh", "-c", _LINKED, "sh", array, timeout_s=CREATE_TIMEOUT_S),
+        ),
         undo=(StopMd(array=array, devices=below.ids),),
     )
 
