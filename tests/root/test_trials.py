@@ -107,7 +107,9 @@ class TestRecord:
     def test_everything_is_recorded(self, place: Path) -> None:
         """Fresh load, then a copy of it, with pg_wal on a volume and the tables in a tablespace of their own."""
         split = stack("split", "ext4", wal={"fs": {"kind": "tmpfs"}}, tablespaces={"fast": {"fs": {"kind": "tmpfs"}}})
-        asked = campaign(split, workload={"tablespace": "fast", "script": ["select-only", "tpcb-like"]}, blocks=2)
+        asked = campaign(
+            split, workload={"tablespace": "fast", "script": ["select-only", "tpcb-like"], "duration": 3}, blocks=2
+        )
         assert run(place, asked).counts == {"ok": 2}
         data = read(place / "out")
         assert [t.load.how for t in data.trials if t.load] == ["fresh", "copy"]
