@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from bench import GoldenCluster, context, differences, live, stack_of
+from bench import context, differences, stack_of, standing
 from remains import remains
 
 from pgstrata.errors import PreflightError
@@ -50,7 +50,7 @@ def pair(here: LocalHost, image: Image, tell: Callable[[str], None]) -> Iterator
         assert here.status(each.directory) is None
 
 
-def test_an_export_of_another_machine(pair: Pair, tell: Callable[[str], None]) -> None:
+def test_an_export_of_another_machine(pair: Pair) -> None:
     server = connect_machine(pair.server)
     server.make_directory(EXPORT)
     server.run(command("systemctl", "start", "nfs-server", timeout_s=180))
@@ -58,9 +58,12 @@ def test_an_export_of_another_machine(pair: Pair, tell: Callable[[str], None]) -
     server.run(command("exportfs", ["-o", options], f"{pair.client.spec.private_address}:{EXPORT}"))
     client = connect_machine(pair.client)
     source = f"{pair.server.spec.private_address}:{EXPORT}"
-    golden = GoldenCluster.on(client)
-    lived = live(client, golden, stack_of({"fs": {"kind": "nfs", "server": source}}))
-    tell(f"{'nfs 4.2 of another machine':42s} {lived.line}")
+    plan = plan_stack(stack_of({"fs": {"kind": "nfs", "server": source}}), context())
+    with standing(client, plan) as built:
+        assert differences(attest(client, plan, built)) == {}
+        client.write_text(f"{plan.data_directory}/file", "over the private network")
+        (folder,) = server.list_directory(EXPORT)
+        assert server.read_text(f"{EXPORT}/{folder}/pgdata/file") == "over the private network"
     assert remains(client) == []
     assert server.list_directory(EXPORT) == ()
     client.close()
