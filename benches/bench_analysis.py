@@ -1,7 +1,8 @@
 """How long the analysis of a campaign of 12 stacks and 12 blocks takes: it must never delay a run.
 
 Bound: 0.5 s of processor time for everything between the record and the findings (reading the JSON files is shown
-beside it; processor time, because the analysis is single-threaded and the machine may be busy). Example: .venv/bin/python benches/bench_analysis.py
+beside it; processor time, because the analysis is single-threaded and the machine may be busy). Example:
+.venv/bin/python benches/bench_analysis.py
 """
 
 from __future__ import annotations
