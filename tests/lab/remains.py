@@ -23,7 +23,9 @@ def remains(host: Host) -> list[str]:
     asked = ["pvs --noheadings --options pv_name", "exportfs -s"]
     if host.status("/proc/spl/kstat/zfs") is not None:
         asked.append("zpool list -H")
-    asked.append("wipefs --no-act --noheadings " + " ".join(data_disks(host)))
+    disks = data_disks(host)
+    if disks:
+        asked.append("wipefs --no-act --noheadings " + " ".join(disks))
     for line in asked:
         found += [f"{line}: {said}" for said in host.run(command(line.split())).stdout.splitlines()]
     found += [f"array {name}" for name in host.list_directory("/sys/class/block") if name.startswith("md")]
