@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,16 +66,16 @@ class AgentProcess:
         return code
 
 
-class AgentHost:
+class AgentHost(ABC):
     """The `Host` protocol over `_call`, which a kind of host supplies."""
 
     def __init__(self, name: str, kind: HostKind = "native") -> None:
         self._name = name
         self._kind: HostKind = kind
 
+    @abstractmethod
     def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
         """Runs one operation; `patience_s` is how long it may take by its nature."""
-        raise NotImplementedError
 
     @property
     def name(self) -> str:
