@@ -29,10 +29,12 @@ def refuse(host: str, error: AgentError) -> PgstrataError:
 class AgentProcess:
     """A program that the agent started."""
 
-    def __init__(self, host: str, call: Call, handle: dict[str, Any], command: Command) -> None:
+    def __init__(self, host: str, call: Call, handle: dict[str, Any], command: Command, notes: set[str]) -> None:
+        """`notes` are the notes of exit codes that are still awaited; this program's own is among them."""
         self._host = host
         self._call = call
         self._handle = handle
+        self._notes = notes
         self._command = command
         self._code: int | None = None
 
@@ -63,6 +65,7 @@ class AgentProcess:
         if code is not None and self._code is None:
             self._code = code
             self._call("forget", handle=self._handle)
+            self._notes.discard(self._handle["exit_file"])
         return code
 
 
@@ -72,6 +75,8 @@ class AgentHost(ABC):
     def __init__(self, name: str, kind: HostKind = "native") -> None:
         self._name = name
         self._kind: HostKind = kind
+        self._notes: set[str] = set()
+        """Notes of exit codes that are still awaited; kept here because an agent may be lost and replaced."""
 
     @abstractmethod
     def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
@@ -109,7 +114,8 @@ class AgentHost(ABC):
     def start(self, command: Command, *, stdout: str, stderr: str) -> Process:
         """Raises OSError when the program or its output files cannot be opened."""
         handle = self._call("start", stdout=stdout, stderr=stderr, **_what(command))
-        return AgentProcess(self._name, self._call, handle, command)
+        self._notes.add(handle["exit_file"])
+        return AgentProcess(self._name, self._call, handle, command, self._notes)
 
     def read_text(self, path: str) -> str:
         data: bytes = self._call("read", path=path)
@@ -157,7 +163,9 @@ class AgentHost(ABC):
                     return
 
     def stop_marked(self, marker: str, grace_s: float = 30.0) -> tuple[int, ...]:
-        return tuple(self._call("stop_marked", marker=marker, grace_s=grace_s, patience_s=grace_s + 10.0))
+        awaited = sorted(self._notes)
+        patience_s = grace_s + 10.0
+        return tuple(self._call("stop_marked", marker=marker, grace_s=grace_s, awaited=awaited, patience_s=patience_s))
 
     def state_directory(self) -> str:
         return str(self._call("state_directory"))

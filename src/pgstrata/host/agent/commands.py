@@ -43,8 +43,6 @@ class Commands:
 
     def __init__(self) -> None:
         self._foreground: dict[str, int] = {}
-        self._notes: set[str] = set()
-        """Notes of exit codes that somebody here still wants to read."""
 
     def run(
         self,
@@ -132,7 +130,6 @@ class Commands:
         """Starts a program in a session of its own, with a keeper beside it that notes its exit code in a file."""
         identity(user)
         exit_file = new_exit_file(runtime_directory(), (env or {}).get(MARKER, ""))
-        self._notes.add(exit_file)
         request: dict[str, Any] = {"argv": argv, "stdout": stdout, "stderr": stderr, "stdin": stdin, "user": user}
         request.update(env=env or {}, cwd=cwd, exit_file=exit_file)
         try:
@@ -189,11 +186,12 @@ class Commands:
         """Removes the note of an exit code that was received."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(handle["exit_file"])
-        self._notes.discard(handle["exit_file"])
         remove_empty(os.path.dirname(handle["exit_file"]))
 
-    def stop_marked(self, marker: str, grace_s: float) -> list[int]:
+    def stop_marked(self, marker: str, grace_s: float, awaited: list[str]) -> list[int]:
         """Ends every process of a trial (see `marked_processes`); gives the pids that were there.
+
+        Their notes of exit codes are removed, except the `awaited` ones.
 
         SIGINT first (a fast shutdown of PostgreSQL), SIGTERM after half the grace, both to the topmost ones alone:
         PostgreSQL's own children use these signals otherwise. SIGKILL to all that is left after the grace.
@@ -211,17 +209,17 @@ class Commands:
                     wait_pid(pid, max(0.0, deadline - time.monotonic()))
                 found = marked_processes(marker)
                 seen.update(found)
-        self._forget_marked(marker)
+        self._forget_marked(marker, awaited)
         return sorted(seen)
 
-    def _forget_marked(self, marker: str) -> None:
+    def _forget_marked(self, marker: str, awaited: list[str]) -> None:
         """Removes the notes of exit codes that nobody will ask for any more: of programs that others started."""
         directory = runtime_directory()
         names = os.listdir(directory) if os.path.isdir(directory) else []
         deadline = time.monotonic() + NOTE_PATIENCE_S
         for name in names:
             path = os.path.join(directory, name)
-            if not name.startswith(exit_file_prefix(marker)) or not name.endswith(".exit") or path in self._notes:
+            if not name.startswith(exit_file_prefix(marker)) or not name.endswith(".exit") or path in awaited:
                 continue
             # A keeper that lives still writes its note; afterwards it would come back.
             with contextlib.suppress(FileNotFoundError):
