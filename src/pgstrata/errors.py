@@ -7,6 +7,10 @@ command or change that mends it and is printed on a line of its own behind `HINT
 from __future__ import annotations
 
 import enum
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class ExitCode(enum.IntEnum):
@@ -56,3 +60,23 @@ class TrialError(PgstrataError):
 
 class TrialExcluded(TrialError):
     """One trial does not count, for a reason that was known without looking at its figures."""
+
+
+class RecordError(PreflightError):
+    """The campaign directory cannot be written; no trial can go on without it, and the campaign stays resumable."""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """An OSError within is one of the campaign directory, not of a host under test: RecordError says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            hint = "free space there, then run the same command again"
+            raise RecordError(f"no space left to write {path}", hint=hint) from error
+        hint = "make it writable, then run the same command again; or choose another folder with --out DIR"
+        raise RecordError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loopback_sshd import LoopbackSshd
-from pgstrata.errors import PreflightError
+from pgstrata.errors import PreflightError, RecordError
 from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed, Host, command
@@ -110,6 +110,15 @@ def test_send_and_fetch_copy_bytes(host: Host, tmp_path: Path) -> None:
     host.send(str(tmp_path / "empty"), f"{tmp_path}/there")
     host.fetch(f"{tmp_path}/there", str(tmp_path / "back"))
     assert (tmp_path / "back").read_bytes() == b""
+
+
+def test_fetch_tells_a_full_disk_here_from_a_missing_file_there(host: Host, tmp_path: Path) -> None:
+    host.write_text(f"{tmp_path}/there", "some output")
+    with pytest.raises(RecordError, match="no space left to write /dev/full") as caught:
+        host.fetch(f"{tmp_path}/there", "/dev/full")
+    assert "run the same command again" in caught.value.hint
+    with pytest.raises(FileNotFoundError):
+        host.fetch(f"{tmp_path}/nothing", str(tmp_path / "back"))
 
 
 def test_space_says_what_is_free(host: Host, tmp_path: Path) -> None:

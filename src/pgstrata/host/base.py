@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.errors import PgstrataError, PreflightError, writing
 from pgstrata.host.agent.wire import AgentError
 from pgstrata.host.protocol import Busy, Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
 
@@ -146,11 +146,17 @@ class AgentHost(ABC):
         self._call("remove", path=path, patience_s=600.0)
 
     def fetch(self, path: str, to: str) -> None:
-        with Path(to).open("wb") as file:
+        with writing(Path(to)):
+            file = Path(to).open("wb")  # noqa: SIM115 - closed below, where an error is one of this machine too
+        try:
             offset = 0
             while part := self._call("read_chunk", path=path, offset=offset, size=CHUNK_BYTES):
-                file.write(part)
+                with writing(Path(to)):
+                    file.write(part)
                 offset += len(part)
+        finally:
+            with writing(Path(to)):
+                file.close()
 
     def send(self, local: str, path: str, *, mode: int = 0o644) -> None:
         with Path(local).open("rb") as file:

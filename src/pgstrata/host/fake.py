@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, writing
 from pgstrata.host.protocol import Busy, Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
 
 Answer = Callable[[Command], Completed | None]
@@ -168,7 +168,9 @@ class FakeHost:
             self.files.pop(gone, None)
 
     def fetch(self, path: str, to: str) -> None:
-        Path(to).write_bytes(self._bytes(path))
+        data = self._bytes(path)
+        with writing(Path(to)):
+            Path(to).write_bytes(data)
 
     def send(self, local: str, path: str, *, mode: int = 0o644) -> None:
         self._put(path, Path(local).read_bytes(), mode)

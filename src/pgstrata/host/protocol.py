@@ -182,7 +182,10 @@ class Host(Protocol):
         ...
 
     def fetch(self, path: str, to: str) -> None:
-        """Copies a file from the host to a local path (streamed)."""
+        """Copies a file from the host to a local path (streamed).
+
+        OSError when it cannot be read there, RecordError when it cannot be written here.
+        """
         ...
 
     def send(self, local: str, path: str, *, mode: int = 0o644) -> None:

@@ -6,7 +6,6 @@ trial either is there whole or is not there. What a killed run left behind moves
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -18,7 +17,7 @@ from types import TracebackType
 from typing import IO, Any, Literal
 
 from pgstrata import __version__
-from pgstrata.errors import PgstrataError, PreflightError, UsageError
+from pgstrata.errors import PgstrataError, PreflightError, UsageError, writing
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import FolderSource, TrialData, read, read_decisions
 from pgstrata.record.schema import (
@@ -33,37 +32,22 @@ from pgstrata.spec.campaign import Campaign, Trial
 
 Origin = Literal["run", "quick", "import csv", "import pg-fs-benchmark", "import pgbench"]
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-class RecordError(PreflightError):
-    """The campaign directory cannot be written; no trial can go on without it."""
-
 
 def utc_now() -> str:
     """ISO 8601, UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _writable(path: Path, error: OSError) -> RecordError:
-    if error.errno in _FULL:
-        return RecordError(f"no space left to write {path}", hint="free space there, then run the same command again")
-    reason = error.strerror or str(error)
-    return RecordError(f"cannot write {path}: {reason}", hint="choose a writable folder with --out DIR")
-
-
 def write_atomically(path: Path, text: str) -> None:
-    """Writes a file whole or not at all, durably; PreflightError on a read-only or full filesystem."""
+    """Writes a file whole or not at all, durably; RecordError on a read-only or full filesystem."""
     partial = path.with_name(f".{path.name}.partial")
-    try:
+    with writing(path):
         with partial.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
         _sync_directory(path.parent)
-    except OSError as error:
-        raise _writable(path, error) from error
 
 
 def _sync_directory(path: Path) -> None:
@@ -85,7 +69,8 @@ class TrialRecorder:
     def path(self, name: str) -> Path:
         """A file below the trial's directory, its folder made."""
         path = self.partial / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def raw(self, name: str) -> Path:
@@ -106,37 +91,29 @@ class TrialRecorder:
 
     def write_text(self, name: str, text: str) -> None:
         path = self.path(name)
-        try:
+        with writing(path):
             path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise _writable(path, error) from error
 
     def append(self, name: str, record: Record) -> None:
         """One more line of a JSON-lines file."""
         path = self.path(name)
-        try:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(record.model_dump_json() + "\n")
-        except OSError as error:
-            raise _writable(path, error) from error
+        with writing(path), path.open("a", encoding="utf-8") as file:
+            file.write(record.model_dump_json() + "\n")
 
     def series(self, cell_id: str, series: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> int:
         """One series of a cell as Parquet; returns the number of rows."""
         path = self.cell(cell_id, f"{series}.parquet")
-        try:
+        with writing(path):
             return write_series(path, series, rows)
-        except OSError as error:
-            raise _writable(path, error) from error
 
     def finish(self, verdict: TrialVerdict) -> None:
         """The verdict, and with it the final name; nothing may be written afterwards."""
-        self._sync_files()
+        with writing(self.partial):
+            self._sync_files()
         write_atomically(self.partial / "verdict.json", verdict.model_dump_json(indent=1) + "\n")
-        try:
+        with writing(self.final):
             self.partial.rename(self.final)
             _sync_directory(self.final.parent)
-        except OSError as error:
-            raise _writable(self.final, error) from error
 
     def _sync_files(self) -> None:
         for path in self.partial.rglob("*"):
@@ -171,11 +148,9 @@ class CampaignDirectory:
         `source_text` is what the user wrote. UsageError when another campaign or another version's is there,
         PreflightError when another process runs in it or it cannot be written.
         """
-        try:
+        with writing(out):
             out.mkdir(parents=True, exist_ok=True)
             lock = _lock_directory(out)
-        except OSError as error:
-            raise _writable(out, error) from error
         try:
             record = _record_of(out, campaign, origin, paired, rejected or {})
             if source_text is not None:
@@ -189,11 +164,9 @@ class CampaignDirectory:
         return directory
 
     def _make_folders(self) -> None:
-        try:
+        with writing(self.path):
             for name in ("trials", "interrupted"):
                 (self.path / name).mkdir(exist_ok=True)
-        except OSError as error:
-            raise _writable(self.path, error) from error
 
     def _set_interrupted_aside(self) -> None:
         """Partial trials of a killed run are kept for inspection, but are no trials."""
@@ -202,7 +175,9 @@ class CampaignDirectory:
             number = 1
             while (self.path / "interrupted" / f"{name}.{number}").exists():
                 number += 1
-            partial.rename(self.path / "interrupted" / f"{name}.{number}")
+            aside = self.path / "interrupted" / f"{name}.{number}"
+            with writing(aside):
+                partial.rename(aside)
 
     @property
     def campaign(self) -> Campaign:
@@ -214,10 +189,8 @@ class CampaignDirectory:
         partial = self.path / "trials" / f".{trial.id}.partial"
         if final.exists():
             raise PgstrataError(f"trial {trial.id} is finished: its directory is never written again")
-        try:
+        with writing(partial):
             partial.mkdir()
-        except OSError as error:
-            raise _writable(partial, error) from error
         recorder = TrialRecorder(trial, partial, final)
         recorder.write("planned.json", planned)
         return recorder
@@ -237,14 +210,12 @@ class CampaignDirectory:
     def record_decision(self, decision: DecisionRecord) -> None:
         """Appends a decision, durably; a line torn by a power cut before is closed first."""
         path = self.path / "decisions.jsonl"
-        try:
+        with writing(path):
             _close_torn_line(path)
             with path.open("a", encoding="utf-8") as file:
                 file.write(decision.model_dump_json() + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError as error:
-            raise _writable(path, error) from error
 
     def close(self) -> None:
         self._lock.close()
@@ -320,7 +291,8 @@ def _record_of(
         return before
     _refuse_other(out, before, campaign, origin)
     record = before.model_copy(update={"campaign": campaign})
-    with (out / "campaign-before.jsonl").open("a", encoding="utf-8") as file:
+    earlier = out / "campaign-before.jsonl"
+    with writing(earlier), earlier.open("a", encoding="utf-8") as file:
         file.write(before.model_dump_json() + "\n")
     write_atomically(path, record.model_dump_json(indent=1) + "\n")
     return record

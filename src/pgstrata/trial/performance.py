@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pgstrata.errors import PgstrataError, TrialExcluded
+from pgstrata.errors import PgstrataError, RecordError, TrialExcluded
 from pgstrata.host.protocol import HostLost
-from pgstrata.record.recorder import CampaignDirectory, RecordError, TrialRecorder, utc_now
+from pgstrata.record.recorder import CampaignDirectory, TrialRecorder, utc_now
 from pgstrata.record.schema import PlannedRecord, SpaceRecord, TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.stack.build import failures

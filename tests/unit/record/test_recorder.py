@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pgstrata.errors import PgstrataError, PreflightError, UsageError
+from pgstrata.errors import PgstrataError, PreflightError, RecordError, UsageError
 from pgstrata.record import recorder as recorder_module
 from pgstrata.record.parquet import SERIES, write_series
 from pgstrata.record.reader import read
-from pgstrata.record.recorder import CampaignDirectory, RecordError, is_locked
+from pgstrata.record.recorder import CampaignDirectory, is_locked
 from pgstrata.record.schema import CellResult, DecisionRecord, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
