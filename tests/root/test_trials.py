@@ -85,7 +85,7 @@ def run(place: Path, asked: Campaign, progress: NoProgress | None = None) -> Out
         ):
             policy = FixedBlocks(stacks, asked.runs.blocks or 1)
             return run_campaign(
-                asked, directory, runner, policy, shown, observe=lambda trial: (), interruption=interruption
+                asked, directory, runner, policy, shown, observe=lambda trials: (), interruption=interruption
             )
     finally:
         host.close()

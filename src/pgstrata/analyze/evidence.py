@@ -1,12 +1,10 @@
 """What of a recorded campaign counts: valid runs with their metrics, what was left out and why, and what to say first.
 
-Trials of hosts, kernels or server versions that differ from those of most trials are not compared; nothing is left
-out silently.
+Nothing is left out silently; `selection` says which trials count.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +12,7 @@ from functools import cached_property
 from pgstrata.analyze.findings import Excluded
 from pgstrata.analyze.metrics import open_loop_of, run_metrics
 from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.analyze.selection import Selection
 from pgstrata.analyze.stages import Design
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
@@ -118,11 +117,11 @@ def gather(data: CampaignData) -> Evidence:
     """Sorts the trials of a campaign into what counts and what does not."""
     excluded: dict[str, list[Excluded]] = {}
     unsupported: dict[str, str] = {}
-    usual = _usual_facts(data)
+    selection = Selection.of(data.trials)
     runs: list[Run] = []
     notices = _Notices(data)
     for trial in data.trials:
-        reason = _why_not(trial, usual)
+        reason = selection.why_not(trial)
         if trial.verdict.status == "unsupported":
             unsupported.setdefault(trial.trial.stack, trial.verdict.reason)
         elif reason:
@@ -155,34 +154,6 @@ def gather(data: CampaignData) -> Evidence:
 
 def _excluded(trial: TrialData, reason: str) -> Excluded:
     return Excluded(trial=trial.id, block=trial.trial.block, reason=reason)
-
-
-def _why_not(trial: TrialData, usual: Mapping[str, str]) -> str:
-    """Why a trial does not count; empty when it does. All reasons are blind to the result."""
-    if not trial.valid:
-        return f"{trial.verdict.status}: {trial.verdict.reason}".rstrip(": ")
-    if trial.facts is None:
-        return ""
-    differing = [
-        f"{key} is {value}, of most trials {usual[key]}"
-        for key, value in trial.facts.checked.items()
-        if usual.get(key, value) != value
-    ]
-    return f"another {'; '.join(differing)}" if differing else ""
-
-
-def _usual_facts(data: CampaignData) -> dict[str, str]:
-    """The set of checked facts that most trials share, without those that the stacks themselves declare."""
-    declared = {(t.stack.postgresql.major, t.stack.postgresql.source) for t in data.trials}
-    counts: Counter[tuple[tuple[str, str], ...]] = Counter()
-    for trial in data.trials:
-        if trial.valid and trial.facts is not None:
-            facts = trial.facts.checked.items()
-            counts[tuple(sorted(i for i in facts if len(declared) == 1 or "postgres" not in i[0].lower()))] += 1
-    if not counts:
-        return {}
-    # Ties break by the facts themselves, so that the same record always gives the same report.
-    return dict(max(counts.items(), key=lambda item: (item[1], item[0]))[0])
 
 
 def _stacks(data: CampaignData) -> dict[str, Stack]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze import jitter
 from pgstrata.analyze.capacity import is_lag_rising
+from pgstrata.analyze.selection import Selection
 from pgstrata.analyze.trend import trend_per_hour
 from pgstrata.record.decision import Observation, OpenLoop
 from pgstrata.record.reader import CellData, TrialData
@@ -53,20 +54,26 @@ def seconds_of(cell: CellData) -> Floats:
     return jitter.per_second(t_s, tps, cell.result.duration_s or float(t_s.max(initial=0)))
 
 
-def observer(primary: str, percentile: str = "p99") -> Callable[[TrialData], Iterable[Observation]]:
-    """What the scheduler hands to its policy: the primary metric of every cell of a valid trial."""
+def observer(primary: str, percentile: str = "p99") -> Callable[[Sequence[TrialData]], Iterable[Observation]]:
+    """What the scheduler hands to its policy: the primary metric of every cell of the trials that the judge counts."""
 
-    def observe(trial: TrialData) -> tuple[Observation, ...]:
-        share_s = trial.verdict.duration_s / max(1, len(trial.cells))
-        own = trial.trial
-        values = ((cell, primary_value(trial, cell, primary)) for cell in trial.cells)
-        return tuple(
-            Observation(own.stack, own.block, cell.id, value, own.stage, share_s, open_loop_of(cell, percentile))
-            for cell, value in values
-            if value is not None
-        )
+    def observe(trials: Sequence[TrialData]) -> Iterator[Observation]:
+        selection = Selection.of(trials)
+        for trial in trials:
+            if selection.counts(trial):
+                yield from _observations(trial, primary, percentile)
 
     return observe
+
+
+def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[Observation]:
+    share_s = trial.verdict.duration_s / max(1, len(trial.cells))
+    own = trial.trial
+    for cell in trial.cells:
+        value = primary_value(trial, cell, primary)
+        if value is not None:
+            open_loop = open_loop_of(cell, percentile)
+            yield Observation(own.stack, own.block, cell.id, value, own.stage, share_s, open_loop)
 
 
 def open_loop_of(cell: CellData, percentile: str) -> OpenLoop | None:

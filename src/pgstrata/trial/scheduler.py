@@ -6,7 +6,7 @@ goes on exactly where an earlier one ended, for whatever reason it ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -22,8 +22,8 @@ from pgstrata.trial.progress import Progress
 GIVE_UP_AFTER = 3
 """A stack whose first trials all fail, this many of them, is not tried again."""
 
-Observe = Callable[[TrialData], Iterable[Observation]]
-"""The primary metric of every cell of a valid trial; `analyze` knows how, and the command line hands it in."""
+Observe = Callable[[Sequence[TrialData]], Iterable[Observation]]
+"""The primary metric of every cell of the trials that count; `analyze` knows how, and the command line hands it in."""
 
 
 class TrialRunner(Protocol):
@@ -56,8 +56,8 @@ class _State:
 
     def observations(self, observe: Observe, before_block: int) -> list[Observation]:
         """Of the blocks before that one: what the policy saw, or sees, when it decides about that block."""
-        valid = [t for t in self.finished.values() if t.valid and t.trial.block < before_block]
-        return [o for t in sorted(valid, key=_place) for o in observe(t)]
+        before = [t for t in self.finished.values() if t.trial.block < before_block]
+        return list(observe(sorted(before, key=_place)))
 
     def elapsed_s(self, before_block: int) -> float:
         """Machine time by the record, not by the clock, so that a resumed campaign decides the same."""

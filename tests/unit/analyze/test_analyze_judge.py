@@ -14,6 +14,7 @@ import pytest
 from pgstrata.analyze.evidence import durability_of
 from pgstrata.analyze.findings import Comparison, Findings
 from pgstrata.analyze.judge import judge
+from pgstrata.analyze.metrics import observer
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.schema import AttestedRecord
@@ -208,6 +209,34 @@ def test_another_kernel_is_not_compared(campaign: Path, tmp_path: Path) -> None:
     found = judge(changed(campaign, tmp_path / "c", "facts.json", change))
     assert any("kernel release is 6.19.0, of most trials 6.18.0" in n for n in found.campaign.notices)
     assert all(any(e.block == 3 for e in s.excluded) for s in found.stacks)
+
+
+def test_the_policy_does_not_see_what_the_judge_leaves_out(campaign: Path, tmp_path: Path) -> None:
+    def change(path: Path, value: dict[str, Any]) -> None:
+        if "b03-" in str(path):
+            value["checked"]["kernel release"] = "6.19.0"
+
+    trials = changed(campaign, tmp_path / "c", "facts.json", change).trials
+    seen = {o.block for o in observer("tps")(trials)}
+    assert seen == {t.trial.block for t in trials} - {3}
+
+
+def test_a_minor_upgrade_of_one_of_several_majors_is_noticed(campaign: Path, tmp_path: Path) -> None:
+    """xfs runs on 17 and everything else on 18; the server of xfs is upgraded before the last block."""
+
+    def facts(path: Path, value: dict[str, Any]) -> None:
+        if json.loads((path.parent / "planned.json").read_text())["stack"]["name"] == "xfs":
+            value["checked"]["PostgreSQL version"] = "17.6 (system)" if "b05-" in str(path) else "17.5 (system)"
+
+    def plan(path: Path, value: dict[str, Any]) -> None:
+        value["stack"]["postgresql"]["major"] = 17 if value["stack"]["name"] == "xfs" else 18
+
+    changed(campaign, tmp_path / "c", "facts.json", facts)
+    found = judge(changed(tmp_path / "c", tmp_path / "d", "planned.json", plan))
+    upgraded = {s.name: [e for e in s.excluded if "17.6" in e.reason] for s in found.stacks}
+    assert {name for name, excluded in upgraded.items() if excluded} == {"xfs"}
+    assert "PostgreSQL version is 17.6 (system), of most trials 17.5 (system)" in upgraded["xfs"][0].reason
+    assert not any("of most trials" in e.reason for s in found.stacks for e in s.excluded if s.name != "xfs")
 
 
 def test_a_run_without_transactions_is_left_out_and_named(campaign: Path, tmp_path: Path) -> None:

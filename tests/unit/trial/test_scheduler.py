@@ -34,8 +34,9 @@ def campaign(**runs: object) -> Campaign:
     )
 
 
-def observe(trial: TrialData) -> list[Observation]:
-    return [Observation(trial.trial.stack, trial.trial.block, c.id, c.result.tps) for c in trial.cells]
+def observe(trials: Sequence[TrialData]) -> list[Observation]:
+    valid = [t for t in trials if t.valid]
+    return [Observation(t.trial.stack, t.trial.block, c.id, c.result.tps) for t in valid for c in t.cells]
 
 
 @dataclass
