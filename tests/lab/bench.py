@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from remains import SCRATCH
 
+from built import differences
 from pgstrata.host.protocol import Host
 from pgstrata.lab.recipe import GOLDEN
 from pgstrata.postgres.binaries import Installation, choose, discover
@@ -18,7 +17,7 @@ from pgstrata.postgres.user import run_user
 from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.stack.attest import attest
-from pgstrata.stack.build import Built, build, failures
+from pgstrata.stack.build import build, failures
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 from pgstrata.stack.step import Attested
@@ -64,22 +63,6 @@ def context(trial_id: str = "t1", **changes: object) -> PlanContext:
 def stack_of(volume: dict[str, object], **more: object) -> Stack:
     """A stack with its data on a volume that is written as in a campaign."""
     return Stack.model_validate({"name": "under test", "data": Volume.model_validate(volume), **more})
-
-
-@contextmanager
-def standing(host: Host, plan: StackPlan) -> Iterator[Built]:
-    """A built stack; taken down at the end, which must succeed completely."""
-    journal = Journal.create(host, plan.context.trial_id)
-    built = build(host, plan, journal)
-    try:
-        yield built
-    finally:
-        assert failures(journal.undo_all()) == ()
-
-
-def differences(attested: tuple[Attested, ...]) -> dict[str, tuple[str, str]]:
-    """What does not hold: what -> (expected, actual)."""
-    return {row.what: (row.expected, row.actual) for row in attested if not row.holds}
 
 
 @dataclass(frozen=True)

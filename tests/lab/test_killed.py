@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from remains import data_disks
 
+from built import TESTS_IMPORTABLE
 from pgstrata.host.protocol import Host
 from pgstrata.lab.machine import Machine
 from pgstrata.stack.clean import clean
@@ -27,7 +28,7 @@ MOMENTS = {
 def _build_and_die(machine: Machine, volume: dict[str, object], step: str) -> None:
     program = str(Path(__file__).with_name("build_and_die.py"))
     argv = [sys.executable, program, machine.name, json.dumps(volume), step]
-    ended = subprocess.run(argv, timeout=600, capture_output=True, text=True)
+    ended = subprocess.run(argv, timeout=600, capture_output=True, text=True, env=TESTS_IMPORTABLE)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 

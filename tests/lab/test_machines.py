@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from bench import context, differences, stack_of, standing
+from bench import context, stack_of
 from remains import remains
 
+from built import differences, standing
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import HostLost, command

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bench import context, differences, stack_of, standing
+from bench import context, stack_of
 
+from built import differences, standing
 from pgstrata.host.protocol import Host, command
 from pgstrata.stack.attest import attest
 from pgstrata.stack.plan import plan_stack

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from built import differences, standing
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.stack import Kernel, LoopDevice, Stack, Volume
 from pgstrata.stack.attest import attest
-from pgstrata.stack.build import Built, build, failures
-from pgstrata.stack.journal import Journal
-from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
+from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.step import Attested
 
 LOOP_BYTES = 512 * 2**20
@@ -26,22 +23,6 @@ def loop_stack(fs: object, *, count: int = 1, **kernel: object) -> Stack:
     """A stack of one filesystem over loop devices."""
     volume = Volume(device=LoopDevice(count=count), fs=fs)  # type: ignore[arg-type]
     return Stack(name="under test", data=volume, kernel=Kernel(**kernel))  # type: ignore[arg-type]
-
-
-@contextmanager
-def standing(host: LocalHost, plan: StackPlan) -> Iterator[Built]:
-    """A built stack; taken down at the end, which must succeed completely."""
-    journal = Journal.create(host, plan.context.trial_id)
-    built = build(host, plan, journal)
-    try:
-        yield built
-    finally:
-        assert failures(journal.undo_all()) == ()
-
-
-def differences(attested: tuple[Attested, ...]) -> dict[str, tuple[str, str]]:
-    """What does not hold: what -> (expected, actual)."""
-    return {row.what: (row.expected, row.actual) for row in attested if not row.holds}
 
 
 def up_attest_write_down(host: LocalHost, folder: Path, stack: Stack) -> tuple[Attested, ...]:

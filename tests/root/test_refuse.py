@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from standing import context_in, standing
+from standing import context_in
 from superblocks import plant_dos, plant_md, plant_zfs
 
+from built import standing
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.stack import DiskDevice, Ext4, Stack, Volume

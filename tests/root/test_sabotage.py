@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from standing import context_in, differences, loop_stack, standing
+from standing import context_in, loop_stack
 
+from built import differences, standing
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.stack import Btrfs, Ext4, Stack, Tmpfs, Volume, Xfs
 from pgstrata.stack.attest import attest

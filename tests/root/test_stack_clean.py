@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from build_and_die import plan_everything
-from standing import context_in, loop_stack, standing
+from standing import context_in, loop_stack
 
+from built import TESTS_IMPORTABLE, standing
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import CommandFailed, command
@@ -48,9 +49,8 @@ def test_killed_while_building(host: LocalHost, tmp_path: Path, disk: str, momen
     program = str(Path(__file__).with_name("build_and_die.py"))
     read_ahead = Path("/sys/class/block") / Path(disk).name / "queue/read_ahead_kb"
     before = read_ahead.read_text()
-    ended = subprocess.run(
-        [sys.executable, program, str(tmp_path), number, when], timeout=120, capture_output=True, text=True
-    )
+    argv = [sys.executable, program, str(tmp_path), number, when]
+    ended = subprocess.run(argv, timeout=120, capture_output=True, text=True, env=TESTS_IMPORTABLE)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     lines = clean(host)
     assert lines != ()

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from standing import context_in, loop_stack, standing, up_attest_write_down
+from standing import context_in, loop_stack, up_attest_write_down
 
+from built import standing
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.stack import Btrfs, Existing, Ext4, LoopDevice, Stack, Tmpfs, Volume, Xfs

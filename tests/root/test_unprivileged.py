@@ -10,8 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from standing import context_in, differences, standing
+from standing import context_in
 
+from built import differences, standing
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.stack import Existing, Stack, Volume
 from pgstrata.stack.attest import attest

@@ -1,8 +1,12 @@
-"""How a metric is compared: as a ratio (logarithms) or a difference, and which direction is better."""
+"""The metrics: names, units, which direction is better, and whether a ratio (logarithms) or a difference is compared.
+
+One table for judging and for showing.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,17 +16,20 @@ import numpy.typing as npt
 from pgstrata.analyze.findings import MetricScale
 
 Floats = npt.NDArray[np.float64]
+Better = Literal["higher", "lower"]
+Unit = Literal["TPS", "ms", "s", "%", "bytes", "per hour", ""]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of a run."""
+    """A metric of a run: `title` heads a column, `phrase` stands in a sentence; `%` is stored as a share of one."""
 
     name: str
     scale: MetricScale
-    better: Literal["higher", "lower"]
+    better: Better
+    unit: Unit
     title: str
-    unit: str = ""
+    phrase: str
 
     @property
     def sign(self) -> int:
@@ -51,42 +58,80 @@ class Metric:
             return "out of reach"
         if self.scale == "ratio":
             return f"{100 * math.expm1(bound):.1f}".removesuffix(".0") + " %"
-        return f"{bound:.3g} {self.unit}".rstrip()
+        return f"{bound:.3g} {self.unit_of_difference}".rstrip()
+
+    @property
+    def unit_of_difference(self) -> str:
+        """The unit behind a bare difference; shares have none."""
+        return "" if self.unit in ("%", "per hour") else self.unit
 
 
-METRICS: dict[str, Metric] = {
-    m.name: m
-    for m in (
-        Metric("tps", "ratio", "higher", "throughput", "tps"),
-        Metric("latency_avg_ms", "ratio", "lower", "mean latency", "ms"),
-        Metric("latency_stddev_ms", "ratio", "lower", "standard deviation of latency", "ms"),
-        Metric("latency_p50_ms", "ratio", "lower", "median latency", "ms"),
-        Metric("latency_p95_ms", "ratio", "lower", "95th percentile of latency", "ms"),
-        Metric("latency_p99_ms", "ratio", "lower", "99th percentile of latency", "ms"),
-        Metric("latency_p999_ms", "ratio", "lower", "99.9th percentile of latency", "ms"),
-        Metric("cv_1s", "ratio", "lower", "variation from second to second"),
-        Metric("cv_15s", "ratio", "lower", "variation of 15 s means"),
-        Metric("p1_to_median", "ratio", "higher", "1st percentile of throughput over its median"),
-        Metric("half_fraction", "difference", "lower", "share of seconds below half the median"),
-        Metric("stall_fraction", "difference", "lower", "share of seconds below a tenth of the median"),
-        Metric("longest_stall_s", "difference", "lower", "longest stall", "s"),
-        Metric("trend_per_hour", "difference", "higher", "trend of throughput, share an hour"),
-        Metric("load_s", "ratio", "lower", "time to load", "s"),
-        Metric("space_physical_bytes", "ratio", "lower", "space used", "bytes"),
-        Metric("space_database_bytes", "ratio", "lower", "size of the database", "bytes"),
-        Metric("wal_bytes", "ratio", "lower", "WAL written", "bytes"),
-        Metric("wal_bytes_per_transaction", "ratio", "lower", "WAL a transaction", "bytes"),
-        Metric("failed_fraction", "difference", "lower", "share of failed, late or skipped transactions"),
-    )
-}
+_TABLE = (
+    Metric("tps", "ratio", "higher", "TPS", "Throughput", "throughput"),
+    Metric("latency_avg_ms", "ratio", "lower", "ms", "Mean latency", "mean latency"),
+    Metric("latency_stddev_ms", "ratio", "lower", "ms", "Latency, standard deviation", "standard deviation of latency"),
+    Metric("latency_p50_ms", "ratio", "lower", "ms", "Latency, median", "median latency"),
+    Metric("latency_p95_ms", "ratio", "lower", "ms", "Latency, 95th percentile", "95th percentile of latency"),
+    Metric("latency_p99_ms", "ratio", "lower", "ms", "Latency, 99th percentile", "99th percentile of latency"),
+    Metric("latency_p999_ms", "ratio", "lower", "ms", "Latency, 99.9th percentile", "99.9th percentile of latency"),
+    Metric("cv_1s", "ratio", "lower", "%", "Jitter (CV of 1 s)", "variation from second to second"),
+    Metric("cv_15s", "ratio", "lower", "%", "Jitter (CV of 15 s)", "variation of 15 s means"),
+    Metric("half_fraction", "difference", "lower", "%", "Seconds below half", "share of seconds below half the median"),
+    Metric(
+        "stall_fraction", "difference", "lower", "%", "Stalled seconds", "share of seconds below a tenth of the median"
+    ),
+    Metric("longest_stall_s", "difference", "lower", "s", "Longest stall", "longest stall"),
+    Metric(
+        "p1_to_median",
+        "ratio",
+        "higher",
+        "%",
+        "1st percentile to median",
+        "1st percentile of throughput over its median",
+    ),
+    Metric("trend_per_hour", "difference", "higher", "per hour", "Trend", "trend of throughput, share an hour"),
+    Metric("load_s", "ratio", "lower", "s", "Load time", "time to load"),
+    Metric("space_physical_bytes", "ratio", "lower", "bytes", "Space on the medium", "space used"),
+    Metric("space_database_bytes", "ratio", "lower", "bytes", "Database size", "size of the database"),
+    Metric("wal_bytes", "ratio", "lower", "bytes", "WAL written", "WAL written"),
+    Metric("wal_bytes_per_transaction", "ratio", "lower", "bytes", "WAL per transaction", "WAL a transaction"),
+    Metric(
+        "failed_fraction",
+        "difference",
+        "lower",
+        "%",
+        "Failed, late or skipped",
+        "share of failed, late or skipped transactions",
+    ),
+)
+METRICS = {m.name: m for m in _TABLE}
+"""In the order of showing."""
 
 _LOWER = ("latency", "load", "time", "space", "size", "wal", "lag", "cv", "stall", "failed", "retried", "late")
+_SUFFIXES: tuple[tuple[str, Unit], ...] = (
+    ("_ms", "ms"),
+    ("_s", "s"),
+    ("_bytes", "bytes"),
+    ("_fraction", "%"),
+    ("_per_hour", "per hour"),
+    ("tps", "TPS"),
+)
 
 
 def metric_of(name: str) -> Metric:
-    """The metric of that name; one that an import brought is a ratio, better when higher unless its name says cost."""
+    """The metric of that name.
+
+    One that an import brought is a ratio, better when higher unless its name says cost; its suffix tells the unit.
+    """
     known = METRICS.get(name)
     if known is not None:
         return known
     cost = name.startswith(_LOWER) or name.endswith(("_ms", "_s", "_us", "_bytes"))
-    return Metric(name, "ratio", "lower" if cost else "higher", name.replace("_", " "))
+    unit: Unit = next((unit for suffix, unit in _SUFFIXES if name.endswith(suffix)), "")
+    title = name.replace("_", " ")
+    return Metric(name, "ratio", "lower" if cost else "higher", unit, title, title)
+
+
+def in_order(names: Set[str]) -> tuple[str, ...]:
+    """Known names in the order of the table, others behind, by name."""
+    return tuple(m for m in METRICS if m in names) + tuple(sorted(names - METRICS.keys()))

@@ -102,7 +102,7 @@ def _change(metric: Metric, model: float) -> float:
 
 
 def _amount(metric: Metric, value: float, sign: bool = False) -> str:
-    unit = " %" if metric.scale == "ratio" else f" {metric.unit}".rstrip()
+    unit = " %" if metric.scale == "ratio" else f" {metric.unit_of_difference}".rstrip()
     return _bare(metric, value, sign) + unit
 
 
@@ -118,7 +118,7 @@ def _bare(metric: Metric, value: float, sign: bool = False) -> str:
 def _word(metric: Metric, *, better: bool) -> str:
     if metric.name in _FASTER:
         return "faster than" if better else "slower than"
-    return f"{'better' if better else 'worse'} ({metric.title}) than"
+    return f"{'better' if better else 'worse'} ({metric.phrase}) than"
 
 
 def chosen_sentence(name: str, probability: float | None, metric: Metric, bound: float, rivals: int) -> str:
@@ -196,7 +196,7 @@ def matched_sentence(rate_tps: float, metric: Metric, levels: Mapping[str, float
         return f"At {rate_tps:g} transactions a second scheduled: no latency was recorded."
     order = sorted(levels.items(), key=lambda item: item[1])
     listed_levels = ", ".join(f"{quoted(name)} {value:.3g} ms" for name, value in order)
-    return f"At {rate_tps:g} transactions a second scheduled, {metric.title}: {listed_levels}."
+    return f"At {rate_tps:g} transactions a second scheduled, {metric.phrase}: {listed_levels}."
 
 
 def capacity_sentence(percentile: str, objective_ms: float, capacities: Mapping[str, float]) -> str:

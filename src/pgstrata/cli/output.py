@@ -22,6 +22,18 @@ CampaignPath = Annotated[
 OutDirectory = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Campaign directory to write.", show_default=False)
 ]
+Blocks = Annotated[
+    int | None, typer.Option("--blocks", min=1, help="A fixed number of blocks instead of adaptive ones.")
+]
+Budget = Annotated[
+    str | None, typer.Option("--budget", metavar="TIME", help="Time budget, e.g. 90min; instead of the file's.")
+]
+ScratchDirectory = Annotated[
+    Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)
+]
+OtherHost = Annotated[
+    str | None, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab; instead of the file's.")
+]
 FailOn = Annotated[
     list[str] | None,
     typer.Option(

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pgstrata.cli.output import CampaignFile, JsonFlag, OutDirectory, print_json, print_text
+from pgstrata.cli.output import (
+    Blocks,
+    Budget,
+    CampaignFile,
+    JsonFlag,
+    OtherHost,
+    OutDirectory,
+    ScratchDirectory,
+    print_json,
+    print_text,
+)
 
 if TYPE_CHECKING:
     from pgstrata.host.protocol import Host
@@ -21,18 +31,10 @@ if TYPE_CHECKING:
 def plan(
     file: CampaignFile,
     out: OutDirectory = None,
-    blocks: Annotated[
-        int | None, typer.Option("--blocks", min=1, help="A fixed number of blocks instead of adaptive ones.")
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", metavar="TIME", help="Time budget, e.g. 90min; instead of the file's.")
-    ] = None,
-    scratch: Annotated[
-        Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)
-    ] = None,
-    host: Annotated[
-        str | None, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab; instead of the file's.")
-    ] = None,
+    blocks: Blocks = None,
+    budget: Budget = None,
+    scratch: ScratchDirectory = None,
+    host: OtherHost = None,
     json: JsonFlag = False,
 ) -> None:
     """Show trials, every command in order, bytes, time, host-wide changes, and what the budget can prove."""

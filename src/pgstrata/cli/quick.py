@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import FailOn, JsonFlag, OutDirectory, QuietFlag
+from pgstrata.cli.output import FailOn, JsonFlag, OutDirectory, QuietFlag, ScratchDirectory
 
 EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20 --scratch /var/tmp"
 
@@ -22,9 +22,7 @@ def quick(
     scale: Annotated[int | None, typer.Option("--scale", min=1, help="pgbench scale; by default as fits.")] = None,
     clients: Annotated[int | None, typer.Option("--clients", min=1, help="pgbench clients.", show_default="8")] = None,
     out: OutDirectory = None,
-    scratch: Annotated[
-        Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)
-    ] = None,
+    scratch: ScratchDirectory = None,
     device: Annotated[
         list[str] | None,
         typer.Option("--device", metavar="ID", help="Stable id of a real disk; repeatable.", show_default=False),

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import CampaignFile, FailOn, JsonFlag, OutDirectory, QuietFlag
+from pgstrata.cli.output import (
+    Blocks,
+    Budget,
+    CampaignFile,
+    FailOn,
+    JsonFlag,
+    OtherHost,
+    OutDirectory,
+    QuietFlag,
+    ScratchDirectory,
+)
 
 
 def run(
     file: CampaignFile,
     out: OutDirectory = None,
-    blocks: Annotated[
-        int | None, typer.Option("--blocks", min=1, help="A fixed number of blocks instead of adaptive ones.")
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", metavar="TIME", help="Time budget, e.g. 90min; instead of the file's.")
-    ] = None,
-    scratch: Annotated[
-        Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)
-    ] = None,
-    host: Annotated[
-        str | None, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab; instead of the file's.")
-    ] = None,
+    blocks: Blocks = None,
+    budget: Budget = None,
+    scratch: ScratchDirectory = None,
+    host: OtherHost = None,
     fail_on: FailOn = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,

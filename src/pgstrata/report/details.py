@@ -13,10 +13,10 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
+from pgstrata.analyze.scale import in_order, metric_of
 from pgstrata.record.reader import CampaignData, CellData, FolderSource, TrialData
 from pgstrata.report.drawing import is_shown
 from pgstrata.report.figures import NOT_KNOWN, render_count, render_metric, render_number
-from pgstrata.report.metrics import known_order, metric
 from pgstrata.report.table import cell_title, durability_words, figure, main_cells, matched_cells
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration, render_size
@@ -169,10 +169,10 @@ def _cell_figures(findings: Findings, found: list[StackFinding]) -> Iterator[Cel
 
 
 def _figures(stack: StackFinding, cell: CellFinding) -> Iterator[tuple[str, str, str]]:
-    for name in known_order(set(stack.metrics)):
+    for name in in_order(set(stack.metrics)):
         if is_shown(name, cell):
             shown = figure(stack, name)
-            yield metric(name).title, shown.value, shown.interval
+            yield metric_of(name).title, shown.value, shown.interval
 
 
 def settings_of(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -255,8 +255,8 @@ def _trial_row(trial: TrialData, cell: CellData | None, links: Links, *, first: 
         status=verdict.status,
         reason=verdict.reason + (f" (hint: {verdict.hint})" if verdict.hint else ""),
         tps=render_number(result.tps if result else None, 4),
-        latency=render_metric(result.latency_avg_ms if result else None, metric("latency_avg_ms")),
-        wal=render_metric(result.wal_bytes if result else None, metric("wal_bytes")),
+        latency=render_metric(result.latency_avg_ms if result else None, metric_of("latency_avg_ms")),
+        wal=render_metric(result.wal_bytes if result else None, metric_of("wal_bytes")),
         checkpoints=render_number(result.checkpoints if result else None),
         load=_load_text(trial),
         files=links.of_trial(trial.id, cell.id if cell else None),

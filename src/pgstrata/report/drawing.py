@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
+from pgstrata.analyze.scale import Metric, in_order, metric_of
 from pgstrata.record.reader import CampaignData, CellData, TrialData
-from pgstrata.report.metrics import Metric, known_order, metric
 from pgstrata.report.pairs import Index
 from pgstrata.report.series import DeviceSeries, Resolution, RunSeries, device_series, run_series
 from pgstrata.report.table import cell_title
@@ -140,12 +140,12 @@ def draw(data: CampaignData, findings: Findings) -> Drawing:
     """Reads the series run by run; the result is small, whatever the length of the runs."""
     context = _Context(data, findings)
     names = {m for s in findings.stacks for m, value in s.metrics.items() if value.estimate is not None}
-    order = known_order(names)
+    order = in_order(names)
     return Drawing(
         primary=findings.campaign.primary,
         margin=findings.campaign.margin,
         stacks=context.names,
-        metrics={name: metric(name) for name in order},
+        metrics={name: metric_of(name) for name in order},
         cells=[_cell(context, cell, order) for cell in findings.cells],
         runs=list(_runs(context)),
         loads=_loads(context),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pgstrata.report.metrics import Metric
+from pgstrata.analyze.scale import Metric
 from pgstrata.spec.units import render_duration, render_size
 
 NOT_KNOWN = "n/a"

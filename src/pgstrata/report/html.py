@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from pgstrata import __version__
 from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.details import Links, stack_details
 from pgstrata.report.drawing import Drawing, draw
@@ -27,7 +28,6 @@ from pgstrata.report.figures import render_count, render_factor, render_metric, 
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.markup import parse_markup, render_markup_html
 from pgstrata.report.matrix import verdict_matrix
-from pgstrata.report.metrics import metric
 from pgstrata.report.pairs import Index
 from pgstrata.report.statistic import author_rows
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
@@ -201,7 +201,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "markup": render_markup_html,
         "factor": render_factor,
-        "in_unit": lambda value, name: render_metric(value, metric(name)),
+        "in_unit": lambda value, name: render_metric(value, metric_of(name)),
         "number": render_number,
         "percent": render_percent,
         "counted": render_count,

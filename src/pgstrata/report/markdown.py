@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_factor, render_metric, render_number
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.markup import Span, parse_markup, printable
-from pgstrata.report.metrics import metric
 from pgstrata.report.table import Figure, VerdictRow, VerdictTable, matched_cells, verdict_tables
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
@@ -93,6 +93,6 @@ def _published(findings: Findings, table: VerdictTable) -> list[str]:
         if row.measured_low is not None:
             interval = f" ({render_number(row.measured_low)} … {render_number(row.measured_high)})"
         here = render_factor(row.measured_ratio) + interval
-        value = render_metric(row.value, metric(row.metric))
+        value = render_metric(row.value, metric_of(row.metric))
         lines.append(_line([row.stack, value, row.baseline, render_factor(row.ratio), here]))
     return lines

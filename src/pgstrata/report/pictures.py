@@ -13,10 +13,10 @@ import altair as alt
 import vl_convert
 
 from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.drawing import Drawing, DrawnCell, DrawnRun, draw
 from pgstrata.report.head import report_head
-from pgstrata.report.metrics import metric
 from pgstrata.report.table import main_cells
 
 Rows = list[dict[str, Any]]
@@ -82,7 +82,7 @@ def _styled(chart: Any) -> Any:
 def _charts(drawing: Drawing, at: int, cell: DrawnCell) -> Iterator[tuple[str, str, Any]]:
     for name, title in ((drawing.primary, "throughput"), ("latency_avg_ms", "latency"), ("cv_1s", "jitter")):
         if name in cell.metrics:
-            yield title, metric(name).title, _intervals(drawing, cell, name)
+            yield title, metric_of(name).title, _intervals(drawing, cell, name)
     runs = typical_runs(drawing, at)
     if any(run.series for run in runs):
         yield "timeline", "Transactions per second, typical run of each stack", _timeline(drawing, runs)
@@ -121,14 +121,14 @@ def _axis_scale(values: list[float | None]) -> Any:
 
 
 def _in_unit(name: str, value: float | None) -> float | None:
-    unit = metric(name).unit
+    unit = metric_of(name).unit
     factor = 100 if unit in ("%", "per hour") else 1 / _GIB if unit == "bytes" else 1
     return None if value is None else value * factor
 
 
 def _axis_title(name: str) -> str:
-    unit = {"bytes": "GiB", "per hour": "% per hour"}.get(metric(name).unit, metric(name).unit)
-    return f"{metric(name).title}{f', {unit}' if unit else ''}"
+    unit = {"bytes": "GiB", "per hour": "% per hour"}.get(metric_of(name).unit, metric_of(name).unit)
+    return f"{metric_of(name).title}{f', {unit}' if unit else ''}"
 
 
 def _interval_rows(drawing: Drawing, cell: DrawnCell, name: str) -> tuple[Rows, Rows]:

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from pgstrata.analyze import findings
 from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.scale import METRICS
 from pgstrata.record.schema import REPORT_SCHEMA
-from pgstrata.report.metrics import known_metrics
 
 _HEAD = f"""# `report --format json`
 
@@ -94,6 +94,25 @@ def _type_text(annotation: object) -> str:
     return plain.get(annotation, getattr(annotation, "__name__", "any value"))  # type: ignore[call-overload, no-any-return]
 
 
+_NOTES = {
+    "tps": "transactions per second, connection time excluded",
+    "latency_avg_ms": "closed loop unless the cell is scheduled by rate",
+    "cv_1s": "standard deviation over mean of the seconds of a run",
+    "cv_15s": "the same over means of 15 s that do not overlap",
+    "half_fraction": "share of seconds below 50 % of the run's median",
+    "stall_fraction": "share of seconds below 10 % of the run's median",
+    "longest_stall_s": "consecutive seconds below 10 % of the run's median",
+    "p1_to_median": "slowest 1 % of the seconds against the median",
+    "trend_per_hour": "Theil-Sen slope within a run",
+    "load_s": "pgbench -i, where the data was loaded anew",
+    "space_physical_bytes": "allocated bytes after the load",
+    "space_database_bytes": "pg_database_size after the load",
+    "wal_bytes": "during the measured run",
+    "failed_fraction": "share of the transactions",
+}
+"""What the page of keys adds to the titles of metrics."""
+
+
 def _metrics() -> str:
     lines = [
         "## Metrics",
@@ -102,9 +121,10 @@ def _metrics() -> str:
         "",
     ]
     lines += ["| key | what | unit |", "| --- | --- | --- |"]
-    for known in known_metrics():
+    for known in METRICS.values():
+        note = _NOTES.get(known.name)
         unit = {"%": "share", "per hour": "share per hour", "": "none"}.get(known.unit, known.unit)
-        lines.append(f"| `{known.name}` | {known.title}{f': {known.note}' if known.note else ''} | {unit} |")
+        lines.append(f"| `{known.name}` | {known.title}{f': {note}' if note else ''} | {unit} |")
     return "\n".join(lines) + "\n"
 
 

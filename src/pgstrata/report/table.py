@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
+from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.words import SURE
 from pgstrata.report.figures import (
     NOT_KNOWN,
@@ -16,7 +17,6 @@ from pgstrata.report.figures import (
     render_ratio,
     render_ratio_interval,
 )
-from pgstrata.report.metrics import Metric, metric
 from pgstrata.report.pairs import Index
 
 Tone = Literal["best", "equal", "worse", "worse-proven", "better", "better-proven", "undecided", "none"]
@@ -115,7 +115,7 @@ def _verdict_table(index: Index, cell: CellFinding) -> VerdictTable:
     return VerdictTable(
         cell=cell,
         title=cell_title(cell),
-        primary=metric(index.findings.campaign.primary),
+        primary=metric_of(index.findings.campaign.primary),
         best=best,
         rows=tuple(r for r in rows if r.unsupported is None),
         unsupported=tuple(r for r in rows if r.unsupported is not None),
@@ -153,7 +153,7 @@ def _row(index: Index, cell: CellFinding, stack: StackFinding, best: str | None)
 def value(stack: StackFinding, name: str) -> str:
     """A metric's estimate with its unit, `n/a` when it was not measured."""
     found = stack.metrics.get(name)
-    return render_metric(found.estimate if found else None, metric(name))
+    return render_metric(found.estimate if found else None, metric_of(name))
 
 
 def figure(stack: StackFinding, name: str) -> Figure:
@@ -161,7 +161,9 @@ def figure(stack: StackFinding, name: str) -> Figure:
     found = stack.metrics.get(name)
     if found is None or found.estimate is None:
         return Figure(NOT_KNOWN, "")
-    return Figure(render_metric(found.estimate, metric(name)), render_interval(found.low, found.high, metric(name)))
+    return Figure(
+        render_metric(found.estimate, metric_of(name)), render_interval(found.low, found.high, metric_of(name))
+    )
 
 
 def durability_words(stack: StackFinding) -> str:
@@ -186,7 +188,7 @@ def comparison_figure(comparison: Comparison) -> Figure:
     """Ratio or difference of a to b, with its interval."""
     if comparison.scale == "ratio":
         return Figure(render_ratio(comparison.ratio), render_ratio_interval(comparison.low, comparison.high))
-    what = metric(comparison.metric)
+    what = metric_of(comparison.metric)
     return Figure(render_metric(comparison.ratio, what), render_interval(comparison.low, comparison.high, what))
 
 
@@ -241,6 +243,6 @@ def verdict_detail(comparison: Comparison, margin: float) -> str:
 
 
 def _direction(comparison: Comparison) -> str:
-    if metric(comparison.metric).unit == "TPS":
+    if metric_of(comparison.metric).unit == "TPS":
         return "slower" if comparison.verdict == "worse" else "faster"
     return comparison.verdict

@@ -19,7 +19,6 @@ from pgstrata.analyze.fold import fold, whole_cycles
 from pgstrata.analyze.periodogram import strongest_period
 from pgstrata.analyze.runlength import autocorrelation, best_length_s, suggest
 from pgstrata.analyze.trend import theil_sen, trend_p, trend_per_hour
-from pgstrata.analyze.warmup import settled, settled_seconds
 
 SERIES = arrays(np.float64, st.integers(2, 200), elements=st.integers(0, 10**8).map(lambda n: n / 1000))
 
@@ -156,12 +155,3 @@ def test_best_length_from_runs() -> None:
     assert suggest(runs[:2], 180, 0.03) is None
     assert suggest(runs, 180, 0.0) is None
     assert autocorrelation(np.ones(10)) == 0
-
-
-def test_warm_up_rule() -> None:
-    assert settled(np.array([100.0, 101, 99, 100, 100]))
-    assert not settled(np.array([100.0, 101, 99, 130, 100]))
-    assert not settled(np.array([90.0, 95, 100, 105, 108]))
-    assert not settled(np.array([100.0, 100]))
-    assert settled_seconds(np.full(60, 50.0))
-    assert not settled_seconds(np.linspace(0, 100, 60))

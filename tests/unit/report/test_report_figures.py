@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgstrata.analyze.scale import in_order, metric_of
 from pgstrata.report.figures import (
     render_count,
     render_interval,
@@ -17,7 +18,6 @@ from pgstrata.report.figures import (
     render_ratio,
     render_ratio_interval,
 )
-from pgstrata.report.metrics import known_order, metric
 
 
 @pytest.mark.parametrize(
@@ -59,26 +59,26 @@ def test_ratios_read_as_percent_near_one_and_as_factors_from_two_on() -> None:
 
 
 def test_every_metric_has_its_unit() -> None:
-    assert render_metric(2050.4, metric("tps")) == "2,050 TPS"
-    assert render_metric(0.123, metric("cv_1s")) == "12.3 %"
-    assert render_metric(950_009_856, metric("space_physical_bytes")) == "906.0 MiB"
-    assert render_metric(9.23, metric("load_s")) == "9.23 s"
-    assert render_metric(250.0, metric("load_s")) == "4 min 10 s"
-    assert render_metric(None, metric("tps")) == "n/a"
-    assert render_metric(-0.02, metric("trend_per_hour")) == "−2.0 %/h"
+    assert render_metric(2050.4, metric_of("tps")) == "2,050 TPS"
+    assert render_metric(0.123, metric_of("cv_1s")) == "12.3 %"
+    assert render_metric(950_009_856, metric_of("space_physical_bytes")) == "906.0 MiB"
+    assert render_metric(9.23, metric_of("load_s")) == "9.23 s"
+    assert render_metric(250.0, metric_of("load_s")) == "4 min 10 s"
+    assert render_metric(None, metric_of("tps")) == "n/a"
+    assert render_metric(-0.02, metric_of("trend_per_hour")) == "−2.0 %/h"
 
 
 def test_a_metric_of_an_import_takes_its_unit_from_its_suffix() -> None:
-    assert metric("commit_wait_ms").unit == "ms"
-    assert metric("commit_wait_ms").good == "low"
-    assert metric("score").unit == ""
-    assert known_order({"score", "cv_1s", "tps"}) == ("tps", "cv_1s", "score")
+    assert metric_of("commit_wait_ms").unit == "ms"
+    assert metric_of("commit_wait_ms").better == "lower"
+    assert metric_of("score").unit == ""
+    assert in_order({"score", "cv_1s", "tps"}) == ("tps", "cv_1s", "score")
 
 
 def test_an_interval_names_its_unit_once_at_most() -> None:
-    assert render_interval(1200, 1268, metric("tps")) == "1,200 … 1,268"
-    assert render_interval(900 * 1024**2, 950 * 1024**2, metric("wal_bytes")) == "900.0 … 950.0 MiB"
-    assert render_interval(-5e-7, 5e-7, metric("longest_stall_s")) == "0 … 0"
+    assert render_interval(1200, 1268, metric_of("tps")) == "1,200 … 1,268"
+    assert render_interval(900 * 1024**2, 950 * 1024**2, metric_of("wal_bytes")) == "900.0 … 950.0 MiB"
+    assert render_interval(-5e-7, 5e-7, metric_of("longest_stall_s")) == "0 … 0"
 
 
 def test_counts_have_a_plural() -> None:

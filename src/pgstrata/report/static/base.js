@@ -147,7 +147,7 @@ function compact(value) {
   return value >= 10000 ? `${number(value / 1000)}k` : number(value);
 }
 
-const metricOf = (name) => DATA.metrics[name] ?? { name, title: name ?? "nothing", unit: "", good: "neither", note: "" };
+const metricOf = (name) => DATA.metrics[name] ?? { name, title: name ?? "nothing", unit: "" };
 
 // ---------------------------------------------------------------- tooltip
 
