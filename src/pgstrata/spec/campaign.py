@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pgstrata.spec.checks import keep_problem
+from pgstrata.spec.checks import refuse_keep
 from pgstrata.spec.lab import LabMachine
 from pgstrata.spec.model import DurationS, Fraction, Model
 from pgstrata.spec.stack import Stack
@@ -140,8 +140,8 @@ class Campaign(Model):
         if self.soak is not None and not set(self.soak.stacks) <= set(names):
             unknown = sorted(set(self.soak.stacks) - set(names))
             raise ValueError(f"soak names stack {unknown[0]!r}, which is not among {', '.join(names)}")
-        if self.runs.load == "keep" and (problem := keep_problem(self.stacks)) is not None:
-            raise ValueError(problem)
+        if self.runs.load == "keep":
+            refuse_keep(self.stacks, scales=len(set(self.workload.scale)), aa=self.runs.aa)
         for name in wanted:
             if name not in names:
                 raise ValueError(f"the goal names stack {name!r}, which is not among {', '.join(names)}")

@@ -1,6 +1,7 @@
 """Nonsense that no single layer can see: refused with the reason, before anything is touched.
 
-Pure functions of models, called by the validators of `Volume`, `Stack` and `Campaign`; each returns the reason or None.
+Pure functions of models, called by the validators of `Volume`, `Stack` and `Campaign`; each returns the reason or None,
+or raises Refused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     from pgstrata.spec.stack import Ext4, Layer, Stack, Volume, Xfs, Zfs
 
 PAGE_BYTES = 8192
+
+
+class Refused(ValueError):
+    """What does not go together; `hint` says what would."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(text)
+        self.hint = hint
 
 
 def volume_problem(volume: Volume, *, device_given: bool) -> str | None:
@@ -56,14 +65,30 @@ def stack_problem(stack: Stack) -> str | None:
     return None
 
 
-def keep_problem(stacks: tuple[Stack, ...]) -> str | None:
-    """With `load: keep` every stack stays built between its runs, so that none may use another's disk."""
+def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:
+    """With `load: keep` every stack stays built between its runs, so that none may use another's disk; raises Refused.
+
+    A stack is kept once for each scale, and with `runs.aa` the first one under its second name too.
+    """
     owner: dict[str, str] = {}
     for stack in stacks:
         for place in _disks(stack):
             if owner.setdefault(place, stack.name) != stack.name:
-                return f"runs.load is keep, but stacks {owner[place]!r} and {stack.name!r} share {place}"
-    return None
+                raise Refused(
+                    f"runs.load is keep, but stacks {owner[place]!r} and {stack.name!r} share {place}",
+                    "give each stack disks of its own, or use `load: copy`",
+                )
+            if scales > 1:
+                raise Refused(
+                    f"runs.load is keep, but stack {stack.name!r} would be kept at {scales} scales on one {place}",
+                    "name one scale, or use `load: copy`",
+                )
+    disks = _disks(stacks[0])
+    if aa and disks:
+        raise Refused(
+            f"runs.load is keep and runs.aa runs {stacks[0].name!r} under two names, but both would share {disks[0]}",
+            "use `load: copy`, name a stack without disks first, or leave `aa` out",
+        )
 
 
 def _disks(stack: Stack) -> list[str]:

@@ -42,7 +42,8 @@ def _explain_one(details: ErrorDetails, model: type[BaseModel], data: Any) -> Pr
     if kind == "missing":
         return Problem(location, f"{key!r} is missing")
     if kind == "value_error":
-        return Problem(location, str(context.get("error", details["msg"])))
+        raised = context.get("error", details["msg"])
+        return Problem(location, str(raised), getattr(raised, "hint", ""))
     if kind == "union_tag_not_found":
         return Problem(location, "'kind' is missing", f"one of: {', '.join(_kinds(model, details['loc']))}")
     if kind == "union_tag_invalid":
