@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,6 +132,8 @@ class CampaignDirectory:
     path: Path
     record: CampaignRecord
     _lock: IO[str] = field(repr=False)
+    _made: tuple[Path, ...] | None = field(default=None, repr=False)
+    """Of a new directory: the folders made for it, deepest first. None for one that was there, or once it is used."""
 
     @classmethod
     def create_or_open(
@@ -146,16 +149,19 @@ class CampaignDirectory:
         """Makes the directory, or opens it to go on with the same campaign.
 
         `source_text` is what the user wrote. UsageError when another campaign or another version's is there,
-        PreflightError when another process runs in it or it cannot be written.
+        PreflightError when another process runs in it or it cannot be written. A new directory is removed again
+        when an error ends the `with` block before anything was decided or begun.
         """
+        made = tuple(folder for folder in (out, *out.parents) if not folder.exists())
         with writing(out):
             out.mkdir(parents=True, exist_ok=True)
             lock = _lock_directory(out)
+        is_new = not (out / "campaign.json").exists()
         try:
             record = _record_of(out, campaign, origin, paired, rejected or {})
             if source_text is not None:
                 write_atomically(out / "campaign.yaml", source_text)
-            directory = cls(out, record, lock)
+            directory = cls(out, record, lock, made if is_new else None)
             directory._make_folders()
             directory._set_interrupted_aside()
         except BaseException:
@@ -185,6 +191,7 @@ class CampaignDirectory:
 
     def start_trial(self, trial: Trial, planned: PlannedRecord) -> TrialRecorder:
         """A recorder for a trial that is not finished; `planned.json` is written at once."""
+        self._made = None
         final = self.path / "trials" / trial.id
         partial = self.path / "trials" / f".{trial.id}.partial"
         if final.exists():
@@ -209,6 +216,7 @@ class CampaignDirectory:
 
     def record_decision(self, decision: DecisionRecord) -> None:
         """Appends a decision, durably; a line torn by a power cut before is closed first."""
+        self._made = None
         path = self.path / "decisions.jsonl"
         with writing(path):
             _close_torn_line(path)
@@ -226,7 +234,17 @@ class CampaignDirectory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None and self._made is not None:
+            self._remove(self._made)
         self.close()
+
+    def _remove(self, made: Sequence[Path]) -> None:
+        """Takes a new directory back; whatever else somebody put there stays, and the folders with it."""
+        with suppress(OSError):  # the error that ends the block is the one to tell
+            for name in ("campaign.json", "campaign.yaml", ".lock"):
+                (self.path / name).unlink(missing_ok=True)
+            for folder in (self.path / "trials", self.path / "interrupted", *made):
+                folder.rmdir()
 
 
 def _close_torn_line(path: Path) -> None:

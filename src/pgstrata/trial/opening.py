@@ -44,13 +44,13 @@ def opened_runner(
         found = run_preflight(site)
         for line in (*notices(site), *(render_unsupported(u) for u in found.unsupported)):
             progress.notice(line)
-        record_unsupported(directory, found.unsupported)
         lacking = {u.stack for u in found.unsupported}
         stacks = tuple(s.name for s in campaign.stacks if s.name not in lacking)
         users_own = campaign.scratch is not None and host.status(site.scratch) is not None
         site = open_site(site)
         try:
             _check_settings(site, stacks)
+            record_unsupported(directory, found.unsupported)
             runner = PerformanceRunner(site, interruption, percentiles)
             try:
                 yield runner, stacks

@@ -11,9 +11,10 @@ import pytest
 import typer
 
 from pgstrata.cli import campaigning
-from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign
+from pgstrata.errors import PreflightError, UsageError
+from pgstrata.spec.campaign import Campaign, Runs
 from pgstrata.spec.stack import Ext4, Stack, Volume, Xfs
+from pgstrata.trial.fake import FAKE_MODE
 
 CAMPAIGN = Campaign(name="x", stacks=(Stack(name="a", data=Volume(fs=Ext4())), Stack(name="b", data=Volume(fs=Xfs()))))
 
@@ -31,6 +32,34 @@ def test_interrupted_while_the_host_is_looked_over_ends_with_130(
         campaigning.run_to_report(CAMPAIGN, tmp_path / "out", "run", campaigning.Shown(quiet=True))
     assert ended.value.exit_code == 130
     assert "no trial is finished yet" in capsys.readouterr().err
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
+
+
+def test_what_preflight_refuses_leaves_no_directory_and_touches_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def refusing(*_: object) -> Iterator[None]:
+        raise PreflightError("/dev/disk/by-id/CHANGE-ME-1 leads to no block device on local")
+        yield
+
+    monkeypatch.setenv(FAKE_MODE, "1")
+    fixed = CAMPAIGN.model_copy(update={"runs": Runs(blocks=1)})
+    campaigning.run_to_report(fixed, tmp_path / "there", "run", campaigning.Shown(quiet=True), source_text="a: 1")
+    (tmp_path / "empty").mkdir()
+    before = files_of(tmp_path)
+    monkeypatch.setattr(campaigning, "_runner", refusing)
+    for out in ("new/below", "empty", "there"):
+        asked = fixed.model_copy(update={"runs": Runs(blocks=2)}) if out == "there" else fixed
+        with pytest.raises(PreflightError, match="CHANGE-ME"):
+            campaigning.run_to_report(asked, tmp_path / out, "run", campaigning.Shown(quiet=True), source_text="a: 1")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "there"]
+    assert list((tmp_path / "empty").iterdir()) == []
+    after = files_of(tmp_path)
+    assert {name for name in before if after.get(name) != before[name]} == {"there/campaign.json"}, "more blocks asked"
 
 
 def test_a_condition_on_a_stack_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
