@@ -135,7 +135,7 @@ def gather(data: CampaignData) -> Evidence:
         if value is None or (metric_of(data.campaign.goal.primary).scale == "ratio" and value <= 0):
             reason = f"{run.cell}: {data.campaign.goal.primary} is {'missing' if value is None else f'{value:g}'}"
             excluded.setdefault(run.trial.trial.stack, []).append(_excluded(run.trial, reason))
-    stacks = _stacks(data)
+    stacks, ran = _stacks(data), {run.trial.trial.stack for run in runs}
     return Evidence(
         data=data,
         stacks=stacks,
@@ -146,7 +146,7 @@ def gather(data: CampaignData) -> Evidence:
         unsupported=unsupported,
         notices=(
             *notices.first(),
-            *_durability_notice({n: durability_of(data, s) for n, s in stacks.items() if n not in unsupported}),
+            *_durability_notice({n: durability_of(data, s) for n, s in stacks.items() if n in ran}),
         ),
         emulated=any(t.facts is not None and t.facts.kind == "emulated" for t in data.trials),
     )

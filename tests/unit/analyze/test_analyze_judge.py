@@ -260,6 +260,19 @@ def test_an_emulated_machine_is_functional_only(campaign: Path, tmp_path: Path) 
     assert any("functional only" in n for n in found.campaign.notices)
 
 
+def test_durability_is_told_of_stacks_with_runs_alone(campaign: Path, tmp_path: Path) -> None:
+    def fail(path: Path, value: dict[str, Any]) -> None:
+        if json.loads((path.parent / "planned.json").read_text())["stack"]["name"] == "tmpfs":
+            value |= {"status": "failed", "reason": "never works"}
+
+    def ranked_together(notices: tuple[str, ...]) -> list[str]:
+        return [n for n in notices if "different durability" in n]
+
+    assert "tmpfs" in ranked_together(judge(read(campaign)).campaign.notices)[0]
+    found = judge(changed(campaign, tmp_path / "c", "verdict.json", fail))
+    assert ranked_together(found.campaign.notices) == []
+
+
 def test_stalls_are_named(tmp_path: Path) -> None:
     shape = Shape(stacks=("ext4", "btrfs"), blocks=3, duration_s=60, incidents=False)
     found = judge(read(write_campaign(tmp_path / "c", shape)))
