@@ -34,7 +34,7 @@ from pgstrata.trial.fake import FAKE_MODE, FakeRunner
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.progress import Progress
-from pgstrata.trial.scheduler import Outcome, TrialRunner, run_campaign
+from pgstrata.trial.scheduler import Observe, Outcome, TrialRunner, ended, recorded_stacks, run_campaign
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,15 @@ def run_to_report(
     conditions = [parse_condition(text) for text in shown.fail_on]
     require_stacks(conditions, [s.name for s in campaign.stacks])  # not only when hours have passed
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
-        if not shown.quiet:
-            print_notice("\n".join(f"forecast: {line}" for line in announce(campaign, read(out))))
-        outcome = _run(campaign, directory, shown)
+        recorded = read(out)
+        stacks = recorded_stacks(campaign, recorded.trials)
+        outcome = ended(campaign, directory, choose_policy(campaign, stacks), observe=_observer(campaign))
+        if outcome is not None:
+            print_notice(f"nothing is left to run in {out}: the report is made from its record")
+        else:
+            if not shown.quiet:
+                print_notice("\n".join(f"forecast: {line}" for line in announce(campaign, recorded)))
+            outcome = _run(campaign, directory, shown)
     if not outcome.counts:
         print_notice(f"no trial is finished yet in {out}")
         end(ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.DONE)
@@ -96,9 +102,13 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
             runner,
             choose_policy(campaign, stacks),
             progress,
-            observe=observer(campaign.goal.primary, campaign.latency.percentile if campaign.latency else "p99"),
+            observe=_observer(campaign),
             interruption=interruption,
         )
+
+
+def _observer(campaign: Campaign) -> Observe:
+    return observer(campaign.goal.primary, campaign.latency.percentile if campaign.latency else "p99")
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def run_campaign(
         while True:
             interruption.check()
             decision = _decide(directory, state, policy, observe, block)
-            if decision.stage == "done" or not decision.run:
+            if decision.stage == "done":
                 return _outcome(state, decision.reason)
             _run_block(campaign, directory, runner, progress, state, decision, block, interruption)
             block += 1
@@ -110,14 +110,57 @@ def run_campaign(
         return _outcome(state, str(signal), interrupted=True)
 
 
+def ended(campaign: Campaign, directory: CampaignDirectory, policy: Policy, *, observe: Observe) -> Outcome | None:
+    """How a campaign with nothing left to run ended, by its record alone; None while anything is left."""
+    state = _State({t.id: t for t in directory.finished()})
+    block = 0
+    while state.finished:
+        decision = _known(directory, block)
+        if decision is None:
+            decision = _decide_anew(state, policy, observe, block)
+            if decision.stage != "done":
+                return None
+            _record(directory, block, decision)
+            return _outcome(state, decision.reason)
+        if any(trial.id not in state.finished for trial in _trials(campaign, block, decision)):
+            return None
+        block += 1
+    return None
+
+
+def recorded_stacks(campaign: Campaign, trials: Iterable[TrialData]) -> tuple[str, ...]:
+    """The stacks that the host of the recorded trials could build."""
+    statuses: dict[str, set[str]] = {}
+    for trial in trials:
+        statuses.setdefault(trial.trial.stack, set()).add(trial.verdict.status)
+    return tuple(s.name for s in campaign.stacks if statuses.get(s.name) != {"unsupported"})
+
+
 def _decide(directory: CampaignDirectory, state: _State, policy: Policy, observe: Observe, block: int) -> Decision:
     """What was decided about this block before, or a new decision, recorded before it is followed."""
-    known = directory.decisions()
-    for record in reversed(known):
+    decision = _known(directory, block)
+    if decision is None:
+        decision = _decide_anew(state, policy, observe, block)
+        _record(directory, block, decision)
+    return decision
+
+
+def _known(directory: CampaignDirectory, block: int) -> Decision | None:
+    """What was decided about this block before; the end of a campaign is always decided again."""
+    for record in reversed(directory.decisions()):
         if record.after_block == block and record.stage != "done":
             return _decision(record)
+    return None
+
+
+def _decide_anew(state: _State, policy: Policy, observe: Observe, block: int) -> Decision:
     decision = policy.decide(state.observations(observe, block), block, state.elapsed_s(block))
     decision = _without_hopeless(decision, state.hopeless(block))
+    return decision if decision.run else replace(decision, stage="done")
+
+
+def _record(directory: CampaignDirectory, block: int, decision: Decision) -> None:
+    known = directory.decisions()
     record = DecisionRecord(
         after_block=block,
         stage=decision.stage,
@@ -130,7 +173,6 @@ def _decide(directory: CampaignDirectory, state: _State, policy: Policy, observe
     )
     if not known or known[-1] != record:  # the end of a finished campaign is decided again, and told once
         directory.record_decision(record)
-    return decision
 
 
 def _decision(record: DecisionRecord) -> Decision:
@@ -166,10 +208,7 @@ def _run_block(
     block: int,
     interruption: Interruption,
 ) -> None:
-    assert decision.stage != "done"
-    trials = block_trials(
-        campaign, block, decision.run, decision.stage, cells=decision.cells, duration_s=decision.duration_s
-    )
+    trials = _trials(campaign, block, decision)
     progress.block(block, len(trials), decision.stage, decision.reason)
     for trial in trials:
         if trial.id in state.finished:
@@ -180,6 +219,13 @@ def _run_block(
         verdict = runner.run(trial, directory, progress)
         progress.finished(trial, verdict)
     state.finished = {t.id: t for t in directory.finished()}
+
+
+def _trials(campaign: Campaign, block: int, decision: Decision) -> tuple[Trial, ...]:
+    assert decision.stage != "done"
+    return block_trials(
+        campaign, block, decision.run, decision.stage, cells=decision.cells, duration_s=decision.duration_s
+    )
 
 
 def _outcome(state: _State, reason: str, *, interrupted: bool = False) -> Outcome:

@@ -62,6 +62,35 @@ def test_what_preflight_refuses_leaves_no_directory_and_touches_none(
     assert {name for name in before if after.get(name) != before[name]} == {"there/campaign.json"}, "more blocks asked"
 
 
+def test_a_finished_campaign_needs_no_host_to_make_its_report_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def refusing(*_: object) -> Iterator[None]:
+        raise PreflightError("the disks are gone")
+        yield
+
+    def run(blocks: int) -> None:
+        asked = CAMPAIGN.model_copy(update={"runs": Runs(blocks=blocks)})
+        campaigning.run_to_report(asked, tmp_path / "out", "run", campaigning.Shown(quiet=True))
+
+    monkeypatch.setenv(FAKE_MODE, "1")
+    run(1)
+    (tmp_path / "out" / "report.html").unlink()
+    before = files_of(tmp_path)
+    capsys.readouterr()
+    monkeypatch.setattr(campaigning, "_runner", refusing)
+    run(1)
+    said = capsys.readouterr()
+    assert "nothing is left to run" in said.err
+    assert "ended: all 1 blocks are done" in said.out
+    after = files_of(tmp_path)
+    assert after.keys() - before.keys() == {"out/report.html"}
+    assert all(after[name] == before[name] for name in before)
+    with pytest.raises(PreflightError, match="the disks are gone"):
+        run(2)
+
+
 def test_a_condition_on_a_stack_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
     shown = campaigning.Shown(quiet=True, fail_on=["tps(c) < 1"])
     with pytest.raises(UsageError, match="no stack 'c'"):

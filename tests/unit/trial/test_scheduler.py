@@ -18,7 +18,7 @@ from pgstrata.trial.fake import FakeRunner
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.progress import NoProgress, Progress
-from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, TrialRunner, run_campaign
+from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, TrialRunner, ended, run_campaign
 
 STACKS = ("ext4", "tmpfs", "xfs")
 
@@ -161,6 +161,16 @@ def test_a_finished_campaign_can_be_extended(tmp_path: Path) -> None:
     outcome = run(tmp_path / "c", campaign(blocks=4), runner=runner)
     assert outcome.counts == {"ok": 12}
     assert len(runner.ran) == 6
+
+
+@pytest.mark.parametrize(("trials", "blocks", "over"), [(0, 2, False), (4, 2, False), (6, 2, True), (6, 3, False)])
+def test_a_campaign_is_over_when_nothing_is_left_to_run(tmp_path: Path, trials: int, blocks: int, over: bool) -> None:
+    run(tmp_path / "c", campaign(blocks=2), runner=Stopping(FakeRunner(campaign()), trials))
+    asked = campaign(blocks=blocks)
+    with CampaignDirectory.create_or_open(tmp_path / "c", asked) as directory:
+        outcome = ended(asked, directory, FixedBlocks(STACKS, blocks), observe=observe)
+    assert (outcome == Outcome({"ok": 6}, f"all {blocks} blocks are done")) is over
+    assert (outcome is not None) is over
 
 
 def test_the_limit_of_a_trial_may_be_raised_as_its_hint_says(tmp_path: Path) -> None:
