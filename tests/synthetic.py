@@ -290,6 +290,7 @@ def _write_cell(
         initial_connection_ms=11.0,
         wal_bytes=int(tps.sum() * 1900),
         checkpoints=n // 30,
+        prewarmed="sequential read",
         open_loop=cell.rate_tps is not None,
         percentiles_ms={k: v * float(rng.normal(1, 0.05)) for k, v in percentiles.items()},
     )

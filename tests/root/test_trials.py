@@ -137,6 +137,7 @@ class TestRecord:
     def check_series(self, data: CampaignData) -> None:
         for cell in data.cells():
             assert cell.result.transactions > 0
+            assert cell.result.prewarmed in ("pg_prewarm", "sequential read")
             raw = {name.rsplit("/", 1)[-1] for name in cell.raw_names()}
             assert {"pgbench.out", "pgbench.err", "samples.jsonl", "postgres.jsonl"} <= raw
             for series in ("progress", "devices", "system", "postgres"):

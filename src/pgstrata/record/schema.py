@@ -156,6 +156,8 @@ class CellResult(Record):
     wal_bytes: int | None = None
     checkpoints: int | None = None
     warmup_stable: bool | None = None
+    prewarmed: Literal["pg_prewarm", "sequential read"] | None = None
+    """How tables were read into memory before the warm-up; plain reads leave indexes out, and shared_buffers too."""
     percentiles_ms: dict[str, float] = {}
     """`p50`, `p95`, `p99`, `p999`, from the per-transaction log; open loop only counts as felt latency."""
     open_loop: bool = False

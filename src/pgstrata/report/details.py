@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,8 @@ class StackDetails:
     durability: str
     durability_reason: str
     unsupported: str | None
+    prewarmed: str
+    """By which method, in how many runs; empty where that was not recorded."""
     settings: tuple[tuple[str, str], ...]
     figures: tuple[CellFigures, ...]
     facts: tuple[FactRow, ...]
@@ -151,6 +154,7 @@ def _details(
         durability=durability_words(first),
         durability_reason=first.durability.reason,
         unsupported=first.unsupported,
+        prewarmed=_prewarmed(trials),
         settings=tuple(settings_of(spec)) if spec else (),
         figures=tuple(_cell_figures(findings, found)),
         facts=_facts(trials),
@@ -204,6 +208,11 @@ def _setting_text(path: str, value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(str(v) for v in value)
     return render_size(value) if isinstance(value, int) and path.endswith("size") else str(value)
+
+
+def _prewarmed(trials: list[TrialData]) -> str:
+    methods = Counter(c.result.prewarmed for t in trials for c in t.cells if c.result.prewarmed is not None)
+    return "; ".join(f"{method} ({render_count(count, 'run')})" for method, count in methods.items())
 
 
 def _facts(trials: list[TrialData]) -> tuple[FactRow, ...]:

@@ -64,7 +64,8 @@ def _result(
         late=found.late,
         wal_bytes=measured.wal_bytes,
         checkpoints=checkpoints,
-        warmup_stable=measured.settled,
+        warmup_stable=measured.start.settled,
+        prewarmed=measured.start.prewarmed,
         percentiles_ms=percentiles_ms,
         open_loop=measured.cell.rate_tps is not None,
     )

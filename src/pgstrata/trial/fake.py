@@ -126,6 +126,7 @@ def _write_cell(recorder: TrialRecorder, cell: Cell, level_tps: float, duration_
         wal_bytes=transactions * 600,
         checkpoints=1,
         warmup_stable=True,
+        prewarmed="pg_prewarm",
         percentiles_ms=_fake_percentiles(cell, level_tps),
         open_loop=cell.rate_tps is not None,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from pgstrata.errors import TrialError, TrialExcluded
 from pgstrata.host.facts.thermal import read_throttle_count
 from pgstrata.host.protocol import command
-from pgstrata.postgres.database import checkpoint, database_bytes, prewarm, wal_position_bytes
+from pgstrata.postgres.database import Prewarmed, checkpoint, database_bytes, prewarm, wal_position_bytes
 from pgstrata.record.recorder import utc_now
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.fs.zfs_arc import plan_empty_arc
@@ -27,6 +27,15 @@ WARM_UP_SEED_STEP = 1
 
 
 @dataclass(frozen=True)
+class Start:
+    """How the server was brought into the state that every run begins with."""
+
+    prewarmed: Prewarmed
+    settled: bool | None
+    """Whether throughput had settled at the end of the warm-up; None where that cannot be told."""
+
+
+@dataclass(frozen=True)
 class Measured:
     """One finished run; its output still lies on the host, in `folder`."""
 
@@ -36,7 +45,7 @@ class Measured:
     began_epoch_s: float
     """By the clock of the host."""
     wal_bytes: int
-    settled: bool | None
+    start: Start
 
 
 @dataclass(frozen=True)
@@ -61,16 +70,16 @@ def run_cell(bench: Bench, cell: Cell) -> DatabaseBytes:
         bench.cluster.start()
         before_bytes = database_bytes(bench.cluster, DATABASE)
     with step(f"{cell.id}: prewarm"):
-        prewarm(bench.cluster, DATABASE)
+        prewarmed = prewarm(bench.cluster, DATABASE)
     with step(f"{cell.id}: warm-up", expected_s=workload.warmup):
-        settled = _warm_up(bench, cell, script)
+        start = Start(prewarmed, _warm_up(bench, cell, script))
     with step(f"{cell.id}: checkpoint"):
         checkpoint(bench.cluster)
     with step(f"{cell.id}: attest before"):
         bench.attest_stack("before cell")
         bench.attest_server("before cell")
     with step(f"{cell.id}: measure", expected_s=bench.trial.duration_s or workload.cell_duration_s(cell)):
-        measured = _measure(bench, cell, folder, script, settled)
+        measured = _measure(bench, cell, folder, script, start)
     with step(f"{cell.id}: attest after"):
         bench.attest_stack("after cell")
         bench.attest_server("after cell")
@@ -113,7 +122,7 @@ def _warm_up(bench: Bench, cell: Cell, script: str | None) -> bool | None:
     return warmup_settled([row.tps for row in parse_progress(done.stderr).rows])
 
 
-def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, settled: bool | None) -> Measured:
+def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, start: Start) -> Measured:
     workload = bench.site.campaign.workload
     plan = plan_run(
         bench.target,
@@ -133,7 +142,7 @@ def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, settled:
             raise _failure(bench, folder, code)
     wal_bytes = wal_position_bytes(bench.cluster) - wal_before
     refuse_throttled(throttled_before, read_throttle_count(bench.host))
-    return Measured(cell, folder, started, began_epoch_s, wal_bytes, settled)
+    return Measured(cell, folder, started, began_epoch_s, wal_bytes, start)
 
 
 def refuse_throttled(before: int | None, after: int | None) -> None:

@@ -97,6 +97,11 @@ def test_failures_exclusions_and_missing_figures_are_told(page_text: str) -> Non
     assert "n/a" in text
 
 
+def test_how_runs_were_prewarmed_is_told(page_text: str, data: CampaignData) -> None:
+    runs = sum(len(t.cells) for t in data.trials if t.trial.stack == "xfs")
+    assert f"<td>sequential read ({runs} runs)</td>" in page_text
+
+
 def test_the_same_record_gives_the_same_page(data: CampaignData, findings: Findings, tmp_path: Path) -> None:
     texts = [render(data, findings, ["html"], tmp_path / name).paths[0].read_text() for name in ("a", "a")]
     assert texts[0] == texts[1]
