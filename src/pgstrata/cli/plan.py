@@ -24,6 +24,7 @@ from pgstrata.cli.output import (
 if TYPE_CHECKING:
     from pgstrata.host.protocol import Host
     from pgstrata.spec.campaign import Campaign, Trial
+    from pgstrata.spec.stack import Stack
     from pgstrata.trial.estimate import Estimate
     from pgstrata.trial.site import Site
 
@@ -39,11 +40,14 @@ def plan(
 ) -> None:
     """Show trials, every command in order, bytes, time, host-wide changes, and what the budget can prove."""
     from pgstrata.cli.changes import changed
+    from pgstrata.cli.hosts import LAB
     from pgstrata.spec.expand import slug, with_aa
     from pgstrata.spec.load import load_campaign
-    from pgstrata.trial.survey import survey
+    from pgstrata.trial.survey import REMOTE_SCRATCH, survey
 
     campaign = with_aa(changed(load_campaign(file), blocks=blocks, budget=budget, scratch=scratch, host=host))
+    if campaign.host == LAB and campaign.scratch is None:
+        campaign = campaign.model_copy(update={"scratch": REMOTE_SCRATCH})
     with _looked_at(campaign) as found:
         site = survey(found, campaign, out or Path("out") / slug(campaign.name))
         value = _describe(campaign, site)
@@ -64,6 +68,7 @@ def _looked_at(campaign: Campaign) -> Iterator[Host]:
 
 def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
     from pgstrata.cli.forecasting import forecast
+    from pgstrata.cli.hosts import LAB
     from pgstrata.spec.expand import block_trials
     from pgstrata.trial.estimate import NOTHING, estimate_trial
 
@@ -76,30 +81,41 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "campaign": campaign.name,
         "host": campaign.host,
         "scratch": site.scratch,
-        "medium": site.medium,
+        "medium": "" if campaign.host == LAB else site.medium,
         "fixed": campaign.runs.blocks is not None,
         "blocks": planned_blocks,
         "budget_s": campaign.runs.budget,
         "at_most": {"written_bytes": whole.written_bytes, "duration_s": whole.duration_s},
         "first_block_s": sum(estimates[t.id].duration_s for t in trials if t.block == 0),
-        "host_wide": _host_wide(campaign, site),
+        "host_wide": _host_wide(campaign, site, [t for t in trials if t.block == 0]),
         **_preflight(site),
-        "notes": sorted({note for t in trials if t.block == 0 for note in _plan_of(site, t).notes}),
+        "notes": [*_lab_notes(campaign), *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes})],
         "forecast": list(forecast(campaign, trials, estimates)),
         "trials": [_describe_trial(site, t, estimates[t.id]) for t in trials],
     }
 
 
 def _preflight(site: Site) -> dict[str, Any]:
-    """What `run` would refuse, and the stacks that it would leave out."""
+    """What `run` would refuse, and the stacks that it would leave out; not known of a machine that is not there yet."""
+    from pgstrata.cli.hosts import LAB
     from pgstrata.errors import PreflightError
     from pgstrata.trial.preflight import render_unsupported, run_preflight
 
+    if site.campaign.host == LAB:
+        return {"refused": None, "unsupported": []}
     try:
         found = run_preflight(site)
     except PreflightError as error:
         return {"refused": str(error), "unsupported": []}
     return {"refused": None, "unsupported": [render_unsupported(u) for u in found.unsupported]}
+
+
+def _lab_notes(campaign: Campaign) -> list[str]:
+    from pgstrata.cli.hosts import LAB
+
+    if campaign.host != LAB:
+        return []
+    return ["planned without its lab machine: programs are those of this host; what can be built is found out by run"]
 
 
 def _plan_of(site: Site, trial: Trial) -> Any:
@@ -124,8 +140,8 @@ def _describe_trial(site: Site, trial: Trial, estimate: Estimate) -> dict[str, A
     }
 
 
-def _host_wide(campaign: Campaign, site: Site) -> list[str]:
-    """What others on the host notice."""
+def _host_wide(campaign: Campaign, site: Site, trials: list[Trial]) -> list[str]:
+    """What others on the host notice; `trials` has every stack."""
     from pgstrata.postgres.user import plan_user
 
     lines = []
@@ -136,13 +152,25 @@ def _host_wide(campaign: Campaign, site: Site) -> list[str]:
         lines.append("before every measured run: sync, and drop the page cache of the whole host (vm.drop_caches)")
     else:
         lines.append("not root: caches are not dropped, so figures are those of warm caches")
+    first = {t.stack: t for t in reversed(trials)}
     for stack in campaign.stacks:
-        settings = [f"{key} = {value}" for key, value in stack.kernel.sysctl.items()]
-        if stack.kernel.transparent_hugepage is not None:
-            settings.append(f"transparent_hugepage = {stack.kernel.transparent_hugepage}")
+        settings = _host_wide_settings(stack)
         if settings:
             lines.append(f"during trials of {stack.name}: {', '.join(settings)} (put back afterwards)")
+        steps = [s.name for s in _plan_of(site, first[stack.name]).steps if s.host_wide and s.commands]
+        if steps:
+            lines.append(f"during trials of {stack.name}: {', '.join(steps)}")
     return lines
+
+
+def _host_wide_settings(stack: Stack) -> list[str]:
+    from pgstrata.spec.stack import Zfs
+
+    settings = [f"{key} = {value}" for key, value in stack.kernel.sysctl.items()]
+    if stack.kernel.transparent_hugepage is not None:
+        settings.append(f"transparent_hugepage = {stack.kernel.transparent_hugepage}")
+    pools = [v.fs for v in stack.volumes.values() if isinstance(v.fs, Zfs)]
+    return [*settings, *(f"{key} = {value}" for fs in pools for key, value in fs.module.items())]
 
 
 def _render(value: dict[str, Any]) -> str:

@@ -235,7 +235,7 @@ class Tmpfs(Model):
     """Memory; nothing survives a power cut."""
 
     kind: Literal["tmpfs"] = "tmpfs"
-    size: SizeBytes | None = Field(None, description="limit; by default enough for the scale")
+    size: SizeBytes | None = Field(None, description="limit; by default half of the memory")
     huge: Literal["never", "always", "within_size", "advise"] | None = Field(None, description="huge pages")
     noatime: bool = Field(False, description="do not record when files are read")
 
