@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from pgstrata.analyze.capacity import capacity_tps, next_rate
-from pgstrata.analyze.evidence import COMPARISON, copies_on_write
+from pgstrata.analyze.evidence import BUDGET_USED, COMPARISON, copies_on_write
+from pgstrata.analyze.stages import seconds_by_stack
 from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
+from pgstrata.spec.units import render_duration
 from pgstrata.spec.workload import Cell
 
 CONFIRMING_RUNS = 2
@@ -52,8 +54,58 @@ class StagedPolicy:
         for stage in stages:
             following = stage(self.campaign, compared, later)
             if following is not None:
-                return following
+                return self._within_budget(decision, following, compared, later, elapsed_s)
         return decision
+
+    def _within_budget(
+        self,
+        ended: Decision,
+        following: Decision,
+        compared: Sequence[Observation],
+        later: Sequence[Observation],
+        elapsed_s: float,
+    ) -> Decision:
+        """One more block of a later stage, or the end where it would exceed the budget of the campaign."""
+        budget_s = self.campaign.runs.budget
+        needed_s = block_s(self.campaign, following, compared, later)
+        if budget_s is None or elapsed_s + needed_s <= budget_s:
+            return following
+        begun = any(o.stage == following.stage for o in later)
+        notice = (
+            f"budget used: {render_duration(elapsed_s)} of {render_duration(budget_s)}; stage {following.stage} was "
+            f"{'ended early' if begun else 'left out'}, as its next block takes about {render_duration(needed_s)}"
+        )
+        return Decision("done", (), reason=f"{ended.reason}; {notice}", figures={**ended.figures, BUDGET_USED: notice})
+
+
+def block_s(
+    campaign: Campaign, decision: Decision, compared: Sequence[Observation], later: Sequence[Observation]
+) -> float:
+    """Expected machine time of a block of a later stage.
+
+    As the stage's own blocks took; before there are any, what a block of the comparison took of each stack, with this
+    stage's runs instead of those. A stack that was never measured takes the mean of the others.
+    """
+    own = seconds_by_stack(o for o in later if o.stage == decision.stage)
+    before = seconds_by_stack(compared)
+    expected = {}
+    for name in decision.run:
+        if name in own:
+            expected[name] = own[name]
+        elif name in before:
+            cells = (decision.cells or {}).get(name, ())
+            expected[name] = _with_runs_s(campaign, before[name], cells, decision.duration_s)
+    return fmean(expected.values()) * len(decision.run) if expected else 0.0
+
+
+def _with_runs_s(campaign: Campaign, block_s: float, cells: Sequence[Cell], duration_s: float | None) -> float:
+    """The time of a block of the comparison, its runs replaced; what load and restarts take stays as it is."""
+    workload, grid = campaign.workload, campaign.workload.cells
+    if workload.transactions is not None:  # how long runs are is not known beforehand
+        return block_s * len(cells) / len(grid)
+    runs_s = sum(workload.warmup + (workload.cell_duration_s(c) or 0.0) for c in grid)
+    new_s = sum(workload.warmup + (duration_s or workload.cell_duration_s(c) or 0.0) for c in cells)
+    return max(0.0, block_s - runs_s) + new_s
 
 
 def finalists(observations: Sequence[Observation]) -> tuple[str, ...]:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.evidence import durability_of
+from pgstrata.analyze.evidence import BUDGET_USED, durability_of
 from pgstrata.analyze.findings import Comparison, Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.metrics import observer
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
-from pgstrata.record.schema import AttestedRecord
+from pgstrata.record.schema import AttestedRecord, DecisionRecord
 from pgstrata.spec.stack import Postgres
 from synthetic import Shape, write_campaign
 
@@ -271,6 +271,12 @@ def test_durability_is_told_of_stacks_with_runs_alone(campaign: Path, tmp_path: 
     assert "tmpfs" in ranked_together(judge(read(campaign)).campaign.notices)[0]
     found = judge(changed(campaign, tmp_path / "c", "verdict.json", fail))
     assert ranked_together(found.campaign.notices) == []
+
+
+def test_a_stage_that_did_not_fit_into_the_budget_is_told(campaign: Path) -> None:
+    data, notice = read(campaign), "budget used: 2 h of 3 h; stage soak was left out"
+    last = DecisionRecord(after_block=6, stage="done", continue_with=(), figures={BUDGET_USED: notice})
+    assert notice in judge(replace(data, decisions=(last,))).campaign.notices
 
 
 def test_stalls_are_named(tmp_path: Path) -> None:

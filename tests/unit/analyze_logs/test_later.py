@@ -6,19 +6,22 @@ from dataclasses import dataclass
 
 import pytest
 
+from pgstrata.analyze.evidence import BUDGET_USED
 from pgstrata.analyze.later import CONFIRMING_RUNS, StagedPolicy, capacities_tps, finalists
 from pgstrata.record.decision import Decision, Observation, OpenLoop
-from pgstrata.spec.campaign import Campaign, Latency, Soak
+from pgstrata.spec.campaign import Campaign, Latency, Runs, Soak
 from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.workload import Workload
 
 CAPACITY = {"ext4": 900.0, "xfs": 700.0, "btrfs": 400.0}
 CELL = "tpcb-like-s10-c4"
+OVERHEAD_S = 40.0
 
 
-def campaign(latency: Latency | None = None, soak: Soak | None = None) -> Campaign:
-    stacks = tuple(parse_stack(name) for name in CAPACITY)
-    return Campaign(name="n", stacks=stacks, workload=Workload(scale=(10,), clients=(4,)), latency=latency, soak=soak)
+def campaign(latency: Latency | None = None, soak: Soak | None = None, budget: float | None = None) -> Campaign:
+    stacks, workload = tuple(parse_stack(name) for name in CAPACITY), Workload(scale=(10,), clients=(4,), warmup=30)
+    runs = Runs(budget=budget)
+    return Campaign(name="n", stacks=stacks, workload=workload, runs=runs, latency=latency, soak=soak)
 
 
 @dataclass(frozen=True)
@@ -34,25 +37,27 @@ class TwoBlocks:
 def play(asked: Campaign, *, failing: str = "", lucky: float | None = None) -> tuple[list[Decision], list[Observation]]:
     """Runs the policy against stacks that carry exactly their capacity; trials of stage `failing` give nothing.
 
+    Every trial takes OVERHEAD_S, and each of its runs 30 s of warm-up and its own length.
+
     Stacks that carry more than `lucky` keep their promise at a rate above it in the first run alone.
     """
     policy = StagedPolicy(TwoBlocks(), asked)
     seen: list[Observation] = []
     decisions: list[Decision] = []
-    while (decision := policy.decide(seen, len(decisions), 0.0)).stage != "done":
+    while (decision := policy.decide(seen, len(decisions), sum(o.duration_s for o in seen))).stage != "done":
         block = len(decisions)
         decisions.append(decision)
         assert block < 60
         for stack in decision.run:
             cells = asked.workload.cells if decision.cells is None else decision.cells[stack]
             for cell in cells if decision.stage != failing else ():
-                loop = None
+                loop, cost_s = None, OVERHEAD_S / len(cells) + 30 + (decision.duration_s or 60.0)
                 if cell.rate_tps is not None:
                     over = cell.rate_tps > CAPACITY[stack]
                     tried = [o for o in seen if o.stack == stack and o.cell == cell.id]
                     over |= lucky is not None and cell.rate_tps > lucky and bool(tried)
                     loop = OpenLoop(cell.rate_tps, 99.0 if over else 3.0, 0.0, over)
-                seen.append(Observation(stack, block, cell.id, CAPACITY[stack], decision.stage, 1.0, loop))
+                seen.append(Observation(stack, block, cell.id, CAPACITY[stack], decision.stage, cost_s, loop))
     return [*decisions, decision], seen
 
 
@@ -108,6 +113,36 @@ def test_a_stack_that_cannot_be_built_is_not_soaked() -> None:
     stacks = (*asked.stacks, parse_stack("zfs"))
     decisions, _ = play(asked.model_copy(update={"stacks": stacks, "soak": soak}))
     assert decisions[2].run == ("xfs",)
+
+
+COMPARED_S = 5 * 130.0
+"""Two blocks, of three and of two stacks."""
+RATES_S = 2 * (40.0 + 2 * 90.0)
+"""One block at two rates."""
+SOAK_S = 3 * 7270.0
+
+
+@pytest.mark.parametrize(
+    ("budget", "stages", "notice"),
+    [
+        (COMPARED_S + 2 * RATES_S + SOAK_S, ["latency", "latency", "soak"], ""),
+        (
+            COMPARED_S + 2 * RATES_S + SOAK_S - 1,
+            ["latency", "latency"],
+            "25 min 30 s of 6 h 29 min; stage soak was left",
+        ),
+        (COMPARED_S + 2 * RATES_S - 1, ["latency"], "18 min 10 s of 25 min 29 s; stage latency was ended early"),
+        (COMPARED_S + RATES_S - 1, [], "10 min 50 s of 18 min 9 s; stage latency was left out"),
+    ],
+)
+def test_later_stages_keep_to_the_budget(budget: float, stages: list[str], notice: str) -> None:
+    asked = campaign(Latency(rates=(0.5, 0.9), blocks=2), Soak(duration=7200, runs=1), budget)
+    decisions, seen = play(asked)
+    assert [d.stage for d in decisions] == ["screen", "screen", *stages, "done"]
+    assert sum(o.duration_s for o in seen) <= budget
+    assert decisions[-1].reason.startswith("compared")
+    assert (BUDGET_USED in decisions[-1].figures) == bool(notice)
+    assert notice in decisions[-1].figures.get(BUDGET_USED, "")
 
 
 def test_stages_whose_trials_fail_are_given_up() -> None:
