@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,15 @@ from superblocks import plant_dos, plant_md, plant_zfs
 from built import standing
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import CommandFailed
 from pgstrata.spec.stack import DiskDevice, Ext4, Stack, Volume
-from pgstrata.stack.build import build
+from pgstrata.stack.build import build, run_step
+from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import plan_stack
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
 from pgstrata.stack.signatures import list_signatures
+from pgstrata.stack.step import planned
 
 SIZE_BYTES = 128 * 2**20
 XFS_BYTES = 320 * 2**20
@@ -197,6 +201,28 @@ def test_a_foreign_filesystem_is_not_wiped_by_an_undo(
     assert [s.label for s in list_signatures(host, str(device))] == ["precious"]
     _run("wipefs", "--all", device)
     assert not any(u.error for u in journal.undo_all())
+
+
+@pytest.mark.parametrize("label", ["theirs", "pgstrata-old"])
+def test_killed_before_wiping_the_device_is_left_as_it_was(
+    host: LocalHost, tmp_path: Path, file: Path, device: Path, label: str
+) -> None:
+    """The journal says that the device is to be wiped, with what it carried then; wipefs never ran."""
+    _run("mkfs.ext4", "-q", "-L", label, device)
+    before = _digest(device)
+    state = inspect_device(host, str(file))
+    plan = plan_stack(_disk_stack(file), context_in(tmp_path, erase=(str(file),)))
+    (wipe,) = [step for step in plan.steps if step.erases]
+    never = replace(wipe, commands=(planned("false"),))
+    journal = Journal.create(host, "t1")
+    with pytest.raises(CommandFailed):
+        run_step(host, never, journal, {"data.0": str(device)}, plan.context.erase)
+    host.unlock("trial-t1")
+    (line,) = clean(host)
+    assert f"left {file} alone: it carries ext4 {label!r} as before" in line
+    assert clean(host) == ()
+    assert _digest(device) == before
+    assert state == inspect_device(host, str(file))
 
 
 def _disk_stack(file: Path) -> Stack:

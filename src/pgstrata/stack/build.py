@@ -10,10 +10,11 @@ from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host
 from pgstrata.stack.journal import Journal, Undone
 from pgstrata.stack.plan import StackPlan
-from pgstrata.stack.safety import refuse_or_allow, require_blank
+from pgstrata.stack.safety import DeviceState, refuse_or_allow, require_blank
 from pgstrata.stack.step import Step
 from pgstrata.stack.tuning.overcommit import require_room_to_commit
 from pgstrata.stack.tuning.setting import plan_restore, setting_path
+from pgstrata.stack.undo import Undo, WipeDevice
 
 Around = Callable[[Step], AbstractContextManager[object]]
 """Wraps each step, to time and show it."""
@@ -43,9 +44,12 @@ def build(host: Host, plan: StackPlan, journal: Journal, *, around: Around = lam
 
 def run_step(host: Host, step: Step, journal: Journal, bindings: dict[str, str], erase: tuple[str, ...]) -> None:
     """One step: inspect what it will overwrite, journal its undo, write its settings, run its commands."""
+    undos = step.undo
     for id_ in step.erases:
-        journal.lock_device(refuse_or_allow(host, id_, erase).node)
-    journal.register(*step.undo)
+        state = refuse_or_allow(host, id_, erase)
+        journal.lock_device(state.node)
+        undos = tuple(_knowing(undo, state) for undo in undos)
+    journal.register(*undos)
     _write_settings(host, step, journal, bindings)
     output = ""
     for planned in step.commands:
@@ -56,6 +60,13 @@ def run_step(host: Host, step: Step, journal: Journal, bindings: dict[str, str],
         if not output:
             raise TrialError(f"step {step.name} printed nothing on {host.name}")
         bindings[step.binds] = output
+
+
+def _knowing(undo: Undo, state: DeviceState) -> Undo:
+    """The undo of a wipe with what the device carries now, so that it is told from what we will write."""
+    if isinstance(undo, WipeDevice) and undo.id == state.id:
+        return undo.model_copy(update={"before": tuple(s.identity for s in state.signatures)})
+    return undo
 
 
 def _write_settings(host: Host, step: Step, journal: Journal, bindings: Mapping[str, str]) -> None:

@@ -23,6 +23,12 @@ class Signature:
     type: str
     offset_bytes: int | None = None
     label: str = ""
+    uuid: str = ""
+
+    @property
+    def identity(self) -> str:
+        """Tells it from another one of the same type and label, where that type has UUIDs."""
+        return f"{self.type} {self.label!r} {self.uuid}".rstrip()
 
     @property
     def shown(self) -> str:
@@ -34,7 +40,7 @@ def parse_wipefs(text: str) -> tuple[Signature, ...]:
     if not text.strip():
         return ()
     return tuple(
-        Signature(entry["type"], int(str(entry["offset"]), 0), entry.get("label") or "")
+        Signature(entry["type"], int(str(entry["offset"]), 0), entry.get("label") or "", entry.get("uuid") or "")
         for entry in json.loads(text)["signatures"]
     )
 
@@ -43,8 +49,8 @@ def parse_blkid(text: str) -> tuple[Signature, ...]:
     """The output of `blkid --probe --output export`: what is on the device, and its partition table."""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     label = fields.get("LABEL", "")
-    found = [Signature(fields["TYPE"], None, label)] if "TYPE" in fields else []
-    found += [Signature(fields["PTTYPE"])] if "PTTYPE" in fields else []
+    found = [Signature(fields["TYPE"], None, label, fields.get("UUID", ""))] if "TYPE" in fields else []
+    found += [Signature(fields["PTTYPE"], uuid=fields.get("PTUUID", ""))] if "PTTYPE" in fields else []
     return tuple(found)
 
 

@@ -44,10 +44,15 @@ class RemovePath(_Undo):
 
 
 class WipeDevice(_Undo):
-    """Wipe the signatures that pgstrata wrote onto a real device (named by its stable id)."""
+    """Wipe the signatures that pgstrata wrote onto a real device (named by its stable id).
+
+    `before` is what it carried when this was journaled (`Signature.identity`): a device that still carries that was
+    not written to.
+    """
 
     kind: Literal["wipe_device"] = "wipe_device"
     id: str
+    before: tuple[str, ...] = ()
 
 
 class WriteFile(_Undo):

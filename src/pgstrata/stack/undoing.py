@@ -94,12 +94,16 @@ def _remove_path(host: Host, undo: kinds.RemovePath) -> str:
 
 
 def _wipe_device(host: Host, undo: kinds.WipeDevice) -> str:
-    """Wipes signatures that carry our label; others may have been put there since."""
+    """Wipes signatures that carry our label; others were there before, or may have been put there since."""
     node = host.run(parse_device_id(undo.id).find_command, check=False).stdout.strip()
     if not node:
         return ""
     signatures = list_signatures(host, node)
-    foreign = [s for s in signatures if "pgstrata" not in s.label]
+    earlier = [s for s in signatures if s.identity in undo.before]
+    foreign = [s for s in signatures if "pgstrata" not in s.label or s in earlier]
+    if earlier == list(signatures) != []:
+        shown = ", ".join(s.shown for s in signatures)
+        return f"left {undo.id} alone: it carries {shown} as before the trial, which had not begun to wipe it"
     if foreign:
         shown = ", ".join(s.shown for s in foreign)
         raise PgstrataError(

@@ -26,7 +26,7 @@ def plan_trial(site: Site, trial: Trial, plan: StackPlan) -> tuple[PlannedStep, 
 
 def _undo_lines(plan: StackPlan) -> Iterator[str]:
     for undo in reversed([undo for step in plan.steps for undo in step.undo]):
-        what = ", ".join(str(v) for k, v in undo.model_dump().items() if k != "kind")
+        what = ", ".join(str(v) for k, v in undo.model_dump().items() if k not in ("kind", "before"))
         yield f"{undo.kind.replace('_', ' ')}: {what}"
 
 

@@ -146,13 +146,18 @@ def test_what_is_not_of_btrfs_is_an_error() -> None:
         parse_nodesize("superblock: bytenr=65536\n")
 
 
+EXT4_UUID = "5423763e-a4ae-4c26-9028-3f853b82b5d7"
+
+
 def test_signatures() -> None:
-    assert parse_wipefs(_text("wipefs-2.38.1-ext4.json")) == (Signature("ext4", 0x438, "pgstrata"),)
+    assert parse_wipefs(_text("wipefs-2.38.1-ext4.json")) == (Signature("ext4", 0x438, "pgstrata", EXT4_UUID),)
     assert [s.type for s in parse_wipefs(_text("wipefs-2.38.1-gpt.json"))] == ["gpt", "gpt", "PMBR"]
     assert parse_wipefs(_text("wipefs-2.38.1-blank.json")) == ()
     assert parse_wipefs("") == ()
-    assert parse_blkid(_text("blkid-2.38.1-ext4.txt")) == (Signature("ext4", None, "pgstrata"),)
-    assert parse_blkid(_text("blkid-2.38.1-gpt.txt")) == (Signature("gpt"),)
+    assert parse_blkid(_text("blkid-2.38.1-ext4.txt")) == (Signature("ext4", None, "pgstrata", EXT4_UUID),)
+    assert parse_blkid(_text("blkid-2.38.1-gpt.txt")) == (
+        Signature("gpt", uuid="d492c867-9f38-44ce-81c1-8c19116aef33"),
+    )
     assert parse_blkid("") == ()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pgstrata.errors import PreflightError
@@ -10,7 +12,7 @@ from pgstrata.host.protocol import Command, Completed, FileStatus
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
-from pgstrata.stack.undo import RemovePath, StopProcesses, WriteFile
+from pgstrata.stack.undo import RemovePath, StopProcesses, WipeDevice, WriteFile
 
 ID = "/dev/disk/by-id/ata-DISK_1"
 ROOT = "22 1 8:17 / / rw,relatime shared:1 - ext4 /dev/sdb1 rw\n"
@@ -21,8 +23,15 @@ class Server(FakeHost):
     """A server with the disk /dev/sda (8:0), which has the partition sda1 (8:1)."""
 
     def __init__(
-        self, *, mountinfo: str = ROOT, other_mountinfo: str = ROOT, swaps: str = "", held: bool = False
+        self,
+        *,
+        mountinfo: str = ROOT,
+        other_mountinfo: str = ROOT,
+        swaps: str = "",
+        held: bool = False,
+        signatures: str = NOTHING,
     ) -> None:
+        self._signatures = signatures
         block = "/sys/class/block"
         files = {
             f"{block}/sda/size": "2048",
@@ -44,7 +53,7 @@ class Server(FakeHost):
 
     def _end(self, command: Command) -> Completed | None:
         argv = command.argv
-        answers = {"readlink": "/dev/sda\n", "blockdev": "1073741824\n", "wipefs": NOTHING, "blkid": ""}
+        answers = {"readlink": "/dev/sda\n", "blockdev": "1073741824\n", "wipefs": self._signatures, "blkid": ""}
         if argv[0] == "stat":
             return completed(argv, "4026531840 /proc/1/ns/mnt\n4026532999 /proc/77/ns/mnt\n")
         return completed(argv, answers[argv[0]]) if argv[0] in answers else None
@@ -101,6 +110,26 @@ def test_before_a_reboot_they_are_put_back() -> None:
     journal.undo_all()
     assert server.read_text("/proc/sys/vm/swappiness") == "1"
     assert server.stopped_markers == ["t1"]
+
+
+@pytest.mark.parametrize(
+    ("uuid", "label", "outcome"),
+    [
+        ("1", "theirs", f"left {ID} alone: it carries ext4 'theirs' as before the trial"),
+        ("1", "pgstrata-b0", f"left {ID} alone: it carries ext4 'pgstrata-b0' as before the trial"),
+        ("2", "theirs", f"error: wipe_device: {ID} was not wiped: it carries ext4 'theirs'"),
+        ("2", "pgstrata-b0", f"wiped the signatures of {ID}"),
+    ],
+)
+def test_a_device_is_told_by_what_it_carried_before(uuid: str, label: str, outcome: str) -> None:
+    found = {"offset": "0x438", "type": "ext4", "uuid": uuid, "label": label}
+    server = Server(signatures=json.dumps({"signatures": [found]}))
+    journal = Journal.create(server, "t1")
+    journal.register(WipeDevice(id=ID, before=(f"ext4 {label!r} 1",)))
+    (line,) = clean(server)
+    assert outcome in line
+    assert (("wipefs", "--all", "/dev/sda") in [c.argv for c in server.asked]) is outcome.startswith("wiped")
+    assert (server.status(journal.path) is None) is ("error" not in outcome)
 
 
 def test_a_journal_that_cannot_be_read_does_not_keep_the_others_from_being_cleaned() -> None:
