@@ -166,10 +166,13 @@ def _loop_files_bytes(campaign: Campaign, stack: Stack, loop_bytes: int, loaded_
 
 
 def _golden_bytes(campaign: Campaign, loaded_bytes: int | None) -> int:
-    """One copy for each way to make a cluster, and scale."""
+    """One copy for each way to make a cluster, set of tablespaces, and scale (see `trial.load.golden_path`)."""
     if campaign.runs.load != "copy":
         return 0
-    ways = {(p.major, p.source, p.initdb, p.data_checksums) for p in (s.postgresql for s in campaign.stacks)}
+    ways = {
+        (p.major, p.source, p.initdb, p.data_checksums, tuple(sorted(s.tablespaces)))
+        for s, p in ((s, s.postgresql) for s in campaign.stacks)
+    }
     scales = campaign.workload.scale if loaded_bytes is None else ()
     databases = [scale * BYTES_PER_SCALE for scale in scales] or [loaded_bytes or 0]
     return len(ways) * sum(CLUSTER_BYTES + database for database in databases)

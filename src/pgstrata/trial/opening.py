@@ -18,6 +18,7 @@ from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import journal_directory
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.bench import Percentiles
+from pgstrata.trial.footprint import check_record_space
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.performance import PerformanceRunner
 from pgstrata.trial.preflight import notices, render_unsupported, run_preflight
@@ -42,6 +43,7 @@ def opened_runner(
         site = survey(host, campaign, directory.path)
         refuse_leftovers(site)
         found = run_preflight(site)
+        check_record_space(host, campaign, directory.path, site.scratch, found.scratch_bytes)
         for line in (*notices(site), *(render_unsupported(u) for u in found.unsupported)):
             progress.notice(line)
         lacking = {u.stack for u in found.unsupported}

@@ -120,6 +120,19 @@ def test_scratch_space_is_for_the_largest_stack_and_golden_copies() -> None:
     assert sizing.scratch_bytes(_campaign(Volume(fs=Tmpfs()), runs=fresh), 8 * GIB) == 0
 
 
+def test_stacks_with_other_tablespaces_need_a_golden_copy_of_their_own() -> None:
+    def stacks(*names: tuple[str, ...]) -> Campaign:
+        made = (
+            Stack(name=f"s{i}", data=Volume(fs=Tmpfs()), tablespaces={n: Volume(fs=Tmpfs()) for n in own})
+            for i, own in enumerate(names)
+        )
+        return Campaign(name="x", stacks=tuple(made), workload=Workload(scale=(100,)))
+
+    copy = CLUSTER_BYTES + 100 * 16 * MIB
+    assert sizing.scratch_bytes(stacks((), ()), 0) == copy
+    assert sizing.scratch_bytes(stacks((), ("a",), ("b", "a"), ("a", "b")), 0) == 3 * copy
+
+
 def test_preconditioning_fills_the_files() -> None:
     steady = _campaign(Volume(fs=Ext4()), runs={"load": "fresh", "precondition": "steady"})
     aged = _campaign(Volume(fs=Ext4()), runs={"load": "fresh", "aged": True})
