@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 PACKAGES := $(VENV)/.packages
 # The lock is hashed: whichever index pip is set to must serve these very files.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Most tests wait for other programs: one process more than a small machine has cores. Long ones first.
+SPREAD := --numprocesses 3 --dist loadgroup
 
 .PHONY: help
 help: ## this list
@@ -37,11 +39,11 @@ check: $(STAMP) ## format, lint, types, unit tests
 	@$(BIN)/ruff format --check src tests benches
 	@$(BIN)/ruff check src tests benches
 	@$(BIN)/mypy
-	@$(BIN)/pytest tests/unit tests/golden tests/contract
+	@$(BIN)/pytest $(SPREAD) tests/unit tests/golden tests/contract
 
 .PHONY: test
 test: $(STAMP) ## the fast and the root tests
-	@$(BIN)/pytest -m "not every_stack" tests/unit tests/golden tests/contract tests/root tests/e2e
+	@$(BIN)/pytest $(SPREAD) -m "not every_stack" tests/root/test_kill.py tests/root tests/e2e tests/unit tests/golden tests/contract
 
 .PHONY: test-lab
 test-lab: $(STAMP) ## lvm, md, zfs and nfs on a lab machine; builds its image when there is none

@@ -14,6 +14,19 @@ from loopback_sshd import SSHD, LoopbackSshd
 settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")
 
+SPREAD = ("root/test_trials.py", "root/test_kill.py")
+"""Slow files without fixtures of their own that are dear to make: their tests may run in several processes."""
+
+
+@pytest.hookimpl(tryfirst=True)  # the groups must be there when pytest-xdist reads them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps the tests of a file in one process, except for the marked ones and the slow files."""
+    here = Path(__file__).parent
+    for item in items:
+        name = item.path.relative_to(here).as_posix()
+        if name not in SPREAD and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(name))
+
 
 @pytest.fixture(scope="session")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackSshd]:

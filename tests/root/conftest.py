@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leavings import leftovers
+from leavings import kernel_settings, leftovers, settings
 
 from pgstrata.host.local import LocalHost
 
@@ -23,22 +23,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs root"))
 
 
-def settings() -> dict[str, str]:
-    """Every kernel setting that a stack may change."""
-    names = ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio", "swappiness"]
-    names += ["overcommit_memory", "overcommit_ratio", "overcommit_kbytes", "nr_hugepages"]
-    files = [Path("/proc/sys/vm") / name for name in names]
-    files.append(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
-    return {str(file): file.read_text() for file in files}
-
-
 @pytest.fixture(autouse=True)
-def nothing_left(tmp_path: Path) -> Iterator[None]:
-    """Fails a test that leaves a loop device, a mount, a process or a changed kernel setting behind."""
+def nothing_left(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """Fails a test that leaves a loop device, a mount, a process or a changed kernel setting behind.
+
+    The settings belong to the whole machine: with several processes at work, only the tests marked `kernel_settings`
+    may change them, one after the other.
+    """
     before = settings()
     yield
     assert leftovers(tmp_path) == []
-    assert settings() == before
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    if alone or request.node.get_closest_marker("xdist_group") == kernel_settings.mark:
+        assert settings() == before
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What pgstrata may have left behind in a folder."""
+"""What pgstrata may have left behind: in a folder, in the settings of the machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,22 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from pgstrata.stack.block.loop import parse_losetup
 from pgstrata.stack.mounts import parse_mountinfo
+
+kernel_settings = pytest.mark.xdist_group("kernel settings")
+"""For tests that change settings of the whole machine: they share a process."""
+
+
+def settings() -> dict[str, str]:
+    """Every kernel setting that a stack may change."""
+    names = ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio", "swappiness"]
+    names += ["overcommit_memory", "overcommit_ratio", "overcommit_kbytes", "nr_hugepages"]
+    files = [Path("/proc/sys/vm") / name for name in names]
+    files.append(Path("/sys/kernel/mm/transparent_hugepage/enabled"))
+    return {str(file): file.read_text() for file in files}
 
 
 def leftovers(folder: Path) -> list[str]:

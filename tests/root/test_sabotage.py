@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from leavings import kernel_settings
 from standing import context_in, loop_stack
 
 from built import differences, standing
@@ -70,6 +71,7 @@ def test_a_resized_tmpfs(host: LocalHost, tmp_path: Path) -> None:
         assert differences(attest(host, plan, built)) == {"data mount size": ("65536k", "32768k")}
 
 
+@kernel_settings
 def test_a_sysctl_that_was_reset(host: LocalHost, tmp_path: Path) -> None:
     stack = loop_stack(Ext4(), sysctl={"vm.swappiness": 7, "vm.dirty_background_bytes": 67108864})
     with _sound(host, tmp_path, stack) as (plan, built):
@@ -93,6 +95,7 @@ def test_a_queue_setting_that_was_changed(host: LocalHost, tmp_path: Path) -> No
         }
 
 
+@kernel_settings
 def test_transparent_huge_pages_that_were_changed(host: LocalHost, tmp_path: Path) -> None:
     with _sound(host, tmp_path, loop_stack(Ext4(), transparent_hugepage="never")) as (plan, built):
         Path("/sys/kernel/mm/transparent_hugepage/enabled").write_text("always")

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from leavings import kernel_settings
 
 from loopback_sshd import SSHD, LoopbackSshd
 from pgstrata.errors import PreflightError
@@ -249,6 +250,7 @@ def test_marked_processes_are_found_over_ssh_after_a_loss(own_sshd: LoopbackSshd
     host.close()
 
 
+@kernel_settings  # they are among the facts
 def test_facts_and_capabilities_are_the_same_over_ssh(sshd: LoopbackSshd) -> None:
     far, near = sshd.connect(), LocalHost()
     try:

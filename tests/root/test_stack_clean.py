@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from build_and_die import plan_everything
+from leavings import kernel_settings
 from standing import context_in, loop_stack
 
 from built import TESTS_IMPORTABLE, standing
@@ -44,6 +45,7 @@ def disk(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("moment", STEPS, ids=lambda moment: moment.split("|")[0])
+@kernel_settings
 def test_killed_while_building(host: LocalHost, tmp_path: Path, disk: str, moment: str) -> None:
     _, number, when = moment.split("|")
     program = str(Path(__file__).with_name("build_and_die.py"))

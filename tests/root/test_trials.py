@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leavings import leftovers
+from leavings import kernel_settings, leftovers
 
 from pgstrata.host.local import LocalHost
 from pgstrata.record.reader import CampaignData, TrialData, read
@@ -145,6 +145,7 @@ class TestRecord:
         writing = [c for c in data.cells() if c.cell.script == "tpcb-like"]
         assert all((c.result.wal_bytes or 0) > 100 * c.result.transactions for c in writing)
 
+    @kernel_settings
     def test_keep_runs_again_on_the_same_filesystem(self, place: Path) -> None:
         tuned = stack("tuned", "ext4", kernel={"sysctl": {"vm.swappiness": 7}})
         assert run(place, campaign(tuned, load="keep", blocks=2)).counts == {"ok": 2}
@@ -200,6 +201,7 @@ class TestSabotage:
         assert "after cell" in reason
         assert "atime" in reason
 
+    @kernel_settings
     def test_sysctl_reset(self, place: Path) -> None:
         asked = stack("tuned", kernel={"sysctl": {"vm.swappiness": 7}})
         reason = self.fail(place, campaign(asked), lambda: Path("/proc/sys/vm/swappiness").write_text("33"))

@@ -47,6 +47,8 @@ def _keep() -> None:
     request = decode(sys.stdin.buffer.readline())
     if os.fork():
         os._exit(0)
+    # A shell ignores it for what it starts in the background, and ignored signals are inherited; we stop with it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     process: subprocess.Popen[bytes] | None = None
 
     def begin() -> dict[str, Any]:
