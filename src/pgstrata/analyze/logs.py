@@ -26,6 +26,8 @@ from pgstrata.errors import UsageError
 
 BLOCK_BYTES = 16 << 20
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+PERCENTILES = ("p50", "p90", "p95", "p99", "p999")
+"""Names of the QUANTILES."""
 WORDS = ("skipped", "failed", "serialization", "deadlock")
 _COLUMNS = ("client", "number", "latency_us", "script", "epoch_s", "epoch_us", "seventh", "eighth")
 _DENSE_US = 1 << 20
@@ -107,9 +109,8 @@ class LogSummary:
 
     @property
     def percentiles_ms(self) -> dict[str, float]:
-        """`p50`, `p90`, `p95`, `p99`, `p999` of the run."""
-        names = [f"p{str(q)[2:].ljust(2, '0')}" for q in QUANTILES]
-        return {n: v / 1000 for n, v in zip(names, self.histogram.quantiles_us(QUANTILES), strict=True)}
+        """PERCENTILES of the run."""
+        return {n: v / 1000 for n, v in zip(PERCENTILES, self.histogram.quantiles_us(QUANTILES), strict=True)}
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,19 @@
-"""What the command line may change of a campaign file."""
+"""What the command line may change of a campaign file, and what only the command line can know to be wrong in it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
+from pgstrata.analyze.logs import PERCENTILES
+from pgstrata.analyze.scale import METRICS
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.checks import disk_ids
+from pgstrata.spec.nearest import render_nearest
+from pgstrata.spec.units import parse_duration_s
+from pgstrata.stack.device_id import parse_device_id
+from pgstrata.studies import load_study
 
 
 def changed(
@@ -24,16 +29,45 @@ def changed(
     if blocks is not None:
         runs["blocks"] = blocks
     if budget is not None:
-        runs["budget"] = budget
-    update: dict[str, Any] = {}
+        runs["budget"] = _budget_s(budget)
+    update: dict[str, Any] = {"runs": campaign.runs.model_copy(update=runs)}
     if scratch is not None:
         update["scratch"] = str(scratch.resolve())
     if host is not None:
         update["host"] = host
+    require_known(campaign)
+    return campaign.model_copy(update=update)
+
+
+def _budget_s(text: str) -> float:
     try:
-        # Through validation, so that a duration is read as in a file.
-        merged = {**campaign.model_dump(), **update, "runs": {**campaign.runs.model_dump(), **runs}}
-        return Campaign.model_validate(merged) if update or runs else campaign
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}", hint="for example --budget 90min") from None
+
+
+def require_known(campaign: Campaign) -> None:
+    """UsageError for a metric, study or device that would be found to be none only after hours."""
+    require_metric(campaign)
+    if campaign.study is not None:
+        load_study(campaign.study)
+    for stack in campaign.stacks:
+        for id_ in disk_ids(stack):
+            try:
+                parse_device_id(id_)
+            except UsageError as error:
+                raise UsageError(f"stack {stack.name}: {error.message}", hint=error.hint) from None
+
+
+def require_metric(campaign: Campaign) -> None:
+    """UsageError when the goal's metric is not known, or is one that the workload does not measure."""
+    primary, workload = campaign.goal.primary, campaign.workload
+    percentiles = [f"latency_{name}_ms" for name in PERCENTILES]
+    if primary not in METRICS and primary not in percentiles:
+        known = sorted({*METRICS, *percentiles})
+        raise UsageError(f"goal.primary: there is no metric {primary!r}", hint=render_nearest(primary, known))
+    if primary in percentiles and not any(workload.logs(cell) for cell in workload.cells):
+        raise UsageError(
+            f"goal.primary: {primary} is not measured without a log of single transactions",
+            hint="workload: {rate: 500} for an open loop, or workload: {log: all}",
+        )

@@ -9,11 +9,11 @@ import typer
 from pgstrata.errors import UsageError
 
 
-def refuse_crash() -> None:
+def refuse_crash(hint: str = "leave --crash out") -> None:
     """UsageError: what to say wherever crash trials are asked for."""
     raise UsageError(
         "crash trials do not exist yet in this version: no power-cut verdict can be given",
-        hint="leave --crash out; every report shows the durability class that each configuration has",
+        hint=f"{hint}; every report shows the durability class that each configuration has",
     )
 
 
@@ -21,7 +21,7 @@ def crash(
     what: Annotated[list[str], typer.Argument(metavar="FILE|STACK...", help="Campaign or stacks in short notation.")],
 ) -> None:
     """Power-cut verdicts only (not in this version: it says so and exits with 2)."""
-    refuse_crash()
+    refuse_crash("pgstrata quick or run")
 
 
 def register(app: typer.Typer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pgstrata.errors import UsageError
 from pgstrata.host.connect import connect
 from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
@@ -34,6 +35,11 @@ def connect_any(text: str) -> Host:
         from pgstrata.lab.session import running_host
 
         return running_host(text.removeprefix(RUNNING_LAB))
+    if text == LAB:
+        raise UsageError(
+            "host lab is a machine that a campaign starts and removes",
+            hint="pgstrata lab up, then --host lab/NAME",
+        )
     return connect(text)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, print_json, print_notice, print_text
+from pgstrata.cli.output import JsonFlag, parse_margin, print_json, print_notice, print_text
 
 if TYPE_CHECKING:
     from pgstrata.importers.runs import ImportSummary
@@ -21,19 +21,6 @@ group = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-def _margin(text: str) -> float:
-    from pgstrata.errors import UsageError
-    from pgstrata.spec.units import parse_fraction
-
-    try:
-        value = parse_fraction(text)
-    except ValueError as error:
-        raise UsageError(f"--margin: {error}") from None
-    if not 0 < value < 1:
-        raise UsageError(f"--margin {text} is not between 0 and 100 %", hint="for example --margin 2%")
-    return value
 
 
 def _show(summary: ImportSummary, json: bool) -> None:
@@ -64,7 +51,7 @@ def import_csv_file(
     """Import a table with one row a run."""
     from pgstrata.importers.csv_runs import import_csv
 
-    _show(import_csv(file, out, margin=_margin(margin), skip_bad_rows=skip_bad_rows), json)
+    _show(import_csv(file, out, margin=parse_margin(margin), skip_bad_rows=skip_bad_rows), json)
 
 
 @group.command("pg-fs-benchmark", epilog="Example: pgstrata import pg-fs-benchmark xeon --out out/xeon")
@@ -77,7 +64,7 @@ def import_pg_fs_benchmark_folder(
     """Import raw data in the layout of pg-fs-benchmark."""
     from pgstrata.importers.pg_fs_benchmark import import_pg_fs_benchmark
 
-    _show(import_pg_fs_benchmark(directory, out, margin=_margin(margin)), json)
+    _show(import_pg_fs_benchmark(directory, out, margin=parse_margin(margin)), json)
 
 
 @group.command("pgbench", epilog="Example: pgstrata import pgbench ext4=a.out xfs=b.out --out out/mine")
@@ -90,7 +77,7 @@ def import_pgbench_files(
     """Import output and per-transaction logs of pgbench."""
     from pgstrata.importers.pgbench_files import import_pgbench
 
-    _show(import_pgbench(files, out, margin=_margin(margin)), json)
+    _show(import_pgbench(files, out, margin=parse_margin(margin)), json)
 
 
 def register(app: typer.Typer) -> None:

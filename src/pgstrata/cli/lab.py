@@ -62,14 +62,16 @@ def up(
     from pgstrata.lab.qemu import DataDisk, MachineSpec
     from pgstrata.lab.recipe import Recipe
 
-    here = LocalHost()
-    image = build_image(here, Recipe(), say=print_notice)
-    limit = None if bandwidth is None else _size(bandwidth)
+    limit = None if bandwidth is None else _size("--bandwidth", bandwidth)
     drives = tuple(
-        DataDisk(serial=f"disk{i}", size_bytes=_size(disk_size), iops=iops, bytes_per_s=limit)
+        DataDisk(serial=f"disk{i}", size_bytes=_size("--disk-size", disk_size), iops=iops, bytes_per_s=limit)
         for i in range(1, disks + 1)
     )
-    specs = [MachineSpec(name=n, cpus=cpus, memory_bytes=_size(memory), disks=drives) for n in names(name, count)]
+    specs = [
+        MachineSpec(name=n, cpus=cpus, memory_bytes=_size("--memory", memory), disks=drives) for n in names(name, count)
+    ]
+    here = LocalHost()
+    image = build_image(here, Recipe(), say=print_notice)
     started = start(here, image, specs, say=print_notice)
     if json:
         print_json([{"name": m.name, "ssh_port": m.ssh_port, "kind": m.kind} for m in started])
@@ -77,14 +79,14 @@ def up(
         print_text("\n".join(f"{m.name} is up: --host lab/{m.name}, or pgstrata lab ssh {m.name}" for m in started))
 
 
-def _size(text: str) -> int:
+def _size(option: str, text: str) -> int:
     from pgstrata.errors import UsageError
     from pgstrata.spec.units import parse_size_bytes
 
     try:
         return parse_size_bytes(text)
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(f"{option}: {error}", hint=f"for example {option} 4G") from None
 
 
 @group.command(epilog="Example: pgstrata lab down lab")

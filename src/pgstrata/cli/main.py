@@ -6,6 +6,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from pgstrata import __version__
 from pgstrata.cli import (
@@ -24,6 +25,7 @@ from pgstrata.cli import (
     status,
     studies,
 )
+from pgstrata.cli.misuse import show_misuse
 from pgstrata.cli.output import debugging, print_error, print_notice
 from pgstrata.errors import ExitCode, PgstrataError
 
@@ -62,7 +64,9 @@ for _verb in (quick, plan, run, crash, status, report, export, doctor, clean, im
 def main() -> None:
     """Entry point of the program; ends it with an exit code of `errors.ExitCode`."""
     try:
-        app()
+        sys.exit(app(prog_name="pgstrata", standalone_mode=False))
+    except TyperException as error:
+        sys.exit(show_misuse(error))
     except PgstrataError as error:
         if debugging():
             raise

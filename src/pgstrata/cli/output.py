@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pgstrata.errors import ExitCode, PgstrataError
+from pgstrata.errors import ExitCode, PgstrataError, UsageError
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
@@ -43,6 +43,19 @@ FailOn = Annotated[
         show_default=False,
     ),
 ]
+
+
+def parse_margin(text: str) -> float:
+    """The share that `--margin` names; UsageError unless it lies between 0 and 1."""
+    from pgstrata.spec.units import parse_fraction
+
+    try:
+        value = parse_fraction(text)
+    except ValueError as error:
+        raise UsageError(f"--margin: {error}", hint="for example --margin 2%") from None
+    if not 0 < value < 1:
+        raise UsageError(f"--margin {text} is not between 0 and 100 %", hint="for example --margin 2%")
+    return value
 
 
 def print_text(text: str) -> None:

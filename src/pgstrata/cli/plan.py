@@ -105,9 +105,21 @@ def _preflight(site: Site) -> dict[str, Any]:
         return {"refused": None, "unsupported": []}
     try:
         found = run_preflight(site)
+        _check_settings(site)
     except PreflightError as error:
         return {"refused": str(error), "unsupported": []}
     return {"refused": None, "unsupported": [render_unsupported(u) for u in found.unsupported]}
+
+
+def _check_settings(site: Site) -> None:
+    """PreflightError for a setting that a stack's server would refuse."""
+    from pgstrata.host.protocol import command
+    from pgstrata.postgres.settings import check_settings
+
+    # The user that servers run as may not be there yet; whoever asks may ask the programs.
+    user = site.host.run(command("id", "-un")).stdout.strip()
+    for stack in site.campaign.stacks:
+        check_settings(site.host, site.installations[stack.name], user, stack.postgresql.settings)
 
 
 def _lab_notes(campaign: Campaign) -> list[str]:

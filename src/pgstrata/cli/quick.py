@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import FailOn, JsonFlag, OutDirectory, QuietFlag, ScratchDirectory
+from pgstrata.cli.output import FailOn, JsonFlag, OutDirectory, QuietFlag, ScratchDirectory, parse_margin
 
 EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20 --scratch /var/tmp"
 
@@ -44,6 +44,7 @@ def quick(
 ) -> None:
     """Compare stacks named on the command line: build each, run PostgreSQL and pgbench on it, report."""
     from pgstrata.cli.campaigning import Shown, run_to_report
+    from pgstrata.cli.changes import require_known
     from pgstrata.cli.crash import refuse_crash
     from pgstrata.spec.expand import slug
     from pgstrata.spec.quick import quick_campaign
@@ -60,9 +61,10 @@ def quick(
         erase=erase or (),
         seed=seed,
         host=host,
-        margin=margin,
+        margin=parse_margin(margin),
         aa=aa,
     )
+    require_known(campaign)
     shown = Shown(json=json, quiet=quiet, fail_on=fail_on or ())
     run_to_report(campaign, out or Path("out") / slug(campaign.name), "quick", shown)
 

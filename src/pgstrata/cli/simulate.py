@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, print_json, print_text
+from pgstrata.cli.output import JsonFlag, parse_margin, print_json, print_text
 
 if TYPE_CHECKING:
     from pgstrata.analyze.simulate import Campaign, Scenario
@@ -35,7 +35,7 @@ def simulate(
     truth = tuple(_effect(text) for text in effects or ("0", "-5%", "-5%", "-12%"))
     if len(truth) < 2:
         raise UsageError("one stack alone: there is nothing to compare", hint="name at least two effects")
-    scenario = Scenario(truth, LEVELS[noise], Goal.model_validate({"margin": margin}))
+    scenario = Scenario(truth, LEVELS[noise], Goal(margin=parse_margin(margin)))
     runs = [run_campaign(scenario, (seed, number)) for number in range(campaigns)]
     value = _summary(scenario, runs, noise)
     if json:
@@ -54,7 +54,7 @@ def _effect(text: str) -> float:
     try:
         share = parse_fraction(text)
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(f"effect: {error}", hint="for example: pgstrata simulate 0 -3% -10%") from None
     if share <= -1:
         raise UsageError(f"an effect of {text} leaves nothing", hint="for example -5%")
     return math.log1p(share)

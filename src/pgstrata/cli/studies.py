@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import FailOn, JsonFlag, OutDirectory, QuietFlag, print_json, print_text
+from pgstrata.cli.output import (
+    FailOn,
+    JsonFlag,
+    OtherHost,
+    OutDirectory,
+    QuietFlag,
+    ScratchDirectory,
+    print_json,
+    print_text,
+)
 
 group = typer.Typer(
     help="The published comparisons: list them, or run one again.",
@@ -40,13 +49,9 @@ def run_study(
     size: Annotated[
         str | None, typer.Option("--size", help="Which campaign: full, small, lab.", show_default="lab with --host lab")
     ] = None,
-    host: Annotated[
-        str | None, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab; instead of the file's.")
-    ] = None,
+    host: OtherHost = None,
     out: OutDirectory = None,
-    scratch: Annotated[
-        Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)
-    ] = None,
+    scratch: ScratchDirectory = None,
     fail_on: FailOn = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,

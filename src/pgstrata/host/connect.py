@@ -17,4 +17,4 @@ def connect(text: str) -> Host:
         return LocalHost()
     if text.startswith("ssh://"):
         return SshHost(parse_target(text))
-    raise UsageError(f"not a host: {text}", hint="use local, ssh://[user@]host[:port] or lab")
+    raise UsageError(f"not a host: {text}", hint="use local, ssh://[user@]host[:port], lab or lab/NAME")

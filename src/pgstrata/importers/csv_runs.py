@@ -59,6 +59,12 @@ class _Faults:
         self.found.append((line, reason, particulars))
 
     @property
+    def rows(self) -> str:
+        """How many rows are bad: `1 bad row`, `3 bad rows`."""
+        count = len({line for line, _, _ in self.found})
+        return f"{count} bad row{'' if count == 1 else 's'}"
+
+    @property
     def text(self) -> str:
         lines = [f"line {line}: {reason}{': ' if more else ''}{more}" for line, reason, more in sorted(self.found)]
         hidden = len(lines) - _MAX_SHOWN
@@ -78,7 +84,7 @@ def import_csv(
     rows = list(_without_duplicates(rows, faults))
     if faults.found and not skip_bad_rows:
         raise UsageError(
-            f"{path}: {len({line for line, _, _ in faults.found})} bad rows, nothing was imported\n  {faults.text}",
+            f"{path}: {faults.rows}, nothing was imported\n  {faults.text}",
             hint="mend the rows, or leave them out with --skip-bad-rows (they are counted in the report)",
         )
     if not rows:
@@ -171,6 +177,9 @@ def _number(line: int, column: str, text: str, faults: _Faults) -> float | None:
         return None
     if not math.isfinite(value):
         faults.add(line, "not a finite number", f"{text!r} in column {column!r}")
+        return None
+    if value < 0 and column != "tps" and (column in METRICS or _LATENCY.fullmatch(column)):
+        faults.add(line, "negative", f"{text!r} in column {column!r}")
         return None
     if column == "tps" and value <= 0:
         faults.add(line, "tps is not positive", text)

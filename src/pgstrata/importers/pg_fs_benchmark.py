@@ -85,6 +85,8 @@ def _unpack(archive: Path, to: Path) -> None:
     try:
         with tarfile.open(archive) as tar:
             tar.extractall(to, filter="data")
+    except tarfile.ReadError:
+        raise UsageError(f"{archive} is neither a folder nor a whole tar archive", hint=_LAYOUT) from None
     except (tarfile.TarError, OSError) as error:
         raise UsageError(f"cannot unpack {archive}: {error}", hint=_LAYOUT) from None
 

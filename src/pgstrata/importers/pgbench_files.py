@@ -64,6 +64,8 @@ def _sort_sources(sources: Sequence[str]) -> dict[str, _Sources]:
     by_stack: dict[str, _Sources] = {}
     for source in sources:
         name, _, file = source.rpartition("=")
+        if not file:
+            raise UsageError(f"{source!r} names no file", hint=_HINT)
         path = Path(file)
         files = by_stack.setdefault(name or _THREAD.sub("", path.stem), _Sources())
         try:

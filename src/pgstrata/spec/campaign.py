@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pgstrata.spec.checks import refuse_keep
+from pgstrata.spec.checks import Refused, refuse_keep
 from pgstrata.spec.lab import LabMachine
 from pgstrata.spec.model import DurationS, Fraction, Model
+from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
 
@@ -139,12 +140,12 @@ class Campaign(Model):
         wanted += [n for e in self.goal.equivalent for n in (e.a, e.b)]
         if self.soak is not None and not set(self.soak.stacks) <= set(names):
             unknown = sorted(set(self.soak.stacks) - set(names))
-            raise ValueError(f"soak names stack {unknown[0]!r}, which is not among {', '.join(names)}")
+            raise Refused(f"soak names stack {unknown[0]!r}, which is not there", render_nearest(unknown[0], names))
         if self.runs.load == "keep":
             refuse_keep(self.stacks, scales=len(set(self.workload.scale)), aa=self.runs.aa)
         for name in wanted:
             if name not in names:
-                raise ValueError(f"the goal names stack {name!r}, which is not among {', '.join(names)}")
+                raise Refused(f"the goal names stack {name!r}, which is not there", render_nearest(name, names))
         return self
 
     def stack(self, name: str) -> Stack:

@@ -72,7 +72,7 @@ def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:
     """
     owner: dict[str, str] = {}
     for stack in stacks:
-        for place in _disks(stack):
+        for place in disk_ids(stack):
             if owner.setdefault(place, stack.name) != stack.name:
                 raise Refused(
                     f"runs.load is keep, but stacks {owner[place]!r} and {stack.name!r} share {place}",
@@ -83,7 +83,7 @@ def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:
                     f"runs.load is keep, but stack {stack.name!r} would be kept at {scales} scales on one {place}",
                     "name one scale, or use `load: copy`",
                 )
-    disks = _disks(stacks[0])
+    disks = disk_ids(stacks[0])
     if aa and disks:
         raise Refused(
             f"runs.load is keep and runs.aa runs {stacks[0].name!r} under two names, but both would share {disks[0]}",
@@ -91,7 +91,7 @@ def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:
         )
 
 
-def _disks(stack: Stack) -> list[str]:
+def disk_ids(stack: Stack) -> list[str]:
     """Ids of the real disks of a stack."""
     from pgstrata.spec.stack import DiskDevice, Zfs
 

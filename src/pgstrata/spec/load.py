@@ -29,6 +29,9 @@ from pgstrata.spec.tree import FileProblem, Marked, MarkedList, line_of, plain, 
 FILE_KEYS = ("defaults", "templates", "stacks", "matrix")
 """Keys of a file that are not keys of a Campaign, and `stacks`, which has a form of its own."""
 
+_TWICE = "give it another name, as in NAME: ext4; to run a stack against itself: runs: {aa: true}"
+_EVERY_KEY = "docs/reference/campaign.md has every key and what it may be"
+
 
 def load_campaign(path: str | Path) -> Campaign:
     """The campaign of a YAML file; UsageError (exit code 2) with file, line and key for everything that is wrong."""
@@ -91,14 +94,14 @@ class _Loader:
             if not isinstance(item, str):
                 self._note(items.lines[index], where)
             elif item in found:
-                self._note(items.lines[index], Problem((section, index), f"stack {item!r} is named twice"))
+                self._note(items.lines[index], Problem((section, index), f"stack {item!r} is named twice", _TWICE))
             else:
                 found[item] = (item, items.lines[index])
         return found
 
     def _add(self, trees: dict[str, tuple[Location, Marked]], name: str, location: Location, tree: Marked) -> None:
         if name in trees:
-            raise problem_at(tree.line, location, f"two stacks have the same name: {name!r}")
+            raise problem_at(tree.line, location, f"two stacks have the same name: {name!r}", _TWICE)
         trees[name] = (location, tree)
 
     def _add_matrix(self, trees: dict[str, tuple[Location, Marked]], lineage: Lineage) -> None:
@@ -169,12 +172,12 @@ class _Loader:
         found = sorted(self.found, key=lambda item: item[0])
         if len(found) == 1:
             line, problem = found[0]
-            return UsageError(f"{self.file.name}:{line}: {render_problem(problem)}", hint=problem.hint)
+            return UsageError(f"{self.file.name}:{line}: {render_problem(problem)}", hint=problem.hint or _EVERY_KEY)
         lines = [
             f"  {self.file.name}:{line}: {render_problem(problem)}" + (f" ({problem.hint})" if problem.hint else "")
             for line, problem in found
         ]
-        return UsageError("\n".join([f"{len(found)} problems in {self.file.name}", *lines]))
+        return UsageError("\n".join([f"{len(found)} problems in {self.file.name}", *lines]), hint=_EVERY_KEY)
 
 
 def _below(problem: Problem, location: Location, model: type[BaseModel]) -> Problem:

@@ -65,6 +65,8 @@ def parse_stack(text: str) -> Stack:
 def parse_stack_mapping(text: str) -> dict[str, Any]:
     """What a campaign file would hold for that stack; only what the text mentions."""
     volume, *settings = split_top(text.strip(), "@")
+    if not text.strip():
+        raise UsageError("the stack is empty", hint="for example xfs:noatime; docs/stacks.md has the notation")
     # `@fsync=off` alone changes a setting and leaves the place: a level of a matrix, or a child of another stack.
     stack: dict[str, Any] = {"data": parse_volume_mapping(volume)} if volume or not settings else {}
     for word in settings:
@@ -76,6 +78,8 @@ def parse_stack_mapping(text: str) -> dict[str, Any]:
 
 
 def _place(stack: dict[str, Any], key: str, value: str, text: str) -> None:
+    if not value and (key == "wal" or key.startswith("tablespace.")):
+        raise UsageError(f"@{key}= in {text!r} names no filesystem", hint=f"for example @{key}=xfs:noatime")
     if key == "wal":
         stack["wal"] = parse_volume_mapping(unquote(value))
     elif key.startswith("tablespace."):
@@ -112,7 +116,9 @@ def parse_volume_mapping(text: str) -> dict[str, Any]:
         head, *tail = split_top(rest, "/", limit=1)
         if name in DEVICES:
             if volume or layers:
-                raise UsageError(f"{name} in {text!r} is a device: it comes first")
+                raise UsageError(
+                    f"{name} in {text!r} is a device: it comes first", hint=f"for example {name}/md(raid1)/ext4"
+                )
             volume["device"] = parse_device_mapping(head)
         else:
             layers.append(parse_layer_mapping(head, volume))
@@ -160,15 +166,26 @@ def parse_layer_mapping(text: str, volume: dict[str, Any]) -> dict[str, Any]:
 def _set_count(volume: dict[str, Any], count: str, text: str) -> None:
     device = volume.setdefault("device", {})
     if device.get("count", count) != count:
-        raise UsageError(f"{text!r} asks for {count} devices, but {device['count']} are given below it")
+        raise UsageError(
+            f"{text!r} asks for {count} devices, but {device['count']} are given below it",
+            hint="write the number once",
+        )
     device["count"] = count
 
 
 def _options(model: type[Model], kind: str, rest: str, text: str) -> dict[str, Any]:
     if rest.startswith(":"):
         return parse_options(model, kind, rest[1:])
+    if rest.startswith("/"):
+        raise UsageError(
+            f"{rest!r} in {text!r}: nothing stands on {kind}",
+            hint="layers are read from the device upwards, the filesystem last: md(raid1)/ext4",
+        )
     if rest:
-        raise UsageError(f"{rest!r} in {text!r} is not understood", hint=f"options follow a colon: {kind}:OPTION")
+        several = "; several stacks are words of their own" if rest.startswith(" ") else ""
+        raise UsageError(
+            f"{rest.strip()!r} in {text!r} is not understood", hint=f"options follow a colon: {kind}:OPTION{several}"
+        )
     return {}
 
 

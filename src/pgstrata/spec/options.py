@@ -59,14 +59,14 @@ def parse_options(model: type[Model], kind: str, text: str) -> dict[str, Any]:
         has_value = "=" in word
         key = key.strip()
         if not key:
-            raise UsageError(f"an empty option in {kind}:{text}")
+            raise UsageError(f"an empty option in {kind}:{text}", hint="options are separated by single commas")
         if "." in key:
             outer, inner = key.split(".", 1)
             _set_nested(model, kind, values, outer, inner, unquote(value.strip()))
             continue
         name, parsed = _parse_one(model, kind, key, unquote(value.strip()) if has_value else None)
         if name in values:
-            raise UsageError(f"{kind} option {name} is given twice in {text!r}")
+            raise UsageError(f"{kind} option {name} is given twice in {text!r}", hint="keep one of them")
         values[name] = parsed
     return values
 

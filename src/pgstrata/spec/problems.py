@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -30,7 +31,14 @@ class Problem:
 
 def explain(error: ValidationError, model: type[BaseModel], data: Any) -> list[Problem]:
     """Every problem of a pydantic error, in our words, located in `data` (union tags left out)."""
-    return [_explain_one(details, model, data) for details in error.errors(include_url=False)]
+    found = error.errors(include_url=False)
+    # A list with a wrong item is also told to be too short, as if the item were not there.
+    deeper = {details["loc"][:end] for details in found for end in range(len(details["loc"]))}
+    return [
+        _explain_one(details, model, data)
+        for details in found
+        if details["type"] != "too_short" or details["loc"] not in deeper
+    ]
 
 
 def _explain_one(details: ErrorDetails, model: type[BaseModel], data: Any) -> Problem:
@@ -43,7 +51,8 @@ def _explain_one(details: ErrorDetails, model: type[BaseModel], data: Any) -> Pr
         return Problem(location, f"{key!r} is missing")
     if kind == "value_error":
         raised = context.get("error", details["msg"])
-        return Problem(location, str(raised), getattr(raised, "hint", ""))
+        text, example = _split_example(str(raised))
+        return Problem(location, text, getattr(raised, "hint", "") or example)
     if kind == "union_tag_not_found":
         return Problem(location, "'kind' is missing", f"one of: {', '.join(_kinds(model, details['loc']))}")
     if kind == "union_tag_invalid":
@@ -52,7 +61,25 @@ def _explain_one(details: ErrorDetails, model: type[BaseModel], data: Any) -> Pr
     if kind == "literal_error":
         options = [o.strip(" '") for o in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
         return Problem(location, f"{given!r} is not valid here", render_nearest(str(given), options))
-    return Problem(location, _plain(kind, given, context, details["msg"]))
+    hint = _described(model, details["loc"]) if kind == "string_pattern_mismatch" else _EXAMPLES.get(key, "")
+    return Problem(location, _plain(kind, given, context, details["msg"]), hint)
+
+
+_EXAMPLES = {"margin": "a share between 0 and 100 %, for example 2%"}
+_EXAMPLE = re.compile(r"(?P<text>.*) \((?P<example>for example [^()]*)\)", re.DOTALL)
+
+
+def _split_example(text: str) -> tuple[str, str]:
+    """A sentence and the example in brackets at its end, which is a hint."""
+    match = _EXAMPLE.fullmatch(text)
+    return (match["text"], match["example"]) if match is not None else (text, "")
+
+
+def _described(model: type[BaseModel], location: Location) -> str:
+    """What the field at a pydantic location is described as."""
+    key = str(location[-1])
+    fields = [m.model_fields[key] for m in _models_at(model, location[:-1]) if key in m.model_fields]
+    return next((f"valid here: {field.description}" for field in fields if field.description), "")
 
 
 _EXPECTED = {
@@ -75,7 +102,7 @@ def _plain(kind: str, given: Any, context: dict[str, Any], message: str) -> str:
         words, key = bounds[kind]
         return f"{_show(given)} must be {words} {context[key]}"
     if kind == "string_pattern_mismatch":
-        return f"{_show(given)} is not valid here (pattern {context['pattern']})"
+        return f"{_show(given)} is not valid here"
     if kind == "too_short":
         return "must not be empty"
     return f"{_show(given)}: {message[:1].lower()}{message[1:]}"

@@ -11,6 +11,8 @@ from pgstrata.spec.geometry import usual_count
 from pgstrata.spec.problems import explain
 from pgstrata.spec.stack import WITHOUT_DEVICE, Stack
 
+_NOTATION = "docs/stacks.md has the notation, docs/layers what each filesystem and layer takes"
+
 
 def stack_from_mapping(name: str, mapping: dict[str, Any], *, origin: str) -> Stack:
     """The validated stack; UsageError with every problem found, `origin` saying where it was written."""
@@ -21,7 +23,7 @@ def stack_from_mapping(name: str, mapping: dict[str, Any], *, origin: str) -> St
         problems = explain(error, Stack, data)
         where = [f"{p.path}: {p.text}" if p.path else p.text for p in problems]
         raise UsageError(f"{origin} is not a valid stack: {'; '.join(where)}",
-                         hint=next((p.hint for p in problems if p.hint), "")) from None  # fmt: skip
+                         hint=next((p.hint for p in problems if p.hint), _NOTATION)) from None  # fmt: skip
 
 
 def complete_stack(mapping: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def _first_disks(device: dict[str, Any]) -> dict[str, Any]:
 
 def _usual(volume: dict[str, Any], fs: dict[str, Any]) -> int:
     layers = [x for x in volume.get("layers") or () if isinstance(x, dict)]
-    counts = [usual_count(str(x.get("kind")), x.get("level") or x.get("layout")) for x in layers[:1]]
+    counts = [usual_count(str(x.get("kind")), str(x.get("level") or x.get("layout") or "")) for x in layers[:1]]
     if not layers:
-        counts = [usual_count(str(fs.get("kind")), fs.get("vdev") or fs.get("data"))]
+        counts = [usual_count(str(fs.get("kind")), str(fs.get("vdev") or fs.get("data") or ""))]
     return max(counts)

@@ -258,6 +258,13 @@ class Nfs(Model):
         None, description="filesystem below the export on this host"
     )
 
+    @field_validator("server")
+    @classmethod
+    def _host_and_path(cls, server: str | None) -> str | None:
+        if server is not None and re.fullmatch(r"[^/\s]+:/\S*", server) is None:
+            raise ValueError(f"{server!r} is no export of a server (for example server=db2:/srv/postgres)")
+        return server
+
 
 class Existing(Model):
     """A directory that is already there; works without root, is never formatted."""
@@ -269,7 +276,7 @@ class Existing(Model):
     @classmethod
     def _absolute(cls, path: str) -> str:
         if not path.startswith("/"):
-            raise ValueError(f"{path!r} is not an absolute path")
+            raise ValueError(f"{path!r} is not an absolute path (for example /mnt/{path})")
         if ".." in path.split("/"):
             raise ValueError(f"{path!r} goes up by `..`: write where it leads to")
         return path

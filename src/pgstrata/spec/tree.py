@@ -67,27 +67,38 @@ def problem_at(line: int, location: Location, text: str, hint: str = "") -> File
     return FileProblem(line, Problem(location, text, hint))
 
 
+_YAML_HINT = "look for a bracket or quote that is not closed, wrong indentation or a tab, there or just above"
+
+
 def read_tree(path: Path) -> Marked:
     """The top mapping of a YAML file; UsageError with file and line where it is not one."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UsageError(f"campaign file {path} does not exist", hint="pgstrata studies lists ready ones") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"campaign file {path} cannot be read: {error}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"campaign file {path}: byte {error.start} is not UTF-8", hint=f"iconv --to-code UTF-8 {path}"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"campaign file {path} cannot be read: {error.strerror}",
+            hint="name a YAML file; docs/campaign.md shows one",
+        ) from None
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         tree = _convert(node, ()) if node is not None else None
     except FileProblem as error:
         raise UsageError(
-            f"{path.name}:{error.line}: {render_problem(error.problem)}", hint=error.problem.hint
+            f"{path.name}:{error.line}: {render_problem(error.problem)}",
+            hint=error.problem.hint or "docs/campaign.md shows one",
         ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path.name}:{mark.line + 1}" if mark else path.name
-        raise UsageError(f"{where}: not valid YAML: {error.problem or error.context}") from None
+        raise UsageError(f"{where}: not valid YAML: {error.problem or error.context}", hint=_YAML_HINT) from None
     except yaml.YAMLError as error:
-        raise UsageError(f"{path.name}: not valid YAML: {str(error).splitlines()[0]}") from None
+        raise UsageError(f"{path.name}: not valid YAML: {str(error).splitlines()[0]}", hint=_YAML_HINT) from None
     if not isinstance(tree, Marked):
         raise UsageError(f"{path.name}: a campaign is a mapping (key: value), and this file is not",
                          hint="docs/campaign.md shows one")  # fmt: skip
@@ -129,7 +140,9 @@ def _convert_mapping(node: yaml.MappingNode, path: Location, line: int) -> Marke
         if key == "<<":
             raise problem_at(key_line, path, "YAML merge keys are not read", "inherits: OTHER takes over another stack")
         if key in found:
-            raise problem_at(key_line, (*path, key), f"given twice, first in line {found.lines[key]}")
+            raise problem_at(
+                key_line, (*path, key), f"given twice, first in line {found.lines[key]}", "keep one of them"
+            )
         found.put(key, _convert(value_node, (*path, key)), key_line)
     return found
 

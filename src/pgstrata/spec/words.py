@@ -7,6 +7,7 @@ import re
 from pgstrata.errors import UsageError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.\-/:%*#~=]+")
+_CLOSE = "close it, as in 'md(raid10,4)/ext4'; a value with brackets in it stands in double quotes"
 
 
 def split_top(text: str, separator: str, limit: int = -1) -> list[str]:
@@ -28,7 +29,7 @@ def split_top(text: str, separator: str, limit: int = -1) -> list[str]:
             break
         at += 1
     if depth != 0 or quoted:
-        raise UsageError(f"{'a quote' if quoted else 'a parenthesis'} is not closed in {text!r}")
+        raise UsageError(f"{'a quote' if quoted else 'a parenthesis'} is not closed in {text!r}", hint=_CLOSE)
     return [*parts, text[start:].strip()]
 
 
@@ -52,7 +53,7 @@ def split_call(text: str) -> tuple[str, str | None, str]:
             if depth == 0:
                 return name, rest[1:at], rest[at + 1 :]
         at += 1
-    raise UsageError(f"a parenthesis is not closed in {text!r}")
+    raise UsageError(f"a parenthesis is not closed in {text!r}", hint=_CLOSE)
 
 
 def unquote(text: str) -> str:

@@ -113,7 +113,7 @@ volumes = st.one_of(
         Volume,
         fs=st.builds(
             Nfs,
-            server=st.none() | texts,
+            server=st.none() | texts.map(lambda path: f"db2:/{path}"),
             version=st.sampled_from(["3", "4.2"]),
             export_sync=st.booleans(),
             hard=st.booleans(),

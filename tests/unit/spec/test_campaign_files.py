@@ -165,7 +165,7 @@ BAD = [
      "c.yaml:2: stacks.a.data.device.sizes: unknown key 'sizes'",
      "did you mean size?"),
     ("stacks:\n  a: {fs: ext4, device: {loop: 1, size: 3X}}",
-     "c.yaml:2: stacks.a.data.device.size: '3X' is not a size (for example 8k, 512M, 4GiB)", ""),
+     "c.yaml:2: stacks.a.data.device.size: '3X' is not a size", "for example 8k, 512M, 4GiB"),
     ("stacks:\n  a: {fs: ext4, layers: raid10}", "c.yaml:2: stacks.a.layers.0: unknown layer 'raid10'", "md(raid10,4)"),
     ("defaults: {device: {disk: [x, y]}}\nstacks:\n  a: md(raid5,3)/xfs",
      "c.yaml:3: stacks.a.data.device: 3 devices are asked for, and 2 are listed", ""),
@@ -201,7 +201,7 @@ BAD = [
     ("stacks: [ext4]\nworkload: {sql: dump.sql}", "c.yaml:2: workload.sql: file dump.sql does not exist", "looked for"),
     ("stacks: [ext4]\nworkload: {scale: [1, many]}", "c.yaml:2: workload.scale.1: 'many' is not a whole number", ""),
     ("stacks: [ext4]\nworkload: {duration: fast}",
-     "c.yaml:2: workload.duration: 'fast' is not a duration (for example 90s, 15min, 1h)", ""),
+     "c.yaml:2: workload.duration: 'fast' is not a duration", "for example 90s, 15min, 1h"),
     ("stacks: [ext4]\nworkload: {duration: 1min, transactions: 5}",
      "c.yaml:2: workload: duration and transactions exclude each other", ""),
     ("stacks: [ext4]\nworkload: {durations: {select-only: 5}}",
@@ -219,7 +219,8 @@ BAD = [
      "c.yaml:2: runs.load is keep, but stack 'disk(x)/ext4' would be kept at 2 scales on one x", "name one scale"),
     ("stacks: [ext4]\ngoal: {margin: 0}", "c.yaml:2: goal.margin: 0.0 must be more than 0.0", ""),
     ("stacks: [ext4]\ngoal: bst", "c.yaml:2: goal: 'bst' is not valid here", "did you mean best?"),
-    ("stacks: [ext4]\ngoal: {against: xfs}", "c.yaml:2: the goal names stack 'xfs', which is not among ext4", ""),
+    ("stacks: [ext4]\ngoal: {against: xfs}",
+     "c.yaml:2: the goal names stack 'xfs', which is not there", "valid here: ext4"),
     ("matrix: {factors: {fs: [ext4, xfs], io: ['@a=1', '@b=1']}, name: '{fs}'}",
      "c.yaml:1: matrix.name: {io} is missing, so that stacks would have the same name", ""),
     ("matrix: {factors: {fs: [ext4]}, name: '{sf}'}", "c.yaml:1: matrix.name: {sf} is not a factor", "valid here: fs"),
@@ -237,7 +238,7 @@ def test_a_bad_campaign_is_refused_with_this_message(tmp_path: Path, text: str, 
         load(tmp_path, text)
     assert caught.value.message == message
     assert hint in caught.value.hint
-    assert bool(hint) == bool(caught.value.hint)
+    assert caught.value.hint
     assert caught.value.exit_code == ExitCode.USAGE
 
 
@@ -259,5 +260,5 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="byte 0 is not UTF-8"):
         load_campaign(tmp_path / "c.yaml")

@@ -115,7 +115,12 @@ def test_any_stack_survives_a_round_trip(stack: Stack) -> None:
 
 REFUSED = [
     ("xsf", "unknown filesystem 'xsf'", "did you mean xfs?"),
-    ("", "unknown filesystem", "valid here: btrfs"),
+    ("", "the stack is empty", "xfs:noatime"),
+    ("ext4@wal=", "@wal= in 'ext4@wal=' names no filesystem", "@wal=xfs:noatime"),
+    ("zfs/ext4", "nothing stands on zfs", "the filesystem last"),
+    ("ext4(", "a parenthesis is not closed", "md(raid10,4)/ext4"),
+    ("nfs:server=db2", "'db2' is no export of a server", "server=db2:/srv/postgres"),
+    ("btrfs:compress=zst", "'zst' is not valid here", "zstd, lzo, zlib"),
     ("ext4:noatme", "ext4 has no option 'noatme'", "did you mean noatime?"),
     ("btrfs:nodatacw", "btrfs has no option 'nodatacw'", "did you mean nodatacow?"),
     ("zfs:modul.x=1", "zfs has no option modul.x", "did you mean module?"),
@@ -124,7 +129,7 @@ REFUSED = [
     ("ext4:noatime,noatime", "noatime is given twice", ""),
     ("ext4:data=fast", "'fast' is not valid here", "journal, ordered, writeback"),
     ("ext4(noatime)", "ext4 takes no 'noatime' in parentheses", "ext4:noatime"),
-    ("ext4 noatime", "' noatime' in 'ext4 noatime' is not understood", "ext4:OPTION"),
+    ("ext4 noatime", "'noatime' in 'ext4 noatime' is not understood", "ext4:OPTION"),
     ("btrfs(raid7)", "'raid7' is not valid here", "did you mean raid6?"),
     ("md(raid10,3)/ext4", "md raid10 needs at least 4 devices, not 3", ""),
     ("md(raid6,3)/ext4", "md raid6 needs at least 4 devices, not 3", ""),
