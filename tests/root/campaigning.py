@@ -52,7 +52,7 @@ def run_in_fork(argv: list[str], env: Mapping[str, str], output: Path) -> int:
             main()
             code = 0
         except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
+            code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
