@@ -90,12 +90,13 @@ def main() -> int:
         holds = "holds" if verdicts[-1] else "DOES NOT HOLD"
         shown = [round(v, 1) for v in values]
         print(f"{label}: {statistics.median(values):.2f} s of {shown}: {ratio:.2f} of the script (<= {bound}: {holds})")
-    _print_steps(next(t for t in trials if t.load and t.load.how == "copy"))
+    _print_steps("loads anew", next(t for t in trials if t.load and t.load.how == "fresh"))
+    _print_steps("restores a copy", next(t for t in trials if t.load and t.load.how == "copy"))
     return 0 if all(verdicts) else 1
 
 
-def _print_steps(trial: TrialData) -> None:
-    print("steps of a trial that restores a copy:")
+def _print_steps(label: str, trial: TrialData) -> None:
+    print(f"steps of a trial that {label}:")
     for step in trial.steps:
         print(f"  {step.duration_s:7.3f} s  {step.name}")
 
