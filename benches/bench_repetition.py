@@ -2,8 +2,9 @@
 
     python benches/bench_repetition.py [--scale 50] [--runs 5]
 
-In turn: the script of people who do it by hand (filesystem, initdb, pgbench -i), a trial that loads anew, a trial that
-restores a copy. Must hold: copy <= 0.40 of the script, fresh <= the script (medians). Needs root.
+In turn: the script of people who do it by hand (filesystem, initdb, pgbench -i), bare and with what has to come between
+loading and measuring (cold caches, restarted server, CHECKPOINT); trials that load anew; trials that restore a copy.
+Must hold for the medians: copy <= 0.40 of the bare script, fresh <= the script that does the same. Needs root.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ runs: {{blocks: {blocks}, fresh_blocks: {runs}, load: copy}}
 """
 
 
-def script_s(folder: Path, scale: int) -> float:
+def script_s(folder: Path, scale: int, *what: str) -> float:
     host = LocalHost()
     user = run_user(host)
     installation = readable_installation(host, choose(discover(host), Postgres()), user)
     host.close()
     began = time.monotonic()
-    argv = [str(SCRIPT), str(folder), installation.bin_directory, str(scale), user]
+    argv = [str(SCRIPT), str(folder), installation.bin_directory, str(scale), user, *what]
     subprocess.run(argv, check=True, timeout=3600)
     return time.monotonic() - began
 
@@ -66,30 +67,44 @@ def run_trials(folder: Path, scale: int, runs: int) -> tuple[TrialData, ...]:
     return read(folder / "out").trials
 
 
+def judge(label: str, values: list[float], base_label: str, base: list[float], bound: float) -> bool:
+    ratio = statistics.median(values) / statistics.median(base)
+    print(f"{label}: {ratio:.2f} of {base_label} (<= {bound}: {'holds' if ratio <= bound else 'DOES NOT HOLD'})")
+    return ratio <= bound
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=int, default=50)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, choices=range(2, 21), default=5, metavar="2..20")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder, prefix="pgstrata-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         # Half of the scripts before and half after, so that drift of the machine falls on both sides.
-        before = [script_s(folder, given.scale) for _ in range((given.runs + 1) // 2)]
-        trials = run_trials(folder, given.scale, given.runs)
-        script = before + [script_s(folder, given.scale) for _ in range(given.runs // 2)]
+        bare, cold = [], []
+        for number in range(given.runs):
+            if number == (given.runs + 1) // 2:
+                trials = run_trials(folder, given.scale, given.runs)
+            bare.append(script_s(folder, given.scale))
+            cold.append(script_s(folder, given.scale, "cold"))
     fresh = [overhead_s(t) - golden_s(t) for t in trials if t.load and t.load.how == "fresh"]
     copied = [overhead_s(t) for t in trials if t.load and t.load.how == "copy"]
-    base = statistics.median(script)
-    print(f"scale {given.scale}, medians: script {base:.2f} s of {[round(s, 1) for s in script]}")
-    verdicts = []
-    for label, values, bound in (("fresh", fresh, FRESH_BOUND), ("copy", copied, COPY_BOUND)):
-        ratio = statistics.median(values) / base
-        verdicts.append(ratio <= bound)
-        holds = "holds" if verdicts[-1] else "DOES NOT HOLD"
-        shown = [round(v, 1) for v in values]
-        print(f"{label}: {statistics.median(values):.2f} s of {shown}: {ratio:.2f} of the script (<= {bound}: {holds})")
+    for label, values in (
+        ("bare script", bare),
+        ("script with a cold start", cold),
+        ("fresh", fresh),
+        ("copy", copied),
+    ):
+        print(
+            f"scale {given.scale}, {label}: median {statistics.median(values):.2f} s of {[round(v, 1) for v in values]}"
+        )
+    print(f"fresh: {statistics.median(fresh) / statistics.median(bare):.2f} of the bare script")
+    verdicts = [
+        judge("fresh", fresh, "the script with a cold start", cold, FRESH_BOUND),
+        judge("copy", copied, "the bare script", bare, COPY_BOUND),
+    ]
     _print_steps("loads anew", next(t for t in trials if t.load and t.load.how == "fresh"))
     _print_steps("restores a copy", next(t for t in trials if t.load and t.load.how == "copy"))
     return 0 if all(verdicts) else 1

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# What people write by hand for each run: make the filesystem, initdb, pgbench -i. Usage: plain_run.sh FOLDER BIN SCALE USER
+# What people write by hand for each run: make the filesystem, initdb, pgbench -i.
+# Usage: plain_run.sh FOLDER BIN SCALE USER [cold]
+# With `cold` it also does what must come between loading and measuring: drop the caches, restart the server, CHECKPOINT.
 set -euo pipefail
-folder=$1 bin=$2 scale=$3 user=$4
+folder=$1 bin=$2 scale=$3 user=$4 cold=${5:-}
 mount=$folder/mnt socket=$folder/socket
 trap 'umount "$mount" 2>/dev/null || true; losetup --detach "$loop" 2>/dev/null || true; rm -f "$folder/disk.img"' EXIT
 mkdir -p "$mount" "$socket"
@@ -13,6 +15,14 @@ install --directory --mode 0700 --owner "$user" "$mount/pgdata"
 chown "$user" "$socket"
 as() { (cd / && setpriv --reuid "$user" --regid "$user" --clear-groups env LC_ALL=C "$@"); }
 as "$bin/initdb" --pgdata "$mount/pgdata" --username postgres --auth trust --encoding UTF8 --locale C >/dev/null
-as "$bin/pg_ctl" start --pgdata "$mount/pgdata" --silent --wait --log "$socket/log" -o "-c listen_addresses='' -c unix_socket_directories=$socket"
+start() { as "$bin/pg_ctl" start --pgdata "$mount/pgdata" --silent --wait --log "$socket/log" -o "-c listen_addresses='' -c unix_socket_directories=$socket"; }
+start
 as "$bin/pgbench" --host "$socket" --username postgres --initialize --quiet --scale "$scale" postgres 2>/dev/null
 as "$bin/pg_ctl" stop --pgdata "$mount/pgdata" --silent --wait
+if [[ $cold ]]; then
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    start
+    as "$bin/psql" --host "$socket" --username postgres --quiet --command CHECKPOINT postgres
+    as "$bin/pg_ctl" stop --pgdata "$mount/pgdata" --silent --wait
+fi

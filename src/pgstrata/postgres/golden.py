@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgstrata.errors import TrialError
@@ -17,6 +17,7 @@ from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.cluster import Layout
 
 MANIFEST = "golden.json"
+COPY = ("cp", "--archive", "--reflink=never", "--sparse=never", "--no-target-directory")
 COPY_TIMEOUT_S = 6 * 3600.0
 
 
@@ -62,15 +63,17 @@ def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, i
         raise TrialError(f"cluster in {layout.data_directory} was not stopped cleanly: it cannot be kept as a copy")
     host.remove(directory)
     host.make_directory(f"{directory}/tablespaces", mode=0o711)
-    copy_tree(host, layout.data_directory, f"{directory}/data")
+    parts = [(layout.data_directory, f"{directory}/data")]
+    if layout.wal_directory:
+        parts.append((layout.wal_directory, f"{directory}/wal"))
+    parts += [(place, f"{directory}/tablespaces/{name}") for name, place in layout.tablespaces.items()]
+    copy_trees(host, parts)
     if layout.wal_directory:
         host.remove(f"{directory}/data/pg_wal")  # a link
-        copy_tree(host, layout.wal_directory, f"{directory}/wal")
     else:
         host.run(Command(("mv", f"{directory}/data/pg_wal", f"{directory}/wal")))
-    for name, location in layout.tablespaces.items():
-        host.remove(f"{directory}/data/pg_tblspc/{oids[name]}")
-        copy_tree(host, location, f"{directory}/tablespaces/{name}")
+    for name in layout.tablespaces:
+        host.remove(f"{directory}/data/pg_tblspc/{oids[name]}")  # links too
     host.append_text(f"{directory}/{MANIFEST}", json.dumps({"tablespaces": dict(oids)}))
     return Golden(directory, dict(oids))
 
@@ -82,28 +85,28 @@ def restore_golden(host: Host, golden: Golden, layout: Layout, user: str) -> Non
     """
     if set(golden.tablespaces) != set(layout.tablespaces):
         raise TrialError(f"golden copy {golden.directory} has other tablespaces than the stack")
-    copy_tree(host, f"{golden.directory}/data", layout.data_directory)
+    host.make_directory(layout.data_directory, mode=0o700, owner=user)
+    parts = [
+        (f"{golden.directory}/data", layout.data_directory),
+        (f"{golden.directory}/wal", layout.wal_directory or f"{layout.data_directory}/pg_wal"),
+        *((f"{golden.directory}/tablespaces/{name}", place) for name, place in layout.tablespaces.items()),
+    ]
+    copy_trees(host, parts)
     if layout.wal_directory:
-        copy_tree(host, f"{golden.directory}/wal", layout.wal_directory)
         _link(host, layout.wal_directory, f"{layout.data_directory}/pg_wal", user)
-    else:
-        copy_tree(host, f"{golden.directory}/wal", f"{layout.data_directory}/pg_wal")
-    for name, location in layout.tablespaces.items():
-        copy_tree(host, f"{golden.directory}/tablespaces/{name}", location)
-        _link(host, location, f"{layout.data_directory}/pg_tblspc/{golden.tablespaces[name]}", user)
-    places = [layout.data_directory, *([layout.wal_directory] if layout.wal_directory else [])]
-    places += layout.tablespaces.values()
-    host.run(Command(("sync", "--file-system", *places), timeout_s=COPY_TIMEOUT_S))
+    for name, place in layout.tablespaces.items():
+        _link(host, place, f"{layout.data_directory}/pg_tblspc/{golden.tablespaces[name]}", user)
+    host.run(Command(("sync", "--file-system", *layout.places), timeout_s=COPY_TIMEOUT_S))
 
 
-def copy_tree(host: Host, source: str, target: str) -> None:
-    """Copies a directory's content with owners, modes and times, as full blocks."""
-    host.run(
-        Command(
-            ("cp", "--archive", "--reflink=never", "--sparse=never", "--no-target-directory", source, target),
-            timeout_s=COPY_TIMEOUT_S,
-        )
-    )
+def copy_trees(host: Host, parts: Sequence[tuple[str, str]]) -> None:
+    """Copies the content of directories, (source, target) each, with owners, modes and times, as full blocks.
+
+    All at once: a single cp reads so little ahead that it waits for the device most of the time.
+    """
+    words = (*("xargs", "--null", "--max-args", "2", "--max-procs", str(len(parts))), *COPY)
+    names = "".join(f"{name}\0" for part in parts for name in part)
+    host.run(Command(words, stdin=names, timeout_s=COPY_TIMEOUT_S))
 
 
 def _link(host: Host, target: str, link: str, user: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgstrata.postgres.cluster import plan_initdb
+from pgstrata.postgres.golden import COPY
 from pgstrata.record.schema import PlannedStep
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.workload import Cell
@@ -48,14 +49,15 @@ def _precondition_steps(site: Site, plan: StackPlan) -> Iterator[PlannedStep]:
 def _load_steps(site: Site, trial: Trial, plan: StackPlan) -> Iterator[PlannedStep]:
     cluster = cluster_of(site, plan.stack, plan)
     server, workload = plan.stack.postgresql, site.campaign.workload
+    sync = " ".join(("sync", "--file-system", *cluster.layout.places))
     if trial.load == "copy":
-        copy = f"cp --archive --reflink=never --sparse=never {site.golden_directory}/KEY/data {plan.data_directory}"
+        copy = " ".join((*COPY, f"{site.golden_directory}/KEY/data", plan.data_directory))
         yield PlannedStep(
-            name="copy the golden directory", commands=(copy, f"sync --file-system {plan.data_directory}")
+            name="copy the golden directory", commands=(copy, "the same for pg_wal and each tablespace, at once", sync)
         )
     else:
         argv = plan_initdb(cluster.installation, cluster.layout, server.data_checksums, server.initdb)
-        yield PlannedStep(name="initdb", commands=(cluster.as_user(*argv).text,))
+        yield PlannedStep(name="initdb", commands=(cluster.as_user(*argv).text, sync))
     settings = tuple(f"{name} = {value}" for name, value in server.settings.items())
     written = f"write {plan.data_directory}/postgresql.conf"
     yield PlannedStep(name="settings of the server", commands=(written, *settings))
