@@ -165,6 +165,21 @@ def test_wal_and_tablespace_live_where_the_layout_says(
         host.remove(copy.run_directory)
 
 
+def test_no_more_spare_wal_than_min_wal_size_is_left_after_a_load(cluster: Cluster, folder: Path) -> None:
+    ready(cluster, max_wal_size="1GB")
+    fill = "CREATE TABLE t AS SELECT repeat('x', 1000) AS filler FROM generate_series(1, 200000);"
+    cluster.execute(fill)
+    cluster.execute("CHECKPOINT; TRUNCATE t; CHECKPOINT;")
+    segments = [p for p in (folder / "data/pg_wal").iterdir() if p.is_file()]
+    assert len(segments) > 8, "there is something to remove"
+    cluster.stop_without_spare_wal()
+    assert 3 <= len([p for p in (folder / "data/pg_wal").iterdir() if p.is_file()]) <= 6
+    cluster.start()
+    cluster.execute(fill.replace("CREATE TABLE t AS", "INSERT INTO t"))
+    assert cluster.value("SELECT count(*) AS n FROM t") == 200000
+    assert "PANIC" not in cluster.read_log()
+
+
 def test_sabotage_is_named(cluster: Cluster) -> None:
     ready(cluster, random_page_cost="2", work_mem="8MB")
     cluster.execute("ALTER SYSTEM SET random_page_cost = 3; ALTER SYSTEM SET max_connections = 30;")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,10 @@ LONGEST_SOCKET_PATH = 107
 LOG_TAIL_LINES = 20
 
 WRITTEN_HEAD = "# Written by pgstrata: all that is set is in this file.\n"
+
+SEGMENT = re.compile("[0-9A-F]{24}")
+SPARE_WAL_BYTES = 80 << 20
+"""What the default of min_wal_size keeps ready."""
 
 FIXED_SETTINGS = {
     "logging_collector": "off",
@@ -71,6 +76,16 @@ class Layout:
     def places(self) -> tuple[str, ...]:
         """All its directories."""
         return (self.data_directory, *filter(None, [self.wal_directory]), *self.tablespaces.values())
+
+
+def spare_segments(names: Sequence[str], current: str, segment_bytes: int) -> tuple[str, ...]:
+    """Of the files in pg_wal, the recycled segments after the current one that are more than `SPARE_WAL_BYTES`.
+
+    At least two are kept, because a shutdown checkpoint may reach into the next one.
+    """
+    kept = max(2, SPARE_WAL_BYTES // segment_bytes)
+    later = sorted(name for name in names if SEGMENT.fullmatch(name) and name > current)
+    return tuple(later[kept:])
 
 
 def default_run_directory(data_directory: str) -> str:
@@ -221,6 +236,22 @@ class Cluster:
     def restart(self, timeout_s: float = 600.0) -> None:
         self.stop(timeout_s)
         self.start(timeout_s)
+
+    def stop_without_spare_wal(self, timeout_s: float = 600.0) -> None:
+        """Stops, and removes the recycled WAL segments beyond `SPARE_WAL_BYTES`.
+
+        After a load hundreds of them wait to be written again; how many depends on the settings of the server that
+        loaded. Every run starts with the same few instead, whether its data was loaded or copied.
+        """
+        (now,) = self.sql(
+            "SELECT pg_walfile_name(pg_current_wal_insert_lsn()) AS name,"
+            " pg_size_bytes(current_setting('wal_segment_size')) AS size"
+        )
+        self.stop(timeout_s)
+        directory = self.layout.wal_directory or f"{self.layout.data_directory}/pg_wal"
+        names = self.host.list_directory(directory)
+        for name in spare_segments(names, now["name"], int(now["size"])):
+            self.host.remove(f"{directory}/{name}")
 
     def running(self) -> bool:
         """Whether a server runs on the data directory."""

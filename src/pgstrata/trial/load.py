@@ -86,7 +86,7 @@ def _load_anew(bench: Bench) -> LoadRecord:
         record = _fill(bench)
     oids = {row["spcname"]: int(row["oid"]) for row in bench.cluster.sql("SELECT oid, spcname FROM pg_tablespace")}
     with bench.steps.step("stop the server"):
-        bench.cluster.stop()
+        bench.cluster.stop_without_spare_wal()
     if keeps_golden(bench):
         with bench.steps.step("keep a golden copy"):
             wanted = {name: oids[name] for name in bench.cluster.layout.tablespaces}

