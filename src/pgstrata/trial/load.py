@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from pgstrata.host.protocol import command
@@ -74,8 +75,7 @@ def _restore(bench: Bench, golden: Golden) -> LoadRecord:
 
 def _load_anew(bench: Bench) -> LoadRecord:
     with bench.steps.step("initdb"):
-        server = bench.stack.postgresql
-        bench.cluster.init(data_checksums=server.data_checksums, options=server.initdb)
+        _make_cluster(bench)
     with bench.steps.step("settings of the server"):
         _configure(bench)
     with bench.steps.step("start the server"):
@@ -92,6 +92,21 @@ def _load_anew(bench: Bench) -> LoadRecord:
             wanted = {name: oids[name] for name in bench.cluster.layout.tablespaces}
             save_golden(bench.host, bench.cluster.layout, golden_path(bench), wanted)
     return record
+
+
+def _make_cluster(bench: Bench) -> None:
+    """Leaves an empty cluster: initdb the first time, later a copy of what it made with the same options."""
+    server, cluster = bench.stack.postgresql, bench.cluster
+    what = {"initdb": list(server.initdb), "data_checksums": server.data_checksums}
+    kept = f"{bench.site.golden_directory}/{golden_key(cluster.installation, what)}"
+    layout = replace(cluster.layout, tablespaces={})  # they are made when the server runs
+    empty = read_golden(bench.host, kept)
+    if empty is None:
+        cluster.init(data_checksums=server.data_checksums, options=server.initdb)
+        save_golden(bench.host, layout, kept, {})
+    else:
+        cluster.make_directories()
+        restore_golden(bench.host, empty, layout, bench.site.user)
 
 
 def keeps_golden(bench: Bench) -> bool:

@@ -57,7 +57,7 @@ def _load_steps(site: Site, trial: Trial, plan: StackPlan) -> Iterator[PlannedSt
         )
     else:
         argv = plan_initdb(cluster.installation, cluster.layout, server.data_checksums, server.initdb)
-        yield PlannedStep(name="initdb", commands=(cluster.as_user(*argv).text, sync))
+        yield PlannedStep(name="initdb", commands=(cluster.as_user(*argv).text, sync, "later a copy of its result"))
     settings = tuple(f"{name} = {value}" for name, value in server.settings.items())
     written = f"write {plan.data_directory}/postgresql.conf"
     yield PlannedStep(name="settings of the server", commands=(written, *settings))
