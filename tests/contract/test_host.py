@@ -73,6 +73,7 @@ def test_files_are_written_appended_listed_and_removed(host: Host, tmp_path: Pat
     host.append_text(f"{folder}/new", "first\n")
     assert host.read_text(f"{folder}/x") == "one\nzwölf\n"
     assert host.list_directory(folder) == ("new", "x")
+    host.read_ahead(folder, most_bytes=1 << 20)
     host.write_text(f"{folder}/x", "")
     assert host.read_text(f"{folder}/x") == ""
     host.remove(f"{tmp_path}/a")

@@ -139,6 +139,9 @@ class AgentHost(ABC):
     def list_directory(self, path: str) -> tuple[str, ...]:
         return tuple(self._call("list_directory", path=path))
 
+    def read_ahead(self, path: str, *, most_bytes: int) -> None:
+        self._call("read_ahead", path=path, most_bytes=most_bytes, patience_s=600.0)
+
     def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
         self._call("make_directory", path=path, mode=mode, owner=owner)
 

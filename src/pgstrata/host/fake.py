@@ -156,6 +156,9 @@ class FakeHost:
             raise OSError(kind, os.strerror(kind), path)
         return tuple(sorted(PurePosixPath(p).name for p in self.modes if p != "/" and _parent(p) == path))
 
+    def read_ahead(self, path: str, *, most_bytes: int) -> None:
+        """There is no page cache here."""
+
     def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
         for parent in (*reversed(PurePosixPath(path).parents), PurePosixPath(path)):
             if str(parent) in self.files:

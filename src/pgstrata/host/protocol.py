@@ -172,6 +172,10 @@ class Host(Protocol):
 
     def list_directory(self, path: str) -> tuple[str, ...]: ...
 
+    def read_ahead(self, path: str, *, most_bytes: int) -> None:
+        """Begins to fetch the files of a tree into the page cache, up to `most_bytes`, for those who read them next."""
+        ...
+
     def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
         """Makes it with its parents; an existing one is fine."""
         ...

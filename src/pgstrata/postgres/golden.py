@@ -18,6 +18,8 @@ from pgstrata.postgres.cluster import Layout
 
 MANIFEST = "golden.json"
 COPY = ("cp", "--archive", "--reflink=never", "--sparse=never", "--no-target-directory")
+READ_AHEAD_BYTES = 1 << 30
+"""Of a golden directory: a cp waits for the device at every small step, so small copies would mostly wait."""
 COPY_TIMEOUT_S = 6 * 3600.0
 
 
@@ -91,6 +93,7 @@ def restore_golden(host: Host, golden: Golden, layout: Layout, user: str) -> Non
         (f"{golden.directory}/wal", layout.wal_directory or f"{layout.data_directory}/pg_wal"),
         *((f"{golden.directory}/tablespaces/{name}", place) for name, place in layout.tablespaces.items()),
     ]
+    host.read_ahead(golden.directory, most_bytes=READ_AHEAD_BYTES)
     copy_trees(host, parts)
     if layout.wal_directory:
         _link(host, layout.wal_directory, f"{layout.data_directory}/pg_wal", user)

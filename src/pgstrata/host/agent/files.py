@@ -12,6 +12,8 @@ from typing import Any
 from pgstrata.host.agent.places import mounts_within
 from pgstrata.host.agent.wire import AgentError
 
+READ_AHEAD_BYTES = 1 << 20
+
 
 class Files:
     """Operations on paths."""
@@ -87,6 +89,23 @@ class Files:
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
+
+    def read_ahead(self, path: str, most_bytes: int) -> None:
+        """Has the kernel fetch the first `most_bytes` of a tree's files into the page cache, without waiting for them.
+
+        In steps, because the kernel fetches no more than about a request of the device at each call.
+        """
+        left = most_bytes
+        for folder, _, names in os.walk(path):
+            for name in names:
+                fd = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    size = min(os.fstat(fd).st_size, left)
+                    for offset in range(0, size, READ_AHEAD_BYTES):
+                        os.posix_fadvise(fd, offset, READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+                finally:
+                    os.close(fd)
+                left -= size
 
     def make_directory(self, path: str, mode: int, owner: str | None) -> None:
         """Makes it with its parents. `mode` is for a directory made here, `owner` for an existing one too.
