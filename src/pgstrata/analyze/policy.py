@@ -31,6 +31,8 @@ from pgstrata.record.decision import Decision, Observation, Stage
 from pgstrata.spec.campaign import Campaign
 
 MAX_PAIRS = 60
+SAVED_SHARE = 0.75
+"""By simulation: finds the best of 12 noisy stacks in 0.955 instead of 0.932 (docs/statistics.md)."""
 WORTHWHILE = 0.10
 """A pair goes on while a verdict within the budget has at least this chance."""
 WORTHWHILE_EQUIVALENT = 0.02
@@ -98,11 +100,21 @@ class AdaptivePolicy:
         dropped = tuple(name for name in names if name not in run)
         if stages and all(s.settled for s in stages.values()):
             return None
-        if moment.screen_blocks >= self.design.max_blocks:
+        if moment.screen_blocks >= self.design.max_blocks and not self._saved_enough(moment, len(run)):
             return None
         if moment.screen_blocks and not moment.affords(run):
             return None
         return Decision("screen", run, dropped, _dropped_words(dropped), figures=_screen_figures(self.design, stages))
+
+    def _saved_enough(self, moment: _Moment, stacks: int) -> bool:
+        """Whether a round more than asked for still costs less than `SAVED_SHARE` of all rounds with every stack.
+
+        What dropping the others saved goes to the survivors, for at most as many rounds again.
+        """
+        spent = len({(o.stack, o.block) for o in moment.observations if o.stage == "screen"})
+        most = self.design.max_blocks
+        cheap = spent + stacks <= SAVED_SHARE * most * len(self.design.stacks)
+        return cheap and moment.screen_blocks < 2 * most
 
     def _confirm(self, moment: _Moment, stages: dict[str, StageOne], pairs: dict[str, tuple[Pair, ...]]) -> Decision:
         """One more block of the pairs that are worth it, or the end."""

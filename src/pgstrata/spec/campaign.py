@@ -18,7 +18,9 @@ class Runs(Model):
     """How the runs are laid out."""
 
     blocks: int | None = Field(None, ge=1, description="a fixed number of blocks; by default adaptive")
-    max_blocks: int = Field(12, ge=1, description="at most so many rounds of an adaptive campaign")
+    max_blocks: int = Field(
+        12, ge=1, description="at most so many rounds of an adaptive campaign; up to twice as many for few survivors"
+    )
     budget: DurationS | None = Field(None, description="time budget of the whole campaign")
     load: Literal["copy", "fresh", "keep"] = Field(
         "copy",
