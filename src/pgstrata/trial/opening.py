@@ -12,8 +12,8 @@ from pgstrata.postgres.settings import check_settings
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.checks import disk_ids
 from pgstrata.spec.expand import block_trials
-from pgstrata.spec.stack import DiskDevice
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import journal_directory
 from pgstrata.stack.preflight import Unsupported
@@ -122,7 +122,7 @@ def _locked(host: Host, campaign: Campaign, directory: CampaignDirectory) -> Ite
     taken: list[str] = []
     payload = f"process {os.getpid()} with {directory.path}"
     try:
-        for id_ in sorted(_disks(campaign)):
+        for id_ in sorted({id_ for stack in campaign.stacks for id_ in disk_ids(stack)}):
             name = f"device-{id_}"
             holder = host.try_lock(name, payload)
             if holder is not None:
@@ -135,8 +135,3 @@ def _locked(host: Host, campaign: Campaign, directory: CampaignDirectory) -> Ite
     finally:
         for name in taken:
             host.unlock(name)
-
-
-def _disks(campaign: Campaign) -> set[str]:
-    volumes = [v for stack in campaign.stacks for v in stack.volumes.values()]
-    return {id_ for v in volumes if isinstance(v.device, DiskDevice) for id_ in v.device.ids}

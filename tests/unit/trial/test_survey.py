@@ -8,12 +8,13 @@ import pytest
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
+from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import Existing, Stack, Volume
+from pgstrata.spec.stack import DiskDevice, Existing, Stack, Volume, Zfs
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import refuse_leftovers
+from pgstrata.trial.opening import opened_runner, refuse_leftovers
 from pgstrata.trial.performance import PerformanceRunner
 from pgstrata.trial.progress import NoProgress
 from pgstrata.trial.survey import survey
@@ -58,3 +59,17 @@ def test_scratch_and_mounts_are_named_without_links(tmp_path: Path) -> None:
     site = survey(host, campaign, tmp_path / "out")
     assert site.scratch == str(real / "loops")
     assert site.mount_root in (None, str(real / "state" / "mount"))
+
+
+def test_a_pools_log_device_is_kept_from_a_second_run(tmp_path: Path) -> None:
+    data, log = str(tmp_path / "data.img"), str(tmp_path / "log.img")
+    fs = Zfs(log=DiskDevice(ids=(log,)))
+    asked = Campaign(name="x", stacks=(Stack(name="z", data=Volume(fs=fs, device=DiskDevice(ids=(data,)))),))
+    first, second = (LocalHost(state_directory=str(tmp_path / "state")) for _ in range(2))
+    assert first.try_lock(f"device-{log}", "another run") is None
+    with CampaignDirectory.create_or_open(tmp_path / "out", asked) as directory:
+        opened = opened_runner(second, asked, directory, NoProgress(), Interruption(), lambda logs, open_loop: {})
+        with pytest.raises(PreflightError, match=r"log.img .* another pgstrata"), opened:
+            pass
+    first.close()
+    second.close()
