@@ -15,13 +15,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.record.reader import TrialData, read
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.schema import TrialVerdict
+from pgstrata.spec.campaign import Trial
+from pgstrata.spec.load import load_campaign
 from pgstrata.spec.stack import Postgres
+from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.opening import opened_runner
+from pgstrata.trial.policy import FixedBlocks
+from pgstrata.trial.progress import NoProgress
+from pgstrata.trial.scheduler import run_campaign
 
 SCRIPT = Path(__file__).with_name("plain_run.sh")
 COPY_BOUND = 0.40
@@ -59,12 +69,45 @@ def golden_s(trial: TrialData) -> float:
     return sum(s.duration_s for s in trial.steps if s.name == "keep a golden copy")
 
 
-def run_trials(folder: Path, scale: int, runs: int) -> tuple[TrialData, ...]:
+class BetweenTrials(NoProgress):
+    """Runs both scripts after each of the first `runs` trials: what drifts on this machine falls on all sides."""
+
+    def __init__(self, folder: Path, scale: int, runs: int) -> None:
+        self.folder, self.scale, self.runs = folder, scale, runs
+        self.bare: list[float] = []
+        self.cold: list[float] = []
+
+    def finished(self, trial: Trial, verdict: TrialVerdict) -> None:
+        if verdict.status != "ok":
+            raise SystemExit(f"{trial.id}: {verdict.reason}")
+        if trial.block >= self.runs:
+            return
+        both = [(self.bare, ()), (self.cold, ("cold",))]
+        for values, what in both if trial.block % 2 else reversed(both):
+            values.append(script_s(self.folder, self.scale, *what))
+
+
+def no_logs(logs: Sequence[Path], open_loop: bool) -> Mapping[str, float]:
+    raise NotImplementedError("no log is written")
+
+
+def run_trials(folder: Path, scale: int, runs: int) -> tuple[tuple[TrialData, ...], BetweenTrials]:
+    """As many trials that load anew, each followed by the scripts, as trials that restore a copy."""
     file = folder / "repetition.yaml"
     file.write_text(CAMPAIGN.format(scale=scale, blocks=2 * runs, runs=runs))
-    argv = [sys.executable, "-m", "pgstrata.cli.main", "run", str(file), "--out", str(folder / "out"), "--quiet"]
-    subprocess.run(argv, check=True, timeout=7200, stdout=subprocess.DEVNULL)
-    return read(folder / "out").trials
+    campaign = load_campaign(file)
+    scripts, interruption, host = BetweenTrials(folder, scale, runs), Interruption(), LocalHost()
+    try:
+        with (
+            interruption.installed(),
+            CampaignDirectory.create_or_open(folder / "out", campaign) as directory,
+            opened_runner(host, campaign, directory, scripts, interruption, no_logs) as (runner, stacks),
+        ):
+            policy = FixedBlocks(stacks, 2 * runs)
+            run_campaign(campaign, directory, runner, policy, scripts, observe=lambda _: (), interruption=interruption)
+    finally:
+        host.close()
+    return read(folder / "out").trials, scripts
 
 
 def judge(label: str, values: list[float], base_label: str, base: list[float], bound: float) -> bool:
@@ -82,13 +125,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=given.folder, prefix="pgstrata-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        # Half of the scripts before and half after, so that drift of the machine falls on both sides.
-        bare, cold = [], []
-        for number in range(given.runs):
-            if number == (given.runs + 1) // 2:
-                trials = run_trials(folder, given.scale, given.runs)
-            bare.append(script_s(folder, given.scale))
-            cold.append(script_s(folder, given.scale, "cold"))
+        trials, scripts = run_trials(folder, given.scale, given.runs)
+    bare, cold = scripts.bare, scripts.cold
     fresh = [overhead_s(t) - golden_s(t) for t in trials if t.load and t.load.how == "fresh"]
     copied = [overhead_s(t) for t in trials if t.load and t.load.how == "copy"]
     for label, values in (
@@ -105,15 +143,19 @@ def main() -> int:
         judge("fresh", fresh, "the script with a cold start", cold, FRESH_BOUND),
         judge("copy", copied, "the bare script", bare, COPY_BOUND),
     ]
-    _print_steps("loads anew", next(t for t in trials if t.load and t.load.how == "fresh"))
-    _print_steps("restores a copy", next(t for t in trials if t.load and t.load.how == "copy"))
+    _print_steps("load anew", [t for t in trials if t.load and t.load.how == "fresh"])
+    _print_steps("restore a copy", [t for t in trials if t.load and t.load.how == "copy"])
     return 0 if all(verdicts) else 1
 
 
-def _print_steps(label: str, trial: TrialData) -> None:
-    print(f"steps of a trial that {label}:")
-    for step in trial.steps:
-        print(f"  {step.duration_s:7.3f} s  {step.name}")
+def _print_steps(label: str, trials: list[TrialData]) -> None:
+    print(f"steps of trials that {label}, medians:")
+    took: dict[str, list[float]] = {}
+    for trial in trials:
+        for step in trial.steps:
+            took.setdefault(step.name, []).append(step.duration_s)
+    for name, values in took.items():
+        print(f"  {statistics.median(values):7.3f} s  {name}")
 
 
 if __name__ == "__main__":

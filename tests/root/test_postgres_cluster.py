@@ -16,7 +16,6 @@ from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.cluster import Cluster, Layout, default_run_directory
 from pgstrata.postgres.database import (
     checkpoint,
-    create_database,
     create_tablespaces,
     database_bytes,
     has_extension,
@@ -116,7 +115,7 @@ def test_checksums_are_as_asked(cluster: Cluster, checksums: bool) -> None:
     cluster.init(data_checksums=checksums, options=NO_SYNC)
     cluster.configure(SMALL, data_checksums=checksums)
     cluster.start()
-    assert cluster.read_settings()["data_checksums"] == ("on" if checksums else "off")
+    assert cluster.value("SELECT current_setting('data_checksums') AS value") == ("on" if checksums else "off")
     assert all(a.holds for a in cluster.attest_settings())
     cluster.configure(SMALL, data_checksums=not checksums)
     assert [a.what for a in cluster.attest_settings() if not a.holds] == ["data_checksums"]
@@ -131,7 +130,7 @@ def test_wal_and_tablespace_live_where_the_layout_says(
     try:
         ready(cluster)
         create_tablespaces(cluster)
-        create_database(cluster, "bench")
+        cluster.execute("CREATE DATABASE bench;")
         cluster.execute('CREATE TABLE t TABLESPACE "fast one" AS SELECT generate_series(1, 10000) AS n;', "bench")
         assert (folder / "data/pg_wal").resolve() == folder / "wal"
         assert list((folder / "ts").rglob("*"))
@@ -275,13 +274,14 @@ def test_a_whole_postgresql_conf(cluster: Cluster) -> None:
     cluster.configure({"shared_buffers": "16MB"}, conf)
     cluster.start()
     assert all(a.holds for a in cluster.attest_settings())
-    settings = cluster.read_settings()
-    assert (settings["work_mem"], settings["listen_addresses"], settings["logging_collector"]) == ("12288", "", "off")
+    names = ("work_mem", "listen_addresses", "logging_collector")
+    rows = cluster.sql(f"SELECT name, setting FROM pg_settings WHERE name IN {names}")
+    assert {row["name"]: row["setting"] for row in rows} == dict(zip(names, ("12288", "", "off"), strict=True))
 
 
 def test_loading_space_and_wal(cluster: Cluster, host: LocalHost, folder: Path) -> None:
     ready(cluster)
-    create_database(cluster, "bench")
+    cluster.execute("CREATE DATABASE bench;")
     empty, before = database_bytes(cluster, "bench"), wal_position_bytes(cluster)
     target = Target(
         cluster.installation.program("pgbench"), cluster.installation.client_major, cluster.run_directory,
@@ -304,13 +304,13 @@ def test_loading_space_and_wal(cluster: Cluster, host: LocalHost, folder: Path) 
     tool = f"{cluster.installation.client_directory}/pg_dump"
     connection = ("-h", cluster.run_directory, "-p", str(cluster.port), "-U", "postgres")
     host.run(Command((tool, *connection, "-Fc", "-f", dump, "bench"), user=cluster.user, cwd="/"))
-    create_database(cluster, "again")
+    cluster.execute("CREATE DATABASE again;")
     host.run(plan_pg_restore(cluster, "again", dump, 2, 60))
     assert cluster.value("SELECT count(*) AS n FROM pgbench_accounts", "again") == 100000
 
     script = folder / "mine.sql"
     script.write_text("CREATE TABLE mine AS SELECT 42 AS n;\n")
-    create_database(cluster, "mine")
+    cluster.execute("CREATE DATABASE mine;")
     host.run(plan_sql_file(cluster, "mine", str(script), 60))
     assert cluster.value("SELECT n FROM mine", "mine") == 42
     script.write_text("SELECT 1;\nSELECT broken;\nSELECT 2;\n")

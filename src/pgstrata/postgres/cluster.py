@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,15 +54,22 @@ RESERVED_SETTINGS = frozenset(
 )
 
 
+STOP_POLL_S = 0.01
+
 LOOPBACK = ("", "localhost", "127.0.0.1", "::1")
 
-SET_ELSEWHERE = """
-SELECT name, setting FROM pg_settings WHERE sourcefile LIKE '%/postgresql.auto.conf'
+SETTINGS = """
+SELECT lower(name) AS name, false AS elsewhere,
+       setting || CASE WHEN pending_restart THEN ' (another value waits for a restart)' ELSE '' END AS setting
+FROM pg_settings
 UNION ALL
-SELECT split_part(c, '=', 1), split_part(c, '=', 2) || ' (of a role or database)'
+SELECT lower(name), true, setting FROM pg_settings WHERE sourcefile LIKE '%/postgresql.auto.conf'
+UNION ALL
+SELECT lower(split_part(c, '=', 1)), true, split_part(c, '=', 2) || ' (of a role or database)'
 FROM pg_db_role_setting, unnest(setconfig) c ORDER BY 1
 """
-"""Settings by ALTER SYSTEM, ALTER ROLE and ALTER DATABASE, which win over the file."""
+"""Every setting in force, and `elsewhere` those by ALTER SYSTEM, ALTER ROLE and ALTER DATABASE, which win over the
+file."""
 
 
 @dataclass(frozen=True)
@@ -272,8 +280,24 @@ class Cluster:
         return self.host.read_text(self.log_file) if self.host.status(self.log_file) else ""
 
     def _stop(self, mode: str, timeout_s: float) -> None:
-        if self.running():
-            self._pg_ctl("stop", "--mode", mode, "--wait", timeout_s=timeout_s)
+        pid = self.postmaster_pid()
+        if pid is None:
+            return
+        self._pg_ctl("stop", "--mode", mode, "--no-wait", timeout_s=timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while self._lives(pid):  # pg_ctl --wait looks every 100 ms only, and at a file that goes before the process
+            if time.monotonic() > deadline:
+                tail = "\n".join(self.read_log().splitlines()[-LOG_TAIL_LINES:])
+                raise TrialError(
+                    f"PostgreSQL on {self.host.name} did not stop within {timeout_s:g} s; the end of its log:\n{tail}"
+                )
+            time.sleep(STOP_POLL_S)
+
+    def _lives(self, pid: int) -> bool:
+        try:
+            return self.host.read_text(f"/proc/{pid}/cmdline") != ""  # empty for one that only waits to be reaped
+        except OSError:
+            return False
 
     def _pg_ctl(self, action: str, *options: str, timeout_s: float) -> None:
         self._run(
@@ -345,22 +369,15 @@ class Cluster:
         (only,) = row.values()
         return only
 
-    def read_settings(self) -> dict[str, str]:
-        """Every setting in force, raw as in pg_settings.setting; one that waits for a restart says so."""
-        rows = self.sql("SELECT name, setting, pending_restart FROM pg_settings")
-        return {
-            r["name"].lower(): r["setting"] + (" (another value waits for a restart)" if r["pending_restart"] else "")
-            for r in rows
-        }
-
     def attest_settings(self) -> tuple[AttestedSetting, ...]:
         """What `configure` wrote against what the running server says; whatever else was set is a difference too."""
-        compared = compare_settings(self.expected, self.read_settings())
+        rows = self.sql(SETTINGS)
+        compared = compare_settings(self.expected, {r["name"]: r["setting"] for r in rows if not r["elsewhere"]})
         known = {setting.what for setting in compared}
         elsewhere = [
             AttestedSetting(row["name"], "(not set)", row["setting"], False)
-            for row in self.sql(SET_ELSEWHERE)
-            if row["name"].lower() not in known
+            for row in rows
+            if row["elsewhere"] and row["name"] not in known
         ]
         same = self.host.read_text(self._conf) == self._written
         file = AttestedSetting("postgresql.conf", "as written", "as written" if same else "changed", same)

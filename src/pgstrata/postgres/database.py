@@ -11,10 +11,6 @@ from pgstrata.postgres.cluster import SUPERUSER, Cluster
 Prewarmed = Literal["pg_prewarm", "sequential read"]
 
 
-def create_database(cluster: Cluster, name: str) -> None:
-    cluster.execute('CREATE DATABASE :"name";', name=name)
-
-
 def create_tablespaces(cluster: Cluster) -> None:
     """Makes the tablespaces of the layout."""
     for name, location in cluster.layout.tablespaces.items():

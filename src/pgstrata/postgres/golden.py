@@ -81,9 +81,15 @@ def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, i
 
 
 def restore_golden(host: Host, golden: Golden, layout: Layout, user: str) -> None:
+    """`place_golden`, and returns when everything is on the medium (syncfs)."""
+    place_golden(host, golden, layout, user)
+    host.run(Command(("sync", "--file-system", *layout.places), timeout_s=COPY_TIMEOUT_S))
+
+
+def place_golden(host: Host, golden: Golden, layout: Layout, user: str) -> None:
     """Copies a golden directory to where `layout` says, with pg_wal and tablespaces linked to their places.
 
-    Returns when everything is on the medium (syncfs). The target directories must be empty or absent.
+    The target directories must be empty or absent.
     """
     if set(golden.tablespaces) != set(layout.tablespaces):
         raise TrialError(f"golden copy {golden.directory} has other tablespaces than the stack")
@@ -99,7 +105,6 @@ def restore_golden(host: Host, golden: Golden, layout: Layout, user: str) -> Non
         _link(host, layout.wal_directory, f"{layout.data_directory}/pg_wal", user)
     for name, place in layout.tablespaces.items():
         _link(host, place, f"{layout.data_directory}/pg_tblspc/{golden.tablespaces[name]}", user)
-    host.run(Command(("sync", "--file-system", *layout.places), timeout_s=COPY_TIMEOUT_S))
 
 
 def copy_trees(host: Host, parts: Sequence[tuple[str, str]]) -> None:

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from pgstrata.host.protocol import command
 from pgstrata.postgres.database import (
-    create_database,
     create_tablespaces,
     plan_pg_restore,
     plan_sql_file,
     vacuum,
 )
-from pgstrata.postgres.golden import Golden, golden_key, read_golden, restore_golden, save_golden
+from pgstrata.postgres.golden import Golden, golden_key, place_golden, read_golden, restore_golden, save_golden
 from pgstrata.record.schema import LoadRecord
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.bench import Bench
@@ -81,17 +80,21 @@ def _load_anew(bench: Bench) -> LoadRecord:
     with bench.steps.step("start the server"):
         bench.cluster.start()
         create_tablespaces(bench.cluster)
-        create_database(bench.cluster, DATABASE)
     with bench.steps.step("load"):
         record = _fill(bench)
-    oids = {row["spcname"]: int(row["oid"]) for row in bench.cluster.sql("SELECT oid, spcname FROM pg_tablespace")}
+    kept = _tablespace_oids(bench) if keeps_golden(bench) else None
     with bench.steps.step("stop the server"):
         bench.cluster.stop_without_spare_wal()
-    if keeps_golden(bench):
+    if kept is not None:
         with bench.steps.step("keep a golden copy"):
-            wanted = {name: oids[name] for name in bench.cluster.layout.tablespaces}
-            save_golden(bench.host, bench.cluster.layout, golden_path(bench), wanted)
+            save_golden(bench.host, bench.cluster.layout, golden_path(bench), kept)
     return record
+
+
+def _tablespace_oids(bench: Bench) -> dict[str, int]:
+    names = bench.cluster.layout.tablespaces
+    rows = bench.cluster.sql("SELECT oid, spcname AS name FROM pg_tablespace") if names else []
+    return {row["name"]: int(row["oid"]) for row in rows if row["name"] in names}
 
 
 def _make_cluster(bench: Bench) -> None:
@@ -106,7 +109,7 @@ def _make_cluster(bench: Bench) -> None:
         save_golden(bench.host, layout, kept, {})
     else:
         cluster.make_directories()
-        restore_golden(bench.host, empty, layout, bench.site.user)
+        place_golden(bench.host, empty, layout, bench.site.user)
 
 
 def keeps_golden(bench: Bench) -> bool:

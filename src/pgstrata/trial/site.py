@@ -12,7 +12,7 @@ from pgstrata.postgres.binaries import Installation
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.stack.plan import PlanContext
 
-DATABASE = "bench"
+DATABASE = "postgres"
 """Name of the database under test."""
 
 
