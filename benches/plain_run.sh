@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What people write by hand for each run: make the filesystem, initdb, pgbench -i.
 # Usage: plain_run.sh FOLDER BIN SCALE USER [cold]
+# Prints what pgbench -i took, in microseconds.
 # With `cold` it also does what must come between loading and measuring: drop the caches, restart the server, CHECKPOINT.
 set -euo pipefail
 folder=$1 bin=$2 scale=$3 user=$4 cold=${5:-}
@@ -17,7 +18,9 @@ as() { (cd / && setpriv --reuid "$user" --regid "$user" --clear-groups env LC_AL
 as "$bin/initdb" --pgdata "$mount/pgdata" --username postgres --auth trust --encoding UTF8 --locale C >/dev/null
 start() { as "$bin/pg_ctl" start --pgdata "$mount/pgdata" --silent --wait --log "$socket/log" -o "-c listen_addresses='' -c unix_socket_directories=$socket"; }
 start
+began=$EPOCHREALTIME
 as "$bin/pgbench" --host "$socket" --username postgres --initialize --quiet --scale "$scale" postgres 2>/dev/null
+ended=$EPOCHREALTIME
 as "$bin/pg_ctl" stop --pgdata "$mount/pgdata" --silent --wait
 if [[ $cold ]]; then
     sync
@@ -26,3 +29,4 @@ if [[ $cold ]]; then
     as "$bin/psql" --host "$socket" --username postgres --quiet --command CHECKPOINT postgres
     as "$bin/pg_ctl" stop --pgdata "$mount/pgdata" --silent --wait
 fi
+echo $((${ended/./} - ${began/./}))
