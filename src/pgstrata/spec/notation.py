@@ -52,6 +52,7 @@ DEVICES = ("loop", "disk")
 
 _POSTGRES_KEYS = ("major", "source", "data_checksums", "initdb", "postgresql_conf")
 _ROLE_KEYS = ("wal", "thp", *_POSTGRES_KEYS)
+_PREFIXES = ("tablespace", "queue", "kernel")
 _SETTING = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 
 # ---------------------------------------------------------------- text -> mapping
@@ -102,9 +103,15 @@ def _place(stack: dict[str, Any], key: str, value: str, text: str) -> None:
 def _check_setting(key: str, text: str) -> None:
     """A PostgreSQL setting's name is left to the server; what is near one of our own keys is a slip."""
     near = nearest(key, _ROLE_KEYS) if "_" not in key else None
-    if not _SETTING.fullmatch(key) or (near is not None and len(key) <= len(near) + 1):
-        raise UsageError(f"@{key} in {text!r} is neither a place nor a PostgreSQL setting",
-                         hint=render_nearest(key, (*_ROLE_KEYS, "tablespace.NAME", "queue.NAME")))  # fmt: skip
+    prefix, dot, rest = key.partition(".")  # `auto_explain.log_analyze` is a setting of an extension
+    meant = nearest(prefix, _PREFIXES) if dot else None
+    slip = meant is not None or (near is not None and len(key) <= len(near) + 1)
+    if slip or not _SETTING.fullmatch(key):
+        known = render_nearest(key, (*_ROLE_KEYS, "tablespace.NAME", "queue.NAME"))
+        raise UsageError(
+            f"@{key} in {text!r} is neither a place nor a PostgreSQL setting",
+            hint=f"did you mean {meant}.{rest}?" if meant else known,
+        )
 
 
 def parse_volume_mapping(text: str) -> dict[str, Any]:

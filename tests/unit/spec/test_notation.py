@@ -152,6 +152,7 @@ REFUSED = [
     ("zfs+lug", "+lug in 'zfs+lug' is not a vdev of zfs", "did you mean log?"),
     ("zfs(raid10,5)", "needs an even number of devices", ""),
     ("ext4@wla=tmpfs", "@wla in 'ext4@wla=tmpfs' is neither a place nor", "did you mean wal?"),
+    ("ext4@quue.scheduler=none", "@quue.scheduler in", "did you mean queue.scheduler?"),
     ("ext4@fsync", "sets nothing", "@SETTING=VALUE"),
     ("ext4@fs.x=1@vm.swappiness", "sets nothing", ""),
     ("btrfs(raid10", "a parenthesis is not closed", ""),
