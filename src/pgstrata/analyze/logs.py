@@ -216,7 +216,10 @@ def _blocks(path: Path, open_loop: bool) -> Iterator[_Block]:
         while data := file.read(size_bytes):
             cut = data.rfind(b"\n") + 1
             if cut == 0 and len(data) == size_bytes:
-                raise UsageError(f"{path}: no line ends within {size_bytes} bytes: this is not a pgbench log")
+                raise UsageError(
+                    f"{path}: no line ends within {size_bytes} bytes: this is not a pgbench log",
+                    hint="name the files that `pgbench --log` wrote: pgbench_log.PID and pgbench_log.PID.N",
+                )
             # What follows the last line end is read again with the next block: cheaper than copying blocks.
             torn = len(data) > cut and len(data) < size_bytes and not file.read(1)
             if cut:

@@ -165,12 +165,12 @@ def screened_sentence(chosen: str, pairs: Iterable[PairConclusion], metric: Metr
 
 def stall_sentence(name: str, half: float, stalled: float, longest_s: float) -> str:
     """Names a stack whose throughput breaks off, from the medians of its runs."""
-    parts = []
+    shares = []
     if half >= 0.25:
-        parts.append(f"{percent(half)} of its seconds are below half of its own median")
+        shares.append(f"{percent(half)} below half of its own median")
     if stalled >= 0.01 or longest_s >= 3:
-        parts.append(f"{percent(stalled)} are below a tenth (the longest stall: {longest_s:.0f} s)")
-    return f"{quoted(name)} **stalls**: {' and '.join(parts)}." if parts else ""
+        shares.append(f"{percent(stalled)} below a tenth of its own median (the longest stall: {longest_s:.0f} s)")
+    return f"{quoted(name)} **stalls**: of its seconds, {' and '.join(shares)}." if shares else ""
 
 
 def trend_sentence(name: str, slope: float) -> str:

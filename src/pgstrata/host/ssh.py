@@ -181,7 +181,10 @@ class _Session:
             raise explain(self._target, None if late.is_set() else code, stderr)
         if version < PYTHON_WANTED:
             found, wanted = (".".join(map(str, v)) for v in (version, PYTHON_WANTED))
-            raise PreflightError(f"python3 on {self._target.text} is {found}, {wanted} or later is needed")
+            raise PreflightError(
+                f"python3 on {self._target.text} is {found}, {wanted} or later is needed",
+                hint="install a later python3 over there, first in the PATH of a login by ssh",
+            )
         with contextlib.suppress(BrokenPipeError):
             self._sink.write(source.bundle())
             self._sink.flush()

@@ -14,4 +14,6 @@ def become(argv: Sequence[str]) -> NoReturn:
     try:
         os.execvp(argv[0], list(argv))
     except OSError as error:
-        raise PreflightError(f"cannot start {argv[0]}: {error.strerror}") from error
+        raise PreflightError(
+            f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}, or see to the PATH"
+        ) from error

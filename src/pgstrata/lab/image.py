@@ -97,7 +97,10 @@ def _sources(host: Host, recipe: Recipe, mirror_url: str | None) -> tuple[str, .
 
 def _require_tools(host: Host) -> None:
     if host.run(command("id", "--user")).stdout.strip() != "0":
-        raise PreflightError("building the lab image needs root (it runs Debian's own scripts in a chroot)")
+        raise PreflightError(
+            "building the lab image needs root (it runs Debian's own scripts in a chroot)",
+            hint="sudo pgstrata lab build",
+        )
     missing = sorted(
         package for tool, package in TOOLS.items() if host.run(command("which", tool), check=False).exit_code != 0
     )

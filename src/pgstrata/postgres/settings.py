@@ -80,7 +80,7 @@ def render_conf(settings: Mapping[str, str]) -> str:
 
 def _quoted(value: str) -> str:
     if "\n" in value:
-        raise PreflightError(f"a setting's value spans lines: {value!r}")
+        raise PreflightError(f"a setting's value spans lines: {value!r}", hint="write it in one line")
     return value.replace("\\", "\\\\").replace("'", "''")
 
 
@@ -100,7 +100,8 @@ def parse_conf(text: str) -> dict[str, str]:
         match = _CONF_LINE.match(line)
         if match is None or match[1].lower() in ("include", "include_dir", "include_if_exists"):
             why = "includes another file" if match else "is not `name = value`"
-            raise PreflightError(f"postgresql_conf: line {number} {why}: {line.strip()}")
+            hint = "put its lines into this file" if match else "see to the quotes: name = 'value'"
+            raise PreflightError(f"postgresql_conf: line {number} {why}: {line.strip()}", hint=hint)
         found[match[1].lower()] = _unquoted(match[2])
     return found
 

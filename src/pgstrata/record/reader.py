@@ -42,6 +42,8 @@ from pgstrata.spec.workload import Cell
 
 R = TypeVar("R", bound=Record)
 
+DAMAGED = "the file was changed or damaged: copy the directory again, whole, or open it with the version that wrote it"
+
 
 class Source(Protocol):
     """Where the files of a campaign are."""
@@ -260,7 +262,10 @@ def _read_trial(source: Source, folder: str) -> TrialData:
     planned = _read_one(source, f"{folder}/planned.json", PlannedRecord)
     verdict = _read_one(source, f"{folder}/verdict.json", TrialVerdict)
     if planned is None or verdict is None:
-        raise UsageError(f"{source.text}/{folder} is incomplete: planned.json is missing")
+        raise UsageError(
+            f"{source.text}/{folder} is incomplete: planned.json is missing",
+            hint="copy the directory again, whole; or move this trial's folder out of it",
+        )
     trial = planned.trial
     return TrialData(
         trial=trial,
@@ -296,7 +301,7 @@ def _load_json(source: Source, name: str) -> Any:
         try:
             return json.load(file)
         except ValueError as error:
-            raise UsageError(f"{source.text}/{name} is not JSON: {error}") from None
+            raise UsageError(f"{source.text}/{name} is not JSON: {error}", hint=DAMAGED) from None
 
 
 def _validated(kind: type[R], value: Any, source: Source, name: str) -> R:
@@ -305,7 +310,7 @@ def _validated(kind: type[R], value: Any, source: Source, name: str) -> R:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{source.text}/{name}: {where}: {first['msg']}") from None
+        raise UsageError(f"{source.text}/{name}: {where}: {first['msg']}", hint=DAMAGED) from None
 
 
 def _read_one(source: Source, name: str, kind: type[R]) -> R | None:

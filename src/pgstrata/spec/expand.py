@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign, Stage, Trial
+from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.workload import Cell
 
 T = TypeVar("T", str, int)
@@ -47,7 +48,7 @@ def block_trials(
     known = {s.name for s in campaign.stacks}
     for name in stacks:
         if name not in known:
-            raise UsageError(f"stack {name!r} is not in campaign {campaign.name!r}")
+            raise UsageError(f"stack {name!r} is not in campaign {campaign.name!r}", hint=render_nearest(name, known))
     trials: list[Trial] = []
     for scale in _order(sorted(set(campaign.workload.scale)), campaign.seed, stage, block, "scales"):
         grid = scale_cells(campaign, scale)

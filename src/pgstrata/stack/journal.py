@@ -54,7 +54,9 @@ class Journal:
         journal = cls(host, trial_id)
         holder = journal._lock()
         if holder is not None:
-            raise PreflightError(f"trial {trial_id} is being run already on {host.name}: {holder}")
+            raise PreflightError(
+                f"trial {trial_id} is being run already on {host.name}: {holder}", hint="wait for it to end, or end it"
+            )
         if host.status(journal.path) is not None:
             host.unlock(journal._lock_name)
             raise PreflightError(
@@ -97,13 +99,18 @@ class Journal:
         name = f"device-{major}-{minor}"
         holder = self._host.try_lock(name, f"trial {self._trial_id}")
         if holder is not None:
-            raise PreflightError(f"device {node} on {self._host.name} is used by another run of pgstrata: {holder}")
+            raise PreflightError(
+                f"device {node} on {self._host.name} is used by another run of pgstrata: {holder}",
+                hint="wait for it to end, or name another device",
+            )
         self._device_locks.append(name)
 
     def _device_numbers(self, node: str) -> tuple[int, int]:
         status = self._host.status(node)
         if status is None or status.kind != "block":
-            raise PreflightError(f"{node} on {self._host.name} is no block device")
+            raise PreflightError(
+                f"{node} on {self._host.name} is no block device", hint="lsblk --output NAME,ID-LINK,SIZE"
+            )
         return status.device
 
     def undo_all(self) -> tuple[Undone, ...]:

@@ -48,7 +48,9 @@ def loaded_bytes(campaign: Campaign) -> int | None:
     try:
         return LOADED_PER_DUMPED * Path(path).stat().st_size
     except OSError as error:
-        raise UsageError(f"cannot read {path}, which is to be loaded: {error.strerror}") from error
+        raise UsageError(
+            f"cannot read {path}, which is to be loaded: {error.strerror}", hint=f"ls -l {path}"
+        ) from error
 
 
 def notices(site: Site) -> Iterator[str]:

@@ -66,4 +66,6 @@ def _conf(stack: Stack) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"postgresql_conf of stack {stack.name}: {path}: {error.strerror}") from error
+        raise UsageError(
+            f"postgresql_conf of stack {stack.name}: {path}: {error.strerror}", hint=f"ls -l {path}"
+        ) from error
