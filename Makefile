@@ -48,7 +48,8 @@ test: $(STAMP) ## the fast and the root tests
 .PHONY: test-lab
 test-lab: $(STAMP) ## lvm, md, zfs and nfs on a lab machine; builds its image when there is none
 	@bash .ci/packages packages-lab.txt
-	@$(BIN)/pytest tests/lab
+	@$(BIN)/pgstrata lab build
+	@$(BIN)/pytest --numprocesses 2 --dist loadgroup tests/lab
 
 .PHONY: demo
 demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, in about five minutes

@@ -1,12 +1,13 @@
 """Tests on a lab machine: real lvm, md, zfs and nfs on a stock kernel; each must leave the machine as it found it.
 
-The image is built when the cache has none (about ten minutes), the machine is started once. To write tests against a
-machine that stays up: `pgstrata lab up`, then PGSTRATA_LAB_MACHINE=lab in the environment.
+Each process starts a machine of its own, once. To write tests against a machine that stays up: `pgstrata lab up`, then
+PGSTRATA_LAB_MACHINE=lab in the environment.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,11 +15,10 @@ import pytest
 from bench import GoldenCluster
 from remains import remains
 
-from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.ssh import SshHost
 from pgstrata.lab import machines
-from pgstrata.lab.image import Image, build_image, find_image
+from pgstrata.lab.image import Image, find_image
 from pgstrata.lab.machine import Machine, connect_machine, require_tools
 from pgstrata.lab.qemu import DataDisk, MachineSpec
 from pgstrata.lab.recipe import Recipe
@@ -36,12 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Prints a line at once, past pytest's capturing."""
+    """Prints a line at once, past pytest's capturing; to standard error, which pytest-xdist's processes share."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
 
     def say(line: str) -> None:
         with capture.global_and_fixture_disabled():
-            print(line, flush=True)
+            print(line, file=sys.stderr, flush=True)
 
     return say
 
@@ -55,13 +55,12 @@ def here() -> Iterator[LocalHost]:
 
 
 @pytest.fixture(scope="session")
-def image(here: LocalHost, tell) -> Image:  # type: ignore[no-untyped-def]
-    """The lab image, built when there is none."""
-    try:
-        require_tools(here)
-        return find_image(Recipe()) or build_image(here, Recipe(), say=tell)
-    except PreflightError as error:
-        pytest.skip(str(error))
+def image(here: LocalHost) -> Image:
+    """The lab image."""
+    require_tools(here)
+    found = find_image(Recipe())
+    assert found is not None, "there is no lab image: `pgstrata lab build` first, as `make test-lab` does"
+    return found
 
 
 @pytest.fixture(scope="session")
