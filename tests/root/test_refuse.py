@@ -218,9 +218,9 @@ def test_killed_before_wiping_the_device_is_left_as_it_was(
     with pytest.raises(CommandFailed):
         run_step(host, never, journal, {"data.0": str(device)}, plan.context.erase)
     host.unlock("trial-t1")
-    (line,) = clean(host)
+    (line,) = clean(host).lines
     assert f"left {file} alone: it carries ext4 {label!r} as before" in line
-    assert clean(host) == ()
+    assert clean(host).lines == ()
     assert _digest(device) == before
     assert state == inspect_device(host, str(file))
 

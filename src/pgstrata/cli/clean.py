@@ -6,31 +6,38 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, print_json, print_text
+from pgstrata.cli.output import JsonFlag, end, print_json, print_text
+from pgstrata.errors import ExitCode
 
 
 def clean(
     host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")] = "local",
     json: JsonFlag = False,
 ) -> None:
-    """Undo what an interrupted run left: processes, mounts, loop devices, files, settings. Idempotent."""
+    """Undo what an interrupted run left: processes, mounts, loop devices, files, settings. Idempotent.
+
+    Exit code 3 when something could not be undone.
+    """
     from pgstrata.cli.hosts import connect_any
     from pgstrata.host.local import LocalHost
     from pgstrata.lab import machines
     from pgstrata.stack.clean import clean as clean_host
 
     # machines whose run was killed take what it left on them along
-    done = machines.clean(LocalHost())
+    done, failed = machines.clean(LocalHost()), False
     if host != "lab":
         target = connect_any(host)
         try:
-            done += clean_host(target)
+            cleaned = clean_host(target)
         finally:
             target.close()
+        done, failed = (*done, *cleaned.lines), cleaned.failed
     if json:
-        print_json({"host": host, "done": list(done)})
+        print_json({"host": host, "done": list(done), "failed": failed})
     else:
         print_text("\n".join(done) if done else "nothing to clean")
+    if failed:
+        end(ExitCode.REFUSED)
 
 
 def register(app: typer.Typer) -> None:

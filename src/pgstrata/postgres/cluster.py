@@ -54,6 +54,10 @@ RESERVED_SETTINGS = frozenset(
 )
 
 
+NOT_TAKEN_OVER = ("listen_addresses", "port", "ssl")
+"""Of a whole postgresql.conf: addresses and keys are those of the server it was written for; this one trusts whoever
+reaches its socket."""
+
 STOP_POLL_S = 0.01
 
 LOOPBACK = ("", "localhost", "127.0.0.1", "::1")
@@ -189,12 +193,8 @@ class Cluster:
                 raise PreflightError(f"setting {name!r} is reserved: pgstrata sets it itself", hint=f"remove {name}")
         given = {name.lower(): value for name, value in settings.items()}
         if postgresql_conf is not None:
-            # addresses are those of the server that the file was written for; this one trusts whoever reaches it
             theirs = parse_conf(postgresql_conf)
-            given = {
-                **{name: value for name, value in theirs.items() if name not in ("listen_addresses", "port")},
-                **given,
-            }
+            given = {**{name: value for name, value in theirs.items() if name not in NOT_TAKEN_OVER}, **given}
         refuse_public_addresses(given.get("listen_addresses", ""))
         given = {name: value for name, value in given.items() if name not in RESERVED_SETTINGS}
         fixed = {**FIXED_SETTINGS, "unix_socket_directories": self.run_directory}

@@ -6,34 +6,42 @@ left alone, as it may belong to a run with another state directory.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import Host
 from pgstrata.stack.journal import Journal, journal_directory
 
 
-def clean(host: Host) -> tuple[str, ...]:
-    """Replays every journal whose owner is gone; a line for everything done, left alone or not possible.
+@dataclass(frozen=True)
+class Cleaned:
+    """A line for everything done, left alone or not possible; `failed` when something was not possible."""
+
+    lines: tuple[str, ...] = ()
+    failed: bool = False
+
+
+def clean(host: Host) -> Cleaned:
+    """Replays every journal whose owner is gone.
 
     Idempotent: a second run finds nothing to do, or tries again what could not be done.
     """
     directory = journal_directory(host)
     if host.status(directory) is None:
-        return ()
-    lines: list[str] = []
-    for name in host.list_directory(directory):
-        if name.endswith(".jsonl"):
-            lines += _clean_one(host, name.removesuffix(".jsonl"))
-    return tuple(lines)
+        return Cleaned()
+    names = [name for name in host.list_directory(directory) if name.endswith(".jsonl")]
+    each = [_clean_one(host, name.removesuffix(".jsonl")) for name in names]
+    return Cleaned(tuple(line for one in each for line in one.lines), any(one.failed for one in each))
 
 
-def _clean_one(host: Host, trial_id: str) -> list[str]:
+def _clean_one(host: Host, trial_id: str) -> Cleaned:
     journal = Journal.take_over(host, trial_id)
     if journal is None:
-        return [f"{trial_id}: left alone, it is running"]
+        return Cleaned((f"{trial_id}: left alone, it is running",))
     try:
         undone = journal.undo_all()
     except PgstrataError as error:  # unreadable: the others are to be cleaned all the same
-        return [f"{trial_id}: error: {error}"]
+        return Cleaned((f"{trial_id}: error: {error}",), failed=True)
     lines = [f"{trial_id}: {u.line}" for u in undone if u.line]
-    lines += [f"{trial_id}: error: {u.undo.kind}: {u.error}" for u in undone if u.error]
-    return lines or [f"{trial_id}: nothing was left"]
+    errors = [f"{trial_id}: error: {u.undo.kind}: {u.error}" for u in undone if u.error]
+    return Cleaned((*lines, *errors) or (f"{trial_id}: nothing was left",), failed=bool(errors))

@@ -136,6 +136,8 @@ class Journal:
             return Undone(undo, line=run_undo(self._host, undo, same_boot=same_boot))
         except (PgstrataError, OSError) as error:
             return Undone(undo, error=str(error))
+        except Exception as error:  # what one tool prints unexpectedly must not keep the others from being undone
+            return Undone(undo, error=f"internal error: {error!r}")
 
 
 def in_order_of_undoing(undos: Iterable[Undo]) -> tuple[Undo, ...]:

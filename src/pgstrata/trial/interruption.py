@@ -1,8 +1,10 @@
-"""SIGINT and SIGTERM: the running trial is undone first, then the campaign ends and can be resumed."""
+"""SIGINT, SIGTERM and SIGHUP: the running trial is undone first, then the campaign ends and can be resumed."""
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,8 +31,11 @@ class Interruption:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Handles both signals inside the block; only in the main thread."""
-        before = {s: signal.signal(s, self._handle) for s in (signal.SIGINT, signal.SIGTERM)}
+        """Handles the signals inside the block; only in the main thread. Under `nohup` SIGHUP stays ignored."""
+        handled = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            handled.append(signal.SIGHUP)
+        before = {s: signal.signal(s, self._handle) for s in handled}
         try:
             yield
         finally:
@@ -54,5 +59,16 @@ class Interruption:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
+        if number == signal.SIGHUP:
+            _forget_terminal()
         if not self._shields:
             self.check()
+
+
+def _forget_terminal() -> None:
+    """What is undone is told, and must not fail because the terminal that it is told to is gone."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        if stat.S_ISCHR(os.fstat(fd).st_mode):
+            os.dup2(nowhere, fd)
+    os.close(nowhere)

@@ -37,7 +37,7 @@ def opened_runner(
     percentiles: Percentiles,
 ) -> Iterator[tuple[PerformanceRunner, tuple[str, ...]]]:
     """A runner and the stacks that can be built. PreflightError, with nothing changed, when the campaign cannot run."""
-    for line in clean(host):
+    for line in clean(host).lines:
         progress.notice(f"cleaned up after an earlier run: {line}")
     with _locked(host, campaign, directory):
         site = survey(host, campaign, directory.path)

@@ -144,7 +144,7 @@ class PerformanceRunner:
     def clean_after_loss(self, progress: Progress) -> None:
         """The host was lost in the middle of a trial; its own journal says what is left over there."""
         self.site.host.reconnect()
-        for line in clean(self.site.host):
+        for line in clean(self.site.host).lines:
             progress.notice(line)
         # our own journals were replayed with the others: golden copies and kept stacks are gone, and are made anew
         self.kept.forget()

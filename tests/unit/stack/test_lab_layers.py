@@ -193,6 +193,8 @@ class TestZfs:
     def test_properties_as_zfs_prints_them(self) -> None:
         fs = Zfs(recordsize="16k", compression="lz4", atime=False, relatime=True)
         assert properties(fs) == {"recordsize": "16384", "compression": "lz4", "atime": "off", "relatime": "on"}
+        assert properties(Zfs(compression="gzip-6")) == {"compression": "gzip"}
+        assert properties(Zfs(compression="gzip-7")) == {"compression": "gzip-7"}
         assert normalised({"recordsize": "128k", "logbias": "throughput"}) == {
             "recordsize": "131072",
             "logbias": "throughput",

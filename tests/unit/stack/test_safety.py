@@ -126,7 +126,7 @@ def test_a_device_is_told_by_what_it_carried_before(uuid: str, label: str, outco
     server = Server(signatures=json.dumps({"signatures": [found]}))
     journal = Journal.create(server, "t1")
     journal.register(WipeDevice(id=ID, before=(f"ext4 {label!r} 1",)))
-    (line,) = clean(server)
+    (line,) = clean(server).lines
     assert outcome in line
     assert (("wipefs", "--all", "/dev/sda") in [c.argv for c in server.asked]) is outcome.startswith("wiped")
     assert (server.status(journal.path) is None) is ("error" not in outcome)
@@ -137,8 +137,21 @@ def test_a_journal_that_cannot_be_read_does_not_keep_the_others_from_being_clean
     for trial in ("t1", "t2", "t3"):
         Journal.create(server, trial).register(WriteFile(path="/proc/sys/vm/swappiness", text="1"))
     server.append_text("/var/lib/pgstrata/journal/t2.jsonl", "nonsense\n")
-    lines = clean(server)
+    cleaned = clean(server)
+    lines = cleaned.lines
+    assert cleaned.failed
     assert lines[0] == "t1: set /proc/sys/vm/swappiness back to 1"
     assert "t2: error: the undo journal" in lines[1]
     assert lines[2] == "t3: set /proc/sys/vm/swappiness back to 1"
     assert server.list_directory("/var/lib/pgstrata/journal") == ("t2.jsonl",)
+
+
+def test_output_that_no_parser_understands_does_not_keep_the_others_from_being_undone() -> None:
+    server = Server(signatures="[]")
+    journal = Journal.create(server, "t1")
+    journal.register(WriteFile(path="/proc/sys/vm/swappiness", text="1"), WipeDevice(id=ID))
+    cleaned = clean(server)
+    assert cleaned.failed
+    assert cleaned.lines[0] == "t1: set /proc/sys/vm/swappiness back to 1"
+    assert "internal error" in cleaned.lines[1]
+    assert server.status(journal.path) is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -37,3 +39,37 @@ def test_handlers_are_put_back() -> None:
     with Interruption().installed():
         assert signal.getsignal(signal.SIGINT) != before
     assert signal.getsignal(signal.SIGINT) == before
+
+
+HANGUP = """
+import os, pty, signal
+from pgstrata.trial.interruption import Interrupted, Interruption
+
+pid, terminal = pty.fork()
+if pid == 0:  # its terminal is closed while it runs
+    done = 1
+    with Interruption().installed():
+        try:
+            print("ready", flush=True)
+            signal.pause()
+        except Interrupted:
+            print("undoing", flush=True)
+            done = 0
+    os._exit(done)
+os.read(terminal, 100)
+os.close(terminal)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_closed_terminal_is_an_interruption_and_what_is_told_then_does_no_harm() -> None:
+    assert subprocess.run([sys.executable, "-c", HANGUP], timeout=60).returncode == 0
+
+
+def test_nohup_is_respected() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interruption().installed():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

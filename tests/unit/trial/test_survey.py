@@ -30,7 +30,7 @@ def test_golden_copies_made_after_the_host_was_lost_are_removed_too(tmp_path: Pa
     golden.mkdir(parents=True)
     assert runner.close() == ()
     assert not golden.exists()
-    assert clean(host) == ()
+    assert clean(host).lines == ()
 
 
 def test_what_could_not_be_undone_is_no_failed_trial_but_a_refusal(tmp_path: Path) -> None:

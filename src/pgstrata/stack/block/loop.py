@@ -54,7 +54,7 @@ def parse_losetup(text: str) -> tuple[LoopState, ...]:
             # the kernel marks a deleted backing file in the name itself
             backing_file=str(entry["back-file"] or ""),
             direct_io=entry["dio"] in (True, 1, "1"),
-            logical_sector_bytes=int(entry["log-sec"]),
+            logical_sector_bytes=int(entry["log-sec"] or 0),  # null while somebody detaches it
         )
         for entry in json.loads(text)["loopdevices"]
     )

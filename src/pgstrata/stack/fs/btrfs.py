@@ -142,7 +142,8 @@ class BtrfsCheck:
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
         nodes = [resolve(node, bindings) for node in self.nodes]
         profiles = parse_filesystem_df(host.run(command("btrfs", "filesystem", "df", "--raw", self.mount_point)).stdout)
-        used = parse_device_usage(host.run(command("btrfs", "device", "usage", "--raw", self.mount_point)).stdout)
+        named = parse_device_usage(host.run(command("btrfs", "device", "usage", "--raw", self.mount_point)).stdout)
+        used = host.run(command("readlink", "--canonicalize", list(named))).stdout.split()  # /dev/mapper/... of lvm
         superblock = host.run(command("btrfs", "inspect-internal", "dump-super", nodes[0])).stdout
         rows = (
             ("data profile", self.fs.data, "+".join(profiles.get("Data", ()))),

@@ -37,6 +37,9 @@ _PROPERTIES = (
     *("primarycache", "sync", "xattr", "dnodesize"),
 )
 
+_FIRST_NAME = {"gzip-6": "gzip", "zstd-fast-1": "zstd-fast"}
+"""Names of one stored value: zfs prints the first of them."""
+
 _SPACE = ("compressratio", "used", "logicalused")
 """Recorded with every attestation, so also after every run."""
 
@@ -90,13 +93,16 @@ def properties(fs: Zfs) -> dict[str, str]:
     for name in _PROPERTIES:
         if name not in asked:
             asked[name] = getattr(fs, name)
-    return {name: value for name in _PROPERTIES if (value := asked[name]) is not None}
+    return normalised({name: value for name in _PROPERTIES if (value := asked[name]) is not None})
 
 
 def normalised(asked: Mapping[str, str]) -> dict[str, str]:
-    """Properties of the WAL's dataset as `zfs get -p` prints them: sizes in bytes."""
+    """Properties as `zfs get -p` prints them: sizes in bytes, the first name of a value that has several."""
     sizes = ("recordsize", "special_small_blocks")
-    return {name: str(parse_size_bytes(value)) if name in sizes else value for name, value in asked.items()}
+    return {
+        name: str(parse_size_bytes(value)) if name in sizes else _FIRST_NAME.get(value, value)
+        for name, value in asked.items()
+    }
 
 
 def _plan_module(fs: Zfs) -> tuple[Step, ...]:
