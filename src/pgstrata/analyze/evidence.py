@@ -13,7 +13,7 @@ from pgstrata.analyze.findings import Excluded
 from pgstrata.analyze.metrics import open_loop_of, run_metrics
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.selection import Selection
-from pgstrata.analyze.stages import Design
+from pgstrata.analyze.stages import Design, goal_within
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.schema import AttestedRecord
@@ -108,7 +108,7 @@ class Evidence:
         """What was declared, without the stacks that never ran."""
         seen = {r.trial.trial.stack for r in self.runs}
         names = tuple(n for n in self.stacks if n in seen)
-        return Design(names, tuple(c.id for c in self.cells), _within(self.goal, names), self._max_blocks())
+        return Design(names, tuple(c.id for c in self.cells), goal_within(self.goal, names), self._max_blocks())
 
     def _max_blocks(self) -> int:
         runs = self.data.campaign.runs
@@ -173,16 +173,6 @@ def _cells(data: CampaignData, runs: Sequence[Run]) -> tuple[Cell, ...]:
     known = {c.id for c in declared}
     cells = (*declared, *(c for i, c in measured.items() if i not in known))
     return cells or data.campaign.workload.cells
-
-
-def _within(goal: Goal, names: Sequence[str]) -> Goal:
-    """The goal as far as its stacks ran."""
-    if goal.kind == "against" and goal.against not in names:
-        return goal.model_copy(update={"kind": "best", "against": None})
-    pairs = tuple(e for e in goal.equivalent if e.a in names and e.b in names)
-    if goal.kind == "equivalent" and pairs != goal.equivalent:
-        return goal.model_copy(update={"equivalent": pairs, "kind": "equivalent" if pairs else "best"})
-    return goal
 
 
 @dataclass

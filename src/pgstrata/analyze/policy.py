@@ -20,6 +20,7 @@ from pgstrata.analyze.stages import (
     Replay,
     StageOne,
     error_rates,
+    goal_within,
     judge_pairs,
     leading_pair,
     pair_sigma,
@@ -64,7 +65,7 @@ class AdaptivePolicy:
         """The policy of a campaign; `stacks` leaves out those that this host cannot build."""
         names = tuple(stacks) if stacks is not None else tuple(s.name for s in campaign.stacks)
         cells = tuple(c.id for c in campaign.workload.cells)
-        design = Design(names, cells, campaign.goal, campaign.runs.max_blocks)
+        design = Design(names, cells, goal_within(campaign.goal, names), campaign.runs.max_blocks)
         return cls(design, budget_s=campaign.runs.budget)
 
     def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
@@ -186,7 +187,7 @@ class AdaptivePolicy:
         seconds = moment.seconds_of((pair.a, pair.b))
         if seconds <= 0:
             return self.max_pairs
-        return min(self.max_pairs, done + int((self.budget_s - moment.elapsed_s) / seconds))
+        return min(self.max_pairs, done + max(0, int((self.budget_s - moment.elapsed_s) / seconds)))
 
     def _forecast(self, pair: Pair, verdict: PairVerdict, fit: BlockFit | None, most: int) -> Outlook | None:
         """What to expect at the last affordable pair; None while too little is known."""

@@ -73,6 +73,16 @@ class Design:
         return ()
 
 
+def goal_within(goal: Goal, names: Sequence[str]) -> Goal:
+    """The goal as far as these stacks go: those that can be built, or those that ran."""
+    if goal.kind == "against" and goal.against not in names:
+        return goal.model_copy(update={"kind": "best", "against": None})
+    pairs = tuple(e for e in goal.equivalent if e.a in names and e.b in names)
+    if goal.kind == "equivalent" and pairs != goal.equivalent:
+        return goal.model_copy(update={"equivalent": pairs, "kind": "equivalent" if pairs else "best"})
+    return goal
+
+
 @dataclass(frozen=True)
 class Table:
     """Model values of one cell: stack x block, nan where there is no valid run."""

@@ -190,6 +190,35 @@ def test_from_a_campaign() -> None:
     assert (made.design.max_blocks, made.budget_s) == (5, 60.0)
 
 
+@pytest.mark.parametrize(
+    ("goal", "kind"),
+    [
+        ({"kind": "against", "against": "zfs"}, "best"),
+        ({"kind": "equivalent", "equivalent": [["ext4", "zfs", "3%"]]}, "best"),
+        ({"kind": "equivalent", "equivalent": [["ext4", "zfs", "3%"], ["ext4", "xfs", "3%"]]}, "equivalent"),
+    ],
+)
+def test_a_goal_goes_as_far_as_the_stacks_that_can_be_built(goal: dict[str, object], kind: str) -> None:
+    stacks = tuple(parse_stack(n) for n in ("ext4", "xfs", "zfs"))
+    campaign = Campaign(name="n", stacks=stacks, workload=Workload(), goal=Goal.model_validate(goal))
+    made = AdaptivePolicy.of(campaign, ("ext4", "xfs"))
+    assert made.design.goal.kind == kind
+    assert [(p.a, p.b) for p in made.design.declared()] == [("ext4", "xfs")]
+    cells = made.design.cells
+    decisions, _ = Bench(made, levels(0.01, ext4=0, xfs=-0.1), cells=cells).play()
+    assert "ext4 against xfs: better" in decisions[-1].reason
+
+
+def test_a_budget_that_is_long_exceeded_ends_it() -> None:
+    value = levels(0.02, a=0, b=0)
+    rng = np.random.default_rng(3)
+    seen = [Observation(n, block, CELL, value(n, CELL, rng), "confirm", 60.0) for block in range(5) for n in ("a", "b")]
+    # By its own figures the budget had room for 5 pairs fewer than were run: none at all.
+    decision = policy("ab", budget_s=1800.0).decide(seen, 5, 2430.0)
+    assert decision.stage == "done"
+    assert "undecided after 5 pairs" in decision.reason
+
+
 @pytest.mark.parametrize("level", list(LEVELS))
 def test_simulated_noise_is_what_it_says(level: str) -> None:
     noise = replace(LEVELS[level], drift_sd=0.0, trend_per_day=0.0, lost_share=0.0)
