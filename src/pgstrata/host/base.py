@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import PgstrataError, PreflightError, writing
+from pgstrata.host.agent.processes import MARKER
 from pgstrata.host.agent.wire import AgentError
 from pgstrata.host.protocol import Busy, Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
 
@@ -75,6 +76,7 @@ class AgentHost(ABC):
     def __init__(self, name: str, kind: HostKind = "native") -> None:
         self._name = name
         self._kind: HostKind = kind
+        self._marker = ""
         self._notes: set[str] = set()
         """Notes of exit codes that are still awaited; kept here because an agent may be lost and replaced."""
 
@@ -90,13 +92,26 @@ class AgentHost(ABC):
     def kind(self) -> HostKind:
         return self._kind
 
+    def mark(self, marker: str) -> None:
+        self._marker = marker
+
+    def _what(self, command: Command) -> dict[str, Any]:
+        marked = {MARKER: self._marker} if self._marker else {}
+        return {
+            "argv": list(command.argv),
+            "stdin": command.stdin.encode(),
+            "user": command.user,
+            "env": {**marked, **dict(command.env)},
+            "cwd": command.cwd,
+        }
+
     def run(self, command: Command, *, check: bool = True) -> Completed:
         answer = self._call(
             "run",
             patience_s=command.timeout_s,
             timeout_s=command.timeout_s,
             token=uuid.uuid4().hex,
-            **_what(command),
+            **self._what(command),
         )
         completed = Completed(
             command.argv,
@@ -113,7 +128,7 @@ class AgentHost(ABC):
 
     def start(self, command: Command, *, stdout: str, stderr: str) -> Process:
         """Raises OSError when the program or its output files cannot be opened."""
-        handle = self._call("start", stdout=stdout, stderr=stderr, **_what(command))
+        handle = self._call("start", stdout=stdout, stderr=stderr, **self._what(command))
         self._notes.add(handle["exit_file"])
         return AgentProcess(self._name, self._call, handle, command, self._notes)
 
@@ -198,13 +213,3 @@ class AgentHost(ABC):
 
     def close(self) -> None:
         self._call("close")
-
-
-def _what(command: Command) -> dict[str, Any]:
-    return {
-        "argv": list(command.argv),
-        "stdin": command.stdin.encode(),
-        "user": command.user,
-        "env": dict(command.env),
-        "cwd": command.cwd,
-    }

@@ -178,6 +178,9 @@ class FakeHost:
     def send(self, local: str, path: str, *, mode: int = 0o644) -> None:
         self._put(path, Path(local).read_bytes(), mode)
 
+    def mark(self, marker: str) -> None:
+        """Commands do not run here."""
+
     def stop_marked(self, marker: str, grace_s: float = 30.0) -> tuple[int, ...]:
         self.stopped_markers.append(marker)
         return ()

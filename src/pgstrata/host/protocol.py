@@ -201,6 +201,11 @@ class Host(Protocol):
         shutdown of PostgreSQL), SIGTERM, after `grace_s` SIGKILL. Gives the pids that were found."""
         ...
 
+    def mark(self, marker: str) -> None:
+        """Every command from now on has PGSTRATA_TRIAL=`marker` in its environment, unless it brings its own: one
+        that runs on after pgstrata was killed is found by it."""
+        ...
+
     def state_directory(self) -> str:
         """Where pgstrata keeps locks and the undo journal over there: /var/lib/pgstrata for root."""
         ...

@@ -17,3 +17,8 @@ fi
 def plan_free_name(what: str, name: str, *ask: str) -> Step:
     """Fails when `ask` succeeds. Has no undo, and must come before the step that has one."""
     return Step(name=f"name of {what} {name}", commands=(planned("sh", "-c", _REFUSE_TAKEN, "sh", what, name, ask),))
+
+
+def plan_free_folder(path: str) -> Step:
+    """Fails when there is anything called `path`, be it a link that leads nowhere."""
+    return plan_free_name("folder", path, "test", "-e", path, "-o", "-L", path)

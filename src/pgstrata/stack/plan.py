@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from pgstrata.spec.stack import Kernel, Queue, Stack, Volume
 from pgstrata.stack import registry
+from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.parts import Below, Check, FsPart, Part, Place
 from pgstrata.stack.step import Argument, Step, planned, resolve
 from pgstrata.stack.tuning.kernel import plan_kernel
-from pgstrata.stack.undo import RemovePath, StopProcesses
+from pgstrata.stack.undo import RemovePath
 
 DIRECTORY_NAMES = {"data": "pgdata", "wal": "pgwal"}
 """Inside the mount, so that `lost+found` and the like do not matter to initdb."""
@@ -120,7 +121,7 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
         context=context,
         stack=stack,
         steps=(
-            _plan_folders(context),
+            *_plan_folders(context),
             *(step for v in volumes for step in v.steps),
             _plan_directories(directories, context),
             *tuning_steps,
@@ -134,13 +135,19 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
     )
 
 
-def _plan_folders(context: PlanContext) -> Step:
-    folders = dict.fromkeys((context.work_directory, context.mount_directory))
-    return Step(
+def _plan_folders(context: PlanContext) -> tuple[Step, ...]:
+    """Folders that nobody else can list or has made before: their parent may be open to everybody, like /var/tmp."""
+    folders = (context.work_directory, context.mount_directory)
+    parents = dict.fromkeys(folder.rsplit("/", 1)[0] for folder in folders if not folder.startswith(f"{folders[0]}/"))
+    make = Step(
         name="folders of the trial",
-        commands=tuple(planned("mkdir", "--parents", ["--mode", "0755"], folder) for folder in folders),
-        undo=(*(RemovePath(path=folder) for folder in folders), StopProcesses(marker=context.marker)),
+        commands=(
+            *(planned("mkdir", "--parents", parent) for parent in parents),
+            *(planned("mkdir", ["--mode", "0711"], folder) for folder in folders),
+        ),
+        undo=tuple(RemovePath(path=folder) for folder in folders),
     )
+    return *(plan_free_folder(folder) for folder in folders), make
 
 
 def _plan_volume(role: str, volume: Volume, context: PlanContext, queue: Queue) -> _Planned:

@@ -37,10 +37,15 @@ class DetachLoop(_Undo):
 
 
 class RemovePath(_Undo):
-    """Remove a file or tree that pgstrata made; never crosses into another filesystem."""
+    """Remove a file or tree that pgstrata made; never crosses into another filesystem.
+
+    `mount_source` is set where it lies on a filesystem that is there only while pgstrata has it mounted (an NFS
+    export), and outlives a reboot there.
+    """
 
     kind: Literal["remove_path"] = "remove_path"
     path: str
+    mount_source: str = ""
 
 
 class WipeDevice(_Undo):

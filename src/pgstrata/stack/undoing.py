@@ -20,6 +20,8 @@ from pgstrata.stack.signatures import list_signatures
 OURS = "pgstrata-"
 """Every folder, volume group, array and pool that pgstrata makes begins so; nothing else is ever removed."""
 
+BY_HAND = "the journal was changed: undo by hand what it names, and remove it"
+
 BUSY_ATTEMPTS = 20
 BUSY_PAUSE_S = 0.5
 UNMOUNT_TIMEOUT_S = 600.0
@@ -36,6 +38,8 @@ def run_undo(host: Host, undo: kinds.Undo, *, same_boot: bool) -> str:
     """
     if isinstance(undo, kinds.StopProcesses | kinds.WriteFile) and not same_boot:
         return ""
+    if isinstance(undo, kinds.RemovePath) and undo.mount_source and not same_boot:
+        return _remove_from_export(host, undo)
     return _RUN[undo.kind](host, undo)
 
 
@@ -86,11 +90,22 @@ def is_ours(path: str) -> bool:
 
 def _remove_path(host: Host, undo: kinds.RemovePath) -> str:
     if not is_ours(undo.path):
-        raise PgstrataError(f"{undo.path} is not in a folder that pgstrata made, so it is not removed")
+        raise PgstrataError(f"{undo.path} is not in a folder that pgstrata made, so it is not removed", hint=BY_HAND)
     if host.status(undo.path, follow=False) is None:
         return ""
     host.remove(undo.path)
     return f"removed {undo.path}"
+
+
+def _remove_from_export(host: Host, undo: kinds.RemovePath) -> str:
+    """After a reboot the export is not mounted any more, but what lies in it is still there."""
+    folder, name = undo.path.rsplit("/", 1)
+    if mount_at(host, folder) is not None:
+        return _remove_path(host, undo)
+    raise PgstrataError(
+        f"{name} may still lie in {undo.mount_source}, which is not mounted since the host was started anew",
+        hint=f"mount {undo.mount_source} {folder}, then pgstrata clean --host {host.name}",
+    )
 
 
 def _wipe_device(host: Host, undo: kinds.WipeDevice) -> str:
@@ -125,7 +140,7 @@ def _write_file(host: Host, undo: kinds.WriteFile) -> str:
 
 def _require_ours(name: str) -> None:
     if not name.rsplit("/", 1)[-1].startswith(OURS):
-        raise PgstrataError(f"{name} was not made by pgstrata, so it is not removed")
+        raise PgstrataError(f"{name} was not made by pgstrata, so it is not removed", hint=BY_HAND)
 
 
 def _remove_vg(host: Host, undo: kinds.RemoveVg) -> str:

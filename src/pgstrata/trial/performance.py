@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pgstrata.errors import PgstrataError, RecordError, TrialExcluded
+from pgstrata.errors import PgstrataError, PreflightError, RecordError, TrialExcluded
 from pgstrata.host.protocol import HostLost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder, utc_now
 from pgstrata.record.schema import PlannedRecord, SpaceRecord, TrialVerdict
@@ -73,8 +73,12 @@ class PerformanceRunner:
         self._shared = self._golden_journal()
 
     def _golden_journal(self) -> Journal:
-        journal = Journal.create(self.site.host, f"golden-{self.site.token}")
-        journal.register(RemovePath(path=self.site.golden_directory))
+        host, folder = self.site.host, self.site.golden_directory
+        if host.status(folder, follow=False) is not None:
+            raise PreflightError(f"{folder} is there already on {host.name}", hint=f"ls -ld {folder}")
+        journal = Journal.create(host, f"golden-{self.site.token}")
+        journal.register(RemovePath(path=folder))
+        host.make_directory(folder, mode=0o700)
         return journal
 
     def close(self) -> tuple[str, ...]:

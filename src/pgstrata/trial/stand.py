@@ -11,7 +11,7 @@ from pgstrata.spec.campaign import Trial
 from pgstrata.stack.build import build, failures
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
-from pgstrata.stack.undo import RemovePath
+from pgstrata.stack.undo import RemovePath, StopProcesses
 from pgstrata.trial.bench import Bench, Percentiles, cluster_of, outputs_directory, run_directory
 from pgstrata.trial.site import Site
 from pgstrata.trial.steps import Steps
@@ -52,9 +52,11 @@ def build_bench(
 
 
 def open_journal(site: Site, context: PlanContext) -> Journal:
-    """The journal of a trial, with what is made outside the stack in it."""
+    """The journal of a trial, with what is made outside the stack in it; commands carry its marker from now on."""
     journal = Journal.create(site.host, context.trial_id)
-    journal.register(RemovePath(path=run_directory(context)), RemovePath(path=outputs_directory(context)))
+    site.host.mark(context.marker)
+    outside = (run_directory(context), outputs_directory(context))
+    journal.register(StopProcesses(marker=context.marker), *(RemovePath(path=path) for path in outside))
     return journal
 
 

@@ -13,6 +13,8 @@ import pytest
 from pgstrata.host.agent import source, wire
 from pgstrata.host.agent.files import Files
 from pgstrata.host.agent.operations import OPERATIONS
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import command
 from pgstrata.host.ssh import PYTHON_WANTED
 
 FOLDER = Path(source.__file__).parent
@@ -95,3 +97,17 @@ def test_a_folder_of_somebody_else_is_not_taken_over(tmp_path: Path, planted: st
     with pytest.raises(PermissionError, match="not taken over"):
         Files().make_directory(str(place), 0o700, "root")
     assert theirs.stat().st_uid == 12345
+
+
+def test_a_strict_umask_closes_no_folder_that_the_server_must_reach(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        host = LocalHost(state_directory=str(tmp_path / "state"))
+        host.make_directory(str(tmp_path / "a" / "b"), mode=0o700)
+        host.run(command("mkdir", "--parents", str(tmp_path / "c" / "d")))
+        assert host.try_lock("x", "") is None
+        host.close()
+    finally:
+        os.umask(before)
+    modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "c", "c/d", "state")}
+    assert modes == {"a": 0o755, "a/b": 0o700, "c": 0o755, "c/d": 0o755, "state": 0o755}

@@ -15,7 +15,7 @@ from pgstrata.stack.parts import Below, Geometry
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.step import Ref
 from pgstrata.stack.tuning.queue import queue_path
-from pgstrata.stack.undo import DetachLoop, RemovePath, StopProcesses, Unmount, WipeDevice
+from pgstrata.stack.undo import DetachLoop, RemovePath, Unmount, WipeDevice
 
 CONTEXT = PlanContext("t1", "/scratch/", 2**30, owner="postgres", mount_root="/run")
 ARRAY = Below(nodes=("/dev/md1",), media=("/dev/sda", "/dev/sdb"), geometry=Geometry(65536, 3))
@@ -57,7 +57,7 @@ def test_every_step_that_makes_something_names_its_undo() -> None:
     plan = plan_stack(Stack(name="x", data=Volume(device=device, fs=Ext4()), wal=Volume(fs=Xfs())), CONTEXT)
     kinds = [type(undo) for step in plan.steps for undo in step.undo]
     assert kinds == [
-        *(RemovePath, RemovePath, StopProcesses),
+        *(RemovePath, RemovePath),
         *(WipeDevice, RemovePath, Unmount),
         *(RemovePath, DetachLoop, RemovePath, Unmount),
     ]

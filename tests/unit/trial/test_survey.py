@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +30,7 @@ def test_golden_copies_made_after_the_host_was_lost_are_removed_too(tmp_path: Pa
     runner = PerformanceRunner(site, Interruption(), lambda logs, open_loop: {})
     runner.clean_after_loss(NoProgress())
     golden = Path(site.golden_directory)
-    golden.mkdir(parents=True)
+    assert golden.stat().st_mode & 0o777 == 0o700
     assert runner.close() == ()
     assert not golden.exists()
     assert clean(host).lines == ()
@@ -73,3 +76,47 @@ def test_a_pools_log_device_is_kept_from_a_second_run(tmp_path: Path) -> None:
             pass
     first.close()
     second.close()
+
+
+def test_a_golden_directory_that_somebody_else_has_made_is_refused(tmp_path: Path) -> None:
+    stack = Stack(name="here", data=Volume(fs=Existing(path=str(tmp_path))))
+    host = LocalHost(state_directory=str(tmp_path / "state"))
+    site = survey(host, Campaign(name="x", stacks=(stack,)), tmp_path / "out")
+    golden = Path(site.golden_directory)
+    golden.mkdir(parents=True)
+    with pytest.raises(PreflightError, match="is there already"):
+        PerformanceRunner(site, Interruption(), lambda logs, open_loop: {})
+    assert golden.exists()
+    assert clean(host).lines == ()
+
+
+KILLED_IN_A_COMMAND = """
+import os, signal, sys, threading
+from pathlib import Path
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import command
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.stack import Existing, Stack, Volume
+from pgstrata.trial.stand import open_journal
+from pgstrata.trial.survey import survey
+
+place = sys.argv[1]
+stack = Stack(name="here", data=Volume(fs=Existing(path=place)))
+host = LocalHost(state_directory=f"{place}/state")
+site = survey(host, Campaign(name="x", stacks=(stack,)), Path(place) / "out")
+open_journal(site, site.context_named("b000-00-here"))
+threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+host.run(command("sh", "-c", f"echo $$ >{place}/pid; sleep 600; true"))
+"""
+
+
+def test_a_command_that_outlives_a_killed_pgstrata_is_ended(tmp_path: Path) -> None:
+    """As mkfs or cp would, which take minutes on large devices, and write on after everything was `cleaned`."""
+    ended = subprocess.run([sys.executable, "-c", KILLED_IN_A_COMMAND, str(tmp_path)], timeout=60)
+    assert ended.returncode == -signal.SIGKILL
+    pid = int((tmp_path / "pid").read_text())
+    assert Path(f"/proc/{pid}").exists()
+    cleaned = clean(LocalHost(state_directory=str(tmp_path / "state")))
+    assert not cleaned.failed
+    assert "ended 2 processes" in cleaned.lines[0]
+    assert not Path(f"/proc/{pid}").exists()

@@ -15,6 +15,7 @@ from pgstrata.host.agent.places import exit_file_prefix, new_exit_file, remove_e
 from pgstrata.host.agent.processes import (
     MARKER,
     POLL_S,
+    UMASK,
     contents,
     descends,
     environment,
@@ -94,6 +95,7 @@ class Commands:
                 env=environment(env),
                 cwd=cwd,
                 start_new_session=True,
+                umask=UMASK,
                 **identity,
             )
         except (FileNotFoundError, PermissionError) as error:

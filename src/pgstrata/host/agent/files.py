@@ -9,7 +9,7 @@ import shutil
 import stat
 from typing import Any
 
-from pgstrata.host.agent.places import mounts_within
+from pgstrata.host.agent.places import make_parents, mounts_within
 from pgstrata.host.agent.wire import AgentError
 
 READ_AHEAD_BYTES = 1 << 20
@@ -113,7 +113,8 @@ class Files:
         One that somebody else made (in /tmp anybody can make one of a name that we will use) is not taken over.
         """
         if not os.path.isdir(path):
-            os.makedirs(path)
+            make_parents(path)
+            os.mkdir(path)
             os.chmod(path, mode)
         if owner is not None:
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from pgstrata.host.agent.places import default_state_directory, remove_empty
+from pgstrata.host.agent.places import default_state_directory, make_parents, remove_empty
 
 
 class Locks:
@@ -22,9 +22,8 @@ class Locks:
         """Takes a lock for the life of this agent; None when we have it, else what its holder wrote."""
         if name in self._locks:
             return None
-        directory = os.path.join(self._state_directory, "locks")
-        os.makedirs(directory, mode=0o755, exist_ok=True)
         path = self._lock_path(name)
+        make_parents(path)
         while True:
             fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             try:

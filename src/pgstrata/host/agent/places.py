@@ -65,3 +65,16 @@ def mounts_within(path: str) -> list[str]:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         points = [_decode_mount(line.split()[4]) for line in file]
     return [point for point in points if point == real or point.startswith(real.rstrip("/") + "/")]
+
+
+def make_parents(path: str) -> None:
+    """Makes the folders above `path` that are missing, open to all (0755) whatever the umask."""
+    parent = os.path.dirname(path)
+    if not parent or os.path.isdir(parent):
+        return
+    make_parents(parent)
+    try:
+        os.mkdir(parent)
+    except FileExistsError:
+        return  # made by another process meanwhile
+    os.chmod(parent, 0o755)

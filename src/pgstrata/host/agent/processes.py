@@ -16,6 +16,8 @@ from pgstrata.host.agent.wire import AgentError
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MARKER = "PGSTRATA_TRIAL"
+UMASK = 0o022
+"""Of every command, whatever the caller's is: the server's user must reach folders that root has made."""
 POLL_S = 0.02
 
 

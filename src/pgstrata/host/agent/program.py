@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from pgstrata.host.agent.operations import OPERATIONS, Agent
-from pgstrata.host.agent.processes import environment, identity, memory_file, start_time
+from pgstrata.host.agent.processes import UMASK, environment, identity, memory_file, start_time
 from pgstrata.host.agent.wire import call, decode, encode
 
 
@@ -88,6 +88,7 @@ def _spawn(request: dict[str, Any]) -> subprocess.Popen[bytes]:
             env=environment(request["env"]),
             cwd=request["cwd"],
             start_new_session=True,
+            umask=UMASK,
             **identity(request["user"]),
         )
 

@@ -26,6 +26,7 @@ def _plan_one(backing_file: str, size_bytes: int, node: Ref) -> Step:
     return Step(
         name=f"loop device {node.name}",
         commands=(
+            planned("install", ["--mode", "0600"], "/dev/null", backing_file),  # the user's own data may lie in it
             planned("truncate", f"--size={size_bytes}", backing_file),
             planned("losetup", "--find", "--show", "--direct-io=on", backing_file),
         ),

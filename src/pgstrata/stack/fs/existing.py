@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.stack import Existing
+from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.mounts import Mount, list_mounts
 from pgstrata.stack.parts import Below, FsPart, Place
 from pgstrata.stack.step import Attested, Step, planned, told
@@ -24,7 +25,9 @@ def plan_existing(fs: Existing, below: Below, place: Place) -> FsPart:
         commands=(planned("mkdir", ["--mode", "0755"], folder),),
         undo=(RemovePath(path=folder),),
     )
-    return FsPart(steps=(step,), mount_point=folder, checks=(ExistingCheck(place.role, folder),))
+    return FsPart(
+        steps=(plan_free_folder(folder), step), mount_point=folder, checks=(ExistingCheck(place.role, folder),)
+    )
 
 
 def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:

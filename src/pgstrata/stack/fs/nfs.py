@@ -12,6 +12,7 @@ from typing import Any
 
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.stack import Ext4, Nfs
+from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.fs.btrfs import plan_btrfs
 from pgstrata.stack.fs.ext4 import plan_ext4
 from pgstrata.stack.fs.xfs import plan_xfs
@@ -78,10 +79,10 @@ def _plan_existing(fs: Nfs, place: Place) -> FsPart:
     make = Step(
         name=f"folder for {place.role}",
         commands=(planned("mkdir", ["--mode", "0755"], folder),),
-        undo=(RemovePath(path=folder),),
+        undo=(RemovePath(path=folder, mount_source=fs.server),),
     )
     return FsPart(
-        steps=(plan_mount("nfs", mount_options(fs), fs.server, place), make),
+        steps=(plan_mount("nfs", mount_options(fs), fs.server, place), plan_free_folder(folder), make),
         mount_point=folder,
         checks=(_mount_check(fs, fs.server, place),),
         notes=("what the server does with a commit (sync or async) cannot be seen from here",),
