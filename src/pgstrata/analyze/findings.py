@@ -96,6 +96,8 @@ class Comparison(Finding):
     """Pairs that the estimate rests on."""
     needed_pairs: int | None = None
     """Additional pairs that would settle the margin, by the forecast."""
+    margin: float | None = None
+    """Within which the two count as practically equal: a share, or in the metric's unit; null if none was declared."""
     proven: bool = False
     """The interval excludes no difference, for the declared primary metric, with confirmation's fresh data."""
     smallest_provable: float | None = None

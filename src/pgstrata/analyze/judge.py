@@ -211,6 +211,7 @@ class _JudgedCell:
             verdict=verdict.verdict,
             pairs=round(estimate.n),
             needed_pairs=pair.needed() if declared else None,
+            margin=_as_share(metric, pair.bound) if declared else None,
             proven=declared and pair.confirmed and verdict.verdict in ("better", "worse"),
             smallest_provable=_as_share(metric, half),
             acceptable_margin=_as_share(metric, verdict.acceptable_bound) if declared else None,

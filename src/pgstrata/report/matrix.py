@@ -52,7 +52,7 @@ def _matrix_cell(index: Index, cell: CellFinding, a: str, b: str) -> MatrixCell 
     if pair is None:
         return None
     words, tone = verdict_words(pair)
-    detail = verdict_detail(pair, index.findings.campaign.margin)
+    detail = verdict_detail(pair)
     figure = comparison_figure(pair)
     interval = f" ({figure.interval})" if figure.interval else ""
     rest = (words, detail, f"{render_count(pair.pairs, 'pair')}, {pair.kind}", render_markup_plain(pair.warning))

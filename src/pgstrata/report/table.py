@@ -126,7 +126,7 @@ def _row(index: Index, cell: CellFinding, stack: StackFinding, best: str | None)
     primary = index.findings.campaign.primary
     against = index.pair(cell.id, stack.name, best) if best and stack.name != best else None
     verdict, tone = _verdict(index.findings, stack, against, stack.name == best)
-    detail = verdict_detail(against, index.findings.campaign.margin) if against and stack.n else ""
+    detail = verdict_detail(against) if against and stack.n else ""
     return VerdictRow(
         rank=cell.ranking.index(stack.name) + 1 if stack.name in cell.ranking else None,
         name=stack.name,
@@ -228,10 +228,10 @@ def verdict_words(comparison: Comparison) -> tuple[str, Tone]:
     return f"{word}, not confirmed", "worse" if comparison.verdict == "worse" else "better"
 
 
-def verdict_detail(comparison: Comparison, margin: float) -> str:
+def verdict_detail(comparison: Comparison) -> str:
     """`within 2 %`; `about 34 more pairs; equal within 3 % now`: what would settle the margin, what holds already."""
     if comparison.verdict == "equal":
-        return f"within {render_percent(margin)}"
+        return _within_words(comparison)
     if comparison.verdict != "undecided":
         return ""
     parts = []
@@ -240,6 +240,13 @@ def verdict_detail(comparison: Comparison, margin: float) -> str:
     if comparison.acceptable_margin is not None and comparison.scale == "ratio":
         parts.append(f"equal within {render_percent(comparison.acceptable_margin)} now")
     return "; ".join(parts)
+
+
+def _within_words(comparison: Comparison) -> str:
+    if comparison.margin is None:
+        return ""
+    metric = metric_of(comparison.metric)
+    return f"within {metric.margin_of(metric.bound(comparison.margin))}"
 
 
 def _direction(comparison: Comparison) -> str:

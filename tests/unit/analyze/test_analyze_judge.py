@@ -18,6 +18,7 @@ from pgstrata.analyze.metrics import observer
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.schema import AttestedRecord, DecisionRecord
+from pgstrata.spec.campaign import Goal
 from pgstrata.spec.stack import Postgres
 from synthetic import Shape, write_campaign
 
@@ -271,6 +272,20 @@ def test_durability_is_told_of_stacks_with_runs_alone(campaign: Path, tmp_path: 
     assert "tmpfs" in ranked_together(judge(read(campaign)).campaign.notices)[0]
     found = judge(changed(campaign, tmp_path / "c", "verdict.json", fail))
     assert ranked_together(found.campaign.notices) == []
+
+
+def asking(data: CampaignData, **changes: Any) -> CampaignData:
+    """The same record under a campaign that asked for something else."""
+    asked = data.campaign.model_copy(update=changes)
+    return replace(data, record=data.record.model_copy(update={"campaign": asked}))
+
+
+def test_a_pair_is_told_with_its_own_margin(campaign: Path) -> None:
+    goal = Goal.model_validate({"kind": "equivalent", "equivalent": [["ext4", "xfs", "30%"]]})
+    found = judge(asking(read(campaign), goal=goal))
+    assert pair(found, "ext4", "xfs").margin == pytest.approx(0.3)
+    assert pair(found, "ext4", "btrfs").margin == pytest.approx(0.02)
+    assert pair(found, "ext4", "xfs", "latency_avg_ms").margin is None
 
 
 def test_a_stage_that_did_not_fit_into_the_budget_is_told(campaign: Path) -> None:

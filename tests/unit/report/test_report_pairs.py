@@ -72,8 +72,11 @@ def test_verdicts_in_words_say_what_is_proven_and_what_is_not() -> None:
     assert verdict_words(compare(metric="cv_1s", verdict="better")) == ("better, not confirmed", "better")
     undecided = compare(verdict="undecided", needed_pairs=34, acceptable_margin=0.03)
     assert verdict_words(undecided) == ("undecided", "undecided")
-    assert verdict_detail(undecided, 0.02) == "about 34 more pairs; equal within 3 % now"
-    assert verdict_detail(compare(verdict="equal"), 0.02) == "within 2 %"
+    assert verdict_detail(undecided) == "about 34 more pairs; equal within 3 % now"
+    assert verdict_detail(compare(verdict="equal", margin=0.03)) == "within 3 %"
+    stalls = compare(verdict="equal", metric="longest_stall_s", scale="difference", margin=2.0)
+    assert verdict_detail(stalls) == "within 2 s"
+    assert verdict_detail(compare(verdict="equal")) == ""
 
 
 def test_published_ratios_stand_beside_measured_ones_and_arms_not_run_here_stay() -> None:
