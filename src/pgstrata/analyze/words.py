@@ -56,10 +56,11 @@ def _equal(pair: PairConclusion, metric: Metric) -> str:
 def _different(pair: PairConclusion, metric: Metric, imported: bool) -> str:
     a, b = (pair.a, pair.b) if pair.verdict.verdict == "worse" else (pair.b, pair.a)
     sign = 1 if pair.verdict.verdict == "worse" else -1
-    estimate, low, high = (
-        abs(_change(metric, sign * x)) for x in (pair.verdict.estimate.value, *_bounds(pair.verdict.interval))
+    # How far the lesser one is behind is positive; a bound on the other side of no difference keeps its minus.
+    estimate, *both = (
+        -metric.sign * _change(metric, sign * x) for x in (pair.verdict.estimate.value, *_bounds(pair.verdict.interval))
     )
-    low, high = min(low, high), max(low, high)
+    low, high = sorted(both)
     bounds = f"{_amount(metric, estimate)} ({_bare(metric, low)} ... {_bare(metric, high)})"
     proof = "**proven**" if pair.confirmed else f"**shown, not confirmed**{' (imported)' if imported else ''}"
     return f"{quoted(a)} is {_word(metric, better=False)} {quoted(b)} by {bounds}: {proof}."
