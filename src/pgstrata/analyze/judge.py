@@ -112,10 +112,11 @@ class _JudgedCell:
         return conclude(self.design, self.observations, self.cell.id, imported=evidence.imported, paired=paired)
 
     def _other_metrics(self) -> tuple[str, ...]:
+        """What was measured here; failures only where there were any."""
         names: dict[str, None] = {}
         for run in self.evidence.runs:
             if run.cell == self.cell.id:
-                names |= dict.fromkeys(n for n, v in run.metrics.items() if v is not None)
+                names |= dict.fromkeys(n for n, v in run.metrics.items() if _is_told(n, v))
         return tuple(n for n in names if n != self.primary)
 
     def _explore(self, name: str) -> BlockFit:
@@ -356,6 +357,11 @@ class _MatchedCell(_JudgedCell):
         metric = metric_of(self.primary)
         levels = {n: metric.from_model(self.own[self.primary][n].level) for n in self._ranking()}
         yield words.matched_sentence(self.cell.rate_tps or 0.0, metric, levels)
+
+
+def _is_told(metric: str, value: float | None) -> bool:
+    """Whether a run's value is reason enough to show the metric: the share of failures is not while it is 0."""
+    return value is not None and (metric != "failed_fraction" or value > 0)
 
 
 def _known(runs: tuple[Run, ...], metric: str) -> npt.NDArray[np.float64]:

@@ -115,8 +115,8 @@ def _of_result(cell: CellData) -> dict[str, float | None]:
         found["wal_bytes_per_transaction"] = result.wal_bytes / result.transactions
     lost = result.failed + result.skipped + result.late
     tried = result.transactions + result.failed + result.skipped
-    if lost:
-        found["failed_fraction"] = lost / max(tried, 1)
+    if tried:
+        found["failed_fraction"] = lost / tried
     found |= {f"latency_{name}_ms": value for name, value in result.percentiles_ms.items()}
     return found
 

@@ -250,6 +250,22 @@ def test_a_run_without_transactions_is_left_out_and_named(campaign: Path, tmp_pa
     assert any("tps is 0" in e.reason for e in xfs.excluded)
 
 
+def test_a_share_of_failures_counts_the_runs_without_any(campaign: Path, tmp_path: Path) -> None:
+    def change(path: Path, value: dict[str, Any]) -> None:
+        if "b04-" in str(path) and "-01-s50" in str(path):
+            value["failed"] = value["transactions"] // 3
+
+    found = judge(changed(campaign, tmp_path / "c", "result.json", change))
+    shares = {s.name: s.metrics["failed_fraction"] for s in found.stacks}
+    assert sorted(v for v in shares["xfs"].runs if v is not None) == pytest.approx([0, 0, 0, 0, 0, 0.25], rel=0.01)
+    assert set(shares["ext4"].runs) == {0.0}
+
+
+def test_where_nothing_failed_failures_are_not_shown(findings: Findings) -> None:
+    assert not any("failed_fraction" in s.metrics for s in findings.stacks)
+    assert not any(c.metric == "failed_fraction" for c in findings.comparisons)
+
+
 def test_an_emulated_machine_is_functional_only(campaign: Path, tmp_path: Path) -> None:
     def change(path: Path, value: dict[str, Any]) -> None:
         value["kind"] = "emulated"
