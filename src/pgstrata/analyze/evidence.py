@@ -54,6 +54,7 @@ class Evidence:
     runs: tuple[Run, ...]
     excluded: Mapping[str, tuple[Excluded, ...]]
     unsupported: Mapping[str, str]
+    """Why this host cannot build a stack; not those that could be built in a later trial."""
     notices: tuple[str, ...]
     emulated: bool
 
@@ -145,7 +146,7 @@ def gather(data: CampaignData) -> Evidence:
         matched=tuple({r.cell: r.data.cell for r in runs if r.trial.trial.stage == "latency"}.values()),
         runs=tuple(runs),
         excluded={name: tuple(items) for name, items in excluded.items()},
-        unsupported=unsupported,
+        unsupported={name: reason for name, reason in unsupported.items() if name not in ran},
         notices=(
             *notices.first(),
             *_durability_notice({n: durability_of(data, s) for n, s in stacks.items() if n in ran}),

@@ -14,6 +14,7 @@ from pgstrata.analyze.findings import Comparison, Findings, StackFinding
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.csv import render_csv
+from pgstrata.report.head import incidents
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
 from pgstrata.report.published import PublishedFigure, add_published
@@ -70,6 +71,18 @@ def test_an_unsupported_stack_is_shown_with_what_is_missing(tmp_path: Path) -> N
     assert reason in text
     assert "HINT: apt-get install x" in text
     assert "unsupported" in render_markdown(data, judge(data))
+
+
+def test_a_stack_that_could_be_built_later_is_ranked_and_its_first_trial_named(tmp_path: Path) -> None:
+    directory = write_campaign(tmp_path / "later", Shape(("ext4", "xfs"), blocks=4, duration_s=10, incidents=False))
+    change_files(directory, "trials/b00-*-01-s50/verdict.json", status="unsupported", reason="no mkfs.xfs")
+    data = read(directory)
+    findings = judge(data)
+    assert findings.ranking[0] == "xfs"
+    (table,) = verdict_tables(findings)
+    assert [row.name for row in table.rows] == ["xfs", "ext4"]
+    assert table.unsupported == ()
+    assert [(i.what, i.stack) for i in incidents(data, findings)] == [("unsupported", "xfs")]
 
 
 def test_every_failure_and_exclusion_is_listed_with_its_reason(data: CampaignData, findings: Findings) -> None:
