@@ -71,6 +71,18 @@ def require_blank(host: Host, id_: str) -> None:
         )
 
 
+def find_again(host: Host, id_: str) -> str:
+    """The node of a device that was found before, empty when it is gone; PreflightError when it is another one now."""
+    device = parse_device_id(id_)
+    node = host.run(device.find_command, check=False).stdout.strip()
+    status = host.status(node) if node else None
+    if status is None:
+        return ""
+    if device.size_bytes is not None:
+        _require_repeated(device, status, int(host.run(command("blockdev", "--getsize64", node)).stdout))
+    return node
+
+
 def _find(host: Host, device: DeviceId) -> tuple[str, FileStatus]:
     nodes = host.run(device.find_command, check=False).stdout.split()
     status = host.status(nodes[0]) if nodes else None

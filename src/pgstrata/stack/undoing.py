@@ -11,10 +11,10 @@ from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import CommandFailed, Completed, Host, command
 from pgstrata.stack import undo as kinds
 from pgstrata.stack.block.loop import backing_file_of, list_loops
-from pgstrata.stack.block.md import find_arrays
-from pgstrata.stack.device_id import parse_device_id
+from pgstrata.stack.block.md import find_arrays, parse_array_name
 from pgstrata.stack.fs.zfs_labels import wipe_member
 from pgstrata.stack.mounts import mount_at
+from pgstrata.stack.safety import find_again
 from pgstrata.stack.signatures import list_signatures
 
 OURS = "pgstrata-"
@@ -110,7 +110,7 @@ def _remove_from_export(host: Host, undo: kinds.RemovePath) -> str:
 
 def _wipe_device(host: Host, undo: kinds.WipeDevice) -> str:
     """Wipes signatures that carry our label; others were there before, or may have been put there since."""
-    node = host.run(parse_device_id(undo.id).find_command, check=False).stdout.strip()
+    node = find_again(host, undo.id)
     if not node:
         return ""
     signatures = list_signatures(host, node)
@@ -159,19 +159,23 @@ def _remove_vg(host: Host, undo: kinds.RemoveVg) -> str:
 
 def _nodes_with(host: Host, ids: tuple[str, ...], signature: str) -> list[str]:
     """Nodes of those devices that carry such a signature."""
-    nodes = [host.run(parse_device_id(id_).find_command, check=False).stdout.strip() for id_ in ids]
+    nodes = [find_again(host, id_) for id_ in ids]
     return [n for n in nodes if n and any(s.type == signature for s in list_signatures(host, n))]
 
 
 def _stop_md(host: Host, undo: kinds.StopMd) -> str:
     _require_ours(undo.array)
-    done = []
-    for node in find_arrays(host, undo.array.rsplit("/", 1)[-1]):
+    name, done = undo.array.rsplit("/", 1)[-1], []
+    for node in find_arrays(host, name):
         host.run(command("mdadm", "--stop", node))
         done.append(f"stopped {undo.array} ({node})")
     for node in _nodes_with(host, undo.devices, "linux_raid_member"):
-        host.run(command("mdadm", "--zero-superblock", node))
-        done.append(f"wiped the md superblock of {node}")
+        member_of = parse_array_name(host.run(command("mdadm", "--examine", "--export", node), check=False).stdout)
+        if member_of == name:
+            host.run(command("mdadm", "--zero-superblock", node))
+            done.append(f"wiped the md superblock of {node}")
+        else:
+            done.append(f"left {node} alone: it has become a member of array {member_of or 'unknown'}")
     return "; ".join(done)
 
 
@@ -182,7 +186,7 @@ def _destroy_pool(host: Host, undo: kinds.DestroyPool) -> str:
         host.run(command("zpool", "destroy", "-f", undo.pool, timeout_s=UNMOUNT_TIMEOUT_S))
         done.append(f"destroyed pool {undo.pool}")
     for id_ in undo.devices:
-        node = host.run(parse_device_id(id_).find_command, check=False).stdout.strip()
+        node = find_again(host, id_)
         if node and wipe_member(host, node, undo.pool):
             done.append(f"wiped the zfs labels of {id_}")
     return "; ".join(done)

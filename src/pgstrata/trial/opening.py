@@ -98,10 +98,12 @@ def record_unsupported(directory: CampaignDirectory, unsupported: Sequence[Unsup
     """A stack that this host cannot build is neither failed nor unknown: it is recorded with what is missing."""
     campaign = directory.campaign
     why = {u.stack: u for u in unsupported}
-    known = {t.trial.stack for t in directory.finished() if t.verdict.status == "unsupported"}
+    finished = directory.finished()
+    known = {t.trial.stack for t in finished if t.verdict.status == "unsupported"}
+    ran = {t.id for t in finished}  # before the host lost what the stack needs
     for trial in block_trials(campaign, 0, tuple(s.name for s in campaign.stacks)):
         missing = why.get(trial.stack)
-        if missing is None or trial.stack in known:
+        if missing is None or trial.stack in known or trial.id in ran:
             continue
         planned = PlannedRecord(trial=trial, stack=campaign.stack(trial.stack), steps=())
         now = utc_now()

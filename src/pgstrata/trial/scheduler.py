@@ -156,7 +156,7 @@ def _known(directory: CampaignDirectory, block: int) -> Decision | None:
 def _decide_anew(state: _State, policy: Policy, observe: Observe, block: int) -> Decision:
     decision = policy.decide(state.observations(observe, block), block, state.elapsed_s(block))
     decision = _without_hopeless(decision, state.hopeless(block))
-    return decision if decision.run else replace(decision, stage="done")
+    return decision if decision.run and decision.stage != "done" else replace(decision, stage="done", run=())
 
 
 def _record(directory: CampaignDirectory, block: int, decision: Decision) -> None:
@@ -194,7 +194,8 @@ def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision
         return decision
     going_on = tuple(s for s in decision.run if s not in hopeless)
     reason = f"given up after {GIVE_UP_AFTER} failed trials: {', '.join(given_up)}; {decision.reason}".rstrip("; ")
-    stage: Stage = decision.stage if going_on else "done"
+    pair = decision.stage == "confirm"  # one stack of a pair alone proves nothing
+    stage: Stage = decision.stage if len(going_on) >= (2 if pair else 1) else "done"
     return replace(decision, stage=stage, run=going_on, dropped=(*decision.dropped, *given_up), reason=reason)
 
 

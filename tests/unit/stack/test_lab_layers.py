@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from pgstrata.spec.stack import Lvm, Md, Nfs, Stack, Volume, Zfs
 from pgstrata.stack.block.lvm import LogicalVolume, LvmCheck, parse_lvs, parse_pvs
-from pgstrata.stack.block.md import ArrayState, MdCheck, array_name, parse_array, parse_detail_name
+from pgstrata.stack.block.md import ArrayState, MdCheck, array_name, parse_array, parse_array_name
 from pgstrata.stack.fs.nfs import Export, ExportCheck, expectations, parse_exports
 from pgstrata.stack.fs.zfs import DatasetCheck, PoolCheck, normalised, properties
 from pgstrata.stack.fs.zfs_status import (
@@ -147,7 +147,7 @@ class TestMd:
         }
 
     def test_name_in_the_superblock(self) -> None:
-        assert parse_detail_name(_text("mdadm-4.2-detail-export.txt")) == "pgstrata-0123456789abcdef"
+        assert parse_array_name(_text("mdadm-4.2-detail-export.txt")) == "pgstrata-0123456789abcdef"
         place = Place("a-long-name-of-a-trial-b12-t7-0a1b2c", "tablespace.history", "/w", "/m", 1)
         assert len(array_name(place)) <= 32
 

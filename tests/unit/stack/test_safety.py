@@ -12,7 +12,7 @@ from pgstrata.host.protocol import Command, Completed, FileStatus
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
-from pgstrata.stack.undo import RemovePath, StopProcesses, WipeDevice, WriteFile
+from pgstrata.stack.undo import RemovePath, StopMd, StopProcesses, WipeDevice, WriteFile
 
 ID = "/dev/disk/by-id/ata-DISK_1"
 ROOT = "22 1 8:17 / / rw,relatime shared:1 - ext4 /dev/sdb1 rw\n"
@@ -53,6 +53,8 @@ class Server(FakeHost):
 
     def _end(self, command: Command) -> Completed | None:
         argv = command.argv
+        if argv[0] == "mdadm":
+            return completed(argv, "MD_NAME=theirs:home\n")
         answers = {"readlink": "/dev/sda\n", "blockdev": "1073741824\n", "wipefs": self._signatures, "blkid": ""}
         if argv[0] == "stat":
             return completed(argv, "4026531840 /proc/1/ns/mnt\n4026532999 /proc/77/ns/mnt\n")
@@ -155,3 +157,25 @@ def test_output_that_no_parser_understands_does_not_keep_the_others_from_being_u
     assert cleaned.lines[0] == "t1: set /proc/sys/vm/swappiness back to 1"
     assert "internal error" in cleaned.lines[1]
     assert server.status(journal.path) is not None
+
+
+def test_a_disk_that_has_become_a_member_of_another_array_is_left_alone() -> None:
+    member = {"offset": "0x1000", "type": "linux_raid_member", "uuid": "5", "label": "theirs:home"}
+    server = Server(signatures=json.dumps({"signatures": [member]}))
+    Journal.create(server, "t1").register(StopMd(array="/dev/md/pgstrata-1", devices=(ID,)))
+    (line,) = clean(server).lines
+    assert "left /dev/sda alone: it has become a member of array home" in line
+    assert not [c.argv for c in server.asked if "--zero-superblock" in c.argv]
+
+
+@pytest.mark.parametrize("now", ["/dev/sda+1073741824+8:16", "/dev/sda+999+8:0"])
+def test_a_device_that_has_another_size_or_number_now_is_not_wiped(now: str) -> None:
+    server = Server(
+        signatures='{"signatures": [{"offset": "0x0", "type": "ext4", "uuid": "", "label": "pgstrata-b0"}]}'
+    )
+    Journal.create(server, "t1").register(WipeDevice(id=now))
+    cleaned = clean(server)
+    assert cleaned.failed
+    assert "is another device now" in cleaned.lines[0]
+    assert "HINT" in cleaned.lines[0]
+    assert ("wipefs", "--all", "/dev/sda") not in [c.argv for c in server.asked]

@@ -14,8 +14,10 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.workload import Cell
+from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.fake import FakeRunner
 from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.opening import record_unsupported
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.progress import NoProgress, Progress
 from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, TrialRunner, ended, run_campaign
@@ -193,6 +195,29 @@ def test_a_campaign_ends_when_every_stack_is_hopeless(tmp_path: Path) -> None:
     outcome = run(tmp_path / "c", asked, runner=runner)
     assert outcome.counts == {"failed": 3 * GIVE_UP_AFTER}
     assert read(tmp_path / "c").decisions[-1].stage == "done"
+
+
+@dataclass
+class Pair:
+    """Asks for pairs of two stacks."""
+
+    def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
+        return Decision("confirm" if blocks_done < 20 else "done", ("ext4", "xfs") if blocks_done < 20 else ())
+
+
+def test_one_stack_of_a_pair_does_not_run_on_alone(tmp_path: Path) -> None:
+    asked = campaign()
+    outcome = run(tmp_path / "c", asked, policy=Pair(), runner=Failing(FakeRunner(asked), "xfs"))
+    assert outcome.counts == {"ok": GIVE_UP_AFTER, "failed": GIVE_UP_AFTER}
+    assert "given up" in read(tmp_path / "c").decisions[-1].reason
+
+
+def test_a_stack_that_ran_and_can_no_longer_be_built_does_not_keep_a_campaign_from_going_on(tmp_path: Path) -> None:
+    asked = campaign()
+    run(tmp_path / "c", asked, runner=Stopping(FakeRunner(asked), 3))
+    with CampaignDirectory.create_or_open(tmp_path / "c", asked) as directory:
+        record_unsupported(directory, [Unsupported("xfs", "mkfs.xfs is missing", "install xfsprogs")])
+    assert [t.verdict.status for t in read(tmp_path / "c").trials] == ["ok", "ok", "ok"]
 
 
 class TestFixedBlocks:

@@ -168,8 +168,9 @@ def _read(host: Host, path: str) -> str:
         return ""
 
 
-def parse_detail_name(text: str) -> str:
-    """The array's name without the host it was made on, from `mdadm --detail --export`; empty when it has none."""
+def parse_array_name(text: str) -> str:
+    """The array's name without the host it was made on, from `mdadm --detail --export` or
+    `mdadm --examine --export`; empty when it has none."""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     return fields.get("MD_NAME", "").rsplit(":", 1)[-1]
 
@@ -180,7 +181,7 @@ def find_arrays(host: Host, name: str) -> tuple[str, ...]:
     found = []
     for node in nodes:
         detail = host.run(command("mdadm", "--detail", "--export", node), check=False)
-        if parse_detail_name(detail.stdout) == name:
+        if parse_array_name(detail.stdout) == name:
             found.append(node)
     return tuple(found)
 

@@ -40,6 +40,11 @@ _EXPORTABLE: dict[str, Callable[[Any, Below, Place], FsPart]] = {
 # $1 the unit, $2 the file that says we started it. A server that was just started lets clients of the one before it
 # reclaim their files for 90 s and keeps everybody else waiting; there was no server before, so that is ended at once.
 _START = """systemctl is-active --quiet "$1" && exit 0
+if grep --quiet --no-messages '^[[:space:]]*[^#[:space:]]' /etc/exports /etc/exports.d/*.exports; then
+    echo "$1 is stopped, and /etc/exports names folders that would be served to the network if it were started:" \
+        "start it yourself if they may be, or empty /etc/exports" >&2
+    exit 1
+fi
 touch "$2" && systemctl start "$1" || exit 1
 for grace in /proc/fs/nfsd/v4_end_grace /proc/fs/lockd/nlm_end_grace; do
     [ -e "$grace" ] && echo Y > "$grace"
