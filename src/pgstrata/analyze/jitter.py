@@ -1,7 +1,8 @@
 """How steady a run was, from its throughput second by second.
 
-Definitions: a missing progress second counts 0; CV is the population CV (standard deviation / mean); 15 s means do
-not overlap (a rest at the end is left out); a stall is a second below 10 % of the run's median.
+Definitions: a missing progress second counts 0, except the last one where transactions were made that no progress
+line tells of (pgbench may end before it prints its last line); CV is the population CV (standard deviation / mean);
+15 s means do not overlap (a rest at the end is left out); a stall is a second below 10 % of the run's median.
 """
 
 from __future__ import annotations
@@ -16,15 +17,25 @@ Floats = npt.NDArray[np.float64]
 MEAN_S = 15
 STALL = 0.1
 HALF = 0.5
+UNTOLD = 0.1
+"""Of the median second: with more transactions than that beyond the progress lines, the last second was no stall."""
 
 
-def per_second(t_s: Floats, tps: Floats, duration_s: float) -> Floats:
-    """One value a second: the report at second t, 0 where pgbench reported nothing (it hung)."""
+def per_second(t_s: Floats, tps: Floats, duration_s: float, transactions: int) -> Floats:
+    """One value a second: the report at second t, 0 where pgbench reported nothing (it hung).
+
+    `transactions` of the whole run tell whether the last second alone is missing because its line was not printed;
+    it is left out then.
+    """
     seconds = np.rint(t_s).astype(int)
     last = max(int(duration_s + 0.5), 0)
     values = np.zeros(last)
     inside = (seconds >= 1) & (seconds <= last) & np.isfinite(tps)
     values[seconds[inside] - 1] = tps[inside]
+    if inside.any() and seconds[inside].max() == last - 1:
+        told = float((tps[inside] * np.diff(t_s[inside], prepend=0.0)).sum())
+        if transactions - told > UNTOLD * float(np.median(tps[inside])):
+            return values[:-1]
     return values
 
 

@@ -51,7 +51,8 @@ def seconds_of(cell: CellData) -> Floats:
     if first or last:
         # Sampled by others, about once a second: every sample is what it is, and the run's ends were cut.
         return np.asarray(tps[first : tps.size - last])
-    return jitter.per_second(t_s, tps, cell.result.duration_s or float(t_s.max(initial=0)))
+    duration_s = cell.result.duration_s or float(t_s.max(initial=0))
+    return jitter.per_second(t_s, tps, duration_s, cell.result.transactions)
 
 
 def observer(primary: str, percentile: str = "p99") -> Callable[[Sequence[TrialData]], Iterable[Observation]]:

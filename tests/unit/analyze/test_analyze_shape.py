@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -30,7 +31,25 @@ def ar1(seed: int, seconds: int, phi: float = 0.8, cv: float = 0.1) -> np.ndarra
 
 def test_missing_seconds_are_zero() -> None:
     t_s, tps = np.array([1.0, 2.0, 5.0]), np.array([10.0, 20.0, 30.0])
-    assert jitter.per_second(t_s, tps, 6.0).tolist() == [10, 20, 0, 0, 30, 0]
+    assert jitter.per_second(t_s, tps, 6.0, 120).tolist() == [10, 20, 0, 0, 30, 0]
+
+
+@pytest.mark.parametrize(
+    ("told_s", "transactions", "last"),
+    [
+        (range(1, 60), 6000, 59),  # the last line was not printed
+        (range(1, 60), 5905, 60),  # a stall of the last second
+        (range(1, 61), 6100, 60),  # every second has its line
+        (range(1, 59), 6000, 60),  # two lines are missing: pgbench hung
+        ([*range(1, 30), *range(33, 60)], 6000, 59),  # the line after a gap tells of all of it
+        ([], 6000, 60),
+    ],
+)
+def test_a_last_line_that_was_not_printed_is_no_stall(told_s: Sequence[int], transactions: int, last: int) -> None:
+    t_s = np.array(told_s, dtype=float)
+    seconds = jitter.per_second(t_s, np.full(t_s.size, 100.0), 60.0, transactions)
+    assert seconds.size == last
+    assert np.flatnonzero(seconds).tolist() == [t - 1 for t in told_s]
 
 
 def test_jitter_by_hand() -> None:
