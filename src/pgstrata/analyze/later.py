@@ -51,11 +51,20 @@ class StagedPolicy:
         if attempts - later_blocks >= FAILURES_ALLOWED:
             return Decision("done", (), reason=f"{decision.reason}; later stages given up: their trials failed")
         stages: tuple[Callable[..., Decision | None], ...] = (_latency, _capacity, _soak)
+        names = finalists(compared, self._asked_last(compared))
         for stage in stages:
-            following = stage(self.campaign, compared, later)
+            following = stage(self.campaign, compared, later, names)
             if following is not None:
                 return self._within_budget(decision, following, compared, later, elapsed_s)
         return decision
+
+    def _asked_last(self, compared: Sequence[Observation]) -> tuple[str, ...]:
+        """The stacks that the last block of screening was to run, whether or not their trials were valid."""
+        screened = [o.block for o in compared if o.stage == "screen"]
+        if not screened:
+            return ()
+        last = max(screened)
+        return self.main.decide([o for o in compared if o.block < last], last, 0.0).run
 
     def _within_budget(
         self,
@@ -108,16 +117,21 @@ def _with_runs_s(campaign: Campaign, block_s: float, cells: Sequence[Cell], dura
     return max(0.0, block_s - runs_s) + new_s
 
 
-def finalists(observations: Sequence[Observation]) -> tuple[str, ...]:
-    """Stacks that were still in at the end of screening (or in confirmation, where there was no screening)."""
-    screened = [o for o in observations if o.stage == "screen"] or list(observations)
-    last = max(o.block for o in screened)
-    return tuple(dict.fromkeys(o.stack for o in screened if o.block == last))
+def finalists(observations: Sequence[Observation], asked: Sequence[str] = ()) -> tuple[str, ...]:
+    """Stacks that were still in at the end of screening; without screening, every stack that was measured.
+
+    `asked` are those that its last block was to run: a trial that failed there puts no stack out.
+    """
+    screened = [o for o in observations if o.stage == "screen"]
+    last = max((o.block for o in screened), default=0)
+    still_in = {o.stack for o in screened if o.block == last} | set(asked)
+    return tuple(dict.fromkeys(o.stack for o in observations if not screened or o.stack in still_in))
 
 
-def matched_cells(campaign: Campaign, compared: Sequence[Observation], share: float) -> tuple[Cell, ...]:
+def matched_cells(
+    campaign: Campaign, compared: Sequence[Observation], share: float, names: Sequence[str]
+) -> tuple[Cell, ...]:
     """The campaign's closed-loop cells at `share` of the slowest finalist's mean throughput in each."""
-    names = finalists(compared)
     cells = []
     for cell in campaign.workload.cells:
         means = [_mean(compared, name, cell) for name in names]
@@ -136,27 +150,30 @@ def _rounded(rate_tps: float) -> float:
     return float(f"{rate_tps:.3g}")
 
 
-def _latency(campaign: Campaign, compared: Sequence[Observation], later: Sequence[Observation]) -> Decision | None:
+def _latency(
+    campaign: Campaign, compared: Sequence[Observation], later: Sequence[Observation], names: Sequence[str]
+) -> Decision | None:
     asked = campaign.latency
     done = len({o.block for o in later if o.stage == "latency"})
     if asked is None or campaign.goal.primary != "tps" or done >= asked.blocks:
         return None
-    names = finalists(compared)
-    cells = tuple(c for share in asked.rates for c in matched_cells(campaign, compared, share))
+    cells = tuple(c for share in asked.rates for c in matched_cells(campaign, compared, share, names))
     if not cells:
         return None
     reason = f"latency at matched load, block {done + 1} of {asked.blocks}"
-    return Decision("latency", names, reason=reason, cells=dict.fromkeys(names, cells))
+    return Decision("latency", tuple(names), reason=reason, cells=dict.fromkeys(names, cells))
 
 
-def _capacity(campaign: Campaign, compared: Sequence[Observation], later: Sequence[Observation]) -> Decision | None:
+def _capacity(
+    campaign: Campaign, compared: Sequence[Observation], later: Sequence[Observation], names: Sequence[str]
+) -> Decision | None:
     """One more rate for every stack whose bracket is still open."""
     asked = campaign.latency
     if asked is None or asked.objective_ms is None or campaign.goal.primary != "tps":
         return None
     done = len({o.block for o in later if o.stage == "capacity"})
     cells: dict[str, tuple[Cell, ...]] = {}
-    for name in finalists(compared):
+    for name in names:
         own = tuple(_next_cells(campaign, asked, compared, later, name))
         if own:
             cells[name] = own
@@ -220,7 +237,9 @@ def capacities_tps(campaign: Campaign, observations: Sequence[Observation]) -> M
     return found
 
 
-def _soak(campaign: Campaign, compared: Sequence[Observation], later: Sequence[Observation]) -> Decision | None:
+def _soak(
+    campaign: Campaign, compared: Sequence[Observation], later: Sequence[Observation], names: Sequence[str]
+) -> Decision | None:
     asked = campaign.soak
     done = len({o.block for o in later if o.stage == "soak"})
     if asked is None or done >= asked.runs:
@@ -229,7 +248,7 @@ def _soak(campaign: Campaign, compared: Sequence[Observation], later: Sequence[O
     wary = [s.name for s in campaign.stacks if s.name in measured and copies_on_write(s)]
     # one that this host cannot build was never measured
     chosen = tuple(n for n in asked.stacks if n in measured)
-    names = chosen or tuple(dict.fromkeys((*finalists(compared), *wary)))
+    run = chosen or tuple(dict.fromkeys((*names, *wary)))
     cells = tuple(c for c in campaign.workload.cells if c.script != "select-only") or campaign.workload.cells
     reason = f"soak, run {done + 1} of {asked.runs}"
-    return Decision("soak", names, reason=reason, cells=dict.fromkeys(names, cells), duration_s=asked.duration)
+    return Decision("soak", run, reason=reason, cells=dict.fromkeys(run, cells), duration_s=asked.duration)
