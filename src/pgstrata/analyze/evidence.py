@@ -109,11 +109,9 @@ class Evidence:
         """What was declared, without the stacks that never ran."""
         seen = {r.trial.trial.stack for r in self.runs}
         names = tuple(n for n in self.stacks if n in seen)
-        return Design(names, tuple(c.id for c in self.cells), goal_within(self.goal, names), self._max_blocks())
-
-    def _max_blocks(self) -> int:
-        runs = self.data.campaign.runs
-        return runs.blocks or runs.max_blocks
+        goal, runs = goal_within(self.goal, names), self.data.campaign.runs
+        cells = tuple(c.id for c in self.cells)
+        return Design(names, cells, goal, runs.blocks or runs.max_blocks, fixed=runs.blocks is not None)
 
 
 def gather(data: CampaignData) -> Evidence:

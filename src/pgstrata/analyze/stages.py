@@ -47,6 +47,8 @@ class Design:
     cells: tuple[str, ...]
     goal: Goal
     max_blocks: int = MAX_BLOCKS
+    fixed: bool = False
+    """So many complete blocks: screening drops nothing and never ends early."""
 
     @property
     def metric(self) -> Metric:
@@ -148,7 +150,7 @@ class Replay:
         fit = fit_blocks(y)
         cells = len(self.design.cells)
         found = screen(fit, survivors, self.design.stacks, self.design.bound, cells)
-        if found is None or y.shape[1] < MIN_BLOCKS:
+        if found is None or self.design.fixed or y.shape[1] < MIN_BLOCKS:
             return StageOne(fit, survivors, found, settled=False)
         settled = found.probability_within_margin >= 1 - STOP_PROBABILITY / cells
         return StageOne(fit, tuple(k for k in survivors if k not in found.dropped), found, settled)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.evidence import BUDGET_USED, durability_of
+from pgstrata.analyze.evidence import BUDGET_USED, durability_of, gather
 from pgstrata.analyze.findings import Comparison, Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.metrics import observer
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.schema import AttestedRecord, DecisionRecord
-from pgstrata.spec.campaign import Goal
+from pgstrata.spec.campaign import Goal, Runs
 from pgstrata.spec.stack import Postgres
 from synthetic import Shape, write_campaign
 
@@ -302,6 +302,13 @@ def test_a_pair_is_told_with_its_own_margin(campaign: Path) -> None:
     assert pair(found, "ext4", "xfs").margin == pytest.approx(0.3)
     assert pair(found, "ext4", "btrfs").margin == pytest.approx(0.02)
     assert pair(found, "ext4", "xfs", "latency_avg_ms").margin is None
+
+
+def test_a_number_of_blocks_is_a_fixed_design(campaign: Path) -> None:
+    data = read(campaign)
+    assert not gather(data).design().fixed
+    design = gather(asking(data, runs=Runs(blocks=6))).design()
+    assert (design.fixed, design.max_blocks) == (True, 6)
 
 
 def test_a_stage_that_did_not_fit_into_the_budget_is_told(campaign: Path) -> None:
