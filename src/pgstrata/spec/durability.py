@@ -20,7 +20,6 @@ LOSES = "loses on power loss"
 UNKNOWN = "unknown"
 
 _RANK = {SURVIVES: 0, LOSES_RECENT: 1, UNKNOWN: 2, LOSES: 3}
-_OFF = ("off", "false", "no", "0")
 _LINE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(?:=|\s)\s*('(?:[^']|'')*'|[^\s#]+)")
 
 
@@ -59,16 +58,28 @@ def parse_configuration(text: str) -> dict[str, str]:
     return found
 
 
+def is_off(value: str | None) -> bool:
+    """Whether PostgreSQL reads a boolean setting as false: `off`, `false`, `no`, `0`, or a prefix that says as much.
+
+    Of any case, and `o` alone says nothing (parse_bool of PostgreSQL's bool.c). `synchronous_commit` is no boolean: it
+    takes these words in full, and the server refuses their prefixes.
+    """
+    text = (value or "").lower()
+    if text.startswith("o"):
+        return len(text) > 1 and "off".startswith(text)
+    return text == "0" or (text != "" and ("false".startswith(text) or "no".startswith(text)))
+
+
 def _lower(settings: dict[str, str]) -> dict[str, str]:
     return {k.lower(): v.strip().strip("'\"").lower() for k, v in settings.items()}
 
 
 def _of_postgres(stack: Stack, settings: dict[str, str], *, read: bool) -> Iterator[tuple[str, str]]:
-    if settings.get("fsync") in _OFF:
+    if is_off(settings.get("fsync")):
         yield LOSES, "fsync=off: PostgreSQL never waits for the medium"
-    if settings.get("synchronous_commit") in _OFF:
+    if is_off(settings.get("synchronous_commit")):
         yield LOSES_RECENT, "synchronous_commit=off: commits are acknowledged before they are flushed"
-    if settings.get("full_page_writes") in _OFF:
+    if is_off(settings.get("full_page_writes")):
         for role, volume in stack.volumes.items():
             if role != "wal" and _overwrites_in_place(volume):
                 yield LOSES, f"full_page_writes=off over {volume.fs.kind}, which overwrites in place: torn pages"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.spec.durability import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, durability_class, parse_configuration
+from pgstrata.spec.durability import (
+    LOSES,
+    LOSES_RECENT,
+    SURVIVES,
+    UNKNOWN,
+    durability_class,
+    is_off,
+    parse_configuration,
+)
 from pgstrata.spec.notation import parse_stack
 
 CASES = [
@@ -20,6 +28,10 @@ CASES = [
     ("ext4@synchronous_commit=off", LOSES_RECENT, "synchronous_commit=off"),
     ("ext4@fsync=off", LOSES, "fsync=off"),
     ("ext4@fsync=false@synchronous_commit=off", LOSES, "fsync=off"),
+    ("ext4@fsync=f", LOSES, "fsync=off"),
+    ("ext4@fsync=Of", LOSES, "fsync=off"),
+    ("ext4@full_page_writes=n", LOSES, "torn pages"),
+    ("ext4@synchronous_commit=FALSE", LOSES_RECENT, "synchronous_commit=off"),
     ("ext4:nobarrier", LOSES, "barrier=0"),
     ("btrfs:nobarrier", LOSES, "barrier=0"),
     ("ext4@wal=ext4:barrier=0", LOSES, "pg_wal"),
@@ -46,6 +58,16 @@ def test_the_class_of_a_stack(text: str, class_: str, reason: str) -> None:
     found = durability_class(parse_stack(text))
     assert found.class_ == class_
     assert reason in found.reason
+
+
+@pytest.mark.parametrize("value", ["of", "off", "OFF", "f", "fa", "fal", "fals", "False", "n", "No", "0"])
+def test_every_false_spelling_of_the_server_is_known(value: str) -> None:
+    assert is_off(value)
+
+
+@pytest.mark.parametrize("value", [None, "", "o", "on", "offf", "t", "true", "y", "1", "00", "none", "falsee", "local"])
+def test_other_values_are_not_off(value: str | None) -> None:
+    assert not is_off(value)
 
 
 def test_a_configuration_file_counts_once_it_is_read() -> None:
