@@ -311,18 +311,11 @@ class _JudgedCell:
     def _shape_words(self) -> Iterator[str]:
         """Stalls and trends, named; soak runs by themselves."""
         for name in self.evidence.stacks:
-            soaked = self.evidence.of(name, self.cell.id, ("soak",))
-            slopes = _known(soaked, "trend_per_hour")
-            durations_s = [r.data.result.duration_s for r in soaked]
-            if slopes.size and min(durations_s) >= TREND_RUN_S:
-                yield words.soak_sentence(name, len(soaked), float(np.median(durations_s)), float(np.median(slopes)))
+            yield from self._soak_words(name)
         yield from self._capacity_words()
         for name in self.evidence.stacks:
             runs = self.evidence.of(name, self.cell.id)
-            steadiness = [_known(runs, m) for m in ("half_fraction", "stall_fraction", "longest_stall_s")]
-            if all(values.size for values in steadiness):
-                sentence = words.stall_sentence(name, *(float(np.median(values)) for values in steadiness))
-                yield from [sentence] if sentence else []
+            yield from _stall_words(name, runs)
             slopes = _known(runs, "trend_per_hour")
             long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)
             if long and slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
@@ -330,6 +323,17 @@ class _JudgedCell:
             shape = describe([r.data for r in runs])
             if shape is not None:
                 yield from words.shape_sentences(name, shape)
+
+    def _soak_words(self, name: str) -> Iterator[str]:
+        """Slope, stalls and changes of level of a stack's long runs."""
+        soaked = self.evidence.of(name, self.cell.id, ("soak",))
+        slopes = _known(soaked, "trend_per_hour")
+        durations_s = [r.data.result.duration_s for r in soaked]
+        if slopes.size and min(durations_s) >= TREND_RUN_S:
+            yield words.soak_sentence(name, len(soaked), float(np.median(durations_s)), float(np.median(slopes)))
+        shape = describe([r.data for r in soaked])
+        levels = words.level_sentences(name, shape.changes_s) if shape is not None else ()
+        yield from (f"Soak: {sentence}" for sentence in (*_stall_words(name, soaked), *levels))
 
 
 class _MatchedCell(_JudgedCell):
@@ -362,6 +366,13 @@ class _MatchedCell(_JudgedCell):
 def _is_told(metric: str, value: float | None) -> bool:
     """Whether a run's value is reason enough to show the metric: the share of failures is not while it is 0."""
     return value is not None and (metric != "failed_fraction" or value > 0)
+
+
+def _stall_words(name: str, runs: tuple[Run, ...]) -> Iterator[str]:
+    steadiness = [_known(runs, m) for m in ("half_fraction", "stall_fraction", "longest_stall_s")]
+    if all(values.size for values in steadiness):
+        sentence = words.stall_sentence(name, *(float(np.median(values)) for values in steadiness))
+        yield from [sentence] if sentence else []
 
 
 def _known(runs: tuple[Run, ...], metric: str) -> npt.NDArray[np.float64]:

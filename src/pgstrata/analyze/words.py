@@ -221,10 +221,15 @@ def shape_sentences(name: str, shape: Shape) -> Iterator[str]:
         )
     if shape.period_s is not None:
         yield f"Throughput of {quoted(name)} swings with a period of {shape.period_s:.0f} s."
-    if len(shape.changes_s) > _FEW:
-        yield f"{quoted(name)} changed its level {len(shape.changes_s)} times within a run."
-    elif shape.changes_s:
-        at = ", ".join(render_duration(t) for t in shape.changes_s)
+    yield from level_sentences(name, shape.changes_s)
+
+
+def level_sentences(name: str, changes_s: Sequence[float]) -> Iterator[str]:
+    """When a stack changed its level within a run; nothing where it kept it."""
+    if len(changes_s) > _FEW:
+        yield f"{quoted(name)} changed its level {len(changes_s)} times within a run."
+    elif changes_s:
+        at = ", ".join(render_duration(t) for t in changes_s)
         yield f"{quoted(name)} changed its level within a run, at {at}."
 
 

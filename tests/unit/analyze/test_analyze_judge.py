@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pgstrata.analyze.evidence import BUDGET_USED, durability_of, gather
@@ -16,6 +17,7 @@ from pgstrata.analyze.findings import Comparison, Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.metrics import observer
 from pgstrata.importers.csv_runs import import_csv
+from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.schema import AttestedRecord, DecisionRecord
 from pgstrata.spec.campaign import Goal, Runs
@@ -344,6 +346,21 @@ def test_checkpoints_and_levels_are_told_in_long_runs(tmp_path: Path) -> None:
     # The made-up runs lose 30 % for 9 of every 30 s from the start of a checkpoint.
     assert any("`xfs` follows the checkpoints" in words for words in found.cells[0].words)
     assert not any("changed its level" in words for words in found.cells[0].words)
+
+
+def test_slope_stalls_and_levels_of_soak_runs_are_told(tmp_path: Path) -> None:
+    shape = Shape(stacks=("ext4", "xfs", "btrfs"), blocks=3, duration_s=20, incidents=False, soak_s=960)
+    directory = write_campaign(tmp_path / "c", shape)
+    (series,) = directory.glob("trials/b03-*-01-s50/cells/*/progress.parquet")
+    tps = np.where(np.arange(960) < 480, 2000, 1000) * np.random.default_rng(1).normal(1, 0.05, 960)
+    rows = [(t + 1, float(tps[t]), 4.0, 1.0, None, 0, 0, 0) for t in range(960)]
+    write_series(series, "progress", rows)
+    told = [words for words in judge(read(directory)).cells[0].words if words.startswith("Soak: ")]
+    slopes = [words for words in told if "Theil-Sen" in words]
+    assert len(slopes) == 3
+    assert any("`btrfs` **stalls**" in words and "the longest stall: 3 s" in words for words in told)
+    assert "Soak: `xfs` changed its level within a run, at 8 min." in told
+    assert len(told) == 5
 
 
 def test_one_stack_and_no_run_at_all_have_words(tmp_path: Path) -> None:
