@@ -32,7 +32,7 @@ from pgstrata.record.decision import Decision, Observation, Stage
 from pgstrata.spec.campaign import Campaign
 
 MAX_PAIRS = 60
-SAVED_SHARE = 0.75
+SAVED_SHARE = 0.80
 """Survivors go on beyond `max_blocks` up to this share of the cost of `max_blocks` rounds with every stack.
 
 By simulation the best of 12 noisy stacks is found in 0.955 instead of 0.932 (docs/statistics.md)."""
@@ -40,7 +40,7 @@ WORTHWHILE = 0.10
 """A pair goes on while a verdict within the budget has at least this chance."""
 WORTHWHILE_EQUIVALENT = 0.02
 """The same for a pair declared equivalent: by simulation, 10 % gives up 3 to 5 % of the answers within 60 pairs."""
-START = 0.20
+START = 0.22
 """Leader and runner-up are confirmed while a difference has at least this chance within the budget (the forecast is
 wide then: at 10 % nearly every confirmation of equal stacks would start), ..."""
 LIKELY = 0.50
