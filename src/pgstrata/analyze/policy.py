@@ -35,7 +35,7 @@ MAX_PAIRS = 60
 SAVED_SHARE = 0.80
 """Survivors go on beyond `max_blocks` up to this share of the cost of `max_blocks` rounds with every stack.
 
-By simulation the best of 12 noisy stacks is found in 0.955 instead of 0.932 (docs/statistics.md)."""
+By simulation the best of 12 noisy stacks is found in 0.953 instead of 0.932 (docs/statistics.md)."""
 WORTHWHILE = 0.10
 """A pair goes on while a verdict within the budget has at least this chance."""
 WORTHWHILE_EQUIVALENT = 0.02
