@@ -144,7 +144,7 @@ class CampaignFinding(Finding):
     """Of the server under test, as it says itself."""
     origin: str = "run"
     notices: tuple[str, ...] = ()
-    """What a reader must know before any figure: imported, unpaired, functional only, foreign load seen, ..."""
+    """What a reader must know before any figure: imported, unpaired, functional only, ..."""
     machine_time_s: float = 0.0
     """Time that all trials took together."""
     rejected: dict[str, int] = {}
