@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,10 +92,6 @@ class BetweenTrials(NoProgress):
             values.append(run_script(self.folder, self.scale, *what))
 
 
-def no_logs(logs: Sequence[Path], open_loop: bool) -> Mapping[str, float]:
-    raise NotImplementedError("no log is written")
-
-
 def run_trials(folder: Path, scale: int, runs: int) -> tuple[tuple[TrialData, ...], BetweenTrials]:
     """As many trials that load anew, each followed by the scripts, as trials that restore a copy."""
     file = folder / "repetition.yaml"
@@ -106,7 +102,10 @@ def run_trials(folder: Path, scale: int, runs: int) -> tuple[tuple[TrialData, ..
         with (
             interruption.installed(),
             CampaignDirectory.create_or_open(folder / "out", campaign) as directory,
-            opened_runner(host, campaign, directory, scripts, interruption, no_logs) as (runner, stacks),
+            opened_runner(host, campaign, directory, scripts, interruption, lambda logs, open_loop: {}) as (
+                runner,
+                stacks,
+            ),
         ):
             policy = FixedBlocks(stacks, 2 * runs)
             run_campaign(campaign, directory, runner, policy, scripts, observe=lambda _: (), interruption=interruption)

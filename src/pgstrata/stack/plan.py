@@ -138,7 +138,8 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
 def _plan_folders(context: PlanContext) -> tuple[Step, ...]:
     """Folders that nobody else can list or has made before: their parent may be open to everybody, like /var/tmp."""
     folders = (context.work_directory, context.mount_directory)
-    parents = dict.fromkeys(folder.rsplit("/", 1)[0] for folder in folders if not folder.startswith(f"{folders[0]}/"))
+    outer = [folder for folder in folders if not folder.startswith(f"{context.work_directory}/")]
+    parents = dict.fromkeys(folder.rsplit("/", 1)[0] or "/" for folder in outer)
     make = Step(
         name="folders of the trial",
         commands=(

@@ -104,7 +104,7 @@ def _remove_from_export(host: Host, undo: kinds.RemovePath) -> str:
         return _remove_path(host, undo)
     raise PgstrataError(
         f"{name} may still lie in {undo.mount_source}, which is not mounted since the host was started anew",
-        hint=f"mount {undo.mount_source} {folder}, then pgstrata clean --host {host.name}",
+        hint=f"mkdir --parents {folder}; mount {undo.mount_source} {folder}; pgstrata clean --host {host.name}",
     )
 
 

@@ -179,3 +179,15 @@ def test_a_device_that_has_another_size_or_number_now_is_not_wiped(now: str) -> 
     assert "is another device now" in cleaned.lines[0]
     assert "HINT" in cleaned.lines[0]
     assert ("wipefs", "--all", "/dev/sda") not in [c.argv for c in server.asked]
+
+
+def test_what_lies_in_an_export_is_not_forgotten_after_a_reboot() -> None:
+    server = Server()
+    server.make_directory("/var/lib/pgstrata/journal")
+    journal = Journal(server, "t1")
+    server.append_text(journal.path, '{"boot": "boot-1"}\n')
+    journal.register(RemovePath(path="/m/pgstrata-t1/data/pgstrata-t1-data", mount_source="nas:/bench"))
+    cleaned = clean(server)
+    assert cleaned.failed
+    assert "pgstrata-t1-data may still lie in nas:/bench" in cleaned.lines[0]
+    assert server.status(journal.path) is not None

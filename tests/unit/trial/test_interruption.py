@@ -69,7 +69,9 @@ def test_a_closed_terminal_is_an_interruption_and_what_is_told_then_does_no_harm
 def test_nohup_is_respected() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Interruption().installed():
+        interruption = Interruption()
+        with interruption.installed():
             signal.raise_signal(signal.SIGHUP)
+        assert interruption.received == ""
     finally:
         signal.signal(signal.SIGHUP, before)
