@@ -37,7 +37,7 @@ def forecast(
     pairs = _pairs_in_reach(campaign, estimates, pair_s)
     sigma_pair = math.sqrt(2) * sigma
     difference, margin = smallest_difference(sigma_pair, pairs), smallest_margin(sigma_pair, pairs)
-    yield f"run-to-run variation {100 * sigma:.1f} % ({known}); {pairs} pairs of two stacks are in reach"
+    yield f"run-to-run variation {100 * sigma:.1f} % ({known}); pairs of two stacks in reach: {pairs}"
     yield f"smallest difference that can be proven: {_percent(difference, 5)}"
     yield f"smallest margin within which equal stacks can be shown equal: {_percent(margin, 9)}"
     bound = math.log1p(campaign.goal.margin)

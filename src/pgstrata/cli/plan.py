@@ -186,14 +186,15 @@ def _host_wide_settings(stack: Stack) -> list[str]:
 
 
 def _render(value: dict[str, Any]) -> str:
+    from pgstrata.report.figures import render_count
     from pgstrata.spec.units import render_duration, render_size
 
     most = value["at_most"]
     count = len(value["trials"])
-    design = "blocks" if value["fixed"] else "blocks at most, then pairs of the leaders as far as the budget goes"
+    rest = "" if value["fixed"] else " at most, then pairs of the leaders as far as the budget goes"
     lines = [
         f"{value['campaign']} on {value['host']}, {value['medium'] or 'scratch'}: {value['scratch']}",
-        f"{count} trials in {value['blocks']} {design}",
+        f"{render_count(count, 'trial')} in {render_count(value['blocks'], 'block')}{rest}",
         f"time: about {render_duration(most['duration_s'])}, of it {render_duration(value['first_block_s'])} for the "
         "first block" + (f"; budget {render_duration(value['budget_s'])}" if value["budget_s"] else ""),
         f"bytes written: about {render_size(most['written_bytes'])} (load, copies, and runs at an assumed 1000 "

@@ -47,7 +47,12 @@ def list_all(context: typer.Context, json: JsonFlag = False) -> None:
 def run_study(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name that `pgstrata studies` lists.")],
     size: Annotated[
-        str | None, typer.Option("--size", help="Which campaign: full, small, lab.", show_default="lab with --host lab")
+        str | None,
+        typer.Option(
+            "--size",
+            help="Which campaign: full, lab, or another size that `pgstrata studies` lists.",
+            show_default="lab with --host lab",
+        ),
     ] = None,
     host: OtherHost = None,
     out: OutDirectory = None,
