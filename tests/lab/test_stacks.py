@@ -19,6 +19,7 @@ STACKS: dict[str, tuple[str, int, dict[str, object]]] = {
     # device, how many, and the volume above it
     "lvm(1)/xfs": (DISK, 1, {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}),
     "lvm(25)/xfs": (LOOP, 25, {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}),
+    "lvm(2)/btrfs": (LOOP, 2, {"layers": [{"kind": "lvm"}], "fs": {"kind": "btrfs"}}),
     "lvm striped(4)/ext4": (
         DISK,
         4,
@@ -129,6 +130,7 @@ STACKS: dict[str, tuple[str, int, dict[str, object]]] = {
             }
         },
     ),
+    "zfs stripe(2)": (LOOP, 2, {"fs": {"kind": "zfs", "vdev": "stripe"}}),
     "zfs raidz1(3)": (LOOP, 3, {"fs": {"kind": "zfs", "vdev": "raidz1", "compression": "off"}}),
     "zfs raidz2(4)": (LOOP, 4, {"fs": {"kind": "zfs", "vdev": "raidz2"}}),
     "zfs raidz3(5)": (LOOP, 5, {"fs": {"kind": "zfs", "vdev": "raidz3"}}),

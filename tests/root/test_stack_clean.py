@@ -19,7 +19,7 @@ from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import CommandFailed, command
 from pgstrata.spec.stack import Ext4, Stack, Tmpfs, Volume
 from pgstrata.stack.build import build
-from pgstrata.stack.clean import clean
+from pgstrata.stack.clean import Cleaned, clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import plan_stack
 from pgstrata.stack.signatures import list_signatures
@@ -54,10 +54,10 @@ def test_killed_while_building(host: LocalHost, tmp_path: Path, disk: str, momen
     argv = [sys.executable, program, str(tmp_path), number, when]
     ended = subprocess.run(argv, timeout=120, capture_output=True, text=True, env=TESTS_IMPORTABLE)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    lines = clean(host)
-    assert lines != ()
-    assert not [line for line in lines if "error" in line]
-    assert clean(host) == ()
+    cleaned = clean(host)
+    assert cleaned.lines != ()
+    assert not cleaned.failed, cleaned.lines
+    assert clean(host) == Cleaned()
     assert not (tmp_path / "pgstrata-t1").exists()
     assert list((tmp_path / "theirs").iterdir()) == []
     assert list_signatures(host, disk) == ()
@@ -68,7 +68,7 @@ def test_a_running_trial_is_left_alone(host: LocalHost, tmp_path: Path) -> None:
     other = LocalHost(state_directory=str(tmp_path / "state"))
     plan = plan_stack(loop_stack(Ext4()), context_in(tmp_path))
     with standing(host, plan):
-        assert clean(other) == ("t1: left alone, it is running",)
+        assert clean(other) == Cleaned(("t1: left alone, it is running",))
         assert Path(plan.data_directory).exists()
         with pytest.raises(PreflightError, match="is being run already"):
             Journal.create(other, "t1")
@@ -80,7 +80,7 @@ def test_a_trial_left_half_done_is_not_begun_again(host: LocalHost, tmp_path: Pa
     with pytest.raises(PreflightError, match="left half-done") as refusal:
         Journal.create(host, "t1")
     assert "pgstrata clean" in refusal.value.hint
-    assert clean(host) == ("t1: nothing was left",)
+    assert clean(host) == Cleaned(("t1: nothing was left",))
     assert host.status(journal.path) is None
 
 
@@ -90,7 +90,7 @@ def test_a_failing_step_undoes_the_others(host: LocalHost, tmp_path: Path) -> No
     with pytest.raises(CommandFailed, match=r"mkfs\.ext4"):
         build(host, plan, journal)
     assert journal.undo_all() == ()
-    assert clean(host) == ()
+    assert clean(host) == Cleaned()
 
 
 def test_the_first_error_stays_and_errors_of_undoing_are_noted(host: LocalHost, tmp_path: Path) -> None:
@@ -105,15 +105,20 @@ def test_the_first_error_stays_and_errors_of_undoing_are_noted(host: LocalHost, 
 def test_processes_end_before_their_filesystem_is_unmounted(host: LocalHost, tmp_path: Path) -> None:
     plan = plan_stack(loop_stack(Ext4()), context_in(tmp_path))
     journal = Journal.create(host, "t1")
+    journal.register(StopProcesses(marker="t1"))
     build(host, plan, journal)
     busy = subprocess.Popen(
         ["sleep", "600"], cwd=plan.data_directory, env={"PATH": "/usr/bin:/bin", "PGSTRATA_TRIAL": "t1"}
     )
-    undone = journal.undo_all()
-    assert [u.error for u in undone if u.error] == []
-    assert isinstance(undone[0].undo, StopProcesses)
-    assert "ended 1 processes" in undone[0].line
-    assert busy.wait(timeout=10) != 0
+    try:
+        undone = journal.undo_all()
+        assert [u.error for u in undone if u.error] == []
+        assert isinstance(undone[0].undo, StopProcesses)
+        assert "ended 1 processes" in undone[0].line
+        assert busy.wait(timeout=10) != 0
+    finally:
+        busy.kill()
+        busy.wait(timeout=10)
 
 
 def test_a_busy_filesystem_is_reported_and_can_be_cleaned_later(
@@ -131,8 +136,8 @@ def test_a_busy_filesystem_is_reported_and_can_be_cleaned_later(
     finally:
         busy.kill()
         busy.wait(timeout=10)
-    assert any("unmounted" in line for line in clean(host))
-    assert clean(host) == ()
+    assert any("unmounted" in line for line in clean(host).lines)
+    assert clean(host) == Cleaned()
 
 
 def test_nothing_mounted_is_ever_removed(host: LocalHost, tmp_path: Path) -> None:

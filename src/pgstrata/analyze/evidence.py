@@ -137,6 +137,7 @@ def gather(data: CampaignData) -> Evidence:
             reason = f"{run.cell}: {data.campaign.goal.primary} is {'missing' if value is None else f'{value:g}'}"
             excluded.setdefault(run.trial.trial.stack, []).append(_excluded(run.trial, reason))
     stacks, ran = _stacks(data), {run.trial.trial.stack for run in runs}
+    emulated = _emulated(data)
     return Evidence(
         data=data,
         stacks=stacks,
@@ -147,10 +148,14 @@ def gather(data: CampaignData) -> Evidence:
         unsupported={name: reason for name, reason in unsupported.items() if name not in ran},
         notices=(
             *notices.first(),
-            *_durability_notice({n: durability_of(data, s) for n, s in stacks.items() if n in ran}),
+            *_durability_notice({n: durability_of(data, s) for n, s in stacks.items() if n in ran}, emulated),
         ),
-        emulated=any(t.facts is not None and t.facts.kind == "emulated" for t in data.trials),
+        emulated=emulated,
     )
+
+
+def _emulated(data: CampaignData) -> bool:
+    return any(t.facts is not None and t.facts.kind == "emulated" for t in data.trials)
 
 
 def _excluded(trial: TrialData, reason: str) -> Excluded:
@@ -196,7 +201,7 @@ class _Notices:
         for reason, trials in self.mixed.items():
             verb = "does" if len(trials) == 1 else "do"
             yield f"{len(trials)} trials that {verb} not compare: {reason}"
-        if any(t.facts is not None and t.facts.kind == "emulated" for t in self.data.trials):
+        if _emulated(self.data):
             yield "functional only: measured on an emulated machine, throughput there says nothing about real storage"
         decisions = self.data.decisions
         if decisions and decisions[-1].stage == "done" and BUDGET_USED in decisions[-1].figures:
@@ -205,8 +210,8 @@ class _Notices:
             yield from self._soak()
 
     def _soak(self) -> Iterator[str]:
-        stacks = {t.trial.stack: t.stack for t in self.data.trials if t.valid}
-        wary = [name for name, stack in stacks.items() if copies_on_write(stack)]
+        ran = {t.trial.stack for t in self.data.trials if t.valid}
+        wary = [name for name, stack in _stacks(self.data).items() if name in ran and copies_on_write(stack)]
         longest = max((c.result.duration_s for c in self.data.cells()), default=0.0)
         if wary and longest < SOAK_S:
             yield (
@@ -236,10 +241,11 @@ def _server_rows(rows: Sequence[AttestedRecord]) -> tuple[AttestedRecord, ...]:
     return tuple(row for row in rows if row.what.startswith(_SERVER))
 
 
-def _durability_notice(stacks: Mapping[str, Durability]) -> Iterator[str]:
+def _durability_notice(stacks: Mapping[str, Durability], emulated: bool) -> Iterator[str]:
     classes: dict[str, list[str]] = {}
     for name, durability in stacks.items():
         classes.setdefault(durability.class_, []).append(name)
     if len(classes) > 1:
         parts = "; ".join(f"{class_}: {', '.join(names)}" for class_, names in classes.items())
-        yield f"stacks of different durability are ranked together ({parts})"
+        together = "stand side by side" if emulated else "are ranked together"
+        yield f"stacks of different durability {together} ({parts})"

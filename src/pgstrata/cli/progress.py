@@ -39,10 +39,10 @@ class _Clock:
 
     def left(self) -> str:
         parts = []
-        if self.durations_s and self.block_trials:
+        if self.durations_s and self.block_done < self.block_trials:
             mean_s = sum(self.durations_s) / len(self.durations_s)
             left_s = mean_s * (self.block_trials - self.block_done)
-            parts.append(f"block ends in about {render_duration(max(0.0, left_s))}")
+            parts.append(f"block ends in about {render_duration(left_s)}")
         if self.budget_s is not None:
             left_s = max(0.0, self.budget_s - (time.monotonic() - self.started_s))
             parts.append(f"budget left {render_duration(left_s)}")

@@ -45,8 +45,8 @@ def build(host: Host, plan: StackPlan, journal: Journal, *, around: Around = lam
 def run_step(host: Host, step: Step, journal: Journal, bindings: dict[str, str], erase: tuple[str, ...]) -> None:
     """One step: inspect what it will overwrite, journal its undo, write its settings, run its commands."""
     undos = step.undo
-    for id_ in step.erases:
-        state = refuse_or_allow(host, id_, erase)
+    erased = [refuse_or_allow(host, id_, erase) for id_ in step.erases]
+    for state in erased:
         journal.lock_device(state.node)
         undos = tuple(_knowing(undo, state) for undo in undos)
     journal.register(*undos)
@@ -54,8 +54,8 @@ def run_step(host: Host, step: Step, journal: Journal, bindings: dict[str, str],
     output = ""
     for planned in step.commands:
         output = host.run(planned.resolve(bindings)).stdout.strip()
-    for id_ in step.erases:
-        require_blank(host, id_)
+    for state in erased:
+        require_blank(host, state)
     if step.binds is not None:
         if not output:
             raise TrialError(f"step {step.name} printed nothing on {host.name}")

@@ -7,14 +7,17 @@ no partition table), the path counts together with size and major:minor, which m
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgstrata.errors import UsageError
-from pgstrata.host.protocol import Command
+from pgstrata.host.protocol import Command, Host
 
 _LINK = re.compile(r"^/dev/disk/by-(id|path|partuuid|partlabel|diskseq)/[^/]+$")
 _PARTUUID = re.compile(r"^PARTUUID=[0-9A-Fa-f-]+$")
 _REPEATED = re.compile(r"^(?P<path>/dev/[^+]+)\+(?P<size>\d+)\+(?P<major>\d+):(?P<minor>\d+)$")
+
+_READLINK = ("readlink", "--canonicalize-existing")
 
 HINT = (
     "name it by /dev/disk/by-id/..., /dev/disk/by-path/..., PARTUUID=..., the backing file of a loop device, "
@@ -39,7 +42,7 @@ class DeviceId:
 def parse_device_id(text: str) -> DeviceId:
     """The id that `text` is; UsageError when it is not stable (such as /dev/sdb)."""
     if _LINK.match(text):
-        return DeviceId(text, ("readlink", "--canonicalize-existing", text))
+        return DeviceId(text, (*_READLINK, text))
     if _PARTUUID.match(text):
         return DeviceId(text, ("findfs", text))
     repeated = _REPEATED.match(text)
@@ -47,10 +50,21 @@ def parse_device_id(text: str) -> DeviceId:
         path = repeated["path"]
         return DeviceId(
             text,
-            ("readlink", "--canonicalize-existing", path),
+            (*_READLINK, path),
             size_bytes=int(repeated["size"]),
             numbers=(int(repeated["major"]), int(repeated["minor"])),
         )
     if text.startswith("/") and not text.startswith("/dev/"):
         return DeviceId(text, ("losetup", "--associated", text, "--noheadings", "--output", "NAME"))
     raise UsageError(f"{text} is no stable id of a device", hint=HINT)
+
+
+def find_nodes(host: Host, ids: Sequence[str]) -> dict[str, str]:
+    """The node that each id leads to now, empty where it leads nowhere; paths are looked up by one program."""
+    devices = [parse_device_id(id_) for id_ in ids]
+    paths = [device for device in devices if device.find_argv[:-1] == _READLINK]
+    together = Command((*_READLINK, *(device.find_argv[-1] for device in paths)))
+    lines = host.run(together, check=False).stdout.splitlines() if len(paths) > 1 else []
+    # a line is missing for each path that is, and nothing says which
+    found = dict(zip((d.text for d in paths), lines, strict=True)) if len(lines) == len(paths) else {}
+    return {d.text: found.get(d.text) or host.run(d.find_command, check=False).stdout.strip() for d in devices}

@@ -8,6 +8,7 @@ from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.protocol import FileStatus, Host, command
 from pgstrata.stack.device_id import DeviceId, parse_device_id
 from pgstrata.stack.mounts import parse_mountinfo
+from pgstrata.stack.nodes import list_partitions, read_size_bytes, sysfs_folder
 from pgstrata.stack.signatures import Signature, list_signatures
 
 
@@ -27,7 +28,7 @@ def inspect_device(host: Host, id_: str) -> DeviceState:
     """Looks at a device without writing to it; PreflightError when the id leads to no block device."""
     device = parse_device_id(id_)
     node, status = _find(host, device)
-    size_bytes = int(host.run(command("blockdev", "--getsize64", node)).stdout)
+    size_bytes = read_size_bytes(host, node)
     _require_repeated(device, status, size_bytes)
     family = _family(host, node, status.device)
     in_use = (
@@ -36,8 +37,13 @@ def inspect_device(host: Host, id_: str) -> DeviceState:
         *_holders(host, family),
         *(() if host.open_exclusive(node) else ("it cannot be opened exclusively, so something uses it",)),
     )
-    partitions = tuple(Signature(f"partition {name}") for name in family if name != node.rsplit("/", 1)[-1])
-    return DeviceState(id_, node, size_bytes, in_use, (*list_signatures(host, node), *partitions))
+    return DeviceState(id_, node, size_bytes, in_use, _carried(host, node))
+
+
+def _carried(host: Host, node: str) -> tuple[Signature, ...]:
+    """What is written on a device; a partition is content even where nothing is found in it."""
+    partitions = (Signature(f"partition {name}") for name in list_partitions(host, node))
+    return (*list_signatures(host, node), *partitions)
 
 
 def refuse_or_allow(host: Host, id_: str, erase: tuple[str, ...]) -> DeviceState:
@@ -60,14 +66,14 @@ def refuse_or_allow(host: Host, id_: str, erase: tuple[str, ...]) -> DeviceState
     return state
 
 
-def require_blank(host: Host, id_: str) -> None:
+def require_blank(host: Host, device: DeviceState) -> None:
     """TrialError when a device that was wiped still carries a signature: pools of zfs leave dozens of them."""
-    state = inspect_device(host, id_)
-    if state.signatures:
-        left = ", ".join(s.shown for s in state.signatures)
+    carried = _carried(host, device.node)
+    if carried:
+        left = ", ".join(s.shown for s in carried)
         raise TrialError(
-            f"device {id_} ({state.node}) on {host.name} still carries {left} after wiping",
-            hint=f"wipefs --all {state.node}",
+            f"device {device.id} ({device.node}) on {host.name} still carries {left} after wiping",
+            hint=f"wipefs --all {device.node}",
         )
 
 
@@ -79,7 +85,7 @@ def find_again(host: Host, id_: str) -> str:
     if status is None:
         return ""
     if device.size_bytes is not None:
-        _require_repeated(device, status, int(host.run(command("blockdev", "--getsize64", node)).stdout))
+        _require_repeated(device, status, read_size_bytes(host, node))
     return node
 
 
@@ -107,13 +113,11 @@ def _require_repeated(device: DeviceId, status: FileStatus, size_bytes: int) -> 
 
 def _family(host: Host, node: str, numbers: tuple[int, int]) -> dict[str, tuple[int, int]]:
     """The device and its partitions: kernel name -> device numbers."""
-    name = node.rsplit("/", 1)[-1]
-    folder = f"/sys/class/block/{name}"
-    family = {name: numbers}
-    for entry in host.list_directory(folder):
-        if host.status(f"{folder}/{entry}/partition") is not None:
-            major, minor = host.read_text(f"{folder}/{entry}/dev").strip().split(":")
-            family[entry] = (int(major), int(minor))
+    folder = sysfs_folder(node)
+    family = {folder.rsplit("/", 1)[-1]: numbers}
+    for name in list_partitions(host, node):
+        major, minor = host.read_text(f"{folder}/{name}/dev").strip().split(":")
+        family[name] = (int(major), int(minor))
     return family
 
 

@@ -83,7 +83,7 @@ def test_a_finished_campaign_needs_no_host_to_make_its_report_again(
     run(1)
     said = capsys.readouterr()
     assert "nothing is left to run" in said.err
-    assert "ended: all 1 blocks are done" in said.out
+    assert "ended: blocks done: 1, as planned" in said.out
     after = files_of(tmp_path)
     assert after.keys() - before.keys() == {"out/report.html"}
     assert all(after[name] == before[name] for name in before)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import UsageError
+from pgstrata.host.fake import FakeHost, completed
+from pgstrata.host.protocol import Command, Completed
 from pgstrata.spec.stack import Btrfs, DiskDevice, Ext4, Kernel, LoopDevice, Stack, Tmpfs, Volume, Xfs
-from pgstrata.stack.device_id import parse_device_id
+from pgstrata.stack.device_id import find_nodes, parse_device_id
 from pgstrata.stack.fs.btrfs import plan_btrfs
 from pgstrata.stack.fs.ext4 import plan_ext4
 from pgstrata.stack.fs.xfs import plan_xfs
@@ -122,6 +124,25 @@ def test_what_is_no_stable_id_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="no stable id") as refusal:
         parse_device_id(text)
     assert "by-id" in refusal.value.hint
+
+
+DISKS = {"/dev/disk/by-id/ata-1": "/dev/sda", "/dev/disk/by-id/ata-2": "/dev/sdb", "/dev/disk/by-id/gone": ""}
+
+
+def _look_up(asked: Command) -> Completed:
+    """As readlink does it: nothing is printed for what is not there."""
+    if asked.argv[0] == "losetup":
+        return completed(asked.argv, "/dev/loop3\n")
+    found = [DISKS[path] for path in asked.argv[2:]]
+    return completed(asked.argv, "".join(f"{node}\n" for node in found if node), exit_code=int("" in found))
+
+
+@pytest.mark.parametrize(("wanted", "programs"), [(2, 1), (3, 4)])
+def test_nodes_of_several_ids_are_told_apart_when_one_is_gone(wanted: int, programs: int) -> None:
+    host = FakeHost(answer=_look_up)
+    ids = (*list(DISKS)[:wanted], "/srv/disk.img")
+    assert find_nodes(host, ids) == dict(list(DISKS.items())[:wanted]) | {"/srv/disk.img": "/dev/loop3"}
+    assert len([c for c in host.asked if c.argv[0] == "readlink"]) == programs
 
 
 def test_expectations_read_options_as_the_kernel_shows_them() -> None:

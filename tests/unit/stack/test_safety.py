@@ -34,7 +34,7 @@ class Server(FakeHost):
         self._signatures = signatures
         block = "/sys/class/block"
         files = {
-            f"{block}/sda/size": "2048",
+            f"{block}/sda/size": "2097152",
             f"{block}/sda/sda1/partition": "1",
             f"{block}/sda/sda1/dev": "8:1\n",
             f"{block}/sda1/dev": "8:1\n",
@@ -55,7 +55,7 @@ class Server(FakeHost):
         argv = command.argv
         if argv[0] == "mdadm":
             return completed(argv, "MD_NAME=theirs:home\n")
-        answers = {"readlink": "/dev/sda\n", "blockdev": "1073741824\n", "wipefs": self._signatures, "blkid": ""}
+        answers = {"readlink": "/dev/sda\n", "wipefs": self._signatures, "blkid": ""}
         if argv[0] == "stat":
             return completed(argv, "4026531840 /proc/1/ns/mnt\n4026532999 /proc/77/ns/mnt\n")
         return completed(argv, answers[argv[0]]) if argv[0] in answers else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host
 from pgstrata.spec.stack import DiskDevice
-from pgstrata.stack.device_id import parse_device_id
+from pgstrata.stack.device_id import find_nodes, parse_device_id
 from pgstrata.stack.parts import Below, Part, Place
 from pgstrata.stack.step import Attested, PlannedCommand, Ref, Step, planned
 from pgstrata.stack.undo import WipeDevice
@@ -19,8 +19,7 @@ def plan_disk(device: DiskDevice, place: Place) -> Part:
     """Finds each device and wipes its signatures; binds `ROLE.0`, `ROLE.1`, ..."""
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
     steps = tuple(step for id_, node in zip(device.ids, nodes, strict=True) for step in _plan_one(id_, node))
-    checks = tuple(DiskCheck(node, id_) for id_, node in zip(device.ids, nodes, strict=True))
-    return Part(steps, Below(nodes=nodes, media=nodes, ids=device.ids), checks)
+    return Part(steps, Below(nodes=nodes, media=nodes, ids=device.ids), (DiskCheck(nodes, device.ids),))
 
 
 def _plan_one(id_: str, node: Ref) -> tuple[Step, ...]:
@@ -37,12 +36,14 @@ def _plan_one(id_: str, node: Ref) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class DiskCheck:
-    """The id still leads to the node that was built on."""
+    """Each id still leads to the node that was built on."""
 
-    node: Ref
-    id: str
+    nodes: tuple[Ref, ...]
+    ids: tuple[str, ...]
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
-        node = self.node.resolve(bindings)
-        found = host.run(parse_device_id(self.id).find_command, check=False).stdout.strip()
-        return (Attested(f"disk {self.node.name} node", node, found),)
+        found = find_nodes(host, self.ids)
+        return tuple(
+            Attested(f"disk {ref.name} node", ref.resolve(bindings), found[id_])
+            for ref, id_ in zip(self.nodes, self.ids, strict=True)
+        )

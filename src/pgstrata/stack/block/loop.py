@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.stack import LoopDevice
+from pgstrata.stack.nodes import read_size_bytes, sysfs_folder
 from pgstrata.stack.parts import Below, Part, Place
 from pgstrata.stack.step import Attested, Ref, Step, planned
 from pgstrata.stack.undo import DetachLoop, RemovePath
@@ -70,15 +71,15 @@ def list_loops(host: Host) -> tuple[LoopState, ...]:
 def backing_file_of(host: Host, node: str) -> str | None:
     """What the kernel says a loop device sits on, without starting a program; None when it is not attached."""
     try:
-        return host.read_text(f"/sys/class/block/{node.rsplit('/', 1)[-1]}/loop/backing_file").strip()
+        return host.read_text(f"{sysfs_folder(node)}/loop/backing_file").strip()
     except FileNotFoundError:
         return None
 
 
 def _size_bytes(host: Host, node: str) -> str:
-    """The kernel counts sectors of 512 bytes, whatever the device's own sectors are; empty when it has no such node."""
+    """Empty when the kernel has no such node."""
     try:
-        return str(int(host.read_text(f"/sys/class/block/{node.rsplit('/', 1)[-1]}/size")) * 512)
+        return str(read_size_bytes(host, node))
     except FileNotFoundError:
         return ""
 

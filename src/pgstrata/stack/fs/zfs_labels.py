@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.host.protocol import Host, command
+from pgstrata.stack.nodes import list_partitions
 
 ZFS_MEMBER = "zfs_member"
 PARTITION_TYPES = ("6a898cc3-1dd2-11b2-99a6-080020736631", "6a945a3b-1dd2-11b2-99a6-080020736631")
@@ -14,26 +15,19 @@ def wipe_member(host: Host, node: str, pool: str) -> bool:
 
     One whose partitions are of zfs but carry no label yet was being made into a member when its trial was killed.
     """
-    partitions = list_partitions(host, node)
+    partitions = [f"/dev/{name}" for name in list_partitions(host, node)]
     probed = [probe(host, n) for n in (node, *partitions)]
     whole_is_ours = _is_member(probed[0], pool)
     ours = partitions and all(_is_member(p, pool) or _is_unlabelled(p) for p in probed[1:])
     if not whole_is_ours and not ours:
         return False
-    for each in (*partitions, node):
-        host.run(command("wipefs", "--all", each))
+    # in this order: with the partition table gone, the partitions are gone too
+    host.run(command("wipefs", "--all", partitions, node))
     return True
 
 
-def list_partitions(host: Host, node: str) -> tuple[str, ...]:
-    """The partitions of a disk, as device nodes."""
-    folder = f"/sys/class/block/{node.rsplit('/', 1)[-1]}"
-    names = [n for n in host.list_directory(folder) if host.status(f"{folder}/{n}/partition") is not None]
-    return tuple(f"/dev/{name}" for name in names)
-
-
 def probe(host: Host, node: str) -> dict[str, str]:
-    """What `blkid --probe` finds on a node and says of its partition entry."""
+    """What `blkid --probe` finds on a node and says of its partition entry. Given several, it stops at an empty one."""
     printed = host.run(command("blkid", "--probe", ["--output", "export"], node), check=False)
     return dict(line.split("=", 1) for line in printed.stdout.splitlines() if "=" in line)
 
