@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from pgstrata import __version__
 from pgstrata.host.facts.gather import BUSY, NOBODY
 from pgstrata.host.facts.load import read_busy, read_load
@@ -10,10 +12,13 @@ from pgstrata.host.facts.thermal import read_throttle_count
 from pgstrata.host.protocol import Host
 from pgstrata.record.schema import HostFacts
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import DiskDevice, Existing, LoopDevice, Tmpfs, Volume
+from pgstrata.spec.stack import DiskDevice, Existing, Nfs, Tmpfs, Volume
 from pgstrata.trial.bench import Bench
 
 BUSY_SAMPLE_S = 0.1
+MEMORY = "memory"
+MOST_NAMED = 3
+"""Devices of one volume that are named one by one."""
 
 
 def run_facts(bench: Bench) -> None:
@@ -45,20 +50,25 @@ def _now(host: Host) -> dict[str, str]:
 
 
 def describe_medium(host: Host, campaign: Campaign, scratch: str) -> str:
-    """What the data directories of all stacks lie on, for the head of tables."""
-    shown = [_medium_of(host, stack.data, scratch) for stack in campaign.stacks]
+    """What the data, WAL and tablespaces of all stacks lie on, for the head of tables."""
+
+    @cache
+    def at(path: str, loop: bool) -> str:
+        return medium(host, path, loop=loop)
+
+    def of(volume: Volume) -> str:
+        match volume:
+            case Volume(fs=Tmpfs()):
+                return MEMORY
+            case Volume(fs=Existing(path=path)):
+                return at(path, False)
+            case Volume(fs=Nfs(server=str(server))):
+                return f"NFS export {server}"
+            case Volume(device=DiskDevice(ids=ids)):
+                return ", ".join(ids) if len(ids) <= MOST_NAMED else f"{ids[0]} ... {ids[-1]} ({len(ids)} devices)"
+            case _:
+                return at(scratch, True)
+
+    places = dict.fromkeys(of(volume) for stack in campaign.stacks for volume in stack.volumes.values())
     # Memory is named only where there is nothing else: the stack's own name says it.
-    places = [place for place in dict.fromkeys(shown) if place != "memory"]
-    return "; ".join(places) or "memory"
-
-
-def _medium_of(host: Host, volume: Volume, scratch: str) -> str:
-    if isinstance(volume.fs, Tmpfs):
-        return "memory"
-    if isinstance(volume.fs, Existing):
-        return medium(host, volume.fs.path, loop=False)
-    if isinstance(volume.device, LoopDevice):
-        return medium(host, scratch)
-    if isinstance(volume.device, DiskDevice):
-        return ", ".join(volume.device.ids)
-    return "unknown"
+    return "; ".join(place for place in places if place != MEMORY) or MEMORY
