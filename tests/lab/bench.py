@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from remains import SCRATCH
 
 from built import differences
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, command
 from pgstrata.lab.recipe import GOLDEN
 from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.cluster import Cluster, Layout
@@ -27,6 +29,19 @@ from pgstrata.workload.pgbench_output import parse_result
 LOOP_BYTES = 512 << 20
 SCALE = 1
 RUN_S = 3
+
+
+@contextmanager
+def slow_resync(host: Host, kib_per_s: int) -> Iterator[None]:
+    """Every array of the machine synchronises at most that fast."""
+    speed = "/proc/sys/dev/raid/speed_limit_max"
+    host.run(command("modprobe", "md_mod"))  # the file is the module's
+    before = host.read_text(speed)
+    host.write_text(speed, f"{kib_per_s}\n")
+    try:
+        yield
+    finally:
+        host.write_text(speed, before)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench import context, stack_of
+from bench import context, slow_resync, stack_of
 from remains import data_disks
 
 from pgstrata.errors import PgstrataError, PreflightError
@@ -59,18 +59,9 @@ def test_a_module_parameter_that_this_version_does_not_have(host: Host) -> None:
         build(host, plan_stack(stack, context()), Journal.create(host, "t1"))
 
 
-def test_an_array_that_is_not_in_sync_in_time(host: Host) -> None:
-    from pgstrata.stack.block import md
-
-    speed = "/proc/sys/dev/raid/speed_limit_max"
-    before = host.read_text(speed)
-    limit, md.RESYNC_TIMEOUT_S = md.RESYNC_TIMEOUT_S, 5.0
-    host.write_text(speed, "1000\n")
-    try:
-        layer = {"kind": "md", "level": "raid1"}
-        stack = stack_of({"device": {"kind": "loop", "count": 2}, "layers": [layer], "fs": {"kind": "xfs"}})
-        with pytest.raises(PgstrataError, match="did not end within"):
-            build(host, plan_stack(stack, context()), Journal.create(host, "t1"))
-    finally:
-        host.write_text(speed, before)
-        md.RESYNC_TIMEOUT_S = limit
+def test_an_array_that_is_not_in_sync_in_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgstrata.stack.block.md.RESYNC_TIMEOUT_S", 5.0)
+    layer = {"kind": "md", "level": "raid1"}
+    stack = stack_of({"device": {"kind": "loop", "count": 2}, "layers": [layer], "fs": {"kind": "xfs"}})
+    with slow_resync(host, 1000), pytest.raises(PgstrataError, match="did not end within"):
+        build(host, plan_stack(stack, context()), Journal.create(host, "t1"))

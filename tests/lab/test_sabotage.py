@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import context, stack_of
+from bench import context, slow_resync, stack_of
 
 from built import differences, standing
 from pgstrata.host.protocol import Host, command
@@ -34,21 +34,15 @@ def test_md_at_another_level_and_still_resyncing(host: Host) -> None:
 def test_a_declared_rebuild_that_has_ended(host: Host) -> None:
     layer = {"kind": "md", "level": "raid1", "assume_clean": True, "state": "rebuilding"}
     volume = {"device": {"kind": "loop", "count": 2}, "layers": [layer], "fs": {"kind": "xfs"}}
-    speed = "/proc/sys/dev/raid/speed_limit_max"
-    before = host.read_text(speed)
-    host.write_text(speed, "2000\n")
-    try:
-        plan = plan_stack(stack_of(volume), context())
-        with standing(host, plan) as built:
-            assert differences(attest(host, plan, built)) == {}
-            host.write_text(speed, "1000000\n")
+    plan = plan_stack(stack_of(volume), context())
+    with slow_resync(host, 2000), standing(host, plan) as built:
+        assert differences(attest(host, plan, built)) == {}
+        with slow_resync(host, 1_000_000):
             host.run(command("mdadm", "--wait", built.bindings["data.md"], timeout_s=600))
-            assert differences(attest(host, plan, built)) == {
-                "data md degraded": ("1", "0"),
-                "data md sync_action": ("recover", "idle"),
-            }
-    finally:
-        host.write_text(speed, before)
+        assert differences(attest(host, plan, built)) == {
+            "data md degraded": ("1", "0"),
+            "data md sync_action": ("recover", "idle"),
+        }
 
 
 def test_zfs_recordsize_and_module_parameter_changed(host: Host) -> None:
