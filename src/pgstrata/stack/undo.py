@@ -29,11 +29,11 @@ class Unmount(_Undo):
     target: str
 
 
-class DetachLoop(_Undo):
-    """Detach every loop device whose backing file is `backing_file`."""
+class DetachLoops(_Undo):
+    """Detach every loop device whose backing file is one of these."""
 
-    kind: Literal["detach_loop"] = "detach_loop"
-    backing_file: str
+    kind: Literal["detach_loops"] = "detach_loops"
+    backing_files: tuple[str, ...]
 
 
 class RemovePath(_Undo):
@@ -111,7 +111,7 @@ class Unexport(_Undo):
 Undo = Annotated[
     StopProcesses
     | Unmount
-    | DetachLoop
+    | DetachLoops
     | RemovePath
     | WipeDevice
     | WriteFile

@@ -67,18 +67,22 @@ def _unmount_once(host: Host, target: str) -> None:
         time.sleep(BUSY_PAUSE_S)
 
 
-def _detach_loop(host: Host, undo: kinds.DetachLoop) -> str:
-    names = {undo.backing_file, f"{undo.backing_file} (deleted)"}
+def _detach_loops(host: Host, undo: kinds.DetachLoops) -> str:
+    names = {name for file in undo.backing_files for name in (file, f"{file} (deleted)")}
     nodes = [loop.node for loop in list_loops(host) if loop.backing_file in names]
-    for node in nodes:
-        host.run(command("losetup", "--detach", node))
+    if not nodes:
+        return ""
+    host.run(command("losetup", "--detach", nodes))
     # a device that somebody has open is detached when it is closed, and losetup does not say so
+    attached = nodes
     for _ in range(BUSY_ATTEMPTS):
-        if not any(backing_file_of(host, node) in names for node in nodes):
-            return f"detached {', '.join(nodes)} from {undo.backing_file}" if nodes else ""
+        attached = [node for node in attached if backing_file_of(host, node) in names]
+        if not attached:
+            return f"detached {', '.join(nodes)} from {', '.join(undo.backing_files)}"
         time.sleep(BUSY_PAUSE_S)
     raise PgstrataError(
-        f"loop device {', '.join(nodes)} of {undo.backing_file} is still open", hint=f"fuser --verbose {nodes[0]}"
+        f"loop device {', '.join(attached)} of {undo.backing_files[0]} is still open",
+        hint=f"fuser --verbose {attached[0]}",
     )
 
 
@@ -218,7 +222,7 @@ def _tool(host: Host, *argv: str | list[str]) -> Completed:
 _RUN: dict[str, Callable[[Host, Any], str]] = {
     "stop_processes": _stop_processes,
     "unmount": _unmount,
-    "detach_loop": _detach_loop,
+    "detach_loops": _detach_loops,
     "remove_path": _remove_path,
     "wipe_device": _wipe_device,
     "write_file": _write_file,

@@ -10,7 +10,7 @@ from pgstrata.errors import PgstrataError
 from pgstrata.stack.journal import in_order_of_undoing, parse_journal
 from pgstrata.stack.undo import (
     DestroyPool,
-    DetachLoop,
+    DetachLoops,
     RemovePath,
     RemoveVg,
     StopMd,
@@ -26,7 +26,7 @@ from pgstrata.stack.undoing import is_ours
 UNDOS: tuple[Undo, ...] = (
     RemovePath(path="/s/pgstrata-t1"),
     StopProcesses(marker="t1"),
-    DetachLoop(backing_file="/s/pgstrata-t1/data.0.img"),
+    DetachLoops(backing_files=("/s/pgstrata-t1/data.0.img",)),
     StopMd(array="/dev/md/pgstrata-t1-data", devices=("/s/a", "/s/b")),
     RemoveVg(vg="pgstrata-t1-data"),
     DestroyPool(pool="pgstrata-t1-data"),

@@ -17,7 +17,7 @@ from pgstrata.stack.parts import Below, Geometry
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.step import Ref
 from pgstrata.stack.tuning.queue import queue_path
-from pgstrata.stack.undo import DetachLoop, RemovePath, Unmount, WipeDevice
+from pgstrata.stack.undo import DetachLoops, RemovePath, Unmount, WipeDevice
 
 CONTEXT = PlanContext("t1", "/scratch/", 2**30, owner="postgres", mount_root="/run")
 ARRAY = Below(nodes=("/dev/md1",), media=("/dev/sda", "/dev/sdb"), geometry=Geometry(65536, 3))
@@ -61,7 +61,7 @@ def test_every_step_that_makes_something_names_its_undo() -> None:
     assert kinds == [
         *(RemovePath, RemovePath),
         *(WipeDevice, RemovePath, Unmount),
-        *(RemovePath, DetachLoop, RemovePath, Unmount),
+        *(RemovePath, DetachLoops, RemovePath, Unmount),
     ]
     assert [step.erases for step in plan.steps if step.erases] == [("/dev/disk/by-id/a",)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host
@@ -32,11 +33,14 @@ def read_setting(host: Host, path: str) -> str:
 
 
 def setting_path(host: Host, path: Argument, bindings: Mapping[str, str]) -> str:
-    """Where a setting is on this host; a partition has the queue of its disk, one folder up."""
-    text = resolve(path, bindings)
-    if "/queue/" in text and host.status(text) is None:
-        return text.replace("/queue/", "/../queue/")
-    return text
+    """Where a setting is on this host."""
+    own, *parents = _places(resolve(path, bindings))
+    return parents[0] if parents and host.status(own) is None else own
+
+
+def _places(path: str) -> list[str]:
+    """A partition has the queue of its disk, one folder up."""
+    return [path, path.replace("/queue/", "/../queue/")] if "/queue/" in path else [path]
 
 
 _ARC_LIMITS = {"/sys/module/zfs/parameters/zfs_arc_max": "c_max", "/sys/module/zfs/parameters/zfs_arc_min": "c_min"}
@@ -74,7 +78,7 @@ class SettingCheck:
     value: str | None
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
-        path = setting_path(host, self.path, bindings)
-        if host.status(path) is None:
-            return () if self.value is None else (Attested(self.what, self.value, "missing"),)
-        return (asked_or_told(self.what, self.value, read_setting(host, path)),)
+        for path in _places(resolve(self.path, bindings)):
+            with suppress(FileNotFoundError):
+                return (asked_or_told(self.what, self.value, read_setting(host, path)),)
+        return () if self.value is None else (Attested(self.what, self.value, "missing"),)
