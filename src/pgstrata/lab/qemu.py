@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pgstrata.lab.initrd import ROOT_SERIAL
-from pgstrata.lab.recipe import KERNEL_ARGUMENTS
+from pgstrata.lab.recipe import EMULATION_ARGUMENTS, KERNEL_ARGUMENTS
 
 PROGRAM = "qemu-system-x86_64"
 Accelerator = Literal["kvm", "tcg"]
@@ -81,7 +81,7 @@ def render_qemu(spec: MachineSpec, boot: Boot) -> tuple[str, ...]:
         *("-m", f"{spec.memory_bytes // 2**20}M"),
         *("-kernel", boot.kernel),
         *("-initrd", boot.initrd),
-        *("-append", " ".join(KERNEL_ARGUMENTS)),
+        *("-append", " ".join(_kernel_arguments(boot.accelerator))),
         *("-serial", f"file:{boot.directory}/console.log"),
         *("-device", "virtio-rng-pci"),
         *_root(boot),
@@ -110,6 +110,10 @@ def _accelerator(accelerator: Accelerator) -> tuple[str, ...]:
     if accelerator == "kvm":
         return ("-accel", "kvm", "-cpu", "host")
     return ("-accel", "tcg,thread=multi", "-cpu", "max")
+
+
+def _kernel_arguments(accelerator: Accelerator) -> tuple[str, ...]:
+    return KERNEL_ARGUMENTS if accelerator == "kvm" else (*KERNEL_ARGUMENTS, *EMULATION_ARGUMENTS)
 
 
 def _root(boot: Boot) -> tuple[str, ...]:

@@ -158,6 +158,11 @@ class TestQemu:
     def test_kvm(self) -> None:
         argv = render_qemu(MachineSpec(name="lab"), Boot("k", "i", "/m", 1, "kvm"))
         assert argv[argv.index("-accel") + 1] == "kvm"
+        assert "clocksource" not in argv[argv.index("-append") + 1]
+
+    def test_an_emulated_machine_does_not_trust_its_tsc(self) -> None:
+        argv = render_qemu(MachineSpec(name="lab"), self.boot)
+        assert "clocksource=hpet" in argv[argv.index("-append") + 1].split()
 
     @pytest.mark.parametrize("serial", ["", "a b", "x" * 21, "a,b"])
     def test_serials_that_virtio_cannot_carry(self, serial: str) -> None:
