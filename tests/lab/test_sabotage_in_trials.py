@@ -24,7 +24,7 @@ ATTEST = "attest the stack"
 Meddle = Callable[[Host], None]
 
 
-def _lines(host: Host, program: str, *arguments: str) -> list[str]:
+def _words(host: Host, program: str, *arguments: str) -> list[str]:
     return host.run(command(program, *arguments)).stdout.split()
 
 
@@ -43,14 +43,14 @@ def build_another_level(host: Host) -> None:
 
 def stripe_the_volume(host: Host) -> None:
     """The volume made again, striped over both PVs instead of running through them one after another."""
-    (group,) = _lines(host, "vgs", "--noheadings", "--options", "vg_name")
+    (group,) = _words(host, "vgs", "--noheadings", "--options", "vg_name")
     host.run(command("lvremove", "--yes", f"{group}/volume", timeout_s=120))
     shape = ["--type", "striped", "--stripes", "2", "--stripesize", "64k", "--extents", "100%VG"]
     host.run(command("lvcreate", "--yes", shape, ["--name", "volume"], group, timeout_s=120))
 
 
 def change_record_size(host: Host) -> None:
-    (dataset,) = [name for name in _lines(host, "zfs", "list", "-H", "-o", "name") if name.endswith("/data")]
+    (dataset,) = [name for name in _words(host, "zfs", "list", "-H", "-o", "name") if name.endswith("/data")]
     host.run(command("zfs", "set", "recordsize=128k", dataset))
 
 
@@ -59,7 +59,7 @@ def change_module_parameter(host: Host) -> None:
 
 
 def export_async(host: Host) -> None:
-    (folder, client, *_) = _lines(host, "exportfs")
+    (folder, client, *_) = _words(host, "exportfs")
     options = ["-o", "rw,async,no_subtree_check,no_root_squash"]
     host.run(command("exportfs", options, f"{client.partition('(')[0]}:{folder}"))
 
