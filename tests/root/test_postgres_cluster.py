@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from pgstrata.postgres.database import (
     wal_position_bytes,
 )
 from pgstrata.postgres.golden import read_golden, restore_golden, save_golden
+from pgstrata.postgres.settings import check_settings, take_over
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.spec.stack import Postgres
 from pgstrata.workload.pgbench import Target, plan_init
@@ -231,17 +231,6 @@ def test_a_server_that_does_not_start_shows_its_log(cluster: Cluster, folder: Pa
 
 
 @ONE_MAJOR
-def test_a_port_in_use_is_said(cluster: Cluster) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        cluster.init(options=NO_SYNC)
-        cluster.configure({**SMALL, "listen_addresses": "127.0.0.1", "port": str(port)})
-        with pytest.raises(TrialError, match=f"port {port} is in use") as error:
-            cluster.start()
-    assert error.value.hint == f"ss -lptn 'sport = :{port}'"
-
-
-@ONE_MAJOR
 def test_a_socket_in_use_is_said(cluster: Cluster, folder: Path) -> None:
     ready(cluster)
     second = Cluster(
@@ -257,12 +246,12 @@ def test_a_socket_in_use_is_said(cluster: Cluster, folder: Path) -> None:
 def test_settings_are_refused_before_start(cluster: Cluster) -> None:
     cluster.init(options=NO_SYNC)
     with pytest.raises(PreflightError, match="unknown setting 'shared_bufers'") as error:
-        cluster.configure({"shared_bufers": "1GB"})
+        check_settings(cluster.host, cluster.installation, cluster.user, {"shared_bufers": "1GB"})
     assert error.value.hint == "did you mean shared_buffers?"
     with pytest.raises(PreflightError, match="refuses wal_level = 'loud'") as error:
         cluster.configure({"wal_level": "loud"})
     assert "minimal" in error.value.hint
-    with pytest.raises(PreflightError, match="reserved"):
+    with pytest.raises(PreflightError, match="pgstrata sets it itself"):
         cluster.configure({"unix_socket_directories": "/tmp"})
     cluster.configure({"ignore_checksum_failure": "on"})  # a developer setting, which --describe-config hides
 
@@ -270,13 +259,19 @@ def test_settings_are_refused_before_start(cluster: Cluster) -> None:
 @ONE_MAJOR
 def test_a_whole_postgresql_conf(cluster: Cluster) -> None:
     cluster.init(options=NO_SYNC)
-    conf = "# mine\nwork_mem = 12MB   # more\nlisten_addresses = '*'\nlogging_collector = on\nfsync=off\n"
-    cluster.configure({"shared_buffers": "16MB"}, conf)
+    conf = (
+        "# mine\nwork_mem = 12MB   # more\nlisten_addresses = '*'\nlogging_collector = on\nfsync=off\n"
+        "archive_mode = on\narchive_command = 'false'\ninclude_dir = 'conf.d'\n"
+        "shared_preload_libraries = 'nowhere'\n"
+    )
+    given = take_over(conf)
+    cluster.configure({"shared_buffers": "16MB"}, given.settings)
     cluster.start()
     assert all(a.holds for a in cluster.attest_settings())
-    names = ("work_mem", "listen_addresses", "logging_collector")
+    names = ("work_mem", "listen_addresses", "logging_collector", "archive_mode")
     rows = cluster.sql(f"SELECT name, setting FROM pg_settings WHERE name IN {names}")
-    assert {row["name"]: row["setting"] for row in rows} == dict(zip(names, ("12288", "", "off"), strict=True))
+    assert {row["name"]: row["setting"] for row in rows} == dict(zip(names, ("12288", "", "off", "off"), strict=True))
+    assert set(given.settings) == {"work_mem", "fsync"}
 
 
 def test_loading_space_and_wal(cluster: Cluster, host: LocalHost, folder: Path) -> None:

@@ -88,6 +88,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "at_most": {"written_bytes": whole.written_bytes, "duration_s": whole.duration_s},
         "first_block_s": sum(estimates[t.id].duration_s for t in trials if t.block == 0),
         "host_wide": _host_wide(campaign, site, [t for t in trials if t.block == 0]),
+        "left_out": {name: dict(given.left_out) for name, given in site.given_conf.items() if given.left_out},
         **_preflight(site),
         "notes": [*_lab_notes(campaign), *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes})],
         "forecast": list(forecast(campaign, trials, estimates)),
@@ -119,7 +120,7 @@ def _check_settings(site: Site) -> None:
     # The user that servers run as may not be there yet; whoever asks may ask the programs.
     user = site.host.run(command("id", "-un")).stdout.strip()
     for stack in site.campaign.stacks:
-        check_settings(site.host, site.installations[stack.name], user, stack.postgresql.settings)
+        check_settings(site.host, site.installations[stack.name], user, site.settings_of(stack))
 
 
 def _lab_notes(campaign: Campaign) -> list[str]:
@@ -202,6 +203,7 @@ def _render(value: dict[str, Any]) -> str:
         "",
         "Changes that others on the host notice:",
         *(f"  {line}" for line in value["host_wide"]),
+        *_render_left_out(value["left_out"]),
         *(f"note: {note}" for note in value["notes"]),
         *([f"`run` would refuse this: {value['refused']}"] if value["refused"] else []),
         *value["unsupported"],
@@ -212,6 +214,12 @@ def _render(value: dict[str, Any]) -> str:
         *_render_trials(value["trials"]),
     ]
     return "\n".join(lines)
+
+
+def _render_left_out(left_out: dict[str, dict[str, str]]) -> Iterator[str]:
+    for stack, settings in left_out.items():
+        yield f"Left out of the postgresql.conf of {stack}:"
+        yield from (f"  {name}: {why}" for name, why in settings.items())
 
 
 def _render_trials(trials: list[dict[str, Any]]) -> list[str]:

@@ -23,6 +23,7 @@ from pgstrata.postgres.settings import (
     check_settings,
     compare_settings,
     parse_conf,
+    refuse_settings,
     render_conf,
 )
 
@@ -49,18 +50,7 @@ FIXED_SETTINGS = {
 }
 """What the parsers of the log and the way to the server rely on; a stack may not set these."""
 
-RESERVED_SETTINGS = frozenset(
-    {*FIXED_SETTINGS, "unix_socket_directories", "data_directory", "hba_file", "ident_file", "external_pid_file"}
-)
-
-
-NOT_TAKEN_OVER = ("listen_addresses", "port", "ssl")
-"""Of a whole postgresql.conf: addresses and keys are those of the server it was written for; this one trusts whoever
-reaches its socket."""
-
 STOP_POLL_S = 0.01
-
-LOOPBACK = ("", "localhost", "127.0.0.1", "::1")
 
 SETTINGS = """
 SELECT lower(name) AS name, false AS elsewhere,
@@ -103,16 +93,6 @@ def spare_segments(names: Sequence[str], current: str, segment_bytes: int) -> tu
 def default_run_directory(data_directory: str) -> str:
     """A short private folder for socket and log, named after the data directory so that undo can name it."""
     return f"/tmp/pgstrata-{hashlib.sha256(data_directory.encode()).hexdigest()[:12]}"
-
-
-def refuse_public_addresses(listen_addresses: str) -> None:
-    """PreflightError for anything beyond this host: the superuser needs no password."""
-    public = [a for a in (part.strip() for part in listen_addresses.split(",")) if a not in LOOPBACK]
-    if public:
-        raise PreflightError(
-            f"listen_addresses {public[0]!r} would open a server without passwords to the network",
-            hint="leave listen_addresses out: pgbench comes by the socket",
-        )
 
 
 class Cluster:
@@ -179,32 +159,28 @@ class Cluster:
     def configure(
         self,
         settings: Mapping[str, str],
-        postgresql_conf: str | None = None,
+        given: Mapping[str, str] | None = None,
         *,
         data_checksums: bool | None = None,
     ) -> None:
-        """Checks and writes the settings; `postgresql_conf` is the text of a whole file that they come on top of.
+        """Checks and writes the settings; `given` is what was taken over of a whole postgresql.conf, below them.
 
         `data_checksums` is what initdb was asked for (also for a copied cluster) and is attested with the settings.
         Raises PreflightError for names or values that the server refuses and for settings that pgstrata needs.
         """
-        for name in settings:
-            if name.lower() in RESERVED_SETTINGS:
-                raise PreflightError(f"setting {name!r} is reserved: pgstrata sets it itself", hint=f"remove {name}")
-        given = {name.lower(): value for name, value in settings.items()}
-        if postgresql_conf is not None:
-            theirs = parse_conf(postgresql_conf)
-            given = {**{name: value for name, value in theirs.items() if name not in NOT_TAKEN_OVER}, **given}
-        refuse_public_addresses(given.get("listen_addresses", ""))
-        given = {name: value for name, value in given.items() if name not in RESERVED_SETTINGS}
-        fixed = {**FIXED_SETTINGS, "unix_socket_directories": self.run_directory}
-        ways = {"listen_addresses": "", "port": str(self.port)}
-        base = parse_conf(self._initdb_conf()) if postgresql_conf is None else {}
-        normalised = check_settings(self.host, self.installation, self.user, given)
-        self.port = int(normalised.get("port", self.port))
+        refuse_settings(settings)
+        asked = {**(given or {}), **{name.lower(): value for name, value in settings.items()}}
+        fixed = {
+            **FIXED_SETTINGS,
+            "unix_socket_directories": self.run_directory,
+            "listen_addresses": "",
+            "port": str(self.port),
+        }
+        base = parse_conf(self._initdb_conf()) if given is None else {}
+        normalised = check_settings(self.host, self.installation, self.user, asked)
         made = {} if data_checksums is None else {"data_checksums": "on" if data_checksums else "off"}
-        self.expected = {**ways, **normalised, **fixed, **made}
-        self._written = WRITTEN_HEAD + render_conf({**base, **ways, **given, **fixed})
+        self.expected = {**normalised, **fixed, **made}
+        self._written = WRITTEN_HEAD + render_conf({**base, **asked, **fixed})
         self.host.write_text(self._conf, self._written)
 
     @property
@@ -329,12 +305,10 @@ class Cluster:
     def _start_failure(self, log: str) -> TrialError:
         version, name = self.installation.version, self.host.name
         tail = "\n".join(log.splitlines()[-LOG_TAIL_LINES:])
-        if "could not bind" in log or "Is another postmaster already running on port" in log:
-            what = f"PostgreSQL {version} did not start on {name}: port {self.port} is in use"
-            hint = f"ss -lptn 'sport = :{self.port}'"
-        else:
-            what, hint = f"PostgreSQL {version} did not start on {name}", f"the whole log: {self.log_file}"
-        return TrialError(f"{what}; the end of its log:\n{tail}", hint=hint)
+        return TrialError(
+            f"PostgreSQL {version} did not start on {name}; the end of its log:\n{tail}",
+            hint=f"the whole log: {self.log_file}",
+        )
 
     # ------------------------------------------------------------ asking
 

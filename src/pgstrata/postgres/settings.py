@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import Installation, render_setting_query
+from pgstrata.spec.server_settings import form_problem, setting_problems, split_libraries, why_left_out
 
 COMPUTED_AT_START = {
     "wal_buffers": "-1",
@@ -22,15 +23,6 @@ COMPUTED_AT_START = {
     "subtransaction_buffers": "0",
 }
 """Settings with a value that tells the server to work out another one; reading back gives the other one."""
-
-UNUSED_HERE = {
-    "archive_command": "(disabled)",
-    "tcp_keepalives_count": "0",
-    "tcp_keepalives_idle": "0",
-    "tcp_keepalives_interval": "0",
-    "tcp_user_timeout": "0",
-}
-"""Settings that read back like this where they have no effect: without archive_mode, and over a Unix socket."""
 
 _UNKNOWN = "unrecognized configuration parameter"
 
@@ -84,41 +76,90 @@ def _refusal(host: Host, installation: Installation, name: str, value: str, said
 
 def render_conf(settings: Mapping[str, str]) -> str:
     """Lines of a postgresql.conf, with values quoted as the server wants them."""
+    for name, value in settings.items():
+        if problem := form_problem(name, value):
+            raise PreflightError(problem, hint="a setting is a name and a value, on one line")
     return "".join(f"{name} = '{_quoted(value)}'\n" for name, value in settings.items())
 
 
 def _quoted(value: str) -> str:
-    if "\n" in value:
-        raise PreflightError(f"a setting's value spans lines: {value!r}", hint="write it in one line")
     return value.replace("\\", "\\\\").replace("'", "''")
 
 
-_CONF_LINE = re.compile(r"^\s*([A-Za-z_][\w.$]*)\s*(?:=|\s)\s*('(?:[^'\\\n]|''|\\.)*'|[^\s#']+)\s*(?:#.*)?$")
+_CONF_LINE = re.compile(r"\s*([A-Za-z_][\w.$]*)\s*(?:=|\s)\s*('(?:[^'\\\n]|''|\\.)*'|[^\s#']+)\s*(?:#.*)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class GivenConf:
+    """What is taken over of a whole postgresql.conf; `left_out` has the reason for each of the other settings."""
+
+    settings: Mapping[str, str]
+    left_out: Mapping[str, str]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What was left out, for people."""
+        return tuple(f"{name}: {why}" for name, why in self.left_out.items())
+
+
+def take_over(text: str) -> GivenConf:
+    """The settings of a postgresql.conf that may act on a server under test (see spec.server_settings).
+
+    Raises PreflightError for a line that is none.
+    """
+    settings: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for name, value in parse_conf(text).items():
+        if why := why_left_out(name, value):
+            left_out[name] = why
+        elif name == "shared_preload_libraries":
+            kept, others = split_libraries(value)
+            settings |= {name: ", ".join(kept)} if kept else {}
+            left_out |= {f"{name} = {other}": "it loads code into the server" for other in others}
+        else:
+            settings[name] = value
+    return GivenConf(settings, left_out)
+
+
+def refuse_settings(settings: Mapping[str, str]) -> None:
+    """PreflightError for a setting that a stack may not bring."""
+    for problem in setting_problems(dict(settings)):
+        raise PreflightError(problem.text, hint=problem.hint)
 
 
 def parse_conf(text: str) -> dict[str, str]:
-    """The settings of a postgresql.conf; the last one of a name counts, as for the server.
+    """The settings of a postgresql.conf, include directives too; the last one of a name counts, as for the server.
 
-    Raises PreflightError for a line that is none, and for include directives, because a file that is not part of the
-    record would decide.
+    Raises PreflightError for a line that is none.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        match = _CONF_LINE.match(line)
-        if match is None or match[1].lower() in ("include", "include_dir", "include_if_exists"):
-            why = "includes another file" if match else "is not `name = value`"
-            hint = "put its lines into this file" if match else "see to the quotes: name = 'value'"
-            raise PreflightError(f"postgresql_conf: line {number} {why}: {line.strip()}", hint=hint)
+        match = _CONF_LINE.fullmatch(line)
+        if match is None:
+            raise PreflightError(
+                f"postgresql_conf: line {number} is not `name = value`: {line.strip()}",
+                hint="see to the quotes: name = 'value'",
+            )
         found[match[1].lower()] = _unquoted(match[2])
     return found
 
 
+_ESCAPE = re.compile(r"''|\\([0-7]{1,3}|.)")
+_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
 def _unquoted(token: str) -> str:
-    if not token.startswith("'"):
-        return token
-    return re.sub(r"''|\\(.)", lambda m: m[1] or "'", token[1:-1])
+    """The value as the server reads it (GUC_scanstr of guc-file.l)."""
+    return _ESCAPE.sub(_unescaped, token[1:-1]) if token.startswith("'") else token
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    escaped = match[1]
+    if escaped is None:
+        return "'"
+    return chr(int(escaped, 8) & 0xFF) if escaped[0] in "01234567" else _CONTROLS.get(escaped, escaped)
 
 
 def compare_settings(expected: Mapping[str, str], actual: Mapping[str, str]) -> tuple[AttestedSetting, ...]:
@@ -131,7 +172,7 @@ def compare_settings(expected: Mapping[str, str], actual: Mapping[str, str]) -> 
 
 
 def _same(name: str, expected: str, actual: str) -> bool:
-    if expected == actual or COMPUTED_AT_START.get(name) == expected or UNUSED_HERE.get(name) == actual:
+    if expected == actual or COMPUTED_AT_START.get(name) == expected:
         return True
     if name.lower() in ("timezone", "log_timezone"):
         return expected.lower() == actual.lower()

@@ -22,6 +22,7 @@ from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.problems import Location, Problem, explain
 from pgstrata.spec.resolve import complete_stack
+from pgstrata.spec.server_settings import setting_problems
 from pgstrata.spec.shorthand import STACK_WORDS
 from pgstrata.spec.stack import Imported, Stack
 from pgstrata.spec.tree import FileProblem, Marked, MarkedList, line_of, plain, problem_at, read_tree, render_problem
@@ -125,6 +126,7 @@ class _Loader:
                 self._note(line_of(tree, problem.location), _below(problem, location, Stack))
             return None
         problems, resolved = resolve_stack_files(stack, self.file.parent)
+        problems += setting_problems(stack.postgresql.settings)
         imported = (role for role, volume in stack.volumes.items() if isinstance(volume.fs, Imported))
         problems += [Problem((role, "fs"), "an imported stack cannot be built") for role in imported]
         for problem in problems:

@@ -16,6 +16,7 @@ from pgstrata.spec.files import resolve_stack_files
 from pgstrata.spec.notation import parse_stack_mapping
 from pgstrata.spec.problems import explain
 from pgstrata.spec.resolve import stack_from_mapping
+from pgstrata.spec.server_settings import setting_problems
 from pgstrata.spec.stack import WITHOUT_DEVICE, Stack
 
 DEFAULT_MINUTES = 10.0
@@ -146,6 +147,7 @@ def _stack(text: str, devices: Sequence[str], postgresql: dict[str, Any]) -> Sta
         _give_disks(mapping, list(devices), text)
     stack = stack_from_mapping(" ".join(text.split()), mapping, origin=repr(text))
     problems, found = resolve_stack_files(stack, Path.cwd())
+    problems += setting_problems(stack.postgresql.settings)
     if problems:
         raise UsageError(f"{text!r}: {problems[0].text}", hint=problems[0].hint)
     return found

@@ -361,7 +361,9 @@ class Postgres(Model):
     data_checksums: bool | None = Field(None, description="by default as initdb of that version does")
     initdb: tuple[str, ...] = Field((), description="further options of initdb")
     settings: dict[str, str] = Field(default_factory=dict, description="settings by name, applied and read back")
-    postgresql_conf: str | None = Field(None, description="a whole postgresql.conf to use, a file")
+    postgresql_conf: str | None = Field(
+        None, description="a whole postgresql.conf, a file; docs/postgresql.md says what is taken over of it"
+    )
 
     @field_validator("settings", mode="before")
     @classmethod

@@ -127,9 +127,9 @@ def copies_follow(campaign: Campaign) -> bool:
 
 
 def _configure(bench: Bench) -> None:
-    conf = bench.site.postgresql_conf.get(bench.stack.name)
+    given = bench.site.given_conf.get(bench.stack.name)
     server = bench.stack.postgresql
-    bench.cluster.configure(server.settings, conf, data_checksums=server.data_checksums)
+    bench.cluster.configure(server.settings, given.settings if given else None, data_checksums=server.data_checksums)
 
 
 def _fill(bench: Bench) -> LoadRecord:

@@ -82,7 +82,7 @@ def _check_settings(site: Site, stacks: tuple[str, ...]) -> None:
     asked: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
     for name in stacks:
         installation = site.installations[name]
-        settings = site.campaign.stack(name).postgresql.settings
+        settings = site.settings_of(site.campaign.stack(name))
         what = (installation.bin_directory, tuple(sorted(settings.items())))
         if what not in asked:
             asked.add(what)

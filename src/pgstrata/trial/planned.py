@@ -58,9 +58,11 @@ def _load_steps(site: Site, trial: Trial, plan: StackPlan) -> Iterator[PlannedSt
     else:
         argv = plan_initdb(cluster.installation, cluster.layout, server.data_checksums, server.initdb)
         yield PlannedStep(name="initdb", commands=(cluster.as_user(*argv).text, sync, "later a copy of its result"))
-    settings = tuple(f"{name} = {value}" for name, value in server.settings.items())
+    settings = tuple(f"{name} = {value}" for name, value in site.settings_of(plan.stack).items())
+    given = site.given_conf.get(plan.stack.name)
+    left_out = tuple(f"# left out of {server.postgresql_conf}: {line}" for line in given.lines) if given else ()
     written = f"write {plan.data_directory}/postgresql.conf"
-    yield PlannedStep(name="settings of the server", commands=(written, *settings))
+    yield PlannedStep(name="settings of the server", commands=(written, *settings, *left_out))
     if trial.load == "copy":
         return
     if workload.sql or workload.pg_restore:

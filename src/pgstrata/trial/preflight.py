@@ -61,6 +61,9 @@ def notices(site: Site) -> Iterator[str]:
     servers = read_servers(site.host)
     if servers:
         yield f"warning: other PostgreSQL servers run on {site.host.name}: {len(servers)}"
+    for name, given in site.given_conf.items():
+        if given.left_out:
+            yield f"left out of the postgresql.conf of {name}: {', '.join(given.left_out)} (`pgstrata plan` says why)"
     if not site.as_root:
         yield "not root: caches are not dropped before runs"
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pgstrata.host.facts.gather import Facts
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.binaries import Installation
+from pgstrata.postgres.settings import GivenConf
 from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.stack import Stack
 from pgstrata.stack.plan import PlanContext
 
 DATABASE = "postgres"
@@ -21,7 +23,7 @@ class Site:
     """A host that was looked over for a campaign.
 
     `token` makes the names of this campaign differ from another one's on the same host. `installations` and
-    `postgresql_conf` (text of a stack's own file) are by name of the stack.
+    `given_conf` (what is taken over of a stack's own postgresql.conf) are by name of the stack.
     """
 
     host: Host
@@ -33,7 +35,7 @@ class Site:
     as_root: bool
     loop_size_bytes: int
     installations: Mapping[str, Installation]
-    postgresql_conf: Mapping[str, str]
+    given_conf: Mapping[str, GivenConf]
     medium: str
     facts: Facts
     """As the host was when it was looked over."""
@@ -51,6 +53,11 @@ class Site:
             erase=self.campaign.erase,
             mount_root=self.mount_root,
         )
+
+    def settings_of(self, stack: Stack) -> dict[str, str]:
+        """Every setting of a stack's server: of its file what is taken over, and on top what the stack sets."""
+        given = self.given_conf.get(stack.name)
+        return {**(given.settings if given else {}), **stack.postgresql.settings}
 
     @property
     def golden_directory(self) -> str:

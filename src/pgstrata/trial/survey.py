@@ -9,6 +9,7 @@ from pgstrata.errors import UsageError
 from pgstrata.host.facts.gather import gather
 from pgstrata.host.protocol import Host, command
 from pgstrata.postgres.binaries import Installation, choose, discover
+from pgstrata.postgres.settings import GivenConf, take_over
 from pgstrata.postgres.user import readable_installation, run_user, server_user
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Stack
@@ -36,7 +37,7 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
         as_root=as_root,
         loop_size_bytes=loop_size_bytes(campaign, loaded_bytes(campaign)),
         installations=_installations(host, campaign),
-        postgresql_conf={s.name: _conf(s) for s in campaign.stacks if s.postgresql.postgresql_conf},
+        given_conf={s.name: _given_conf(s) for s in campaign.stacks if s.postgresql.postgresql_conf},
         medium=describe_medium(host, campaign, scratch),
         facts=gather(host),
     )
@@ -61,10 +62,15 @@ def _installations(host: Host, campaign: Campaign) -> dict[str, Installation]:
     return {stack.name: choose(found, stack.postgresql) for stack in campaign.stacks}
 
 
-def _conf(stack: Stack) -> str:
+def _given_conf(stack: Stack) -> GivenConf:
     path = Path(stack.postgresql.postgresql_conf or "")
     try:
-        return path.read_text(encoding="utf-8")
+        return take_over(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"postgresql_conf of stack {stack.name}: {path}: byte {error.start} is not UTF-8",
+            hint=f"iconv --to-code UTF-8 {path}",
+        ) from None
     except OSError as error:
         raise UsageError(
             f"postgresql_conf of stack {stack.name}: {path}: {error.strerror}", hint=f"ls -l {path}"

@@ -49,3 +49,21 @@ def test_a_lab_machine_is_not_judged_by_this_host(described: dict[str, Any]) -> 
     assert described["unsupported"] == []
     assert described["medium"] == ""
     assert any("without its lab machine" in note for note in described["notes"])
+
+
+def test_what_a_given_postgresql_conf_loses_is_listed_and_planned(tmp_path: Path) -> None:
+    (tmp_path / "mine.conf").write_text("work_mem = 8MB\narchive_command = 'scp %p x:'\n", encoding="utf-8")
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "scratch: /var/tmp\nruns: {blocks: 1}\nworkload: {scale: 1}\n"
+        "stacks: {a: {fs: {kind: dir, path: /var/tmp}, postgresql: {postgresql_conf: mine.conf}}}\n",
+        encoding="utf-8",
+    )
+    campaign = load_campaign(file)
+    with plan._looked_at(campaign) as host:
+        value = plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
+    assert value["left_out"] == {"a": {"archive_command": "WAL is not archived"}}
+    assert "Left out of the postgresql.conf of a:\n  archive_command: WAL is not archived\n" in plan._render(value)
+    (step,) = (s for s in value["trials"][0]["steps"] if s["name"] == "settings of the server")
+    assert "work_mem = 8MB" in step["commands"]
+    assert step["commands"][-1].endswith("mine.conf: archive_command: WAL is not archived")

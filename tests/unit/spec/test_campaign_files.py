@@ -195,6 +195,16 @@ BAD = [
      "did you mean base?"),
     ("stacks:\n  a: {fs: ext4, postgresql: {postgresql_conf: no.conf}}",
      "c.yaml:2: stacks.a.postgresql.postgresql_conf: file no.conf does not exist", "looked for"),
+    ("stacks:\n  a:\n    fs: ext4\n    postgresql:\n      settings:\n        archive_command: 'x'",
+     "c.yaml:6: stacks.a.postgresql.settings.archive_command: setting 'archive_command' is refused: WAL is not"
+     " archived",
+     "docs/postgresql.md"),
+    ("stacks: ['ext4@shared_bufers=1GB']",
+     "c.yaml:1: stacks.ext4@shared_bufers=1GB.postgresql.settings.shared_bufers: setting 'shared_bufers' is refused:"
+     " it is not among the settings of PostgreSQL 13 to 18 that are taken over", "did you mean shared_buffers?"),
+    ('stacks:\n  a: {fs: ext4, postgresql: {settings: {search_path: "a\\nlisten_addresses=0.0.0.0"}}}',
+     "c.yaml:2: stacks.a.postgresql.settings.search_path: the value of search_path holds a line break or another"
+     " control character: 'a\\nlisten_addresses=0.0.0.0'", "on one line"),
     ("stacks: [ext4]\nworkload: {script: tpcb-lke}",
      "c.yaml:2: workload.script: 'tpcb-lke' is neither a script of pgbench nor a file beside the campaign",
      "did you mean tpcb-like?"),

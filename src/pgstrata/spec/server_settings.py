@@ -1,0 +1,103 @@
+"""Which settings of PostgreSQL 13 to 18 a stack may bring: a list of names, everything else is left out.
+
+What is on the list (server_settings.txt) decides how fast, how durable and in what way the server under test works. A
+setting that makes the server reach out (commands, archives, other servers, addresses, libraries, files elsewhere) is
+not on it, nor is one that newer majors add: a production server's file must not act where it is only measured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+from pgstrata.spec.nearest import nearest
+from pgstrata.spec.problems import Problem
+
+TAKEN = frozenset(
+    line
+    for line in (files("pgstrata.spec") / "server_settings.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+)
+"""In lower case; the server takes names in any case."""
+
+LIBRARIES = frozenset({"pg_stat_statements", "auto_explain"})
+"""Of shared_preload_libraries: they start no process and touch no file but the server's own. pg_prewarm does start one,
+and tables are read into memory before each run in any case."""
+
+OWN = frozenset(
+    {
+        "logging_collector", "log_destination", "log_line_prefix", "log_timezone", "lc_messages", "log_checkpoints",
+        "unix_socket_permissions", "unix_socket_directories", "unix_socket_group", "listen_addresses", "port",
+        "data_directory", "hba_file", "ident_file", "external_pid_file",
+    }
+)  # fmt: skip
+"""Settings that pgstrata decides: the parsers of the log, the private socket and the folders rely on them."""
+
+_REASONS = (
+    (r"archive_.*", "WAL is not archived"),
+    (r".*_command", "it names a command for the server to run"),
+    (r"recovery_.*|restore_.*|promote_trigger_file|standby_mode", "nothing is recovered from an archive"),
+    (r"primary_.*|synchronous_standby_names|synchronized_standby_slots|hot_standby.*|max_standby_.*|wal_re(?:ceiv|tr).*"
+     r"|sync_replication_slots|.*logical_replication_workers|max_(?:sync|parallel_apply)_workers.*",
+     "no other server takes part"),
+    (r".*_librar(?:y|ies)|jit_provider|.*_path|extension_destdir", "it loads code into the server"),
+    (r"ssl.*|krb_.*|gss_.*|oauth_.*|password_.*|scram_.*|authentication_timeout|db_user_namespace|md5_.*|bonjour.*"
+     r"|tcp_.*|log_hostname", "clients come by a private socket alone"),
+    (r"log_(?:directory|filename|file_mode|rotation_.*|truncate_on_rotation)|syslog_.*|event_source|stats_temp_directory",
+     "the log is kept with the trial"),
+    (r"lc_.*|client_encoding|icu_.*", "clusters are made in UTF-8 and locale C"),
+    (r"include(?:_dir|_if_exists)?", "it reads another file, which is not on record"),
+)  # fmt: skip
+
+_NAME = re.compile(r"[a-z_][a-z0-9_$]*(?:\.[a-z_][a-z0-9_$]*)*")
+_EXTENSION_PREFIXES = (*LIBRARIES, "plpgsql")
+
+
+def form_problem(name: str, value: str) -> str | None:
+    """Why a setting cannot be written into a postgresql.conf: it would be another line of it; None if it can."""
+    if _NAME.fullmatch(name.lower()) is None:
+        return f"{name!r} is no name of a setting"
+    if not value.isprintable():
+        return f"the value of {name} holds a line break or another control character: {value!r}"
+    return None
+
+
+def why_left_out(name: str, value: str) -> str | None:
+    """Why a setting (name in lower case) of a whole postgresql.conf is left out; None if it is taken over."""
+    if problem := form_problem(name, value):
+        return problem
+    if "." in name:
+        known = name.split(".", 1)[0] in _EXTENSION_PREFIXES
+        return None if known else "its extension is not loaded"
+    if name in TAKEN:
+        return None
+    if name in OWN:
+        return "pgstrata sets it itself"
+    reasons = (why for pattern, why in _REASONS if re.fullmatch(pattern, name))
+    return next(reasons, "it is not among the settings of PostgreSQL 13 to 18 that are taken over")
+
+
+def split_libraries(value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names in shared_preload_libraries: those that may be loaded, and the others."""
+    names = [name.strip().strip('"') for name in value.split(",") if name.strip()]
+    return tuple(n for n in names if n in LIBRARIES), tuple(n for n in names if n not in LIBRARIES)
+
+
+def setting_problems(settings: dict[str, str]) -> Iterator[Problem]:
+    """What is wrong with the settings that a campaign itself writes; those of extensions are the user's own affair.
+
+    A setting of an extension does nothing unless something loads it, and what a server loads is on the list above.
+    """
+    for name, value in settings.items():
+        where = ("postgresql", "settings", name)
+        why = None if "." in name else why_left_out(name.lower(), value)
+        if problem := form_problem(name, value):
+            yield Problem(where, problem, "a setting is NAME: VALUE, on one line")
+        elif why is not None:
+            near = None if name.lower() in OWN else nearest(name.lower(), TAKEN)
+            hint = f"did you mean {near}?" if near else f"leave {name} out; docs/postgresql.md says what may be set"
+            yield Problem(where, f"setting {name!r} is refused: {why}", hint)
+        elif name.lower() == "shared_preload_libraries" and (others := split_libraries(value)[1]):
+            hint = f"these may be loaded: {', '.join(sorted(LIBRARIES))}"
+            yield Problem(where, f"shared_preload_libraries may not load {others[0]!r}", hint)
