@@ -10,6 +10,15 @@ at most 100 times. With m = share of cells with w = 1, p = parameters, df = N - 
     se^2 = sum over cells of c^2 v_k                         c = the contrast's row of (X'X)^-1 X'
     nu = (sum u_k)^2 / sum(u_k^2 / (n_k + 5)), at most df    Satterthwaite; u_k = part of se^2 that stack k adds
 
+The blocks are absorbed (Frisch & Waugh, Econometrica 1, 1933; Lovell, JASA 58, 1963). With W the sums of weights by
+stack and block, D those of each block, and z and t the sums of w y by stack and by block, stack by stack
+
+    (diag(W 1) - W D^-1 W') a = z - W D^-1 t;  b = D^-1 (t - W' a)
+
+which is exact for any unbalanced design and takes time and memory in proportion to the runs. Unweighted, with
+M = W D^-1 and A the inverse of that system, a run of stack k in block j has the row A (e_k - M_j) and the leverage
+(e_k - M_j)' A (e_k - M_j) + 1/D_j.
+
 Stacks and blocks with fewer than 2 valid cells do not count; stacks that no chain of blocks connects are not compared.
 Runs without blocks (imports) are one block that holds every run: y = stack.
 """
@@ -56,9 +65,7 @@ class BlockFit:
     """Which stacks are connected; -1 for those that do not count."""
     block_effect: dict[int, float]
     _kept: Ints
-    _rows: Floats
-    """Cell x kept stack: rows of (X'X)^-1 X' that make the effects."""
-    _cell_stack: Ints
+    _rows: _Rows
 
     def estimate(self, i: int, j: int) -> Estimate:
         """Stack i against stack j; everything nan where they cannot be compared."""
@@ -96,8 +103,7 @@ class BlockFit:
 
     def _errors(self) -> tuple[Floats, Floats]:
         kept = self._kept
-        # gram[k] = rows' rows over the cells of stack k: what stack k adds to covariances of effects
-        gram = np.stack([self._rows[self._cell_stack == k].T @ self._rows[self._cell_stack == k] for k in kept])
+        gram = self._rows.gram()
         own = np.einsum("kii->ki", gram)
         share = (own[:, :, None] + own[:, None, :] - 2 * gram) * self.variance[kept][:, None, None]
         total = share.sum(axis=0)
@@ -132,28 +138,23 @@ def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int) -> BlockFit:
         return _empty(stacks)
     blocks, column = np.unique(block, return_inverse=True)
     row = np.searchsorted(kept, stack)
-    parts = _components(row, column, kept.size, blocks.size)
-    x = np.zeros((y.size, kept.size + blocks.size))
-    x[np.arange(y.size), row] = 1
-    x[np.arange(y.size), kept.size + column] = 1
-    # Adding c c' makes the normal equations regular and sets the sum of effects of each part to 0.
-    c = np.zeros((parts.max() + 1, x.shape[1]))
-    c[parts, np.arange(kept.size)] = 1
-    constraint = c.T @ c
-    df = y.size - (x.shape[1] - c.shape[0])
-    theta, residual, weight = _huber(x, y, constraint, df)
-    a, b = theta[: kept.size], theta[kept.size :]
+    cells = _Cells(row, column, y, kept.size, blocks.size)
+    parts = _components(cells.sums(np.ones(y.size)) > 0)
+    # Adding c c' makes the system regular and sets the sum of effects of each part to 0.
+    constraint = (parts[:, None] == parts[None, :]).astype(np.float64)
+    count = int(parts.max()) + 1
+    df = y.size - (kept.size + blocks.size - count)
+    a, b, residual, weight = _huber(cells, constraint, df)
     pooled = _pooled_variance(residual, weight, df)
-    inverse = np.linalg.inv(x.T @ x + constraint)
-    rows = x @ inverse
+    rows = _Rows.of(cells, constraint)
     variance = np.full(stacks, np.nan)
-    variance[kept] = _shrunk(residual, row, 1 - np.einsum("ij,ij->i", rows, x), runs[kept], pooled)
+    variance[kept] = _shrunk(residual, row, 1 - rows.leverage()[row, column], runs[kept], pooled)
     effect, level = np.full(stacks, np.nan), np.full(stacks, np.nan)
     component = np.full(stacks, -1, dtype=np.intp)
     effect[kept], component[kept] = a, parts
     block_part = np.zeros(blocks.size, dtype=np.intp)
     block_part[column] = parts[row]
-    level[kept] = a + np.array([b[block_part == part].mean() for part in range(c.shape[0])])[parts]
+    level[kept] = a + np.array([b[block_part == part].mean() for part in range(count)])[parts]
     return BlockFit(
         effect=effect,
         level=level,
@@ -164,9 +165,72 @@ def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int) -> BlockFit:
         component=component,
         block_effect=dict(zip(blocks.tolist(), b.tolist(), strict=True)),
         _kept=kept,
-        _rows=rows[:, : kept.size],
-        _cell_stack=stack,
+        _rows=rows,
     )
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The runs that count, by index of stack and block."""
+
+    row: Ints
+    column: Ints
+    y: Floats
+    stacks: int
+    blocks: int
+
+    @cached_property
+    def _place(self) -> Ints:
+        return self.row * self.blocks + self.column
+
+    def sums(self, values: Floats) -> Floats:
+        """Sum of one value a run, stack x block."""
+        summed = np.bincount(self._place, weights=values, minlength=self.stacks * self.blocks)
+        return np.asarray(summed.reshape(self.stacks, self.blocks), dtype=np.float64)
+
+    def solve(self, weight: Floats, constraint: Floats) -> tuple[Floats, Floats]:
+        """Effects of stacks and of blocks by weighted least squares."""
+        weights, values = self.sums(weight), self.sums(weight * self.y)
+        per_block, of_block = weights.sum(axis=0), values.sum(axis=0)
+        share = weights / per_block
+        system = np.diag(weights.sum(axis=1)) - share @ weights.T + constraint
+        a = _solve(system, values.sum(axis=1) - share @ of_block)
+        return a, (of_block - a @ weights) / per_block
+
+    def residuals(self, a: Floats, b: Floats) -> Floats:
+        left: Floats = self.y - a[self.row] - b[self.column]
+        return left
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of (X'X)^-1 X' that make the effects, unweighted: the same for all runs of a stack in a block."""
+
+    inverse: Floats
+    """A: stack x stack."""
+    absorbed: Floats
+    """A M_j: block x stack."""
+    runs: Floats
+    """How many runs of a stack are in a block."""
+
+    @classmethod
+    def of(cls, cells: _Cells, constraint: Floats) -> _Rows:
+        runs = cells.sums(np.ones(cells.y.size))
+        share = runs / runs.sum(axis=0)
+        inverse = np.linalg.inv(np.diag(runs.sum(axis=1)) - share @ runs.T + constraint)
+        return cls(inverse, share.T @ inverse, runs)
+
+    def leverage(self) -> Floats:
+        """Of a run of a stack in a block."""
+        per_block = self.runs.sum(axis=0)
+        within = np.einsum("kj,jk->j", self.runs / per_block, self.absorbed)
+        found: Floats = self.inverse.diagonal()[:, None] - 2 * self.absorbed.T + within + 1 / per_block
+        return found
+
+    def gram(self) -> Floats:
+        """Of each stack, the products of its runs' rows: what it adds to covariances of effects."""
+        of_stack = (own - self.absorbed for own in self.inverse)
+        return np.stack([(rows.T * runs) @ rows for rows, runs in zip(of_stack, self.runs, strict=True)])
 
 
 def _counted(stack: Ints, block: Ints, stacks: int) -> Bools:
@@ -182,10 +246,9 @@ def _counted(stack: Ints, block: Ints, stacks: int) -> Bools:
     return keep
 
 
-def _components(row: Ints, column: Ints, stacks: int, blocks: int) -> Ints:
-    """Number of the connected part of each stack."""
-    meets = np.zeros((stacks, blocks), dtype=bool)
-    meets[row, column] = True
+def _components(meets: Bools) -> Ints:
+    """Number of the connected part of each stack; `meets` says which stack ran in which block."""
+    stacks = meets.shape[0]
     part = np.full(stacks, -1, dtype=np.intp)
     count = 0
     for first in range(stacks):
@@ -204,30 +267,28 @@ def _components(row: Ints, column: Ints, stacks: int, blocks: int) -> Ints:
     return part
 
 
-def _huber(x: Floats, y: Floats, constraint: Floats, df: int) -> tuple[Floats, Floats, Floats]:
-    weight: Floats = np.ones(y.size)
-    residual: Floats = y
-    theta: Floats = np.zeros(x.shape[1])
-    xt = np.ascontiguousarray(x.T)
-    inflation = 1.4826 * math.sqrt(y.size / df)
-    half = y.size // 2
-    order = (half,) if y.size % 2 else (half - 1, half)
+def _huber(cells: _Cells, constraint: Floats, df: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Effects of stacks and blocks, residuals and weights."""
+    n = cells.y.size
+    weight: Floats = np.ones(n)
+    inflation = 1.4826 * math.sqrt(n / df)
+    order = (n // 2,) if n % 2 else (n // 2 - 1, n // 2)
     for _ in range(ITERATIONS):
-        weighted = xt * weight
-        theta = _solve(weighted @ x + constraint, weighted @ y)
-        residual = np.subtract(y, x @ theta)
+        a, b = cells.solve(weight, constraint)
+        residual = cells.residuals(a, b)
         size = np.abs(residual)
         ordered = np.partition(size, order)
         s = inflation * (ordered[order[0]] + ordered[order[-1]]) / 2
         if s <= _NO_SPREAD:
-            theta = _solve(xt @ x + constraint, xt @ y)
-            return theta, np.subtract(y, x @ theta), np.ones(y.size)
+            weight = np.ones(n)
+            a, b = cells.solve(weight, constraint)
+            return a, b, cells.residuals(a, b), weight
         new = np.minimum(1.0, 2 * s / np.maximum(size, 1e-300))
         change = np.abs(new - weight).max()
         weight = new
         if change < TOLERANCE:
             break
-    return theta, residual, weight
+    return a, b, residual, weight
 
 
 def _solve(a: Floats, b: Floats) -> Floats:
@@ -258,5 +319,7 @@ def _empty(stacks: int) -> BlockFit:
     nan = np.full(stacks, np.nan)
     none = np.full(stacks, -1, dtype=np.intp)
     zero = np.zeros(stacks, dtype=np.intp)
-    empty = np.zeros(0, dtype=np.intp)
-    return BlockFit(nan, nan, zero, nan, math.nan, 0, none, {}, empty, np.zeros((0, 0)), empty)
+    nothing = np.zeros((0, 0))
+    return BlockFit(
+        nan, nan, zero, nan, math.nan, 0, none, {}, np.zeros(0, dtype=np.intp), _Rows(nothing, nothing, nothing)
+    )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pgstrata.analyze.equivalence import PairVerdict
@@ -57,8 +58,6 @@ class AdaptivePolicy:
     design: Design
     max_pairs: int = MAX_PAIRS
     budget_s: float | None = None
-    _memory: list[_Memory] = field(default_factory=list, compare=False, repr=False)
-    """The last state of stage 1, so that it is not computed again while pairs run; it changes no decision."""
 
     @classmethod
     def of(cls, campaign: Campaign, stacks: Sequence[str] | None = None) -> AdaptivePolicy:
@@ -88,12 +87,13 @@ class AdaptivePolicy:
         return Decision("done", (), reason="one stack alone: its runs are done, there is nothing to compare")
 
     def _stage_one(self, moment: _Moment) -> dict[str, StageOne]:
-        screened = [o for o in moment.observations if o.stage == "screen"]
-        if not self._memory or self._memory[-1].screened != screened:
-            replay = self._memory[-1].replay if self._memory else Replay(self.design)
-            tables = {c: tabulate(self.design, screened, c, ("screen",)) for c in self.design.cells}
-            self._memory[:] = [_Memory(screened, replay, replay.stage_one(tables))]
-        return self._memory[-1].stages
+        tables = {c: tabulate(self.design, moment.observations, c, ("screen",)) for c in self.design.cells}
+        return self._replay.stage_one(tables)
+
+    @cached_property
+    def _replay(self) -> Replay:
+        """Stage 1 is not computed again for each block; it changes no decision."""
+        return Replay(self.design)
 
     def _screen(self, moment: _Moment, stages: dict[str, StageOne]) -> Decision | None:
         """One more block of screening, or None when it is over."""
@@ -203,13 +203,6 @@ class AdaptivePolicy:
 
 
 @dataclass(frozen=True)
-class _Memory:
-    screened: list[Observation]
-    replay: Replay
-    stages: dict[str, StageOne]
-
-
-@dataclass(frozen=True)
 class _Moment:
     """What is known when a decision is asked for."""
 
@@ -218,12 +211,12 @@ class _Moment:
     blocks_done: int
     elapsed_s: float
 
-    @property
+    @cached_property
     def confirm_blocks(self) -> int:
         """Blocks of stage 2; those without any valid run count, so that a pair that always fails ends too."""
         return self.blocks_done - self._blocks("screen")
 
-    @property
+    @cached_property
     def screen_blocks(self) -> int:
         """Blocks of stage 1, counted likewise."""
         return self.blocks_done - self._blocks("confirm")
@@ -231,9 +224,13 @@ class _Moment:
     def _blocks(self, stage: Stage) -> int:
         return len({o.block for o in self.observations if o.stage == stage})
 
+    @cached_property
+    def _seconds(self) -> dict[str, float]:
+        return seconds_by_stack(self.observations)
+
     def seconds_of(self, run: Sequence[str]) -> float:
         """Expected machine time of one run of each of these stacks."""
-        known = seconds_by_stack(self.observations)
+        known = self._seconds
         if not known:
             return 0.0
         usual = sum(known.values()) / len(known)

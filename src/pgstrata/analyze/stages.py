@@ -124,27 +124,40 @@ class StageOne:
 
 @dataclass
 class Replay:
-    """Stage 1 after each block; remembers what it computed, which changes nothing but time."""
+    """Stage 1 after each block. What the last look computed of blocks that are still the same is not computed again,
+    which changes nothing but time: a campaign that grows by a block costs one fit."""
 
     design: Design
-    _known: dict[tuple[str, int, bytes], StageOne] = field(default_factory=dict)
+    _tables: dict[str, Table] = field(default_factory=dict)
+    _state: dict[str, StageOne] = field(default_factory=dict)
+    """Of the tables, after their last block."""
+    _survivors: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """By number of blocks."""
 
     def stage_one(self, tables: dict[str, Table]) -> dict[str, StageOne]:
         """The state of every cell. A stack goes on while any cell wants it."""
-        survivors = tuple(range(len(self.design.stacks)))
-        state: dict[str, StageOne] = {}
+        shared = self._shared_blocks(tables)
+        if shared is None:
+            return self._state
         last = max((t.y.shape[1] for t in tables.values()), default=0)
-        for blocks in range(min(MIN_BLOCKS, last), last + 1):
-            state = {c: self._after(c, t, blocks, survivors) for c, t in tables.items()}
-            survivors = tuple(k for k in survivors if any(k in s.survivors for s in state.values()))
-        return state
+        # A fixed design drops nothing, so that no block before the last matters.
+        first = last if self.design.fixed else min(MIN_BLOCKS, last)
+        self._survivors = {n: s for n, s in self._survivors.items() if n <= shared}
+        known = max((n for n in self._survivors if first <= n < last), default=first - 1)
+        survivors = self._survivors.get(known, tuple(range(len(self.design.stacks))))
+        for blocks in range(known + 1, last + 1):
+            self._state = {c: self._screened(t.y[:, :blocks], survivors) for c, t in tables.items()}
+            survivors = tuple(k for k in survivors if any(k in s.survivors for s in self._state.values()))
+            self._survivors[blocks] = survivors
+        self._tables = tables
+        return self._state
 
-    def _after(self, cell: str, table: Table, blocks: int, survivors: tuple[int, ...]) -> StageOne:
-        y = table.y[:, :blocks]
-        key = (cell, blocks, y.tobytes() + bytes(survivors))
-        if key not in self._known:
-            self._known[key] = self._screened(y, survivors)
-        return self._known[key]
+    def _shared_blocks(self, tables: dict[str, Table]) -> int | None:
+        """Up to which block the tables are those of the last look; None where they are the same altogether."""
+        if tables.keys() != self._tables.keys():
+            return 0
+        ends = (_shared_columns(self._tables[cell].y, table.y) for cell, table in tables.items())
+        return min((end for end in ends if end is not None), default=None)
 
     def _screened(self, y: Floats, survivors: tuple[int, ...]) -> StageOne:
         fit = fit_blocks(y)
@@ -154,6 +167,16 @@ class Replay:
             return StageOne(fit, survivors, found, settled=False)
         settled = found.probability_within_margin >= 1 - STOP_PROBABILITY / cells
         return StageOne(fit, tuple(k for k in survivors if k not in found.dropped), found, settled)
+
+
+def _shared_columns(a: Floats, b: Floats) -> int | None:
+    """How many first columns of two tables are the same; None when the tables are."""
+    width = min(a.shape[1], b.shape[1])
+    left, right = a[:, :width], b[:, :width]
+    differing = np.flatnonzero(((left != right) & ~(np.isnan(left) & np.isnan(right))).any(axis=0))
+    if differing.size:
+        return int(differing[0])
+    return None if a.shape == b.shape else width
 
 
 def leading_pair(design: Design, stage: StageOne) -> Pair | None:
