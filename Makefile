@@ -45,6 +45,10 @@ check: $(STAMP) ## format, lint, types, unit tests
 test: $(STAMP) ## the fast and the root tests
 	@$(BIN)/pytest $(SPREAD) -m "not every_stack" tests/root/test_kill.py tests/root tests/e2e tests/unit tests/golden tests/contract
 
+.PHONY: attack
+attack: $(STAMP) ## hostile inputs, kills and signals in numbers; PGSTRATA_ATTACK_SCALE=0.1 for a tenth of them
+	@$(BIN)/pytest $(SPREAD) tests/attack
+
 .PHONY: test-lab
 test-lab: $(STAMP) ## lvm, md, zfs and nfs on a lab machine; builds its image when there is none
 	@bash .ci/packages packages-lab.txt

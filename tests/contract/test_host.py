@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
+import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from awaiting import is_running, wait_for_number, wait_until
 from loopback_sshd import LoopbackSshd
 from pgstrata.errors import PreflightError, RecordError
 from pgstrata.host.fake import FakeHost, completed
@@ -220,6 +224,82 @@ def test_the_busiest_processes_are_seen_but_not_our_own(real: Host, tmp_path: Pa
     assert seen[spinning.pid].name == "sh"
     assert seen[spinning.pid].cpu_share > 0.01
     assert "kthreadd" not in {busy.name for busy in seen.values()}
+
+
+class Asked(BaseException):
+    """What a signal raises in a wait."""
+
+
+@pytest.mark.parametrize("how", ["run", "wait"])
+def test_a_signal_ends_a_wait_and_kills_the_command(real: Host, tmp_path: Path, how: str) -> None:
+    waits = 0
+
+    def stop(*_: object) -> None:
+        raise Asked
+
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        nonlocal waits
+        waits += 1
+        yield
+
+    def interrupt() -> None:
+        wait_for_number(tmp_path / "pid")
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    real.interruptible(waiting)
+    before = signal.signal(signal.SIGUSR1, stop)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    sleeper = command("sh", "-c", f"echo $$ >{tmp_path}/pid; exec sleep 600")
+    process = real.start(sleeper, stdout="/dev/null", stderr="/dev/null") if how == "wait" else None
+    try:
+        with pytest.raises(Asked):
+            process.wait(300) if process else real.run(sleeper)
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    pid = wait_for_number(tmp_path / "pid")
+    if process is not None:
+        process.stop()
+    wait_until(lambda: not is_running(pid), "the end of the command")
+    assert waits >= 1
+
+
+def test_undisturbed_waits_are_not_interrupted(host: Host) -> None:
+    def waiting() -> AbstractContextManager[None]:
+        raise Asked
+
+    host.interruptible(waiting)
+    with host.undisturbed():
+        assert host.run(command("printf", "hello")).stdout == "hello"
+
+
+def test_a_new_file_is_whole_durable_and_private(real: Host, tmp_path: Path) -> None:
+    real.write_new(f"{tmp_path}/new", "all of it\n")
+    assert (tmp_path / "new").read_text() == "all of it\n"
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o600
+    with pytest.raises(FileExistsError):
+        real.write_new(f"{tmp_path}/new", "another\n")
+    assert [file.name for file in tmp_path.glob("new*")] == ["new"]
+
+
+def test_a_new_file_does_not_replace_one(host: Host, tmp_path: Path) -> None:
+    host.write_text(f"{tmp_path}/there", "first")
+    with pytest.raises(FileExistsError):
+        host.write_new(f"{tmp_path}/there", "second")
+    assert host.read_text(f"{tmp_path}/there") == "first"
+
+
+def test_nobody_else_can_open_a_lock(real: Host) -> None:
+    """Whoever can open a file can lock it, and would keep every later run off."""
+    assert real.try_lock("device", "campaign a") is None
+    folder = Path(real.state_directory(), "locks")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()] == [0o600]
+    folder.chmod(0o755)  # as made by an earlier release
+    assert real.try_lock("another", "campaign a") is None
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_a_lock_is_held_until_released(real: Host, tmp_path: Path) -> None:

@@ -12,16 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from campaigning import STATE, run_in_fork, write_campaign
-from leavings import leftovers
 
-from pgstrata.host.agent.places import runtime_directory
+from campaigning import clean, environment, nothing_left, reachable, run, run_directories, write_campaign
 from pgstrata.record.reader import read
-from pgstrata.spec.expand import block_trials
-from pgstrata.spec.load import load_campaign
-from pgstrata.stack.plan import PlanContext
-from pgstrata.trial.bench import outputs_directory, run_directory
-from pgstrata.trial.site import site_token
 from pgstrata.trial.steps import KILL_HOOK
 
 STACKS = ["ext4"]
@@ -34,58 +27,8 @@ pytestmark = pytest.mark.timeout(1800)
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
-    """A folder that the server's user can reach: its mounts are below the state directory."""
-    folder = Path("/var/tmp") / f"pgstrata-test-{os.getpid()}-{tmp_path.name}"
-    folder.mkdir(mode=0o755)
-    yield folder
-    assert leftovers(folder) == []
-    subprocess.run(["rm", "--recursive", "--force", str(folder)], check=True, timeout=60)
-
-
-def environment(place: Path) -> dict[str, str]:
-    return {STATE: str(place / "state")}
-
-
-def run(file: Path, place: Path, **env: str) -> int:
-    argv = ["run", str(file), "--out", str(place / "out"), "--quiet"]
-    return run_in_fork(argv, {**environment(place), **env}, place / "log.txt")
-
-
-def clean(place: Path) -> int:
-    return run_in_fork(["clean"], environment(place), place / "log.txt")
-
-
-def servers_of(place: Path) -> list[str]:
-    """Processes that belong to this folder, and files of theirs in /tmp."""
-    found = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            text = environ.read_bytes() + (environ.parent / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if str(place).encode() in text and environ.parent.name != str(os.getpid()):
-            found.append(text.decode(errors="replace")[:200])
-    return found
-
-
-def nothing_left(place: Path) -> None:
-    assert leftovers(place) == []
-    assert servers_of(place) == []
-    state = place / "state"
-    assert not list((state / "journal").glob("*")) if (state / "journal").exists() else True
-    assert not list((state / "mount").glob("*")) if (state / "mount").exists() else True
-    scratch = place / "out" / "scratch"
-    assert not scratch.exists() or not list(scratch.iterdir())
-
-
-def run_directories(file: Path, place: Path) -> list[str]:
-    """Folders of sockets, logs and raw output in /tmp, and notes of exit codes."""
-    campaign = load_campaign(file)
-    token = site_token(f"local:{place / 'out'}")
-    trials = block_trials(campaign, 0, [s.name for s in campaign.stacks])
-    contexts = [PlanContext(f"{t.id}-{token}", "", 0) for t in trials]
-    folders = [d for c in contexts for d in (run_directory(c), outputs_directory(c)) if Path(d).exists()]
-    return [*folders, *(str(note) for note in Path(runtime_directory()).glob(f"*{token}*"))]
+    with reachable(tmp_path) as folder:
+        yield folder
 
 
 def kill_at_every_step(stack: str, place: Path) -> int:

@@ -123,7 +123,7 @@ def _runner(
     from pgstrata.trial.opening import opened_runner
 
     with (
-        campaign_host(campaign, progress) as host,
+        campaign_host(campaign, progress, interruption.waiting) as host,
         opened_runner(host, campaign, directory, progress, interruption, _percentiles) as opened,
     ):
         yield opened

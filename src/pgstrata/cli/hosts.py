@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pgstrata.errors import UsageError
 from pgstrata.host.connect import connect
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, Waiting
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.progress import Progress
 
@@ -17,12 +17,15 @@ RUNNING_LAB = "lab/"
 
 
 @contextmanager
-def campaign_host(campaign: Campaign, progress: Progress) -> Iterator[Host]:
-    """The host of a campaign, connected; a lab machine is started for it and ends with the block."""
+def campaign_host(campaign: Campaign, progress: Progress, waiting: Waiting) -> Iterator[Host]:
+    """The host of a campaign, connected; a lab machine is started for it and ends with the block.
+
+    A machine boots inside `waiting()`, so that a signal can end it.
+    """
     if campaign.host == LAB:
         from pgstrata.lab.session import lab_host
 
-        with lab_host(campaign, say=progress.notice) as machine:
+        with lab_host(campaign, say=progress.notice, waiting=waiting) as machine:
             yield machine
         return
     with named_host(campaign.host) as host:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import PgstrataError, PreflightError, writing
 from pgstrata.host.agent.processes import MARKER
 from pgstrata.host.agent.wire import AgentError
-from pgstrata.host.protocol import Busy, Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
+from pgstrata.host.protocol import (
+    Busy,
+    Command,
+    CommandFailed,
+    Completed,
+    FileStatus,
+    HostKind,
+    Process,
+    Space,
+    Waiting,
+)
 
 CHUNK_BYTES = 1 << 20
 
@@ -77,6 +89,7 @@ class AgentHost(ABC):
         self._name = name
         self._kind: HostKind = kind
         self._marker = ""
+        self._waiting: Waiting = nullcontext
         self._notes: set[str] = set()
         """Notes of exit codes that are still awaited; kept here because an agent may be lost and replaced."""
 
@@ -94,6 +107,21 @@ class AgentHost(ABC):
 
     def mark(self, marker: str) -> None:
         self._marker = marker
+
+    def interruptible(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        waiting, self._waiting = self._waiting, nullcontext
+        try:
+            yield
+        finally:
+            self._waiting = waiting
+
+    def pause(self, seconds: float) -> None:
+        with self._waiting():
+            time.sleep(seconds)
 
     def _what(self, command: Command) -> dict[str, Any]:
         marked = {MARKER: self._marker} if self._marker else {}
@@ -141,6 +169,9 @@ class AgentHost(ABC):
 
     def append_text(self, path: str, text: str) -> None:
         self._call("append", path=path, data=text.encode())
+
+    def write_new(self, path: str, text: str) -> None:
+        self._call("write_new", path=path, data=text.encode())
 
     def status(self, path: str, *, follow: bool = True) -> FileStatus | None:
         found = self._call("status", path=path, follow=follow)

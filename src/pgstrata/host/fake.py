@@ -9,10 +9,21 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
 
 from pgstrata.errors import PgstrataError, writing
-from pgstrata.host.protocol import Busy, Command, CommandFailed, Completed, FileStatus, HostKind, Process, Space
+from pgstrata.host.protocol import (
+    Busy,
+    Command,
+    CommandFailed,
+    Completed,
+    FileStatus,
+    HostKind,
+    Process,
+    Space,
+    Waiting,
+)
 
 Answer = Callable[[Command], Completed | None]
 """How a command ends; None when this answer does not know it."""
@@ -141,6 +152,11 @@ class FakeHost:
     def append_text(self, path: str, text: str) -> None:
         self._put(path, self.files.get(path, b"") + text.encode(), 0o644)
 
+    def write_new(self, path: str, text: str) -> None:
+        if path in self.modes:
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._put(path, text.encode(), 0o600)
+
     def status(self, path: str, *, follow: bool = True) -> FileStatus | None:
         if path not in self.modes:
             return None
@@ -180,6 +196,15 @@ class FakeHost:
 
     def mark(self, marker: str) -> None:
         """Commands do not run here."""
+
+    def interruptible(self, waiting: Waiting) -> None:
+        """Nothing is waited for here."""
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def pause(self, seconds: float) -> None:
+        """Time does not pass here."""
 
     def stop_marked(self, marker: str, grace_s: float = 30.0) -> tuple[int, ...]:
         self.stopped_markers.append(marker)

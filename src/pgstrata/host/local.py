@@ -14,7 +14,7 @@ class LocalHost(AgentHost):
 
     def __init__(self, *, state_directory: str | None = None) -> None:
         super().__init__("local")
-        self._agent = Agent(state_directory)
+        self._agent = Agent(state_directory, lambda: self._waiting())
 
     def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
         try:

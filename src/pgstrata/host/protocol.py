@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -11,6 +12,9 @@ from pgstrata.errors import PgstrataError
 HostKind = Literal["native", "emulated"]
 
 DEFAULT_TIMEOUT_S = 60.0
+
+Waiting = Callable[[], AbstractContextManager[None]]
+"""What a wait for a command is wrapped in: inside it a signal may raise."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,11 @@ class Host(Protocol):
         """Appends and makes it durable (fsync) before returning."""
         ...
 
+    def write_new(self, path: str, text: str) -> None:
+        """Makes a durable file that is there with its whole text or not at all; FileExistsError. What a kill leaves
+        is called `path` with `.new` behind it."""
+        ...
+
     def status(self, path: str, *, follow: bool = True) -> FileStatus | None:
         """None when there is nothing at that path."""
         ...
@@ -204,6 +213,19 @@ class Host(Protocol):
     def mark(self, marker: str) -> None:
         """Every command from now on has PGSTRATA_TRIAL=`marker` in its environment, unless it brings its own: one
         that runs on after pgstrata was killed is found by it."""
+        ...
+
+    def interruptible(self, waiting: Waiting) -> None:
+        """From now on waits for commands and programs happen inside `waiting()`, which may raise when a signal comes.
+        A command that is being waited for is killed then."""
+        ...
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Inside the block no wait is interrupted: what takes things back must come to its end."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Sleeps, as a wait that a signal may end."""
         ...
 
     def state_directory(self) -> str:

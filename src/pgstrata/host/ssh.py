@@ -34,6 +34,8 @@ READY_S = 60.0
 """For the login and the agent's first line, start-up files included."""
 ANSWER_SLACK_S = 60.0
 """How much longer than its own limit an operation may take before the host counts as lost."""
+WAITS = frozenset({"run", "wait"})
+"""Operations that wait for a program: a signal may end them at any moment."""
 DIRECTORY_PREFIX = "pgstrata-ssh-"
 SSH_OPTIONS = (
     ("BatchMode", "yes"),
@@ -285,7 +287,8 @@ class SshHost(AgentHost):
     def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
         box = self._session.post(operation, arguments)
         try:
-            answer = box.get(timeout=patience_s + ANSWER_SLACK_S)
+            with self._waiting() if operation in WAITS else contextlib.nullcontext():
+                answer = box.get(timeout=patience_s + ANSWER_SLACK_S)
         except queue.Empty:
             raise HostLost(f"no answer from {self._name} to {operation}", hint="is the machine still up?") from None
         except BaseException:
@@ -325,7 +328,7 @@ class SshHost(AgentHost):
             except PreflightError as error:
                 if time.monotonic() >= deadline:
                     raise HostLost(f"{self._name} did not come back: {error.message}", hint=error.hint) from None
-                time.sleep(1.0)
+                self.pause(1.0)
         old, self._far = self._far, self._call("hello")
         self._call("supersede", pid=old["pid"], started=old["started"], boot=old["boot"])
         for name, payload in self._held.items():

@@ -228,7 +228,7 @@ def wait_until_up(host: Host, machine: Machine, timeout_s: float = BOOT_TIMEOUT_
             raise PgstrataError(
                 f"lab machine {machine.name} was not up after {timeout_s:.0f} s: {_last_words(host, machine)}"
             )
-        time.sleep(0.2)
+        host.pause(0.2)
     return time.monotonic() - began
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import Waiting
 from pgstrata.host.ssh import SshHost
 from pgstrata.lab import machines
 from pgstrata.lab.image import Image, build_image
@@ -78,13 +79,14 @@ def _device_ids(stack: Stack) -> tuple[str, ...]:
 
 
 @contextmanager
-def lab_host(campaign: Campaign, *, say: Say) -> Iterator[SshHost]:
+def lab_host(campaign: Campaign, *, say: Say, waiting: Waiting = nullcontext) -> Iterator[SshHost]:
     """A machine with what the campaign needs, for as long as the block lasts; the image is built when there is none.
 
     PreflightError when the lab cannot be had here. A machine whose run was killed is removed by `pgstrata clean` and
-    by the next run.
+    by the next run. Building and booting happen inside `waiting()`.
     """
     here = LocalHost()
+    here.interruptible(waiting)
     try:
         require_tools(here)
         for line in machines.clean(here):

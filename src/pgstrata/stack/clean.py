@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pgstrata.errors import PgstrataError
-from pgstrata.host.protocol import Host
-from pgstrata.stack.journal import Journal, journal_directory
+from pgstrata.host.protocol import Host, HostLost
+from pgstrata.stack.journal import UNFINISHED, Journal, journal_directory
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,21 @@ def clean(host: Host) -> Cleaned:
     directory = journal_directory(host)
     if host.status(directory) is None:
         return Cleaned()
-    names = [name for name in host.list_directory(directory) if name.endswith(".jsonl")]
-    each = [_clean_one(host, name.removesuffix(".jsonl")) for name in names]
+    names = (name.removesuffix(UNFINISHED) for name in host.list_directory(directory))
+    trials = sorted({name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")})
+    each = [_clean_one(host, trial_id) for trial_id in trials]
     return Cleaned(tuple(line for one in each for line in one.lines), any(one.failed for one in each))
 
 
 def _clean_one(host: Host, trial_id: str) -> Cleaned:
-    journal = Journal.take_over(host, trial_id)
-    if journal is None:
-        return Cleaned((f"{trial_id}: left alone, it is running",))
     try:
+        journal = Journal.take_over(host, trial_id)
+        if journal is None:
+            return Cleaned((f"{trial_id}: left alone, it is running",))
         undone = journal.undo_all()
-    except PgstrataError as error:  # unreadable: the others are to be cleaned all the same
+    except HostLost:
+        raise
+    except (PgstrataError, OSError) as error:  # unreadable: the others are to be cleaned all the same
         return Cleaned((f"{trial_id}: error: {error}",), failed=True)
     lines = [f"{trial_id}: {u.line}" for u in undone if u.line]
     errors = [f"{trial_id}: error: {u.undo.kind}: {u.error}" for u in undone if u.error]

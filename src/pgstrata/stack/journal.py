@@ -57,24 +57,31 @@ class Journal:
             raise PreflightError(
                 f"trial {trial_id} is being run already on {host.name}: {holder}", hint="wait for it to end, or end it"
             )
-        if host.status(journal.path) is not None:
+        try:
+            journal._begin()
+        except BaseException:
             host.unlock(journal._lock_name)
-            raise PreflightError(
-                f"trial {trial_id} was left half-done on {host.name}", hint=f"pgstrata clean --host {host.name}"
-            )
-        host.make_directory(journal_directory(host), mode=0o755)
-        host.append_text(journal.path, json.dumps({"trial": trial_id, "boot": boot_id(host)}) + "\n")
+            raise
         return journal
+
+    def _begin(self) -> None:
+        self._host.make_directory(journal_directory(self._host), mode=0o755)
+        first = json.dumps({"trial": self._trial_id, "boot": boot_id(self._host)})
+        try:
+            self._host.write_new(self.path, f"{first}\n")
+        except FileExistsError:
+            raise PreflightError(
+                f"trial {self._trial_id} was left half-done on {self._host.name}",
+                hint=f"pgstrata clean --host {self._host.name}",
+            ) from None
 
     @classmethod
     def take_over(cls, host: Host, trial_id: str) -> Journal | None:
-        """The journal that another process left; None while its owner lives."""
+        """The journal that another process left, which may hold nothing any more; None while its owner lives."""
         journal = cls(host, trial_id)
         if journal._lock() is not None:
             return None
-        if host.status(journal.path) is None:  # undone while we waited for the lock
-            host.unlock(journal._lock_name)
-            return None
+        host.remove(f"{journal.path}{UNFINISHED}")
         return journal
 
     @property
@@ -119,17 +126,20 @@ class Journal:
         Processes are ended before everything else, since they keep filesystems busy. One that fails does not keep
         the others from being tried; the journal then stays for another `clean`. Running it twice does no harm.
         """
-        if self._host.status(self.path) is None:
-            return ()
-        entries = parse_journal(self._host.read_text(self.path))
-        same_boot = entries.boot == boot_id(self._host)
-        done = tuple(self._undo(undo, same_boot) for undo in in_order_of_undoing(entries.undos))
-        if not any(outcome.error for outcome in done):
-            self._host.remove(self.path)
-        for name in (*self._device_locks, self._lock_name):
-            self._host.unlock(name)
-        self._device_locks.clear()
-        return done
+        try:
+            if self._host.status(self.path) is None:
+                return ()
+            entries = parse_journal(self._host.read_text(self.path))
+            same_boot = entries.boot == boot_id(self._host)
+            with self._host.undisturbed():
+                done = tuple(self._undo(undo, same_boot) for undo in in_order_of_undoing(entries.undos))
+            if not any(outcome.error for outcome in done):
+                self._host.remove(self.path)
+            return done
+        finally:
+            for name in (*self._device_locks, self._lock_name):
+                self._host.unlock(name)
+            self._device_locks.clear()
 
     def _undo(self, undo: Undo, same_boot: bool) -> Undone:
         try:
@@ -147,6 +157,9 @@ def in_order_of_undoing(undos: Iterable[Undo]) -> tuple[Undo, ...]:
     return (*processes, *(u for u in reverse if not isinstance(u, StopProcesses)))
 
 
+UNFINISHED = ".new"
+"""Behind the name of a journal whose making was cut short: nothing had been done yet."""
+LOST = "remove by hand what is left (findmnt, losetup --list, /tmp/pgstrata-*), then the file in the journal folder"
 HINT = "look at the file in the journal folder, undo by hand what it names, and remove it"
 
 
@@ -161,12 +174,13 @@ class JournalEntries:
 def parse_journal(text: str) -> JournalEntries:
     """The entries of a journal.
 
-    A last line without its end was being written when the machine went down: its step was never begun, so it is left
-    out. Any other line that cannot be read is an error.
+    A file without its first line was damaged, since it was made with it. A last line without its end was being written
+    when the machine went down: its step was never begun, so it is left out. Any other line that cannot be read is an
+    error.
     """
     lines = text.split("\n")[:-1]
     if not lines:
-        return JournalEntries(boot="", undos=())
+        raise PgstrataError("the undo journal has lost its first line, so nothing says what is to be undone", hint=LOST)
     try:
         boot = str(json.loads(lines[0])["boot"])
         return JournalEntries(boot, tuple(_UNDO.validate_json(line) for line in lines[1:] if line))

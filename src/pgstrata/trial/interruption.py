@@ -1,4 +1,9 @@
-"""SIGINT, SIGTERM and SIGHUP: the running trial is undone first, then the campaign ends and can be resumed."""
+"""SIGINT, SIGTERM and SIGHUP: the running trial is undone first, then the campaign ends and can be resumed.
+
+A signal is noted wherever it arrives, but it is raised at two kinds of places alone: `check`, between steps, and
+`waiting`, which a host enters while a command or program runs. Nowhere else, so that no line between a thing that was
+made and the note that takes it back can be cut short.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +25,11 @@ class Interrupted(BaseException):
 
 @dataclass
 class Interruption:
-    """Raises `Interrupted` once, at the first signal outside a shield; later signals are only noted.
-
-    What is being undone must not be cut short by an impatient second Ctrl-C, so undo runs inside `shield`.
-    """
+    """Raises `Interrupted` once, for the first signal; later ones are only noted."""
 
     received: str = ""
     _raised: bool = field(default=False, repr=False)
-    _shields: int = field(default=0, repr=False)
+    _waiting: bool = field(default=False, repr=False)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -43,25 +45,28 @@ class Interruption:
                 signal.signal(number, handler)
 
     @contextmanager
-    def shield(self) -> Iterator[None]:
-        """Defers a signal until the block is done (then `check` raises it)."""
-        self._shields += 1
+    def waiting(self) -> Iterator[None]:
+        """A wait that a signal ends at once; one that came before it began ends it, too."""
+        self.check()
+        self._waiting = True
         try:
+            self.check()  # a signal between the first look and the flag
             yield
         finally:
-            self._shields -= 1
+            self._waiting = False
 
     def check(self) -> None:
-        """Raises `Interrupted` when a signal was deferred."""
+        """Raises `Interrupted` when a signal has come."""
         if self.received and not self._raised:
             self._raised = True
+            self._waiting = False
             raise Interrupted(self.received)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
         if number == signal.SIGHUP:
             _forget_terminal()
-        if not self._shields:
+        if self._waiting:
             self.check()
 
 

@@ -19,7 +19,7 @@ from pgstrata.stack.plan import StackPlan, plan_stack
 from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.trial.bench import Bench, Percentiles, cluster_of, outputs_directory
 from pgstrata.trial.site import Site
-from pgstrata.trial.stand import build_bench, open_journal, report_failures
+from pgstrata.trial.stand import build_bench, register_outside, report_failures, trial_journal
 from pgstrata.trial.steps import Steps
 
 
@@ -44,17 +44,13 @@ class KeptStacks:
     def standing(self, trial: Trial, recorder: TrialRecorder, steps: Steps) -> Iterator[Bench]:
         """The stack of a trial: the one of the last block, or a new one. A trial that fails takes it down."""
         key = (trial.stack, trial.scale)
-        journal = open_journal(self.site, self.site.context(trial))
-        try:
-            bench = self._again(trial, recorder, steps) if key in self._kept else self._anew(trial, recorder, steps)
-            yield self._tuned(bench, journal, steps)
-        except BaseException:
-            with steps.interruption.shield():
+        with trial_journal(self.site, self.site.context(trial), steps) as journal:
+            try:
+                bench = self._again(trial, recorder, steps) if key in self._kept else self._anew(trial, recorder, steps)
+                yield self._tuned(bench, journal, steps)
+            except BaseException:
                 self._take_down(key, steps)
-            raise
-        finally:
-            with steps.interruption.shield(), steps.closing("undo"):
-                report_failures(steps, failures(journal.undo_all()))
+                raise
 
     def undo_all(self) -> tuple[str, ...]:
         """Takes every kept stack down; what could not be undone, a line each."""
@@ -74,13 +70,13 @@ class KeptStacks:
 
     def _anew(self, trial: Trial, recorder: TrialRecorder, steps: Steps) -> Bench:
         context = self.site.context_named(f"keep-{trial.id}")
-        journal = open_journal(self.site, context)
-        plan = plan_stack(without_host_wide(self.site.campaign.stack(trial.stack)), context)
+        journal = Journal.create(self.site.host, context.trial_id)
         try:
+            register_outside(self.site, context, journal)
+            plan = plan_stack(without_host_wide(self.site.campaign.stack(trial.stack)), context)
             bench = build_bench(self.site, trial, plan, journal, recorder, steps, self.percentiles)
         except BaseException:
-            with steps.interruption.shield():
-                journal.undo_all()
+            journal.undo_all()
             raise
         self._kept[trial.stack, trial.scale] = _Kept(plan, bench.built, journal)
         return bench

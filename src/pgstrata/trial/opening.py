@@ -37,6 +37,7 @@ def opened_runner(
     percentiles: Percentiles,
 ) -> Iterator[tuple[PerformanceRunner, tuple[str, ...]]]:
     """A runner and the stacks that can be built. PreflightError, with nothing changed, when the campaign cannot run."""
+    host.interruptible(interruption.waiting)
     for line in clean(host).lines:
         progress.notice(f"cleaned up after an earlier run: {line}")
     with _locked(host, campaign, directory):
@@ -61,7 +62,8 @@ def opened_runner(
                     progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
         finally:
             if not users_own:
-                _remove_if_empty(host, site.scratch)
+                with host.undisturbed():
+                    _remove_if_empty(host, site.scratch)
 
 
 def refuse_leftovers(site: Site) -> None:

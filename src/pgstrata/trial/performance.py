@@ -77,14 +77,17 @@ class PerformanceRunner:
         if host.status(folder, follow=False) is not None:
             raise PreflightError(f"{folder} is there already on {host.name}", hint=f"ls -ld {folder}")
         journal = Journal.create(host, f"golden-{self.site.token}")
-        journal.register(RemovePath(path=folder))
-        host.make_directory(folder, mode=0o700)
+        try:
+            journal.register(RemovePath(path=folder))
+            host.make_directory(folder, mode=0o700)
+        except BaseException:
+            journal.undo_all()
+            raise
         return journal
 
     def close(self) -> tuple[str, ...]:
         """Undoes golden copies and kept stacks; what could not be undone, a line each."""
-        with self.interruption.shield():
-            return (*self.kept.undo_all(), *failures(self._shared.undo_all()))
+        return (*self.kept.undo_all(), *failures(self._shared.undo_all()))
 
     def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
         """One trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError."""
@@ -132,7 +135,7 @@ class PerformanceRunner:
             try:
                 run_trial(bench)
             finally:
-                with self.interruption.shield(), suppress(HostLost):
+                with suppress(HostLost):
                     fetch_server_log(bench)
 
     @contextmanager

@@ -23,13 +23,9 @@ def standing(
 ) -> Iterator[Bench]:
     """The stack of a trial, built; undone when the block ends, however it ends."""
     context = site.context(trial)
-    journal = open_journal(site, context)
-    try:
+    with trial_journal(site, context, steps) as journal:
         plan = plan_stack(site.campaign.stack(trial.stack), context)
         yield build_bench(site, trial, plan, journal, recorder, steps, percentiles)
-    finally:
-        with steps.interruption.shield(), steps.closing("undo"):
-            report_failures(steps, failures(journal.undo_all()))
 
 
 def build_bench(
@@ -51,13 +47,23 @@ def build_bench(
     return Bench(site, trial, plan.stack, plan, built, cluster, outputs, recorder, steps, percentiles)
 
 
-def open_journal(site: Site, context: PlanContext) -> Journal:
-    """The journal of a trial, with what is made outside the stack in it; commands carry its marker from now on."""
+@contextmanager
+def trial_journal(site: Site, context: PlanContext, steps: Steps) -> Iterator[Journal]:
+    """The journal of a trial; everything in it is undone when the block ends."""
     journal = Journal.create(site.host, context.trial_id)
+    try:
+        register_outside(site, context, journal)
+        yield journal
+    finally:
+        with steps.closing("undo"):
+            report_failures(steps, failures(journal.undo_all()))
+
+
+def register_outside(site: Site, context: PlanContext, journal: Journal) -> None:
+    """Journals what is made outside the stack; commands carry the trial's marker from now on."""
     site.host.mark(context.marker)
     outside = (run_directory(context), outputs_directory(context))
     journal.register(StopProcesses(marker=context.marker), *(RemovePath(path=path) for path in outside))
-    return journal
 
 
 def report_failures(steps: Steps, lines: tuple[str, ...]) -> None:

@@ -49,7 +49,13 @@ def test_every_undo_comes_back_from_the_file() -> None:
 def test_a_torn_last_line_is_left_out() -> None:
     text = _file(*UNDOS)
     assert parse_journal(text + '{"kind":"unmo').undos == UNDOS
-    assert parse_journal('{"boot":').undos == ()
+
+
+@pytest.mark.parametrize("text", ["", '{"boot":'])
+def test_a_journal_without_its_first_line_is_not_taken_for_one_with_nothing_to_undo(text: str) -> None:
+    with pytest.raises(PgstrataError, match="has lost its first line") as caught:
+        parse_journal(text)
+    assert "by hand" in caught.value.hint
 
 
 def test_a_line_that_cannot_be_read_is_an_error() -> None:

@@ -12,26 +12,25 @@ import pytest
 from pgstrata.trial.interruption import Interrupted, Interruption
 
 
-def test_the_first_signal_raises_and_the_second_is_only_noted() -> None:
+def test_a_wait_is_ended_by_the_first_signal_and_the_second_is_only_noted() -> None:
     interruption = Interruption()
     with interruption.installed():
-        with pytest.raises(Interrupted, match="SIGINT"):
+        with pytest.raises(Interrupted, match="SIGINT"), interruption.waiting():
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
+        with interruption.waiting():
+            signal.raise_signal(signal.SIGTERM)
         interruption.check()
         assert interruption.received == "SIGTERM"
 
 
-def test_a_signal_inside_a_shield_waits_for_the_next_check() -> None:
-    interruption = Interruption()
-    with interruption.installed():
-        done = False
-        with interruption.shield():
+def test_outside_a_wait_a_signal_raises_nothing_until_the_next_check_or_wait() -> None:
+    for ask in (Interruption.check, lambda interruption: interruption.waiting().__enter__()):
+        interruption = Interruption()
+        with interruption.installed():
             os.kill(os.getpid(), signal.SIGTERM)
-            done = True
-        assert done
-        with pytest.raises(Interrupted, match="SIGTERM"):
-            interruption.check()
+            with pytest.raises(Interrupted, match="SIGTERM"):
+                ask(interruption)
 
 
 def test_handlers_are_put_back() -> None:
@@ -48,10 +47,12 @@ from pgstrata.trial.interruption import Interrupted, Interruption
 pid, terminal = pty.fork()
 if pid == 0:  # its terminal is closed while it runs
     done = 1
-    with Interruption().installed():
+    interruption = Interruption()
+    with interruption.installed():
         try:
-            print("ready", flush=True)
-            signal.pause()
+            with interruption.waiting():
+                print("ready", flush=True)
+                signal.pause()
         except Interrupted:
             print("undoing", flush=True)
             done = 0

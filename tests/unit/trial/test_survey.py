@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import awaiting
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory
@@ -93,26 +95,35 @@ def test_a_golden_directory_that_somebody_else_has_made_is_refused(tmp_path: Pat
 KILLED_IN_A_COMMAND = """
 import os, signal, sys, threading
 from pathlib import Path
+from awaiting import wait_for_number
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Existing, Stack, Volume
-from pgstrata.trial.stand import open_journal
+from pgstrata.stack.journal import Journal
+from pgstrata.trial.stand import register_outside
 from pgstrata.trial.survey import survey
 
 place = sys.argv[1]
 stack = Stack(name="here", data=Volume(fs=Existing(path=place)))
 host = LocalHost(state_directory=f"{place}/state")
 site = survey(host, Campaign(name="x", stacks=(stack,)), Path(place) / "out")
-open_journal(site, site.context_named("b000-00-here"))
-threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+context = site.context_named("b000-00-here")
+register_outside(site, context, Journal.create(host, context.trial_id))
+
+def kill_when_it_runs():
+    wait_for_number(Path(place) / "pid")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+threading.Thread(target=kill_when_it_runs).start()
 host.run(command("sh", "-c", f"echo $$ >{place}/pid; sleep 600; true"))
 """
 
 
 def test_a_command_that_outlives_a_killed_pgstrata_is_ended(tmp_path: Path) -> None:
     """As mkfs or cp would, which take minutes on large devices, and write on after everything was `cleaned`."""
-    ended = subprocess.run([sys.executable, "-c", KILLED_IN_A_COMMAND, str(tmp_path)], timeout=60)
+    env = {**os.environ, "PYTHONPATH": str(Path(awaiting.__file__).parent)}
+    ended = subprocess.run([sys.executable, "-c", KILLED_IN_A_COMMAND, str(tmp_path)], timeout=120, env=env)
     assert ended.returncode == -signal.SIGKILL
     pid = int((tmp_path / "pid").read_text())
     assert Path(f"/proc/{pid}").exists()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pgstrata.host.agent.places import exit_file_prefix, new_exit_file, remove_empty, runtime_directory
@@ -38,12 +39,17 @@ NOTE_PATIENCE_S = 1.0
 _KERNEL_THREADS = 2
 """The pid of kthreadd, the parent of all kernel threads."""
 
+Waiting = Callable[[], contextlib.AbstractContextManager[None]]
+"""What a wait is wrapped in."""
+
 
 class Commands:
     """Operations on processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: Waiting = contextlib.nullcontext) -> None:
+        """Waits for programs happen inside `waiting()`, the only place where a signal may raise."""
         self._foreground: dict[str, int] = {}
+        self._waiting = waiting
 
     def run(
         self,
@@ -103,7 +109,8 @@ class Commands:
             return (_EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else _EXIT_CANNOT_RUN), False
         self._foreground[token] = process.pid
         try:
-            ended = wait_pid(process.pid, timeout_s)
+            with self._waiting():
+                ended = wait_pid(process.pid, timeout_s)
             if not ended:
                 kill_group(process)
             return process.wait(), not ended
@@ -169,7 +176,8 @@ class Commands:
         """The exit code; None when it still runs after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         if self.poll(handle) is None:
-            wait_pid(handle["keeper"], timeout_s)
+            with self._waiting():
+                wait_pid(handle["keeper"], timeout_s)
         while (code := self.poll(handle)) is None and time.monotonic() < deadline:
             time.sleep(POLL_S)
         return code

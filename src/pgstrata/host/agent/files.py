@@ -15,6 +15,15 @@ from pgstrata.host.agent.wire import AgentError
 READ_AHEAD_BYTES = 1 << 20
 
 
+def _sync_directory(path: str) -> None:
+    """Makes the name of a new file durable."""
+    directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
 class Files:
     """Operations on paths."""
 
@@ -59,11 +68,21 @@ class Files:
             file.flush()
             os.fsync(file.fileno())
         if not existed:
-            directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            _sync_directory(path)
+
+    def write_new(self, path: str, data: bytes) -> None:
+        """Makes a file that is there with all of `data` or not at all, whenever the power goes; FileExistsError."""
+        part = path + ".new"
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        try:
+            os.link(part, path)
+        finally:
+            os.unlink(part)
+        _sync_directory(path)
 
     def status(self, path: str, follow: bool) -> dict[str, Any] | None:
         try:

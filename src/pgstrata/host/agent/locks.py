@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 
@@ -23,9 +24,8 @@ class Locks:
         if name in self._locks:
             return None
         path = self._lock_path(name)
-        make_parents(path)
         while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            fd = self._open(path)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -33,8 +33,9 @@ class Locks:
                 os.close(fd)
                 return holder or "another process"
             # The last holder removes the file on release: a lock on a file that is no longer there is worth nothing.
-            if os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path)):
-                break
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), os.stat(path)):
+                    break
             os.close(fd)
         os.ftruncate(fd, 0)
         os.write(fd, payload.encode())
@@ -44,9 +45,22 @@ class Locks:
     def unlock(self, name: str) -> None:
         fd = self._locks.pop(name, None)
         if fd is not None:
-            os.unlink(self._lock_path(name))
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._lock_path(name))
             os.close(fd)
-            remove_empty(os.path.join(self._state_directory, "locks"))
+            remove_empty(self._folder)
+
+    @property
+    def _folder(self) -> str:
+        return os.path.join(self._state_directory, "locks")
 
     def _lock_path(self, name: str) -> str:
-        return os.path.join(self._state_directory, "locks", name.replace("/", "-"))
+        return os.path.join(self._folder, name.replace("/", "-"))
+
+    def _open(self, path: str) -> int:
+        """A lock's file, that nobody else can open: whoever can open a file can lock it, and would keep us from it."""
+        while True:
+            make_parents(path)
+            with contextlib.suppress(FileNotFoundError):  # its last user removes the folder
+                os.chmod(self._folder, 0o700)
+                return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from typing import Any
 
-from pgstrata.host.agent.commands import Commands
+from pgstrata.host.agent.commands import Commands, Waiting
 from pgstrata.host.agent.files import Files
 from pgstrata.host.agent.locks import Locks
 from pgstrata.host.agent.processes import send_signal, start_time, wait_pid
@@ -15,8 +16,8 @@ from pgstrata.host.agent.processes import send_signal, start_time, wait_pid
 class Agent(Commands, Files, Locks):
     """All operations together. `state_directory` is where locks live, by default where pgstrata keeps its journal."""
 
-    def __init__(self, state_directory: str | None = None) -> None:
-        Commands.__init__(self)
+    def __init__(self, state_directory: str | None = None, waiting: Waiting = contextlib.nullcontext) -> None:
+        Commands.__init__(self, waiting)
         Locks.__init__(self, state_directory)
 
     def hello(self) -> dict[str, Any]:
