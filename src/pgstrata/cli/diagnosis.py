@@ -14,6 +14,7 @@ from pgstrata.host.capabilities import CAPABILITIES, Missing, missing
 from pgstrata.host.facts import Facts, gather, medium
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.binaries import Installation, discover
+from pgstrata.spec.printable import printable
 
 DOCTOR_SCHEMA = "pgstrata.doctor/1"
 
@@ -73,13 +74,16 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
     checked = found.facts.checked
     machine = f"{checked['CPU model']}, {checked['CPUs']} CPUs, {checked['memory']}, Linux {checked['kernel']}"
     servers = ", ".join(f"{i.version} ({i.source})" for i in found.postgresql)
-    console.print(f"{found.host} ({found.kind}): {machine}", highlight=False)
-    console.print(f"medium: {found.medium}", highlight=False)
-    console.print(f"PostgreSQL: {servers or 'none: install the package postgresql'}", highlight=False)
+    for line in (
+        f"{found.host} ({found.kind}): {machine}",
+        f"medium: {found.medium}",
+        f"PostgreSQL: {servers or 'none: install the package postgresql'}",
+    ):
+        console.print(printable(line), highlight=False, markup=False)
     console.print("HINT: for other majors: pgstrata doctor --fetch-postgres MAJOR\n", highlight=False, soft_wrap=True)
     console.print(_capabilities(found))
     for hint, names in _by_hint(found.missing).items():
-        console.print(f"HINT: for {', '.join(names)}: {hint}", highlight=False, markup=False, soft_wrap=True)
+        console.print(printable(f"HINT: for {', '.join(names)}: {hint}"), highlight=False, markup=False, soft_wrap=True)
     console.print()
     if found.advice:
         console.print(_advice(found.advice))
@@ -100,7 +104,9 @@ def _capabilities(found: Diagnosis) -> Table:
     table = Table("capability", "this host can ...", "", title="What this host can build", title_justify="left")
     for name, capability in CAPABILITIES.items():
         one = lacking.get(name)
-        state = Text("yes", style="green") if one is None else Text.assemble(("no", "red"), f": {one.reason}")
+        state = (
+            Text("yes", style="green") if one is None else Text.assemble(("no", "red"), printable(f": {one.reason}"))
+        )
         table.add_row(name, capability.what, state)
     return table
 
@@ -109,6 +115,6 @@ def _advice(advice: tuple[Advice, ...]) -> Table:
     table = Table("", "what", "found, and what it does", title="What spoils benchmarks here", title_justify="left")
     for one in advice:
         style = "yellow" if one.weight == "warning" else "default"
-        said = Text(f"{one.found}: {one.effect}") + Text(f"\n-> {one.fix}" if one.fix else "")
+        said = Text(printable(f"{one.found}: {one.effect}")) + Text(printable(f"\n-> {one.fix}") if one.fix else "")
         table.add_row(Text(one.weight, style=style), one.topic, said)
     return table

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from pgstrata.errors import ExitCode, PgstrataError, UsageError
+from pgstrata.spec.printable import printable
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
@@ -60,7 +61,8 @@ def parse_margin(text: str) -> float:
 
 def print_text(text: str) -> None:
     """A result for people, on stdout."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    shown = printable(text)
+    sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")
     sys.stdout.flush()
 
 
@@ -71,7 +73,8 @@ def print_json(value: Mapping[str, Any] | list[Any]) -> None:
 
 def print_notice(text: str) -> None:
     """Something to know that is no result, on stderr."""
-    sys.stderr.write(text if text.endswith("\n") else text + "\n")
+    shown = printable(text)
+    sys.stderr.write(shown if shown.endswith("\n") else shown + "\n")
     sys.stderr.flush()
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pgstrata.cli.output import print_notice
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Trial
+from pgstrata.spec.printable import printable
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.progress import NoProgress, Progress
 
@@ -56,8 +58,7 @@ class LineProgress:
     clock: _Clock
 
     def notice(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+        print_notice(text)
 
     def block(self, number: int, trials: int, stage: str, reason: str) -> None:
         self.clock.block_trials, self.clock.block_done = trials, 0
@@ -107,7 +108,7 @@ class LiveProgress(LineProgress):
         self._live.stop()
 
     def notice(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(printable(text), markup=False, highlight=False)
 
     def trial(self, trial: Trial) -> None:
         self._trial = _describe(trial)

@@ -85,8 +85,10 @@ def parse_target(text: str) -> Target:
     found = _TARGET.fullmatch(text)
     if found is None:
         raise UsageError(f"not an ssh host: {text}", hint="write ssh://[user@]host[:port], e.g. ssh://root@db1:22")
-    port = found["port"]
-    return Target(found["six"] or found["host"], found["user"], int(port) if port else None)
+    port = int(found["port"]) if found["port"] else None
+    if port is not None and not 0 < port < 65536:
+        raise UsageError(f"not an ssh host: {text}: there is no port {port}", hint="a port is 1 to 65535")
+    return Target(found["six"] or found["host"], found["user"], port)
 
 
 def explain(target: Target, exit_code: int | None, stderr: str) -> PreflightError:

@@ -18,9 +18,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.runs import ImportedCell, ImportedTrial, ImportSummary, imported_stack, write_campaign
+from pgstrata.importers.runs import (
+    ImportedCell,
+    ImportedTrial,
+    ImportSummary,
+    imported_cell,
+    imported_stack,
+    write_campaign,
+)
 from pgstrata.record.schema import CellResult, HostFacts
 from pgstrata.spec.campaign import Goal
+from pgstrata.spec.printable import plain_name
 from pgstrata.spec.workload import Cell
 
 KEYS = ("stack", "block", "script", "scale", "clients")
@@ -151,17 +159,24 @@ def _parse_row(line: int, header: Sequence[str], cells: Sequence[str], faults: _
     before = len(faults.found)
     for column in (c for c, text in by_column.items() if not text):
         faults.add(line, "missing cell", f"column {column!r}")
+    for column in ("stack", "script"):
+        if by_column.get(column) and (problem := _name_problem(by_column[column])):
+            faults.add(line, "not a name", f"column {column!r}: {problem}")
     numbers = {c: _number(line, c, text, faults) for c, text in by_column.items() if text and _is_number(c)}
     if len(faults.found) > before:
         return None
     found = {c: n for c, n in numbers.items() if n is not None}
-    cell = Cell(
-        script=by_column.get("script", "imported"),
-        scale=int(found.get("scale", 0)),
-        clients=int(found.get("clients", 0)),
-    )
+    cell = imported_cell(by_column.get("script", "imported"), int(found.get("scale", 0)), int(found.get("clients", 0)))
     block = int(found["block"]) if "block" in found else None
     return _Row(line, by_column["stack"], block, cell, {c: n for c, n in found.items() if c not in KEYS})
+
+
+def _name_problem(text: str) -> str | None:
+    try:
+        plain_name(text)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _is_number(column: str) -> bool:

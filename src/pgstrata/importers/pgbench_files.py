@@ -17,10 +17,16 @@ from pathlib import Path
 
 from pgstrata.analyze.logs import LogSummary, summarise_logs
 from pgstrata.errors import UsageError
-from pgstrata.importers.runs import ImportedCell, ImportedTrial, ImportSummary, imported_stack, write_campaign
+from pgstrata.importers.runs import (
+    ImportedCell,
+    ImportedTrial,
+    ImportSummary,
+    imported_cell,
+    imported_stack,
+    write_campaign,
+)
 from pgstrata.record.schema import PROGRESS_COLUMNS, CellResult, HostFacts
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.workload import Cell
 from pgstrata.workload.pgbench_output import PgbenchOutputError, PgbenchResult, Progress, parse_output
 
 _LOG_LINE = re.compile(rb"^\d+ \d+ (\d+|skipped|failed|serialization|deadlock) \d+ \d+ \d+( \d+){0,2}\r?\n")
@@ -133,7 +139,7 @@ def _by_second(log: LogSummary) -> list[int]:
 def _from_output(result: PgbenchResult, log: LogSummary | None, open_loop: bool) -> CellResult:
     duration_s = float(result.duration_s) if result.duration_s else result.transactions / result.tps
     return CellResult(
-        cell=Cell(script=result.script, scale=result.scale, clients=result.clients),
+        cell=imported_cell(result.script, result.scale, result.clients),
         started="" if log is None or not log.seconds else _iso(log.seconds[0].epoch_s),
         duration_s=duration_s,
         transactions=result.transactions,
@@ -158,7 +164,7 @@ def _from_log(log: LogSummary | None) -> CellResult:
     duration_s = float(seconds[-1].epoch_s - seconds[0].epoch_s + 1)
     counts = sum(log.words.values()) - log.words.get("skipped", 0)
     return CellResult(
-        cell=Cell(script="imported", scale=0, clients=0),
+        cell=imported_cell("imported"),
         started=_iso(seconds[0].epoch_s),
         duration_s=duration_s,
         transactions=log.transactions,

@@ -22,6 +22,7 @@ from pgstrata.record.schema import (
     TrialVerdict,
 )
 from pgstrata.spec.campaign import Campaign, Goal, Trial
+from pgstrata.spec.printable import plain_name
 from pgstrata.spec.stack import Filesystem, Imported, Postgres, Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
 
@@ -68,8 +69,21 @@ class ImportSummary:
 
 
 def imported_stack(name: str, fs: Filesystem | None = None, settings: Mapping[str, str] | None = None) -> Stack:
-    """A stack of an import; without `fs` it is known by name alone."""
+    """A stack of an import; without `fs` it is known by name alone. UsageError for a name that cannot be shown."""
+    try:
+        plain_name(name)
+    except ValueError as error:
+        raise UsageError(f"stack: {error}", hint="a stack is called by one line of text") from None
     return Stack(name=name, data=Volume(fs=fs or Imported()), postgresql=Postgres(settings=dict(settings or {})))
+
+
+def imported_cell(script: str, scale: int = 0, clients: int = 0) -> Cell:
+    """A cell of an import; what is not known is 0. UsageError for a script's name that cannot be shown."""
+    try:
+        plain_name(script)
+    except ValueError as error:
+        raise UsageError(f"script: {error}", hint="a script is called by one line of text") from None
+    return Cell(script=script, scale=scale, clients=clients)
 
 
 def write_campaign(

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from pgstrata.record.parquet import SERIES, arrow_schema
 from pgstrata.record.reader import CampaignData, CellData, TrialData, read
+from pgstrata.spec.printable import spreadsheet_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -68,7 +69,7 @@ class Frames:
         folder.mkdir(parents=True, exist_ok=True)
         written = []
         for name, table in (("runs", self.runs()), ("trials", self.trials())):
-            pyarrow.csv.write_csv(table, folder / f"{name}.csv")
+            pyarrow.csv.write_csv(_for_spreadsheets(table), folder / f"{name}.csv")
             pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
             written += [folder / f"{name}.csv", folder / f"{name}.parquet"]
         for name in SERIES:
@@ -147,6 +148,17 @@ def _trial_row(trial: TrialData) -> dict[str, Any]:
         "space_physical_bytes": loaded.physical_bytes if loaded else None,
         "space_database_bytes": loaded.database_bytes if loaded else None,
     }
+
+
+def _for_spreadsheets(table: pa.Table) -> pa.Table:
+    """The same with text that no spreadsheet takes for a formula."""
+    columns = [
+        pa.array([v if v is None else spreadsheet_text(v) for v in column.to_pylist()], type=pa.string())
+        if pa.types.is_string(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _series_schema(series: str) -> pa.Schema:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pgstrata.record.reader import CampaignData, CellData, TrialData
+from pgstrata.spec.printable import spreadsheet_text
 
 _TRIAL = ("stack", "block", "position", "stage", "trial", "status", "reason")
 _CELL = ("script", "scale", "clients")
@@ -25,10 +26,14 @@ def render_csv(data: CampaignData) -> str:
     percentiles = tuple(f"latency_{p}_ms" for p in _PERCENTILES)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*_TRIAL, *_CELL, *_RESULT, *percentiles, *_OF_TRIAL, *extra])
+    writer.writerow([_cell(c) for c in (*_TRIAL, *_CELL, *_RESULT, *percentiles, *_OF_TRIAL, *extra)])
     for trial in data.trials:
-        writer.writerows(_rows(trial, extra))
+        writer.writerows([_cell(value) for value in row] for row in _rows(trial, extra))
     return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return spreadsheet_text(value) if isinstance(value, str) else value
 
 
 def _rows(trial: TrialData, extra: tuple[str, ...]) -> Iterator[list[Any]]:

@@ -31,6 +31,7 @@ from pgstrata.report.matrix import verdict_matrix
 from pgstrata.report.pairs import Index
 from pgstrata.report.statistic import author_rows
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
+from pgstrata.spec.printable import printable
 
 SCRIPTS = (
     "base.js",
@@ -189,12 +190,18 @@ def _style() -> str:
     return face + _static("page.css").decode() + _static("parts.css").decode()
 
 
+def _shown(value: Any) -> Any:
+    """Whatever the template puts out; marked-up text was made fit to be shown where it was made."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("pgstrata.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -16,4 +16,4 @@ def report_value(findings: Findings) -> dict[str, Any]:
 
 def render_json(findings: Findings) -> str:
     """One JSON document, ending in a newline."""
-    return json.dumps(report_value(findings), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(report_value(findings), indent=1, allow_nan=False) + "\n"

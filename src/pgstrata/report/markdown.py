@@ -9,15 +9,16 @@ from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_factor, render_metric, render_number
 from pgstrata.report.head import incidents, report_head
-from pgstrata.report.markup import Span, parse_markup, printable
+from pgstrata.report.markup import Span, parse_markup
 from pgstrata.report.table import Figure, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.spec.printable import one_line
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
 
 
 def escape_markdown(text: str) -> str:
     """Text that Markdown shows as it is: also HTML in a name stays text."""
-    return _SPECIAL.sub(lambda m: {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(m[1], f"\\{m[1]}"), printable(text))
+    return _SPECIAL.sub(lambda m: {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(m[1], f"\\{m[1]}"), one_line(text))
 
 
 def render_markdown(data: CampaignData, findings: Findings) -> str:
@@ -55,7 +56,7 @@ def _sentence(sentence: str) -> str:
 def _span(span: Span) -> str:
     match span.kind:
         case "name":
-            return f"`{printable(span.text)}`"
+            return f"`{one_line(span.text)}`"
         case "strong":
             return f"**{escape_markdown(span.text)}**"
     return escape_markdown(span.text)
@@ -68,7 +69,7 @@ def _table(table: VerdictTable) -> list[str]:
 
 
 def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(escape_markdown(c).replace("\n", " ") for c in cells) + " |"
+    return "| " + " | ".join(escape_markdown(c) for c in cells) + " |"
 
 
 def _row(row: VerdictRow) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Literal
 
 from markupsafe import Markup, escape
 
+from pgstrata.spec.printable import printable
+
 _MARK = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*")
 _UNIT_GAP = re.compile(r"(?<=\d) (?=(?:%|TPS|tps|ms|s|h|min|MiB|GiB|KiB)(?![\w]))")
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
@@ -38,7 +40,9 @@ def parse_markup(sentence: str) -> tuple[Span, ...]:
 def render_markup_html(sentence: str) -> Markup:
     """Escaped first, then tagged: whatever a name holds stays text. Numbers keep their units on the same line."""
     return Markup("").join(
-        Markup("<{0}>{1}</{0}>").format(_TAGS[s.kind], s.text) if s.kind in _TAGS else escape(_typeset(s.text))
+        Markup("<{0}>{1}</{0}>").format(_TAGS[s.kind], printable(s.text))
+        if s.kind in _TAGS
+        else escape(_typeset(printable(s.text)))
         for s in parse_markup(sentence)
     )
 
@@ -50,8 +54,3 @@ def _typeset(text: str) -> str:
 def render_markup_plain(sentence: str) -> str:
     """The sentence without its marks."""
     return "".join(s.text for s in parse_markup(sentence))
-
-
-def printable(text: str) -> str:
-    """Control characters as `\\x1b`: a name from a foreign file must not steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

@@ -18,6 +18,7 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.drawing import Drawing, DrawnCell, DrawnRun, draw
 from pgstrata.report.head import report_head
 from pgstrata.report.table import main_cells
+from pgstrata.spec.printable import one_line
 
 Rows = list[dict[str, Any]]
 
@@ -37,7 +38,7 @@ def write_pictures(
     drawing = drawing or draw(data, findings)
     head = report_head(data, findings)
     folder.mkdir(parents=True, exist_ok=True)
-    about = " · ".join([head.medium, f"PostgreSQL {head.postgres}", head.measured, *head.labels])
+    about = one_line(" · ".join([head.medium, f"PostgreSQL {head.postgres}", head.measured, *head.labels]))
     written: list[Path] = []
     main = [(at, cell) for at, cell in enumerate(drawing.cells) if cell.id in {c.id for c in main_cells(findings)}]
     for at, cell in main:

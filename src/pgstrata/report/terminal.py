@@ -15,8 +15,9 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
-from pgstrata.report.markup import parse_markup, printable
+from pgstrata.report.markup import parse_markup
 from pgstrata.report.table import Figure, Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.spec.printable import printable
 
 _STYLES: dict[Tone, str] = {
     "best": "bold green",

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pgstrata.spec.checks import Refused, refuse_keep
 from pgstrata.spec.lab import LabMachine
-from pgstrata.spec.model import DurationS, Fraction, Model
+from pgstrata.spec.model import DurationS, Fraction, Model, Name
 from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
@@ -114,7 +114,7 @@ class Soak(Model):
 class Campaign(Model):
     """A campaign with every default, inheritance and matrix resolved."""
 
-    name: str = Field(min_length=1, description="by default the file name")
+    name: Name = Field(description="by default the file name")
     note: str = Field("", description="free text")
     study: str | None = Field(None, description="the published study that this repeats; see `pgstrata studies`")
     seed: int = Field(1, ge=0, lt=2**31, description="of every random choice")
@@ -161,8 +161,8 @@ class Campaign(Model):
 class Trial(Model):
     """One build of one stack, loaded once at one scale; measures every cell of that scale in turn."""
 
-    id: str
-    stack: str
+    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    stack: Name
     block: int = Field(ge=0)
     position: int = Field(ge=0, description="place in the block's random order")
     stage: Stage = "screen"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
+from pgstrata.spec.printable import plain_name
 from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_bytes
 
 
@@ -23,3 +24,6 @@ DurationS = Annotated[float, BeforeValidator(parse_duration_s), WithJsonSchema({
 
 Fraction = Annotated[float, BeforeValidator(parse_fraction), WithJsonSchema({"type": ["number", "string"]})]
 """A share; written as `2%` or `0.02`."""
+
+Name = Annotated[str, AfterValidator(plain_name)]
+"""Names something in texts, tables and files: one line without control characters."""

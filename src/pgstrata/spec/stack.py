@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from pgstrata.spec.checks import ext4_problem, stack_problem, volume_problem, xfs_problem
-from pgstrata.spec.model import Model, SizeBytes
+from pgstrata.spec.model import Model, Name, SizeBytes
 
 Self = TypeVar("Self", bound=Model)
 
@@ -347,6 +347,11 @@ class Kernel(Model):
         for key in value:
             if not key.startswith(("vm.", "kernel.", "fs.")):
                 raise ValueError(f"{key} is not a vm., kernel. or fs. setting")
+            if re.fullmatch(r"[a-z]+([.][a-z0-9_-]+)+", key, re.IGNORECASE) is None:
+                raise ValueError(f"{key!r} is no name of a kernel setting")
+            if re.fullmatch(r"[\w +-]*", value[key], re.ASCII) is None:
+                # What is left out by this names a program to run (kernel.core_pattern, kernel.modprobe).
+                raise ValueError(f"{key} takes numbers and words, not {value[key]!r}")
         return value
 
 
@@ -376,7 +381,7 @@ class Postgres(Model):
 class Stack(Model):
     """A named level of the factor under test, with inheritance and defaults already resolved."""
 
-    name: str
+    name: Name
     note: str = ""
     data: Volume = Field(description="the data directory")
     wal: Volume | None = Field(None, description="where pg_wal lives, if not with the data")

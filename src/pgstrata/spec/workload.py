@@ -6,7 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pgstrata.spec.model import DurationS, Model
+from pgstrata.spec.model import DurationS, Model, Name
+
+LONGEST_ID = 60
+"""Characters of a script's name in the name of a cell's folder, which may take 255 bytes."""
 
 
 def _as_tuple(value: Any) -> Any:
@@ -16,7 +19,7 @@ def _as_tuple(value: Any) -> Any:
 class Workload(Model):
     """pgbench on every stack; lists of scripts, scales and clients span a grid of cells."""
 
-    script: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = Field(
+    script: Annotated[tuple[Name, ...], BeforeValidator(_as_tuple)] = Field(
         ("tpcb-like",), description="tpcb-like, simple-update, select-only, or the path of an SQL script", min_length=1
     )
     scale: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = Field((50,), min_length=1)
@@ -91,7 +94,7 @@ class Workload(Model):
 class Cell(Model):
     """One point of the workload grid; judged by itself."""
 
-    script: str
+    script: Name
     scale: int
     clients: int
     rate_tps: float | None = Field(None, gt=0, description="open loop: scheduled transactions a second")
@@ -100,7 +103,7 @@ class Cell(Model):
     def id(self) -> str:
         """A name fit for a directory, unique within a campaign: `tpcb-like-s50-c8`."""
         stem = self.script.rsplit("/", 1)[-1].removesuffix(".sql")
-        name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stem)
+        name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stem).lstrip("-")[:LONGEST_ID] or "script"
         # Imports may not know scale and clients: 0.
         grid = f"{name}-s{self.scale}-c{self.clients}" if self.scale else name
         return grid if self.rate_tps is None else f"{grid}-r{self.rate_tps:g}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from pgstrata.errors import TrialError, TrialExcluded
 from pgstrata.host.facts.thermal import read_throttle_count
@@ -96,7 +95,7 @@ def _prepare_folder(bench: Bench, cell: Cell, folder: str) -> str | None:
     bench.host.make_directory(folder, mode=0o700, owner=bench.site.user)
     if cell.script in BUILTIN_SCRIPTS:
         return None
-    path = f"{bench.outputs}/{Path(cell.script).name}"
+    path = f"{bench.outputs}/{cell.id}.sql"  # pgbench takes FILE@WEIGHT, and a script may be called anything
     bench.host.send(cell.script, path, mode=0o644)
     return path
 

@@ -26,7 +26,18 @@ def test_targets(text: str, target: Target) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["ssh://", "ssh://-oProxyCommand=x", "ssh://-l@db1", "ssh://a b", "ssh://db1:x", "db1", "ssh://db1/path", ""],
+    [
+        "ssh://",
+        "ssh://-oProxyCommand=x",
+        "ssh://-l@db1",
+        "ssh://a b",
+        "ssh://db1:x",
+        "db1",
+        "ssh://db1/path",
+        "ssh://db1:0",
+        "ssh://db1:65536",
+        "",
+    ],
 )
 def test_what_is_no_target_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not an ssh host"):

@@ -1,0 +1,48 @@
+"""Text from files and hosts, made fit to be shown: the one place that escapes what would act instead of being read.
+
+A leaf, so that whatever shows text may use it: terminal, Markdown, HTML, CSV and pictures.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+LONGEST_NAME = 1000
+"""Of a stack, campaign or script: short notation of a stack is its name, and a path may be that of a script."""
+
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+
+
+def printable(text: str) -> str:
+    """Control and format characters (ESC, C1, changes of writing direction) as `\\x1b`; line ends and tabs stay."""
+    return text if text.isprintable() else "".join(c if _is_shown(c) else _escaped(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """The same, with line ends as spaces."""
+    return printable(" ".join(text.splitlines()))
+
+
+def _is_shown(character: str) -> bool:
+    return character in "\n\t" or character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def spreadsheet_text(text: str) -> str:
+    """Text for a cell of a table that a spreadsheet may open: what it would take for a formula begins with `'`."""
+    return printable(f"'{text}" if _FORMULA.match(text) else text)
+
+
+def plain_name(text: str) -> str:
+    """A name as it is; ValueError for one that is empty, too long for a line, or holds a control character."""
+    if not text:
+        raise ValueError("a name must not be empty")
+    if len(text) > LONGEST_NAME:
+        raise ValueError(f"a name of {len(text)} characters is longer than {LONGEST_NAME}")
+    if not all(c.isprintable() or unicodedata.category(c) == "Zs" for c in text):
+        raise ValueError(f"{text!r} holds a line break or another control character")
+    return text
