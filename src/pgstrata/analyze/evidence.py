@@ -18,7 +18,7 @@ from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.schema import AttestedRecord
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.durability import Durability, durability_class
+from pgstrata.spec.durability import SURVIVES, UNKNOWN, Durability, Ground, durability_class
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 
@@ -226,12 +226,31 @@ def copies_on_write(stack: Stack) -> bool:
 
 
 def durability_of(data: CampaignData, stack: Stack) -> Durability:
-    """By the configuration; of a whole postgresql.conf by what the server said of it in the first trial that ran."""
+    """By the configuration, by what its directories and loop files were found to lie on, and, of a whole
+    postgresql.conf, by what the server said of it in the first trial that ran."""
+    if data.record.origin.startswith("import"):
+        found = durability_class(stack)
+        return found if found.class_ != SURVIVES else Durability(UNKNOWN, "imported: nobody looked at what it ran on")
+    own = [t.attested for t in data.trials if t.stack.name == stack.name and t.attested]
+    grounds = _grounds(stack, own[0]) if own else {}
     if stack.postgresql.postgresql_conf is None:
-        return durability_class(stack)
-    said = next((t.attested for t in data.trials if t.stack.name == stack.name and _server_rows(t.attested)), ())
+        return durability_class(stack, grounds=grounds)
+    said = next((rows for rows in own if _server_rows(rows)), ())
     lines = [f"{row.what.removeprefix(_SERVER)} = '{row.actual}'" for row in _server_rows(said)]
-    return durability_class(stack, "\n".join(lines) if lines else None)
+    return durability_class(stack, "\n".join(lines) if lines else None, grounds)
+
+
+def _grounds(stack: Stack, rows: Sequence[AttestedRecord]) -> dict[str, Ground]:
+    """What the directories and the first loop file of each volume lie on, as attestation found it."""
+    found = {row.what: row.actual for row in rows}
+    grounds = {}
+    for role, volume in stack.volumes.items():
+        kind, options = f"{role} mount fstype", f"{role} mount options"
+        if volume.fs.kind != "dir":
+            kind, options = f"loop {role}.0 file fstype", f"loop {role}.0 file mount options"
+        if kind in found:
+            grounds[role] = Ground(found[kind], frozenset(found.get(options, "").split(",")))
+    return grounds
 
 
 _SERVER = "PostgreSQL "

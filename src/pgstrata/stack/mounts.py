@@ -66,6 +66,12 @@ def mount_at(host: Host, target: str) -> Mount | None:
     return found[-1] if found else None
 
 
+def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:
+    """The mount that a path (links resolved) lies on: the longest target above it, the last of equals."""
+    above = [m for m in mounts if path == m.target or path.startswith(m.target.rstrip("/") + "/")]
+    return max(enumerate(above), key=lambda pair: (len(pair[1].target), pair[0]))[1] if above else None
+
+
 def plan_mount(fstype: str, options: tuple[Argument, ...], source: Argument, place: Place) -> Step:
     """Makes the mount point and mounts `source` there; every option is an `-o` of its own, as some are Refs."""
     given = [part for option in options for part in ("--options", option)]

@@ -21,7 +21,7 @@ from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.schema import AttestedRecord, DecisionRecord
 from pgstrata.spec.campaign import Goal, Runs
-from pgstrata.spec.stack import Postgres
+from pgstrata.spec.stack import Existing, Ext4, LoopDevice, Postgres, Stack, Volume
 from synthetic import Shape, write_campaign
 
 # Ten runs each of a published comparison (SIOS Technology 2024; see studies/lvm-nfs), TPS without connection time.
@@ -185,6 +185,26 @@ def test_durability_of_a_whole_postgresql_conf_is_what_the_server_said(tmp_path:
     said = AttestedRecord(what="PostgreSQL fsync", expected="off", actual="off", holds=True)
     ran = replace(data, trials=(replace(data.trials[0], stack=stack, attested=(said,)),))
     assert durability_of(ran, stack).class_ == "loses on power loss"
+
+
+def test_durability_of_a_directory_and_of_a_loop_file_is_that_of_what_they_lie_on(tmp_path: Path) -> None:
+    data = read(write_campaign(tmp_path / "c", Shape(stacks=("ext4", "xfs"), blocks=2, duration_s=5)))
+
+    def of(stack: Stack, **said: str) -> str:
+        rows = tuple(AttestedRecord(what=what, expected=v, actual=v, holds=True) for what, v in said.items())
+        trials = (replace(data.trials[0], stack=stack, attested=rows),)
+        return durability_of(replace(data, trials=trials), stack).class_
+
+    here = Stack(name="here", data=Volume(fs=Existing(path="/dev/shm/x")))
+    assert of(here) == "unknown"
+    assert of(here, **{"data mount fstype": "tmpfs", "data mount options": "rw"}) == "loses on power loss"
+    assert of(here, **{"data mount fstype": "ext4", "data mount options": "rw"}) == "survives power loss"
+    assert of(here, **{"data mount fstype": "ext4", "data mount options": "rw,nobarrier"}) == "loses on power loss"
+    loop = Stack(name="loop", data=Volume(fs=Ext4(), device=LoopDevice()))
+    assert of(loop, **{"loop data.0 file fstype": "tmpfs"}) == "loses on power loss"
+    assert of(loop, **{"loop data.0 file fstype": "xfs"}) == "survives power loss"
+    imported = replace(data, record=data.record.model_copy(update={"origin": "import csv"}))
+    assert durability_of(imported, loop).class_ == "unknown"
 
 
 def test_what_does_not_count_is_listed(findings: Findings) -> None:

@@ -15,6 +15,7 @@ from pgstrata.errors import PreflightError, UsageError
 from pgstrata.spec.campaign import Campaign, Runs
 from pgstrata.spec.stack import Ext4, Stack, Volume, Xfs
 from pgstrata.trial.fake import FAKE_MODE
+from pgstrata.trial.interruption import Interruption
 
 CAMPAIGN = Campaign(name="x", stacks=(Stack(name="a", data=Volume(fs=Ext4())), Stack(name="b", data=Volume(fs=Xfs()))))
 
@@ -23,8 +24,11 @@ def test_interrupted_while_the_host_is_looked_over_ends_with_130(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
-    def opening(*_: object) -> Iterator[None]:
-        signal.raise_signal(signal.SIGINT)
+    def opening(*given: object) -> Iterator[None]:
+        interruption = given[-1]
+        assert isinstance(interruption, Interruption)
+        with interruption.waiting():  # as for the first command on the host
+            signal.raise_signal(signal.SIGINT)
         yield
 
     monkeypatch.setattr(campaigning, "_runner", opening)

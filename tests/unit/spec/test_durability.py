@@ -9,6 +9,7 @@ from pgstrata.spec.durability import (
     LOSES_RECENT,
     SURVIVES,
     UNKNOWN,
+    Ground,
     durability_class,
     is_off,
     parse_configuration,
@@ -58,6 +59,38 @@ def test_the_class_of_a_stack(text: str, class_: str, reason: str) -> None:
     found = durability_class(parse_stack(text))
     assert found.class_ == class_
     assert reason in found.reason
+
+
+GROUNDS = [
+    ("dir:/srv", None, UNKNOWN, "was not looked at"),
+    ("dir:/srv", Ground("ext4", frozenset({"rw", "relatime"})), SURVIVES, "flushed"),
+    ("dir:/srv", Ground("btrfs"), SURVIVES, "flushed"),
+    ("dir:/dev/shm/x", Ground("tmpfs"), LOSES, "lies on tmpfs: memory"),
+    ("dir:/srv", Ground("ramfs"), LOSES, "memory"),
+    ("dir:/srv", Ground("ext4", frozenset({"nobarrier"})), LOSES, "without barriers"),
+    ("dir:/srv", Ground("ext4", frozenset({"barrier=0"})), LOSES, "without barriers"),
+    ("dir:/srv", Ground("overlay", frozenset({"volatile"})), LOSES, "volatile"),
+    ("dir:/srv", Ground("overlay"), UNKNOWN, "overlay"),
+    ("dir:/srv", Ground("nfs4"), UNKNOWN, "nfs4"),
+    ("dir:/srv", Ground("zfs"), UNKNOWN, "zfs"),
+    ("dir:/srv", Ground("fuse.sshfs"), UNKNOWN, "fuse.sshfs"),
+    ("dir:/srv@fsync=off", Ground("ext4"), LOSES, "fsync=off"),
+    ("dir:/srv@full_page_writes=off", Ground("xfs"), LOSES, "torn pages"),
+    ("dir:/srv@full_page_writes=off", Ground("btrfs"), SURVIVES, "flushed"),
+    ("ext4", Ground("ext4"), SURVIVES, "flushed"),
+    ("ext4", Ground("nfs4"), SURVIVES, "flushed"),
+    ("ext4", Ground("tmpfs"), LOSES, "the loop file of the data directory lies on tmpfs"),
+    ("md(raid5,3)/ext4", None, SURVIVES, "write hole"),
+    ("md(raid1,2)/ext4", None, SURVIVES, "every commit is flushed to the medium before it is acknowledged"),
+    ("btrfs(raid5,3)", None, SURVIVES, "write hole"),
+    ("md(raid6,4,state=degraded)/ext4", None, LOSES, "lacks a disk"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "ground", "class_", "reason"), GROUNDS)
+def test_what_a_volume_lies_on_counts(text: str, ground: Ground | None, class_: str, reason: str) -> None:
+    found = durability_class(parse_stack(text), grounds={"data": ground} if ground else None)
+    assert (found.class_, reason in found.reason) == (class_, True), found
 
 
 @pytest.mark.parametrize("value", ["of", "off", "OFF", "f", "fa", "fal", "fals", "False", "n", "No", "0"])

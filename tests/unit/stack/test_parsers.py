@@ -10,10 +10,9 @@ from pgstrata.host.facts.memory import parse_meminfo
 from pgstrata.spec.stack import Ext4, Xfs
 from pgstrata.stack.block.loop import parse_losetup
 from pgstrata.stack.fs.btrfs import parse_device_usage, parse_filesystem_df, parse_nodesize
-from pgstrata.stack.fs.existing import find_mount
 from pgstrata.stack.fs.ext4 import Ext4Check, parse_dumpe2fs, parse_journal_bytes
 from pgstrata.stack.fs.xfs import Stripe, XfsCheck, parse_xfs_info
-from pgstrata.stack.mounts import parse_mountinfo
+from pgstrata.stack.mounts import find_mount, parse_mountinfo
 from pgstrata.stack.signatures import Signature, parse_blkid, parse_wipefs
 from pgstrata.stack.tuning.overcommit import commit_limit_bytes, room_problem
 from pgstrata.stack.tuning.setting import parse_setting

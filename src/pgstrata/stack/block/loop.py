@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.stack import LoopDevice
+from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.nodes import read_size_bytes, sysfs_folder
 from pgstrata.stack.parts import Below, Part, Place
-from pgstrata.stack.step import Attested, Ref, Step, planned
+from pgstrata.stack.step import Attested, Ref, Step, planned, told
 from pgstrata.stack.undo import DetachLoops, RemovePath
 
 _MAKE = 'umask 077; exec truncate "$@"'
@@ -90,7 +91,7 @@ def _size_bytes(host: Host, node: str) -> str:
 
 @dataclass(frozen=True)
 class LoopCheck:
-    """Each loop device sits on its file, has its size and does direct I/O.
+    """Each loop device sits on its file, has its size and does direct I/O; what filesystem the file is on is told.
 
     All devices of a part in one check, with one program run for all of them.
     """
@@ -100,7 +101,7 @@ class LoopCheck:
     size_bytes: int
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
-        loops = {loop.node: loop for loop in list_loops(host)}
+        loops, mounts = {loop.node: loop for loop in list_loops(host)}, list_mounts(host)
         rows: list[Attested] = []
         for ref, backing_file in zip(self.nodes, self.backing_files, strict=True):
             node, what = ref.resolve(bindings), f"loop {ref.name}"
@@ -110,4 +111,10 @@ class LoopCheck:
                 Attested(f"{what} direct_io", "on", "on" if found and found.direct_io else "off"),
                 Attested(f"{what} size_bytes", str(self.size_bytes), _size_bytes(host, node)),
             )
+            mount = find_mount(mounts, backing_file)
+            if mount is not None:
+                rows += (
+                    told(f"{what} file fstype", mount.fstype),
+                    told(f"{what} file mount options", ",".join(dict.fromkeys(mount.options))),
+                )
         return tuple(rows)

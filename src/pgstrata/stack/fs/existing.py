@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.stack import Existing
 from pgstrata.stack.free_name import plan_free_folder
-from pgstrata.stack.mounts import Mount, list_mounts
+from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.parts import Below, FsPart, Place
 from pgstrata.stack.step import Attested, Step, planned, told
 from pgstrata.stack.undo import RemovePath
@@ -28,12 +28,6 @@ def plan_existing(fs: Existing, below: Below, place: Place) -> FsPart:
     return FsPart(
         steps=(plan_free_folder(folder), step), mount_point=folder, checks=(ExistingCheck(place.role, folder),)
     )
-
-
-def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:
-    """The mount that a path (links resolved) lies on: the longest target above it, the last of equals."""
-    above = [m for m in mounts if path == m.target or path.startswith(m.target.rstrip("/") + "/")]
-    return max(enumerate(above), key=lambda pair: (len(pair[1].target), pair[0]))[1] if above else None
 
 
 @dataclass(frozen=True)
