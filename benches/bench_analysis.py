@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from pgstrata.analyze.judge import judge
-from pgstrata.analyze.metrics import observer
+from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.record.reader import read
 from synthetic import Shape, write_campaign
@@ -42,9 +42,9 @@ def main() -> int:
             findings = judge(data)
             judging.append(time.process_time() - began)
             policy = AdaptivePolicy.of(data.campaign)
-            observe = observer(data.campaign.goal.primary)
+            observe = Observer(data.campaign.goal.primary)
             began = time.process_time()
-            policy.decide([o for trial in data.trials for o in observe(trial)], 12, 0.0)
+            policy.decide(observe(data.trials), 12, 0.0)
             deciding.append(time.process_time() - began)
     print(
         f"12 stacks, 12 blocks, {len(data.trials)} runs of {options.seconds} s, {len(findings.comparisons)} comparisons"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze import jitter
 from pgstrata.analyze.capacity import is_lag_rising
-from pgstrata.analyze.selection import Selection
+from pgstrata.analyze.selection import Selection, Tally
 from pgstrata.analyze.trend import trend_per_hour
 from pgstrata.record.decision import Observation, OpenLoop
 from pgstrata.record.reader import CellData, TrialData
@@ -55,16 +56,36 @@ def seconds_of(cell: CellData) -> Floats:
     return jitter.per_second(t_s, tps, duration_s, cell.result.transactions)
 
 
-def observer(primary: str, percentile: str = "p99") -> Callable[[Sequence[TrialData]], Iterable[Observation]]:
-    """What the scheduler hands to its policy: the primary metric of every cell of the trials that the judge counts."""
+@dataclass
+class Observer:
+    """What the scheduler hands to its policy: the primary metric of every cell of the trials that the judge counts.
 
-    def observe(trials: Sequence[TrialData]) -> Iterator[Observation]:
-        selection = Selection.of(trials)
-        for trial in trials:
-            if selection.counts(trial):
-                yield from _observations(trial, primary, percentile)
+    Trials are taken up once, as they come; only when another host or server has become that of most trials is it
+    looked again which of them count.
+    """
 
-    return observe
+    primary: str
+    percentile: str = "p99"
+    _tally: Tally = field(default_factory=Tally)
+    _selection: Selection = field(default_factory=Selection)
+    _taken: list[tuple[TrialData, tuple[Observation, ...]]] = field(default_factory=list)
+    _observations: list[Observation] = field(default_factory=list)
+
+    def __call__(self, trials: Sequence[TrialData]) -> Sequence[Observation]:
+        """Takes further trials up; the observations of all so far, in the order in which they came."""
+        self._tally.add(trials)
+        new = [(t, tuple(_observations(t, self.primary, self.percentile))) for t in trials if t.valid]
+        self._taken += new
+        selection = self._tally.selection()
+        if selection == self._selection:
+            self._observations += self._counted(new)
+        else:
+            self._selection = selection
+            self._observations = list(self._counted(self._taken))
+        return self._observations
+
+    def _counted(self, taken: Iterable[tuple[TrialData, tuple[Observation, ...]]]) -> Iterator[Observation]:
+        return (o for trial, observations in taken if self._selection.counts(trial) for o in observations)
 
 
 def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[Observation]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pgstrata.record.reader import TrialData
+from pgstrata.record.schema import HostFacts
 
 Items = tuple[tuple[str, str], ...]
 Declared = tuple[int | None, str | None]
@@ -28,13 +29,9 @@ class Selection:
 
     @classmethod
     def of(cls, trials: Iterable[TrialData]) -> Selection:
-        known = [t for t in trials if t.valid and t.facts is not None]
-        host = _usual(_split(t)[0] for t in known)
-        alike = [t for t in known if _split(t)[0] == host] or known
-        declared = dict.fromkeys(_declared(t) for t in known)
-        # Of trials on the usual host, where there are any: the others do not count anyway.
-        server = {d: _usual(_split(t)[1] for t in _of(d, alike) or _of(d, known)) for d in declared}
-        return cls(dict(host), {d: dict(items) for d, items in server.items()})
+        tally = Tally()
+        tally.add(trials)
+        return tally.selection()
 
     def why_not(self, trial: TrialData) -> str:
         """Why a trial does not count; empty when it does."""
@@ -54,22 +51,45 @@ class Selection:
         return not self.why_not(trial)
 
 
-def _usual(sets: Iterable[Items]) -> Items:
+@dataclass
+class Tally:
+    """The checked facts of a growing number of trials."""
+
+    _counts: Counter[tuple[Items, Declared, Items]] = field(default_factory=Counter)
+    """How many valid trials have these facts of the host, this declaration and these facts of the server."""
+
+    def add(self, trials: Iterable[TrialData]) -> None:
+        for trial in trials:
+            if trial.valid and trial.facts is not None:
+                host, server = _split(trial.facts)
+                self._counts[host, _declared(trial), server] += 1
+
+    def selection(self) -> Selection:
+        """What most of the trials so far share."""
+        host = _usual((own, n) for (own, _, _), n in self._counts.items())
+        server: dict[Declared, Mapping[str, str]] = {}
+        for declared in dict.fromkeys(d for _, d, _ in self._counts):
+            same = [(own, facts, n) for (own, d, facts), n in self._counts.items() if d == declared]
+            # Of trials on the usual host, where there are any: the others do not count anyway.
+            alike = [(facts, n) for own, facts, n in same if own == host]
+            server[declared] = dict(_usual(alike or [(facts, n) for _, facts, n in same]))
+        return Selection(dict(host), server)
+
+
+def _usual(sets: Iterable[tuple[Items, int]]) -> Items:
     """The most frequent; ties break by the facts themselves, so that the same record always gives the same report."""
-    counts = Counter(sets)
+    counts: Counter[Items] = Counter()
+    for items, n in sets:
+        counts[items] += n
     return max(counts.items(), key=lambda item: (item[1], item[0]))[0] if counts else ()
 
 
-def _split(trial: TrialData) -> tuple[Items, Items]:
+def _split(facts: HostFacts) -> tuple[Items, Items]:
     """Checked facts of the host, and of the server."""
-    items = sorted(trial.facts.checked.items()) if trial.facts is not None else []
+    items = sorted(facts.checked.items())
     server = tuple(i for i in items if "postgres" in i[0].lower())
     return tuple(i for i in items if i not in server), server
 
 
 def _declared(trial: TrialData) -> Declared:
     return trial.stack.postgresql.major, trial.stack.postgresql.source
-
-
-def _of(declared: Declared, trials: Iterable[TrialData]) -> list[TrialData]:
-    return [t for t in trials if _declared(t) == declared]

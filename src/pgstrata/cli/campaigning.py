@@ -16,7 +16,7 @@ from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition, 
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.later import StagedPolicy
 from pgstrata.analyze.logs import summarise_logs
-from pgstrata.analyze.metrics import observer
+from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.cli.forecasting import announce
 from pgstrata.cli.output import end, print_json, print_notice, print_text
@@ -24,7 +24,7 @@ from pgstrata.cli.progress import ShownProgress
 from pgstrata.cli.publishing import with_published
 from pgstrata.errors import ExitCode
 from pgstrata.record.decision import Policy
-from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.reader import CampaignData
 from pgstrata.record.recorder import CampaignDirectory, Origin
 from pgstrata.report.json import report_value
 from pgstrata.report.render import render
@@ -58,7 +58,7 @@ def run_to_report(
     conditions = [parse_condition(text) for text in shown.fail_on]
     require_stacks(conditions, [s.name for s in campaign.stacks])  # not only when hours have passed
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
-        recorded = read(out)
+        recorded = directory.data()
         stacks = recorded_stacks(campaign, recorded.trials)
         outcome = ended(campaign, directory, choose_policy(campaign, stacks), observe=_observer(campaign))
         if outcome is not None:
@@ -67,11 +67,11 @@ def run_to_report(
             if not shown.quiet:
                 print_notice("\n".join(f"forecast: {line}" for line in announce(campaign, recorded)))
             outcome = _run(campaign, directory, shown)
+        data = directory.data()
     if not outcome.counts:
         print_notice(f"no trial is finished yet in {out}")
         end(ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.DONE)
         return
-    data = read(out)
     code = show_report(data, out, shown, conditions, note=outcome.reason)
     if outcome.interrupted:
         print_notice(f"interrupted; the same command goes on where it ended ({out})")
@@ -108,7 +108,7 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
 
 
 def _observer(campaign: Campaign) -> Observe:
-    return observer(campaign.goal.primary, campaign.latency.percentile if campaign.latency else "p99")
+    return Observer(campaign.goal.primary, campaign.latency.percentile if campaign.latency else "p99")
 
 
 @contextmanager

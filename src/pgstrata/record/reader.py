@@ -7,9 +7,9 @@ campaign of any length streams.
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import zipfile
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -51,8 +51,16 @@ class Source(Protocol):
     @property
     def text(self) -> str: ...
 
-    def names(self) -> frozenset[str]:
-        """Every file, relative to the campaign directory, with `/`."""
+    def trials(self) -> tuple[str, ...]:
+        """Names of the finished trials, sorted: the folders below `trials` that hold a verdict."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether there is that file; names are relative to the campaign directory, with `/`."""
+        ...
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        """Every file below a folder, sorted."""
         ...
 
     def open(self, name: str) -> io.BufferedIOBase: ...
@@ -68,17 +76,17 @@ class FolderSource:
     def text(self) -> str:
         return str(self.root)
 
-    @cached_property
-    def _names(self) -> frozenset[str]:
-        # Only what the record is made of: scratch files and mounts of a running campaign may lie beside it, and the
-        # trial that is being written comes and goes.
-        trials = sorted((self.root / "trials").glob("[!.]*"))
-        places = (self.root.glob("*"), *(trial.rglob("*") for trial in trials))
-        files = (p for p in itertools.chain(*places) if p.is_file())
-        return frozenset(p.relative_to(self.root).as_posix() for p in files)
+    def trials(self) -> tuple[str, ...]:
+        # The trial that is being written comes and goes; its name begins with a dot.
+        found = (p.name for p in (self.root / "trials").glob("[!.]*"))
+        return tuple(sorted(name for name in found if self.has(f"trials/{name}/verdict.json")))
 
-    def names(self) -> frozenset[str]:
-        return self._names
+    def has(self, name: str) -> bool:
+        return (self.root / name).is_file()
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        files = (p for p in (self.root / folder).rglob("*") if p.is_file())
+        return tuple(sorted(p.relative_to(self.root).as_posix() for p in files))
 
     def open(self, name: str) -> io.BufferedIOBase:
         return (self.root / name).open("rb")
@@ -97,13 +105,23 @@ class ZipSource:
         return str(self.path)
 
     @cached_property
-    def _names(self) -> frozenset[str]:
+    def _names(self) -> list[str]:
         cut = len(self.prefix)
         names = self.archive.namelist()
-        return frozenset(n[cut:] for n in names if n.startswith(self.prefix) and not n.endswith("/"))
+        return sorted({n[cut:] for n in names if n.startswith(self.prefix) and not n.endswith("/")})
 
-    def names(self) -> frozenset[str]:
-        return self._names
+    def trials(self) -> tuple[str, ...]:
+        paths = (name.split("/") for name in self.below("trials"))
+        return tuple(p[1] for p in paths if len(p) == 3 and p[2] == "verdict.json" and not p[1].startswith("."))
+
+    def has(self, name: str) -> bool:
+        at = bisect_left(self._names, name)
+        return at < len(self._names) and self._names[at] == name
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        # "0" follows "/".
+        first, end = (bisect_left(self._names, f"{folder}{last}") for last in "/0")
+        return tuple(self._names[first:end])
 
     def open(self, name: str) -> io.BufferedIOBase:
         return io.BytesIO(self.archive.read(self.prefix + name))
@@ -149,7 +167,7 @@ class CellData:
 
     def has(self, series: str) -> bool:
         """Whether that series (a key of `parquet.SERIES`) was recorded."""
-        return f"{self.folder}/{series}.parquet" in self.source.names()
+        return self.source.has(f"{self.folder}/{series}.parquet")
 
     def table(self, series: str, columns: list[str] | None = None) -> pa.Table:
         """One series as an Arrow table; an empty one with the right columns when it was not recorded."""
@@ -163,7 +181,7 @@ class CellData:
 
     def raw_names(self) -> tuple[str, ...]:
         """Files of raw output, relative to the campaign directory."""
-        return tuple(sorted(n for n in self.source.names() if n.startswith(f"{self.folder}/raw/")))
+        return self.source.below(f"{self.folder}/raw")
 
     def open_raw(self, name: str) -> io.BufferedIOBase:
         """A raw file of this cell, by its name below `raw/`."""
@@ -205,7 +223,7 @@ class TrialData:
 
     def raw_names(self) -> tuple[str, ...]:
         """Files of raw output of the trial itself, relative to the campaign directory."""
-        return tuple(sorted(n for n in self.source.names() if n.startswith(f"{self.folder}/raw/")))
+        return self.source.below(f"{self.folder}/raw")
 
 
 @dataclass(frozen=True)
@@ -233,17 +251,12 @@ def read(directory: str | Path) -> CampaignData:
     """The campaign in `directory` or zip; UsageError when it is none, or was written by a later version."""
     source = _open_source(Path(directory))
     record = _read_campaign(source)
-    folders = sorted(n.removesuffix("/verdict.json") for n in source.names() if _is_verdict(n))
-    trials = sorted((_read_trial(source, folder) for folder in folders), key=_order)
+    trials = sorted((read_trial(source, name) for name in source.trials()), key=place)
     return CampaignData(record, tuple(trials), read_decisions(source), source)
 
 
-def _is_verdict(name: str) -> bool:
-    parts = name.split("/")
-    return len(parts) == 3 and parts[0] == "trials" and parts[2] == "verdict.json" and not parts[1].startswith(".")
-
-
-def _order(trial: TrialData) -> tuple[int, int, str]:
+def place(trial: TrialData) -> tuple[int, int, str]:
+    """By which trials are ordered."""
     return trial.trial.block, trial.trial.position, trial.id
 
 
@@ -258,7 +271,9 @@ def _read_campaign(source: Source) -> CampaignRecord:
     return _validated(CampaignRecord, value, source, "campaign.json")
 
 
-def _read_trial(source: Source, folder: str) -> TrialData:
+def read_trial(source: Source, name: str) -> TrialData:
+    """One finished trial; it never changes any more."""
+    folder = f"trials/{name}"
     planned = _read_one(source, f"{folder}/planned.json", PlannedRecord)
     verdict = _read_one(source, f"{folder}/verdict.json", TrialVerdict)
     if planned is None or verdict is None:
@@ -314,17 +329,17 @@ def _validated(kind: type[R], value: Any, source: Source, name: str) -> R:
 
 
 def _read_one(source: Source, name: str, kind: type[R]) -> R | None:
-    return _validated(kind, _load_json(source, name), source, name) if name in source.names() else None
+    return _validated(kind, _load_json(source, name), source, name) if source.has(name) else None
 
 
 def _read_list(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
-    if name not in source.names():
+    if not source.has(name):
         return ()
     return tuple(_validated(kind, value, source, name) for value in _load_json(source, name))
 
 
 def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
-    if name not in source.names():
+    if not source.has(name):
         return ()
     with source.open(name) as file:
         lines = file.read().decode().split("\n")

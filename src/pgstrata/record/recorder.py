@@ -20,7 +20,7 @@ from typing import IO, Any, Literal
 from pgstrata import __version__
 from pgstrata.errors import PgstrataError, PreflightError, UsageError, writing
 from pgstrata.record.parquet import write_series
-from pgstrata.record.reader import FolderSource, TrialData, read, read_decisions
+from pgstrata.record.reader import CampaignData, FolderSource, TrialData, place, read_decisions, read_trial
 from pgstrata.record.schema import (
     CAMPAIGN_SCHEMA,
     CampaignRecord,
@@ -134,6 +134,8 @@ class CampaignDirectory:
     _lock: IO[str] = field(repr=False)
     _made: tuple[Path, ...] | None = field(default=None, repr=False)
     """Of a new directory: the folders made for it, deepest first. None for one that was there, or once it is used."""
+    _trials: dict[str, TrialData] = field(default_factory=dict, repr=False)
+    """Finished trials that were read."""
 
     @classmethod
     def create_or_open(
@@ -208,8 +210,18 @@ class CampaignDirectory:
             self._set_interrupted_aside()
 
     def finished(self) -> tuple[TrialData, ...]:
-        """Every finished trial, of whatever verdict."""
-        return read(self.path).trials
+        """Every finished trial, of whatever verdict; what was read once is not read again, for it never changes."""
+        names = FolderSource(self.path).trials()
+        return tuple(sorted((self.finished_trial(name) for name in names), key=place))
+
+    def finished_trial(self, id_: str) -> TrialData:
+        if id_ not in self._trials:
+            self._trials[id_] = read_trial(FolderSource(self.path), id_)
+        return self._trials[id_]
+
+    def data(self) -> CampaignData:
+        """The campaign as it is recorded so far."""
+        return CampaignData(self.record, self.finished(), self.decisions(), FolderSource(self.path))
 
     def decisions(self) -> tuple[DecisionRecord, ...]:
         return read_decisions(FolderSource(self.path))

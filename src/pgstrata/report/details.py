@@ -110,18 +110,15 @@ class Links:
         self._prefix: str | None = None
         if isinstance(data.source, FolderSource):
             self._prefix = os.path.relpath(data.source.root.resolve(), folder.resolve())
-        self._names: dict[str, list[str]] = {}
-        for name in sorted(data.source.names()):
-            parts = name.split("/")
-            if len(parts) > 2 and parts[0] == "trials":
-                self._names.setdefault(parts[1], []).append(name)
+        self._source = data.source
 
     def of_trial(self, trial: str, cell: str | None) -> tuple[RawFile, ...]:
         """Files of the trial itself and of one of its cells."""
         root = f"trials/{trial}/"
-        wanted = [n for n in self._names.get(trial, ()) if not n.startswith(f"{root}cells/")]
+        names = self._source.below(root.rstrip("/"))
+        wanted = [n for n in names if not n.startswith(f"{root}cells/")]
         if cell is not None:
-            wanted = [n for n in self._names.get(trial, ()) if n.startswith(f"{root}cells/{cell}/")] + wanted
+            wanted = [n for n in names if n.startswith(f"{root}cells/{cell}/")] + wanted
         return tuple(RawFile(n.removeprefix(root).removeprefix(f"cells/{cell}/"), self.href(n)) for n in wanted)
 
     def href(self, name: str) -> str | None:

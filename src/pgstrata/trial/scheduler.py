@@ -6,12 +6,13 @@ goes on exactly where an earlier one ended, for whatever reason it ended.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
-from pgstrata.record.reader import TrialData
+from pgstrata.record.reader import TrialData, place
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import DecisionRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
@@ -22,8 +23,9 @@ from pgstrata.trial.progress import Progress
 GIVE_UP_AFTER = 3
 """A stack whose first trials all fail, this many of them, is not tried again."""
 
-Observe = Callable[[Sequence[TrialData]], Iterable[Observation]]
-"""The primary metric of every cell of the trials that count; `analyze` knows how, and the command line hands it in."""
+Observe = Callable[[Sequence[TrialData]], Sequence[Observation]]
+"""Takes up the trials of one more block; returns the primary metric of every cell of the trials that count, of all
+blocks so far. `analyze` knows how; the command line hands in a new one each time that a campaign is gone through."""
 
 
 class TrialRunner(Protocol):
@@ -50,33 +52,59 @@ class Outcome:
 
 @dataclass
 class _State:
-    """What is finished, and what follows from it."""
+    """What is finished, and what follows from it.
 
-    finished: dict[str, TrialData] = field(default_factory=dict)
+    Blocks are taken up one after another, in the same way whether they were read back or have just been run, so that
+    a resumed campaign decides the same.
+    """
 
-    def observations(self, observe: Observe, before_block: int) -> list[Observation]:
-        """Of the blocks before that one: what the policy saw, or sees, when it decides about that block."""
-        before = [t for t in self.finished.values() if t.trial.block < before_block]
-        return list(observe(sorted(before, key=_place)))
+    directory: CampaignDirectory
+    observe: Observe
+    finished: set[str] = field(default_factory=set)
+    decided: dict[int, DecisionRecord] = field(default_factory=dict)
+    """By block; the end of a campaign is always decided again."""
+    last: DecisionRecord | None = None
+    observations: Sequence[Observation] = ()
+    elapsed_s: float = 0.0
+    """Machine time of the blocks that were taken up: by the record, not by the clock."""
+    _blocks: dict[int, list[TrialData]] = field(default_factory=dict)
+    """Blocks that were not taken up yet."""
+    _failed: Counter[str] = field(default_factory=Counter)
+    _fine: set[str] = field(default_factory=set)
 
-    def elapsed_s(self, before_block: int) -> float:
-        """Machine time by the record, not by the clock, so that a resumed campaign decides the same."""
-        return sum(t.verdict.duration_s for t in self.finished.values() if t.trial.block < before_block)
+    @classmethod
+    def of(cls, directory: CampaignDirectory, observe: Observe) -> _State:
+        state = cls(directory, observe)
+        for trial in directory.finished():
+            state.add(trial)
+        for record in directory.decisions():
+            state.remember(record)
+        return state
 
-    def hopeless(self, before_block: int) -> tuple[str, ...]:
+    def add(self, trial: TrialData) -> None:
+        self.finished.add(trial.id)
+        self._blocks.setdefault(trial.trial.block, []).append(trial)
+
+    def remember(self, record: DecisionRecord) -> None:
+        self.last = record
+        if record.stage != "done":
+            self.decided[record.after_block] = record
+
+    def take_up(self, block: int) -> None:
+        """Whatever is finished of that block: from now on the policy sees it."""
+        trials = sorted(self._blocks.pop(block, ()), key=place)
+        self.observations = self.observe(trials)
+        self.elapsed_s += sum(t.verdict.duration_s for t in trials)
+        self._failed.update(t.trial.stack for t in trials if t.verdict.status == "failed")
+        self._fine.update(t.trial.stack for t in trials if t.valid)
+
+    def hopeless(self) -> tuple[str, ...]:
         """Stacks that failed every one of at least GIVE_UP_AFTER trials."""
-        failed: dict[str, int] = {}
-        fine: set[str] = set()
-        for trial in self.finished.values():
-            if trial.trial.block < before_block and trial.verdict.status == "failed":
-                failed[trial.trial.stack] = failed.get(trial.trial.stack, 0) + 1
-            elif trial.valid:
-                fine.add(trial.trial.stack)
-        return tuple(s for s, n in failed.items() if n >= GIVE_UP_AFTER and s not in fine)
+        return tuple(s for s, n in self._failed.items() if n >= GIVE_UP_AFTER and s not in self._fine)
 
-
-def _place(trial: TrialData) -> tuple[int, int]:
-    return trial.trial.block, trial.trial.position
+    def outcome(self, reason: str, *, interrupted: bool = False) -> Outcome:
+        counts = Counter(str(t.verdict.status) for t in self.directory.finished())
+        return Outcome(counts, reason, interrupted)
 
 
 def run_campaign(
@@ -94,36 +122,36 @@ def run_campaign(
     Every error of a single trial is recorded by the runner. What it raises ends the campaign, which stays
     resumable.
     """
-    state = _State({t.id: t for t in directory.finished()})
+    state = _State.of(directory, observe)
     block = 0
     try:
         while True:
             interruption.check()
-            decision = _decide(directory, state, policy, observe, block)
+            decision = _decide(state, policy, block)
             if decision.stage == "done":
-                return _outcome(state, decision.reason)
-            _run_block(campaign, directory, runner, progress, state, decision, block, interruption)
+                return state.outcome(decision.reason)
+            _run_block(campaign, runner, progress, state, decision, block, interruption)
+            state.take_up(block)
             block += 1
     except Interrupted as signal:
-        # The block's own trials are read back at its end, which this one did not reach.
-        state.finished = {t.id: t for t in directory.finished()}
-        return _outcome(state, str(signal), interrupted=True)
+        return state.outcome(str(signal), interrupted=True)
 
 
 def ended(campaign: Campaign, directory: CampaignDirectory, policy: Policy, *, observe: Observe) -> Outcome | None:
     """How a campaign with nothing left to run ended, by its record alone; None while anything is left."""
-    state = _State({t.id: t for t in directory.finished()})
+    state = _State.of(directory, observe)
     block = 0
     while state.finished:
-        decision = _known(directory, block)
-        if decision is None:
-            decision = _decide_anew(state, policy, observe, block)
+        known = state.decided.get(block)
+        if known is None:
+            decision = _decide_anew(state, policy, block)
             if decision.stage != "done":
                 return None
-            _record(directory, block, decision)
-            return _outcome(state, decision.reason)
-        if any(trial.id not in state.finished for trial in _trials(campaign, block, decision)):
+            _record(state, block, decision)
+            return state.outcome(decision.reason)
+        if any(trial.id not in state.finished for trial in _trials(campaign, block, _decision(known))):
             return None
+        state.take_up(block)
         block += 1
     return None
 
@@ -136,31 +164,23 @@ def recorded_stacks(campaign: Campaign, trials: Iterable[TrialData]) -> tuple[st
     return tuple(s.name for s in campaign.stacks if statuses.get(s.name) != {"unsupported"})
 
 
-def _decide(directory: CampaignDirectory, state: _State, policy: Policy, observe: Observe, block: int) -> Decision:
+def _decide(state: _State, policy: Policy, block: int) -> Decision:
     """What was decided about this block before, or a new decision, recorded before it is followed."""
-    decision = _known(directory, block)
-    if decision is None:
-        decision = _decide_anew(state, policy, observe, block)
-        _record(directory, block, decision)
+    known = state.decided.get(block)
+    if known is not None:
+        return _decision(known)
+    decision = _decide_anew(state, policy, block)
+    _record(state, block, decision)
     return decision
 
 
-def _known(directory: CampaignDirectory, block: int) -> Decision | None:
-    """What was decided about this block before; the end of a campaign is always decided again."""
-    for record in reversed(directory.decisions()):
-        if record.after_block == block and record.stage != "done":
-            return _decision(record)
-    return None
-
-
-def _decide_anew(state: _State, policy: Policy, observe: Observe, block: int) -> Decision:
-    decision = policy.decide(state.observations(observe, block), block, state.elapsed_s(block))
-    decision = _without_hopeless(decision, state.hopeless(block))
+def _decide_anew(state: _State, policy: Policy, block: int) -> Decision:
+    decision = policy.decide(state.observations, block, state.elapsed_s)
+    decision = _without_hopeless(decision, state.hopeless())
     return decision if decision.run and decision.stage != "done" else replace(decision, stage="done", run=())
 
 
-def _record(directory: CampaignDirectory, block: int, decision: Decision) -> None:
-    known = directory.decisions()
+def _record(state: _State, block: int, decision: Decision) -> None:
     record = DecisionRecord(
         after_block=block,
         stage=decision.stage,
@@ -171,8 +191,10 @@ def _record(directory: CampaignDirectory, block: int, decision: Decision) -> Non
         cells=None if decision.cells is None else dict(decision.cells),
         duration_s=decision.duration_s,
     )
-    if not known or known[-1] != record:  # the end of a finished campaign is decided again, and told once
-        directory.record_decision(record)
+    # The end of a finished campaign is decided again, and told once; JSON knows no nan, which is not equal to itself.
+    if state.last is None or state.last.model_dump_json() != record.model_dump_json():
+        state.directory.record_decision(record)
+        state.remember(record)
 
 
 def _decision(record: DecisionRecord) -> Decision:
@@ -201,7 +223,6 @@ def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision
 
 def _run_block(
     campaign: Campaign,
-    directory: CampaignDirectory,
     runner: TrialRunner,
     progress: Progress,
     state: _State,
@@ -217,9 +238,9 @@ def _run_block(
             continue
         interruption.check()
         progress.trial(trial)
-        verdict = runner.run(trial, directory, progress)
+        verdict = runner.run(trial, state.directory, progress)
+        state.add(state.directory.finished_trial(trial.id))
         progress.finished(trial, verdict)
-    state.finished = {t.id: t for t in directory.finished()}
 
 
 def _trials(campaign: Campaign, block: int, decision: Decision) -> tuple[Trial, ...]:
@@ -227,10 +248,3 @@ def _trials(campaign: Campaign, block: int, decision: Decision) -> tuple[Trial, 
     return block_trials(
         campaign, block, decision.run, decision.stage, cells=decision.cells, duration_s=decision.duration_s
     )
-
-
-def _outcome(state: _State, reason: str, *, interrupted: bool = False) -> Outcome:
-    counts: dict[str, int] = {}
-    for trial in state.finished.values():
-        counts[trial.verdict.status] = counts.get(trial.verdict.status, 0) + 1
-    return Outcome(counts, reason, interrupted)

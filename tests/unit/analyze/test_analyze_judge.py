@@ -15,7 +15,8 @@ import pytest
 from pgstrata.analyze.evidence import BUDGET_USED, durability_of, gather
 from pgstrata.analyze.findings import Comparison, Findings
 from pgstrata.analyze.judge import judge
-from pgstrata.analyze.metrics import observer
+from pgstrata.analyze.metrics import Observer
+from pgstrata.analyze.selection import Selection
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CampaignData, read
@@ -240,8 +241,27 @@ def test_the_policy_does_not_see_what_the_judge_leaves_out(campaign: Path, tmp_p
             value["checked"]["kernel release"] = "6.19.0"
 
     trials = changed(campaign, tmp_path / "c", "facts.json", change).trials
-    seen = {o.block for o in observer("tps")(trials)}
+    seen = {o.block for o in Observer("tps")(trials)}
     assert seen == {t.trial.block for t in trials} - {3}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_block_by_block_the_policy_sees_what_counts_of_all_so_far(campaign: Path, seed: int) -> None:
+    """Kernels change from trial to trial, so that which of them is that of most changes too."""
+    rng = np.random.default_rng(seed)
+    trials = []
+    for trial in read(campaign).trials:
+        assert trial.facts is not None
+        checked = {**trial.facts.checked, "kernel release": str(rng.choice(["6.17.0", "6.18.0"]))}
+        trials.append(replace(trial, facts=trial.facts.model_copy(update={"checked": checked})))
+    observer = Observer("tps")
+    for block in range(6):
+        seen = observer([t for t in trials if t.trial.block == block])
+        known = [t for t in trials if t.trial.block <= block]
+        counting = Selection.of(known)
+        assert [(o.stack, o.block, o.value) for o in seen] == [
+            (t.trial.stack, t.trial.block, c.result.tps) for t in known if counting.counts(t) for c in t.cells
+        ]
 
 
 def test_a_minor_upgrade_of_one_of_several_majors_is_noticed(campaign: Path, tmp_path: Path) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.analyze.metrics import Observer
+from pgstrata.analyze.policy import AdaptivePolicy
+from pgstrata.record import recorder
 from pgstrata.record.decision import Decision, Observation
-from pgstrata.record.reader import TrialData, read
+from pgstrata.record.reader import Source, TrialData, read, read_trial
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
@@ -36,9 +39,18 @@ def campaign(**runs: object) -> Campaign:
     )
 
 
-def observe(trials: Sequence[TrialData]) -> list[Observation]:
-    valid = [t for t in trials if t.valid]
-    return [Observation(t.trial.stack, t.trial.block, c.id, c.result.tps) for t in valid for c in t.cells]
+@dataclass
+class Observed:
+    """The throughput of every valid trial so far."""
+
+    observations: list[Observation] = field(default_factory=list)
+
+    def __call__(self, trials: Sequence[TrialData]) -> Sequence[Observation]:
+        valid = [t for t in trials if t.valid]
+        self.observations += [
+            Observation(t.trial.stack, t.trial.block, c.id, c.result.tps) for t in valid for c in t.cells
+        ]
+        return self.observations
 
 
 @dataclass
@@ -96,7 +108,7 @@ def run(out: Path, asked: Campaign, policy: object = None, runner: TrialRunner |
             runner or FakeRunner(asked),
             policy or FixedBlocks(STACKS, asked.runs.blocks or 3),  # type: ignore[arg-type]
             NoProgress(),
-            observe=observe,
+            observe=Observed(),
             interruption=Interruption(),
         )
 
@@ -157,6 +169,67 @@ def test_the_policy_sees_the_same_after_a_resume(tmp_path: Path) -> None:
     assert [elapsed_s for _, elapsed_s, _ in whole.asked] == [0.0, 180.0, 360.0, 540.0]
 
 
+def adaptive(out: Path, runner: TrialRunner | None = None) -> Outcome:
+    asked = campaign(max_blocks=5)
+    with CampaignDirectory.create_or_open(out, asked) as directory:
+        return run_campaign(
+            asked,
+            directory,
+            runner or FakeRunner(asked),
+            AdaptivePolicy.of(asked),
+            NoProgress(),
+            observe=Observer(asked.goal.primary),
+            interruption=Interruption(),
+        )
+
+
+def test_the_decisions_of_a_run_are_those_replayed_from_its_record(tmp_path: Path) -> None:
+    adaptive(tmp_path / "c")
+    data = read(tmp_path / "c")
+    assert {"screen", "confirm", "done"} == {d.stage for d in data.decisions}
+    for recorded in data.decisions:
+        before = [t for t in data.trials if t.trial.block < recorded.after_block]
+        spent_s = sum(t.verdict.duration_s for t in before)
+        observations = Observer(data.campaign.goal.primary)(before)
+        again = AdaptivePolicy.of(data.campaign).decide(observations, recorded.after_block, spent_s)
+        replayed = recorded.model_copy(
+            update={
+                "stage": again.stage,
+                "continue_with": again.run,
+                "dropped": again.dropped,
+                "reason": again.reason,
+                "figures": again.figures,
+            }
+        )
+        assert replayed.model_dump_json() == recorded.model_dump_json()
+
+
+@pytest.mark.parametrize("after", [1, 7, 12])
+def test_an_adaptive_campaign_decides_the_same_when_it_is_resumed(tmp_path: Path, after: int) -> None:
+    asked = campaign(max_blocks=5)
+    adaptive(tmp_path / "whole")
+    assert adaptive(tmp_path / "c", Stopping(FakeRunner(asked), after)).interrupted
+    adaptive(tmp_path / "c")
+    assert read(tmp_path / "c").decisions == read(tmp_path / "whole").decisions
+
+
+def test_every_trial_is_read_once_while_it_runs_and_when_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+
+    def counting(source: Source, name: str) -> TrialData:
+        names.append(name)
+        return read_trial(source, name)
+
+    monkeypatch.setattr(recorder, "read_trial", counting)
+    run(tmp_path / "c", campaign(blocks=4), runner=Stopping(FakeRunner(campaign()), 8))
+    assert len(names) == len(set(names)) == 8
+    names.clear()
+    run(tmp_path / "c", campaign(blocks=4))
+    assert len(names) == len(set(names)) == 12
+
+
 def test_a_finished_campaign_can_be_extended(tmp_path: Path) -> None:
     run(tmp_path / "c", campaign(blocks=2))
     runner = Stopping(FakeRunner(campaign(blocks=4)), 99)
@@ -170,7 +243,7 @@ def test_a_campaign_is_over_when_nothing_is_left_to_run(tmp_path: Path, trials: 
     run(tmp_path / "c", campaign(blocks=2), runner=Stopping(FakeRunner(campaign()), trials))
     asked = campaign(blocks=blocks)
     with CampaignDirectory.create_or_open(tmp_path / "c", asked) as directory:
-        outcome = ended(asked, directory, FixedBlocks(STACKS, blocks), observe=observe)
+        outcome = ended(asked, directory, FixedBlocks(STACKS, blocks), observe=Observed())
     assert (outcome == Outcome({"ok": 6}, f"blocks done: {blocks}, as planned")) is over
     assert (outcome is not None) is over
 
