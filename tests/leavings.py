@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,21 @@ def settings() -> dict[str, str]:
     return {str(file): file.read_text() for file in files}
 
 
+GONE_WITHIN_S = 30.0
+
+
 def leftovers(folder: Path) -> list[str]:
-    """Loop devices on files of a folder, mounts of such devices or in it, processes that work in it."""
+    """Loop devices on files of a folder, mounts of such devices or in it, processes that work in it.
+
+    A loop device that another test's look at all devices has open when it is detached goes away a moment later.
+    """
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while (found := _left_now(folder)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def _left_now(folder: Path) -> list[str]:
     listing = ["losetup", "--json", "--list", "--output", "NAME,BACK-FILE,DIO,LOG-SEC"]
     loops = parse_losetup(subprocess.run(listing, check=True, capture_output=True, text=True, timeout=60).stdout)
     ours = [loop for loop in loops if loop.backing_file.startswith(f"{folder}/")]

@@ -371,17 +371,35 @@ def test_a_tree_with_a_mount_in_it_is_not_removed(real: Host, tmp_path: Path) ->
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can open devices")
-def test_a_device_in_use_cannot_be_opened_exclusively(real: Host, tmp_path: Path) -> None:
+def test_a_device_is_opened_with_who_uses_it_and_what_it_holds(real: Host, tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(b"")
     os.truncate(tmp_path / "image", 64 << 20)
     device = real.run(command("losetup", "--find", "--show", str(tmp_path / "image"))).stdout.strip()
     try:
-        assert real.open_exclusive(device)
+        opened = real.open_device(device)
+        assert (opened.size_bytes, opened.uses, opened.passing) == (64 << 20, (), ())
+        assert real.first_content(opened.handle) is None
+        kept = real.open_device(opened.path, exclusive=False)
+        assert kept.identity == opened.identity
+        assert real.other_handles(kept.handle) == (opened.handle,)
+        real.close_device(opened.handle)
+        assert real.other_handles(kept.handle) == ()
+        real.close_device(kept.handle)
         real.run(command("mkfs.ext4", "-q", device))
         (tmp_path / "mnt").mkdir()
         real.run(command("mount", device, f"{tmp_path}/mnt"))
-        assert not real.open_exclusive(device)
+        opened = real.open_device(device)
+        assert opened.uses == (f"it is mounted at {tmp_path}/mnt",)
+        assert opened.passing == ("it cannot be opened exclusively, so something uses it",)
+        real.close_device(opened.handle)
         real.run(command("umount", f"{tmp_path}/mnt"))
+        opened = real.open_device(device, write=True)
+        assert real.first_content(opened.handle) is not None
+        real.zero(opened.handle)
+        assert real.first_content(opened.handle) is None
+        real.close_device(opened.handle)
+        with pytest.raises(OSError, match=r"[Bb]lock device"):
+            real.open_device(f"{tmp_path}/image")
         status = real.status(device)
         assert status is not None
         assert status.kind == "block"

@@ -20,6 +20,7 @@ from pgstrata.host.protocol import (
     Completed,
     FileStatus,
     HostKind,
+    OpenDevice,
     Process,
     Space,
     Waiting,
@@ -232,8 +233,23 @@ class AgentHost(ABC):
     def unlock(self, name: str) -> None:
         self._call("unlock", name=name)
 
-    def open_exclusive(self, device: str) -> bool:
-        return bool(self._call("open_exclusive", device=device))
+    def open_device(self, path: str, *, write: bool = False, exclusive: bool = True) -> OpenDevice:
+        found = self._call("open_device", path=path, write=write, exclusive=exclusive, patience_s=120.0)
+        found = {**found, "numbers": tuple(found["numbers"]), "uses": tuple(found["uses"])}
+        return OpenDevice(**{**found, "passing": tuple(found["passing"])})
+
+    def close_device(self, handle: int) -> None:
+        self._call("close_device", handle=handle)
+
+    def other_handles(self, handle: int) -> tuple[int, ...]:
+        return tuple(self._call("other_handles", handle=handle))
+
+    def first_content(self, handle: int) -> int | None:
+        found: int | None = self._call("first_content", handle=handle, patience_s=600.0)
+        return found
+
+    def zero(self, handle: int) -> None:
+        self._call("zero", handle=handle, patience_s=600.0)
 
     def busiest(self, seconds: float) -> tuple[Busy, ...]:
         return tuple(Busy(**busy) for busy in self._call("busiest", seconds=seconds, patience_s=60.0 + seconds))

@@ -20,6 +20,7 @@ from pgstrata.host.protocol import (
     Completed,
     FileStatus,
     HostKind,
+    OpenDevice,
     Process,
     Space,
     Waiting,
@@ -73,7 +74,8 @@ class FakeHost:
         files: Mapping[str, str] | None = None,
         answer: Answer | None = None,
         missing_programs: bool = False,
-        busy_devices: frozenset[str] = frozenset(),
+        uses: Mapping[str, tuple[str, ...]] | None = None,
+        contents: Mapping[str, int] | None = None,
         locks: Mapping[str, str] | None = None,
         busy: tuple[Busy, ...] = (),
         name: str = "fake",
@@ -84,7 +86,9 @@ class FakeHost:
         self._recorded = dict(commands or {})
         self._answer = answer
         self._missing_programs = missing_programs
-        self._busy_devices = busy_devices
+        self._uses = dict(uses or {})
+        self._contents = dict(contents or {})
+        self._handles: dict[int, str] = {}
         self._others_locks = dict(locks or {})
         self._busy = busy
         self._pids = itertools.count(1000)
@@ -219,8 +223,26 @@ class FakeHost:
     def unlock(self, name: str) -> None:
         """Locks of this host itself are always free."""
 
-    def open_exclusive(self, device: str) -> bool:
-        return device not in self._busy_devices
+    def open_device(self, path: str, *, write: bool = False, exclusive: bool = True) -> OpenDevice:
+        status = self.status(path)
+        if status is None or status.kind != "block":
+            raise OSError(errno.ENOTBLK, os.strerror(errno.ENOTBLK), path)
+        handle = next(self._pids)
+        self._handles[handle] = path
+        sectors = self.read_text(f"/sys/class/block/{PurePosixPath(path).name}/size")
+        return OpenDevice(handle, path, status.device, 512 * int(sectors), 0, self._uses.get(path, ()))
+
+    def close_device(self, handle: int) -> None:
+        self._handles.pop(handle, None)
+
+    def other_handles(self, handle: int) -> tuple[int, ...]:
+        return tuple(h for h, path in self._handles.items() if h != handle and path == self._handles[handle])
+
+    def first_content(self, handle: int) -> int | None:
+        return self._contents.get(self._handles[handle])
+
+    def zero(self, handle: int) -> None:
+        self._contents.pop(self._handles[handle], None)
 
     def busiest(self, seconds: float) -> tuple[Busy, ...]:
         return self._busy

@@ -98,6 +98,28 @@ class Space:
 
 
 @dataclass(frozen=True)
+class OpenDevice:
+    """A block device that is held open on its host."""
+
+    handle: int
+    path: str
+    """Leads to the open device and no other, whatever becomes of the name it was opened by."""
+    numbers: tuple[int, int]
+    size_bytes: int
+    sequence: int
+    """Counts up whenever a device or its medium comes new; 0 where the kernel does not say."""
+    uses: tuple[str, ...] = ()
+    """Who uses it."""
+    passing: tuple[str, ...] = ()
+    """Who has it open or locked at this moment: perhaps only to look."""
+
+    @property
+    def identity(self) -> tuple[tuple[int, int], int, int]:
+        """The same for the same device only, until the machine is started anew."""
+        return self.numbers, self.size_bytes, self.sequence
+
+
+@dataclass(frozen=True)
 class Busy:
     """What a process did while it was watched."""
 
@@ -241,8 +263,26 @@ class Host(Protocol):
         """Gives a lock back; one that is not held is fine."""
         ...
 
-    def open_exclusive(self, device: str) -> bool:
-        """Whether a block device can be opened exclusively: False while it is in use (mounted, PV, md, swap)."""
+    def open_device(self, path: str, *, write: bool = False, exclusive: bool = True) -> OpenDevice:
+        """Opens a block device, to be closed by its handle. Only an exclusive opening looks for uses; one that
+        cannot be had exclusively is opened all the same, with that among `passing`."""
+        ...
+
+    def close_device(self, handle: int) -> None:
+        """Closes a device; one that is not open is fine."""
+        ...
+
+    def other_handles(self, handle: int) -> tuple[int, ...]:
+        """Further handles of the same device: this program has had it open since they were opened."""
+        ...
+
+    def first_content(self, handle: int) -> int | None:
+        """The offset of the first byte that is not zero, of all that are looked at: the whole of a small device, both
+        ends and samples of a large one. None when all are zero."""
+        ...
+
+    def zero(self, handle: int) -> None:
+        """Zeroes exactly what `first_content` looks at, the start of the device last."""
         ...
 
     def busiest(self, seconds: float) -> tuple[Busy, ...]:

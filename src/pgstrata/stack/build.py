@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host
 from pgstrata.stack.journal import Journal, Undone
 from pgstrata.stack.plan import StackPlan
-from pgstrata.stack.safety import DeviceState, refuse_or_allow, require_blank
-from pgstrata.stack.step import Step
+from pgstrata.stack.safety import DeviceState, held_to_erase, require_blank, require_same
+from pgstrata.stack.step import Ref, Step
 from pgstrata.stack.tuning.overcommit import require_room_to_commit
 from pgstrata.stack.tuning.setting import plan_restore, setting_path
 from pgstrata.stack.undo import Undo, WipeDevice
@@ -30,10 +30,13 @@ class Built:
 def build(host: Host, plan: StackPlan, journal: Journal, *, around: Around = lambda step: nullcontext()) -> Built:
     """Runs all steps. On an error everything is undone; that error is raised, with teardown errors as notes to it."""
     bindings: dict[str, str] = {}
+    disks: dict[str, str] = {}
     try:
         for step in plan.steps:
             with around(step):
+                _require_same_disks(host, step, disks, bindings)
                 run_step(host, step, journal, bindings, plan.context.erase)
+            disks |= {erased.node.name: erased.id for erased in step.erases}
     except BaseException as error:
         for undone in journal.undo_all():
             if undone.error:
@@ -42,20 +45,32 @@ def build(host: Host, plan: StackPlan, journal: Journal, *, around: Around = lam
     return Built(bindings)
 
 
+def _require_same_disks(host: Host, step: Step, disks: Mapping[str, str], bindings: Mapping[str, str]) -> None:
+    """What a command names must still be the device that was inspected, which was some seconds ago."""
+    arguments = {a.name for c in step.commands for a in c.argv if isinstance(a, Ref)}
+    for name in sorted(arguments & disks.keys()):
+        require_same(host, disks[name], bindings[name])
+
+
 def run_step(host: Host, step: Step, journal: Journal, bindings: dict[str, str], erase: tuple[str, ...]) -> None:
     """One step: inspect what it will overwrite, journal its undo, write its settings, run its commands."""
-    undos = step.undo
-    erased = [refuse_or_allow(host, id_, erase) for id_ in step.erases]
-    for state in erased:
-        journal.lock_device(state.node)
-        undos = tuple(_knowing(undo, state) for undo in undos)
-    journal.register(*undos)
-    _write_settings(host, step, journal, bindings)
-    output = ""
-    for planned in step.commands:
-        output = host.run(planned.resolve(bindings)).stdout.strip()
-    for state in erased:
-        require_blank(host, state)
+    with ExitStack() as held:
+        erased = []
+        for device in step.erases:
+            node = device.node.resolve(bindings)
+            erased.append(held.enter_context(held_to_erase(host, device.id, node, erase)))
+            journal.lock_device(node)
+        undos = step.undo
+        for state, _ in erased:
+            undos = tuple(_knowing(undo, state) for undo in undos)
+        journal.register(*undos)
+        _write_settings(host, step, journal, bindings)
+        output = ""
+        for planned in step.commands:
+            output = host.run(planned.resolve(bindings)).stdout.strip()
+        for state, open_device in erased:
+            host.zero(open_device.handle)
+            require_blank(host, state, open_device)
     if step.binds is not None:
         if not output:
             raise TrialError(f"step {step.name} printed nothing on {host.name}")

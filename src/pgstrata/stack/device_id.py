@@ -2,6 +2,9 @@
 
 Kernel names such as /dev/sdb change between boots, so they are no ids. Where a machine has nothing better (no udev,
 no partition table), the path counts together with size and major:minor, which makes a mix-up visible.
+
+by-diskseq counts devices since the boot, and by-label, by-uuid and by-partlabel follow whatever is written on any disk:
+a copy of a disk, or another one with the same label, takes their links over. They are no ids either.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from pgstrata.errors import UsageError
 from pgstrata.host.protocol import Command, Host
 
-_LINK = re.compile(r"^/dev/disk/by-(id|path|partuuid|partlabel|diskseq)/[^/]+$")
+_LINK = re.compile(r"^/dev/disk/by-(id|path|partuuid)/[^/]+$")
 _PARTUUID = re.compile(r"^PARTUUID=[0-9A-Fa-f-]+$")
 _REPEATED = re.compile(r"^(?P<path>/dev/[^+]+)\+(?P<size>\d+)\+(?P<major>\d+):(?P<minor>\d+)$")
 

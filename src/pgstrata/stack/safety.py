@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError, TrialError
-from pgstrata.host.protocol import FileStatus, Host, command
+from pgstrata.host.protocol import Host, OpenDevice
 from pgstrata.stack.device_id import DeviceId, parse_device_id
-from pgstrata.stack.mounts import parse_mountinfo
-from pgstrata.stack.nodes import list_partitions, read_size_bytes, sysfs_folder
+from pgstrata.stack.nodes import list_partitions, sysfs_folder
 from pgstrata.stack.signatures import Signature, list_signatures
+
+PASSING_ATTEMPTS = 10
+PASSING_PAUSE_S = 0.3
+"""Who merely looks at a device (udev after every change, smartd) is gone in that time."""
+
+NO_FORMAT = "data in no format that is recognised"
 
 
 @dataclass(frozen=True)
@@ -22,74 +30,156 @@ class DeviceState:
     in_use: tuple[str, ...]
     """Why it must not be touched, whatever the campaign allows."""
     signatures: tuple[Signature, ...]
+    content_at: int | None = None
+    """Where the first byte lies that is not zero, on a device without signatures; None on a blank one.
+
+    Raw data, a tar archive, what is encrypted with a detached header and the second half of an array have no
+    signature that could be told from noise."""
+
+    @property
+    def carries(self) -> str:
+        """What would be lost, for people; empty for a blank device."""
+        if self.content_at is not None:
+            return f"{NO_FORMAT} (from byte {self.content_at} on)"
+        return ", ".join(s.shown for s in self.signatures)
+
+
+@contextmanager
+def opened(host: Host, node: str, *, write: bool = False) -> Iterator[OpenDevice]:
+    """A device, held exclusively where nobody else holds it; waits a moment for those who only look at it."""
+    device = _open(host, node, write=write)
+    try:
+        for _ in range(PASSING_ATTEMPTS):
+            if device.uses or not device.passing:
+                break
+            host.close_device(device.handle)
+            time.sleep(PASSING_PAUSE_S)
+            device = _open(host, node, write=write)
+        yield device
+    finally:
+        host.close_device(device.handle)
+
+
+def _open(host: Host, node: str, *, write: bool) -> OpenDevice:
+    try:
+        return host.open_device(node, write=write)
+    except OSError as error:
+        raise PreflightError(
+            f"device {node} on {host.name} cannot be opened: {error.strerror}", hint="lsblk --output NAME,ID-LINK,SIZE"
+        ) from error
 
 
 def inspect_device(host: Host, id_: str) -> DeviceState:
     """Looks at a device without writing to it; PreflightError when the id leads to no block device."""
-    device = parse_device_id(id_)
-    node, status = _find(host, device)
-    size_bytes = read_size_bytes(host, node)
-    _require_repeated(device, status, size_bytes)
-    family = _family(host, node, status.device)
-    in_use = (
-        *_mounted(host, family),
-        *_swaps(host, family),
-        *_holders(host, family),
-        *(() if host.open_exclusive(node) else ("it cannot be opened exclusively, so something uses it",)),
-    )
-    return DeviceState(id_, node, size_bytes, in_use, _carried(host, node))
-
-
-def _carried(host: Host, node: str) -> tuple[Signature, ...]:
-    """What is written on a device; a partition is content even where nothing is found in it."""
-    partitions = (Signature(f"partition {name}") for name in list_partitions(host, node))
-    return (*list_signatures(host, node), *partitions)
+    wanted = parse_device_id(id_)
+    node = _find(host, wanted)
+    with opened(host, node) as device:
+        return _inspect(host, wanted, node, device)
 
 
 def refuse_or_allow(host: Host, id_: str, erase: tuple[str, ...]) -> DeviceState:
-    """The state of a device that may be overwritten; PreflightError for any other.
-
-    A device that is in use is always refused; one that carries a signature unless exactly this id is in `erase`.
-    """
+    """The state of a device that may be overwritten; PreflightError for any other."""
     state = inspect_device(host, id_)
-    if state.in_use:
-        raise PreflightError(
-            f"device {id_} ({state.node}) on {host.name} is in use: {'; '.join(state.in_use)}",
-            hint="name another device, or free this one first",
-        )
-    if state.signatures and id_ not in erase:
-        carries = ", ".join(s.shown for s in state.signatures)
-        raise PreflightError(
-            f"device {id_} ({state.node}) on {host.name} carries {carries}: it may hold data",
-            hint=f"if all of it may be destroyed, add to the campaign: erase: [{id_!r}]",
-        )
+    _refuse(host, state, erase)
     return state
 
 
-def require_blank(host: Host, device: DeviceState) -> None:
-    """TrialError when a device that was wiped still carries a signature: pools of zfs leave dozens of them."""
-    carried = _carried(host, device.node)
-    if carried:
-        left = ", ".join(s.shown for s in carried)
+@contextmanager
+def held_to_erase(host: Host, id_: str, node: str, erase: tuple[str, ...]) -> Iterator[tuple[DeviceState, OpenDevice]]:
+    """The state of a device that may be overwritten, which is held exclusively until the block ends.
+
+    `node` is where the id led to when it was looked up for the commands that will write. A handle that keeps nobody
+    off stays open behind the block, for `require_same` and for the undo.
+    """
+    wanted = parse_device_id(id_)
+    with opened(host, _find(host, wanted), write=True) as device:
+        state = _inspect(host, wanted, node, device)
+        _refuse(host, state, erase)
+        kept = host.open_device(device.path, exclusive=False)
+        try:
+            require_same(host, id_, node)
+            yield state, device
+        except BaseException:
+            host.close_device(kept.handle)
+            raise
+
+
+def require_same(host: Host, id_: str, node: str) -> None:
+    """PreflightError unless an id and a node both still lead to the device that was inspected."""
+    for path in (find_again(host, id_), node):
+        if not _is_held(host, path):
+            raise PreflightError(
+                f"{path or id_} on {host.name} is not the device any more that was inspected as {id_}",
+                hint=f"look at `ls -l {id_}`, and what has changed the names of devices",
+            )
+
+
+def _is_held(host: Host, path: str) -> bool:
+    status = host.status(path) if path else None
+    if status is None or status.kind != "block":
+        return False
+    device = host.open_device(path, exclusive=False)
+    try:
+        return host.other_handles(device.handle) != ()
+    finally:
+        host.close_device(device.handle)
+
+
+def _inspect(host: Host, wanted: DeviceId, node: str, device: OpenDevice) -> DeviceState:
+    _require_repeated(wanted, device)
+    _require_kernel_name(host, node, device)
+    in_use = (*device.uses, *device.passing)
+    signatures = () if in_use else carried(host, node, device)
+    content_at = None if in_use or signatures else host.first_content(device.handle)
+    return DeviceState(wanted.text, node, device.size_bytes, in_use, signatures, content_at)
+
+
+def carried(host: Host, node: str, device: OpenDevice) -> tuple[Signature, ...]:
+    """What is written on a device; a partition is content even where nothing is found in it."""
+    partitions = (Signature(f"partition {name}") for name in list_partitions(host, node))
+    return (*list_signatures(host, device.path), *partitions)
+
+
+def _refuse(host: Host, state: DeviceState, erase: tuple[str, ...]) -> None:
+    """A device that is in use is always refused; one that carries anything unless exactly this id is in `erase`."""
+    if state.in_use:
+        raise PreflightError(
+            f"device {state.id} ({state.node}) on {host.name} is in use: {'; '.join(state.in_use)}",
+            hint="name another device, or free this one first",
+        )
+    if state.carries and state.id not in erase:
+        raise PreflightError(
+            f"device {state.id} ({state.node}) on {host.name} carries {state.carries}: it may hold data",
+            hint=f"if all of it may be destroyed, add to the campaign: erase: [{state.id!r}]",
+        )
+
+
+def require_blank(host: Host, state: DeviceState, device: OpenDevice) -> None:
+    """TrialError when a device that was wiped still carries something: pools of zfs leave dozens of labels."""
+    signatures = carried(host, state.node, device)
+    content_at = None if signatures else host.first_content(device.handle)
+    left = DeviceState(state.id, state.node, state.size_bytes, (), signatures, content_at).carries
+    if left:
         raise TrialError(
-            f"device {device.id} ({device.node}) on {host.name} still carries {left} after wiping",
-            hint=f"wipefs --all {device.node}",
+            f"device {state.id} ({state.node}) on {host.name} still carries {left} after wiping",
+            hint=f"wipefs --all {state.node}",
         )
 
 
 def find_again(host: Host, id_: str) -> str:
     """The node of a device that was found before, empty when it is gone; PreflightError when it is another one now."""
-    device = parse_device_id(id_)
-    node = host.run(device.find_command, check=False).stdout.strip()
-    status = host.status(node) if node else None
-    if status is None:
+    wanted = parse_device_id(id_)
+    node = host.run(wanted.find_command, check=False).stdout.strip()
+    if not node or host.status(node) is None:
         return ""
-    if device.size_bytes is not None:
-        _require_repeated(device, status, read_size_bytes(host, node))
+    if wanted.size_bytes is not None:
+        device = host.open_device(node, exclusive=False)
+        host.close_device(device.handle)
+        _require_repeated(wanted, device)
     return node
 
 
-def _find(host: Host, device: DeviceId) -> tuple[str, FileStatus]:
+def _find(host: Host, device: DeviceId) -> str:
     nodes = host.run(device.find_command, check=False).stdout.split()
     status = host.status(nodes[0]) if nodes else None
     if len(nodes) != 1 or status is None or status.kind != "block":
@@ -98,71 +188,26 @@ def _find(host: Host, device: DeviceId) -> tuple[str, FileStatus]:
             f"{device.text} leads to {found} on {host.name}",
             hint="ls -l /dev/disk/by-id, or lsblk --bytes --output NAME,SIZE,MAJ:MIN",
         )
-    return nodes[0], status
+    return nodes[0]
 
 
-def _require_repeated(device: DeviceId, status: FileStatus, size_bytes: int) -> None:
+def _require_repeated(wanted: DeviceId, device: OpenDevice) -> None:
     """A path alone is not stable, so what the user repeated must agree."""
-    if device.size_bytes not in (None, size_bytes) or device.numbers not in (None, status.device):
-        major, minor = status.device
+    if wanted.size_bytes not in (None, device.size_bytes) or wanted.numbers not in (None, device.numbers):
+        major, minor = device.numbers
         raise PreflightError(
-            f"{device.text} is another device now: it has {size_bytes} bytes and number {major}:{minor}",
+            f"{wanted.text} is another device now: it has {device.size_bytes} bytes and number {major}:{minor}",
             hint="look which device is meant; names of devices change between boots",
         )
 
 
-def _family(host: Host, node: str, numbers: tuple[int, int]) -> dict[str, tuple[int, int]]:
-    """The device and its partitions: kernel name -> device numbers."""
-    folder = sysfs_folder(node)
-    family = {folder.rsplit("/", 1)[-1]: numbers}
-    for name in list_partitions(host, node):
-        major, minor = host.read_text(f"{folder}/{name}/dev").strip().split(":")
-        family[name] = (int(major), int(minor))
-    return family
-
-
-def _mounted(host: Host, family: dict[str, tuple[int, int]]) -> tuple[str, ...]:
-    """Mounts in the mount namespace of any process, as a container may hold one that we do not see."""
-    numbers = set(family.values())
-    nodes = {f"/dev/{name}" for name in family}
-    for text in _mountinfos(host):
-        for mount in parse_mountinfo(text):
-            # btrfs and zfs show a device number of their own, so the source counts too
-            if mount.device in numbers or mount.source in nodes:
-                return (f"it is mounted at {mount.target}",)
-    return ()
-
-
-def _mountinfos(host: Host) -> tuple[str, ...]:
-    """One mountinfo for each mount namespace that can be reached."""
-    # `--dereference` prints device:inode of the namespace itself
-    pids = [name for name in host.list_directory("/proc") if name.isdigit()]
-    listed = host.run(
-        command("stat", "--dereference", ["--format", "%i %n"], [f"/proc/{pid}/ns/mnt" for pid in pids]), check=False
-    )
-    namespaces: dict[str, str] = {}
-    for line in listed.stdout.splitlines():
-        inode, _, path = line.partition(" ")
-        namespaces.setdefault(inode, path.split("/")[2])
-    texts = [host.read_text("/proc/self/mountinfo")]
-    for pid in namespaces.values():
-        try:
-            texts.append(host.read_text(f"/proc/{pid}/mountinfo"))
-        except OSError:  # ended meanwhile
-            continue
-    return tuple(texts)
-
-
-def _swaps(host: Host, family: dict[str, tuple[int, int]]) -> tuple[str, ...]:
-    lines = host.read_text("/proc/swaps").splitlines()[1:]
-    used = {line.split()[0] for line in lines if line.strip()}
-    return tuple(f"{name} is swap in use" for name in family if f"/dev/{name}" in used)
-
-
-def _holders(host: Host, family: dict[str, tuple[int, int]]) -> tuple[str, ...]:
-    found = []
-    for name in family:
-        folder = f"/sys/class/block/{name}/holders"
-        holders = host.list_directory(folder) if host.status(folder) is not None else ()
-        found += [f"{holder} is built on {name}" for holder in holders]
-    return tuple(found)
+def _require_kernel_name(host: Host, node: str, device: OpenDevice) -> None:
+    """What sysfs is asked by the name of a node must be about the device that is open."""
+    named = f"{sysfs_folder(node)}/dev"
+    found = host.read_text(named).strip() if host.status(named) is not None else "no device"
+    major, minor = device.numbers
+    if found != f"{major}:{minor}":
+        raise PreflightError(
+            f"{node} on {host.name} is device {major}:{minor}, but to the kernel that name is {found}",
+            hint="name the device as the kernel does: lsblk --output NAME,MAJ:MIN",
+        )

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from pgstrata.host.protocol import CommandFailed, Host, command
 
+LABEL = "pgstrata"
+"""Of every filesystem that pgstrata makes."""
+
 _NOTHING_FOUND = 2
 _AMBIVALENT = 8
 """Exit codes of `blkid --probe` (blkid(8)): nothing recognised; several signatures that contradict each other."""

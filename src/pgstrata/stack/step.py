@@ -70,13 +70,21 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Erased:
+    """A real device that a step is the first to write to: its stable id, and the node that was found for it."""
+
+    id: str
+    node: Ref
+
+
+@dataclass(frozen=True)
 class Step:
     """One thing to do. `undo` is journaled before the commands run and tolerates half-done work.
 
     `binds` names the value that the last command prints (stripped standard output). `host_wide` marks a change
-    that others on the host notice, which a plan points out. `erases` names (by stable id) the real devices that
-    the step is the first to write to: they are inspected again right before it. `settings` are files of the
-    kernel to write, before the commands.
+    that others on the host notice, which a plan points out. `erases` names the real devices that the step is the
+    first to write to: they are inspected again right before it, held meanwhile, and zeroed after its commands.
+    `settings` are files of the kernel to write, before the commands.
     """
 
     name: str
@@ -85,13 +93,14 @@ class Step:
     binds: str | None = None
     host_wide: bool = False
     writes_bytes: int = 0
-    erases: tuple[str, ...] = ()
+    erases: tuple[Erased, ...] = ()
     settings: tuple[Setting, ...] = ()
 
     @property
     def shown(self) -> tuple[str, ...]:
         """Every command and write, for people."""
-        return (*(s.shown for s in self.settings), *(c.shown for c in self.commands))
+        zeroed = (f"write zeroes to both ends and samples of {erased.node.shown}" for erased in self.erases)
+        return (*(s.shown for s in self.settings), *(c.shown for c in self.commands), *zeroed)
 
 
 def planned(*argv: Argument | Sequence[Argument], timeout_s: float = DEFAULT_TIMEOUT_S) -> PlannedCommand:

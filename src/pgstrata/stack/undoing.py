@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from pgstrata.errors import PgstrataError
-from pgstrata.host.protocol import CommandFailed, Completed, Host, command
+from pgstrata.host.protocol import CommandFailed, Completed, Host, OpenDevice, command
 from pgstrata.stack import undo as kinds
 from pgstrata.stack.block.loop import backing_file_of, list_loops
 from pgstrata.stack.block.md import find_arrays, parse_array_name
 from pgstrata.stack.fs.zfs_labels import wipe_member
 from pgstrata.stack.mounts import mount_at
-from pgstrata.stack.safety import find_again
-from pgstrata.stack.signatures import list_signatures
+from pgstrata.stack.safety import NO_FORMAT, find_again, opened
+from pgstrata.stack.signatures import LABEL, list_signatures
 
 OURS = "pgstrata-"
 """Every folder, volume group, array and pool that pgstrata makes begins so; nothing else is ever removed."""
@@ -113,13 +113,23 @@ def _remove_from_export(host: Host, undo: kinds.RemovePath) -> str:
 
 
 def _wipe_device(host: Host, undo: kinds.WipeDevice) -> str:
-    """Wipes signatures that carry our label; others were there before, or may have been put there since."""
+    """Wipes what is ours for certain: signatures with our label, and what has none on a device that was held all the
+    time. Anything else was there before, or may have been put there since."""
     node = find_again(host, undo.id)
     if not node:
         return ""
-    signatures = list_signatures(host, node)
+    with opened(host, node, write=True) as device:
+        since_built = host.other_handles(device.handle)
+        line = _wipe_ours(host, undo, node, device, held=since_built != ())
+        for handle in since_built:
+            host.close_device(handle)
+        return line
+
+
+def _wipe_ours(host: Host, undo: kinds.WipeDevice, node: str, device: OpenDevice, *, held: bool) -> str:
+    signatures = list_signatures(host, device.path)
     earlier = [s for s in signatures if s.identity in undo.before]
-    foreign = [s for s in signatures if "pgstrata" not in s.label or s in earlier]
+    foreign = [s for s in signatures if s.label != LABEL or s in earlier]
     if earlier == list(signatures) != []:
         shown = ", ".join(s.shown for s in signatures)
         return f"left {undo.id} alone: it carries {shown} as before the trial, which had not begun to wipe it"
@@ -129,10 +139,21 @@ def _wipe_device(host: Host, undo: kinds.WipeDevice) -> str:
             f"{undo.id} was not wiped: it carries {shown}, which does not look like made by pgstrata",
             hint=f"if nothing on it is needed: wipefs --all {node}",
         )
-    if not signatures:
+    if not signatures and host.first_content(device.handle) is None:
         return ""
-    host.run(command("wipefs", "--all", node))
-    return f"wiped the signatures of {undo.id}"
+    if not signatures and not held:
+        return f"left {undo.id} alone: it carries {NO_FORMAT}, which may be somebody else's"
+    blank(host, node, device)
+    return f"wiped {undo.id}"
+
+
+def blank(host: Host, node: str, device: OpenDevice) -> None:
+    """Leaves a device that is held such that it is found blank when it is looked at again."""
+    if device.uses or device.passing:
+        raise PgstrataError(
+            f"{node} was not wiped: {'; '.join((*device.uses, *device.passing))}", hint=f"fuser --verbose {node}"
+        )
+    host.zero(device.handle)
 
 
 def _write_file(host: Host, undo: kinds.WriteFile) -> str:

@@ -15,7 +15,7 @@ from pgstrata.stack.fs.xfs import plan_xfs
 from pgstrata.stack.mounts import Expectation, flag, value
 from pgstrata.stack.parts import Below, Geometry
 from pgstrata.stack.plan import PlanContext, plan_stack
-from pgstrata.stack.step import Ref
+from pgstrata.stack.step import Erased, Ref
 from pgstrata.stack.tuning.queue import queue_path
 from pgstrata.stack.undo import DetachLoops, RemovePath, Unmount, WipeDevice
 
@@ -63,7 +63,7 @@ def test_every_step_that_makes_something_names_its_undo() -> None:
         *(WipeDevice, RemovePath, Unmount),
         *(RemovePath, DetachLoops, RemovePath, Unmount),
     ]
-    assert [step.erases for step in plan.steps if step.erases] == [("/dev/disk/by-id/a",)]
+    assert [step.erases for step in plan.steps if step.erases] == [(Erased("/dev/disk/by-id/a", Ref("data.0")),)]
 
 
 def test_host_wide_changes_are_marked() -> None:

@@ -3,61 +3,44 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.fake import FakeHost, completed
-from pgstrata.host.protocol import Command, Completed, FileStatus
+from pgstrata.host.protocol import Command, Completed, FileStatus, OpenDevice
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
 from pgstrata.stack.undo import RemovePath, StopMd, StopProcesses, WipeDevice, WriteFile
 
 ID = "/dev/disk/by-id/ata-DISK_1"
-ROOT = "22 1 8:17 / / rw,relatime shared:1 - ext4 /dev/sdb1 rw\n"
 NOTHING = '{"signatures": []}'
 
 
 class Server(FakeHost):
     """A server with the disk /dev/sda (8:0), which has the partition sda1 (8:1)."""
 
-    def __init__(
-        self,
-        *,
-        mountinfo: str = ROOT,
-        other_mountinfo: str = ROOT,
-        swaps: str = "",
-        held: bool = False,
-        signatures: str = NOTHING,
-    ) -> None:
+    def __init__(self, *, uses: tuple[str, ...] = (), signatures: str = NOTHING, content_at: int | None = None) -> None:
         self._signatures = signatures
         block = "/sys/class/block"
         files = {
             f"{block}/sda/size": "2097152",
+            f"{block}/sda/dev": "8:0\n",
             f"{block}/sda/sda1/partition": "1",
-            f"{block}/sda/sda1/dev": "8:1\n",
-            f"{block}/sda1/dev": "8:1\n",
-            "/proc/self/mountinfo": mountinfo,
-            "/proc/1/mountinfo": mountinfo,
-            "/proc/77/mountinfo": other_mountinfo,
-            "/proc/swaps": f"Filename\tType\tSize\tUsed\tPriority\n{swaps}",
+            "/proc/self/mountinfo": "22 1 8:17 / / rw,relatime shared:1 - ext4 /dev/sdb1 rw\n",
             "/proc/sys/kernel/random/boot_id": "boot-2\n",
             "/proc/sys/vm/swappiness": "60\n",
         }
-        super().__init__(files=files, answer=self._end)
-        for name in ("sda", "sda1"):
-            self.make_directory(f"{block}/{name}/holders")
-        if held:
-            self.make_directory(f"{block}/sda1/holders/dm-3")
+        contents = {} if content_at is None else {"/dev/sda": content_at}
+        super().__init__(files=files, answer=self._end, uses={"/dev/sda": uses}, contents=contents)
 
     def _end(self, command: Command) -> Completed | None:
         argv = command.argv
         if argv[0] == "mdadm":
             return completed(argv, "MD_NAME=theirs:home\n")
         answers = {"readlink": "/dev/sda\n", "wipefs": self._signatures, "blkid": ""}
-        if argv[0] == "stat":
-            return completed(argv, "4026531840 /proc/1/ns/mnt\n4026532999 /proc/77/ns/mnt\n")
         return completed(argv, answers[argv[0]]) if argv[0] in answers else None
 
     def status(self, path: str, *, follow: bool = True) -> FileStatus | None:
@@ -74,20 +57,34 @@ def test_a_partition_alone_counts_as_content() -> None:
     assert refuse_or_allow(Server(), ID, (ID,)) == state
 
 
-@pytest.mark.parametrize(
-    ("server", "why"),
-    [
-        (Server(mountinfo=f"{ROOT}40 22 8:1 / /home rw - ext4 /dev/sda1 rw\n"), "it is mounted at /home"),
-        (Server(mountinfo=f"{ROOT}40 22 0:50 / /pool rw - btrfs /dev/sda1 rw\n"), "it is mounted at /pool"),
-        (Server(other_mountinfo="40 22 8:1 / /inside rw - ext4 /dev/sda1 rw\n"), "it is mounted at /inside"),
-        (Server(swaps="/dev/sda1 partition 1 0 -2\n"), "sda1 is swap in use"),
-        (Server(held=True), "dm-3 is built on sda1"),
-    ],
-    ids=["mounted", "mounted with a device number of its own", "mounted in a container", "swap", "held"],
-)
-def test_a_partition_in_use_forbids_its_disk_even_with_erase(server: Server, why: str) -> None:
-    with pytest.raises(PreflightError, match=f"is in use: {why}"):
+def test_a_device_in_use_is_refused_even_with_erase() -> None:
+    server = Server(uses=("loop device loop7 sits on sda1",))
+    with pytest.raises(PreflightError, match="is in use: loop device loop7 sits on sda1"):
         refuse_or_allow(server, ID, (ID,))
+
+
+def test_who_only_looks_at_a_device_does_not_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgstrata.stack.safety.PASSING_PAUSE_S", 0)
+    server = Server()
+    looks = [("sda is open in udevd (pid 7)",), ("sda is open in udevd (pid 7)",)]
+    real = server.open_device
+
+    def open_device(path: str, *, write: bool = False, exclusive: bool = True) -> OpenDevice:
+        device = real(path, write=write, exclusive=exclusive)
+        return replace(device, passing=looks.pop()) if looks else device
+
+    monkeypatch.setattr(server, "open_device", open_device)
+    assert inspect_device(server, ID).in_use == ()
+    looks += [("sda is open in qemu (pid 8)",)] * 100
+    with pytest.raises(PreflightError, match="is in use: sda is open in qemu"):
+        refuse_or_allow(server, ID, (ID,))
+
+
+def test_a_name_that_is_another_device_to_the_kernel_is_refused() -> None:
+    server = Server()
+    server.write_text("/sys/class/block/sda/dev", "8:16\n")
+    with pytest.raises(PreflightError, match="is device 8:0, but to the kernel that name is 8:16"):
+        inspect_device(server, ID)
 
 
 def test_after_a_reboot_settings_and_processes_are_left_alone() -> None:
@@ -114,23 +111,28 @@ def test_before_a_reboot_they_are_put_back() -> None:
     assert server.stopped_markers == ["t1"]
 
 
+def _content(server: Server) -> int | None:
+    return server.first_content(server.open_device("/dev/sda").handle)
+
+
 @pytest.mark.parametrize(
     ("uuid", "label", "outcome"),
     [
         ("1", "theirs", f"left {ID} alone: it carries ext4 'theirs' as before the trial"),
-        ("1", "pgstrata-b0", f"left {ID} alone: it carries ext4 'pgstrata-b0' as before the trial"),
+        ("1", "pgstrata", f"left {ID} alone: it carries ext4 'pgstrata' as before the trial"),
         ("2", "theirs", f"error: wipe_device: {ID} was not wiped: it carries ext4 'theirs'"),
-        ("2", "pgstrata-b0", f"wiped the signatures of {ID}"),
+        ("2", "my pgstrata", f"error: wipe_device: {ID} was not wiped: it carries ext4 'my pgstrata'"),
+        ("2", "pgstrata", f"wiped {ID}"),
     ],
 )
 def test_a_device_is_told_by_what_it_carried_before(uuid: str, label: str, outcome: str) -> None:
     found = {"offset": "0x438", "type": "ext4", "uuid": uuid, "label": label}
-    server = Server(signatures=json.dumps({"signatures": [found]}))
+    server = Server(signatures=json.dumps({"signatures": [found]}), content_at=1080)
     journal = Journal.create(server, "t1")
     journal.register(WipeDevice(id=ID, before=(f"ext4 {label!r} 1",)))
     (line,) = clean(server).lines
     assert outcome in line
-    assert (("wipefs", "--all", "/dev/sda") in [c.argv for c in server.asked]) is outcome.startswith("wiped")
+    assert (_content(server) is None) is outcome.startswith("wiped")
     assert (server.status(journal.path) is None) is ("error" not in outcome)
 
 
@@ -171,14 +173,52 @@ def test_a_disk_that_has_become_a_member_of_another_array_is_left_alone() -> Non
 @pytest.mark.parametrize("now", ["/dev/sda+1073741824+8:16", "/dev/sda+999+8:0"])
 def test_a_device_that_has_another_size_or_number_now_is_not_wiped(now: str) -> None:
     server = Server(
-        signatures='{"signatures": [{"offset": "0x0", "type": "ext4", "uuid": "", "label": "pgstrata-b0"}]}'
+        signatures='{"signatures": [{"offset": "0x0", "type": "ext4", "uuid": "", "label": "pgstrata"}]}',
+        content_at=1080,
     )
     Journal.create(server, "t1").register(WipeDevice(id=now))
     cleaned = clean(server)
     assert cleaned.failed
     assert "is another device now" in cleaned.lines[0]
     assert "HINT" in cleaned.lines[0]
-    assert ("wipefs", "--all", "/dev/sda") not in [c.argv for c in server.asked]
+    assert _content(server) == 1080
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_data_without_a_signature_is_wiped_only_by_who_held_the_device_since_it_was_blank(held: bool) -> None:
+    server = Server(content_at=7)
+    Journal.create(server, "t1").register(WipeDevice(id=ID))
+    if held:
+        server.open_device("/dev/sda", exclusive=False)
+    (line,) = clean(server).lines
+    assert (_content(server) is None) is held
+    assert line == (
+        f"t1: wiped {ID}"
+        if held
+        else f"t1: left {ID} alone: it carries data in no format that is recognised, which may be somebody else's"
+    )
+
+
+def test_a_device_in_use_is_not_wiped_by_an_undo() -> None:
+    found = {"offset": "0x438", "type": "ext4", "uuid": "2", "label": "pgstrata"}
+    server = Server(signatures=json.dumps({"signatures": [found]}), uses=("it is mounted at /x",), content_at=1080)
+    Journal.create(server, "t1").register(WipeDevice(id=ID))
+    cleaned = clean(server)
+    assert cleaned.failed
+    assert "/dev/sda was not wiped: it is mounted at /x" in cleaned.lines[0]
+    assert _content(server) == 1080
+
+
+@pytest.mark.parametrize("erase", [(), (ID,)])
+def test_content_without_a_signature_needs_erase(erase: tuple[str, ...]) -> None:
+    server = Server(content_at=70_000_000)
+    server.remove("/sys/class/block/sda/sda1")
+    if erase:
+        assert refuse_or_allow(server, ID, erase).content_at == 70_000_000
+        return
+    with pytest.raises(PreflightError, match=r"recognised \(from byte 70000000 on\): it may hold data") as refusal:
+        refuse_or_allow(server, ID, erase)
+    assert "erase" in refusal.value.hint
 
 
 def test_what_lies_in_an_export_is_not_forgotten_after_a_reboot() -> None:

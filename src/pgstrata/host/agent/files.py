@@ -156,13 +156,3 @@ class Files:
         if mounted:
             raise OSError(errno.EBUSY, "not removed, because something is mounted at or below it", mounted[0])
         shutil.rmtree(path)
-
-    def open_exclusive(self, device: str) -> bool:
-        """Whether a block device can be opened exclusively: False while it is mounted, a PV, md member or swap."""
-        try:
-            os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
-        except OSError as error:
-            if error.errno == errno.EBUSY:
-                return False
-            raise
-        return True

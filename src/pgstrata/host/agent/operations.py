@@ -8,16 +8,18 @@ import signal
 from typing import Any
 
 from pgstrata.host.agent.commands import Commands, Waiting
+from pgstrata.host.agent.devices import Devices
 from pgstrata.host.agent.files import Files
 from pgstrata.host.agent.locks import Locks
 from pgstrata.host.agent.processes import send_signal, start_time, wait_pid
 
 
-class Agent(Commands, Files, Locks):
+class Agent(Commands, Files, Devices, Locks):
     """All operations together. `state_directory` is where locks live, by default where pgstrata keeps its journal."""
 
     def __init__(self, state_directory: str | None = None, waiting: Waiting = contextlib.nullcontext) -> None:
         Commands.__init__(self, waiting)
+        Devices.__init__(self)
         Locks.__init__(self, state_directory)
 
     def hello(self) -> dict[str, Any]:
@@ -36,8 +38,10 @@ class Agent(Commands, Files, Locks):
                 wait_pid(pid, 5.0)
 
     def close(self) -> None:
-        """Releases the locks and kills foreground commands; background programs go on."""
+        """Releases locks and devices and kills foreground commands; background programs go on."""
         self.cancel()
+        for handle in list(self._devices):
+            self.close_device(handle)
         for name in list(self._locks):
             self.unlock(name)
 

@@ -53,7 +53,7 @@ def remove_empty(directory: str) -> None:
         os.rmdir(directory)
 
 
-def _decode_mount(text: str) -> str:
+def decode_mount(text: str) -> str:
     for escape, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(escape, character)
     return text
@@ -63,7 +63,7 @@ def mounts_within(path: str) -> list[str]:
     """Mount points at or below a path, bind mounts included (their st_dev would not give them away)."""
     real = os.path.realpath(path)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        points = [_decode_mount(line.split()[4]) for line in file]
+        points = [decode_mount(line.split()[4]) for line in file]
     return [point for point in points if point == real or point.startswith(real.rstrip("/") + "/")]
 
 

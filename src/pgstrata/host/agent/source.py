@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 PACKAGE = "pgstrata.host.agent"
-MODULES = ("wire", "processes", "places", "source", "commands", "files", "locks", "operations", "program")
+MODULES = (
+    *("wire", "processes", "places", "source", "commands", "files", "locks", "occupancy", "devices"),
+    *("operations", "program"),
+)
 """In the order of their imports."""
 READY = "pgstrata-agent-ready"
 """Start of the line that the far side prints first of all; what precedes it is noise of login start-up files."""

@@ -9,7 +9,7 @@ from pgstrata.host.protocol import Host
 from pgstrata.spec.stack import DiskDevice
 from pgstrata.stack.device_id import find_nodes, parse_device_id
 from pgstrata.stack.parts import Below, Part, Place
-from pgstrata.stack.step import Attested, PlannedCommand, Ref, Step, planned
+from pgstrata.stack.step import Attested, Erased, PlannedCommand, Ref, Step, planned
 from pgstrata.stack.undo import WipeDevice
 
 WIPE_TIMEOUT_S = 120.0
@@ -26,10 +26,10 @@ def _plan_one(id_: str, node: Ref) -> tuple[Step, ...]:
     find = Step(f"find device {node.name}", (PlannedCommand(parse_device_id(id_).find_argv),), binds=node.name)
     wipe = Step(
         name=f"wipe signatures of {id_}",
-        # wipefs opens the device exclusively, so it fails on one that is in use
-        commands=(planned("wipefs", "--all", node, timeout_s=WIPE_TIMEOUT_S),),
+        # --force, because the device is held exclusively while this runs, which keeps wipefs off like everybody else
+        commands=(planned("wipefs", "--all", "--force", node, timeout_s=WIPE_TIMEOUT_S),),
         undo=(WipeDevice(id=id_),),
-        erases=(id_,),
+        erases=(Erased(id_, node),),
     )
     return find, wipe
 

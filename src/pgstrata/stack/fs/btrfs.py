@@ -18,10 +18,10 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.parts import Below, FsPart, Place
+from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve
 
 MKFS_TIMEOUT_S = 600.0
-LABEL = "pgstrata"
 
 _DEFAULT_LEVELS = {"zlib": "zlib:3", "zstd": "zstd:3"}
 """What the kernel makes of a compression without a level (btrfs(5))."""

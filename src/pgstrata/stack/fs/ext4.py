@@ -18,13 +18,13 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.parts import Below, FsPart, Geometry, Place
+from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned, resolve
 
 MKFS_TIMEOUT_S = 1800.0
 """Without lazy initialisation the inode tables of a large slow disk are written in full."""
 
 DEFAULT_BLOCK_BYTES = 4096
-LABEL = "pgstrata"
 
 
 def plan_ext4(fs: Ext4, below: Below, place: Place) -> FsPart:

@@ -18,11 +18,11 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.parts import Below, FsPart, Geometry, Place
+from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned
 
 MKFS_TIMEOUT_S = 600.0
 DEFAULT_BLOCK_BYTES = 4096
-LABEL = "pgstrata"
 
 
 @dataclass(frozen=True)
