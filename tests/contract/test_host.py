@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import signal
 import stat
 import threading
@@ -113,17 +114,71 @@ def test_send_and_fetch_copy_bytes(host: Host, tmp_path: Path) -> None:
     assert (tmp_path / "back").read_bytes() == data
     (tmp_path / "empty").write_bytes(b"")
     host.send(str(tmp_path / "empty"), f"{tmp_path}/there")
-    host.fetch(f"{tmp_path}/there", str(tmp_path / "back"))
-    assert (tmp_path / "back").read_bytes() == b""
+    assert host.fetch(f"{tmp_path}/there", str(tmp_path / "nothing")) == 0
+    assert (tmp_path / "nothing").read_bytes() == b""
 
 
-def test_fetch_tells_a_full_disk_here_from_a_missing_file_there(host: Host, tmp_path: Path) -> None:
+def test_fetch_tells_what_cannot_be_written_here_from_a_missing_file_there(host: Host, tmp_path: Path) -> None:
     host.write_text(f"{tmp_path}/there", "some output")
-    with pytest.raises(RecordError, match="no space left to write /dev/full") as caught:
-        host.fetch(f"{tmp_path}/there", "/dev/full")
+    with pytest.raises(RecordError, match=r"cannot write .*: No such file") as caught:
+        host.fetch(f"{tmp_path}/there", str(tmp_path / "no-folder" / "back"))
     assert "run the same command again" in caught.value.hint
     with pytest.raises(FileNotFoundError):
         host.fetch(f"{tmp_path}/nothing", str(tmp_path / "back"))
+
+
+def test_fetch_makes_a_new_file_and_follows_no_link(host: Host, tmp_path: Path) -> None:
+    host.write_text(f"{tmp_path}/there", "some output")
+    (tmp_path / "victim").write_text("theirs")
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    for name in ("victim", "link"):
+        with pytest.raises(RecordError, match="File exists"):
+            host.fetch(f"{tmp_path}/there", str(tmp_path / name))
+    assert (tmp_path / "victim").read_text() == "theirs"
+
+
+def test_fetch_stops_at_what_may_be_fetched(host: Host, tmp_path: Path) -> None:
+    host.write_text(f"{tmp_path}/there", "some output")
+    assert host.fetch(f"{tmp_path}/there", str(tmp_path / "whole"), most_bytes=11) == 11
+    with pytest.raises(OSError, match=r"longer|too large"):
+        host.fetch(f"{tmp_path}/there", str(tmp_path / "part"), most_bytes=10)
+
+
+def test_a_new_directory_is_new(host: Host, tmp_path: Path) -> None:
+    host.make_directory(f"{tmp_path}/a/b", mode=0o710, new=True)
+    with pytest.raises(FileExistsError):
+        host.make_directory(f"{tmp_path}/a/b", new=True)
+    status = host.status(f"{tmp_path}/a/b")
+    assert status is not None
+    assert status.mode == 0o710
+
+
+def test_what_an_os_user_may_change_is_read_only_where_it_is_a_plain_file_of_that_user(
+    real: Host, tmp_path: Path
+) -> None:
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    (tmp_path / "file").write_text("plain")
+    assert real.read_text(f"{tmp_path}/file", owner=user) == "plain"
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "twice").write_text("x")
+    (tmp_path / "twin").hardlink_to(tmp_path / "twice")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "twin", "pipe", "."):
+        with pytest.raises(PermissionError):
+            real.read_text(f"{tmp_path}/{name}", owner=user)
+        with pytest.raises(PermissionError):
+            real.fetch(f"{tmp_path}/{name}", str(tmp_path / f"of-{len(name)}-{name}."), owner=user)
+    with pytest.raises(PermissionError):
+        real.read_text("/etc/hostname", owner="nobody")
+
+
+def test_output_goes_to_new_files_alone(real: Host, tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("theirs")
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    for name in ("victim", "link"):
+        with pytest.raises(FileExistsError):
+            real.start(command("echo", "ours"), stdout=f"{tmp_path}/{name}", stderr="/dev/null")
+    assert (tmp_path / "victim").read_text() == "theirs"
 
 
 def test_space_says_what_is_free(host: Host, tmp_path: Path) -> None:
@@ -181,10 +236,11 @@ def test_background_program_runs_and_ends(real: Host, tmp_path: Path) -> None:
 def test_background_program_is_asked_to_end_then_killed(real: Host, tmp_path: Path) -> None:
     out = f"{tmp_path}/out"
     polite = real.start(command("sh", "-c", "trap 'exit 5' INT; while :; do sleep 0.02; done"), stdout=out, stderr=out)
+    other = f"{tmp_path}/other"
     stubborn = real.start(
-        command("sh", "-c", "trap '' INT; echo x; while :; do sleep 0.02; done"), stdout=out, stderr=out
+        command("sh", "-c", "trap '' INT; echo x; while :; do sleep 0.02; done"), stdout=other, stderr=other
     )
-    while not (tmp_path / "out").read_text():
+    while not (tmp_path / "other").read_text():
         assert stubborn.poll() is None
     assert polite.stop(10) in (5, -2)
     assert stubborn.stop(0.2) == -9

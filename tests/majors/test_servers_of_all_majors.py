@@ -117,7 +117,7 @@ def test_crash_recovery_and_golden_copy(cluster: Cluster, folder: Path) -> None:
     cluster.start()
     assert cluster.value("SELECT count(*) AS n FROM pgbench_accounts", "bench") == 100000
     cluster.stop()
-    save_golden(host, cluster.layout, f"{folder}/golden", {})
+    save_golden(host, cluster.layout, f"{folder}/golden", {}, cluster.user)
     golden = read_golden(host, f"{folder}/golden")
     assert golden is not None
     layout = Layout(f"{folder}/copy", f"{folder}/wal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,10 +138,10 @@ def test_wal_and_tablespace_live_where_the_layout_says(
         oids = {r["spcname"]: r["oid"] for r in cluster.sql("SELECT spcname, oid::int FROM pg_tablespace")}
 
         with pytest.raises(TrialError, match="not stopped cleanly"):
-            save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]})
+            save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]}, cluster.user)
         cluster.stop()
         assert read_golden(host, f"{folder}/golden") is None
-        save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]})
+        save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]}, cluster.user)
     finally:
         cluster.crash_stop()
         host.remove(cluster.run_directory)
@@ -365,5 +366,7 @@ def test_a_stale_pid_file_is_no_running_server(cluster: Cluster) -> None:
     ready(cluster)
     cluster.stop()
     assert cluster.postmaster_pid() is None
-    Path(f"{cluster.layout.data_directory}/postmaster.pid").write_text("1\n")
+    stale = Path(f"{cluster.layout.data_directory}/postmaster.pid")
+    stale.write_text("1\n")
+    shutil.chown(stale, cluster.user)
     assert cluster.postmaster_pid() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -14,6 +15,7 @@ from pgstrata.errors import PgstrataError, PreflightError, writing
 from pgstrata.host.agent.processes import MARKER
 from pgstrata.host.agent.wire import AgentError
 from pgstrata.host.protocol import (
+    MOST_FETCHED_BYTES,
     Busy,
     Command,
     CommandFailed,
@@ -161,9 +163,21 @@ class AgentHost(ABC):
         self._notes.add(handle["exit_file"])
         return AgentProcess(self._name, self._call, handle, command, self._notes)
 
-    def read_text(self, path: str) -> str:
-        data: bytes = self._call("read", path=path)
+    def read_text(self, path: str, *, owner: str | None = None) -> str:
+        if owner is None:
+            data: bytes = self._call("read", path=path)
+        else:
+            data = b"".join(self._parts(path, owner, MOST_FETCHED_BYTES))
         return data.decode(errors="replace")
+
+    def _parts(self, path: str, owner: str | None, most_bytes: int) -> Iterator[bytes]:
+        """A file in pieces; OSError when there is more than `most_bytes` of it."""
+        offset = 0
+        while part := self._call("read_chunk", path=path, offset=offset, size=CHUNK_BYTES, owner=owner):
+            offset += len(part)
+            if offset > most_bytes:
+                raise OSError(errno.EFBIG, f"longer than {most_bytes} bytes", path)
+            yield part
 
     def write_text(self, path: str, text: str, *, mode: int = 0o644) -> None:
         self._call("write", path=path, data=text.encode(), mode=mode)
@@ -189,24 +203,27 @@ class AgentHost(ABC):
     def read_ahead(self, path: str, *, most_bytes: int) -> None:
         self._call("read_ahead", path=path, most_bytes=most_bytes, patience_s=600.0)
 
-    def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
-        self._call("make_directory", path=path, mode=mode, owner=owner)
+    def make_directory(
+        self, path: str, *, mode: int = 0o755, owner: str | None = None, group: str | None = None, new: bool = False
+    ) -> None:
+        self._call("make_directory", path=path, mode=mode, owner=owner, group=group, new=new)
 
     def remove(self, path: str) -> None:
         self._call("remove", path=path, patience_s=600.0)
 
-    def fetch(self, path: str, to: str) -> None:
+    def fetch(self, path: str, to: str, *, owner: str | None = None, most_bytes: int = MOST_FETCHED_BYTES) -> int:
         with writing(Path(to)):
-            file = Path(to).open("wb")  # noqa: SIM115 - closed below, where an error is one of this machine too
+            file = Path(to).open("xb")  # noqa: SIM115 - closed below, where an error is one of this machine too
+        size = 0
         try:
-            offset = 0
-            while part := self._call("read_chunk", path=path, offset=offset, size=CHUNK_BYTES):
+            for part in self._parts(path, owner, most_bytes):
                 with writing(Path(to)):
                     file.write(part)
-                offset += len(part)
+                size += len(part)
         finally:
             with writing(Path(to)):
                 file.close()
+        return size
 
     def send(self, local: str, path: str, *, mode: int = 0o644) -> None:
         with Path(local).open("rb") as file:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from pgstrata.errors import PgstrataError, writing
 from pgstrata.host.protocol import (
+    MOST_FETCHED_BYTES,
     Busy,
     Command,
     CommandFailed,
@@ -132,7 +133,7 @@ class FakeHost:
             self.write_text(stderr, done.stderr)
         return FakeProcess(next(self._pids), done.exit_code)
 
-    def read_text(self, path: str) -> str:
+    def read_text(self, path: str, *, owner: str | None = None) -> str:
         return self._bytes(path).decode()
 
     def _bytes(self, path: str) -> bytes:
@@ -179,7 +180,11 @@ class FakeHost:
     def read_ahead(self, path: str, *, most_bytes: int) -> None:
         """There is no page cache here."""
 
-    def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
+    def make_directory(
+        self, path: str, *, mode: int = 0o755, owner: str | None = None, group: str | None = None, new: bool = False
+    ) -> None:
+        if new and path in self.modes:
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         for parent in (*reversed(PurePosixPath(path).parents), PurePosixPath(path)):
             if str(parent) in self.files:
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(parent))
@@ -190,10 +195,12 @@ class FakeHost:
             del self.modes[gone]
             self.files.pop(gone, None)
 
-    def fetch(self, path: str, to: str) -> None:
+    def fetch(self, path: str, to: str, *, owner: str | None = None, most_bytes: int = MOST_FETCHED_BYTES) -> int:
         data = self._bytes(path)
-        with writing(Path(to)):
-            Path(to).write_bytes(data)
+        if len(data) > most_bytes:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        with writing(Path(to)), Path(to).open("xb") as file:
+            return file.write(data)
 
     def send(self, local: str, path: str, *, mode: int = 0o644) -> None:
         self._put(path, Path(local).read_bytes(), mode)

@@ -12,6 +12,7 @@ from pgstrata.errors import PgstrataError
 HostKind = Literal["native", "emulated"]
 
 DEFAULT_TIMEOUT_S = 60.0
+MOST_FETCHED_BYTES = 1 << 30
 
 Waiting = Callable[[], AbstractContextManager[None]]
 """What a wait for a command is wrapped in: inside it a signal may raise."""
@@ -177,10 +178,16 @@ class Host(Protocol):
         ...
 
     def start(self, command: Command, *, stdout: str, stderr: str) -> Process:
-        """Starts in the background, in a session of its own; output goes to files."""
+        """Starts in the background, in a session of its own; output goes to new files, which are the caller's.
+
+        FileExistsError when there is one already; both may be the same, and /dev/null.
+        """
         ...
 
-    def read_text(self, path: str) -> str: ...
+    def read_text(self, path: str, *, owner: str | None = None) -> str:
+        """`owner` is an OS user who may change the folders on the way: the file must be a plain one of that user's,
+        or PermissionError."""
+        ...
 
     def write_text(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """Writes in place (also sysfs and proc files)."""
@@ -207,8 +214,13 @@ class Host(Protocol):
         """Begins to fetch the files of a tree into the page cache, up to `most_bytes`, for those who read them next."""
         ...
 
-    def make_directory(self, path: str, *, mode: int = 0o755, owner: str | None = None) -> None:
-        """Makes it with its parents; an existing one is fine."""
+    def make_directory(
+        self, path: str, *, mode: int = 0o755, owner: str | None = None, group: str | None = None, new: bool = False
+    ) -> None:
+        """Makes it with its parents; an existing one is fine, unless `new` asks for FileExistsError.
+
+        `owner` is the OS user it is to belong to, `group` one whose group it gets when it is made here.
+        """
         ...
 
     def remove(self, path: str) -> None:
@@ -216,10 +228,11 @@ class Host(Protocol):
         something is mounted at or below it."""
         ...
 
-    def fetch(self, path: str, to: str) -> None:
-        """Copies a file from the host to a local path (streamed).
+    def fetch(self, path: str, to: str, *, owner: str | None = None, most_bytes: int = MOST_FETCHED_BYTES) -> int:
+        """Copies a file from the host to a local path where there is none yet (streamed); gives its size.
 
-        OSError when it cannot be read there, RecordError when it cannot be written here.
+        OSError when it cannot be read there (`owner` as for `read_text`) or is longer than `most_bytes`, RecordError
+        when it cannot be written here.
         """
         ...
 

@@ -205,7 +205,9 @@ def _spawn(host: Host, image: Image, machine: Machine) -> Process:
     )
     argv = render_qemu(machine.spec, boot)
     started = Command(argv, env=(("PGSTRATA_TRIAL", machine.marker),))
-    return host.start(started, stdout="/dev/null", stderr=f"{machine.directory}/qemu.log")
+    log = f"{machine.directory}/qemu.log"
+    host.remove(log)  # of an attempt at another port
+    return host.start(started, stdout="/dev/null", stderr=log)
 
 
 def _early_end(host: Host, machine: Machine, process: Process) -> str | None:

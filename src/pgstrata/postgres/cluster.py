@@ -1,7 +1,7 @@
 """A database cluster on a host: made, set, started, asked, stopped.
 
-The server runs as an unprivileged user and listens on a socket in a private folder (mode 0700), so that `trust` is
-safe: whoever reaches the socket is that user or root. Statements go through psql on the host, so that a server
+The server runs as an unprivileged user and listens on a socket in a private folder of that user's (mode 0700), and asks
+the kernel who comes by it (`peer`). Statements go through psql on the host, so that a server
 behind ssh needs no tunnel.
 """
 
@@ -28,6 +28,7 @@ from pgstrata.postgres.settings import (
 )
 
 SUPERUSER = "postgres"
+IDENT_MAP = "pgstrata"
 LONGEST_SOCKET_PATH = 107
 """sun_path holds 108 bytes with the final zero (unix(7))."""
 
@@ -35,6 +36,17 @@ LOG_TAIL_LINES = 20
 
 WRITTEN_HEAD = "# Written by pgstrata: all that is set is in this file.\n"
 
+CONF = "postgresql.conf"
+INITDB_CONF = "postgresql.conf.initdb"
+
+HBA = f"""\
+# Written by pgstrata: the server's own user comes by the socket; by TCP, where it listens, nobody does without a
+# password, and the superuser has none.
+local all all peer map={IDENT_MAP}
+host all all all scram-sha-256
+"""
+
+PID = re.compile("[1-9][0-9]{0,9}")
 SEGMENT = re.compile("[0-9A-F]{24}")
 SPARE_WAL_BYTES = 80 << 20
 """What the default of min_wal_size keeps ready."""
@@ -90,6 +102,11 @@ def spare_segments(names: Sequence[str], current: str, segment_bytes: int) -> tu
     return tuple(later[kept:])
 
 
+def render_ident(user: str) -> str:
+    """pg_ident.conf: that OS user, and no other, is the superuser."""
+    return f'# Written by pgstrata.\n{IDENT_MAP} "{user}" {SUPERUSER}\n'
+
+
 def default_run_directory(data_directory: str) -> str:
     """A short private folder for socket and log, named after the data directory so that undo can name it."""
     return f"/tmp/pgstrata-{hashlib.sha256(data_directory.encode()).hexdigest()[:12]}"
@@ -118,7 +135,8 @@ class Cluster:
         self.marker = marker
         self.expected: dict[str, str] = {}
         """Settings that `attest_settings` compares with, normalised by the server."""
-        self._written = ""
+        self._written: dict[str, str] = {}
+        """Text of files in the data directory."""
         socket = f"{self.run_directory}/.s.PGSQL.{port}"
         if len(socket.encode()) > LONGEST_SOCKET_PATH:
             raise PreflightError(
@@ -132,7 +150,7 @@ class Cluster:
     # ------------------------------------------------------------ making
 
     def init(self, *, data_checksums: bool | None = None, options: tuple[str, ...] = ()) -> None:
-        """Makes folders and cluster (initdb: UTF8, locale C, superuser `postgres`, trust on the private socket).
+        """Makes folders and cluster (initdb: UTF8, locale C, superuser `postgres`).
 
         Returns when it is on the medium (syncfs).
         """
@@ -180,19 +198,33 @@ class Cluster:
         normalised = check_settings(self.host, self.installation, self.user, asked)
         made = {} if data_checksums is None else {"data_checksums": "on" if data_checksums else "off"}
         self.expected = {**normalised, **fixed, **made}
-        self._written = WRITTEN_HEAD + render_conf({**base, **asked, **fixed})
-        self.host.write_text(self._conf, self._written)
-
-    @property
-    def _conf(self) -> str:
-        return f"{self.layout.data_directory}/postgresql.conf"
+        conf = WRITTEN_HEAD + render_conf({**base, **asked, **fixed})
+        self._written = {CONF: conf, "pg_hba.conf": HBA, "pg_ident.conf": render_ident(self.user)}
+        for name, text in self._written.items():
+            self._write(name, text)
 
     def _initdb_conf(self) -> str:
         """postgresql.conf as initdb made it, kept beside the one written here."""
-        kept = f"{self._conf}.initdb"
-        if self.host.status(kept) is None:
-            self.host.write_text(kept, self.host.read_text(self._conf))
-        return self.host.read_text(kept)
+        kept = self._read(self._in_data(INITDB_CONF))
+        if kept is None:
+            kept = self._read(self._in_data(CONF)) or ""
+            self._write(INITDB_CONF, kept)
+        return kept
+
+    # Whoever loads and asks the server is its superuser, and so its OS user: all that this user may change is written
+    # by a program of that user's, and read only where it is a plain file of that user's.
+
+    def _in_data(self, name: str) -> str:
+        return f"{self.layout.data_directory}/{name}"
+
+    def _write(self, name: str, text: str) -> None:
+        self._run("tee", self._in_data(name), stdin=text)
+
+    def _read(self, path: str) -> str | None:
+        try:
+            return self.host.read_text(path, owner=self.user)
+        except FileNotFoundError:
+            return None
 
     # ------------------------------------------------------------ running
 
@@ -232,10 +264,10 @@ class Cluster:
             " pg_size_bytes(current_setting('wal_segment_size')) AS size"
         )
         self.stop(timeout_s)
-        directory = self.layout.wal_directory or f"{self.layout.data_directory}/pg_wal"
-        names = self.host.list_directory(directory)
-        for name in spare_segments(names, now["name"], int(now["size"])):
-            self.host.remove(f"{directory}/{name}")
+        directory = self.layout.wal_directory or self._in_data("pg_wal")
+        names = self._run("find", directory, "-maxdepth", "1", "-type", "f", "-printf", "%f\n").splitlines()
+        spare = spare_segments(names, now["name"], int(now["size"]))
+        self._run("xargs", "--null", "rm", "--force", stdin="".join(f"{directory}/{name}\0" for name in spare))
 
     def running(self) -> bool:
         """Whether a server runs on the data directory."""
@@ -243,17 +275,17 @@ class Cluster:
 
     def postmaster_pid(self) -> int | None:
         """Process id of the running server; None when there is none."""
-        path = f"{self.layout.data_directory}/postmaster.pid"
-        if self.host.status(path) is None:
+        first = (self._read(self._in_data("postmaster.pid")) or "").split("\n", 1)[0].strip()
+        if not PID.fullmatch(first):
             return None
-        pid = int(self.host.read_text(path).split("\n", 1)[0])
+        pid = int(first)
         comm = f"/proc/{pid}/comm"
         # A file left by a killed server may name a number that another program has by now.
         alive = self.host.status(comm) is not None and self.host.read_text(comm).strip() in ("postgres", "postmaster")
         return pid if alive else None
 
     def read_log(self) -> str:
-        return self.host.read_text(self.log_file) if self.host.status(self.log_file) else ""
+        return self._read(self.log_file) or ""
 
     def _stop(self, mode: str, timeout_s: float) -> None:
         pid = self.postmaster_pid()
@@ -293,11 +325,9 @@ class Cluster:
         return Command(argv, timeout_s=timeout_s, stdin=stdin, user=self.user, env=env, cwd="/")
 
     def _refuse_used_socket(self) -> None:
-        lock = f"{self.run_directory}/.s.PGSQL.{self.port}.lock"
-        if self.host.status(lock) is None:
-            return
-        pid = self.host.read_text(lock).split("\n", 1)[0].strip()
-        if pid.isdigit() and self.host.status(f"/proc/{pid}"):
+        lock = self._read(f"{self.run_directory}/.s.PGSQL.{self.port}.lock") or ""
+        pid = lock.split("\n", 1)[0].strip()
+        if PID.fullmatch(pid) and self.host.status(f"/proc/{pid}"):
             raise TrialError(
                 f"port {self.port} in {self.run_directory} is in use by process {pid}", hint=f"ps -o args= -p {pid}"
             )
@@ -353,9 +383,11 @@ class Cluster:
             for row in rows
             if row["elsewhere"] and row["name"] not in known
         ]
-        same = self.host.read_text(self._conf) == self._written
-        file = AttestedSetting("postgresql.conf", "as written", "as written" if same else "changed", same)
-        return (*compared, *elsewhere, file)
+        return (*compared, *elsewhere, *(self._attest_file(name) for name in self._written))
+
+    def _attest_file(self, name: str) -> AttestedSetting:
+        same = self._read(self._in_data(name)) == self._written[name]
+        return AttestedSetting(name, "as written", "as written" if same else "changed", same)
 
 
 def plan_initdb(
@@ -377,7 +409,8 @@ def plan_initdb(
         *waldir,
         *checksums,
         "--username", SUPERUSER,
-        "--auth", "trust",
+        "--auth-local", "peer",
+        "--auth-host", "scram-sha-256",
         "--encoding", "UTF8",
         "--locale", "C",
         "--no-sync",

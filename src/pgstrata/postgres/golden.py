@@ -1,7 +1,11 @@
 """Golden copies: a loaded, cleanly stopped cluster kept aside, from which later trials start.
 
-A golden directory holds `data`, `wal`, `tablespaces/NAME` and, written last, `golden.json`. Copies are made of full
-blocks (no reflinks, no holes), so that the filesystem under test really stores the data and lays it out by itself.
+A golden directory holds `files` with `data`, `wal` and `tablespaces/NAME` in it, and, written last, `golden.json`.
+Copies are made of full blocks (no reflinks, no holes), so that the filesystem under test really stores the data and
+lays it out by itself.
+
+`files` belongs to the server's user, as whom everything in it is read and written: from inside, because the folders
+above are closed to that user.
 """
 
 from __future__ import annotations
@@ -56,7 +60,7 @@ def read_golden(host: Host, directory: str) -> Golden | None:
     return Golden(directory, json.loads(host.read_text(path))["tablespaces"])
 
 
-def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, int]) -> Golden:
+def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, int], user: str) -> Golden:
     """Copies a cleanly stopped cluster to `directory`. `oids` maps tablespaces of the layout to their OIDs.
 
     The server's settings are not part of it: each trial writes its own.
@@ -64,18 +68,24 @@ def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, i
     if host.status(f"{layout.data_directory}/postmaster.pid") is not None:
         raise TrialError(f"cluster in {layout.data_directory} was not stopped cleanly: it cannot be kept as a copy")
     host.remove(directory)
-    host.make_directory(f"{directory}/tablespaces", mode=0o711)
-    parts = [(layout.data_directory, f"{directory}/data")]
+    host.make_directory(directory, mode=0o700, new=True)
+    host.make_directory(_files(directory), mode=0o700, owner=user, new=True)
+
+    def run(*argv: str) -> None:
+        host.run(Command(argv, user=user, cwd=_files(directory)))
+
+    run("mkdir", "tablespaces")
+    parts = [(layout.data_directory, "data")]
     if layout.wal_directory:
-        parts.append((layout.wal_directory, f"{directory}/wal"))
-    parts += [(place, f"{directory}/tablespaces/{name}") for name, place in layout.tablespaces.items()]
-    copy_trees(host, parts)
+        parts.append((layout.wal_directory, "wal"))
+    parts += [(place, f"tablespaces/{name}") for name, place in layout.tablespaces.items()]
+    copy_trees(host, parts, user=user, cwd=_files(directory))
     if layout.wal_directory:
-        host.remove(f"{directory}/data/pg_wal")  # a link
+        run("rm", "data/pg_wal")  # a link
     else:
-        host.run(Command(("mv", f"{directory}/data/pg_wal", f"{directory}/wal")))
+        run("mv", "data/pg_wal", "wal")
     for name in layout.tablespaces:
-        host.remove(f"{directory}/data/pg_tblspc/{oids[name]}")  # links too
+        run("rm", f"data/pg_tblspc/{oids[name]}")  # links too
     host.append_text(f"{directory}/{MANIFEST}", json.dumps({"tablespaces": dict(oids)}))
     return Golden(directory, dict(oids))
 
@@ -95,26 +105,30 @@ def place_golden(host: Host, golden: Golden, layout: Layout, user: str) -> None:
         raise TrialError(f"golden copy {golden.directory} has other tablespaces than the stack")
     host.make_directory(layout.data_directory, mode=0o700, owner=user)
     parts = [
-        (f"{golden.directory}/data", layout.data_directory),
-        (f"{golden.directory}/wal", layout.wal_directory or f"{layout.data_directory}/pg_wal"),
-        *((f"{golden.directory}/tablespaces/{name}", place) for name, place in layout.tablespaces.items()),
+        ("data", layout.data_directory),
+        ("wal", layout.wal_directory or f"{layout.data_directory}/pg_wal"),
+        *((f"tablespaces/{name}", place) for name, place in layout.tablespaces.items()),
     ]
     host.read_ahead(golden.directory, most_bytes=READ_AHEAD_BYTES)
-    copy_trees(host, parts)
+    copy_trees(host, parts, user=user, cwd=_files(golden.directory))
     if layout.wal_directory:
         _link(host, layout.wal_directory, f"{layout.data_directory}/pg_wal", user)
     for name, place in layout.tablespaces.items():
         _link(host, place, f"{layout.data_directory}/pg_tblspc/{golden.tablespaces[name]}", user)
 
 
-def copy_trees(host: Host, parts: Sequence[tuple[str, str]]) -> None:
-    """Copies the content of directories, (source, target) each, with owners, modes and times, as full blocks.
+def _files(directory: str) -> str:
+    return f"{directory}/files"
+
+
+def copy_trees(host: Host, parts: Sequence[tuple[str, str]], *, user: str, cwd: str) -> None:
+    """Copies the content of directories, (source, target) each, with modes and times, as full blocks.
 
     All at once: a single cp reads so little ahead that it waits for the device most of the time.
     """
     words = (*("xargs", "--null", "--max-args", "2", "--max-procs", str(len(parts))), *COPY)
     names = "".join(f"{name}\0" for part in parts for name in part)
-    host.run(Command(words, stdin=names, timeout_s=COPY_TIMEOUT_S))
+    host.run(Command(words, stdin=names, timeout_s=COPY_TIMEOUT_S, user=user, cwd=cwd))
 
 
 def _link(host: Host, target: str, link: str, user: str) -> None:

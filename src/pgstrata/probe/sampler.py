@@ -1,8 +1,9 @@
 """The host probe: one JSON line a second with raw counters of devices, CPU, memory and pressure.
 
-One file, standard library alone (Python 3.9 and later), because it is copied to the host under test and started
-there: `python3 -I sampler.py --devices 7:0,7:1`. Files stay open and are read with pread, and nothing is computed
-here, so that a sample costs a fraction of a millisecond. Ends on SIGINT or SIGTERM with a last sample.
+One file, standard library alone (Python 3.9 and later), because it is sent to a Python on the host under test, which
+reads it from its standard input: `python3 -I - --devices 7:0,7:1`. It needs no rights. Files stay open and are read
+with pread, and nothing is computed here, so that a sample costs a fraction of a millisecond. Ends on SIGINT or SIGTERM
+with a last sample.
 
 A line holds `time` (Unix) and `mono` (monotonic) in seconds; `disk`, for each device the fields of
 /sys/block/*/stat (kernel: Documentation/block/stat.rst); `cpu`, the first line of /proc/stat in ticks, and `hz`;

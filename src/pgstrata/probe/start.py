@@ -54,19 +54,26 @@ def start_probes(
     psql: Sequence[str] = (),
     major: int = 0,
     user: str | None = None,
+    watcher: str | None = None,
     marker: str = "",
 ) -> Probes:
     """Starts the host probe for the devices (major, minor), and the PostgreSQL probe when `psql` is given.
 
     `psql` are the arguments that connect to the database of the workload (`Cluster.psql`), `major` is the server's,
-    `user` the OS user that may connect. Output goes to files in `directory` (an existing folder on the host, not on
+    `user` the OS user that may connect, `watcher` the one that the host probe runs as: all it reads is open to
+    everybody. Output goes to files in `directory` (an existing folder on the host that is the caller's alone, not on
     the devices that are watched).
     """
-    program = f"{directory}/sampler.py"
-    host.send(str(_SAMPLER), program)
     numbers = ",".join(f"{a}:{b}" for a, b in devices)
     env = (("PGSTRATA_TRIAL", marker),) if marker else ()
-    sampler = Command(("python3", "-I", program, "--devices", numbers), timeout_s=_LONGEST_S, env=env, cwd="/")
+    sampler = Command(
+        ("python3", "-I", "-", "--devices", numbers),
+        timeout_s=_LONGEST_S,
+        stdin=_SAMPLER.read_text(encoding="utf-8"),
+        user=watcher,
+        env=env,
+        cwd="/",
+    )
     processes = [("samples", host.start(sampler, stdout=f"{directory}/{SAMPLES}", stderr=f"{directory}/samples.err"))]
     if psql:
         script = render_probe_script(major)

@@ -40,12 +40,14 @@ class RemovePath(_Undo):
     """Remove a file or tree that pgstrata made; never crosses into another filesystem.
 
     `mount_source` is set where it lies on a filesystem that is there only while pgstrata has it mounted (an NFS
-    export), and outlives a reboot there.
+    export), and outlives a reboot there. `uid` is set where others could make one of that name before us: only what
+    belongs to that user is removed.
     """
 
     kind: Literal["remove_path"] = "remove_path"
     path: str
     mount_source: str = ""
+    uid: int | None = None
 
 
 class WipeDevice(_Undo):

@@ -95,8 +95,11 @@ def is_ours(path: str) -> bool:
 def _remove_path(host: Host, undo: kinds.RemovePath) -> str:
     if not is_ours(undo.path):
         raise PgstrataError(f"{undo.path} is not in a folder that pgstrata made, so it is not removed", hint=BY_HAND)
-    if host.status(undo.path, follow=False) is None:
+    found = host.status(undo.path, follow=False)
+    if found is None:
         return ""
+    if undo.uid is not None and found.uid != undo.uid:
+        return f"left {undo.path} alone: it belongs to somebody else"
     host.remove(undo.path)
     return f"removed {undo.path}"
 

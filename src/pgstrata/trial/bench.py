@@ -111,11 +111,17 @@ def target_of(site: Site, cluster: Cluster) -> Target:
     )
 
 
-def run_directory(context: PlanContext) -> str:
-    """Socket and log of the server: short, because a socket's path holds 107 bytes at most."""
+def trial_directory(context: PlanContext) -> str:
+    """The caller's own folder for what is not on the stack: short, because a socket's path holds 107 bytes at most."""
     return f"/tmp/pgstrata-{hashlib.sha256(context.trial_id.encode()).hexdigest()[:12]}"
 
 
+def run_directory(context: PlanContext) -> str:
+    """Socket and log of the server; it belongs to the server's user."""
+    return f"{trial_directory(context)}/run"
+
+
 def outputs_directory(context: PlanContext) -> str:
-    """Raw output of the tools until it is fetched: beside the log, not on the stack under test."""
-    return f"{run_directory(context)}-out"
+    """Raw output of the tools until it is fetched, and files sent for the server: the caller's, as what it writes
+    must not be changed or led elsewhere by the server's user."""
+    return f"{trial_directory(context)}/out"

@@ -19,7 +19,7 @@ from pgstrata.stack.plan import StackPlan, plan_stack
 from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.trial.bench import Bench, Percentiles, cluster_of, outputs_directory
 from pgstrata.trial.site import Site
-from pgstrata.trial.stand import build_bench, register_outside, report_failures, trial_journal
+from pgstrata.trial.stand import build_bench, mark_processes, report_failures, trial_journal
 from pgstrata.trial.steps import Steps
 
 
@@ -72,7 +72,7 @@ class KeptStacks:
         context = self.site.context_named(f"keep-{trial.id}")
         journal = Journal.create(self.site.host, context.trial_id)
         try:
-            register_outside(self.site, context, journal)
+            mark_processes(self.site, context, journal)
             plan = plan_stack(without_host_wide(self.site.campaign.stack(trial.stack)), context)
             bench = build_bench(self.site, trial, plan, journal, recorder, steps, self.percentiles)
         except BaseException:

@@ -87,7 +87,7 @@ def _load_anew(bench: Bench) -> LoadRecord:
         bench.cluster.stop_without_spare_wal()
     if kept is not None:
         with bench.steps.step("keep a golden copy"):
-            save_golden(bench.host, bench.cluster.layout, golden_path(bench), kept)
+            save_golden(bench.host, bench.cluster.layout, golden_path(bench), kept, bench.site.user)
     return record
 
 
@@ -106,7 +106,7 @@ def _make_cluster(bench: Bench) -> None:
     empty = read_golden(bench.host, kept)
     if empty is None:
         cluster.init(data_checksums=server.data_checksums, options=server.initdb)
-        save_golden(bench.host, layout, kept, {})
+        save_golden(bench.host, layout, kept, {}, bench.site.user)
     else:
         cluster.make_directories()
         place_golden(bench.host, empty, layout, bench.site.user)

@@ -12,7 +12,7 @@ from pgstrata.record.recorder import utc_now
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.fs.zfs_arc import plan_empty_arc
 from pgstrata.trial.bench import Bench
-from pgstrata.trial.collect import collect_cell
+from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder
 from pgstrata.trial.probes import probing
 from pgstrata.trial.site import DATABASE
 from pgstrata.trial.warmup import warmup_settled
@@ -40,6 +40,8 @@ class Measured:
 
     cell: Cell
     folder: str
+    pid: int
+    """Of pgbench, which names its logs by it."""
     started: str
     began_epoch_s: float
     """By the clock of the host."""
@@ -61,7 +63,7 @@ def run_cell(bench: Bench, cell: Cell) -> DatabaseBytes:
     A mount option, sysctl, queue or server setting that somebody changes behind our back fails the trial.
     """
     step, workload = bench.steps.step, bench.site.campaign.workload
-    folder = f"{bench.outputs}/{cell.id}"
+    folder = cell_folder(bench, cell)
     with step(f"{cell.id}: cold caches"):
         script = _prepare_folder(bench, cell, folder)
         _drop_caches(bench)
@@ -90,12 +92,22 @@ def run_cell(bench: Bench, cell: Cell) -> DatabaseBytes:
     return DatabaseBytes(before_bytes, after_bytes)
 
 
+def cell_folder(bench: Bench, cell: Cell) -> str:
+    """Where the output of a cell lies on the host until it is fetched."""
+    return f"{bench.outputs}/cells/{cell.id}"
+
+
 def _prepare_folder(bench: Bench, cell: Cell, folder: str) -> str | None:
-    """Where the tools write; a script of the user's is sent there. Returns the script's path on the host."""
-    bench.host.make_directory(folder, mode=0o700, owner=bench.site.user)
+    """Where the tools write; a script of the user's is sent there. Returns the script's path on the host.
+
+    All of it is the caller's but the folder for the logs, which pgbench opens by itself.
+    """
+    bench.host.make_directory(folder, mode=0o710, group=bench.site.user, new=True)
+    bench.host.make_directory(logs_folder(folder), mode=0o700, owner=bench.site.user, new=True)
     if cell.script in BUILTIN_SCRIPTS:
         return None
-    path = f"{bench.outputs}/{cell.id}.sql"  # pgbench takes FILE@WEIGHT, and a script may be called anything
+    bench.host.make_directory(f"{folder}/script", mode=0o710, group=bench.site.user, new=True)
+    path = f"{folder}/script/{cell.id}.sql"  # pgbench takes FILE@WEIGHT, and a script may be called anything
     bench.host.send(cell.script, path, mode=0o644)
     return path
 
@@ -130,7 +142,7 @@ def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, start: S
         seed=bench.trial.workload_seed,
         duration_s=bench.trial.duration_s or workload.cell_duration_s(cell),
         script_path=script,
-        log_prefix=f"{folder}/pgbench_log" if workload.logs(cell) else None,
+        log_prefix=f"{logs_folder(folder)}/{LOG_PREFIX}" if workload.logs(cell) else None,
     )
     wal_before, throttled_before = wal_position_bytes(bench.cluster), read_throttle_count(bench.host)
     with probing(bench, folder):
@@ -141,7 +153,7 @@ def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, start: S
             raise _failure(bench, folder, code)
     wal_bytes = wal_position_bytes(bench.cluster) - wal_before
     refuse_throttled(throttled_before, read_throttle_count(bench.host))
-    return Measured(cell, folder, started, began_epoch_s, wal_bytes, start)
+    return Measured(cell, folder, process.pid, started, began_epoch_s, wal_bytes, start)
 
 
 def refuse_throttled(before: int | None, after: int | None) -> None:

@@ -51,7 +51,7 @@ def _load_steps(site: Site, trial: Trial, plan: StackPlan) -> Iterator[PlannedSt
     server, workload = plan.stack.postgresql, site.campaign.workload
     sync = " ".join(("sync", "--file-system", *cluster.layout.places))
     if trial.load == "copy":
-        copy = " ".join((*COPY, f"{site.golden_directory}/KEY/data", plan.data_directory))
+        copy = " ".join((*COPY, f"{site.golden_directory}/KEY/files/data", plan.data_directory))
         yield PlannedStep(
             name="copy the golden directory", commands=(copy, "the same for pg_wal and each tablespace, at once", sync)
         )

@@ -12,6 +12,9 @@ from pgstrata.probe.start import POSTGRES, SAMPLES, start_probes
 from pgstrata.trial.bench import Bench
 from pgstrata.trial.site import DATABASE
 
+NOBODY = "nobody"
+"""The OS user with the least rights, and not the server's: that one is the hostile script's, too."""
+
 
 @contextmanager
 def probing(bench: Bench, folder: str) -> Iterator[None]:
@@ -23,6 +26,7 @@ def probing(bench: Bench, folder: str) -> Iterator[None]:
         psql=bench.cluster.psql(DATABASE),
         major=bench.cluster.installation.major,
         user=bench.site.user,
+        watcher=NOBODY if bench.site.as_root else None,
         marker=bench.marker,
     )
     # Not in a `finally`: after an error of the run, which is the one that counts, undo ends the probes.

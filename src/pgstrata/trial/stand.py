@@ -12,7 +12,7 @@ from pgstrata.stack.build import build, failures
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 from pgstrata.stack.undo import RemovePath, StopProcesses
-from pgstrata.trial.bench import Bench, Percentiles, cluster_of, outputs_directory, run_directory
+from pgstrata.trial.bench import Bench, Percentiles, cluster_of, outputs_directory, trial_directory
 from pgstrata.trial.site import Site
 from pgstrata.trial.steps import Steps
 
@@ -37,14 +37,27 @@ def build_bench(
     steps: Steps,
     percentiles: Percentiles,
 ) -> Bench:
-    """Builds a planned stack, and makes the folder for raw output."""
+    """Makes the trial's folder, and builds a planned stack."""
+    _make_folder(site, plan.context, journal)
     built = build(site.host, plan, journal, around=lambda step: steps.step(step.name))
-    outputs = outputs_directory(plan.context)
-    if site.host.status(outputs, follow=False) is not None:  # root will write there: nobody else's links
-        raise PreflightError(f"{outputs} is there already on {site.host.name}", hint=f"ls -ld {outputs}")
-    site.host.make_directory(outputs, mode=0o700, owner=site.user)
     cluster = cluster_of(site, plan.stack, plan)
+    outputs = outputs_directory(plan.context)
     return Bench(site, trial, plan.stack, plan, built, cluster, outputs, recorder, steps, percentiles)
+
+
+def _make_folder(site: Site, context: PlanContext, journal: Journal) -> None:
+    """The folder beside the stack: the caller's, and only the server's user may pass through it.
+
+    One that is there already was not made by this trial, so its removal is not journaled either; where somebody is
+    quicker than we are, the undo leaves alone what belongs to somebody else.
+    """
+    host, folder = site.host, trial_directory(context)
+    if host.status(folder, follow=False) is not None:
+        raise PreflightError(f"{folder} is there already on {host.name}", hint=f"ls -ld {folder}; remove it")
+    ours = host.status(journal.path)
+    journal.register(RemovePath(path=folder, uid=ours.uid if ours is not None else None))
+    host.make_directory(folder, mode=0o710, group=site.user, new=True)
+    host.make_directory(outputs_directory(context), mode=0o710, group=site.user, new=True)
 
 
 @contextmanager
@@ -52,18 +65,17 @@ def trial_journal(site: Site, context: PlanContext, steps: Steps) -> Iterator[Jo
     """The journal of a trial; everything in it is undone when the block ends."""
     journal = Journal.create(site.host, context.trial_id)
     try:
-        register_outside(site, context, journal)
+        mark_processes(site, context, journal)
         yield journal
     finally:
         with steps.closing("undo"):
             report_failures(steps, failures(journal.undo_all()))
 
 
-def register_outside(site: Site, context: PlanContext, journal: Journal) -> None:
-    """Journals what is made outside the stack; commands carry the trial's marker from now on."""
+def mark_processes(site: Site, context: PlanContext, journal: Journal) -> None:
+    """Commands carry the trial's marker from now on; those that have it are ended with the trial."""
     site.host.mark(context.marker)
-    outside = (run_directory(context), outputs_directory(context))
-    journal.register(StopProcesses(marker=context.marker), *(RemovePath(path=path) for path in outside))
+    journal.register(StopProcesses(marker=context.marker))
 
 
 def report_failures(steps: Steps, lines: tuple[str, ...]) -> None:

@@ -146,7 +146,19 @@ def test_the_server_user() -> None:
 
 def test_initdb_arguments() -> None:
     layout = Layout("/m/data", "/w/wal")
-    common = ("--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
+    common = (
+        "--username",
+        "postgres",
+        "--auth-local",
+        "peer",
+        "--auth-host",
+        "scram-sha-256",
+        "--encoding",
+        "UTF8",
+        "--locale",
+        "C",
+        "--no-sync",
+    )
     old, new = installation(16, "system"), installation(18, "system")
     assert plan_initdb(old, layout, None) == (
         "/system/16/initdb", "--pgdata", "/m/data", "--waldir", "/w/wal", *common,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.errors import RecordError
+from pgstrata.errors import RecordError, writing
 from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.spec.campaign import Campaign, Trial
@@ -22,16 +22,16 @@ from pgstrata.trial.survey import survey
 
 
 class Failing(PerformanceRunner):
-    """Fetches the server's log to a full disk, or finds the host's own disk full."""
+    """Records to a full disk, or finds the host's own disk full."""
 
     host_is_full = False
 
     def _perform(self, trial: Trial, recorder: TrialRecorder, steps: Steps) -> None:
         if self.host_is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/mnt/data")
-        log = recorder.raw("there.log")
-        log.write_text("a log", encoding="utf-8")
-        self.site.host.fetch(str(log), "/dev/full")
+        full = Path("/dev/full")
+        with writing(full):
+            full.write_text("a log", encoding="utf-8")
 
 
 @pytest.mark.parametrize("host_is_full", [False, True])

@@ -101,7 +101,7 @@ from pgstrata.host.protocol import command
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Existing, Stack, Volume
 from pgstrata.stack.journal import Journal
-from pgstrata.trial.stand import register_outside
+from pgstrata.trial.stand import mark_processes
 from pgstrata.trial.survey import survey
 
 place = sys.argv[1]
@@ -109,7 +109,7 @@ stack = Stack(name="here", data=Volume(fs=Existing(path=place)))
 host = LocalHost(state_directory=f"{place}/state")
 site = survey(host, Campaign(name="x", stacks=(stack,)), Path(place) / "out")
 context = site.context_named("b000-00-here")
-register_outside(site, context, Journal.create(host, context.trial_id))
+mark_processes(site, context, Journal.create(host, context.trial_id))
 
 def kill_when_it_runs():
     wait_for_number(Path(place) / "pid")

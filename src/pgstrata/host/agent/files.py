@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import pwd
 import shutil
 import stat
 from typing import Any
 
-from pgstrata.host.agent.places import make_parents, mounts_within
+from pgstrata.host.agent.places import make_parents, mounts_within, new_directory
 from pgstrata.host.agent.wire import AgentError
 
 READ_AHEAD_BYTES = 1 << 20
+READ_BYTES = 64 << 10
+"""At a time: some files of the kernel are made in memory for as much as is asked for."""
+MOST_READ_BYTES = 64 << 20
+"""Of a file that is read in one piece."""
+MOST_NAMES = 1_000_000
+
+
+def _account(user: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(user)
+    except KeyError:
+        raise AgentError("user", f"there is no OS user {user}") from None
+
+
+def _open_of(path: str, owner: str) -> int:
+    """A descriptor to read a file that lies where an OS user may put anything: only a plain file of that user's own.
+
+    What belongs to the user can be read by the user, wherever a link in the path leads. It is looked at before it is
+    opened, because opening a device or pipe does something by itself.
+    """
+    seen = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(seen)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != _account(owner).pw_uid or found.st_nlink != 1:
+            raise OSError(errno.EPERM, f"not read, because it is no plain file of user {owner} with one name", path)
+        return os.open(f"/proc/self/fd/{seen}", os.O_RDONLY)
+    finally:
+        os.close(seen)
 
 
 def _sync_directory(path: str) -> None:
@@ -28,12 +57,21 @@ class Files:
     """Operations on paths."""
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
-
-    def read_chunk(self, path: str, offset: int, size: int) -> bytes:
+        data = bytearray()
         with open(path, "rb", buffering=0) as file:
-            return os.pread(file.fileno(), size, offset)
+            while part := file.read(READ_BYTES):
+                data += part
+                if len(data) > MOST_READ_BYTES:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        return bytes(data)
+
+    def read_chunk(self, path: str, offset: int, size: int, owner: str | None = None) -> bytes:
+        """`owner` is the OS user who may change the folders above: the file must be a plain one of that user's."""
+        fd = os.open(path, os.O_RDONLY) if owner is None else _open_of(path, owner)
+        try:
+            return os.pread(fd, size, offset)
+        finally:
+            os.close(fd)
 
     def write(self, path: str, data: bytes, mode: int) -> None:
         """Writes in place; `mode` is for a file that is made here. One unbuffered write, as sysfs wants."""
@@ -107,7 +145,11 @@ class Files:
         return {"total_bytes": found.f_blocks * found.f_frsize, "free_bytes": found.f_bavail * found.f_frsize}
 
     def list_directory(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        with os.scandir(path) as entries:
+            names = [entry.name for entry in itertools.islice(entries, MOST_NAMES + 1)]
+        if len(names) > MOST_NAMES:
+            raise OSError(errno.EFBIG, "more names than pgstrata reads", path)
+        return sorted(names)
 
     def read_ahead(self, path: str, most_bytes: int) -> None:
         """Has the kernel fetch the first `most_bytes` of a tree's files into the page cache, without waiting for them.
@@ -115,9 +157,11 @@ class Files:
         In steps, because the kernel fetches no more than about a request of the device at each call.
         """
         left = most_bytes
-        for folder, _, names in os.walk(path):
+        for _, _, names, folder in os.fwalk(path):  # by descriptors: a folder that becomes a link is not followed
             for name in names:
-                fd = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                    continue
+                fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
                 try:
                     size = min(os.fstat(fd).st_size, left)
                     for offset in range(0, size, READ_AHEAD_BYTES):
@@ -126,24 +170,34 @@ class Files:
                     os.close(fd)
                 left -= size
 
-    def make_directory(self, path: str, mode: int, owner: str | None) -> None:
-        """Makes it with its parents. `mode` is for a directory made here, `owner` for an existing one too.
+    def make_directory(
+        self, path: str, mode: int, owner: str | None, group: str | None = None, new: bool = False
+    ) -> None:
+        """Makes it with its parents. `mode` and `group` are for a directory made here, `owner` for an existing one too.
 
-        One that somebody else made (in /tmp anybody can make one of a name that we will use) is not taken over.
+        `group` is the OS user whose group it gets. With `new`, FileExistsError when there is one. One that somebody
+        else made (in /tmp anybody can make one of a name that we will use) is not taken over.
         """
-        if not os.path.isdir(path):
+        made = new or not os.path.isdir(path)
+        if made:
             make_parents(path)
-            os.mkdir(path)
-            os.chmod(path, mode)
-        if owner is not None:
-            try:
-                entry = pwd.getpwnam(owner)
-            except KeyError:
-                raise AgentError("user", f"there is no OS user {owner}") from None
-            found = os.lstat(path)
-            if stat.S_ISLNK(found.st_mode) or found.st_uid not in (os.geteuid(), entry.pw_uid):
-                raise OSError(errno.EPERM, "not taken over, because it is a link or belongs to somebody else", path)
-            os.chown(path, entry.pw_uid, entry.pw_gid, follow_symlinks=False)
+        elif owner is None:
+            return
+        fd = new_directory(path, mode) if made else os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        try:
+            if made and group is not None:
+                os.fchown(fd, -1, _account(group).pw_gid)
+            if owner is not None:
+                self._hand_over(fd, path, _account(owner))
+        finally:
+            os.close(fd)
+
+    def _hand_over(self, fd: int, path: str, account: pwd.struct_passwd) -> None:
+        found = os.fstat(fd)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), account.pw_uid):
+            raise OSError(errno.EPERM, "not taken over, because it is a link or belongs to somebody else", path)
+        if found.st_uid != account.pw_uid:
+            os.chown(f"/proc/self/fd/{fd}", account.pw_uid, account.pw_gid)
 
     def remove(self, path: str) -> None:
         """Removes a file, a link (not what it points to) or a tree; refuses a tree with something mounted in it."""

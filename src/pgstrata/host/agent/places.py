@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import uuid
 
@@ -73,8 +74,16 @@ def make_parents(path: str) -> None:
     if not parent or os.path.isdir(parent):
         return
     make_parents(parent)
-    try:
-        os.mkdir(parent)
-    except FileExistsError:
-        return  # made by another process meanwhile
-    os.chmod(parent, 0o755)
+    with contextlib.suppress(FileExistsError):  # made by another process meanwhile
+        os.close(new_directory(parent, 0o755))
+
+
+def new_directory(path: str, mode: int) -> int:
+    """Makes a folder that is not there yet; a descriptor of it, whatever somebody puts in its place meanwhile."""
+    os.mkdir(path, 0o700)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    if os.fstat(fd).st_uid != os.geteuid():
+        os.close(fd)
+        raise OSError(errno.EPERM, "somebody else put another one in the place of the new folder", path)
+    os.fchmod(fd, mode)
+    return fd

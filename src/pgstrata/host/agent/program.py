@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import Any, BinaryIO
 
 from pgstrata.host.agent.operations import OPERATIONS, Agent
 from pgstrata.host.agent.processes import UMASK, environment, identity, memory_file, start_time
@@ -74,12 +74,16 @@ def _keep() -> None:
         os.rename(part, request["exit_file"])
 
 
+def _open_output(path: str) -> BinaryIO:
+    """A file made here and now; never one that lies there already, which may be another's or lead elsewhere."""
+    kind = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND if path != os.devnull else 0
+    return os.fdopen(os.open(path, os.O_WRONLY | kind, 0o600), "wb", buffering=0)
+
+
 def _spawn(request: dict[str, Any]) -> subprocess.Popen[bytes]:
     stdin = memory_file(request["stdin"])
-    for path in (request["stdout"], request["stderr"]):
-        with open(path, "wb"):
-            pass  # made empty here, so that both may name the same file below
-    with open(request["stdout"], "ab") as out, open(request["stderr"], "ab") as err:
+    same = request["stderr"] == request["stdout"]
+    with _open_output(request["stdout"]) as out, out if same else _open_output(request["stderr"]) as err:
         return subprocess.Popen(
             request["argv"],
             stdin=stdin,
