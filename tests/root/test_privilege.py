@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from campaigning import STATE, run_in_fork
 
+from campaigning import STATE, run_in_fork
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed
 from pgstrata.postgres.binaries import choose, discover
