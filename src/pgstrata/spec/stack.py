@@ -55,6 +55,9 @@ class DiskDevice(Model):
     def _distinct(cls, ids: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(ids)) != len(ids):
             raise ValueError("a device is named twice")
+        for id_ in ids:
+            if not id_.isprintable() or id_.startswith("-") or not id_:
+                raise ValueError(f"{id_!r} is no stable id of a device (for example /dev/disk/by-id/...)")
         return ids
 
     @property
@@ -195,6 +198,12 @@ class Btrfs(Model):
         return self
 
 
+WAL_DATASET_PROPERTIES = (
+    *("atime", "checksum", "compression", "copies", "dnodesize", "logbias", "primarycache", "recordsize"),
+    *("redundant_metadata", "relatime", "secondarycache", "special_small_blocks", "sync", "xattr"),
+)
+
+
 class Zfs(Model):
     """A zfs pool and its datasets (one for data, one for pg_wal where `wal_dataset` is set)."""
 
@@ -226,9 +235,31 @@ class Zfs(Model):
         None, description="disabled: fsync returns without writing; loses data on power loss"
     )
     xattr: Literal["on", "off", "sa"] | None = Field(None, description="sa keeps extended attributes in the inode")
-    dnodesize: str | None = Field(None, description="size of an inode")
+    dnodesize: str | None = Field(None, pattern=r"^(legacy|auto|\d+k?)$", description="size of an inode")
     wal_dataset: dict[str, str] | None = Field(None, description="properties of a dataset of its own for pg_wal")
     module: dict[str, int] = Field(default_factory=dict, description="zfs module parameters, restored afterwards")
+
+    @field_validator("module")
+    @classmethod
+    def _parameters(cls, module: dict[str, int]) -> dict[str, int]:
+        """The name is the last part of a path below /sys/module."""
+        for name in module:
+            if re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) is None:
+                raise ValueError(f"{name!r} is no parameter of the zfs module (for example zfs_arc_max)")
+        return module
+
+    @field_validator("wal_dataset")
+    @classmethod
+    def _properties(cls, properties: dict[str, str] | None) -> dict[str, str] | None:
+        """Only what concerns how data is stored: others share the dataset, mount it elsewhere or load keys."""
+        for name, value in (properties or {}).items():
+            if name not in WAL_DATASET_PROPERTIES:
+                raise ValueError(
+                    f"{name!r} cannot be set for wal_dataset; these can: {', '.join(WAL_DATASET_PROPERTIES)}"
+                )
+            if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", value) is None:
+                raise ValueError(f"{value!r} is no value of the property {name}")
+        return properties
 
 
 class Tmpfs(Model):
@@ -261,7 +292,11 @@ class Nfs(Model):
     @field_validator("server")
     @classmethod
     def _host_and_path(cls, server: str | None) -> str | None:
-        if server is not None and re.fullmatch(r"[^/\s]+:/\S*", server) is None:
+        # a name or an address, never an option of mount(8)
+        if (
+            server is not None
+            and re.fullmatch(r"(\w[\w.-]*|\[[0-9A-Fa-f:.]+(%\w+)?\]):/[^\s\\,]*", server, re.ASCII) is None
+        ):
             raise ValueError(f"{server!r} is no export of a server (for example server=db2:/srv/postgres)")
         return server
 
@@ -277,6 +312,8 @@ class Existing(Model):
     def _absolute(cls, path: str) -> str:
         if not path.startswith("/"):
             raise ValueError(f"{path!r} is not an absolute path (for example /mnt/{path})")
+        if not path.isprintable():
+            raise ValueError(f"{path!r} holds a line break or another control character")
         if ".." in path.split("/"):
             raise ValueError(f"{path!r} goes up by `..`: write where it leads to")
         return path
@@ -318,7 +355,7 @@ class Volume(Model):
 class Queue(Model):
     """Settings of the block queue of each device of the stack (/sys/block/X/queue)."""
 
-    scheduler: str | None = Field(None, description="none, mq-deadline, kyber, bfq")
+    scheduler: str | None = Field(None, pattern=r"^[a-z][a-z0-9-]*$", description="none, mq-deadline, kyber, bfq")
     nr_requests: int | None = Field(None, ge=1, description="requests that the scheduler may hold")
     read_ahead_kb: int | None = Field(None, ge=0, description="read-ahead")
     rotational: bool | None = Field(None, description="whether the kernel takes the device for a disk that turns")
