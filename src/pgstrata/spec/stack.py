@@ -293,10 +293,7 @@ class Nfs(Model):
     @classmethod
     def _host_and_path(cls, server: str | None) -> str | None:
         # a name or an address, never an option of mount(8)
-        if (
-            server is not None
-            and re.fullmatch(r"(\w[\w.-]*|\[[0-9A-Fa-f:.]+(%\w+)?\]):/[^\s\\,]*", server, re.ASCII) is None
-        ):
+        if server is not None and re.fullmatch(r"(\w[\w.-]*|\[[0-9A-Fa-f:.]+(%\w+)?\]):/\S*", server, re.ASCII) is None:
             raise ValueError(f"{server!r} is no export of a server (for example server=db2:/srv/postgres)")
         return server
 

@@ -71,9 +71,12 @@ device = st.one_of(
 def _devices(count: int) -> st.SearchStrategy[LoopDevice | DiskDevice]:
     return st.one_of(
         st.builds(LoopDevice, count=st.just(count), size=st.none() | sizes),
-        st.lists(texts.filter(lambda t: not t.isdigit()), min_size=count, max_size=count, unique=True).map(
-            lambda ids: DiskDevice(ids=tuple(ids))
-        ),
+        st.lists(
+            texts.filter(lambda t: not t.isdigit() and not t.startswith("-")),
+            min_size=count,
+            max_size=count,
+            unique=True,
+        ).map(lambda ids: DiskDevice(ids=tuple(ids))),
     )
 
 

@@ -23,7 +23,6 @@ def test_a_module_parameter_is_a_name(name: str) -> None:
         "nas:x",
         "a b:/x",
         "nas:/a b",
-        "nas:/x,exec",
         "[::1:/x",
         "nas/y:/x",
         ":/x",
