@@ -58,10 +58,11 @@ class _Labels:
 class _Run:
     """A row of results.csv, a directory, or both."""
 
+    table: Path
+    """The run folder, which holds results.csv."""
     labels: _Labels
     scale: int
     mode: str
-    number: int
     start_epoch_s: int | None
     tps: float | None
     duration_s: float | None
@@ -103,12 +104,15 @@ def _import_folder(root: Path, name: str, out: Path, margin: float) -> ImportSum
             f"{root} holds several machines ({names}): runs of different hosts are not compared", hint=_LAYOUT
         )
     runs = [run for table in tables for run in _runs_of(table, rejected)]
-    loads = {key: load for table in tables for key, load in _loads_of(table.parent, rejected).items()}
+    loads = {(table.parent, *key): load for table in tables for key, load in _loads_of(table.parent, rejected).items()}
     if not runs:
         raise UsageError(f"{root}: no results.csv below it has a row", hint=_LAYOUT)
     trials = _Trials(runs, loads, machines[0].name, rejected).build()
-    repeated = max(run.number for run in runs)
-    notices = [] if repeated > 1 else ["there is one run of each cell: single runs give no verdicts"]
+    notices = []
+    if max((trial.block for trial in trials), default=0) == 0:
+        notices.append("there is one run of each cell: single runs give no verdicts")
+    if any(cell.result.open_loop for trial in trials for cell in trial.cells):
+        notices.append("rate-limited runs: their rate is what was achieved, as pgbench does not print what was asked")
     return write_campaign(
         trials,
         out,
@@ -146,7 +150,6 @@ def _labels(middle: Sequence[str], folder: Path) -> _Labels:
 def _runs_of(table: Path, rejected: Counter[str]) -> list[_Run]:
     folder = table.parent
     directories = _directories(folder)
-    counts: Counter[tuple[_Labels, int, str]] = Counter()
     runs = []
     for fields in _fields(table, 8, rejected):
         try:
@@ -162,12 +165,10 @@ def _runs_of(table: Path, rejected: Counter[str]) -> list[_Run]:
             rejected["row of results.csv without throughput"] += 1
             continue
         labels = _labels(fields[2:-5], folder)
-        counts[labels, scale, mode] += 1
-        number = counts[labels, scale, mode]
         wal_bytes = int(fields[-1]) if fields[-1].isdigit() else None
         found = _take_directory(directories, labels, scale, mode)
-        runs.append(_Run(labels, scale, mode, number, start, tps, duration_s, wal_bytes, found))
-    return runs + [_run_of_directory(folder, path, counts) for path in sorted(directories)]
+        runs.append(_Run(folder, labels, scale, mode, start, tps, duration_s, wal_bytes, found))
+    return runs + [_run_of_directory(folder, path) for path in sorted(directories)]
 
 
 def _directories(folder: Path) -> list[Path]:
@@ -189,14 +190,13 @@ def _take_directory(directories: list[Path], labels: _Labels, scale: int, mode: 
     return None
 
 
-def _run_of_directory(folder: Path, path: Path, counts: Counter[tuple[_Labels, int, str]]) -> _Run:
+def _run_of_directory(folder: Path, path: Path) -> _Run:
     match = _RUN.search(path.name)
     if match is None or not path.parent.name.isdigit():
         raise UsageError(f"{path}: its parent folder is not a scale", hint=_LAYOUT)
     middle = path.relative_to(folder).parts[:-2] or ("-",)
     labels, scale = _labels(middle, folder), int(path.parent.name)
-    counts[labels, scale, match[1]] += 1
-    return _Run(labels, scale, match[1], counts[labels, scale, match[1]], None, None, None, None, path)
+    return _Run(folder, labels, scale, match[1], None, None, None, None, path)
 
 
 def _loads_of(folder: Path, rejected: Counter[str]) -> dict[tuple[_Labels, int], LoadRecord]:
@@ -215,46 +215,104 @@ def _loads_of(folder: Path, rejected: Counter[str]) -> dict[tuple[_Labels, int],
 
 
 @dataclass(frozen=True)
+class _Measured:
+    """A run with what pgbench said of it, and the point of the workload grid that it measured."""
+
+    run: _Run
+    summary: PgbenchResult | None
+    cell: Cell
+    tps: float
+
+    @property
+    def duration_s(self) -> float:
+        """As it was asked for; results.csv has what it took, some seconds more."""
+        if self.summary is not None and self.summary.duration_s:
+            return float(self.summary.duration_s)
+        return float(round(self.run.duration_s or 0, -1))
+
+
+@dataclass(frozen=True)
 class _Trials:
-    """Groups runs by stack, scale and number into trials."""
+    """Groups runs by stack, scale and number into trials; no two runs of a trial measured the same cell."""
 
     runs: Sequence[_Run]
-    loads: Mapping[tuple[_Labels, int], LoadRecord]
+    loads: Mapping[tuple[Path, _Labels, int], LoadRecord]
     machine: str
     rejected: Counter[str]
 
     def build(self) -> list[ImportedTrial]:
-        grouped: dict[tuple[int, _Labels, int], list[_Run]] = {}
-        for run in self.runs:
-            grouped.setdefault((run.number, run.labels, run.scale), []).append(run)
-        summaries = {id(run): self._summary(run) for run in self.runs}
-        clients = Counter(s.clients for s in summaries.values() if s is not None)
+        grouped: dict[tuple[int, str, int], list[tuple[_Measured, Stack]]] = {}
+        for repetitions, stack in self._repetitions(self._measured()):
+            for block, one in enumerate(repetitions):
+                grouped.setdefault((block, stack.name, one.run.scale), []).append((one, stack))
+        return [
+            ImportedTrial(
+                ones[0][1],
+                block,
+                tuple(self._cell(one) for one, _ in ones),
+                self._facts(next((one.summary.version for one, _ in ones if one.summary is not None), None)),
+                next((load for one, _ in ones if (load := self._load(one.run)) is not None), None),
+            )
+            for (block, _, _), ones in sorted(grouped.items(), key=lambda item: item[0])
+        ]
+
+    def _load(self, run: _Run) -> LoadRecord | None:
+        return self.loads.get((run.table, run.labels, run.scale))
+
+    def _measured(self) -> list[_Measured]:
+        summaries = [self._summary(run) for run in self.runs]
+        clients = Counter(s.clients for s in summaries if s is not None)
         usual = clients.most_common(1)[0][0] if clients else 0
-        trials = []
-        for (number, labels, scale), runs in sorted(grouped.items(), key=lambda item: item[0]):
-            cells = [self._cell(run, summaries[id(run)], usual) for run in runs]
-            known = tuple(cell for cell in cells if cell is not None)
-            if known:
-                version = next((s.version for r in runs if (s := summaries[id(r)]) is not None and s.version), None)
-                trials.append(
-                    ImportedTrial(
-                        self._stack(labels), number - 1, known, self._facts(version), self.loads.get((labels, scale))
-                    )
-                )
-        return trials
+        found = []
+        for run, summary in zip(self.runs, summaries, strict=True):
+            tps = summary.tps if summary else run.tps
+            if tps is None:
+                self.rejected["run directory without any throughput"] += 1
+                continue
+            throttled = summary is not None and summary.lag_avg_ms is not None
+            cell = Cell(
+                script=SCRIPTS[run.mode],
+                scale=run.scale,
+                clients=summary.clients if summary else usual,
+                rate_tps=float(f"{tps:.1e}") if throttled else None,
+            )
+            found.append(_Measured(run, summary, cell, tps))
+        return found
+
+    def _repetitions(self, measured: Sequence[_Measured]) -> Iterator[tuple[list[_Measured], Stack]]:
+        """Runs that repeat one another, and their stack.
+
+        Runs of one label and cell are repetitions when they lasted equally long. What a run without pgbench's summary
+        was told to do is known of its run folder alone, so it repeats nothing of another one. Where one cell was
+        measured in several ways, the stack's name says which: by the length of the run, or else by its run folder.
+        """
+        cells: dict[tuple[_Labels, Cell], list[_Measured]] = {}
+        for one in measured:
+            cells.setdefault((one.run.labels, one.cell), []).append(one)
+        for (labels, _), ones in sorted(cells.items(), key=lambda item: (item[0][0], item[0][1].id)):
+            unsure = len({one.run.table for one in ones}) > 1
+            ways: dict[tuple[float, str], list[_Measured]] = {}
+            for one in ones:
+                folder = one.run.table.name if unsure and one.summary is None else ""
+                ways.setdefault((one.duration_s, folder), []).append(one)
+            lengths = Counter(duration_s for duration_s, _ in ways)
+            for (duration_s, folder), repetitions in sorted(ways.items()):
+                words = [f"{duration_s:g} s"] if len(lengths) > 1 else []
+                words += [folder or "pgbench.log"] if lengths[duration_s] > 1 else []
+                yield repetitions, self._stack(labels, words)
 
     def _facts(self, version: str | None) -> HostFacts:
         checked = {"machine": self.machine} | ({"postgres_version": version} if version else {})
         return HostFacts(name=self.machine, checked=checked, medium="imported, medium not known")
 
-    def _stack(self, labels: _Labels) -> Stack:
+    def _stack(self, labels: _Labels, way: Sequence[str]) -> Stack:
         raids = {run.labels.raid for run in self.runs if run.labels.fs == labels.fs}
         words = [labels.fs]
         words += [f"raid{labels.raid}" if labels.raid.isdigit() else labels.raid] if len(raids) > 1 else []
         words += [labels.config] if labels.config != "default" else []
         kind = FILESYSTEMS.get(labels.fs)
         fs: Filesystem | None = kind() if kind is not None else None
-        return imported_stack(" ".join(words), fs, CONFIG_SETTINGS.get(labels.config))
+        return imported_stack(" ".join([*words, *way]), fs, CONFIG_SETTINGS.get(labels.config))
 
     def _summary(self, run: _Run) -> PgbenchResult | None:
         if run.folder is None:
@@ -269,27 +327,25 @@ class _Trials:
             self.rejected["pgbench.log that is not whole: figures from results.csv"] += 1
             return None
 
-    def _cell(self, run: _Run, summary: PgbenchResult | None, usual_clients: int) -> ImportedCell | None:
-        tps = summary.tps if summary else run.tps
-        if tps is None:
-            self.rejected["run directory without any throughput"] += 1
-            return None
-        cell = Cell(script=SCRIPTS[run.mode], scale=run.scale, clients=summary.clients if summary else usual_clients)
+    def _cell(self, one: _Measured) -> ImportedCell:
+        run, summary = one.run, one.summary
         series, raw = self._series(run)
         duration_s = run.duration_s or (summary.duration_s if summary else None) or 0.0
         result = CellResult(
-            cell=cell,
+            cell=one.cell,
             started="" if run.start_epoch_s is None else datetime.fromtimestamp(run.start_epoch_s, UTC).isoformat(),
             duration_s=duration_s,
-            transactions=summary.transactions if summary else round(tps * duration_s),
-            tps=tps,
+            transactions=summary.transactions if summary else round(one.tps * duration_s),
+            tps=one.tps,
             latency_avg_ms=summary.latency_avg_ms if summary else None,
             initial_connection_ms=summary.initial_connection_ms if summary else None,
+            lag_avg_ms=summary.lag_avg_ms if summary else None,
             wal_bytes=run.wal_bytes,
             checkpoints=len(series["checkpoints"]) if "checkpoints" in series else None,
             settled_samples=SETTLED_SAMPLES if "progress" in series else (0, 0),
+            open_loop=one.cell.rate_tps is not None,
         )
-        return ImportedCell(result, series=series, raw=raw, space=self._space(run, cell))
+        return ImportedCell(result, series=series, raw=raw, space=self._space(run, one.cell))
 
     def _series(self, run: _Run) -> tuple[dict[str, list[tuple[float | str | None, ...]]], dict[str, Path]]:
         if run.folder is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.record.recorder import CampaignDirectory, Origin, TrialRecorder, utc_now
 from pgstrata.record.schema import (
     CellResult,
@@ -111,11 +112,15 @@ def write_campaign(
         note=" ".join(notices),
         host="imported",
     )
-    runs = 0
+    runs = sum(len(trial.cells) for trial in trials)
     with CampaignDirectory.create_or_open(out, campaign, origin, paired=paired, rejected=rejected) as directory:
         for position, imported in enumerate(trials):
-            runs += len(imported.cells)
             _write_trial(directory, imported, position)
+        stored = sum(len(trial.cells) for trial in directory.finished())
+    if stored != runs:
+        raise PgstrataError(
+            f"{runs} runs were read and {stored} are in {out}", hint="please report it with the names of the files"
+        )
     return ImportSummary(out, tuple(s.name for s in stacks), len(trials), runs, rejected, tuple(notices))
 
 
@@ -136,6 +141,12 @@ def _workload(trials: Sequence[ImportedTrial]) -> Workload:
 
 def _write_trial(directory: CampaignDirectory, imported: ImportedTrial, position: int) -> None:
     cells: tuple[Cell, ...] = tuple(c.result.cell for c in imported.cells)
+    twice = [name for name, count in Counter(cell.id for cell in cells).items() if count > 1]
+    if twice:
+        raise PgstrataError(
+            f"two runs of {imported.stack.name} would both be stored as {twice[0]}",
+            hint="please report it with the names of the files",
+        )
     scale = cells[0].scale
     slug = re.sub(r"[^A-Za-z0-9]+", "-", imported.stack.name).strip("-")[:60]
     trial = Trial(

@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.importers.pg_fs_benchmark import SETTLED_SAMPLES, import_pg_fs_benchmark
+from pgstrata.importers.runs import ImportedCell, ImportedTrial, imported_cell, imported_stack, write_campaign
 from pgstrata.record.reader import CellData, read
+from pgstrata.record.schema import CellResult, HostFacts
+from pgstrata.spec.campaign import Goal
 
 ARCHIVE = Path(__file__).parents[4] / "shared/reference/pg-fs-benchmark-xeon.tar.xz"
 
@@ -121,6 +124,60 @@ def test_raid_levels_repetitions_and_missing_files(tmp_path: Path) -> None:
     ]
     assert data.campaign.stack("zfs raidz1 no-fpw").postgresql.settings == {"full_page_writes": "off"}
     assert data.record.rejected == dict(summary.rejected)
+
+
+def test_runs_of_one_label_in_several_folders_are_kept_apart(tmp_path: Path) -> None:
+    """Another rate, number of clients or length is no repetition: none of them replaces another one or counts as it."""
+    lag = "rate limit schedule lag: avg 1.500 (max 90.000) ms"
+    throttled = SUMMARY.replace("initial connection time =", f"{lag}\ninitial connection time =").replace(
+        "1000.5", "499.7"
+    )
+    ways = {
+        "2022-a": [SUMMARY, SUMMARY.replace("1000.5", "1010.5")],
+        "2022-b": [SUMMARY.replace("1000.5", "990.5")],
+        "2022-rate": [throttled],
+        "2022-clients": [SUMMARY.replace("clients: 16", "clients: 64").replace("1000.5", "1500.5")],
+        "2022-short": [SUMMARY.replace("3600 s", "600 s").replace("1000.5", "1900.5")],
+    }
+    rows = 0
+    for name, summaries in ways.items():
+        run = tmp_path / "i5" / name
+        for number, text in enumerate(summaries, 1):
+            folder = run / "0" / "xfs" / "50" / f"run-rw-{number}"
+            run_folder(folder)
+            (folder / "pgbench.log").write_text(text)
+        lines = ["1662880093;1662881000;0;default;xfs;50;rw;1;3606.7;97\n"] * len(summaries)
+        (run / "results.csv").write_text("".join(lines))
+        rows += len(lines)
+    summary = import_pg_fs_benchmark(tmp_path / "i5", tmp_path / "out")
+    data = read(tmp_path / "out")
+    got = sorted((c.stack, c.id, c.block, c.result.tps) for c in data.cells())
+    assert summary.runs == rows == len(got)
+    assert got == [
+        ("xfs", "simple-update-s50-c16-r500", 0, 499.7),
+        ("xfs", "simple-update-s50-c64", 0, 1500.5),
+        ("xfs 3600 s", "simple-update-s50-c16", 0, 1000.5),
+        ("xfs 3600 s", "simple-update-s50-c16", 1, 1010.5),
+        ("xfs 3600 s", "simple-update-s50-c16", 2, 990.5),
+        ("xfs 600 s", "simple-update-s50-c16", 0, 1900.5),
+    ]
+    assert [c.result.open_loop for c in data.cells() if c.cell.rate_tps] == [True]
+    assert any("what was achieved" in notice for notice in summary.notices)
+
+
+def test_a_row_without_a_directory_repeats_nothing_of_another_folder(tmp_path: Path) -> None:
+    for name in ("2022-a", "2022-b"):
+        (tmp_path / "i5" / name).mkdir(parents=True)
+        (tmp_path / "i5" / name / "results.csv").write_text("1;2;0;default;xfs;50;rw;900;3600;5\n")
+    import_pg_fs_benchmark(tmp_path / "i5", tmp_path / "out")
+    assert sorted((c.stack, c.block) for c in read(tmp_path / "out").cells()) == [("xfs 2022-a", 0), ("xfs 2022-b", 0)]
+
+
+def test_a_collision_is_an_error(tmp_path: Path) -> None:
+    cell = ImportedCell(CellResult(cell=imported_cell("s"), started="", duration_s=1, transactions=1, tps=1.0))
+    trial = ImportedTrial(imported_stack("a"), 0, (cell, cell), HostFacts(name="h"))
+    with pytest.raises(PgstrataError, match="two runs of a would both be stored as s"):
+        write_campaign([trial], tmp_path / "out", name="x", origin="import csv", paired=False, goal=Goal(), rejected={})
 
 
 def test_series_checkpoints_space_and_load(tmp_path: Path) -> None:
