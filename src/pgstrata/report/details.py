@@ -18,6 +18,7 @@ from pgstrata.analyze.scale import in_order, metric_of
 from pgstrata.record.reader import CampaignData, CellData, FolderSource, TrialData
 from pgstrata.report.drawing import is_shown
 from pgstrata.report.figures import NOT_KNOWN, render_count, render_metric, render_number
+from pgstrata.report.sample import Sample
 from pgstrata.report.table import cell_title, durability_words, figure, main_cells, matched_cells
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration, render_size
@@ -100,6 +101,8 @@ class StackDetails:
     figures: tuple[CellFigures, ...]
     facts: tuple[FactRow, ...]
     steps: tuple[StepRow, ...]
+    runs: int
+    """Of all trials; `trials` are those that are listed."""
     trials: tuple[TrialRow, ...]
 
 
@@ -128,17 +131,18 @@ class Links:
         return quote(name if self._prefix == "." else f"{self._prefix}/{name}")
 
 
-def stack_details(data: CampaignData, findings: Findings, links: Links) -> tuple[StackDetails, ...]:
+def stack_details(data: CampaignData, findings: Findings, links: Links, sample: Sample) -> tuple[StackDetails, ...]:
     """Details of every stack, in declared order (the order of their colours)."""
     names = list(dict.fromkeys(s.name for s in findings.stacks))
     specs = {s.name: s for s in data.campaign.stacks}
     for trial in data.trials:
         specs.setdefault(trial.trial.stack, trial.stack)
-    return tuple(_details(i, name, specs.get(name), data, findings, links) for i, name in enumerate(names))
+    listing = _Listing(links, sample)
+    return tuple(_details(i, name, specs.get(name), data, findings, listing) for i, name in enumerate(names))
 
 
 def _details(
-    index: int, name: str, spec: Stack | None, data: CampaignData, findings: Findings, links: Links
+    index: int, name: str, spec: Stack | None, data: CampaignData, findings: Findings, listing: _Listing
 ) -> StackDetails:
     found = [s for s in findings.stacks if s.name == name]
     trials = [t for t in data.trials if t.trial.stack == name]
@@ -156,7 +160,8 @@ def _details(
         figures=tuple(_cell_figures(findings, found)),
         facts=_facts(trials),
         steps=_steps(trials),
-        trials=tuple(row for t in trials for row in _trial_rows(t, links)),
+        runs=sum(max(1, len(t.cells)) for t in trials),
+        trials=tuple(row for t in trials for row in listing.rows(t)),
     )
 
 
@@ -240,12 +245,18 @@ def _seconds(duration_s: float) -> str:
     return f"{render_number(duration_s, 2)} s" if duration_s < 60 else render_duration(duration_s)
 
 
-def _trial_rows(trial: TrialData, links: Links) -> Iterator[TrialRow]:
-    """The first row of a trial carries the anchor that marks in charts lead to."""
-    if not trial.cells:
-        yield _trial_row(trial, None, links, first=True)
-    for at, cell in enumerate(trial.cells):
-        yield _trial_row(trial, cell, links, first=at == 0)
+@dataclass(frozen=True)
+class _Listing:
+    """The runs that are listed, with their files."""
+
+    links: Links
+    sample: Sample
+
+    def rows(self, trial: TrialData) -> Iterator[TrialRow]:
+        """The first row of a trial carries the anchor that marks in charts lead to."""
+        cells = [c for c in trial.cells or (None,) if (trial.id, c.id if c else "") in self.sample.shown]
+        for at, cell in enumerate(cells):
+            yield _trial_row(trial, cell, self.links, first=at == 0)
 
 
 def _trial_row(trial: TrialData, cell: CellData | None, links: Links, *, first: bool) -> TrialRow:

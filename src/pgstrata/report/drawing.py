@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
 from pgstrata.analyze.scale import Metric, in_order, metric_of
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.report.pairs import Index
+from pgstrata.report.sample import Sample
 from pgstrata.report.series import DeviceSeries, Resolution, RunSeries, device_series, run_series
 from pgstrata.report.table import cell_title
 
@@ -19,12 +21,14 @@ PERCENTILES = ("p50", "p95", "p99", "p999")
 
 @dataclass(frozen=True)
 class DrawnMetric:
-    """One metric of one stack in one cell; `runs` are parallel to `trials` and `blocks`."""
+    """One metric of one stack in one cell; `runs`, those that are shown, are parallel to `trials` and `blocks`."""
 
     stack: int
     estimate: float | None
     low: float | None
     high: float | None
+    count: int
+    """Of all runs."""
     runs: list[float | None]
     trials: list[str]
     blocks: list[int | None]
@@ -117,13 +121,14 @@ class Drawing:
 class _Context:
     data: CampaignData
     findings: Findings
+    sample: Sample
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """Stacks in declared order: a stack keeps its colour whatever its rank."""
         return list(dict.fromkeys(s.name for s in self.findings.stacks))
 
-    @property
+    @cached_property
     def cells(self) -> dict[str, int]:
         return {c.id: i for i, c in enumerate(self.findings.cells)}
 
@@ -136,9 +141,9 @@ class _Context:
                 yield run
 
 
-def draw(data: CampaignData, findings: Findings) -> Drawing:
-    """Reads the series run by run; the result is small, whatever the length of the runs."""
-    context = _Context(data, findings)
+def draw(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
+    """Reads the series run by run; the result is small, whatever the length and the number of the runs."""
+    context = _Context(data, findings, sample)
     names = {m for s in findings.stacks for m, value in s.metrics.items() if value.estimate is not None}
     order = in_order(names)
     return Drawing(
@@ -186,15 +191,19 @@ def _metric(context: _Context, stack: StackFinding, name: str, blocks: dict[str,
     found = stack.metrics.get(name)
     if found is None or found.estimate is None:
         return None
-    trials = list(stack.trials) if len(stack.trials) == len(found.runs) else [""] * len(found.runs)
+    trials = stack.trials if len(stack.trials) == len(found.runs) else ("",) * len(found.runs)
+    shown = [
+        (v, t) for v, t in zip(found.runs, trials, strict=True) if not t or (t, stack.cell) in context.sample.shown
+    ]
     return DrawnMetric(
         stack=context.names.index(stack.name),
         estimate=_digits(found.estimate),
         low=_digits(found.low),
         high=_digits(found.high),
-        runs=[_digits(v) for v in found.runs],
-        trials=trials,
-        blocks=[blocks.get(t) for t in trials],
+        count=len(found.runs),
+        runs=[_digits(v) for v, _ in shown],
+        trials=[t for _, t in shown],
+        blocks=[blocks.get(t) for _, t in shown],
     )
 
 
@@ -209,7 +218,11 @@ def _percentiles(context: _Context, stacks: tuple[StackFinding, ...]) -> list[di
 
 
 def _runs(context: _Context) -> Iterator[DrawnRun]:
-    known = [c for c in context.data.cells(valid_only=False) if c.id in context.cells and c.stack in context.names]
+    known = [
+        c
+        for c in context.data.cells(valid_only=False)
+        if c.id in context.cells and c.stack in context.names and (c.trial_id, c.id) in context.sample.shown
+    ]
     excluded = {(e.trial, s.cell) for s in context.findings.stacks for e in s.excluded}
     valid = {t.id for t in context.data.trials if t.valid}
     stages = {t.id: t.trial.stage for t in context.data.trials}
@@ -290,6 +303,7 @@ def _drift(context: _Context) -> list[DrawnDrift]:
             deviation=_digits(float(np.exp(np.log(r.result.tps) - means[r.stack, r.id])) - 1) or 0.0,
         )
         for r in runs
+        if (r.trial_id, r.id) in context.sample.shown
     ]
 
 

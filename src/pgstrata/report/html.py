@@ -29,6 +29,7 @@ from pgstrata.report.head import incidents, report_head
 from pgstrata.report.markup import parse_markup, render_markup_html
 from pgstrata.report.matrix import verdict_matrix
 from pgstrata.report.pairs import Index
+from pgstrata.report.sample import Sample
 from pgstrata.report.statistic import author_rows
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
 from pgstrata.spec.printable import printable
@@ -81,7 +82,9 @@ def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
 
 
 def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[str]:
-    drawing = draw(data, findings)
+    sample = Sample.of(data)
+    drawing = draw(data, findings, sample)
+    found = incidents(data, findings)
     script = _script()
     yield from (
         _environment()
@@ -90,8 +93,10 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[st
             head=report_head(data, findings),
             findings=findings,
             views=tuple(_views(findings)),
-            stacks=stack_details(data, findings, Links(data, folder)),
-            incidents=incidents(data, findings),
+            stacks=stack_details(data, findings, Links(data, folder), sample),
+            sample=sample.words,
+            incidents=tuple(i for i in found if i.trial is None or i.trial in sample.trials),
+            incidents_in_all=len(found),
             facts=_host_facts(data, findings),
             rejected=data.record.rejected or findings.campaign.rejected,
             drawing=drawing,

@@ -17,6 +17,7 @@ from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.drawing import Drawing, DrawnCell, DrawnRun, draw
 from pgstrata.report.head import report_head
+from pgstrata.report.sample import Sample
 from pgstrata.report.table import main_cells
 from pgstrata.spec.printable import one_line
 
@@ -35,7 +36,7 @@ def write_pictures(
     data: CampaignData, findings: Findings, folder: Path, formats: Sequence[str], drawing: Drawing | None = None
 ) -> list[Path]:
     """One file for each chart, cell and format; charts that have nothing to draw are left out."""
-    drawing = drawing or draw(data, findings)
+    drawing = drawing or draw(data, findings, Sample.of(data))
     head = report_head(data, findings)
     folder.mkdir(parents=True, exist_ok=True)
     about = one_line(" · ".join([head.medium, f"PostgreSQL {head.postgres}", head.measured, *head.labels]))

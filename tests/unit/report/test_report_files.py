@@ -19,6 +19,7 @@ from pgstrata.report.drawing import draw
 from pgstrata.report.published import PublishedFigure, add_published
 from pgstrata.report.reference import render_reference
 from pgstrata.report.render import render
+from pgstrata.report.sample import Sample
 
 ROOT = Path(__file__).parents[3]
 
@@ -123,7 +124,7 @@ def test_pictures_are_made_for_every_chart_with_data(data: CampaignData, finding
     svg = (tmp_path / "charts" / "throughput.svg").read_text()
     assert "<script>" not in svg
     assert "loop file on ext4 on /dev/vda" in svg
-    runs = sum(len(m.runs) for m in draw(data, findings).cells[0].metrics["tps"])
+    runs = sum(len(m.runs) for m in draw(data, findings, Sample.of(data)).cells[0].metrics["tps"])
     assert len(re.findall(r'aria-roledescription="point"', svg)) == runs + len(findings.stacks)
     assert (tmp_path / "charts" / "throughput.png").read_bytes().startswith(b"\x89PNG")
 

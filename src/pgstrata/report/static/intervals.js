@@ -49,7 +49,7 @@ function intervalRow(plot, scale, metric, row, top, height, narrow) {
   const estimate = svg("path", { d: shape(row.stack, 6), transform: `translate(${scale(row.estimate)} ${y})`, class: "estimate" });
   group.append(estimate);
   const interval = row.low === null ? "not bounded yet" : `${withUnit(row.low, metric)} … ${withUnit(row.high, metric)}`;
-  plot.mark(estimate, { title: name, rows: [["estimate", withUnit(row.estimate, metric)], ["interval", interval], ["runs", String(n)]] });
+  plot.mark(estimate, { title: name, rows: [["estimate", withUnit(row.estimate, metric)], ["interval", interval], ["runs", String(row.count)]] });
 }
 
 function runTip(name, metric, value, block, trial) {
