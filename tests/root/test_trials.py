@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leavings import kernel_settings, leftovers
 
+from leavings import kernel_settings, leftovers
 from pgstrata.host.local import LocalHost
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.recorder import CampaignDirectory
@@ -240,7 +240,12 @@ class TestFailures:
                           "pgbench_history)::int;\n")  # fmt: skip
         asked = campaign(stack("tmpfs", "tmpfs"), workload={"script": str(script)})
         assert run(place, asked).counts == {"failed": 1}
-        assert "division by zero" in only(place).verdict.reason
+        trial = only(place)
+        assert "division by zero" in trial.verdict.reason
+        assert trial.cells == ()
+        (raw,) = (place / "out").glob(f"trials/{trial.id}/cells/*/raw")
+        assert "division by zero" in (raw / "pgbench.err").read_text(), "its output is kept"
+        assert (raw / "samples.jsonl").stat().st_size > 0
 
     def test_a_server_that_does_not_start(self, place: Path) -> None:
         greedy = stack("greedy", "tmpfs")

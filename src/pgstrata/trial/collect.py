@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pgstrata.errors import PgstrataError
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import CellResult
 from pgstrata.spec.workload import Cell, Workload
@@ -49,6 +51,15 @@ def collect_cell(bench: Bench, measured: Measured) -> None:
     result = _result(measured, found, duration_s, checkpoints, dict(percentiles))
     bench.recorder.write(f"cells/{cell_id}/result.json", result)
     bench.host.remove(measured.folder)
+
+
+def rescue_outputs(bench: Bench, cell_id: str, folder: str) -> None:
+    """What a run that failed had printed, as far as it can be had: the error that came first is the one that counts."""
+    raw = bench.recorder.cell(cell_id, "raw/pgbench.out").parent
+    for name in RUN_OUTPUTS:
+        with suppress(PgstrataError, OSError):
+            if not (raw / name).exists() and bench.host.status(f"{folder}/{name}", follow=False) is not None:
+                bench.host.fetch(f"{folder}/{name}", str(raw / name))
 
 
 def _fetch_logs(bench: Bench, measured: Measured, raw: Path) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pgstrata.errors import TrialError, TrialExcluded
+from pgstrata.errors import PgstrataError, TrialError, TrialExcluded
 from pgstrata.host.facts.thermal import read_throttle_count
-from pgstrata.host.protocol import command
+from pgstrata.host.protocol import HostLost, command
 from pgstrata.postgres.database import Prewarmed, checkpoint, database_bytes, prewarm, wal_position_bytes
 from pgstrata.record.recorder import utc_now
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.fs.zfs_arc import plan_empty_arc
 from pgstrata.trial.bench import Bench
-from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder
+from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder, rescue_outputs
 from pgstrata.trial.probes import probing
 from pgstrata.trial.site import DATABASE
 from pgstrata.trial.warmup import warmup_settled
@@ -62,8 +62,18 @@ def run_cell(bench: Bench, cell: Cell) -> DatabaseBytes:
 
     A mount option, sysctl, queue or server setting that somebody changes behind our back fails the trial.
     """
-    step, workload = bench.steps.step, bench.site.campaign.workload
     folder = cell_folder(bench, cell)
+    try:
+        return _run_steps(bench, cell, folder)
+    except HostLost:
+        raise
+    except (PgstrataError, OSError):
+        rescue_outputs(bench, cell.id, folder)
+        raise
+
+
+def _run_steps(bench: Bench, cell: Cell, folder: str) -> DatabaseBytes:
+    step, workload = bench.steps.step, bench.site.campaign.workload
     with step(f"{cell.id}: cold caches"):
         script = _prepare_folder(bench, cell, folder)
         _drop_caches(bench)
