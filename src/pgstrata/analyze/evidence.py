@@ -147,11 +147,19 @@ def gather(data: CampaignData) -> Evidence:
         excluded={name: tuple(items) for name, items in excluded.items()},
         unsupported={name: reason for name, reason in unsupported.items() if name not in ran},
         notices=(
+            *_unreadable_notice(data),
             *notices.first(),
             *_durability_notice({n: durability_of(data, s) for n, s in stacks.items() if n in ran}, emulated),
         ),
         emulated=emulated,
     )
+
+
+def _unreadable_notice(data: CampaignData) -> Iterator[str]:
+    if lost := data.unreadable:
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+        names = ", ".join(trial.id for trial in lost[:3])
+        yield f"trials that could not be read count for nothing: {names}{more}"
 
 
 def _emulated(data: CampaignData) -> bool:

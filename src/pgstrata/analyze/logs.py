@@ -31,6 +31,7 @@ PERCENTILES = ("p50", "p90", "p95", "p99", "p999")
 WORDS = ("skipped", "failed", "serialization", "deadlock")
 _COLUMNS = ("client", "number", "latency_us", "script", "epoch_s", "epoch_us", "seventh", "eighth")
 _DENSE_US = 1 << 20
+LONGEST_RUN_S = 31 * 86400
 _LATE_S = 2
 """Seconds for which a clock stepped back (or rows out of order) still find their second open."""
 
@@ -185,6 +186,12 @@ class _Reduction:
             self.closed_s = second
 
     def summary(self) -> LogSummary:
+        span_s = self.seconds[-1].epoch_s - self.seconds[0].epoch_s if self.seconds else 0
+        if span_s > LONGEST_RUN_S:
+            raise UsageError(
+                f"the log spans {span_s} s, from second {self.seconds[0].epoch_s} to {self.seconds[-1].epoch_s}",
+                hint="no run takes more than 31 days: a line has another time than the rest; remove it",
+            )
         return LogSummary(
             transactions=self.histogram.count,
             words={word: count for word, count in self.words.items() if count},

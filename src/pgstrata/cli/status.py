@@ -46,11 +46,13 @@ def _describe(data: CampaignData) -> dict[str, Any]:
             for t in data.trials
             if not t.valid
         ],
+        "unreadable": [{"trial": t.id, "reason": t.reason, "hint": t.hint} for t in data.unreadable],
         "last_decision": last.model_dump(mode="json") if last else None,
     }
 
 
 def _render(value: dict[str, Any]) -> str:
+    from pgstrata.report.figures import render_count
     from pgstrata.spec.units import render_duration
 
     states = {"imported": "imported", "running": "running", "finished": "finished"}
@@ -67,6 +69,9 @@ def _render(value: dict[str, Any]) -> str:
         lines.append(f"{failure['trial']}: {failure['status']}: {failure['reason']}")
         if failure["hint"]:
             lines.append(f"HINT: {failure['hint']}")
+    if value["unreadable"]:
+        lines.append(f"{render_count(len(value['unreadable']), 'trial')} could not be read and count for nothing:")
+        lines += [f"  {one['trial']}: {one['reason']}" for one in value["unreadable"]]
     if value["last_decision"]:
         lines.append(f"last decision: {value['last_decision']['stage']}: {value['last_decision']['reason']}")
     return "\n".join(lines)

@@ -46,6 +46,7 @@ _WHOLE = ("transactions", "wal_bytes")
 METRICS = (*RESULTS, "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "load_s", "space_physical_bytes")
 _LATENCY = re.compile(r"latency_(p\d+|max|min|median)_ms")
 _MAX_SHOWN = 20
+LARGEST = 1e15
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,9 @@ def _number(line: int, column: str, text: str, faults: _Faults) -> float | None:
         return None
     if not math.isfinite(value):
         faults.add(line, "not a finite number", f"{text!r} in column {column!r}")
+        return None
+    if abs(value) > LARGEST:
+        faults.add(line, "too large", f"{text[:30]!r} in column {column!r}")
         return None
     if value < 0 and column != "tps" and (column in METRICS or _LATENCY.fullmatch(column)):
         faults.add(line, "negative", f"{text!r} in column {column!r}")

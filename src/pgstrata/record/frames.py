@@ -45,6 +45,7 @@ class Frames:
     def trials(self) -> pa.Table:
         """One row for each trial, with verdict, load time and its phases."""
         rows = [_trial_row(trial) for trial in self.data.trials]
+        rows += [{"trial": t.id, "status": "unreadable", "reason": t.reason} for t in self.data.unreadable]
         return pa.Table.from_pylist(rows, schema=_TRIALS)
 
     def batches(self, series: str) -> Iterator[pa.Table]:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
+import struct
 import zipfile
+import zlib
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -42,6 +46,19 @@ from pgstrata.spec.workload import Cell
 
 R = TypeVar("R", bound=Record)
 
+MAX_JSON_BYTES = 256 << 20
+MAX_MEMBER_BYTES = 2 << 30
+SMALL_BYTES = 16 << 20
+MAX_RATIO = 200
+"""Of what unpacks to what was packed, above SMALL_BYTES: logs of pgbench pack to a tenth."""
+MAX_MEMBERS = 1_000_000
+MAX_ROWS = 50_000_000
+"""Of one series: a day of a hundred rows a second is nine million."""
+
+_UNPACK_ERRORS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, RuntimeError, ValueError,
+)  # fmt: skip
+
 DAMAGED = "the file was changed or damaged: copy the directory again, whole, or open it with the version that wrote it"
 
 
@@ -52,7 +69,7 @@ class Source(Protocol):
     def text(self) -> str: ...
 
     def trials(self) -> tuple[str, ...]:
-        """Names of the finished trials, sorted: the folders below `trials` that hold a verdict."""
+        """Names of the finished trials, sorted: the folders below `trials`, whether or not their files are there."""
         ...
 
     def has(self, name: str) -> bool:
@@ -78,8 +95,7 @@ class FolderSource:
 
     def trials(self) -> tuple[str, ...]:
         # The trial that is being written comes and goes; its name begins with a dot.
-        found = (p.name for p in (self.root / "trials").glob("[!.]*"))
-        return tuple(sorted(name for name in found if self.has(f"trials/{name}/verdict.json")))
+        return tuple(sorted(p.name for p in (self.root / "trials").glob("[!.]*") if p.is_dir()))
 
     def has(self, name: str) -> bool:
         return (self.root / name).is_file()
@@ -89,7 +105,10 @@ class FolderSource:
         return tuple(sorted(p.relative_to(self.root).as_posix() for p in files))
 
     def open(self, name: str) -> io.BufferedIOBase:
-        return (self.root / name).open("rb")
+        try:
+            return (self.root / name).open("rb")
+        except OSError as error:
+            raise UsageError(f"{self.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
 
 
 @dataclass(frozen=True)
@@ -111,8 +130,9 @@ class ZipSource:
         return sorted({n[cut:] for n in names if n.startswith(self.prefix) and not n.endswith("/")})
 
     def trials(self) -> tuple[str, ...]:
-        paths = (name.split("/") for name in self.below("trials"))
-        return tuple(p[1] for p in paths if len(p) == 3 and p[2] == "verdict.json" and not p[1].startswith("."))
+        root = f"{self.prefix}trials/"
+        below = (n.removeprefix(root) for n in self.archive.namelist() if n.startswith(root))
+        return tuple(sorted({n.split("/", 1)[0] for n in below if "/" in n and not n.startswith(("/", "."))}))
 
     def has(self, name: str) -> bool:
         at = bisect_left(self._names, name)
@@ -124,7 +144,17 @@ class ZipSource:
         return tuple(self._names[first:end])
 
     def open(self, name: str) -> io.BufferedIOBase:
-        return io.BytesIO(self.archive.read(self.prefix + name))
+        member = self.archive.getinfo(self.prefix + name)
+        packed_bytes = max(member.compress_size, 1)
+        if member.file_size > MAX_MEMBER_BYTES or member.file_size > SMALL_BYTES + MAX_RATIO * packed_bytes:
+            raise UsageError(
+                f"{self.text}/{name} would unpack to {member.file_size} bytes from {member.compress_size}",
+                hint="no record packs so well: it is not what pgstrata wrote; unpack it yourself if you trust it",
+            )
+        try:
+            return io.BytesIO(self.archive.read(member))
+        except _UNPACK_ERRORS as error:
+            raise UsageError(f"{self.text}/{name} cannot be unpacked: {error}", hint=DAMAGED) from None
 
 
 def _open_source(directory: Path) -> Source:
@@ -137,12 +167,24 @@ def _open_source(directory: Path) -> Source:
         raise UsageError(f"no campaign directory at {directory}", hint=hint)
     if not zipfile.is_zipfile(directory):
         raise UsageError(f"{directory} is neither a campaign directory nor a zip of one", hint=hint)
-    archive = zipfile.ZipFile(directory)
+    archive = _open_zip(directory)
     found = sorted((n for n in archive.namelist() if n.rsplit("/", 1)[-1] == "campaign.json"), key=len)
     if not found:
         archive.close()
         raise UsageError(f"{directory} holds no campaign: there is no campaign.json in it", hint=hint)
     return ZipSource(directory, found[0].removesuffix("campaign.json"), archive)
+
+
+def _open_zip(path: Path) -> zipfile.ZipFile:
+    try:
+        archive = zipfile.ZipFile(path)
+    except _UNPACK_ERRORS as error:
+        raise UsageError(f"{path} cannot be unpacked: {error}", hint=DAMAGED) from None
+    count = len(archive.namelist())
+    if count > MAX_MEMBERS:
+        archive.close()
+        raise UsageError(f"{path} holds {count} files, more than {MAX_MEMBERS}", hint="unpack it, and name the folder")
+    return archive
 
 
 @dataclass(frozen=True)
@@ -174,9 +216,15 @@ class CellData:
         if not self.has(series):
             empty = arrow_schema(SERIES[series]).empty_table()
             return empty if columns is None else empty.select(columns)
-        with self.source.open(f"{self.folder}/{series}.parquet") as file:
-            # Not pq.read_table: for files this small its data set machinery costs four times the reading.
-            table = pq.ParquetFile(file).read(columns=columns, use_threads=False)
+        name = f"{self.folder}/{series}.parquet"
+        with self.source.open(name) as file:
+            try:
+                # Not pq.read_table: for files this small its data set machinery costs four times the reading.
+                parquet = pq.ParquetFile(file)
+                _check_series(parquet, series)
+                table = parquet.read(columns=columns, use_threads=False)
+            except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+                raise UsageError(f"{self.source.text}/{name} is no whole Parquet file: {error}", hint=DAMAGED) from None
             return table if columns is None else table.select(columns)
 
     def raw_names(self) -> tuple[str, ...]:
@@ -227,6 +275,15 @@ class TrialData:
 
 
 @dataclass(frozen=True)
+class UnreadableTrial:
+    """A finished trial that is damaged: it counts for nothing, and every report names it."""
+
+    id: str
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True)
 class CampaignData:
     """A recorded campaign."""
 
@@ -235,6 +292,7 @@ class CampaignData:
     """In the order of block and position; every status."""
     decisions: tuple[DecisionRecord, ...]
     source: Source = field(repr=False, compare=False)
+    unreadable: tuple[UnreadableTrial, ...] = ()
 
     @property
     def campaign(self) -> Campaign:
@@ -248,11 +306,22 @@ class CampaignData:
 
 
 def read(directory: str | Path) -> CampaignData:
-    """The campaign in `directory` or zip; UsageError when it is none, or was written by a later version."""
+    """The campaign in `directory` or zip; UsageError when it is none, or was written by a later version.
+
+    A trial with a damaged or missing file is left out and named in `unreadable`.
+    """
     source = _open_source(Path(directory))
     record = _read_campaign(source)
-    trials = sorted((read_trial(source, name) for name in source.trials()), key=place)
-    return CampaignData(record, tuple(trials), read_decisions(source), source)
+    trials: list[TrialData] = []
+    unreadable: list[UnreadableTrial] = []
+    for name in source.trials():
+        try:
+            trials.append(read_trial(source, name, series=True))
+        except UsageError as error:
+            unreadable.append(UnreadableTrial(name, error.message, error.hint))
+    return CampaignData(
+        record, tuple(sorted(trials, key=place)), read_decisions(source), source, unreadable=tuple(unreadable)
+    )
 
 
 def place(trial: TrialData) -> tuple[int, int, str]:
@@ -271,17 +340,26 @@ def _read_campaign(source: Source) -> CampaignRecord:
     return _validated(CampaignRecord, value, source, "campaign.json")
 
 
-def read_trial(source: Source, name: str) -> TrialData:
-    """One finished trial; it never changes any more."""
+def read_trial(source: Source, name: str, *, series: bool = False) -> TrialData:
+    """One finished trial; it never changes any more. UsageError where a file of it is damaged or missing.
+
+    `series` reads every series too, to be sure of them.
+    """
     folder = f"trials/{name}"
     planned = _read_one(source, f"{folder}/planned.json", PlannedRecord)
     verdict = _read_one(source, f"{folder}/verdict.json", TrialVerdict)
     if planned is None or verdict is None:
-        raise UsageError(
-            f"{source.text}/{folder} is incomplete: planned.json is missing",
-            hint="copy the directory again, whole; or move this trial's folder out of it",
-        )
+        raise _incomplete(source, folder, "planned.json" if planned is None else "verdict.json")
+    for file in verdict.files:
+        if not source.has(f"{folder}/{file}"):
+            raise _incomplete(source, folder, file)
     trial = planned.trial
+    if not name == trial.id == verdict.trial_id or trial.stack != planned.stack.name:
+        raise UsageError(f"{source.text}/{folder} is the record of another trial ({trial.id})", hint=DAMAGED)
+    cells = _read_cells(source, folder, trial)
+    for cell in cells if series else ():
+        for one in SERIES:
+            cell.table(one)
     return TrialData(
         trial=trial,
         stack=planned.stack,
@@ -291,9 +369,16 @@ def read_trial(source: Source, name: str) -> TrialData:
         steps=_read_lines(source, f"{folder}/steps.jsonl", StepRecord),
         load=_read_one(source, f"{folder}/load.json", LoadRecord),
         space=_read_list(source, f"{folder}/space.json", SpaceRecord),
-        cells=_read_cells(source, folder, trial),
+        cells=cells,
         planned=planned,
         source=source,
+    )
+
+
+def _incomplete(source: Source, folder: str, missing: str) -> UsageError:
+    return UsageError(
+        f"{source.text}/{folder} is incomplete: {missing} is missing",
+        hint="copy the directory again, whole; or move this trial's folder out of it",
     )
 
 
@@ -311,12 +396,54 @@ def read_decisions(source: Source) -> tuple[DecisionRecord, ...]:
     return _read_lines(source, "decisions.jsonl", DecisionRecord)
 
 
+def _check_series(parquet: pq.ParquetFile, series: str) -> None:
+    """ValueError for a file of other columns, or of a size that no run leaves: a small one can unpack to anything."""
+    metadata, wanted = parquet.metadata, arrow_schema(SERIES[series])
+    found = parquet.schema_arrow
+    if any(name not in found.names or found.field(name).type != wanted.field(name).type for name in wanted.names):
+        raise ValueError(f"it has other columns than {', '.join(wanted.names)}")
+    size_bytes = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
+    if metadata.num_rows > MAX_ROWS or size_bytes > MAX_MEMBER_BYTES:
+        raise ValueError(f"it would unpack to {metadata.num_rows} rows and {size_bytes} bytes")
+
+
 def _load_json(source: Source, name: str) -> Any:
     with source.open(name) as file:
         try:
-            return json.load(file)
-        except ValueError as error:
+            return _parse_json(_whole(file))
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{source.text}/{name} is not JSON: {error}", hint=DAMAGED) from None
+        except OSError as error:
+            raise UsageError(f"{source.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
+
+
+def _whole(file: io.BufferedIOBase) -> bytes:
+    content = file.read(MAX_JSON_BYTES + 1)
+    if len(content) > MAX_JSON_BYTES:
+        raise ValueError(f"it is longer than {MAX_JSON_BYTES} bytes")
+    return content
+
+
+def _parse_json(text: bytes | str) -> Any:
+    return json.loads(text, parse_constant=_no_number, parse_int=_integer, parse_float=_finite)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text[:30]} is too large")
+    return value
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{text[:30]} is too large")
+    return value
 
 
 def _validated(kind: type[R], value: Any, source: Source, name: str) -> R:
@@ -335,13 +462,21 @@ def _read_one(source: Source, name: str, kind: type[R]) -> R | None:
 def _read_list(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
     if not source.has(name):
         return ()
-    return tuple(_validated(kind, value, source, name) for value in _load_json(source, name))
+    values = _load_json(source, name)
+    if not isinstance(values, list):
+        raise UsageError(f"{source.text}/{name} is not a list", hint=DAMAGED)
+    return tuple(_validated(kind, value, source, name) for value in values)
 
 
 def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
     if not source.has(name):
         return ()
     with source.open(name) as file:
-        lines = file.read().decode().split("\n")
-    # The text ends in a newline, so the last part is empty unless the line was torn.
-    return tuple(_validated(kind, json.loads(line), source, name) for line in lines[:-1] if line)
+        try:
+            # The text ends in a newline, so the last part is empty unless the line was torn.
+            values = [_parse_json(line) for line in _whole(file).decode().split("\n")[:-1] if line]
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{source.text}/{name} has a line that is not JSON: {error}", hint=DAMAGED) from None
+        except OSError as error:
+            raise UsageError(f"{source.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
+    return tuple(_validated(kind, value, source, name) for value in values)

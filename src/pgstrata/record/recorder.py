@@ -111,10 +111,16 @@ class TrialRecorder:
         """The verdict, and with it the final name; nothing may be written afterwards."""
         with writing(self.partial):
             self._sync_files()
-        write_atomically(self.partial / "verdict.json", verdict.model_dump_json(indent=1) + "\n")
+        whole = verdict.model_copy(update={"files": self._files()})
+        write_atomically(self.partial / "verdict.json", whole.model_dump_json(indent=1) + "\n")
         with writing(self.final):
             self.partial.rename(self.final)
             _sync_directory(self.final.parent)
+
+    def _files(self) -> tuple[str, ...]:
+        """Raw output may be removed later to save space; everything else is needed."""
+        names = (p.relative_to(self.partial) for p in self.partial.rglob("*") if p.is_file())
+        return tuple(sorted(name.as_posix() for name in names if "raw" not in name.parts))
 
     def _sync_files(self) -> None:
         for path in self.partial.rglob("*"):
@@ -215,8 +221,13 @@ class CampaignDirectory:
         return tuple(sorted((self.finished_trial(name) for name in names), key=place))
 
     def finished_trial(self, id_: str) -> TrialData:
+        """UsageError when it cannot be read: it would neither count nor run again."""
         if id_ not in self._trials:
-            self._trials[id_] = read_trial(FolderSource(self.path), id_)
+            try:
+                self._trials[id_] = read_trial(FolderSource(self.path), id_)
+            except UsageError as error:
+                hint = f"move {self.path}/trials/{id_} out of the campaign directory: it runs again then"
+                raise UsageError(error.message, hint=hint) from None
         return self._trials[id_]
 
     def data(self) -> CampaignData:

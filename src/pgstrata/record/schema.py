@@ -183,6 +183,8 @@ class TrialVerdict(Record):
     started: str = ""
     ended: str = ""
     duration_s: float = 0.0
+    files: tuple[str, ...] = ()
+    """Of the trial's directory, raw output apart: one that is missing later was lost."""
 
 
 class DecisionRecord(Record):

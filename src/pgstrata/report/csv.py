@@ -29,6 +29,10 @@ def render_csv(data: CampaignData) -> str:
     writer.writerow([_cell(c) for c in (*_TRIAL, *_CELL, *_RESULT, *percentiles, *_OF_TRIAL, *extra)])
     for trial in data.trials:
         writer.writerows([_cell(value) for value in row] for row in _rows(trial, extra))
+    width = len(_TRIAL) + len(_CELL) + len(_RESULT) + len(percentiles) + len(_OF_TRIAL) + len(extra)
+    for lost in data.unreadable:
+        row = [None, None, None, None, lost.id, "unreadable", lost.reason]
+        writer.writerow([_cell(value) for value in (*row, *[None] * (width - len(row)))])
     return out.getvalue()
 
 

@@ -84,7 +84,8 @@ def _measured(data: CampaignData) -> str:
     durations = sorted(cell.result.duration_s for cell in data.cells())
     length = f" of {render_duration(durations[len(durations) // 2])}" if durations and durations[-1] else ""
     texts = (render_count(stacks, "stack"), render_count(len(blocks), "block"), render_count(runs, "run") + length)
-    return ", ".join(texts)
+    lost = (f"{render_count(len(data.unreadable), 'trial')} could not be read",) if data.unreadable else ()
+    return ", ".join((*texts, *lost))
 
 
 def incidents(data: CampaignData, findings: Findings) -> tuple[Incident, ...]:
@@ -100,7 +101,8 @@ def incidents(data: CampaignData, findings: Findings) -> tuple[Incident, ...]:
                 excluded.trial,
                 Incident("excluded", stack.name, excluded.trial, excluded.block, excluded.reason),
             )
+    damaged = (Incident("unreadable", "", t.id, None, f"{t.id}: {t.reason}", t.hint) for t in data.unreadable)
     unsupported = {s.name: Incident("unsupported", s.name, None, None, s.unsupported) for s in findings.stacks
                    if s.unsupported is not None}  # fmt: skip
     named = {i.stack for i in found.values() if i.what == "unsupported"}
-    return (*found.values(), *(i for name, i in unsupported.items() if name not in named))
+    return (*found.values(), *damaged, *(i for name, i in unsupported.items() if name not in named))

@@ -13,26 +13,32 @@ from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
 
+MOST_BLOCKS = 10_000
+"""Of runs, each of which takes seconds: what is more was mistyped."""
+
 
 class Runs(Model):
     """How the runs are laid out."""
 
-    blocks: int | None = Field(None, ge=1, description="a fixed number of blocks; by default adaptive")
+    blocks: int | None = Field(None, ge=1, le=MOST_BLOCKS, description="a fixed number of blocks; by default adaptive")
     max_blocks: int = Field(
-        12, ge=1, description="at most so many rounds of an adaptive campaign; up to twice as many for few survivors"
+        12,
+        ge=1,
+        le=MOST_BLOCKS,
+        description="at most so many rounds of an adaptive campaign; up to twice as many for few survivors",
     )
-    budget: DurationS | None = Field(None, description="time budget of the whole campaign")
+    budget: DurationS | None = Field(None, gt=0, description="time budget of the whole campaign")
     load: Literal["copy", "fresh", "keep"] = Field(
         "copy",
         description="fresh: load for every run; copy: restore a golden copy; keep: go on with what the last run left",
     )
-    fresh_blocks: int = Field(3, ge=0, description="with load: copy, so many first blocks load anew")
+    fresh_blocks: int = Field(3, ge=0, le=MOST_BLOCKS, description="with load: copy, so many first blocks load anew")
     precondition: Literal["none", "trim", "steady"] = Field(
         "none", description="of the device before each run: trim it, or write it until it is steady"
     )
     aged: bool = Field(False, description="start on a filesystem filled to 80 % and aged by churn")
     aa: bool = Field(False, description="run one stack under two names as a check of the method")
-    max_trial_duration: DurationS = Field(6 * 3600.0, description="a trial that takes longer has failed")
+    max_trial_duration: DurationS = Field(6 * 3600.0, gt=0, description="a trial that takes longer has failed")
 
 
 class Equivalent(Model):
@@ -87,9 +93,9 @@ class Latency(Model):
     """After the comparison: latency at matched load, in an open loop (pgbench -R)."""
 
     rates: tuple[Fraction, ...] = Field(
-        (0.5, 0.7, 0.9), min_length=1, description="shares of the slowest remaining stack's throughput"
+        (0.5, 0.7, 0.9), min_length=1, max_length=20, description="shares of the slowest remaining stack's throughput"
     )
-    blocks: int = Field(3, ge=1)
+    blocks: int = Field(3, ge=1, le=MOST_BLOCKS)
     objective_ms: float | None = Field(
         None, gt=0, description="search the highest rate at which this percentile of the latency keeps this limit"
     )
@@ -106,8 +112,8 @@ class Latency(Model):
 class Soak(Model):
     """After the comparison: long runs of the finalists and of every copy-on-write stack."""
 
-    duration: DurationS = 3600.0
-    runs: int = Field(2, ge=1)
+    duration: DurationS = Field(3600.0, ge=1)
+    runs: int = Field(2, ge=1, le=MOST_BLOCKS)
     stacks: tuple[str, ...] = Field((), description="by default the finalists and every copy-on-write stack")
 
 
@@ -122,7 +128,7 @@ class Campaign(Model):
     lab: LabMachine = LabMachine()
     scratch: str | None = Field(None, description="folder of the loop files; by default below the campaign directory")
     erase: tuple[str, ...] = Field((), description="devices (exact ids) whose content may be destroyed")
-    stacks: tuple[Stack, ...] = Field(min_length=1, description="what is compared")
+    stacks: tuple[Stack, ...] = Field(min_length=1, max_length=1000, description="what is compared")
     workload: Workload = Field(Workload(), description="what runs on it")
     runs: Runs = Field(Runs(), description="how the runs are laid out")
     goal: Goal = Field(Goal(), description="what is to be found out")
@@ -158,13 +164,17 @@ class Campaign(Model):
         raise KeyError(name)
 
 
+MOST_RECORDED = 1_000_000
+"""Blocks and trials of a record; an import has as many as its table has rows."""
+
+
 class Trial(Model):
     """One build of one stack, loaded once at one scale; measures every cell of that scale in turn."""
 
     id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     stack: Name
-    block: int = Field(ge=0)
-    position: int = Field(ge=0, description="place in the block's random order")
+    block: int = Field(ge=0, le=MOST_RECORDED)
+    position: int = Field(ge=0, le=MOST_RECORDED, description="place in the block's random order")
     stage: Stage = "screen"
     load: Literal["copy", "fresh", "keep"]
     scale: int

@@ -7,7 +7,7 @@ from typing import Any
 from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.problems import Location
 from pgstrata.spec.shorthand import expand_stack
-from pgstrata.spec.tree import Marked, merge, problem_at
+from pgstrata.spec.tree import MAX_DEPTH, Marked, merge, problem_at
 
 Written = dict[str, tuple[Any, int]]
 """Stacks as written in the file: name to value and line."""
@@ -54,6 +54,8 @@ class Lineage:
             raise problem_at(at, where, f"there is no stack {parent!r}", render_nearest(parent, self.written))
         if parent in below:
             raise problem_at(at, where, f"stacks inherit in a circle: {' -> '.join((*below, parent))}")
+        if len(below) >= MAX_DEPTH:
+            raise problem_at(at, where, f"stacks inherit over more than {MAX_DEPTH} others")
         return _laid(self._own(parent, below), own)
 
 

@@ -13,7 +13,7 @@ from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_byt
 class Model(BaseModel):
     """Base of all frozen models of the specification."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 
 
 SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes), WithJsonSchema({"type": ["integer", "string"]})]

@@ -20,6 +20,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.model import Model
 from pgstrata.spec.nearest import nearest, render_nearest
 from pgstrata.spec.options import parse_options, render_options
+from pgstrata.spec.printable import LONGEST_NAME
 from pgstrata.spec.resolve import stack_from_mapping
 from pgstrata.spec.stack import (
     Btrfs,
@@ -65,6 +66,9 @@ def parse_stack(text: str) -> Stack:
 
 def parse_stack_mapping(text: str) -> dict[str, Any]:
     """What a campaign file would hold for that stack; only what the text mentions."""
+    if len(text) > LONGEST_NAME:
+        raise UsageError(f"short notation of {len(text)} characters is longer than {LONGEST_NAME}",
+                         hint="write the stack as a mapping in a campaign file")  # fmt: skip
     volume, *settings = split_top(text.strip(), "@")
     if not text.strip():
         raise UsageError("the stack is empty", hint="for example xfs:noatime; docs/stacks.md has the notation")
@@ -226,6 +230,8 @@ def _arguments(name: str, words: list[str], volume: dict[str, Any], text: str) -
         if word.isdigit():
             _set_count(volume, word, text)
         elif name == "nfs":
+            if split_call(word)[0] == "nfs":
+                raise UsageError(f"{text!r} exports nfs over nfs", hint="for example nfs(xfs)")
             fs["export"] = parse_fs_mapping(word)
         elif name == "btrfs":
             profiles.append(word)

@@ -40,7 +40,7 @@ class DiskDevice(Model):
     """Real block devices, named by stable id (by-id, by-path, PARTUUID, or path+size+major:minor)."""
 
     kind: Literal["disk"] = "disk"
-    ids: tuple[str, ...] = Field(min_length=1, description="stable ids")
+    ids: tuple[str, ...] = Field(min_length=1, max_length=256, description="stable ids")
 
     @model_validator(mode="before")
     @classmethod

@@ -6,6 +6,8 @@ them says, not what YAML 1.1 guesses.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.problems import Location, Problem
 
 MAX_DEPTH = 40
+MAX_CHARACTERS = 1 << 20
+MAX_NODES = 50_000
 
 _YAML = "tag:yaml.org,2002:"
 _SCALARS = ("str", "int", "float", "bool", "timestamp", "value")
@@ -85,9 +89,16 @@ def read_tree(path: Path) -> Marked:
             f"campaign file {path} cannot be read: {error.strerror}",
             hint="name a YAML file; docs/campaign.md shows one",
         ) from None
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(
+            f"campaign file {path} has {len(text)} characters, more than {MAX_CHARACTERS}",
+            hint="a matrix, templates and inherits say the same in fewer words",
+        )
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-        tree = _convert(node, ()) if node is not None else None
+        tree = _convert(node, (), itertools.count(1)) if node is not None else None
+    except RecursionError:
+        raise UsageError(f"{path.name}: nested too deeply", hint=_YAML_HINT) from None
     except FileProblem as error:
         raise UsageError(
             f"{path.name}:{error.line}: {render_problem(error.problem)}",
@@ -110,16 +121,18 @@ def render_problem(problem: Problem) -> str:
     return f"{problem.path}: {problem.text}" if problem.path else problem.text
 
 
-def _convert(node: yaml.Node, path: Location) -> Any:
+def _convert(node: yaml.Node, path: Location, counter: Iterator[int]) -> Any:
     line = node.start_mark.line + 1
+    if next(counter) > MAX_NODES:  # an alias stands for all that it names, once more
+        raise problem_at(line, path[:3], f"the file has more than {MAX_NODES} values, aliases written out")
     if len(path) > MAX_DEPTH:
         raise problem_at(line, path[:3], "nested too deeply")
     if isinstance(node, yaml.MappingNode):
-        return _convert_mapping(node, path, line)
+        return _convert_mapping(node, path, line, counter)
     if isinstance(node, yaml.SequenceNode):
         items = MarkedList(line)
         for index, item in enumerate(node.value):
-            items.add(_convert(item, (*path, index)), item.start_mark.line + 1)
+            items.add(_convert(item, (*path, index), counter), item.start_mark.line + 1)
         return items
     if node.tag == f"{_YAML}null":
         return None
@@ -130,7 +143,7 @@ def _convert(node: yaml.Node, path: Location) -> Any:
     return node.value
 
 
-def _convert_mapping(node: yaml.MappingNode, path: Location, line: int) -> Marked:
+def _convert_mapping(node: yaml.MappingNode, path: Location, line: int, counter: Iterator[int]) -> Marked:
     found = Marked(line)
     for key_node, value_node in node.value:
         key_line = key_node.start_mark.line + 1
@@ -143,7 +156,7 @@ def _convert_mapping(node: yaml.MappingNode, path: Location, line: int) -> Marke
             raise problem_at(
                 key_line, (*path, key), f"given twice, first in line {found.lines[key]}", "keep one of them"
             )
-        found.put(key, _convert(value_node, (*path, key)), key_line)
+        found.put(key, _convert(value_node, (*path, key), counter), key_line)
     return found
 
 

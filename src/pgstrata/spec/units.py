@@ -9,6 +9,8 @@ import re
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?\s*$", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h|d)?(?![a-z])", re.IGNORECASE)
+LARGEST_BYTES = 1 << 50
+LONGEST_S = 366 * 86400.0
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -17,14 +19,32 @@ def parse_size_bytes(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"{value!r} is not a size (for example 8k, 512M, 4GiB)")
     if isinstance(value, int):
-        if value < 0:
-            raise ValueError(f"{value} is not a size: it is negative")
-        return value
+        return _bounded_size(value, value)
     match = _SIZE.match(value)
     if match is None:
         raise ValueError(f"{value!r} is not a size (for example 8k, 512M, 4GiB)")
     exponent = " kmgtp".index(match[2].lower() or " ")
-    return round(float(match[1]) * 1024.0**exponent)
+    size_bytes = float(match[1]) * 1024.0**exponent
+    return _bounded_size(round(size_bytes) if size_bytes <= LARGEST_BYTES else LARGEST_BYTES + 1, value)
+
+
+def _bounded_size(size_bytes: int, written: object) -> int:
+    if size_bytes <= 0:
+        raise ValueError(f"{_short(written)} is not a size: it is not above 0")
+    if size_bytes > LARGEST_BYTES:
+        raise ValueError(f"{_short(written)} is not a size: it is above {render_size(LARGEST_BYTES)}")
+    return size_bytes
+
+
+def _bounded_duration(duration_s: float, written: object) -> float:
+    if not 0 <= duration_s <= LONGEST_S:
+        raise ValueError(f"{_short(written)} is not a duration: it is not between 0 and {render_duration(LONGEST_S)}")
+    return duration_s
+
+
+def _short(written: object) -> str:
+    text = str(written)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def parse_duration_s(value: object) -> float:
@@ -32,14 +52,12 @@ def parse_duration_s(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{value!r} is not a duration (for example 90s, 15min, 1h)")
     if isinstance(value, int | float):
-        if value < 0:
-            raise ValueError(f"{value} is not a duration: it is negative")
-        return float(value)
+        return _bounded_duration(min(value, LONGEST_S + 1), value)
     text = value.strip()
     parts = list(_DURATION.finditer(text))
     if not parts or "".join(p[0] for p in parts).replace(" ", "") != text.replace(" ", ""):
         raise ValueError(f"{value!r} is not a duration (for example 90s, 15min, 1h)")
-    return sum(float(p[1]) * _SECONDS[(p[2] or "s").lower()] for p in parts)
+    return _bounded_duration(sum(float(p[1]) * _SECONDS[(p[2] or "s").lower()] for p in parts), value)
 
 
 def parse_fraction(value: object) -> float:
@@ -47,7 +65,10 @@ def parse_fraction(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{value!r} is not a share (for example 2% or 0.02)")
     if isinstance(value, int | float):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{_short(value)} is not a share (for example 2% or 0.02)") from None
     text = value.strip()
     try:
         return float(text[:-1]) / 100 if text.endswith("%") else float(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -16,25 +17,34 @@ def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str | int | float) else value
 
 
+Scale = Annotated[int, Field(ge=1, le=1_000_000)]
+Clients = Annotated[int, Field(ge=1, le=100_000)]
+MOST_CELLS = 2000
+
+
 class Workload(Model):
     """pgbench on every stack; lists of scripts, scales and clients span a grid of cells."""
 
     script: Annotated[tuple[Name, ...], BeforeValidator(_as_tuple)] = Field(
         ("tpcb-like",), description="tpcb-like, simple-update, select-only, or the path of an SQL script", min_length=1
     )
-    scale: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = Field((50,), min_length=1)
-    clients: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = Field((8,), min_length=1)
-    jobs: int = Field(2, ge=1, description="pgbench threads")
+    scale: Annotated[tuple[Scale, ...], BeforeValidator(_as_tuple)] = Field((50,), min_length=1)
+    clients: Annotated[tuple[Clients, ...], BeforeValidator(_as_tuple)] = Field((8,), min_length=1)
+    jobs: int = Field(2, ge=1, le=1000, description="pgbench threads")
     duration: DurationS | None = Field(
         None, description="seconds measured in each run; 60 where neither this nor transactions is given"
     )
     durations: dict[str, DurationS] = Field(
         default_factory=dict, description="seconds of single scripts, where they differ from `duration`"
     )
-    transactions: int | None = Field(None, ge=1, description="transactions per client, instead of a duration")
+    transactions: int | None = Field(
+        None, ge=1, le=10**12, description="transactions per client, instead of a duration"
+    )
     warmup: DurationS = Field(5.0, description="seconds of the same workload before measuring")
     protocol: Literal["simple", "extended", "prepared"] = Field("simple", description="query protocol of pgbench")
-    rate: float | None = Field(None, gt=0, description="open loop: scheduled transactions a second (pgbench -R)")
+    rate: float | None = Field(
+        None, gt=0, le=1e9, description="open loop: scheduled transactions a second (pgbench -R)"
+    )
     latency_limit_ms: float | None = Field(
         None, gt=0, description="open loop: transactions later than this count as failed"
     )
@@ -56,10 +66,11 @@ class Workload(Model):
                 raise ValueError(f"durations names {script!r}, which is not among the scripts")
         if self.sql and self.pg_restore:
             raise ValueError("sql and pg_restore exclude each other")
-        if min(self.scale) < 1 or min(self.clients) < 1:
-            raise ValueError("scale and clients are at least 1")
+        count = len(self.script) * len(self.scale) * len(self.clients)
+        if count > MOST_CELLS:
+            raise ValueError(f"the grid has {count} cells, more than {MOST_CELLS}")
         ids = [cell.id for cell in self.cells]
-        twice = next((i for i in ids if ids.count(i) > 1), None)
+        twice = next((i for i, n in Counter(ids).items() if n > 1), None)
         if twice is not None:
             # They would be recorded in one place, and judged as one.
             raise ValueError(

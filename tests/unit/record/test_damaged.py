@@ -1,0 +1,159 @@
+"""A damaged record: the error names the file and costs that trial alone, and every view of it counts the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from pgstrata.analyze.judge import judge
+from pgstrata.cli.main import app
+from pgstrata.errors import UsageError
+from pgstrata.record import reader
+from pgstrata.record.frames import load_frames
+from pgstrata.record.reader import read
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.report.csv import render_csv
+from pgstrata.report.terminal import render_terminal
+from synthetic import Shape, write_campaign
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shape = Shape(stacks=("ext4", "xfs"), blocks=2, duration_s=5, incidents=False)
+    return write_campaign(tmp_path_factory.mktemp("whole") / "campaign", shape)
+
+
+@pytest.fixture
+def directory(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "campaign"))
+
+
+def _trial(directory: Path) -> Path:
+    return sorted((directory / "trials").iterdir())[0]
+
+
+def _overwrite(path: Path, with_: bytes) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:30] + with_ + content[30 + len(with_) :])
+
+
+def _tps(path: Path, value: str) -> None:
+    path.write_text(path.read_text(encoding="utf-8").replace('"tps": ', f'"tps": {value}, "was": '), encoding="utf-8")
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "truncated Parquet": ("progress.parquet", lambda p: p.write_bytes(p.read_bytes()[:-20])),
+    "damaged page": (
+        "progress.parquet",
+        lambda p: _overwrite(p, b"x" * 60),
+    ),
+    "other columns": ("progress.parquet", lambda p: pq.write_table(pa.table({"a": [1]}), p)),
+    "empty Parquet": ("progress.parquet", lambda p: p.write_bytes(b"")),
+    "truncated JSON": ("result.json", lambda p: p.write_text(p.read_text()[:-30])),
+    "NaN": ("result.json", lambda p: _tps(p, "NaN")),
+    "infinite": ("result.json", lambda p: _tps(p, "1e999")),
+    "too large": (
+        "result.json",
+        lambda p: _tps(p, "1" + "0" * 99),
+    ),
+    "UTF-16 with errors": ("result.json", lambda p: p.write_bytes(b"\xff\xfe{\xd8")),
+    "wrong encoding": ("verdict.json", lambda p: p.write_bytes(b'{"trial_id": "\xe4"}')),
+    "nested": ("planned.json", lambda p: p.write_text("[" * 100_000)),
+    "a list instead of a mapping": ("facts.json", lambda p: p.write_text("[]")),
+    "a mapping instead of a list": ("attested.json", lambda p: p.write_text("{}")),
+    "a line of no JSON": ("steps.jsonl", lambda p: p.write_text("{\n" + p.read_text())),
+    "another trial's": ("planned.json", lambda p: p.write_text(p.read_text().replace('"id":', '"id": "b9", "was":'))),
+    "missing": ("planned.json", Path.unlink),
+    "no verdict": ("verdict.json", Path.unlink),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(DAMAGE))
+def test_damage_costs_its_trial_alone_and_is_told_everywhere(directory: Path, kind: str) -> None:
+    trial, before = _trial(directory), read(directory)
+    name, damage = DAMAGE[kind]
+    (path,) = [p for p in trial.rglob(name) if "raw" not in p.parts][:1]
+    damage(path)
+    data = read(directory)
+    assert [t.id for t in data.unreadable] == [trial.name]
+    assert name in data.unreadable[0].reason or kind == "another trial's"
+    assert [t.id for t in data.trials] == [t.id for t in before.trials if t.id != trial.name]
+    findings = judge(data)
+    assert any(trial.name in notice for notice in findings.campaign.notices)
+    assert trial.name in render_terminal(data, findings)
+    assert f"{trial.name},unreadable," in render_csv(data)
+    told = load_frames(directory).trials().to_pylist()
+    assert [row["trial"] for row in told if row["status"] == "unreadable"] == [trial.name]
+    shown = json.loads(CliRunner().invoke(app, ["status", str(directory), "--json"]).stdout)
+    assert [one["trial"] for one in shown["unreadable"]] == [trial.name]
+    assert sum(sum(counts.values()) for counts in shown["stacks"].values()) == len(data.trials)
+
+
+def test_a_folder_with_nothing_in_it_is_a_lost_trial(directory: Path) -> None:
+    (directory / "trials" / "b009-00-x-s1").mkdir()
+    assert [t.id for t in read(directory).unreadable] == ["b009-00-x-s1"]
+
+
+def test_what_was_recorded_is_missed_when_it_is_gone(tmp_path: Path) -> None:
+    from pgstrata.record.schema import HostFacts, PlannedRecord, TrialVerdict
+    from pgstrata.spec.campaign import Campaign
+    from pgstrata.spec.expand import block_trials
+
+    campaign = Campaign.model_validate({"name": "x", "stacks": [{"name": "a", "data": {"fs": {"kind": "tmpfs"}}}]})
+    with CampaignDirectory.create_or_open(tmp_path / "c", campaign) as directory:
+        (trial,) = block_trials(campaign, 0, ["a"])
+        recorder = directory.start_trial(trial, PlannedRecord(trial=trial, stack=campaign.stack("a"), steps=()))
+        recorder.write("facts.json", HostFacts(name="x"))
+        recorder.raw("a.log").write_text("x")
+        recorder.finish(TrialVerdict(trial_id=trial.id, status="ok"))
+        recorder.final.joinpath("raw", "a.log").unlink()
+        assert read(tmp_path / "c").unreadable == ()
+        recorder.final.joinpath("facts.json").unlink()
+        (lost,) = read(tmp_path / "c").unreadable
+        assert lost.reason.endswith("is incomplete: facts.json is missing")
+        with pytest.raises(UsageError, match=r"facts.json is missing") as error:
+            directory.finished()
+        assert "runs again" in error.value.hint
+
+
+@pytest.mark.parametrize("limit", ["MAX_ROWS", "MAX_MEMBER_BYTES", "MAX_JSON_BYTES"])
+def test_no_file_unpacks_to_anything(directory: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(reader, limit, 4000 if limit == "MAX_JSON_BYTES" else 3)
+    (path,) = _trial(directory).rglob("result.json")
+    path.write_bytes(path.read_bytes() + b" " * 4000)
+    lost = read(directory).unreadable
+    assert trial_names(directory) >= {t.id for t in lost} >= {_trial(directory).name}
+
+
+def trial_names(directory: Path) -> set[str]:
+    return {path.name for path in (directory / "trials").iterdir()}
+
+
+def test_a_zip_that_unpacks_to_anything(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "SMALL_BYTES", 1000)
+    (path,) = _trial(directory).rglob("result.json")
+    path.write_bytes(b" " * (2 << 20))
+    packed = tmp_path / "packed.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(p for p in directory.rglob("*") if p.is_file()):
+            archive.write(file, file.relative_to(directory))
+    (lost,) = read(packed).unreadable
+    assert "would unpack to" in lost.reason
+    packed.write_bytes(packed.read_bytes()[:-10])
+    with pytest.raises(UsageError):
+        read(packed)
+
+
+@pytest.mark.parametrize("name", ["campaign.json", "decisions.jsonl"])
+def test_what_belongs_to_no_trial_is_named(directory: Path, name: str) -> None:
+    (directory / name).write_bytes(b"\xff\n")
+    with pytest.raises(UsageError, match=name):
+        read(directory)
