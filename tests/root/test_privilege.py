@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -10,14 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from campaigning import STATE, run_in_fork
+from campaigning import STATE, run_in_fork, write_campaign
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.cluster import Cluster, Layout
 from pgstrata.postgres.golden import place_golden, save_golden
 from pgstrata.postgres.user import readable_installation, run_user
+from pgstrata.spec.expand import block_trials
+from pgstrata.spec.load import load_campaign
 from pgstrata.spec.stack import Postgres
+from pgstrata.stack.plan import PlanContext
+from pgstrata.stack.undo import RemovePath
+from pgstrata.stack.undoing import run_undo
+from pgstrata.trial.bench import trial_directory
+from pgstrata.trial.site import site_token
 
 FAST = {"shared_buffers": "16MB", "max_connections": "20", "fsync": "off", "max_wal_size": "64MB"}
 
@@ -202,3 +210,32 @@ def test_a_hostile_script_gets_nothing_of_roots_into_the_record(folder: Path, se
     assert identity(secret) == before
     assert run_in_fork(["clean"], state, tmp_path / "cleaned") == 0
     assert (tmp_path / "cleaned").read_text() == "nothing to clean\n"
+
+
+def test_a_folder_of_the_trials_name_that_was_there_is_refused_and_stays(folder: Path, tmp_path: Path) -> None:
+    file, out = write_campaign(tmp_path, "ext4"), tmp_path / "out"
+    asked = load_campaign(str(file))
+    (trial,) = block_trials(asked, 0, ["ext4"])
+    theirs = Path(trial_directory(PlanContext(f"{trial.id}-{site_token(f'local:{out}')}", "/", 0)))
+    theirs.mkdir()
+    (theirs / "file").write_text("theirs")
+    state = {STATE: str(folder / "state")}
+    try:
+        assert run_in_fork(["run", str(file), "--out", str(out)], state, tmp_path / "said") == 4
+        assert f"{theirs} is there already" in (tmp_path / "said").read_text()
+        assert run_in_fork(["clean"], state, tmp_path / "cleaned") == 0
+        assert (theirs / "file").read_text() == "theirs"
+    finally:
+        (theirs / "file").unlink()
+        theirs.rmdir()
+
+
+def test_undo_leaves_alone_what_another_user_made_under_that_name(host: LocalHost, folder: Path) -> None:
+    place = folder / "pgstrata-x"
+    undo = RemovePath(path=str(place), uid=0)
+    place.mkdir()
+    os.chown(place, 65534, 65534)
+    assert "belongs to somebody else" in run_undo(host, undo, same_boot=True)
+    assert place.is_dir()
+    os.chown(place, 0, 0)
+    assert run_undo(host, undo, same_boot=True) == f"removed {place}"

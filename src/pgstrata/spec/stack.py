@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from pgstrata.spec.checks import ext4_problem, stack_problem, volume_problem, xfs_problem
+from pgstrata.spec.initdb import initdb_problem
 from pgstrata.spec.model import Model, Name, SizeBytes
 
 Self = TypeVar("Self", bound=Model)
@@ -398,11 +399,20 @@ class Postgres(Model):
         description="system packages, or the PostgreSQL that comes with pgstrata; by default system before embedded",
     )
     data_checksums: bool | None = Field(None, description="by default as initdb of that version does")
-    initdb: tuple[str, ...] = Field((), description="further options of initdb")
+    initdb: tuple[str, ...] = Field(
+        (), description="further options of initdb: what the cluster is made like, no files and no ways in"
+    )
     settings: dict[str, str] = Field(default_factory=dict, description="settings by name, applied and read back")
     postgresql_conf: str | None = Field(
         None, description="a whole postgresql.conf, a file; docs/postgresql.md says what is taken over of it"
     )
+
+    @field_validator("initdb")
+    @classmethod
+    def _harmless(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        if problem := initdb_problem(options):
+            raise ValueError(problem)
+        return options
 
     @field_validator("settings", mode="before")
     @classmethod

@@ -23,6 +23,7 @@ from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.performance import PerformanceRunner
 from pgstrata.trial.preflight import notices, render_unsupported, run_preflight
 from pgstrata.trial.progress import Progress
+from pgstrata.trial.scratch import check_scratch
 from pgstrata.trial.site import Site
 from pgstrata.trial.survey import open_site, survey
 
@@ -43,13 +44,14 @@ def opened_runner(
     with _locked(host, campaign, directory):
         site = survey(host, campaign, directory.path)
         refuse_leftovers(site)
+        check_scratch(site)
         found = run_preflight(site)
         check_record_space(host, campaign, directory.path, site.scratch, found.scratch_bytes)
         for line in (*notices(site), *(render_unsupported(u) for u in found.unsupported)):
             progress.notice(line)
         lacking = {u.stack for u in found.unsupported}
         stacks = tuple(s.name for s in campaign.stacks if s.name not in lacking)
-        users_own = campaign.scratch is not None and host.status(site.scratch) is not None
+        own_scratch = is_campaigns_own(site)
         site = open_site(site)
         try:
             _check_settings(site, stacks)
@@ -61,7 +63,7 @@ def opened_runner(
                 for line in runner.close():
                     progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
         finally:
-            if not users_own:
+            if own_scratch:
                 with host.undisturbed():
                     _remove_if_empty(host, site.scratch)
 
@@ -89,6 +91,12 @@ def _check_settings(site: Site, stacks: tuple[str, ...]) -> None:
         if what not in asked:
             asked.add(what)
             check_settings(site.host, installation, site.user, settings)
+
+
+def is_campaigns_own(site: Site) -> bool:
+    """Whether the folder for loop files is made for this campaign: in its directory, or where there is none yet."""
+    in_its_directory = site.campaign.scratch is None and site.host.name == "local"
+    return in_its_directory or site.host.status(site.scratch) is None
 
 
 def _remove_if_empty(host: Host, scratch: str) -> None:

@@ -141,7 +141,9 @@ servers = st.builds(
     major=st.none() | st.integers(13, 18),
     source=st.sampled_from([None, "embedded"]),
     data_checksums=switches,
-    initdb=st.lists(texts, max_size=2).map(tuple),
+    initdb=st.lists(
+        st.sampled_from(["--wal-segsize=64", "--icu-rules=&a < b", "--no-sync", "--locale-provider=icu"]), max_size=2
+    ).map(tuple),
     settings=st.dictionaries(st.sampled_from(["fsync", "shared_buffers", "my.setting"]), texts, max_size=3),
     postgresql_conf=st.none() | texts,
 )
