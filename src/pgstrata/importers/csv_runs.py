@@ -47,6 +47,7 @@ METRICS = (*RESULTS, "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "load
 _LATENCY = re.compile(r"latency_(p\d+|max|min|median)_ms")
 _MAX_SHOWN = 20
 LARGEST = 1e15
+LARGEST_TABLE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def import_csv(
     """Imports the table at `path` into the new campaign directory `out`; `margin` is a share (0.05 for 5 %)."""
     if not 0 < margin < 1:
         raise UsageError(f"margin {margin:g} is not between 0 and 1", hint="for example --margin 5%")
-    header, lines = _read_table(path)
+    content = _read(path)
+    header, lines = _parse_table(path, content)
     _check_header(path, header)
     faults = _Faults()
     rows = [row for line, cells in lines if (row := _parse_row(line, header, cells, faults)) is not None]
@@ -107,18 +109,28 @@ def import_csv(
         goal=Goal(kind="all-pairs", primary="tps", margin=margin),
         rejected=Counter(reason for _, reason, _ in faults.found),
         notices=tuple(_notices(rows, "block" in header)),
+        sources={path.name: content},
     )
 
 
-def _read_table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _read(path: Path) -> bytes:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(LARGEST_TABLE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a CSV file") from None
+    if len(content) > LARGEST_TABLE_BYTES:
+        raise UsageError(f"{path} is larger than {LARGEST_TABLE_BYTES >> 20} MiB", hint="import it in parts")
+    return content
+
+
+def _parse_table(path: Path, content: bytes) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    try:
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{path}: byte {error.start} is not UTF-8", hint="save the table as UTF-8: iconv -t UTF-8 FILE"
         ) from None
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="name a CSV file") from None
     first = text.split("\n", 1)[0]
     delimiter = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
@@ -228,15 +240,14 @@ def _without_duplicates(rows: Sequence[_Row], faults: _Faults) -> Iterator[_Row]
 
 def _trials(path: Path, rows: Sequence[_Row]) -> list[ImportedTrial]:
     facts = HostFacts(name="imported", told={"source": path.name}, medium="imported, medium not known")
-    blocks = sorted({row.block for row in rows if row.block is not None})
+    blocks = {block: at for at, block in enumerate(sorted({row.block for row in rows if row.block is not None}))}
     seen: Counter[tuple[str, str]] = Counter()
     trials = []
     for row in rows:
         key = (row.stack, row.cell.id)
-        block = seen[key] if row.block is None else blocks.index(row.block)
+        block = seen[key] if row.block is None else blocks[row.block]
         seen[key] += 1
-        cell = ImportedCell(_result(row), raw={path.name: path})
-        trials.append(ImportedTrial(imported_stack(row.stack), block, (cell,), facts))
+        trials.append(ImportedTrial(imported_stack(row.stack), block, (ImportedCell(_result(row)),), facts))
     return sorted(trials, key=lambda t: t.block)
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from pgstrata.errors import UsageError
 from pgstrata.importers.pg_fs_series import read_checkpoints, read_throughput
 from pgstrata.importers.runs import ImportedCell, ImportedTrial, ImportSummary, imported_stack, write_campaign
+from pgstrata.record.reader import MAX_MEMBERS, MAX_RATIO, SMALL_BYTES
 from pgstrata.record.schema import CellResult, HostFacts, LoadRecord, SpaceRecord
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.stack import Btrfs, Ext4, Filesystem, Stack, Xfs, Zfs
@@ -84,8 +85,17 @@ def import_pg_fs_benchmark(source: Path, out: Path, *, margin: float = 0.02) -> 
 
 def _unpack(archive: Path, to: Path) -> None:
     try:
+        limit_bytes = SMALL_BYTES + MAX_RATIO * archive.stat().st_size
         with tarfile.open(archive) as tar:
-            tar.extractall(to, filter="data")
+            unpacked_bytes = 0
+            for count, member in enumerate(tar, 1):
+                unpacked_bytes += member.size
+                if count > MAX_MEMBERS or unpacked_bytes > limit_bytes:
+                    raise UsageError(
+                        f"{archive} would unpack to more than {limit_bytes} bytes or {MAX_MEMBERS} files",
+                        hint="unpack it yourself if you trust it, and name the folder",
+                    )
+                tar.extract(member, to, filter="data")
     except tarfile.ReadError:
         raise UsageError(f"{archive} is neither a folder nor a whole tar archive", hint=_LAYOUT) from None
     except (tarfile.TarError, OSError) as error:

@@ -97,23 +97,28 @@ def write_campaign(
     goal: Goal,
     rejected: Mapping[str, int],
     notices: Sequence[str] = (),
+    sources: Mapping[str, bytes] | None = None,
 ) -> ImportSummary:
-    """Writes the runs as a campaign directory; UsageError when `out` already holds something."""
+    """Writes the runs as a campaign directory; UsageError when `out` already holds something.
+
+    `sources` are files that all runs come from, by name: kept once, while the raw files of a run are kept with it.
+    """
     if (out / "campaign.json").exists():
         raise UsageError(
             f"{out} already holds a campaign: an import is not added to it", hint="choose a new folder with --out DIR"
         )
     stacks = tuple({t.stack.name: t.stack for t in trials}.values())
-    campaign = Campaign(
-        name=name,
-        stacks=stacks,
-        workload=_workload(trials),
-        goal=goal,
-        note=" ".join(notices),
-        host="imported",
-    )
+    workload, note = _workload(trials), " ".join(notices)
+    try:
+        campaign = Campaign(name=name, stacks=stacks, workload=workload, goal=goal, note=note, host="imported")
+    except ValidationError as error:
+        where, why = error.errors()[0]["loc"], error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise UsageError(f"the runs make no campaign: {'.'.join(map(str, where))}: {why}",
+                         hint="import them in parts") from None  # fmt: skip
     runs = sum(len(trial.cells) for trial in trials)
-    with CampaignDirectory.create_or_open(out, campaign, origin, paired=paired, rejected=rejected) as directory:
+    with CampaignDirectory.create_or_open(
+        out, campaign, origin, paired=paired, rejected=rejected, sources=sources
+    ) as directory:
         for position, imported in enumerate(trials):
             _write_trial(directory, imported, position)
         stored = sum(len(trial.cells) for trial in directory.finished())

@@ -7,6 +7,7 @@ trial either is there whole or is not there. What a killed run left behind moves
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -153,12 +154,14 @@ class CampaignDirectory:
         source_text: str | None = None,
         paired: bool = True,
         rejected: Mapping[str, int] | None = None,
+        sources: Mapping[str, bytes] | None = None,
     ) -> CampaignDirectory:
         """Makes the directory, or opens it to go on with the same campaign.
 
-        `source_text` is what the user wrote. UsageError when another campaign or another version's is there,
-        PreflightError when another process runs in it or it cannot be written. A new directory is removed again
-        when an error ends the `with` block before anything was decided or begun.
+        `source_text` is what the user wrote, `sources` are the files that all runs of an import come from, by name.
+        UsageError when another campaign or another version's is there, PreflightError when another process runs in it
+        or it cannot be written. A new directory is removed again when an error ends the `with` block before anything
+        was decided or begun.
         """
         made = tuple(folder for folder in (out, *out.parents) if not folder.exists())
         with writing(out):
@@ -166,11 +169,13 @@ class CampaignDirectory:
             lock = _lock_directory(out)
         is_new = not (out / "campaign.json").exists()
         try:
-            record = _record_of(out, campaign, origin, paired, rejected or {})
+            digests = {name: hashlib.sha256(content).hexdigest() for name, content in (sources or {}).items()}
+            record = _record_of(out, campaign, origin, paired, rejected or {}, digests)
             if source_text is not None:
                 write_atomically(out / "campaign.yaml", source_text)
             directory = cls(out, record, lock, made if is_new else None)
             directory._make_folders()
+            directory._keep(sources or {})
             directory._set_interrupted_aside()
         except BaseException:
             lock.close()
@@ -181,6 +186,13 @@ class CampaignDirectory:
         with writing(self.path):
             for name in ("trials", "interrupted"):
                 (self.path / name).mkdir(exist_ok=True)
+
+    def _keep(self, sources: Mapping[str, bytes]) -> None:
+        for name, content in sources.items():
+            path = self.path / "source" / name
+            with writing(path):
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(content)
 
     def _set_interrupted_aside(self) -> None:
         """Partial trials of a killed run are kept for inspection, but are no trials."""
@@ -312,7 +324,12 @@ def is_locked(directory: str) -> bool:
 
 
 def _record_of(
-    out: Path, campaign: Campaign, origin: Origin, paired: bool, rejected: Mapping[str, int]
+    out: Path,
+    campaign: Campaign,
+    origin: Origin,
+    paired: bool,
+    rejected: Mapping[str, int],
+    sources: Mapping[str, str],
 ) -> CampaignRecord:
     path = out / "campaign.json"
     if not path.exists():
@@ -324,6 +341,7 @@ def _record_of(
             origin=origin,
             paired=paired,
             rejected=dict(rejected),
+            sources=dict(sources),
         )
         write_atomically(path, record.model_dump_json(indent=1) + "\n")
         return record

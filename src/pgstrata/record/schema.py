@@ -5,6 +5,7 @@
       campaign.yaml                 what the user wrote (absent for `quick` and imports)
       campaign-before.jsonl         CampaignRecords of earlier requests, when the campaign was extended
       decisions.jsonl               DecisionRecord, one a line: what the scheduler decided after each block, and why
+      source/                       what an import read all its runs from: kept once, with its digest in campaign.json
       interrupted/                  partial trials, moved aside when a campaign is resumed
       trials/<trial id>/
         planned.json                PlannedRecord: trial, stack and every step in order
@@ -81,6 +82,8 @@ class CampaignRecord(Record):
     """False for imports without a block column: not protected from drift."""
     rejected: dict[str, int] = {}
     """What an import left out, by reason."""
+    sources: dict[str, str] = {}
+    """SHA-256 of the files in `source/`, which an import read all its runs from."""
 
 
 class HostFacts(Record):

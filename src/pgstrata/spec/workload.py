@@ -19,7 +19,7 @@ def _as_tuple(value: Any) -> Any:
 
 Scale = Annotated[int, Field(ge=1, le=1_000_000)]
 Clients = Annotated[int, Field(ge=1, le=100_000)]
-MOST_CELLS = 2000
+MOST_CELLS = 10_000
 
 
 class Workload(Model):

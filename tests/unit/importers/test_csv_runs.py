@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,9 @@ def test_blocks_metrics_and_percentiles(tmp_path: Path) -> None:
     got = [(c.stack, c.block, c.result.tps, c.result.percentiles_ms, c.result.extra) for c in data.cells()]
     assert got[0] == ("xfs", 0, 100.0, {"p99": 4.0}, {"note_s": 9.0})
     assert [(g[0], g[1], g[2]) for g in got[1:]] == [("ext4", 0, 110.0), ("xfs", 1, 102.0), ("ext4", 1, 111.0)]
-    assert all(c.raw_names() for c in data.cells())
+    assert all(c.raw_names() == () for c in data.cells())
+    assert (tmp_path / "out" / "source" / "runs.csv").read_text() == GOOD
+    assert data.record.sources == {"runs.csv": hashlib.sha256(GOOD.encode()).hexdigest()}
 
 
 def test_without_blocks_runs_are_unpaired(tmp_path: Path) -> None:
@@ -131,3 +134,35 @@ def test_scripts_that_would_share_a_cell_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="both called x_y"):
         import_csv(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_table_is_kept_once_however_many_rows_it_has(tmp_path: Path) -> None:
+    rows = [f"xfs,{block},100.{block}" for block in range(40)]
+    text = "stack,block,tps\n" + "\n".join(rows) + "\n"
+    import_csv(table(tmp_path, text), tmp_path / "out")
+    copies = [p for p in (tmp_path / "out").rglob("*") if p.is_file() and p.read_bytes() == text.encode()]
+    assert copies == [tmp_path / "out" / "source" / "runs.csv"]
+    assert len(read(tmp_path / "out").trials) == 40
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("a\x1b[2J,1,5,1", "not a name"),
+        ("a\u202e,1,5,1", "not a name"),
+        (f"{'a' * 2000},1,5,1", "not a name"),
+        ("a,1e300,5,1", "too large"),
+        ("a,1,1e300,1", "too large"),
+        ("a,1,5,-1e300", "too large"),
+    ],
+)
+def test_cells_that_no_record_could_hold_are_faults_of_their_line(tmp_path: Path, row: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=f"line 2: {reason}"):
+        import_csv(table(tmp_path, f"stack,block,tps,own\n{row}\n"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_more_stacks_than_a_campaign_may_have(tmp_path: Path) -> None:
+    rows = "".join(f"s{n},1,5\n" for n in range(1001))
+    with pytest.raises(UsageError, match="the runs make no campaign: stacks"):
+        import_csv(table(tmp_path, f"stack,block,tps\n{rows}"), tmp_path / "out")

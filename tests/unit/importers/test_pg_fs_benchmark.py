@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -222,3 +224,15 @@ def test_several_machines_are_not_mixed(tmp_path: Path) -> None:
         (tmp_path / "all" / name / "run" / "results.csv").write_text("1;2;0;default;xfs;50;rw;1;1;1\n")
     with pytest.raises(UsageError, match=r"several machines \(a, b\)"):
         import_pg_fs_benchmark(tmp_path / "all", tmp_path / "out")
+
+
+def test_an_archive_that_unpacks_to_anything(tmp_path: Path) -> None:
+    packed = tmp_path / "bomb.tar.gz"
+    with tarfile.open(packed, "w:gz") as tar:
+        for number in range(3):
+            member = tarfile.TarInfo(f"zeros{number}")
+            member.size = 8 << 20
+            tar.addfile(member, io.BytesIO(bytes(member.size)))
+    with pytest.raises(UsageError, match="would unpack to more than"):
+        import_pg_fs_benchmark(packed, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
