@@ -247,6 +247,10 @@ class AgentHost(ABC):
         holder: str | None = self._call("try_lock", name=name, payload=payload)
         return holder
 
+    def lock_holder(self, name: str) -> str | None:
+        holder: str | None = self._call("lock_holder", name=name)
+        return holder
+
     def unlock(self, name: str) -> None:
         self._call("unlock", name=name)
 

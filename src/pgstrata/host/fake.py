@@ -227,6 +227,9 @@ class FakeHost:
     def try_lock(self, name: str, payload: str) -> str | None:
         return self._others_locks.get(name)
 
+    def lock_holder(self, name: str) -> str | None:
+        return self._others_locks.get(name)
+
     def unlock(self, name: str) -> None:
         """Locks of this host itself are always free."""
 

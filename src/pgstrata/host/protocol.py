@@ -272,6 +272,10 @@ class Host(Protocol):
         `payload` of its holder."""
         ...
 
+    def lock_holder(self, name: str) -> str | None:
+        """The `payload` of a lock's holder, be it this program; None when nobody has it."""
+        ...
+
     def unlock(self, name: str) -> None:
         """Gives a lock back; one that is not held is fine."""
         ...

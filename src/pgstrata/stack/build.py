@@ -12,9 +12,10 @@ from pgstrata.stack.journal import Journal, Undone
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.safety import DeviceState, held_to_erase, require_blank, require_same
 from pgstrata.stack.step import Ref, Step
+from pgstrata.stack.tuning.holding import group_of, take_settings
 from pgstrata.stack.tuning.overcommit import require_room_to_commit
-from pgstrata.stack.tuning.setting import plan_restore, setting_path
-from pgstrata.stack.undo import Undo, WipeDevice
+from pgstrata.stack.tuning.setting import setting_path
+from pgstrata.stack.undo import GiveBackSetting, Undo, WipeDevice
 
 Around = Callable[[Step], AbstractContextManager[object]]
 """Wraps each step, to time and show it."""
@@ -90,12 +91,17 @@ def _write_settings(host: Host, step: Step, journal: Journal, bindings: Mapping[
     Their undos are journaled in the reverse one, so that they are restored in the order they are written in: writing
     one file of a queue resets others (a scheduler nr_requests, rotational read_ahead_kb), which must come later.
     """
-    paths = [setting_path(host, setting.path, bindings) for setting in step.settings]
+    if not step.settings:
+        return
+    trial = journal.trial_id
     try:
-        journal.register(*reversed([plan_restore(host, path) for path in paths]))
-        for path, setting in zip(paths, step.settings, strict=True):
-            require_room_to_commit(host, path, setting.value)
-            host.write_text(path, setting.value)
+        wanted = [(setting_path(host, setting.path, bindings), setting.value) for setting in step.settings]
+        groups = dict.fromkeys(group_of(path) for path, _ in reversed(wanted))
+        journal.register(*(GiveBackSetting(trial=trial, group=group) for group in groups))
+        take_settings(host, trial, wanted)
+        for path, value in wanted:
+            require_room_to_commit(host, path, value)
+            host.write_text(path, value)
     except OSError as error:
         raise TrialError(f"{step.name} could not be set on {host.name}: {error}") from error
 

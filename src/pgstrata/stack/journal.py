@@ -85,6 +85,10 @@ class Journal:
         return journal
 
     @property
+    def trial_id(self) -> str:
+        return self._trial_id
+
+    @property
     def path(self) -> str:
         return f"{journal_directory(self._host)}/{self._trial_id}.jsonl"
 

@@ -16,6 +16,7 @@ from pgstrata.spec.units import render_size
 from pgstrata.stack import sizing
 from pgstrata.stack.safety import refuse_or_allow
 from pgstrata.stack.tuning import overcommit
+from pgstrata.stack.tuning.holding import refuse_held
 from pgstrata.stack.tuning.hugepage import TRANSPARENT_HUGEPAGE
 from pgstrata.stack.tuning.setting import read_setting
 from pgstrata.stack.tuning.sysctl import sysctl_path
@@ -66,6 +67,7 @@ def check_campaign(
             share = sizing.room_share(possible) if volume.needs_device else 1.0
             _check_volume(host, stack, volume, int(roles[role] / share), campaign.erase, server_user)
         _check_overcommit(host, stack)
+        _check_held(host, stack)
     needed = sizing.scratch_bytes(possible, loop_bytes, loaded_bytes)
     free = _check_scratch(host, scratch, needed)
     return Preflight(unsupported, loop_bytes, needed, free)
@@ -199,6 +201,15 @@ def _check_memory(host: Host, stack: Stack, fs: Tmpfs, needed_bytes: int) -> Non
             f"{render_size(overcommit.ROOM_BYTES)} for programs are needed, {render_size(available)} are available",
             hint="lower workload.scale or max_wal_size",
         )
+
+
+def _check_held(host: Host, stack: Stack) -> None:
+    """No other run holds the settings of the whole host at other values."""
+    wanted = [(sysctl_path(name), value) for name, value in stack.kernel.sysctl.items()]
+    if stack.kernel.transparent_hugepage is not None:
+        wanted.append((TRANSPARENT_HUGEPAGE, stack.kernel.transparent_hugepage))
+    if wanted:
+        refuse_held(host, wanted)
 
 
 def _check_overcommit(host: Host, stack: Stack) -> None:

@@ -62,12 +62,12 @@ class WipeDevice(_Undo):
     before: tuple[str, ...] = ()
 
 
-class WriteFile(_Undo):
-    """Put a sysctl or sysfs value back."""
+class GiveBackSetting(_Undo):
+    """Put a setting of the kernel back when no other trial needs it (`tuning.holding`, which knows the value)."""
 
-    kind: Literal["write_file"] = "write_file"
-    path: str
-    text: str
+    kind: Literal["give_back_setting"] = "give_back_setting"
+    trial: str
+    group: str
 
 
 class RemoveVg(_Undo):
@@ -116,7 +116,7 @@ Undo = Annotated[
     | DetachLoops
     | RemovePath
     | WipeDevice
-    | WriteFile
+    | GiveBackSetting
     | RemoveVg
     | StopMd
     | DestroyPool

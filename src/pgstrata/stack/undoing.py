@@ -16,6 +16,7 @@ from pgstrata.stack.fs.zfs_labels import wipe_member
 from pgstrata.stack.mounts import mount_at
 from pgstrata.stack.safety import NO_FORMAT, find_again, opened
 from pgstrata.stack.signatures import LABEL, list_signatures
+from pgstrata.stack.tuning.holding import give_back
 
 OURS = "pgstrata-"
 """Every folder, volume group, array and pool that pgstrata makes begins so; nothing else is ever removed."""
@@ -36,7 +37,7 @@ def run_undo(host: Host, undo: kinds.Undo, *, same_boot: bool) -> str:
     `same_boot` is false after a reboot of the host: settings of the kernel and processes are gone by then, and what
     now has their names is not ours. Raises PgstrataError or OSError when it could not be done.
     """
-    if isinstance(undo, kinds.StopProcesses | kinds.WriteFile) and not same_boot:
+    if isinstance(undo, kinds.StopProcesses | kinds.GiveBackSetting) and not same_boot:
         return ""
     if isinstance(undo, kinds.RemovePath) and undo.mount_source and not same_boot:
         return _remove_from_export(host, undo)
@@ -159,11 +160,8 @@ def blank(host: Host, node: str, device: OpenDevice) -> None:
     host.zero(device.handle)
 
 
-def _write_file(host: Host, undo: kinds.WriteFile) -> str:
-    if host.status(undo.path) is None:
-        return ""
-    host.write_text(undo.path, undo.text)
-    return f"set {undo.path} back to {undo.text}"
+def _give_back_setting(host: Host, undo: kinds.GiveBackSetting) -> str:
+    return give_back(host, undo.trial, undo.group)
 
 
 def _require_ours(name: str) -> None:
@@ -249,7 +247,7 @@ _RUN: dict[str, Callable[[Host, Any], str]] = {
     "detach_loops": _detach_loops,
     "remove_path": _remove_path,
     "wipe_device": _wipe_device,
-    "write_file": _write_file,
+    "give_back_setting": _give_back_setting,
     "remove_vg": _remove_vg,
     "stop_md": _stop_md,
     "destroy_pool": _destroy_pool,

@@ -11,6 +11,7 @@ from pgstrata.stack.journal import in_order_of_undoing, parse_journal
 from pgstrata.stack.undo import (
     DestroyPool,
     DetachLoops,
+    GiveBackSetting,
     RemovePath,
     RemoveVg,
     StopMd,
@@ -19,7 +20,6 @@ from pgstrata.stack.undo import (
     Unexport,
     Unmount,
     WipeDevice,
-    WriteFile,
 )
 from pgstrata.stack.undoing import is_ours
 
@@ -33,7 +33,7 @@ UNDOS: tuple[Undo, ...] = (
     Unmount(target="/run/pgstrata-t1/data"),
     Unexport(client="127.0.0.1", path="/run/pgstrata-t1/data"),
     WipeDevice(id="/dev/disk/by-id/a"),
-    WriteFile(path="/proc/sys/vm/swappiness", text="60"),
+    GiveBackSetting(trial="t1", group="/proc/sys/vm/swappiness"),
 )
 
 

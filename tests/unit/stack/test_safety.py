@@ -10,12 +10,16 @@ import pytest
 from pgstrata.errors import PreflightError
 from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed, FileStatus, OpenDevice
+from pgstrata.stack.build import run_step
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
-from pgstrata.stack.undo import RemovePath, StopMd, StopProcesses, WipeDevice, WriteFile
+from pgstrata.stack.step import Setting, Step
+from pgstrata.stack.tuning.holding import take_settings
+from pgstrata.stack.undo import GiveBackSetting, RemovePath, StopMd, StopProcesses, WipeDevice
 
 ID = "/dev/disk/by-id/ata-DISK_1"
+SWAPPINESS = "/proc/sys/vm/swappiness"
 NOTHING = '{"signatures": []}'
 
 
@@ -93,11 +97,13 @@ def test_after_a_reboot_settings_and_processes_are_left_alone() -> None:
     journal = Journal(server, "t1")
     server.make_directory("/var/lib/pgstrata/journal")
     server.append_text(journal.path, '{"boot": "boot-1"}\n')
-    restore = WriteFile(path="/proc/sys/vm/swappiness", text="1")
+    restore = GiveBackSetting(trial="t1", group=SWAPPINESS)
+    take_settings(server, "t1", [(SWAPPINESS, "1")])
+    server.write_text(SWAPPINESS, "77\n")
     journal.register(RemovePath(path="/s/pgstrata-t1"), StopProcesses(marker="t1"), restore)
     undone = journal.undo_all()
     assert [u.line for u in undone if u.line] == ["removed /s/pgstrata-t1"]
-    assert server.read_text("/proc/sys/vm/swappiness") == "60\n"
+    assert server.read_text(SWAPPINESS) == "77\n"
     assert server.stopped_markers == []
     assert server.status(journal.path) is None
 
@@ -105,9 +111,11 @@ def test_after_a_reboot_settings_and_processes_are_left_alone() -> None:
 def test_before_a_reboot_they_are_put_back() -> None:
     server = Server()
     journal = Journal.create(server, "t1")
-    journal.register(WriteFile(path="/proc/sys/vm/swappiness", text="1"), StopProcesses(marker="t1"))
+    run_step(server, Step("settings", (), settings=(Setting(SWAPPINESS, "1"),)), journal, {}, ())
+    journal.register(StopProcesses(marker="t1"))
+    assert server.read_text(SWAPPINESS) == "1"
     journal.undo_all()
-    assert server.read_text("/proc/sys/vm/swappiness") == "1"
+    assert server.read_text(SWAPPINESS) == "60"
     assert server.stopped_markers == ["t1"]
 
 
@@ -139,24 +147,26 @@ def test_a_device_is_told_by_what_it_carried_before(uuid: str, label: str, outco
 def test_a_journal_that_cannot_be_read_does_not_keep_the_others_from_being_cleaned() -> None:
     server = Server()
     for trial in ("t1", "t2", "t3"):
-        Journal.create(server, trial).register(WriteFile(path="/proc/sys/vm/swappiness", text="1"))
+        server.make_directory(f"/s/pgstrata-{trial}")
+        Journal.create(server, trial).register(RemovePath(path=f"/s/pgstrata-{trial}"))
     server.append_text("/var/lib/pgstrata/journal/t2.jsonl", "nonsense\n")
     cleaned = clean(server)
     lines = cleaned.lines
     assert cleaned.failed
-    assert lines[0] == "t1: set /proc/sys/vm/swappiness back to 1"
+    assert lines[0] == "t1: removed /s/pgstrata-t1"
     assert "t2: error: the undo journal" in lines[1]
-    assert lines[2] == "t3: set /proc/sys/vm/swappiness back to 1"
+    assert lines[2] == "t3: removed /s/pgstrata-t3"
     assert server.list_directory("/var/lib/pgstrata/journal") == ("t2.jsonl",)
 
 
 def test_output_that_no_parser_understands_does_not_keep_the_others_from_being_undone() -> None:
     server = Server(signatures="[]")
     journal = Journal.create(server, "t1")
-    journal.register(WriteFile(path="/proc/sys/vm/swappiness", text="1"), WipeDevice(id=ID))
+    server.make_directory("/s/pgstrata-t1")
+    journal.register(RemovePath(path="/s/pgstrata-t1"), WipeDevice(id=ID))
     cleaned = clean(server)
     assert cleaned.failed
-    assert cleaned.lines[0] == "t1: set /proc/sys/vm/swappiness back to 1"
+    assert cleaned.lines[0] == "t1: removed /s/pgstrata-t1"
     assert "internal error" in cleaned.lines[1]
     assert server.status(journal.path) is not None
 

@@ -14,7 +14,7 @@ from pgstrata.stack.journal import Journal, parse_journal
 from pgstrata.stack.step import Ref, Setting, Step
 from pgstrata.stack.tuning.overcommit import require_room_to_commit
 from pgstrata.stack.tuning.setting import SettingCheck, plan_restore, setting_path
-from pgstrata.stack.undo import WriteFile
+from pgstrata.stack.undo import GiveBackSetting
 
 MEMINFO = "MemTotal: 8388608 kB\nSwapTotal: 0 kB\nCommitLimit: {limit} kB\nCommitted_AS: 2097152 kB\n"
 
@@ -42,7 +42,7 @@ def test_a_partition_has_the_queue_of_its_disk(tmp_path: Path) -> None:
 
 def test_the_present_value_is_what_is_put_back() -> None:
     host = _host({"/sys/queue/scheduler": "none [mq-deadline] kyber\n"})
-    assert plan_restore(host, "/sys/queue/scheduler") == WriteFile(path="/sys/queue/scheduler", text="mq-deadline")
+    assert plan_restore(host, "/sys/queue/scheduler") == ("/sys/queue/scheduler", "mq-deadline")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_of_a_pair_the_one_in_effect_is_put_back(
 ) -> None:
     host = _host({f"/proc/sys/vm/{name}": f"{text}\n" for name, text in values.items()})
     name, text = restored
-    assert plan_restore(host, f"/proc/sys/vm/{written}") == WriteFile(path=f"/proc/sys/vm/{name}", text=text)
+    assert plan_restore(host, f"/proc/sys/vm/{written}") == (f"/proc/sys/vm/{name}", text)
 
 
 def test_undos_are_journaled_first_and_in_the_order_of_restoring() -> None:
@@ -69,7 +69,7 @@ def test_undos_are_journaled_first_and_in_the_order_of_restoring() -> None:
     run_step(host, step, journal, {}, ())
     assert (host.read_text("/sys/a"), host.read_text("/sys/b")) == ("8", "9")
     undos = parse_journal(host.read_text(journal.path)).undos
-    assert undos == (WriteFile(path="/sys/b", text="2"), WriteFile(path="/sys/a", text="1"))
+    assert undos == (GiveBackSetting(trial="t1", group="/sys/b"), GiveBackSetting(trial="t1", group="/sys/a"))
     assert [u.line for u in journal.undo_all()] == ["set /sys/a back to 1", "set /sys/b back to 2"]
 
 

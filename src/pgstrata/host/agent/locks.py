@@ -42,6 +42,22 @@ class Locks:
         self._locks[name] = fd
         return None
 
+    def lock_holder(self, name: str) -> str | None:
+        """What the holder of a lock wrote, be it this agent; None when nobody has it."""
+        if name in self._locks:
+            return os.pread(self._locks[name], 4096, 0).decode(errors="replace")
+        try:
+            fd = os.open(self._lock_path(name), os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return os.read(fd, 4096).decode(errors="replace") or "another process"
+        finally:
+            os.close(fd)
+        return None
+
     def unlock(self, name: str) -> None:
         fd = self._locks.pop(name, None)
         if fd is not None:

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, command
 from pgstrata.stack.fs.zfs_status import read_arcstats
 from pgstrata.stack.step import Argument, Attested, Setting, asked_or_told, resolve
-from pgstrata.stack.undo import WriteFile
 
-_COUNTERPARTS = (
+COUNTERPARTS = (
     ("/proc/sys/vm/dirty_bytes", "/proc/sys/vm/dirty_ratio"),
     ("/proc/sys/vm/dirty_background_bytes", "/proc/sys/vm/dirty_background_ratio"),
     ("/proc/sys/vm/overcommit_kbytes", "/proc/sys/vm/overcommit_ratio"),
@@ -35,7 +34,10 @@ def read_setting(host: Host, path: str) -> str:
 def setting_path(host: Host, path: Argument, bindings: Mapping[str, str]) -> str:
     """Where a setting is on this host."""
     own, *parents = _places(resolve(path, bindings))
-    return parents[0] if parents and host.status(own) is None else own
+    if not parents or host.status(own) is not None:
+        return own
+    found = host.run(command("readlink", "--canonicalize-existing", parents[0]), check=False).stdout.strip()
+    return found or own
 
 
 def _places(path: str) -> list[str]:
@@ -47,16 +49,16 @@ _ARC_LIMITS = {"/sys/module/zfs/parameters/zfs_arc_max": "c_max", "/sys/module/z
 """zfs takes 0 for `leave the limit as it is`, so what is in effect has to be written back."""
 
 
-def plan_restore(host: Host, path: str) -> WriteFile:
-    """What puts the present value of a setting back; reads it now."""
+def plan_restore(host: Host, path: str) -> tuple[str, str]:
+    """The path and the text that put the present value of a setting back; reads it now."""
     present = read_setting(host, path)
     if path in _ARC_LIMITS and present == "0":
-        return WriteFile(path=path, text=str(read_arcstats(host)[_ARC_LIMITS[path]]))
-    for pair in _COUNTERPARTS:
+        return path, str(read_arcstats(host)[_ARC_LIMITS[path]])
+    for pair in COUNTERPARTS:
         if path in pair and present == "0":
             other = pair[1] if path == pair[0] else pair[0]
-            return WriteFile(path=other, text=read_setting(host, other))
-    return WriteFile(path=path, text=present)
+            return other, read_setting(host, other)
+    return path, present
 
 
 @dataclass(frozen=True)
