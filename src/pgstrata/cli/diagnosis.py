@@ -15,6 +15,8 @@ from pgstrata.host.facts import Facts, gather, medium
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.binaries import Installation, discover
 from pgstrata.spec.printable import printable
+from pgstrata.spec.units import render_size
+from pgstrata.stack.disks import Disk, list_disks
 
 DOCTOR_SCHEMA = "pgstrata.doctor/1"
 
@@ -30,6 +32,7 @@ class Diagnosis:
     missing: tuple[Missing, ...]
     advice: tuple[Advice, ...]
     postgresql: tuple[Installation, ...]
+    disks: tuple[Disk, ...]
 
 
 def diagnose(host: Host, scratch: str) -> Diagnosis:
@@ -42,6 +45,7 @@ def diagnose(host: Host, scratch: str) -> Diagnosis:
         missing=missing(host, CAPABILITIES),
         advice=advise(read_for_advice(host, scratch)),
         postgresql=discover(host),
+        disks=list_disks(host),
     )
 
 
@@ -58,6 +62,7 @@ def render_json(found: Diagnosis) -> dict[str, Any]:
             {"version": i.version, "source": i.source, "bin_directory": i.bin_directory, "contrib": sorted(i.contrib)}
             for i in found.postgresql
         ],
+        "disks": [asdict(disk) for disk in found.disks],
     }
 
 
@@ -85,6 +90,13 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
     for hint, names in _by_hint(found.missing).items():
         console.print(printable(f"HINT: for {', '.join(names)}: {hint}"), highlight=False, markup=False, soft_wrap=True)
     console.print()
+    if found.disks:
+        console.print(_disks(found.disks))
+        console.print(
+            "HINT: pgstrata quick ext4 xfs --device ID; what carries data needs --erase ID, too\n",
+            highlight=False,
+            soft_wrap=True,
+        )
     if found.advice:
         console.print(_advice(found.advice))
     else:
@@ -108,6 +120,16 @@ def _capabilities(found: Diagnosis) -> Table:
             Text("yes", style="green") if one is None else Text.assemble(("no", "red"), printable(f": {one.reason}"))
         )
         table.add_row(name, capability.what, state)
+    return table
+
+
+def _disks(disks: tuple[Disk, ...]) -> Table:
+    styles = {"blank": "green", "carries data": "yellow", "in use": "red", "not known": "yellow"}
+    table = Table("id", "size", "model", "", title="Disks, by the names that stay", title_justify="left")
+    for disk in disks:
+        state = Text.assemble((disk.state, styles[disk.state]), printable(f": {disk.what}" if disk.what else ""))
+        names = Text(printable(disk.id if disk.id.startswith(f"{disk.node}+") else f"{disk.id}\n{disk.node}"))
+        table.add_row(names, render_size(disk.size_bytes), Text(printable(disk.model)), state)
     return table
 
 

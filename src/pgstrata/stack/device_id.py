@@ -24,7 +24,7 @@ _READLINK = ("readlink", "--canonicalize-existing")
 
 HINT = (
     "name it by /dev/disk/by-id/..., /dev/disk/by-path/..., PARTUUID=..., the backing file of a loop device, "
-    "or PATH+SIZE_BYTES+MAJOR:MINOR, for example /dev/vdb+10737418240+254:16"
+    "or PATH+SIZE_BYTES+MAJOR:MINOR, for example /dev/vdb+10737418240+254:16; pgstrata doctor lists the disks so"
 )
 
 

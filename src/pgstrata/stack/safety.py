@@ -145,7 +145,7 @@ def _refuse(host: Host, state: DeviceState, erase: tuple[str, ...]) -> None:
     if state.in_use:
         raise PreflightError(
             f"device {state.id} ({state.node}) on {host.name} is in use: {'; '.join(state.in_use)}",
-            hint="name another device, or free this one first",
+            hint=f"name another device (pgstrata doctor --host {host.name} lists them), or free this one first",
         )
     if state.carries and state.id not in erase:
         raise PreflightError(
@@ -186,7 +186,7 @@ def _find(host: Host, device: DeviceId) -> str:
         found = f"{len(nodes)} devices" if len(nodes) > 1 else "no block device"
         raise PreflightError(
             f"{device.text} leads to {found} on {host.name}",
-            hint="ls -l /dev/disk/by-id, or lsblk --bytes --output NAME,SIZE,MAJ:MIN",
+            hint=f"pgstrata doctor --host {host.name} lists the disks with the ids to paste",
         )
     return nodes[0]
 

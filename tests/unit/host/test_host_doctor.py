@@ -15,6 +15,7 @@ from pgstrata.host.advice import Advice
 from pgstrata.host.capabilities import CAPABILITIES, Missing
 from pgstrata.host.facts import Facts
 from pgstrata.host.local import LocalHost
+from pgstrata.stack.disks import Disk
 
 LACKS = (
     Missing("fs.zfs", "build zfs pools", "zpool is not installed", "apt-get install zfsutils-linux", ""),
@@ -28,6 +29,10 @@ FOUND = Diagnosis(
     missing=LACKS,
     advice=(Advice("turbo", "note", "turbo is on", "clocks fall", "echo 1 > no_turbo"),),
     postgresql=(),
+    disks=(
+        Disk("/dev/sdb", "/dev/disk/by-id/ata-x", "disk", 2**40, "Fast [1]", "carries data", "ext4 'home'"),
+        Disk("/dev/sdc", "/dev/sdc+512+8:32", "disk", 512, "", "blank", ""),
+    ),
 )
 
 
@@ -47,6 +52,7 @@ def test_json_lists_every_capability_with_what_is_missing() -> None:
     assert not by_name["fs.zfs"]["available"]
     assert by_name["fs.zfs"]["install"] == "apt-get install zfsutils-linux"
     assert value["advice"][0]["topic"] == "turbo"
+    assert [disk["id"] for disk in value["disks"]] == ["/dev/disk/by-id/ata-x", "/dev/sdc+512+8:32"]
 
 
 def test_people_get_reasons_commands_and_advice() -> None:
@@ -56,6 +62,11 @@ def test_people_get_reasons_commands_and_advice() -> None:
     assert "HINT: for fs.zfs: apt-get install zfsutils-linux\n" in text
     assert "PostgreSQL: none: install the package postgresql" in text
     assert "-> echo 1 > no_turbo" in text
+    assert "/dev/disk/by-id/ata-x" in text
+    assert "Fast [1]" in text
+    assert "carries data: ext4 'home'" in text
+    assert "/dev/sdc+512+8:32" in text
+    assert "--erase ID" in text
 
 
 def test_a_quiet_host_is_told_to_be_one() -> None:

@@ -57,7 +57,7 @@ def test_a_record_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trials").mkdir()
     scratch = str(tmp_path / "scratch")
     check_record_space(host, campaign(), tmp_path, scratch, 0)
-    huge = campaign(workload={"duration": 1e9, "log": "all"})
+    huge = campaign(workload={"duration": 3e7, "log": "all"})
     with pytest.raises(PreflightError, match="too little space for the record") as caught:
         check_record_space(host, huge, tmp_path, scratch, 0)
     assert "--out" in caught.value.hint

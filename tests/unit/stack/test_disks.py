@@ -1,0 +1,81 @@
+"""The disks of a host: which are listed, by which name, and what is said of each."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pgstrata.host.fake import FakeHost, completed
+from pgstrata.host.protocol import Command, Completed
+from pgstrata.stack.disks import COLUMNS, judged, list_disks, parse_disks
+from pgstrata.stack.safety import DeviceState
+from pgstrata.stack.signatures import Signature
+
+LINKS = {
+    "/dev/disk/by-id/ata-FAST_1": "/dev/sda",
+    "/dev/disk/by-id/wwn-0x5000": "/dev/sda",
+    "/dev/disk/by-id/wwn-0x6000": "/dev/sdb",
+    "/dev/disk/by-path/pci-0000:00-ata-2": "/dev/sdb",
+    "/dev/disk/by-partuuid/1-2": "/dev/sda1",
+}
+
+
+def entry(path: str, **more: Any) -> dict[str, Any]:
+    return {"path": path, "type": "disk", "size": 1 << 30, "model": None, "ro": False, "maj:min": "8:0", **more}
+
+
+def host_with(*entries: dict[str, Any]) -> FakeHost:
+    listing = ("lsblk", "--json", "--bytes", "--list", "--output", COLUMNS)
+
+    def answer(asked: Command) -> Completed | None:
+        if asked.argv[:3] == ("readlink", "--canonicalize", "--zero"):
+            return completed(asked.argv, "".join(f"{LINKS[link]}\0" for link in asked.argv[3:]))
+        return None
+
+    text = json.dumps({"blockdevices": list(entries)})
+    return FakeHost(
+        {listing: completed(listing, text)}, files=dict.fromkeys(LINKS, ""), answer=answer, missing_programs=True
+    )
+
+
+def test_what_cannot_be_written_to_is_not_listed() -> None:
+    entries = [entry("/dev/sda"), entry("/dev/sda"), entry("/dev/loop0", type="loop"), entry("/dev/zram0")]
+    entries += [entry("/dev/sr0", type="rom"), entry("/dev/sdc", size=0), entry("/dev/sda1", type="part")]
+    assert [e["path"] for e in parse_disks(json.dumps({"blockdevices": entries}))] == ["/dev/sda", "/dev/sda1"]
+
+
+def test_each_has_the_name_that_says_most_of_those_that_stay() -> None:
+    parts = [entry("/dev/sda1", type="part"), entry("/dev/vda", **{"maj:min": "254:0"})]
+    found = list_disks(host_with(entry("/dev/sda", model="FAST 1 "), entry("/dev/sdb"), *parts))
+    assert {disk.node: disk.id for disk in found} == {
+        "/dev/sda": "/dev/disk/by-id/ata-FAST_1",
+        "/dev/sdb": "/dev/disk/by-id/wwn-0x6000",
+        "/dev/sda1": "/dev/disk/by-partuuid/1-2",
+        "/dev/vda": "/dev/vda+1073741824+254:0",
+    }
+    assert found[0].model == "FAST 1"
+    assert {disk.state for disk in found} == {"not known"}, "nothing could be opened there"
+
+
+def test_a_host_without_lsblk_has_no_list() -> None:
+    assert list_disks(FakeHost(missing_programs=True)) == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (DeviceState("x", "/dev/x", 1, (), ()), ("blank", "")),
+        (DeviceState("x", "/dev/x", 1, (), (Signature("ext4", label="home"),)), ("carries data", "ext4 'home'")),
+        (DeviceState("x", "/dev/x", 1, ("mounted at /", "swap"), ()), ("in use", "mounted at /; swap")),
+    ],
+)
+def test_what_is_said_of_a_device(state: DeviceState, said: tuple[str, str]) -> None:
+    assert judged(state) == said
+
+
+def test_raw_data_is_data() -> None:
+    state, what = judged(DeviceState("x", "/dev/x", 1, (), (), content_at=4096))
+    assert state == "carries data"
+    assert "from byte 4096 on" in what
