@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import PgstrataError, PreflightError, writing
+from pgstrata.host.agent.files import CHUNK_BYTES
 from pgstrata.host.agent.processes import MARKER
 from pgstrata.host.agent.wire import AgentError
 from pgstrata.host.protocol import (
@@ -27,8 +28,6 @@ from pgstrata.host.protocol import (
     Space,
     Waiting,
 )
-
-CHUNK_BYTES = 1 << 20
 
 Call = Callable[..., Any]
 """Runs one operation of the agent: `call("read", path=...)`."""

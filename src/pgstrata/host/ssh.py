@@ -11,6 +11,7 @@ import contextlib
 import os
 import queue
 import re
+import resource
 import shlex
 import shutil
 import subprocess
@@ -22,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgstrata.errors import PreflightError, UsageError
+from pgstrata.errors import PgstrataError, PreflightError, UsageError
+from pgstrata.host import answers
 from pgstrata.host.agent import source, wire
 from pgstrata.host.base import AgentHost, refuse
 from pgstrata.host.protocol import HostKind, HostLost
@@ -36,6 +38,11 @@ ANSWER_SLACK_S = 60.0
 """How much longer than its own limit an operation may take before the host counts as lost."""
 WAITS = frozenset({"run", "wait"})
 """Operations that wait for a program: a signal may end them at any moment."""
+MOST_SAID_BYTES = 16 << 20
+"""On standard error of a session, which is kept in a file here."""
+SHOWN_BYTES = 4096
+MOST_NOISE_LINES = 10_000
+LONGEST_NOISE_BYTES = 64 << 10
 DIRECTORY_PREFIX = "pgstrata-ssh-"
 SSH_OPTIONS = (
     ("BatchMode", "yes"),
@@ -74,6 +81,7 @@ class Target:
         return [*(["-p", str(self.port)] if self.port else []), "--", self.destination]
 
 
+_READY = re.compile(rb"\s*%b (\d{1,3})\.(\d{1,3})\s*" % re.escape(source.READY.encode()))
 _TARGET = re.compile(
     r"ssh://(?:(?P<user>[^@/\s-][^@/\s]*)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^-:/@\s\[\]][^:/@\s\[\]]*))"
     r"(?::(?P<port>\d{1,5}))?/?"
@@ -148,6 +156,8 @@ class _Session:
                 stderr=stderr,
                 start_new_session=True,
             )
+        with contextlib.suppress(ProcessLookupError):  # what the far side says must not fill the disk here
+            resource.prlimit(self._ssh.pid, resource.RLIMIT_FSIZE, (MOST_SAID_BYTES, MOST_SAID_BYTES))
         assert self._ssh.stdin is not None
         assert self._ssh.stdout is not None
         self._sink, self._source = self._ssh.stdin, self._ssh.stdout
@@ -155,6 +165,8 @@ class _Session:
         self._next_id = 0
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any] | None]] = {}
         self._lost = False
+        self._wrong = ""
+        """What was no answer, and ended the session."""
         self._reader: threading.Thread | None = None
         try:
             self._introduce()
@@ -181,8 +193,7 @@ class _Session:
             watch.join()
         if version is None:
             code = self._ssh.wait()
-            stderr = self._stderr.read_text(errors="replace")
-            raise explain(self._target, None if late.is_set() else code, stderr)
+            raise explain(self._target, None if late.is_set() else code, self._said())
         if version < PYTHON_WANTED:
             found, wanted = (".".join(map(str, v)) for v in (version, PYTHON_WANTED))
             raise PreflightError(
@@ -194,19 +205,26 @@ class _Session:
             self._sink.flush()
 
     def _ready_version(self) -> tuple[int, ...] | None:
-        for line in self._source:
-            words = line.decode(errors="replace").split()
-            if len(words) == 2 and words[0] == source.READY:
-                return tuple(int(part) for part in words[1].split("."))
+        for _ in range(MOST_NOISE_LINES):
+            line = self._source.readline(LONGEST_NOISE_BYTES)
+            if found := _READY.fullmatch(line):
+                return int(found[1]), int(found[2])
+            if not line:
+                return None
+        self._ssh.kill()
         return None
 
     def _read(self) -> None:
-        with contextlib.suppress(ValueError, OSError):  # a torn last line, a pipe closed under us: lost all the same
-            for line in self._source:
-                answer = wire.decode(line)
-                waiting = self._waiting.pop(answer["id"], None)
-                if waiting is not None:
-                    waiting.put(answer)
+        with contextlib.suppress(ValueError, OSError):  # a pipe closed under us: lost all the same
+            try:
+                while line := self._source.readline(answers.MOST_LINE_BYTES):
+                    answer = answers.read_answer(line)
+                    waiting = self._waiting.pop(answer["id"], None)
+                    if waiting is not None:
+                        waiting.put(answer)
+            except answers.WrongAnswer as error:
+                self._wrong = f"its agent sent {error}"
+                self._ssh.kill()
         with self._lock:
             self._lost = True
             waiting_now = list(self._waiting.values())
@@ -229,8 +247,14 @@ class _Session:
         return box
 
     def why_lost(self) -> str:
-        said = self._stderr.read_text(errors="replace").strip().splitlines()
-        return said[-1] if said else "the ssh session ended"
+        said = self._said().strip().splitlines()
+        return self._wrong or (said[-1] if said else "the ssh session ended")
+
+    def _said(self) -> str:
+        """The end of what ssh and the login shell said."""
+        with self._stderr.open("rb") as file:
+            file.seek(max(0, self._stderr.stat().st_size - SHOWN_BYTES))
+            return file.read(SHOWN_BYTES).decode(errors="replace")
 
     def close(self) -> None:
         """Ends the agent by the end of its input, and waits for it: its locks are free afterwards."""
@@ -300,9 +324,13 @@ class SshHost(AgentHost):
         if answer is None:
             raise HostLost(f"connection to {self._name} was lost: {self._session.why_lost()}")
         try:
-            return wire.result(answer)
+            return answers.checked(operation, wire.result(answer))
         except wire.AgentError as error:
             raise refuse(self._name, error) from None
+        except answers.WrongAnswer as error:
+            raise PgstrataError(
+                f"the agent on {self._name} is not ours: {error}", hint="is that the machine you think it is?"
+            ) from None
 
     def try_lock(self, name: str, payload: str) -> str | None:
         holder = super().try_lock(name, payload)

@@ -14,6 +14,8 @@ from pgstrata.host.agent.places import make_parents, mounts_within, new_director
 from pgstrata.host.agent.wire import AgentError
 
 READ_AHEAD_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
+"""Of a file that is copied in pieces."""
 READ_BYTES = 64 << 10
 """At a time: some files of the kernel are made in memory for as much as is asked for."""
 MOST_READ_BYTES = 64 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import select
@@ -19,6 +20,8 @@ MARKER = "PGSTRATA_TRIAL"
 UMASK = 0o022
 """Of every command, whatever the caller's is: the server's user must reach folders that root has made."""
 POLL_S = 0.02
+MOST_OUTPUT_BYTES = 32 << 20
+"""Of a command that is run to its end, on each of its outputs."""
 
 
 def environment(extra: dict[str, str]) -> dict[str, str]:
@@ -54,6 +57,8 @@ def memory_file(data: bytes = b"") -> int:
 
 
 def contents(fd: int) -> bytes:
+    if os.fstat(fd).st_size > MOST_OUTPUT_BYTES:
+        raise OSError(errno.EFBIG, f"the program printed more than {MOST_OUTPUT_BYTES} bytes")
     os.lseek(fd, 0, os.SEEK_SET)
     parts = []
     while part := os.read(fd, 1 << 20):
