@@ -35,6 +35,7 @@ from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.progress import Progress
 from pgstrata.trial.scheduler import Observe, Outcome, TrialRunner, ended, recorded_stacks, run_campaign
+from pgstrata.trial.undo_errors import undo_errors
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def run_to_report(
     conditions = [parse_condition(text) for text in shown.fail_on]
     require_stacks(conditions, [s.name for s in campaign.stacks])  # not only when hours have passed
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
+        left: tuple[str, ...] = ()
         recorded = directory.data()
         stacks = recorded_stacks(campaign, recorded.trials)
         outcome = ended(campaign, directory, choose_policy(campaign, stacks), observe=_observer(campaign))
@@ -67,16 +69,19 @@ def run_to_report(
             if not shown.quiet:
                 print_notice("\n".join(f"forecast: {line}" for line in announce(campaign, recorded)))
             outcome = _run(campaign, directory, shown)
+            left = undo_errors(out)
         data = directory.data()
+    for line in left:
+        print_notice(f"could not be undone: {line}; run `pgstrata clean`")
     if not outcome.counts:
         print_notice(f"no trial is finished yet in {out}")
-        end(ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.DONE)
+        end(ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.TRIALS_FAILED if left else ExitCode.DONE)
         return
     code = show_report(data, out, shown, conditions, note=outcome.reason)
     if outcome.interrupted:
         print_notice(f"interrupted; the same command goes on where it ended ({out})")
         code = ExitCode.INTERRUPTED
-    elif code is ExitCode.DONE and outcome.failed:
+    elif code is ExitCode.DONE and (outcome.failed or left):
         code = ExitCode.TRIALS_FAILED
     end(code)
 

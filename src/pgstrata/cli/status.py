@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -26,6 +27,7 @@ def status(directory: CampaignPath, json: JsonFlag = False) -> None:
 
 def _describe(data: CampaignData) -> dict[str, Any]:
     from pgstrata.record.recorder import is_locked
+    from pgstrata.trial.undo_errors import undo_errors
 
     stacks = {s.name: {"ok": 0, "failed": 0, "excluded": 0, "unsupported": 0} for s in data.campaign.stacks}
     for trial in data.trials:
@@ -46,6 +48,7 @@ def _describe(data: CampaignData) -> dict[str, Any]:
             for t in data.trials
             if not t.valid
         ],
+        "undo_errors": list(undo_errors(Path(data.source.text))),
         "unreadable": [{"trial": t.id, "reason": t.reason, "hint": t.hint} for t in data.unreadable],
         "last_decision": last.model_dump(mode="json") if last else None,
     }
@@ -72,6 +75,9 @@ def _render(value: dict[str, Any]) -> str:
     if value["unreadable"]:
         lines.append(f"{render_count(len(value['unreadable']), 'trial')} could not be read and count for nothing:")
         lines += [f"  {one['trial']}: {one['reason']}" for one in value["unreadable"]]
+    lines += [f"could not be undone when it was last run: {line}" for line in value["undo_errors"]]
+    if value["undo_errors"]:
+        lines.append("HINT: pgstrata clean, on the host of the campaign")
     if value["last_decision"]:
         lines.append(f"last decision: {value['last_decision']['stage']}: {value['last_decision']['reason']}")
     return "\n".join(lines)

@@ -26,6 +26,7 @@ from pgstrata.trial.progress import Progress
 from pgstrata.trial.scratch import check_scratch
 from pgstrata.trial.site import Site
 from pgstrata.trial.survey import open_site, survey
+from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors
 
 
 @contextmanager
@@ -44,6 +45,7 @@ def opened_runner(
     with _locked(host, campaign, directory):
         site = survey(host, campaign, directory.path)
         refuse_leftovers(site)
+        forget_undo_errors(directory.path)
         check_scratch(site)
         found = run_preflight(site)
         check_record_space(host, campaign, directory.path, site.scratch, found.scratch_bytes)
@@ -60,8 +62,10 @@ def opened_runner(
             try:
                 yield runner, stacks
             finally:
-                for line in runner.close():
+                lines = runner.close()
+                for line in lines:
                     progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
+                note_undo_errors(directory.path, lines)
         finally:
             if own_scratch:
                 with host.undisturbed():

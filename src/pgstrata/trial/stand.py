@@ -15,6 +15,7 @@ from pgstrata.stack.undo import RemovePath, StopProcesses
 from pgstrata.trial.bench import Bench, Percentiles, cluster_of, outputs_directory, trial_directory
 from pgstrata.trial.site import Site
 from pgstrata.trial.steps import Steps
+from pgstrata.trial.undo_errors import note_undo_errors
 
 
 @contextmanager
@@ -84,3 +85,5 @@ def report_failures(steps: Steps, lines: tuple[str, ...]) -> None:
         steps.progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
     if lines:
         steps.recorder.write_text("raw/undo-errors.txt", "\n".join(lines) + "\n")
+        campaign = steps.recorder.final.parents[1]
+        note_undo_errors(campaign, [f"{steps.recorder.trial.id}: {line}" for line in lines])

@@ -11,11 +11,13 @@ import pytest
 import typer
 
 from pgstrata.cli import campaigning
+from pgstrata.cli.status import status
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.spec.campaign import Campaign, Runs
 from pgstrata.spec.stack import Ext4, Stack, Volume, Xfs
-from pgstrata.trial.fake import FAKE_MODE
+from pgstrata.trial.fake import FAKE_MODE, FakeRunner
 from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors, undo_errors
 
 CAMPAIGN = Campaign(name="x", stacks=(Stack(name="a", data=Volume(fs=Ext4())), Stack(name="b", data=Volume(fs=Xfs()))))
 
@@ -100,3 +102,29 @@ def test_a_condition_on_a_stack_that_is_not_there_is_refused_before_anything_run
     with pytest.raises(UsageError, match="no stack 'c'"):
         campaigning.run_to_report(CAMPAIGN, tmp_path / "out", "run", shown)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_what_could_not_be_undone_ends_with_4_and_is_shown_by_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: bool
+) -> None:
+    fixed = CAMPAIGN.model_copy(update={"runs": Runs(blocks=1)})
+    out = tmp_path / "out"
+
+    @contextmanager
+    def leaving(*_: object) -> Iterator[tuple[FakeRunner, tuple[str, ...]]]:
+        yield FakeRunner(fixed), ("a", "b")
+        note_undo_errors(out, ["unmount: target is\nbusy"])
+
+    monkeypatch.setattr(campaigning, "_runner", leaving)
+    with pytest.raises(typer.Exit) as ended:
+        campaigning.run_to_report(fixed, out, "run", campaigning.Shown(quiet=quiet))
+    assert ended.value.exit_code == 4
+    assert "could not be undone: unmount: target is busy; run `pgstrata clean`" in capsys.readouterr().err
+    status(str(out))
+    shown = capsys.readouterr().out
+    assert "could not be undone when it was last run: unmount: target is busy\nHINT: pgstrata clean" in shown
+    forget_undo_errors(out)
+    assert undo_errors(out) == ()
+    status(str(out))
+    assert "could not be undone" not in capsys.readouterr().out
