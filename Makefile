@@ -66,7 +66,7 @@ docs: $(STAMP) ## the reference pages that are written from the code
 	@$(BIN)/python -m pgstrata.report.reference > docs/reference/report-json.md
 
 .PHONY: bench
-bench: $(STAMP) ## the speed figures against their bounds, on an idle machine, as root; about twenty minutes
+bench: $(STAMP) ## the speed figures against their bounds, on an idle machine, as root; about twenty-five minutes
 	@failed=; for file in benches/bench_*.py; do \
 	  echo "== $$file"; $(BIN)/python $$file || failed="$$failed $$file"; \
 	done; test -z "$$failed" || { echo "missed its bound:$$failed"; exit 1; }

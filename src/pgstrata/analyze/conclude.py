@@ -102,7 +102,7 @@ def conclude(
 ) -> CellConclusion:
     """The conclusion about the primary metric, by the stages of the campaign.
 
-    `replay` keeps what was computed of stage 1 from one look at a growing campaign to the next.
+    `replay` keeps what was computed of stage 1 from one look at a growing campaign to the next, and from cell to cell.
     """
     stages: tuple[Stage, ...] = ("screen",) if design.screens and not imported else ("screen", "confirm")
     table = tabulate(design, observations, cell, stages)

@@ -34,7 +34,7 @@ from pgstrata.analyze.policy import MAX_PAIRS
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import rank
 from pgstrata.analyze.shape import describe
-from pgstrata.analyze.stages import Design, seconds_by_stack, tabulate
+from pgstrata.analyze.stages import Design, Replay, seconds_by_stack, tabulate
 from pgstrata.analyze.trend import trend_p
 from pgstrata.record.decision import Stage
 from pgstrata.record.reader import CampaignData
@@ -50,14 +50,15 @@ def judge(data: CampaignData) -> Findings:
     """The findings of a campaign, finished or not; a pure function of the record."""
     evidence = gather(data)
     design = evidence.design()
+    replay = Replay(design)
     cells, stacks, comparisons = [], [], []
     for cell in evidence.cells:
-        judged = _JudgedCell(evidence, design, cell, evidence.goal.primary)
+        judged = _JudgedCell(evidence, design, cell, evidence.goal.primary, replay)
         cells.append(judged.finding())
         stacks += list(judged.stacks())
         comparisons += list(judged.comparisons())
     for cell in evidence.matched:
-        matched = _MatchedCell(evidence, design, cell)
+        matched = _MatchedCell(evidence, design, cell, replay)
         cells.append(matched.finding())
         stacks += list(matched.stacks())
         comparisons += list(matched.comparisons())
@@ -95,8 +96,8 @@ def _campaign(evidence: Evidence) -> CampaignFinding:
 class _JudgedCell:
     """One cell: the primary metric by the stages, the others explored."""
 
-    def __init__(self, evidence: Evidence, design: Design, cell: Cell, primary: str) -> None:
-        self.evidence, self.design, self.cell, self.primary = evidence, design, cell, primary
+    def __init__(self, evidence: Evidence, design: Design, cell: Cell, primary: str, replay: Replay) -> None:
+        self.evidence, self.design, self.cell, self.primary, self.replay = evidence, design, cell, primary, replay
         self.observations = evidence.observations(primary)
         self.seconds = seconds_by_stack(self.observations)
         self.own: dict[str, dict[str, OwnLevel]] = {}
@@ -109,7 +110,8 @@ class _JudgedCell:
     def _conclude(self) -> CellConclusion:
         evidence = self.evidence
         paired = evidence.data.record.paired
-        return conclude(self.design, self.observations, self.cell.id, imported=evidence.imported, paired=paired)
+        imported, replay = evidence.imported, self.replay
+        return conclude(self.design, self.observations, self.cell.id, imported=imported, paired=paired, replay=replay)
 
     def _other_metrics(self) -> tuple[str, ...]:
         """What was measured here; failures only where there were any."""
@@ -339,9 +341,9 @@ class _JudgedCell:
 class _MatchedCell(_JudgedCell):
     """An open-loop cell of the latency stage: nothing was declared about it, so nothing is proven."""
 
-    def __init__(self, evidence: Evidence, design: Design, cell: Cell) -> None:
+    def __init__(self, evidence: Evidence, design: Design, cell: Cell, replay: Replay) -> None:
         asked = evidence.data.campaign.latency
-        super().__init__(evidence, design, cell, f"latency_{asked.percentile if asked else 'p99'}_ms")
+        super().__init__(evidence, design, cell, f"latency_{asked.percentile if asked else 'p99'}_ms", replay)
 
     def _conclude(self) -> CellConclusion:
         fit = self._explore(self.primary)

@@ -138,16 +138,14 @@ def sentence_tone(sentence: str) -> str:
 
 def _host_facts(data: CampaignData, findings: Findings) -> tuple[tuple[str, str, bool], ...]:
     """Facts of the host: name, text, whether a difference forbids a comparison. All values seen are listed."""
-    seen: dict[tuple[str, bool], list[str]] = {}
+    seen: dict[tuple[str, bool], dict[str, None]] = {}  # a fact may differ in every one of thousands of trials
     for trial in data.trials:
         if trial.facts is None:
             continue
         for checked, facts in ((True, trial.facts.checked), (False, trial.facts.told)):
             for name, text in facts.items():
-                values = seen.setdefault((name, checked), [])
-                if text not in values:
-                    values.append(text)
-    rows = [(name, _few(values), checked) for (name, checked), values in seen.items()]
+                seen.setdefault((name, checked), {})[text] = None
+    rows = [(name, _few(list(values)), checked) for (name, checked), values in seen.items()]
     if not rows:
         rows = [(str(k), str(v), False) for k, v in findings.campaign.host.items()]
     return tuple(rows)

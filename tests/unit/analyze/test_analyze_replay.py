@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 
 from pgstrata.analyze import stages
 from pgstrata.analyze.fit import BlockFit
+from pgstrata.analyze.judge import judge
 from pgstrata.analyze.stages import Design, Replay, StageOne, Table
+from pgstrata.record.reader import read
 from pgstrata.spec.campaign import Goal
+from synthetic import Shape, write_campaign
 
 STACKS = ("a", "b", "c", "d")
 CELLS = ("small", "large")
@@ -82,3 +86,9 @@ def test_a_further_block_costs_one_fit_of_each_cell(fitted: list[int], fixed: bo
 def test_of_a_fixed_design_only_the_last_block_is_fitted(fitted: list[int]) -> None:
     Replay(design(fixed=True)).stage_one(tables(campaign(1, 30), (30, 30)))
     assert fitted == [30] * len(CELLS)
+
+
+def test_the_cells_of_a_grid_are_replayed_together(fitted: list[int], tmp_path: Path) -> None:
+    shape = Shape(stacks=("ext4", "xfs", "btrfs"), clients=(4, 8), blocks=5, duration_s=5, incidents=False)
+    judge(read(write_campaign(tmp_path / "c", shape)))
+    assert fitted == [3, 3, 4, 4, 5, 5]

@@ -155,8 +155,16 @@ class TestReading:
         base = directory.name if nested else None
         archive = shutil.make_archive(str(tmp_path / "packed"), "zip", top, base)
         shutil.move(directory, tmp_path / "moved")
-        assert read(archive).trials == read(tmp_path / "moved").trials
-        assert len(read(archive).trials) == 4
+        zipped, folder = read(archive), read(tmp_path / "moved")
+        assert zipped.trials == folder.trials
+        assert len(zipped.trials) == 4
+        assert zipped.source.trials() == folder.source.trials()
+        for trial in zipped.trials:
+            names = zipped.source.below(trial.folder)
+            assert names == folder.source.below(trial.folder)
+            assert f"{trial.folder}/verdict.json" in names
+            assert all(zipped.source.has(name) for name in names)
+        assert not zipped.source.has("trials/none/verdict.json")
 
     def test_other_things_are_no_campaign(self, tmp_path: Path) -> None:
         for name in ("missing", "empty", "file"):
