@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import enum
 import errno
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 
 class ExitCode(enum.IntEnum):
@@ -64,6 +66,34 @@ class TrialExcluded(TrialError):
 
 class RecordError(PreflightError):
     """The campaign directory cannot be written; no trial can go on without it, and the campaign stays resumable."""
+
+
+class NotUnderstood(PgstrataError, ValueError):
+    """What a program printed or a file holds is not what it should be."""
+
+
+Parsed = ParamSpec("Parsed")
+Value = TypeVar("Value")
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+def parser_of(what: str) -> Callable[[Callable[Parsed, Value]], Callable[Parsed, Value]]:
+    """For a parser of what a program prints: whatever it stumbles over is told as NotUnderstood."""
+
+    def decorate(parse: Callable[Parsed, Value]) -> Callable[Parsed, Value]:
+        @functools.wraps(parse)
+        def guarded(*args: Parsed.args, **kwargs: Parsed.kwargs) -> Value:
+            try:
+                return parse(*args, **kwargs)
+            except PgstrataError:
+                raise
+            except _DAMAGE as error:
+                why = str(error)[:200] or type(error).__name__
+                raise NotUnderstood(f"output of {what} is not understood: {why}") from error
+
+        return guarded
+
+    return decorate
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

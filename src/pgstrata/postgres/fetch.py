@@ -11,7 +11,7 @@ import json
 import re
 from pathlib import PurePosixPath
 
-from pgstrata.errors import PreflightError
+from pgstrata.errors import PreflightError, parser_of
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import cache_directory
 
@@ -72,6 +72,7 @@ def _make_links(host: Host, package: str) -> None:
         host.run(Command(("ln", "--symbolic", "--force", points_to, name), cwd=f"{package}/{directory}"))
 
 
+@parser_of("npm pack")
 def parse_links(text: str) -> list[tuple[str, str, str]]:
     """Folder, what the link points to (relative), and its name, for each entry of pg-symlinks.json.
 

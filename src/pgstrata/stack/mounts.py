@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Host, command
 from pgstrata.stack.parts import Place
 from pgstrata.stack.step import Argument, Attested, Step, planned
@@ -27,6 +28,7 @@ class Mount:
     """Options of this mount (atime, read-only) followed by those of the filesystem."""
 
 
+@parser_of("/proc/self/mountinfo")
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
     """All mounts of a /proc/PID/mountinfo, in order (a later one covers an earlier one at the same target).
 

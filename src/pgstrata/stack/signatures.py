@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from pgstrata.errors import parser_of
 from pgstrata.host.protocol import CommandFailed, Host, command
 
 LABEL = "pgstrata"
@@ -38,6 +39,7 @@ class Signature:
         return f"{self.type} {self.label!r}" if self.label else self.type
 
 
+@parser_of("wipefs")
 def parse_wipefs(text: str) -> tuple[Signature, ...]:
     """The output of `wipefs --no-act --json`; it is empty when there are none."""
     if not text.strip():
@@ -48,6 +50,7 @@ def parse_wipefs(text: str) -> tuple[Signature, ...]:
     )
 
 
+@parser_of("blkid")
 def parse_blkid(text: str) -> tuple[Signature, ...]:
     """The output of `blkid --probe --output export`: what is on the device, and its partition table."""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)

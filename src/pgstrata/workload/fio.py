@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, parser_of
 from pgstrata.host.protocol import Command
 
 Pattern = Literal["read", "write", "randread", "randwrite", "randrw"]
@@ -60,6 +60,7 @@ def plan_fio(
     return Command((program, *options), timeout_s=timeout_s, cwd="/")
 
 
+@parser_of("fio")
 def parse_fio(text: str) -> FioResult:
     """The totals in fio's JSON (`--output-format=json`); PgstrataError when a job failed or the text is no JSON."""
     try:

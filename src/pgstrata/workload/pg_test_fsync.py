@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, parser_of
 from pgstrata.host.protocol import Command
 
 _SECTIONS = {
@@ -46,6 +46,7 @@ def plan_pg_test_fsync(program: str, path: str, *, seconds_per_test: int = 1, us
     return Command(argv, timeout_s=60.0 + 30 * seconds_per_test, user=user, cwd="/")
 
 
+@parser_of("pg_test_fsync")
 def parse_pg_test_fsync(text: str) -> SyncRates:
     """Rates of the sync methods; PgstrataError for a line that is not understood or a missing section."""
     found: dict[str, dict[str, float | None]] = {}

@@ -100,7 +100,8 @@ class InitTimes:
 
 # ---------------------------------------------------------------- result
 
-_NUMBER = r"(-?[\d.]+|-?nan|-?inf)"
+_DECIMAL = r"\d+(?:\.\d+)?"
+_NUMBER = rf"(-?{_DECIMAL}|-?nan|-?inf)"
 _SHARE = r"(?: \([^)]*\))?"
 
 
@@ -169,6 +170,9 @@ _SCRIPT_RULES = _rules(
     (r" - statement latencies in milliseconds.*:", {}),
 )
 
+LONGEST_LINE = 4000
+"""Characters; Python reads numbers of 4300 digits at most."""
+
 _NEEDED = ("script", "scale", "protocol", "clients", "jobs", "transactions")
 
 
@@ -208,7 +212,11 @@ def _apply(rules: Iterable[tuple[re.Pattern[str], dict[str, Any]]], line: str) -
 
 
 def _lines(text: str) -> Iterator[str]:
-    return (line.rstrip() for line in text.splitlines() if line.strip())
+    for line in text.splitlines():
+        if len(line) > LONGEST_LINE:
+            raise PgbenchOutputError(f"a line of {len(line)} characters is none of pgbench's: {line[:80]!r}")
+        if line.strip():
+            yield line.rstrip()
 
 
 def _excerpt(text: str) -> str:
@@ -218,7 +226,7 @@ def _excerpt(text: str) -> str:
 # ---------------------------------------------------------------- progress
 
 _PROGRESS = re.compile(
-    rf"^progress: ([\d.]+) s, {_NUMBER} tps, lat {_NUMBER} ms stddev {_NUMBER}"
+    rf"^progress: ({_DECIMAL}) s, {_NUMBER} tps, lat {_NUMBER} ms stddev {_NUMBER}"
     rf"(?:, (\d+) failed)?(?:, lag {_NUMBER} ms)?(?:, (\d+) skipped)?(?:, (\d+) retried, \d+ retries)?$",
     re.IGNORECASE,
 )
@@ -283,8 +291,8 @@ def _is_message(line: str) -> bool:
 
 # ---------------------------------------------------------------- loading
 
-_INIT_DONE = re.compile(r"^done in ([\d.]+) s \((.*)\)\.$")
-_INIT_PHASE = re.compile(r"^([a-z -]+?) ([\d.]+) s$")
+_INIT_DONE = re.compile(rf"^done in ({_DECIMAL}) s \((.*)\)\.$")
+_INIT_PHASE = re.compile(rf"^([a-z -]+?) ({_DECIMAL}) s$")
 _INIT_KNOWN = re.compile(
     r"^(?:dropping old tables\.\.\.|creating (?:tables|primary keys|foreign keys|\d+ partitions)\.\.\.|"
     r"generating data \((?:client|server)-side\)\.\.\.|vacuuming\.\.\.|"

@@ -167,7 +167,7 @@ def test_output_that_no_parser_understands_does_not_keep_the_others_from_being_u
     cleaned = clean(server)
     assert cleaned.failed
     assert cleaned.lines[0] == "t1: removed /s/pgstrata-t1"
-    assert "internal error" in cleaned.lines[1]
+    assert "is not understood" in cleaned.lines[1]
     assert server.status(journal.path) is not None
 
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from pgstrata.errors import parser_of
 from pgstrata.host.facts.source import read_file, read_output
 from pgstrata.host.protocol import Host
 
@@ -31,6 +32,7 @@ class BlockDevice:
     parent: str | None
 
 
+@parser_of("lsblk")
 def parse_lsblk(text: str) -> tuple[BlockDevice, ...]:
     """From `lsblk -J -b -l -o COLUMNS`; a device with several parents comes once for each."""
     return tuple(_parse_device(entry) for entry in json.loads(text)["blockdevices"])

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from pgstrata.errors import parser_of
 from pgstrata.host.facts.source import read_output
 from pgstrata.host.protocol import Host
 
@@ -21,6 +22,7 @@ class Mount:
     options: tuple[str, ...]
 
 
+@parser_of("findmnt")
 def parse_findmnt(text: str) -> tuple[Mount, ...]:
     """From `findmnt -J -o COLUMNS`, parents before children."""
     found: list[Mount] = []

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.stack import LoopDevice
 from pgstrata.stack.mounts import find_mount, list_mounts
@@ -51,6 +52,7 @@ class LoopState:
     logical_sector_bytes: int
 
 
+@parser_of("losetup")
 def parse_losetup(text: str) -> tuple[LoopState, ...]:
     """The output of `losetup --json --list --output NAME,BACK-FILE,DIO,LOG-SEC`; empty when there are none."""
     if not text.strip():

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.stack import Lvm
 from pgstrata.stack.free_name import plan_free_name
@@ -146,6 +147,7 @@ class LogicalVolume:
 LVS_FIELDS = "lv_name,segtype,stripes,stripe_size,lv_size,origin,pool_lv,lv_attr"
 
 
+@parser_of("lvs")
 def parse_lvs(text: str) -> tuple[LogicalVolume, ...]:
     """`lvs --reportformat json --units b --nosuffix --options LVS_FIELDS`: a row for each segment."""
     rows = [row for report in json.loads(text)["report"] for row in report["lv"]]
@@ -164,6 +166,7 @@ def parse_lvs(text: str) -> tuple[LogicalVolume, ...]:
     )
 
 
+@parser_of("pvs")
 def parse_pvs(text: str) -> tuple[str, ...]:
     """The device names in `pvs --reportformat json --options pv_name`."""
     return tuple(row["pv_name"] for report in json.loads(text)["report"] for row in report["pv"])

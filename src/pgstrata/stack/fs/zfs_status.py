@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Host
 
 ARCSTATS = "/proc/spl/kstat/zfs/arcstats"
@@ -37,6 +38,7 @@ class _Line:
     state: str
 
 
+@parser_of("zpool")
 def parse_zpool_status(text: str) -> tuple[Vdev, ...]:
     """The vdevs in the `config:` part of `zpool status -P POOL`, which is a tree drawn by indentation."""
     found: list[Vdev] = []
