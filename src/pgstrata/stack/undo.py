@@ -71,11 +71,15 @@ class GiveBackSetting(_Undo):
 
 
 class RemoveVg(_Undo):
-    """Remove a volume group and its PVs; `devices` are the ids of real ones, which may be PVs of no group yet."""
+    """Remove a volume group and its PVs; `devices` are the ids of real ones, which may be PVs of no group yet.
+
+    Such a PV is ours when its UUID is one of `pv_uuids`, which were chosen before it was made.
+    """
 
     kind: Literal["remove_vg"] = "remove_vg"
     vg: str
     devices: tuple[str, ...] = ()
+    pv_uuids: tuple[str, ...] = ()
 
 
 class StopMd(_Undo):

@@ -15,7 +15,7 @@ from pgstrata.stack.block.md import find_arrays, parse_array_name
 from pgstrata.stack.fs.zfs_labels import wipe_member
 from pgstrata.stack.mounts import mount_at
 from pgstrata.stack.safety import NO_FORMAT, find_again, opened
-from pgstrata.stack.signatures import LABEL, list_signatures
+from pgstrata.stack.signatures import LABEL, Signature, list_signatures
 from pgstrata.stack.tuning.holding import give_back
 
 OURS = "pgstrata-"
@@ -176,17 +176,30 @@ def _remove_vg(host: Host, undo: kinds.RemoveVg) -> str:
     if pvs:
         host.run(command("vgremove", "--force", "--force", "--yes", undo.vg))
     # a kill between the two leaves PVs that belong to no group
-    pvs += [node for node in _nodes_with(host, undo.devices, "LVM2_member") if node not in pvs]
-    if not pvs:
-        return ""
-    host.run(command("pvremove", "--yes", pvs))
-    return f"removed volume group {undo.vg}"
+    real = dict(_members(host, undo.devices, "LVM2_member"))
+    ours = [node for node, signatures in real.items() if any(s.uuid in undo.pv_uuids for s in signatures)]
+    others = [node for node in real if node not in (*ours, *pvs)]
+    pvs += [node for node in ours if node not in pvs]
+    done = [f"left {node} alone: it has become another PV" for node in others]
+    if pvs:
+        host.run(command("pvremove", "--yes", pvs))
+        for node in set(pvs) & real.keys():
+            _blank_member(host, node)
+        done.append(f"removed volume group {undo.vg}")
+    return "; ".join(done)
 
 
-def _nodes_with(host: Host, ids: tuple[str, ...], signature: str) -> list[str]:
-    """Nodes of those devices that carry such a signature."""
+def _blank_member(host: Host, node: str) -> None:
+    """Once it is certain whose member a device was, nothing on it is anybody else's."""
+    with opened(host, node, write=True) as device:
+        blank(host, node, device)
+
+
+def _members(host: Host, ids: tuple[str, ...], kind: str) -> list[tuple[str, tuple[Signature, ...]]]:
+    """Nodes of those devices that carry such a signature, with what they carry."""
     nodes = [find_again(host, id_) for id_ in ids]
-    return [n for n in nodes if n and any(s.type == signature for s in list_signatures(host, n))]
+    found = [(node, list_signatures(host, node)) for node in nodes if node]
+    return [(node, signatures) for node, signatures in found if any(s.type == kind for s in signatures)]
 
 
 def _stop_md(host: Host, undo: kinds.StopMd) -> str:
@@ -195,10 +208,11 @@ def _stop_md(host: Host, undo: kinds.StopMd) -> str:
     for node in find_arrays(host, name):
         host.run(command("mdadm", "--stop", node))
         done.append(f"stopped {undo.array} ({node})")
-    for node in _nodes_with(host, undo.devices, "linux_raid_member"):
+    for node, _ in _members(host, undo.devices, "linux_raid_member"):
         member_of = parse_array_name(host.run(command("mdadm", "--examine", "--export", node), check=False).stdout)
         if member_of == name:
             host.run(command("mdadm", "--zero-superblock", node))
+            _blank_member(host, node)
             done.append(f"wiped the md superblock of {node}")
         else:
             done.append(f"left {node} alone: it has become a member of array {member_of or 'unknown'}")
@@ -214,6 +228,7 @@ def _destroy_pool(host: Host, undo: kinds.DestroyPool) -> str:
     for id_ in undo.devices:
         node = find_again(host, id_)
         if node and wipe_member(host, node, undo.pool):
+            _blank_member(host, node)
             done.append(f"wiped the zfs labels of {id_}")
     return "; ".join(done)
 
@@ -221,9 +236,12 @@ def _destroy_pool(host: Host, undo: kinds.DestroyPool) -> str:
 def _stop_unit(host: Host, undo: kinds.StopUnit) -> str:
     if host.status(undo.marker_file) is None:
         return ""
-    host.run(command("systemctl", "stop", undo.unit, timeout_s=UNMOUNT_TIMEOUT_S))
+    asked = host.run(command("systemctl", "show", ["--property", "LoadState"], "--value", undo.unit))
+    known = asked.stdout.strip() != "not-found"
+    if known:
+        host.run(command("systemctl", "stop", undo.unit, timeout_s=UNMOUNT_TIMEOUT_S))
     host.remove(undo.marker_file)
-    return f"stopped {undo.unit}"
+    return f"stopped {undo.unit}" if known else ""
 
 
 def _unexport(host: Host, undo: kinds.Unexport) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from pgstrata.host.fake import FakeHost, completed
+from pgstrata.host.protocol import Command, Completed
 from pgstrata.spec.stack import Lvm, Md, Nfs, Stack, Volume, Zfs
-from pgstrata.stack.block.lvm import LogicalVolume, LvmCheck, parse_lvs, parse_pvs
+from pgstrata.stack.block.lvm import LogicalVolume, LvmCheck, parse_lvs, parse_pvs, pv_uuid
 from pgstrata.stack.block.md import ArrayState, MdCheck, array_name, parse_array, parse_array_name
-from pgstrata.stack.fs.nfs import Export, ExportCheck, expectations, parse_exports
+from pgstrata.stack.fs.nfs import COMPANIONS, UNIT, Export, ExportCheck, expectations, parse_exports
 from pgstrata.stack.fs.zfs import DatasetCheck, PoolCheck, normalised, properties
 from pgstrata.stack.fs.zfs_status import (
     Vdev,
@@ -25,6 +28,7 @@ from pgstrata.stack.parts import Place
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.step import Attested, Ref
 from pgstrata.stack.undo import DestroyPool, RemoveVg, StopMd, StopUnit
+from pgstrata.stack.undoing import run_undo
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "stack"
 NODES = ("/dev/vdb", "/dev/vdc", "/dev/vdd")
@@ -248,6 +252,7 @@ class TestNfs:
         assert {e.what: e.actual(options) for e in expectations(fs)} == {e.what: e.wanted for e in expectations(fs)}
 
 
+PLACE = Place("t1", "data", "", "", 1)
 IDS = ("/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b")
 
 
@@ -256,7 +261,7 @@ IDS = ("/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b")
     [
         (
             {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}},
-            RemoveVg(vg="pgstrata-t1-data", devices=IDS),
+            RemoveVg(vg="pgstrata-t1-data", devices=IDS, pv_uuids=(pv_uuid(PLACE, 0), pv_uuid(PLACE, 1))),
         ),
         (
             {"layers": [{"kind": "md", "level": "raid1"}], "fs": {"kind": "xfs"}},
@@ -277,7 +282,51 @@ def test_the_nfs_server_is_stopped_only_where_we_started_it() -> None:
         Stack(name="s", data=Volume(fs=Nfs()), wal=Volume(fs=Nfs())), PlanContext("t1", "/scratch", 1 << 30)
     )
     undos = [u for step in plan.steps for u in step.undo if isinstance(u, StopUnit)]
-    assert [u.marker_file for u in undos] == ["/run/pgstrata-t1-data.nfs-server", "/run/pgstrata-t1-wal.nfs-server"]
+    servers = [u.marker_file for u in undos if u.unit == UNIT]
+    assert servers == ["/run/pgstrata-t1-data.nfs-server", "/run/pgstrata-t1-wal.nfs-server"]
+    first = [(u.unit, u.marker_file) for u in undos if "-data." in u.marker_file]
+    assert first == [
+        *((unit, f"/run/pgstrata-t1-data.nfs-server.{unit}") for unit in COMPANIONS),
+        (UNIT, "/run/pgstrata-t1-data.nfs-server"),
+    ]
+
+
+@pytest.mark.parametrize("running", [(), ("rpcbind.socket", "rpcbind.service")])
+def test_what_comes_up_with_the_nfs_server_is_noted_unless_it_ran_before(
+    tmp_path: Path, running: tuple[str, ...]
+) -> None:
+    """The program itself, with a systemctl that notes what it is asked and another folder of exports."""
+    systemctl = tmp_path / "systemctl"
+    cases = "".join(f'*" {unit}") exit 0;; ' for unit in running)
+    systemctl.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\ncase "$*" in {cases}start*) exit 0;; esac\nexit 3\n'
+    )
+    systemctl.chmod(0o755)
+    (step,) = [
+        step
+        for step in plan_stack(Stack(name="s", data=Volume(fs=Nfs())), PlanContext("t1", "/s", 1 << 30)).steps
+        if step.name == "NFS server"
+    ]
+    shell, option, script, zero, unit, _, *companions = step.commands[0].resolve({}).argv
+    script = script.replace("/etc/exports", f"{tmp_path}/exports").replace("/proc/fs", f"{tmp_path}/proc")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    argv = [shell, option, script, zero, unit, f"{tmp_path}/marker", *companions]
+    subprocess.run(argv, check=True, env=environment, timeout=60)
+    noted = sorted(path.name for path in tmp_path.glob("marker*"))
+    assert noted == sorted(["marker", *(f"marker.{c}" for c in COMPANIONS if c not in running)])
+    assert (tmp_path / "asked").read_text().splitlines()[-1] == f"start {UNIT}"
+
+
+def test_a_unit_that_the_host_does_not_have_is_not_stopped() -> None:
+    def systemctl(asked: Command) -> Completed:
+        known = asked.argv[-1] != "rpc-statd.service"
+        return completed(asked.argv, "loaded\n" if known else "not-found\n")
+
+    host = FakeHost(files={"/run/a": "", "/run/b": ""}, answer=systemctl)
+    assert run_undo(host, StopUnit(unit="rpc-statd.service", marker_file="/run/a"), same_boot=True) == ""
+    assert run_undo(host, StopUnit(unit=UNIT, marker_file="/run/b"), same_boot=True) == f"stopped {UNIT}"
+    assert [c.argv for c in host.asked if c.argv[1] == "stop"] == [("systemctl", "stop", UNIT)]
+    assert host.list_directory("/run") == ()
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ Figures and layout are asked from `lvs` and `pvs` as JSON. Tested with LVM 2.03.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Host, command
@@ -49,13 +51,25 @@ def snapshot_name(index: int) -> str:
     return f"kept{index}"
 
 
+def pv_uuid(place: Place, index: int) -> str:
+    """The UUID of a PV on a real device: known before it is made, so that the undo tells ours from any other."""
+    text = hashlib.sha256(f"{place.name}:{index}".encode()).hexdigest()
+    ends = (0, 6, 10, 14, 18, 22, 26, 32)
+    return "-".join(text[start:end] for start, end in pairwise(ends))
+
+
 def _plan_group(below: Below, place: Place) -> Step:
-    # vgcreate makes the PVs itself: one command, so that no PV is ever without its group
+    uuids = tuple(pv_uuid(place, index) for index in range(len(below.ids)))
+    # of loop files, vgcreate makes the PVs itself; one that is left without its group goes with its file
+    pvs = tuple(
+        planned("pvcreate", "--yes", "--quiet", "--norestorefile", ["--uuid", uuid], node, timeout_s=LVM_TIMEOUT_S)
+        for uuid, node in zip(uuids, below.nodes, strict=False)
+    )
     create = planned("vgcreate", "--yes", "--quiet", place.name, below.nodes, timeout_s=LVM_TIMEOUT_S)
     return Step(
         name=f"volume group {place.name}",
-        commands=(create,),
-        undo=(RemoveVg(vg=place.name, devices=below.ids),),
+        commands=(*pvs, create),
+        undo=(RemoveVg(vg=place.name, devices=below.ids, pv_uuids=uuids),),
     )
 
 

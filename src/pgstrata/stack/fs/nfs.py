@@ -30,6 +30,8 @@ from pgstrata.stack.undo import RemovePath, StopUnit, Unexport
 
 CLIENT = "127.0.0.1"
 UNIT = "nfs-server.service"
+COMPANIONS = ("rpcbind.socket", "rpcbind.service", "rpc-statd.service")
+"""Units that come up with a server or with a mount over NFS 3, and stay when it is stopped; the last one goes first."""
 START_TIMEOUT_S = 120.0
 _EXPORTABLE: dict[str, Callable[[Any, Below, Place], FsPart]] = {
     "ext4": plan_ext4,
@@ -37,15 +39,20 @@ _EXPORTABLE: dict[str, Callable[[Any, Below, Place], FsPart]] = {
     "btrfs": plan_btrfs,
 }
 
-# $1 the unit, $2 the file that says we started it. A server that was just started lets clients of the one before it
+# $1 the unit, $2 the file that says we started it, then units that may come up with it; that they were down before is
+# said by files of their own. A server that was just started lets clients of the one before it
 # reclaim their files for 90 s and keeps everybody else waiting; there was no server before, so that is ended at once.
-_START = """systemctl is-active --quiet "$1" && exit 0
+_START = """unit=$1 marker=$2; shift 2
+systemctl is-active --quiet "$unit" && exit 0
 if grep --quiet --no-messages '^[[:space:]]*[^#[:space:]]' /etc/exports /etc/exports.d/*.exports; then
-    echo "$1 is stopped, and /etc/exports names folders that would be served to the network if it were started:" \
+    echo "$unit is stopped, and /etc/exports names folders that would be served to the network if it were started:" \
         "start it yourself if they may be, or empty /etc/exports" >&2
     exit 1
 fi
-touch "$2" && systemctl start "$1" || exit 1
+for companion in "$@"; do
+    systemctl is-active --quiet "$companion" || touch "$marker.$companion" || exit 1
+done
+touch "$marker" && systemctl start "$unit" || exit 1
 for grace in /proc/fs/nfsd/v4_end_grace /proc/fs/lockd/nlm_end_grace; do
     [ -e "$grace" ] && echo Y > "$grace"
 done
@@ -98,8 +105,11 @@ def _plan_server(place: Place) -> Step:
     marker = f"/run/{place.name}.nfs-server"
     return Step(
         name="NFS server",
-        commands=(planned("sh", "-c", _START, "sh", UNIT, marker, timeout_s=START_TIMEOUT_S),),
-        undo=(StopUnit(unit=UNIT, marker_file=marker),),
+        commands=(planned("sh", "-c", _START, "sh", UNIT, marker, COMPANIONS, timeout_s=START_TIMEOUT_S),),
+        undo=(
+            *(StopUnit(unit=unit, marker_file=f"{marker}.{unit}") for unit in COMPANIONS),
+            StopUnit(unit=UNIT, marker_file=marker),
+        ),
         host_wide=True,
     )
 

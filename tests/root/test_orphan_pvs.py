@@ -1,0 +1,50 @@
+"""A PV that belongs to no group is removed only when the journal has its UUID."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import command
+from pgstrata.spec.stack import DiskDevice, Ext4, Lvm, Stack, Volume
+from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.plan import PlanContext, plan_stack
+from pgstrata.stack.safety import inspect_device
+from pgstrata.stack.signatures import list_signatures
+from pgstrata.stack.undo import RemoveVg
+
+
+@pytest.fixture
+def disk(host: LocalHost, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A file and its loop device."""
+    file = tmp_path / "disk.img"
+    with file.open("wb") as handle:
+        handle.truncate(64 * 2**20)
+    node = host.run(command("losetup", "--find", "--show", str(file))).stdout.strip()
+    yield str(file), node
+    host.run(command("losetup", "--detach", node))
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_killed_before_its_group_was_made(host: LocalHost, tmp_path: Path, disk: tuple[str, str], ours: bool) -> None:
+    file, node = disk
+    volume = Volume(device=DiskDevice(ids=(file,)), layers=(Lvm(),), fs=Ext4())
+    plan = plan_stack(Stack(name="x", data=volume), PlanContext("t1", str(tmp_path), 2**26))
+    (step,) = [s for s in plan.steps if any(isinstance(u, RemoveVg) for u in s.undo)]
+    make = step.commands[0].resolve({"data.0": node})
+    assert make.argv[0] == "pvcreate"
+    Journal.create(host, "t1").register(*step.undo)
+    host.unlock("trial-t1")
+    host.run(make if ours else command("pvcreate", "--yes", "--quiet", node))
+    cleaned = clean(host)
+    assert not cleaned.failed, cleaned.lines
+    if ours:
+        state = inspect_device(host, file)
+        assert (state.signatures, state.content_at) == ((), None)
+    else:
+        assert cleaned.lines == (f"t1: left {node} alone: it has become another PV",)
+        assert [s.type for s in list_signatures(host, node)] == ["LVM2_member"]
