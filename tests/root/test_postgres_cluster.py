@@ -25,7 +25,7 @@ from pgstrata.postgres.database import (
     vacuum,
     wal_position_bytes,
 )
-from pgstrata.postgres.golden import read_golden, restore_golden, save_golden
+from pgstrata.postgres.golden import is_intact, read_golden, restore_golden, save_golden
 from pgstrata.postgres.settings import check_settings, take_over
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.spec.stack import Postgres
@@ -148,6 +148,7 @@ def test_wal_and_tablespace_live_where_the_layout_says(
 
     golden = read_golden(host, f"{folder}/golden")
     assert golden is not None
+    assert is_intact(host, golden, cluster.user)
     for place in ("data", "wal", "ts"):
         host.remove(f"{folder}/{place}")
     elsewhere = Layout(f"{folder}/two/data", None, {"fast one": f"{folder}/two/ts"})
@@ -163,6 +164,29 @@ def test_wal_and_tablespace_live_where_the_layout_says(
     finally:
         copy.crash_stop()
         host.remove(copy.run_directory)
+
+
+@ONE_MAJOR
+def test_a_golden_copy_that_has_changed_is_told_from_an_intact_one(cluster: Cluster, folder: Path) -> None:
+    cluster.init(options=NO_SYNC)
+    host, files = cluster.host, folder / "golden" / "files"
+    golden = save_golden(host, cluster.layout, f"{folder}/golden", {}, cluster.user)
+    assert read_golden(host, golden.directory) == golden
+    relation = max((files / "data" / "base").rglob("1*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    whole = relation.read_bytes()
+    for damaged in (whole[:-8192], whole[:100] + bytes([whole[100] ^ 1]) + whole[101:], b""):
+        relation.write_bytes(damaged)
+        assert not is_intact(host, golden, cluster.user)
+    relation.write_bytes(whole)
+    assert is_intact(host, golden, cluster.user)
+    (files / "data" / "pg_notify").rename(files / "data" / "pg_notified")
+    assert not is_intact(host, golden, cluster.user)
+    (files / "data" / "pg_notified").rename(files / "data" / "pg_notify")
+    for manifest in ("", "[]", '{"tablespaces": {}}', '{"tablespaces": 5, "digest": "x"}'):
+        (folder / "golden" / "golden.json").write_text(manifest)
+        unreadable = read_golden(host, golden.directory)
+        assert unreadable is not None
+        assert not is_intact(host, unreadable, cluster.user)
 
 
 def test_no_more_spare_wal_than_min_wal_size_is_left_after_a_load(cluster: Cluster, folder: Path) -> None:

@@ -55,6 +55,10 @@ class Meddling(NoProgress):
     at: str
     do: Callable[[], None]
     seen: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def notice(self, line: str) -> None:
+        self.told.append(line)
 
     def step(self, name: str, expected_s: float | None) -> None:
         self.seen.append(name)
@@ -144,6 +148,16 @@ class TestRecord:
                 assert cell.table(series).num_rows >= 1, series
         writing = [c for c in data.cells() if c.cell.script == "tpcb-like"]
         assert all((c.result.wal_bytes or 0) > 100 * c.result.transactions for c in writing)
+
+    def test_a_golden_copy_that_has_decayed_is_made_anew(self, place: Path) -> None:
+        def decay() -> None:
+            for file in (place / "out" / "scratch").glob("pgstrata-golden-*/*/files/data/PG_VERSION"):
+                file.write_bytes(b"9")
+
+        progress = Meddling("check the golden directory", decay)
+        assert run(place, campaign(stack("ext4"), blocks=2), progress).counts == {"ok": 2}
+        assert [t.load.how for t in read(place / "out").trials if t.load] == ["fresh", "fresh"]
+        assert len([line for line in progress.told if "made anew" in line]) == 2, "of the data and of the empty cluster"
 
     @kernel_settings
     def test_keep_runs_again_on_the_same_filesystem(self, place: Path) -> None:

@@ -41,10 +41,18 @@ def refuse(host: str, error: AgentError) -> PgstrataError:
     return PgstrataError(f"the agent on {host} failed: {error}")
 
 
+Notes = dict[str, tuple[str, "AgentProcess"]]
+"""Notes of exit codes that are still awaited, with the marker of their program: kept on this side, because an agent may
+be lost and replaced."""
+
+NOTE_PATIENCE_S = 10.0
+"""For a keeper to write down how its program has ended."""
+
+
 class AgentProcess:
     """A program that the agent started."""
 
-    def __init__(self, host: str, call: Call, handle: dict[str, Any], command: Command, notes: set[str]) -> None:
+    def __init__(self, host: str, call: Call, handle: dict[str, Any], command: Command, notes: Notes) -> None:
         """`notes` are the notes of exit codes that are still awaited; this program's own is among them."""
         self._host = host
         self._call = call
@@ -68,6 +76,10 @@ class AgentProcess:
             raise CommandFailed(self._host, late, timed_out=True)
         return self._code
 
+    def learn(self) -> None:
+        """The exit code of a program that has been ended, before anybody asks: its note over there goes with it."""
+        self._note(self._call("wait", handle=self._handle, timeout_s=NOTE_PATIENCE_S, patience_s=NOTE_PATIENCE_S))
+
     def stop(self, timeout_s: float = 10.0) -> int:
         if self._code is None:
             patience_s = timeout_s + 10.0
@@ -80,7 +92,7 @@ class AgentProcess:
         if code is not None and self._code is None:
             self._code = code
             self._call("forget", handle=self._handle)
-            self._notes.discard(self._handle["exit_file"])
+            self._notes.pop(self._handle["exit_file"], None)
         return code
 
 
@@ -92,8 +104,7 @@ class AgentHost(ABC):
         self._kind: HostKind = kind
         self._marker = ""
         self._waiting: Waiting = nullcontext
-        self._notes: set[str] = set()
-        """Notes of exit codes that are still awaited; kept here because an agent may be lost and replaced."""
+        self._notes: Notes = {}
 
     @abstractmethod
     def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
@@ -158,9 +169,11 @@ class AgentHost(ABC):
 
     def start(self, command: Command, *, stdout: str, stderr: str) -> Process:
         """Raises OSError when the program or its output files cannot be opened."""
-        handle = self._call("start", stdout=stdout, stderr=stderr, **self._what(command))
-        self._notes.add(handle["exit_file"])
-        return AgentProcess(self._name, self._call, handle, command, self._notes)
+        what = self._what(command)
+        handle = self._call("start", stdout=stdout, stderr=stderr, **what)
+        process = AgentProcess(self._name, self._call, handle, command, self._notes)
+        self._notes[handle["exit_file"]] = (what["env"].get(MARKER, ""), process)
+        return process
 
     def read_text(self, path: str, *, owner: str | None = None) -> str:
         if owner is None:
@@ -237,7 +250,13 @@ class AgentHost(ABC):
     def stop_marked(self, marker: str, grace_s: float = 30.0) -> tuple[int, ...]:
         awaited = sorted(self._notes)
         patience_s = grace_s + 10.0
-        return tuple(self._call("stop_marked", marker=marker, grace_s=grace_s, awaited=awaited, patience_s=patience_s))
+        ended = self._call("stop_marked", marker=marker, grace_s=grace_s, awaited=awaited, patience_s=patience_s)
+        for process in [process for owner, process in self._notes.values() if owner == marker]:
+            process.learn()
+        return tuple(ended)
+
+    def forget_ended(self) -> None:
+        self._call("forget_ended")
 
     def state_directory(self) -> str:
         return str(self._call("state_directory"))

@@ -221,6 +221,9 @@ class FakeHost:
         self.stopped_markers.append(marker)
         return ()
 
+    def forget_ended(self) -> None:
+        """Nothing is noted here."""
+
     def state_directory(self) -> str:
         return "/var/lib/pgstrata"
 

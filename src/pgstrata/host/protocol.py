@@ -245,6 +245,10 @@ class Host(Protocol):
         shutdown of PostgreSQL), SIGTERM, after `grace_s` SIGKILL. Gives the pids that were found."""
         ...
 
+    def forget_ended(self) -> None:
+        """Removes what is noted of background programs that have ended, where those who started them are gone."""
+        ...
+
     def mark(self, marker: str) -> None:
         """Every command from now on has PGSTRATA_TRIAL=`marker` in its environment, unless it brings its own: one
         that runs on after pgstrata was killed is found by it."""

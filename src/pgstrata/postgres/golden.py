@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgstrata.errors import TrialError
-from pgstrata.host.protocol import Command, Host
+from pgstrata.host.protocol import Command, CommandFailed, Host
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.cluster import Layout
 
@@ -33,6 +33,8 @@ class Golden:
 
     directory: str
     tablespaces: Mapping[str, int]
+    digest: str
+    """Of names, modes and content of `files` when it was made; empty where the manifest cannot be read."""
 
 
 def golden_key(installation: Installation, what: Mapping[str, object]) -> str:
@@ -57,7 +59,33 @@ def read_golden(host: Host, directory: str) -> Golden | None:
     path = f"{directory}/{MANIFEST}"
     if host.status(path) is None:
         return None
-    return Golden(directory, json.loads(host.read_text(path))["tablespaces"])
+    try:
+        found = json.loads(host.read_text(path))
+        return Golden(directory, dict(found["tablespaces"]), str(found["digest"]))
+    except (ValueError, KeyError, TypeError):
+        return Golden(directory, {}, "")
+
+
+def is_intact(host: Host, golden: Golden, user: str) -> bool:
+    """Whether the files are what they were when the copy was made; those that cannot be read are not."""
+    host.read_ahead(golden.directory, most_bytes=READ_AHEAD_BYTES)
+    try:
+        return golden.digest == _digest(host, golden.directory, user)
+    except CommandFailed:
+        return False
+
+
+def _digest(host: Host, directory: str, user: str) -> str:
+    """Of names, kinds, modes, links and the CRC and size of every file: against decay, not against forgery."""
+
+    def run(*argv: str, stdin: str = "") -> str:
+        asked = Command(argv, stdin=stdin, user=user, cwd=_files(directory), timeout_s=COPY_TIMEOUT_S)
+        return host.run(asked).stdout
+
+    entries = run("find", ".", "-printf", r"%y %m %P %l\0")
+    sums = run("xargs", "--null", "--no-run-if-empty", "cksum", stdin=run("find", ".", "-type", "f", "-print0"))
+    lines = [*sorted(entries.split("\0")), *sorted(sums.splitlines())]
+    return hashlib.sha256("\0".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, int], user: str) -> Golden:
@@ -86,8 +114,10 @@ def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, i
         run("mv", "data/pg_wal", "wal")
     for name in layout.tablespaces:
         run("rm", f"data/pg_tblspc/{oids[name]}")  # links too
-    host.append_text(f"{directory}/{MANIFEST}", json.dumps({"tablespaces": dict(oids)}))
-    return Golden(directory, dict(oids))
+    golden = Golden(directory, dict(oids), _digest(host, directory, user))
+    manifest = {"tablespaces": golden.tablespaces, "digest": golden.digest}
+    host.append_text(f"{directory}/{MANIFEST}", json.dumps(manifest))
+    return golden
 
 
 def restore_golden(host: Host, golden: Golden, layout: Layout, user: str) -> None:
@@ -109,7 +139,6 @@ def place_golden(host: Host, golden: Golden, layout: Layout, user: str) -> None:
         ("wal", layout.wal_directory or f"{layout.data_directory}/pg_wal"),
         *((f"tablespaces/{name}", place) for name, place in layout.tablespaces.items()),
     ]
-    host.read_ahead(golden.directory, most_bytes=READ_AHEAD_BYTES)
     copy_trees(host, parts, user=user, cwd=_files(golden.directory))
     if layout.wal_directory:
         _link(host, layout.wal_directory, f"{layout.data_directory}/pg_wal", user)

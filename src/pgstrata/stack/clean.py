@@ -22,10 +22,16 @@ class Cleaned:
 
 
 def clean(host: Host) -> Cleaned:
-    """Replays every journal whose owner is gone.
+    """Replays every journal whose owner is gone, and drops what is noted of programs that have ended.
 
     Idempotent: a second run finds nothing to do, or tries again what could not be done.
     """
+    cleaned = _clean_journals(host)
+    host.forget_ended()
+    return cleaned
+
+
+def _clean_journals(host: Host) -> Cleaned:
     directory = journal_directory(host)
     if host.status(directory) is None:
         return Cleaned()

@@ -14,7 +14,15 @@ from pgstrata.postgres.database import (
     plan_sql_file,
     vacuum,
 )
-from pgstrata.postgres.golden import Golden, golden_key, place_golden, read_golden, restore_golden, save_golden
+from pgstrata.postgres.golden import (
+    Golden,
+    golden_key,
+    is_intact,
+    place_golden,
+    read_golden,
+    restore_golden,
+    save_golden,
+)
 from pgstrata.record.schema import LoadRecord
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.bench import Bench
@@ -27,7 +35,7 @@ USER_FILE_TIMEOUT_S = 24 * 3600.0
 
 def run_load(bench: Bench) -> None:
     """Leaves a cleanly stopped cluster with the data of the trial's scale; writes `load.json`."""
-    golden = read_golden(bench.host, golden_path(bench)) if bench.trial.load == "copy" else None
+    golden = _intact_golden(bench, golden_path(bench)) if bench.trial.load == "copy" else None
     if bench.loaded:
         with bench.steps.step("settings of the server"):
             _configure(bench)
@@ -37,6 +45,20 @@ def run_load(bench: Bench) -> None:
     else:
         record = _load_anew(bench)
     bench.recorder.write("load.json", record)
+
+
+def _intact_golden(bench: Bench, directory: str) -> Golden | None:
+    """A golden copy as it was made; one that has changed since is removed, and None like one that is not there."""
+    golden = read_golden(bench.host, directory)
+    if golden is None:
+        return None
+    with bench.steps.step("check the golden directory"):
+        intact = is_intact(bench.host, golden, bench.site.user)
+    if intact:
+        return golden
+    bench.steps.progress.notice(f"golden copy {directory} is not what it was when it was made: it is made anew")
+    bench.host.remove(directory)
+    return None
 
 
 def golden_path(bench: Bench) -> str:
@@ -103,7 +125,7 @@ def _make_cluster(bench: Bench) -> None:
     what = {"initdb": list(server.initdb), "data_checksums": server.data_checksums}
     kept = f"{bench.site.golden_directory}/{golden_key(cluster.installation, what)}"
     layout = replace(cluster.layout, tablespaces={})  # they are made when the server runs
-    empty = read_golden(bench.host, kept)
+    empty = _intact_golden(bench, kept)
     if empty is None:
         cluster.init(data_checksums=server.data_checksums, options=server.initdb)
         save_golden(bench.host, layout, kept, {}, bench.site.user)

@@ -117,7 +117,17 @@ def test_what_is_no_number_is_no_number() -> None:
 
 def test_every_operation_that_answers_something_is_known() -> None:
     assert set(ANSWERS) <= OPERATIONS
-    silent = {"append", "cancel", "close", "close_device", "forget", "make_directory", "read_ahead", "remove"}
+    silent = {
+        "append",
+        "cancel",
+        "close",
+        "close_device",
+        "forget",
+        "forget_ended",
+        "make_directory",
+        "read_ahead",
+        "remove",
+    }
     silent |= {"supersede", "unlock", "write", "write_chunk", "write_new", "zero"}
     assert OPERATIONS - set(ANSWERS) == silent
     with pytest.raises(WrongAnswer):

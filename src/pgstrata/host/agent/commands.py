@@ -12,7 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pgstrata.host.agent.places import exit_file_prefix, new_exit_file, remove_empty, runtime_directory
+from pgstrata.host.agent.places import (
+    exit_file_prefix,
+    new_exit_file,
+    remove_empty,
+    remove_ended,
+    runtime_directory,
+)
 from pgstrata.host.agent.processes import (
     MARKER,
     POLL_S,
@@ -46,8 +52,10 @@ Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 class Commands:
     """Operations on processes."""
 
-    def __init__(self, waiting: Waiting = contextlib.nullcontext) -> None:
-        """Waits for programs happen inside `waiting()`, the only place where a signal may raise."""
+    def __init__(self, trials_of: str, waiting: Waiting = contextlib.nullcontext) -> None:
+        """`trials_of` is the state directory of the trials that programs are started for. Waits for programs happen
+        inside `waiting()`, the only place where a signal may raise."""
+        self._trials_of = trials_of
         self._foreground: dict[str, int] = {}
         self._waiting = waiting
 
@@ -138,7 +146,7 @@ class Commands:
     ) -> dict[str, Any]:
         """Starts a program in a session of its own, with a keeper beside it that notes its exit code in a file."""
         identity(user)
-        exit_file = new_exit_file(runtime_directory(), (env or {}).get(MARKER, ""))
+        exit_file = new_exit_file(runtime_directory(), (env or {}).get(MARKER, ""), self._trials_of)
         request: dict[str, Any] = {"argv": argv, "stdout": stdout, "stderr": stderr, "stdin": stdin, "user": user}
         request.update(env=env or {}, cwd=cwd, exit_file=exit_file)
         try:
@@ -221,6 +229,10 @@ class Commands:
                 seen.update(found)
         self._forget_marked(marker, awaited)
         return sorted(seen)
+
+    def forget_ended(self) -> None:
+        """Removes the notes of exit codes that nobody can ask for any more."""
+        remove_ended(runtime_directory(), self._trials_of)
 
     def _forget_marked(self, marker: str, awaited: list[str]) -> None:
         """Removes the notes of exit codes that nobody will ask for any more: of programs that others started."""

@@ -18,9 +18,9 @@ class Agent(Commands, Files, Devices, Locks):
     """All operations together. `state_directory` is where locks live, by default where pgstrata keeps its journal."""
 
     def __init__(self, state_directory: str | None = None, waiting: Waiting = contextlib.nullcontext) -> None:
-        Commands.__init__(self, waiting)
         Devices.__init__(self)
         Locks.__init__(self, state_directory)
+        Commands.__init__(self, self.state_directory(), waiting)
 
     def hello(self) -> dict[str, Any]:
         """Who answers: so that a connection that comes back can tell whether the old agent or boot is still there."""

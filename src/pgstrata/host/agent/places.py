@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import hashlib
 import os
+import re
 import uuid
+
+from pgstrata.host.agent.processes import start_time
+
+_NOTE = re.compile(r"(?:.*\.)?([0-9a-f]{8})\.(\d+)\.(\d+)\.[0-9a-f]{32}\.exit(?:\.part)?")
+"""Name of a file with an exit code: marker, state directory, pid and start of the process that asked for it."""
 
 
 def default_state_directory() -> str:
@@ -30,12 +38,14 @@ def runtime_directory() -> str:
     return "/run/pgstrata" if os.geteuid() == 0 else os.path.join(default_state_directory(), "run")
 
 
-def new_exit_file(directory: str, marker: str = "") -> str:
+def new_exit_file(directory: str, marker: str, state_directory: str) -> str:
     """An empty file for an exit code: while it is there, nobody removes the directory as empty.
 
-    Its name begins with the marker of its trial, so that it can be removed with the trial.
+    Its name begins with the marker of its trial, so that it can be removed with the trial, and says whose trials those
+    are (by their state directory) and who asked for it: when that process is gone, nobody will.
     """
-    path = os.path.join(directory, f"{exit_file_prefix(marker)}{uuid.uuid4().hex}.exit")
+    owner = f"{_digest(state_directory)}.{os.getpid()}.{start_time(os.getpid())}"
+    path = os.path.join(directory, f"{exit_file_prefix(marker)}{owner}.{uuid.uuid4().hex}.exit")
     while True:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         try:
@@ -47,6 +57,27 @@ def new_exit_file(directory: str, marker: str = "") -> str:
 
 def exit_file_prefix(marker: str) -> str:
     return f"{marker.replace('/', '-')}." if marker else ""
+
+
+def _digest(state_directory: str) -> str:
+    return hashlib.sha256(os.path.realpath(state_directory).encode()).hexdigest()[:8]
+
+
+def remove_ended(directory: str, state_directory: str) -> None:
+    """Removes the exit codes of programs that have ended and of which those who started them are gone."""
+    for name in os.listdir(directory) if os.path.isdir(directory) else ():
+        note = _NOTE.fullmatch(name)
+        if note is None or note[1] != _digest(state_directory) or start_time(int(note[2])) == int(note[3]):
+            continue
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # its keeper holds it while the program runs
+            path = os.path.join(directory, name)
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+            finally:
+                os.close(fd)
+    remove_empty(directory)
 
 
 def remove_empty(directory: str) -> None:

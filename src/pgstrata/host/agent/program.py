@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -50,6 +51,8 @@ def _keep() -> None:
     # A shell ignores it for what it starts in the background, and ignored signals are inherited; we stop with it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     process: subprocess.Popen[bytes] | None = None
+    # held until the program has ended and its exit code is written: see remove_ended
+    fcntl.flock(os.open(request["exit_file"], os.O_RDONLY), fcntl.LOCK_EX)
 
     def begin() -> dict[str, Any]:
         nonlocal process
