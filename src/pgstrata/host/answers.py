@@ -147,6 +147,7 @@ ANSWERS: dict[str, Check] = {
     "list_directory": _list(_name, MOST_NAMES),
     "state_directory": _text,
     "try_lock": _maybe(_text),
+    "lock_holder": _maybe(_text),
     "open_device": _record(
         handle=_count,
         path=_text,
