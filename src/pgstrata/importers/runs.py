@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.record.parquet import LONGEST_RUN_S
 from pgstrata.record.recorder import CampaignDirectory, Origin, TrialRecorder, utc_now
 from pgstrata.record.schema import (
     CellResult,
@@ -179,10 +180,20 @@ def _write_trial(directory: CampaignDirectory, imported: ImportedTrial, position
     recorder.finish(TrialVerdict(trial_id=trial.id, status="ok", started=started, ended=utc_now()))
 
 
+def _within_a_run(series: str, rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    for row in rows:
+        if not abs(row[0]) <= LONGEST_RUN_S:
+            raise UsageError(
+                f"a row of {series} lies {row[0]:g} s from the start of its run",
+                hint="no run takes that long: a line has another time than the rest; remove it",
+            )
+        yield row
+
+
 def _write_cell(recorder: TrialRecorder, cell: ImportedCell) -> None:
     cell_id = cell.result.cell.id
     recorder.write(f"cells/{cell_id}/result.json", cell.result)
     for series, rows in cell.series.items():
-        recorder.series(cell_id, series, rows)
+        recorder.series(cell_id, series, _within_a_run(series, rows))
     for name, source in cell.raw.items():
         shutil.copyfile(source, recorder.cell(cell_id, f"raw/{name}"))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -27,6 +28,9 @@ SERIES: Mapping[str, tuple[str, ...]] = {
     "checkpoints": CHECKPOINT_COLUMNS,
 }
 """Name of a series (and of its file, without `.parquet`) to its columns."""
+
+LONGEST_RUN_S = 32 * 86400.0
+"""Seconds from the start of a run that a row may lie; whoever counts by the second makes a place for each."""
 
 _TEXT = frozenset({"device", "role", "wait_event_type", "wait_event", "kind"})
 
@@ -51,6 +55,17 @@ def write_series(path: Path, series: str, rows: Iterable[Mapping[str, Any] | Seq
     arrays = [pa.array(values[f.name], type=f.type) for f in schema]
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")
     return count
+
+
+def check_times(table: pa.Table) -> None:
+    """ValueError unless every row has its time, and no time lies further from the start than a run takes."""
+    for name in (n for n in table.column_names if n.endswith("t_s")):
+        column = table.column(name)
+        if name == "t_s" and column.null_count:
+            raise ValueError("a row has no time")
+        times = column.drop_null().to_numpy()
+        if not (np.abs(times) <= LONGEST_RUN_S).all():
+            raise ValueError(f"{name} holds a time more than {LONGEST_RUN_S:g} s from the start")
 
 
 def _append(values: dict[str, list[Any]], columns: Sequence[str], row: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
-from pgstrata.record.parquet import SERIES, arrow_schema
+from pgstrata.record.parquet import SERIES, arrow_schema, check_times
 from pgstrata.record.schema import (
     CAMPAIGN_SCHEMA,
     AttestedRecord,
@@ -223,6 +223,7 @@ class CellData:
                 parquet = pq.ParquetFile(file)
                 _check_series(parquet, series)
                 table = parquet.read(columns=columns, use_threads=False)
+                check_times(table)
             except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
                 raise UsageError(f"{self.source.text}/{name} is no whole Parquet file: {error}", hint=DAMAGED) from None
             return table if columns is None else table.select(columns)

@@ -60,3 +60,10 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="1 outputs and the logs of 2 runs"):
         import_pgbench([f"a={output}", f"a={tmp_path / 'log.1'}", f"a={tmp_path / 'log.2'}"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_progress_line_of_another_time_is_refused(tmp_path: Path) -> None:
+    text = (FIXTURES / "15-tpcb-progress.out").read_text()
+    (tmp_path / "a.out").write_text(f"{text}progress: 900000000.0 s, 5 tps, lat 1 ms stddev 1\n")
+    with pytest.raises(UsageError, match=r"a row of progress lies 9e\+08 s from the start"):
+        import_pgbench([f"a={tmp_path / 'a.out'}"], tmp_path / "out")

@@ -45,6 +45,12 @@ def _overwrite(path: Path, with_: bytes) -> None:
     path.write_bytes(content[:30] + with_ + content[30 + len(with_) :])
 
 
+def _time(path: Path, t_s: float | None) -> None:
+    table = pq.read_table(path)
+    times = [*table.column("t_s").to_pylist()[:-1], t_s]
+    pq.write_table(table.set_column(0, "t_s", pa.array(times, type=pa.float64())), path)
+
+
 def _tps(path: Path, value: str) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace('"tps": ', f'"tps": {value}, "was": '), encoding="utf-8")
 
@@ -56,6 +62,9 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
         lambda p: _overwrite(p, b"x" * 60),
     ),
     "other columns": ("progress.parquet", lambda p: pq.write_table(pa.table({"a": [1]}), p)),
+    "a time far away": ("progress.parquet", lambda p: _time(p, 1e10)),
+    "no time": ("progress.parquet", lambda p: _time(p, None)),
+    "a time that is no number": ("system.parquet", lambda p: _time(p, float("nan"))),
     "empty Parquet": ("progress.parquet", lambda p: p.write_bytes(b"")),
     "truncated JSON": ("result.json", lambda p: p.write_text(p.read_text()[:-30])),
     "NaN": ("result.json", lambda p: _tps(p, "NaN")),
