@@ -1,13 +1,16 @@
-"""Attacks: many damaged and hostile inputs, the same in every run. `PGSTRATA_ATTACK_SCALE` sets how many."""
+"""What the attacks share."""
 
 from __future__ import annotations
 
-import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 
-@pytest.fixture(scope="session")
-def scale() -> float:
-    """Of the number of inputs: 1 by default."""
-    return float(os.environ.get("PGSTRATA_ATTACK_SCALE", "1"))
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Path]:
+    """A folder in memory: what is tried is no disk, and records are synced file by file."""
+    with tempfile.TemporaryDirectory(prefix="pgstrata-attack-", dir="/dev/shm") as folder:
+        yield Path(folder)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from mutations import mutate
 
+from attacking import scaled
 from pgstrata.analyze.judge import judge
 from pgstrata.cli.status import _describe
 from pgstrata.errors import PgstrataError
@@ -22,9 +23,9 @@ OF_NO_TRIAL = ("campaign.json", "decisions.jsonl")
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(memory: Path) -> Path:
     shape = Shape(stacks=("ext4", "xfs"), blocks=1, duration_s=5, incidents=False)
-    return write_campaign(tmp_path_factory.mktemp("attacked") / "campaign", shape)
+    return write_campaign(memory / "campaign", shape)
 
 
 def _look_at(directory: Path, *, every_view: bool) -> str:
@@ -46,14 +47,14 @@ def _look_at(directory: Path, *, every_view: bool) -> str:
 
 
 @pytest.mark.timeout(3600)
-def test_damaged_records(directory: Path, scale: float) -> None:
+def test_damaged_records(directory: Path) -> None:
     rng = random.Random(20)
     files = sorted(p for p in directory.rglob("*") if p.is_file() and "raw" not in p.parts)
     contents = {path: path.read_bytes() for path in files}
     whole = list(contents.values())
     assert _look_at(directory, every_view=True) == "read"
     outcomes: Counter[str] = Counter()
-    wanted = int(MUTATIONS * scale)
+    wanted = scaled(MUTATIONS)
     while outcomes.total() < wanted:
         path = rng.choice(files)
         changed = mutate(contents[path], whole, rng)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from mutations import mutate
 
+from attacking import scaled
 from pgstrata.analyze.gate import parse_condition
 from pgstrata.analyze.logs import summarise_logs
 from pgstrata.cli.output import parse_margin
@@ -138,10 +139,10 @@ def _try(parse: Callable[[Any], object], given: Any, allowed: tuple[type[Excepti
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", sorted(OF_TEXT))
-def test_texts(name: str, scale: float) -> None:
+def test_texts(name: str) -> None:
     parse, seeds = OF_TEXT[name]
     assert seeds
-    count = max(20, int(INPUTS * scale * (1 - sum(share for _, _, share in OF_FILE.values())) / len(OF_TEXT)))
+    count = max(20, scaled(round(INPUTS * (1 - sum(share for _, _, share in OF_FILE.values())) / len(OF_TEXT))))
     allowed = (PgstrataError, ValueError) if name in VALUE_ERROR else (PgstrataError,)
     rng = random.Random(name)
     outcomes = Counter(
@@ -153,14 +154,14 @@ def test_texts(name: str, scale: float) -> None:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", sorted(OF_FILE))
-def test_files(name: str, scale: float, tmp_path: Path) -> None:
+def test_files(name: str, memory: Path) -> None:
     parse, seeds, share = OF_FILE[name]
-    count = max(20, int(INPUTS * scale * share))
+    count = max(20, scaled(round(INPUTS * share)))
     outcomes: Counter[str] = Counter()
-    path = tmp_path / "input"
+    path = memory / name
     for number, content in enumerate(_inputs(seeds, count, random.Random(name))):
         path.write_bytes(content)
-        out = tmp_path / f"out{number}"
+        out = memory / f"out{number}"
         outcomes[_try(lambda given: parse(given, out), path, (PgstrataError,), content)] += 1  # noqa: B023
     assert outcomes["read"] > count / 20
     assert outcomes["refused"] > count / 20
