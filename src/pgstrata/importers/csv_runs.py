@@ -23,6 +23,7 @@ from pgstrata.importers.runs import (
     ImportedTrial,
     ImportSummary,
     imported_cell,
+    imported_result,
     imported_stack,
     write_campaign,
 )
@@ -260,9 +261,7 @@ def _result(row: _Row) -> CellResult:
     }
     extra = {c: v for c, v in row.values.items() if c not in RESULTS and not c.startswith("latency_p")}
     fields = {"transactions": 0, "duration_s": row.values.get("duration_s", 0.0), **known}
-    return CellResult.model_validate(
-        {"cell": row.cell, "started": "", "percentiles_ms": percentiles, "extra": extra, **fields}
-    )
+    return imported_result(cell=row.cell, started="", percentiles_ms=percentiles, extra=extra, **fields)
 
 
 def _notices(rows: Sequence[_Row], paired: bool) -> Iterator[str]:

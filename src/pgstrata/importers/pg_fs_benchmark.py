@@ -24,9 +24,16 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.pg_fs_series import read_checkpoints, read_throughput
-from pgstrata.importers.runs import ImportedCell, ImportedTrial, ImportSummary, imported_stack, write_campaign
+from pgstrata.importers.runs import (
+    ImportedCell,
+    ImportedTrial,
+    ImportSummary,
+    imported_result,
+    imported_stack,
+    write_campaign,
+)
 from pgstrata.record.reader import MAX_MEMBERS, MAX_RATIO, SMALL_BYTES
-from pgstrata.record.schema import CellResult, HostFacts, LoadRecord, SpaceRecord
+from pgstrata.record.schema import HostFacts, LoadRecord, SpaceRecord
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.stack import Btrfs, Ext4, Filesystem, Stack, Xfs, Zfs
 from pgstrata.spec.workload import Cell
@@ -341,7 +348,7 @@ class _Trials:
         run, summary = one.run, one.summary
         series, raw = self._series(run)
         duration_s = run.duration_s or (summary.duration_s if summary else None) or 0.0
-        result = CellResult(
+        result = imported_result(
             cell=one.cell,
             started="" if run.start_epoch_s is None else datetime.fromtimestamp(run.start_epoch_s, UTC).isoformat(),
             duration_s=duration_s,

@@ -22,6 +22,7 @@ from pgstrata.importers.runs import (
     ImportedTrial,
     ImportSummary,
     imported_cell,
+    imported_result,
     imported_stack,
     write_campaign,
 )
@@ -138,7 +139,7 @@ def _by_second(log: LogSummary) -> list[int]:
 
 def _from_output(result: PgbenchResult, log: LogSummary | None, open_loop: bool) -> CellResult:
     duration_s = float(result.duration_s) if result.duration_s else result.transactions / result.tps
-    return CellResult(
+    return imported_result(
         cell=imported_cell(result.script, result.scale, result.clients),
         started="" if log is None or not log.seconds else _iso(log.seconds[0].epoch_s),
         duration_s=duration_s,
@@ -163,7 +164,7 @@ def _from_log(log: LogSummary | None) -> CellResult:
         raise UsageError("a log holds no whole transaction", hint=_HINT)
     duration_s = float(seconds[-1].epoch_s - seconds[0].epoch_s + 1)
     counts = sum(log.words.values()) - log.words.get("skipped", 0)
-    return CellResult(
+    return imported_result(
         cell=imported_cell("imported"),
         started=_iso(seconds[0].epoch_s),
         duration_s=duration_s,

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, UsageError
-from pgstrata.record.parquet import LONGEST_RUN_S
 from pgstrata.record.recorder import CampaignDirectory, Origin, TrialRecorder, utc_now
 from pgstrata.record.schema import (
+    LONGEST_RUN_S,
     CellResult,
     HostFacts,
     LoadRecord,
@@ -86,6 +86,18 @@ def imported_cell(script: str, scale: int = 0, clients: int = 0) -> Cell:
     except ValueError as error:
         raise UsageError(f"script: {error}", hint="a script is called by one line of text") from None
     return Cell(script=script, scale=scale, clients=clients)
+
+
+def imported_result(**fields: Any) -> CellResult:
+    """The figures of a run; UsageError for one that no run has."""
+    try:
+        return CellResult(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(
+            f"a run has {'.'.join(map(str, first['loc']))} = {str(first['input'])[:30]}: {first['msg']}",
+            hint="correct or remove it where it was measured",
+        ) from None
 
 
 def write_campaign(

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pgstrata.record.schema import (
     CHECKPOINT_COLUMNS,
     DEVICE_COLUMNS,
+    LONGEST_RUN_S,
     POSTGRES_COLUMNS,
     PROGRESS_COLUMNS,
     SYSTEM_COLUMNS,
@@ -28,9 +29,6 @@ SERIES: Mapping[str, tuple[str, ...]] = {
     "checkpoints": CHECKPOINT_COLUMNS,
 }
 """Name of a series (and of its file, without `.parquet`) to its columns."""
-
-LONGEST_RUN_S = 32 * 86400.0
-"""Seconds from the start of a run that a row may lie; whoever counts by the second makes a place for each."""
 
 _TEXT = frozenset({"device", "role", "wait_event_type", "wait_event", "kind"})
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
@@ -63,6 +63,10 @@ POSTGRES_COLUMNS = (
 )  # fmt: skip
 WAIT_COLUMNS = ("t_s", "wait_event_type", "wait_event", "sessions")
 CHECKPOINT_COLUMNS = ("start_t_s", "end_t_s", "kind", "buffers_written", "write_s", "sync_s", "total_s")
+
+
+LONGEST_RUN_S = 32 * 86400.0
+"""Of a run, and how far from its start a row of a series may lie: counting by the second makes a place for each."""
 
 
 class Record(BaseModel):
@@ -145,9 +149,9 @@ class CellResult(Record):
 
     cell: Cell
     started: str
-    duration_s: float
-    transactions: int
-    tps: float
+    duration_s: float = Field(ge=0, le=LONGEST_RUN_S)
+    transactions: int = Field(ge=0)
+    tps: float = Field(ge=0, le=1e12)
     latency_avg_ms: float | None = None
     latency_stddev_ms: float | None = None
     initial_connection_ms: float | None = None

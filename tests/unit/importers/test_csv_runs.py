@@ -166,3 +166,8 @@ def test_more_stacks_than_a_campaign_may_have(tmp_path: Path) -> None:
     rows = "".join(f"s{n},1,5\n" for n in range(1001))
     with pytest.raises(UsageError, match="the runs make no campaign: stacks"):
         import_csv(table(tmp_path, f"stack,block,tps\n{rows}"), tmp_path / "out")
+
+
+def test_a_run_of_centuries_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a run has duration_s = "):
+        import_csv(table(tmp_path, "stack,block,tps,duration_s\na,1,5,1e12\n"), tmp_path / "out")

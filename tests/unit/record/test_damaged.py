@@ -51,8 +51,13 @@ def _time(path: Path, t_s: float | None) -> None:
     pq.write_table(table.set_column(0, "t_s", pa.array(times, type=pa.float64())), path)
 
 
+def _value(path: Path, key: str, value: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(f'"{key}": ', f'"{key}": {value}, "was": '), encoding="utf-8")
+
+
 def _tps(path: Path, value: str) -> None:
-    path.write_text(path.read_text(encoding="utf-8").replace('"tps": ', f'"tps": {value}, "was": '), encoding="utf-8")
+    _value(path, "tps", value)
 
 
 DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
@@ -73,6 +78,8 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
         "result.json",
         lambda p: _tps(p, "1" + "0" * 99),
     ),
+    "a run of centuries": ("result.json", lambda p: _value(p, "duration_s", "9223372036854775807")),
+    "a negative count": ("result.json", lambda p: _value(p, "transactions", "-1")),
     "UTF-16 with errors": ("result.json", lambda p: p.write_bytes(b"\xff\xfe{\xd8")),
     "wrong encoding": ("verdict.json", lambda p: p.write_bytes(b'{"trial_id": "\xe4"}')),
     "nested": ("planned.json", lambda p: p.write_text("[" * 100_000)),
