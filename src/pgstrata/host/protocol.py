@@ -88,6 +88,7 @@ class FileStatus:
     gid: int
     device: tuple[int, int] = field(default=(0, 0))
     """major and minor of a device node; of the filesystem's device otherwise."""
+    inode: int = 0
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ def _clean_journals(host: Host) -> Cleaned:
     if host.status(directory) is None:
         return Cleaned()
     names = (name.removesuffix(UNFINISHED) for name in host.list_directory(directory))
-    trials = sorted({name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")})
+    found = {name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")}
+    # what outlives a trial comes last: the folder that the trials' own folders lie in
+    trials = sorted(found, key=lambda trial: (trial.startswith("golden-"), trial))
     each = [_clean_one(host, trial_id) for trial_id in trials]
     return Cleaned(tuple(line for one in each for line in one.lines), any(one.failed for one in each))
 

@@ -50,6 +50,15 @@ class RemovePath(_Undo):
     uid: int | None = None
 
 
+class RemoveEmptyFolder(_Undo):
+    """Remove a folder that was made for others' files, when it is still that one (device, inode) and empty."""
+
+    kind: Literal["remove_empty_folder"] = "remove_empty_folder"
+    path: str
+    device: tuple[int, int]
+    inode: int
+
+
 class WipeDevice(_Undo):
     """Wipe the signatures that pgstrata wrote onto a real device (named by its stable id).
 
@@ -119,6 +128,7 @@ Undo = Annotated[
     | Unmount
     | DetachLoops
     | RemovePath
+    | RemoveEmptyFolder
     | WipeDevice
     | GiveBackSetting
     | RemoveVg

@@ -105,6 +105,14 @@ def _remove_path(host: Host, undo: kinds.RemovePath) -> str:
     return f"removed {undo.path}"
 
 
+def _remove_empty_folder(host: Host, undo: kinds.RemoveEmptyFolder) -> str:
+    found = host.status(undo.path, follow=False)
+    if found is None or found.kind != "directory" or (found.device, found.inode) != (undo.device, undo.inode):
+        return ""
+    host.run(command("rmdir", "--ignore-fail-on-non-empty", undo.path))
+    return f"removed {undo.path}" if host.status(undo.path, follow=False) is None else ""
+
+
 def _remove_from_export(host: Host, undo: kinds.RemovePath) -> str:
     """After a reboot the export is not mounted any more, but what lies in it is still there."""
     folder, name = undo.path.rsplit("/", 1)
@@ -264,6 +272,7 @@ _RUN: dict[str, Callable[[Host, Any], str]] = {
     "unmount": _unmount,
     "detach_loops": _detach_loops,
     "remove_path": _remove_path,
+    "remove_empty_folder": _remove_empty_folder,
     "wipe_device": _wipe_device,
     "give_back_setting": _give_back_setting,
     "remove_vg": _remove_vg,

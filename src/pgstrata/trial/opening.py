@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.protocol import Host, command
+from pgstrata.host.protocol import Host
 from pgstrata.postgres.settings import check_settings
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
@@ -53,23 +53,17 @@ def opened_runner(
             progress.notice(line)
         lacking = {u.stack for u in found.unsupported}
         stacks = tuple(s.name for s in campaign.stacks if s.name not in lacking)
-        own_scratch = is_campaigns_own(site)
         site = open_site(site)
+        _check_settings(site, stacks)
+        record_unsupported(directory, found.unsupported)
+        runner = PerformanceRunner(site, interruption, percentiles)
         try:
-            _check_settings(site, stacks)
-            record_unsupported(directory, found.unsupported)
-            runner = PerformanceRunner(site, interruption, percentiles)
-            try:
-                yield runner, stacks
-            finally:
-                lines = runner.close()
-                for line in lines:
-                    progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
-                note_undo_errors(directory.path, lines)
+            yield runner, stacks
         finally:
-            if own_scratch:
-                with host.undisturbed():
-                    _remove_if_empty(host, site.scratch)
+            lines = runner.close()
+            for line in lines:
+                progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
+            note_undo_errors(directory.path, lines)
 
 
 def refuse_leftovers(site: Site) -> None:
@@ -95,17 +89,6 @@ def _check_settings(site: Site, stacks: tuple[str, ...]) -> None:
         if what not in asked:
             asked.add(what)
             check_settings(site.host, installation, site.user, settings)
-
-
-def is_campaigns_own(site: Site) -> bool:
-    """Whether the folder for loop files is made for this campaign: in its directory, or where there is none yet."""
-    in_its_directory = site.campaign.scratch is None and site.host.name == "local"
-    return in_its_directory or site.host.status(site.scratch) is None
-
-
-def _remove_if_empty(host: Host, scratch: str) -> None:
-    """The folder for loop files, where it was made for this campaign; another run's files keep it there."""
-    host.run(command("rmdir", "--ignore-fail-on-non-empty", scratch), check=False)
 
 
 def record_unsupported(directory: CampaignDirectory, unsupported: Sequence[Unsupported]) -> None:

@@ -29,6 +29,7 @@ from pgstrata.trial.measure import run_cell
 from pgstrata.trial.planned import plan_trial
 from pgstrata.trial.precondition import run_precondition
 from pgstrata.trial.progress import Progress
+from pgstrata.trial.scratch import make_scratch
 from pgstrata.trial.site import Site
 from pgstrata.trial.space import run_space
 from pgstrata.trial.stand import standing
@@ -78,6 +79,7 @@ class PerformanceRunner:
             raise PreflightError(f"{folder} is there already on {host.name}", hint=f"ls -ld {folder}")
         journal = Journal.create(host, f"golden-{self.site.token}")
         try:
+            make_scratch(host, self.site.scratch, journal)
             journal.register(RemovePath(path=folder))
             host.make_directory(folder, mode=0o700)
         except BaseException:

@@ -10,6 +10,8 @@ from pathlib import PurePosixPath
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import FileStatus, Host
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.undo import RemoveEmptyFolder
 from pgstrata.trial.site import Site
 
 
@@ -63,3 +65,20 @@ def check_scratch(site: Site) -> None:
                 f"scratch folder {site.scratch} on {site.host.name} is not safe: {folder} {problem}",
                 hint=f"name a folder of root's with --scratch, or: chown root {folder} && chmod go-w {folder}",
             )
+
+
+def make_scratch(host: Host, scratch: str, journal: Journal) -> None:
+    """Makes the folder and those above it that are missing, and journals each with what it is told by.
+
+    Afterwards, because only then is that known: one that a kill leaves in between is empty. A folder that was there
+    before, such as /var/tmp, is never removed.
+    """
+    folders = [str(folder) for folder in (*reversed(PurePosixPath(scratch).parents), PurePosixPath(scratch))]
+    for folder in [folder for folder in folders if host.status(folder) is None]:
+        try:
+            host.make_directory(folder, new=True)
+        except FileExistsError:  # made by another run meanwhile
+            continue
+        made = host.status(folder, follow=False)
+        if made is not None:
+            journal.register(RemoveEmptyFolder(path=folder, device=made.device, inode=made.inode))

@@ -47,7 +47,6 @@ def open_site(site: Site) -> Site:
     """The site made ready: the server user exists and can read the programs."""
     user = run_user(site.host)
     ready = {name: readable_installation(site.host, found, user) for name, found in site.installations.items()}
-    site.host.make_directory(site.scratch)
     return replace(site, user=user, installations=ready)
 
 

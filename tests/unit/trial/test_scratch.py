@@ -11,11 +11,12 @@ import pytest
 from pgstrata.errors import PreflightError
 from pgstrata.host.fake import FakeHost
 from pgstrata.host.local import LocalHost
-from pgstrata.host.protocol import FileStatus
+from pgstrata.host.protocol import FileStatus, Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Existing, Stack, Volume
-from pgstrata.trial.opening import is_campaigns_own
-from pgstrata.trial.scratch import Trusted, check_scratch, folder_problem, trusted
+from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import Journal
+from pgstrata.trial.scratch import Trusted, check_scratch, folder_problem, make_scratch, trusted
 from pgstrata.trial.site import Site
 from pgstrata.trial.survey import survey
 
@@ -69,12 +70,46 @@ def test_a_folder_on_the_way_that_others_may_change_is_refused(tmp_path: Path) -
     check_scratch(site(tmp_path, tmp_path / "open"))
 
 
-def test_a_scratch_folder_that_was_there_is_not_the_campaigns_own(tmp_path: Path) -> None:
-    assert is_campaigns_own(site(tmp_path))
-    (tmp_path / "out" / "scratch").mkdir(parents=True)
-    assert is_campaigns_own(site(tmp_path)), "left there by a run that was killed"
-    assert is_campaigns_own(site(tmp_path, tmp_path / "new"))
+def _journal(host: Host) -> Journal:
+    return Journal.create(host, "golden-x")
+
+
+def test_only_folders_that_were_made_are_removed_again(tmp_path: Path) -> None:
+    host = LocalHost(state_directory=str(tmp_path / "state"))
     (tmp_path / "there").mkdir()
-    assert not is_campaigns_own(site(tmp_path, tmp_path / "there"))
-    far = replace(site(tmp_path), host=FakeHost(name="ssh://db1", files={"/var/tmp/other": ""}), scratch="/var/tmp")
-    assert not is_campaigns_own(far)
+    for scratch in (tmp_path / "there", tmp_path / "there" / "new" / "below"):
+        journal = _journal(host)
+        make_scratch(host, str(scratch), journal)
+        assert scratch.is_dir()
+        assert not [u.error for u in journal.undo_all() if u.error]
+        assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_a_scratch_folder_of_a_killed_run_is_removed_by_clean_unless_it_is_another_one_now(tmp_path: Path) -> None:
+    host = LocalHost(state_directory=str(tmp_path / "state"))
+    for replaced in (False, True):
+        make_scratch(host, str(tmp_path / "scratch"), _journal(host))
+        host.unlock("trial-golden-x")
+        if replaced:
+            (tmp_path / "scratch").rename(tmp_path / "kept")  # so that its inode is not given to another
+            (tmp_path / "scratch").mkdir()
+        assert not clean(host).failed
+        assert (tmp_path / "scratch").exists() is replaced
+
+
+def test_a_scratch_folder_that_others_use_stays(tmp_path: Path) -> None:
+    host = LocalHost(state_directory=str(tmp_path / "state"))
+    journal = _journal(host)
+    make_scratch(host, str(tmp_path / "scratch"), journal)
+    (tmp_path / "scratch" / "theirs").write_text("x")
+    assert [(u.line, u.error) for u in journal.undo_all()] == [("", "")]
+    assert (tmp_path / "scratch" / "theirs").exists()
+
+
+def test_the_scratch_folder_of_a_host_over_ssh_stays(tmp_path: Path) -> None:
+    far = FakeHost(name="ssh://db1", files={"/var/tmp/other": "", "/proc/sys/kernel/random/boot_id": "b\n"})
+    journal = _journal(far)
+    make_scratch(far, "/var/tmp", journal)
+    far.remove("/var/tmp/other")
+    assert journal.undo_all() == ()
+    assert far.status("/var/tmp") is not None

@@ -138,6 +138,7 @@ class Files:
             "mode": stat.S_IMODE(found.st_mode),
             "uid": found.st_uid,
             "gid": found.st_gid,
+            "inode": found.st_ino,
             "device": [os.major(device), os.minor(device)],
         }
 
