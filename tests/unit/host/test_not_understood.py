@@ -50,6 +50,7 @@ def test_the_program_is_named(name: str) -> None:
     [
         (parse_progress, "progress: 1.0.0 s, 5 tps, lat 1 ms stddev 1"),
         (parse_progress, "progress: 1.0 s, 5..1 tps, lat 1 ms stddev 1"),
+        (parse_progress, f"progress: 1{'0' * 400}.0 s, 5 tps, lat 1 ms stddev 1"),
         (parse_result, "tps = 1..2 (without initial connection time)"),
         (parse_result, f"scaling factor: {'9' * 5000}"),
         (parse_init, "done in 0.4 s (drop tables 0...1 s)."),
