@@ -9,7 +9,7 @@ import signal
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from pgstrata.errors import PreflightError, RecordError
 from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed, Host, command
+from pgstrata.trial.interruption import Interrupted, Interruption
 
 RECORDED = {
     ("printf", "hello"): completed(("printf", "hello"), "hello"),
@@ -282,49 +283,31 @@ def test_the_busiest_processes_are_seen_but_not_our_own(real: Host, tmp_path: Pa
     assert "kthreadd" not in {busy.name for busy in seen.values()}
 
 
-class Asked(BaseException):
-    """What a signal raises in a wait."""
-
-
 @pytest.mark.parametrize("how", ["run", "wait"])
 def test_a_signal_ends_a_wait_and_kills_the_command(real: Host, tmp_path: Path, how: str) -> None:
-    waits = 0
-
-    def stop(*_: object) -> None:
-        raise Asked
-
-    @contextmanager
-    def waiting() -> Iterator[None]:
-        nonlocal waits
-        waits += 1
-        yield
-
     def interrupt() -> None:
         wait_for_number(tmp_path / "pid")
-        os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGINT)
 
-    real.interruptible(waiting)
-    before = signal.signal(signal.SIGUSR1, stop)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
+    interruption = Interruption()
+    real.interruptible(interruption.waiting)
     sleeper = command("sh", "-c", f"echo $$ >{tmp_path}/pid; exec sleep 600")
     process = real.start(sleeper, stdout="/dev/null", stderr="/dev/null") if how == "wait" else None
-    try:
-        with pytest.raises(Asked):
-            process.wait(300) if process else real.run(sleeper)
-    finally:
-        thread.join()
-        signal.signal(signal.SIGUSR1, before)
-    pid = wait_for_number(tmp_path / "pid")
+    thread = threading.Thread(target=interrupt)
+    with interruption.installed():
+        thread.start()
+        with pytest.raises(Interrupted, match="SIGINT"):
+            real.run(sleeper) if process is None else process.wait(300)
+    thread.join()
     if process is not None:
         process.stop()
+    pid = wait_for_number(tmp_path / "pid")
     wait_until(lambda: not is_running(pid), "the end of the command")
-    assert waits >= 1
 
 
 def test_undisturbed_waits_are_not_interrupted(host: Host) -> None:
     def waiting() -> AbstractContextManager[None]:
-        raise Asked
+        raise AssertionError("a wait that a signal could end")
 
     host.interruptible(waiting)
     with host.undisturbed():
