@@ -140,6 +140,7 @@ ANSWERS: dict[str, Check] = {
             mode=_count,
             uid=_count,
             gid=_count,
+            inode=_count,
             device=_pair,
         )
     ),
