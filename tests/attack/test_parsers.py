@@ -124,7 +124,7 @@ def _inputs(seeds: list[str], count: int, rng: random.Random) -> Iterator[bytes]
 
 
 def _try(parse: Callable[[Any], object], given: Any, allowed: tuple[type[Exception], ...], shown: bytes) -> str:
-    began_s = time.monotonic()
+    began_s = time.process_time()  # of this process alone: what else the machine does is no matter
     try:
         parse(given)
         outcome = "read"
@@ -133,7 +133,7 @@ def _try(parse: Callable[[Any], object], given: Any, allowed: tuple[type[Excepti
     except Exception as error:
         error.add_note(f"input: {shown[:1500]!r}")
         raise
-    assert time.monotonic() - began_s < LONGEST_S, shown[:1500]
+    assert time.process_time() - began_s < LONGEST_S, shown[:1500]
     return outcome
 
 

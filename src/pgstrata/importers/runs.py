@@ -6,6 +6,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -129,17 +130,35 @@ def write_campaign(
         raise UsageError(f"the runs make no campaign: {'.'.join(map(str, where))}: {why}",
                          hint="import them in parts") from None  # fmt: skip
     runs = sum(len(trial.cells) for trial in trials)
-    with CampaignDirectory.create_or_open(
-        out, campaign, origin, paired=paired, rejected=rejected, sources=sources
-    ) as directory:
+    with (
+        _whole_or_nothing(out),
+        CampaignDirectory.create_or_open(
+            out, campaign, origin, paired=paired, rejected=rejected, sources=sources
+        ) as directory,
+    ):
         for position, imported in enumerate(trials):
             _write_trial(directory, imported, position)
         stored = sum(len(trial.cells) for trial in directory.finished())
-    if stored != runs:
-        raise PgstrataError(
-            f"{runs} runs were read and {stored} are in {out}", hint="please report it with the names of the files"
-        )
+        if stored != runs:
+            raise PgstrataError(
+                f"{runs} runs were read and {stored} are in {out}", hint="please report it with the names of the files"
+            )
     return ImportSummary(out, tuple(s.name for s in stacks), len(trials), runs, rejected, tuple(notices))
+
+
+@contextmanager
+def _whole_or_nothing(out: Path) -> Iterator[None]:
+    """After an error the folder is as it was: not there, or with what it held before."""
+    before = set(out.iterdir()) if out.exists() else None
+    try:
+        yield
+    except BaseException:
+        if before is None:
+            shutil.rmtree(out, ignore_errors=True)
+        else:
+            for made in set(out.iterdir()) - before:
+                shutil.rmtree(made) if made.is_dir() else made.unlink()
+        raise
 
 
 def _workload(trials: Sequence[ImportedTrial]) -> Workload:

@@ -180,6 +180,12 @@ def test_a_collision_is_an_error(tmp_path: Path) -> None:
     trial = ImportedTrial(imported_stack("a"), 0, (cell, cell), HostFacts(name="h"))
     with pytest.raises(PgstrataError, match="two runs of a would both be stored as s"):
         write_campaign([trial], tmp_path / "out", name="x", origin="import csv", paired=False, goal=Goal(), rejected={})
+    assert not (tmp_path / "out").exists(), "nothing half-made is left"
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine").touch()
+    with pytest.raises(PgstrataError, match="would both be stored"):
+        write_campaign([trial], tmp_path / "own", name="x", origin="import csv", paired=False, goal=Goal(), rejected={})
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["mine"]
 
 
 def test_series_checkpoints_space_and_load(tmp_path: Path) -> None:
