@@ -182,10 +182,9 @@ def test_a_collision_is_an_error(tmp_path: Path) -> None:
         write_campaign([trial], tmp_path / "out", name="x", origin="import csv", paired=False, goal=Goal(), rejected={})
     assert not (tmp_path / "out").exists(), "nothing half-made is left"
     (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "mine").touch()
     with pytest.raises(PgstrataError, match="would both be stored"):
         write_campaign([trial], tmp_path / "own", name="x", origin="import csv", paired=False, goal=Goal(), rejected={})
-    assert [path.name for path in (tmp_path / "own").iterdir()] == ["mine"]
+    assert list((tmp_path / "own").iterdir()) == []
 
 
 def test_series_checkpoints_space_and_load(tmp_path: Path) -> None:
