@@ -124,6 +124,12 @@ def test_refusals(place: Path, finished: subprocess.CompletedProcess[str]) -> No
     assert "HINT: " in done.stderr
     (place / "setting.yaml").write_text(CAMPAIGN.replace("max_wal_size", "max_wall_size"))
     done = pgstrata(place, "run", "setting.yaml", "--out", "setting")
-    assert done.returncode == 3
+    assert done.returncode == 2
     assert "did you mean max_wal_size?" in done.stderr
-    assert not (place / "setting" / "scratch").exists()
+    assert not (place / "setting").exists()
+    (place / "value.yaml").write_text(CAMPAIGN.replace("max_wal_size: 64MB", "max_wal_size: 64parsecs"))
+    done = pgstrata(place, "run", "value.yaml", "--out", "value")
+    assert done.returncode == 3
+    assert "64parsecs" in done.stderr
+    assert "HINT: " in done.stderr
+    assert not (place / "value" / "scratch").exists()
