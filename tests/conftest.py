@@ -35,7 +35,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackSshd]:
         pytest.skip("sshd is not installed: apt-get install openssh-server")
     server = LoopbackSshd(tmp_path_factory.mktemp("sshd"))
     yield server
-    server.clear()
+    server.stop()
 
 
 @pytest.fixture
@@ -45,4 +45,4 @@ def own_sshd(tmp_path: Path) -> Iterator[LoopbackSshd]:
         pytest.skip("sshd is not installed: apt-get install openssh-server")
     server = LoopbackSshd(tmp_path / "sshd")
     yield server
-    server.clear()
+    server.stop()

@@ -7,10 +7,10 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from awaiting import wait_until
 from pgstrata.host.ssh import SshHost, Target
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
@@ -59,9 +59,8 @@ class LoopbackSshd:
             *self.extra,
         ]
         (self.directory / "sshd_config").write_text("\n".join(lines) + "\n")
-        self.made_separation = os.geteuid() == 0 and not SEPARATION.exists()
-        if self.made_separation:
-            SEPARATION.mkdir(mode=0o755)
+        if os.geteuid() == 0:  # stays, as the package's own: other sshds of other tests need it at any moment
+            SEPARATION.mkdir(mode=0o755, exist_ok=True)
         self.start()
 
     def write_known_hosts(self, public_key: Path) -> None:
@@ -72,15 +71,15 @@ class LoopbackSshd:
         assert SSHD is not None
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(self.directory / "sshd_config")], stderr=log)
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            except ConnectionRefusedError:
-                assert self.process.poll() is None, (self.directory / "log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+        wait_until(self._answers, f"sshd on port {self.port}")
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, (self.directory / "log").read_text()
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def sessions(self) -> list[int]:
         """Processes that serve a connection."""
@@ -90,13 +89,7 @@ class LoopbackSshd:
     def stop(self) -> None:
         """Ends the listener; sessions go on."""
         self.process.terminate()
-        self.process.wait(timeout=10)
-
-    def clear(self) -> None:
-        """Stops it and takes away what was made outside of its directory."""
-        self.stop()
-        if self.made_separation:
-            SEPARATION.rmdir()
+        self.process.wait(timeout=60)
 
     @property
     def target(self) -> Target:

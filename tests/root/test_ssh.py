@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from leavings import kernel_settings
 
+from leavings import kernel_settings
 from loopback_sshd import SSHD, LoopbackSshd
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import CAPABILITIES, missing
@@ -52,7 +52,7 @@ def test_start_up_files_may_print_what_they_like(tmp_path: Path) -> None:
         assert host.run(command("printf", "x")).stdout == "x"
         host.close()
     finally:
-        server.clear()
+        server.stop()
 
 
 def test_a_command_of_the_user_configuration_does_not_get_in_the_way(own_sshd: LoopbackSshd) -> None:
@@ -136,7 +136,7 @@ def test_a_far_side_that_cannot_run_the_agent_is_told(tmp_path: Path, force: str
         with pytest.raises(PreflightError, match=said):
             server.connect()
     finally:
-        server.clear()
+        server.stop()
 
 
 def test_a_lost_connection_is_told_and_mended(own_sshd: LoopbackSshd, tmp_path: Path) -> None:
