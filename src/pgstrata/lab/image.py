@@ -193,17 +193,18 @@ class _Build:
     def _add_golden(self) -> None:
         """Makes and loads a cluster natively: in emulation that takes a minute each time."""
         self.say("loading the cluster that is kept in the image")
-        data = f"{GOLDEN}/data"
+        files = f"{GOLDEN}/files"
+        data = f"{files}/data"
         self._chroot("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SERVER_USER)
         owner = [f"--owner={SERVER_USER}", f"--group={SERVER_USER}"]
-        self._chroot("install", "--directory", owner, "--mode=0711", GOLDEN)
+        self._chroot("install", "--directory", owner, "--mode=0700", files)
         options = ["--encoding=UTF8", "--locale=C", "--auth=trust", "--username=postgres", "--no-sync"]
         self._as_server_user("initdb", ["-D", data], options)
         # a chroot has no /dev/shm
         settings = (
             "-c fsync=off -c dynamic_shared_memory_type=mmap -c listen_addresses= -c unix_socket_directories=/tmp"
         )
-        self._as_server_user("pg_ctl", ["-D", data], ["-o", settings], ["-l", f"{GOLDEN}/log"], "--wait", "start")
+        self._as_server_user("pg_ctl", ["-D", data], ["-o", settings], ["-l", f"{files}/log"], "--wait", "start")
         try:
             connection = ["--host=/tmp", "--username=postgres"]
             self._as_server_user(
@@ -212,10 +213,10 @@ class _Build:
         finally:
             self._as_server_user("pg_ctl", ["-D", data], ["--mode", "fast"], "--wait", "stop")
         golden = self.tree / GOLDEN.lstrip("/")
-        (golden / "log").unlink()
-        (golden / "data/pg_wal").rename(golden / "wal")
-        (golden / "tablespaces").mkdir()
-        (golden / "golden.json").write_text(json.dumps({"tablespaces": {}}))
+        (golden / "files/log").unlink()
+        (golden / "files/data/pg_wal").rename(golden / "files/wal")
+        (golden / "files/tablespaces").mkdir()
+        (golden / "golden.json").write_text(json.dumps({"tablespaces": {}, "digest": ""}))
 
     def _as_server_user(self, program: str, *words: str | list[str]) -> None:
         argv = [f"--userspec={SERVER_USER}:{SERVER_USER}", str(self.tree), f"{POSTGRES}/{program}"]

@@ -109,7 +109,7 @@ class Recipe:
     """Of the root filesystem, sparse: loop files of trials go there."""
     golden_scale: int = 1
     """Of the loaded cluster that is kept in the image, so that nothing waits for initdb in emulation."""
-    version: int = 2
+    version: int = 3
     """Raised when the way of building changes in a manner that the other fields do not show."""
 
     @property
