@@ -22,7 +22,7 @@ from pgstrata.cli.forecasting import announce
 from pgstrata.cli.output import end, print_json, print_notice, print_text
 from pgstrata.cli.progress import ShownProgress
 from pgstrata.cli.publishing import with_published
-from pgstrata.errors import ExitCode
+from pgstrata.errors import ExitCode, UsageError
 from pgstrata.record.decision import Policy
 from pgstrata.record.reader import CampaignData
 from pgstrata.record.recorder import CampaignDirectory, Origin
@@ -39,12 +39,28 @@ from pgstrata.trial.undo_errors import undo_errors
 
 
 @dataclass(frozen=True)
+class Gate:
+    """The conditions that end a verb with exit code 5."""
+
+    conditions: tuple[Condition, ...] = ()
+    undecided_fails: bool = False
+    """Whether a condition that the intervals leave open counts like one that holds."""
+
+
+def parse_gate(fail_on: Sequence[str] | None, fail_undecided: bool) -> Gate:
+    """The gate of the options; UsageError for a condition outside the grammar, or for none to be undecided."""
+    if fail_undecided and not fail_on:
+        raise UsageError("--fail-undecided is about conditions, and there is none", hint="add --fail-on CONDITION")
+    return Gate(tuple(parse_condition(text) for text in fail_on or ()), fail_undecided)
+
+
+@dataclass(frozen=True)
 class Shown:
     """How a verb wants its result."""
 
     json: bool = False
     quiet: bool = False
-    fail_on: Sequence[str] = ()
+    gate: Gate = Gate()
 
 
 def run_to_report(
@@ -56,8 +72,9 @@ def run_to_report(
     source_text: str | None = None,
 ) -> None:
     """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
-    conditions = [parse_condition(text) for text in shown.fail_on]
-    require_stacks(conditions, [s.name for s in campaign.stacks])  # not only when hours have passed
+    require_stacks(shown.gate.conditions, [s.name for s in campaign.stacks])  # not only when hours have passed
+    if shown.gate.conditions and campaign.runs.blocks == 1:
+        print_notice("warning: --fail-on: one block gives no intervals, so no condition can be decided")
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
         left: tuple[str, ...] = ()
         recorded = directory.data()
@@ -77,7 +94,7 @@ def run_to_report(
         print_notice(f"no trial is finished yet in {out}")
         end(ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.TRIALS_FAILED if left else ExitCode.DONE)
         return
-    code = show_report(data, out, shown, conditions, note=outcome.reason)
+    code = show_report(data, out, shown, note=outcome.reason)
     if outcome.interrupted:
         print_notice(f"interrupted; the same command goes on where it ended ({out})")
         code = ExitCode.INTERRUPTED
@@ -152,7 +169,6 @@ def show_report(
     data: CampaignData,
     out: Path,
     shown: Shown,
-    conditions: Sequence[Condition],
     *,
     note: str = "",
 ) -> ExitCode:
@@ -167,16 +183,18 @@ def show_report(
         if note:
             print_text(f"ended: {note}")
         print_text(f"report: {page}")
-    return judge_gate(conditions, findings)
+    return judge_gate(shown.gate, findings)
 
 
-def judge_gate(conditions: Sequence[Condition], findings: Findings) -> ExitCode:
-    """CONDITION_HELD when one holds over its whole interval; an undecided one is a warning."""
+def judge_gate(gate: Gate, findings: Findings) -> ExitCode:
+    """CONDITION_HELD when one holds over its whole interval; an undecided one is a warning, or fails a strict gate."""
     code = ExitCode.DONE
-    for judged in judge_conditions(conditions, findings):
+    for judged in judge_conditions(gate.conditions, findings):
         if judged.outcome == "holds":
             code = ExitCode.CONDITION_HELD
             print_notice(f"--fail-on: {judged.sentence}")
         elif judged.outcome == "undecided":
             print_notice(f"warning: --fail-on: {judged.sentence}")
+            if gate.undecided_fails:
+                code = ExitCode.CONDITION_HELD
     return code

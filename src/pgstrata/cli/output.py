@@ -44,6 +44,10 @@ FailOn = Annotated[
         show_default=False,
     ),
 ]
+FailUndecided = Annotated[
+    bool,
+    typer.Option("--fail-undecided", help="Exit 5 when a --fail-on condition is undecided, too.", show_default=False),
+]
 
 
 def parse_margin(text: str) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import FailOn, JsonFlag, OutDirectory, QuietFlag, ScratchDirectory, parse_margin
+from pgstrata.cli.output import FailOn, FailUndecided, JsonFlag, OutDirectory, QuietFlag, ScratchDirectory, parse_margin
 
 EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20 --scratch /var/tmp"
 
@@ -39,11 +39,12 @@ def quick(
         bool, typer.Option("--crash/--no-crash", help="Power-cut verdicts (not in this version).")
     ] = False,
     fail_on: FailOn = None,
+    fail_undecided: FailUndecided = False,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Compare stacks named on the command line: build each, run PostgreSQL and pgbench on it, report."""
-    from pgstrata.cli.campaigning import Shown, run_to_report
+    from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
     from pgstrata.cli.changes import require_known
     from pgstrata.cli.crash import refuse_crash
     from pgstrata.spec.expand import slug
@@ -65,7 +66,7 @@ def quick(
         aa=aa,
     )
     require_known(campaign)
-    shown = Shown(json=json, quiet=quiet, fail_on=fail_on or ())
+    shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
     run_to_report(campaign, out or Path("out") / slug(campaign.name), "quick", shown)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import CampaignPath, FailOn, JsonFlag, print_notice, print_text
+from pgstrata.cli.output import CampaignPath, FailOn, FailUndecided, JsonFlag, print_notice, print_text
 from pgstrata.errors import ExitCode, UsageError
 
 
@@ -22,19 +22,19 @@ def report(
         typer.Option("--to", metavar="FOLDER", help="Where pages and pictures go; default DIR.", show_default=False),
     ] = None,
     fail_on: FailOn = None,
+    fail_undecided: FailUndecided = False,
     json: JsonFlag = False,
 ) -> None:
     """Show a campaign: json, md and csv go to stdout, html to DIR/report.html, pictures to DIR/charts."""
-    from pgstrata.analyze.gate import parse_condition
     from pgstrata.analyze.judge import judge
-    from pgstrata.cli.campaigning import judge_gate
+    from pgstrata.cli.campaigning import judge_gate, parse_gate
     from pgstrata.cli.output import end
     from pgstrata.cli.publishing import with_published
     from pgstrata.record.reader import read
     from pgstrata.report.render import render
     from pgstrata.report.terminal import print_terminal
 
-    conditions = [parse_condition(text) for text in fail_on or ()]
+    gate = parse_gate(fail_on, fail_undecided)
     wanted = [name.strip() for name in (formats or "").split(",") if name.strip()] or (["json"] if json else [])
     if len([name for name in wanted if name in ("json", "md", "csv")]) > 1:
         raise UsageError("only one of json, md and csv can go to stdout", hint="call report once for each")
@@ -51,7 +51,7 @@ def report(
         import sys
 
         print_terminal(data, findings, sys.stdout)
-    code = judge_gate(conditions, findings)
+    code = judge_gate(gate, findings)
     if code is not ExitCode.DONE:
         end(code)
 

@@ -11,6 +11,7 @@ from pgstrata.cli.output import (
     Budget,
     CampaignFile,
     FailOn,
+    FailUndecided,
     JsonFlag,
     OtherHost,
     OutDirectory,
@@ -27,18 +28,19 @@ def run(
     scratch: ScratchDirectory = None,
     host: OtherHost = None,
     fail_on: FailOn = None,
+    fail_undecided: FailUndecided = False,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Run a campaign, or resume it: the same command goes on after any interruption."""
-    from pgstrata.cli.campaigning import Shown, run_to_report
+    from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
     from pgstrata.cli.changes import changed
     from pgstrata.spec.expand import slug, with_aa
     from pgstrata.spec.load import load_campaign
 
     campaign = changed(load_campaign(file), blocks=blocks, budget=budget, scratch=scratch, host=host)
     text = file.read_text(encoding="utf-8")
-    shown = Shown(json=json, quiet=quiet, fail_on=fail_on or ())
+    shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
     run_to_report(with_aa(campaign), out or Path("out") / slug(campaign.name), "run", shown, source_text=text)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from pgstrata.cli.output import (
     FailOn,
+    FailUndecided,
     JsonFlag,
     OtherHost,
     OutDirectory,
@@ -58,11 +59,12 @@ def run_study(
     out: OutDirectory = None,
     scratch: ScratchDirectory = None,
     fail_on: FailOn = None,
+    fail_undecided: FailUndecided = False,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Run a published comparison; the report puts its figures beside the measured ones."""
-    from pgstrata.cli.campaigning import Shown, run_to_report
+    from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
     from pgstrata.cli.changes import changed
     from pgstrata.spec.expand import with_aa
     from pgstrata.spec.load import load_campaign
@@ -72,7 +74,7 @@ def run_study(
     chosen = size or ("lab" if host == "lab" and "lab" in study.campaigns else "full")
     file = campaign_file(study, chosen)
     campaign = with_aa(changed(load_campaign(file), scratch=scratch, host=host))
-    shown = Shown(json=json, quiet=quiet, fail_on=fail_on or ())
+    shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
     where = out or Path("out") / f"{study.name}-{chosen}"
     run_to_report(campaign, where, "run", shown, source_text=file.read_text(encoding="utf-8"))
 

@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from pgstrata.cli import campaigning
+from pgstrata.cli.campaigning import parse_gate
 from pgstrata.cli.status import status
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.spec.campaign import Campaign, Runs
@@ -98,10 +99,33 @@ def test_a_finished_campaign_needs_no_host_to_make_its_report_again(
 
 
 def test_a_condition_on_a_stack_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    shown = campaigning.Shown(quiet=True, fail_on=["tps(c) < 1"])
+    shown = campaigning.Shown(quiet=True, gate=parse_gate(["tps(c) < 1"], False))
     with pytest.raises(UsageError, match="no stack 'c'"):
         campaigning.run_to_report(CAMPAIGN, tmp_path / "out", "run", shown)
     assert not (tmp_path / "out").exists()
+
+
+def gate_on_one_block(out: Path, *, fail_undecided: bool) -> int:
+    fixed = CAMPAIGN.model_copy(update={"runs": Runs(blocks=1)})
+    gate = parse_gate(["tps(a) < 0.5*tps(b)"], fail_undecided)
+    try:
+        campaigning.run_to_report(fixed, out, "run", campaigning.Shown(quiet=True, gate=gate))
+    except typer.Exit as ended:
+        return ended.exit_code
+    return 0
+
+
+def test_an_undecided_condition_fails_a_gate_only_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(FAKE_MODE, "1")
+    assert gate_on_one_block(tmp_path / "a", fail_undecided=False) == 0
+    said = capsys.readouterr().err
+    assert "one block gives no intervals, so no condition can be decided" in said
+    assert "tps(a) < 0.5*tps(b): is undecided" in said
+    assert gate_on_one_block(tmp_path / "b", fail_undecided=True) == 5
+    with pytest.raises(UsageError, match="there is none"):
+        parse_gate([], True)
 
 
 @pytest.mark.parametrize("quiet", [True, False])
