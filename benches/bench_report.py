@@ -2,7 +2,7 @@
 
     python benches/bench_report.py [--trials 200] [--seconds 600]
 
-Bounds (issue 2): 10 s, 6 MB. Figures are written to a temporary folder and are made up; the reading, judging and
+Bounds: 10 s, 6 MB. Figures are written to a temporary folder and are made up; the reading, judging and
 rendering is that of `pgstrata report --format html`, in a process of its own, so that its peak memory is its own.
 """
 

@@ -42,7 +42,7 @@ def main() -> None:
                 far.close()
                 near.close()
         finally:
-            server.clear()
+            server.stop()
     local_ms, ssh_ms = (statistics.median(took[name]) for name in ("local", "ssh"))
     p95_ms = {name: statistics.quantiles(values, n=20)[-1] for name, values in took.items()}
     print(f"connecting           {connected_ms:8.1f} ms")

@@ -1,0 +1,47 @@
+"""Every benchmark runs, in a tiny size: its figures mean nothing then, and whether they hold their bounds neither."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHES = Path(__file__).parents[2] / "benches"
+
+TINY = {
+    "acceptance.py": ["--campaigns", "2"],
+    "bench_analysis.py": ["--seconds", "5"],
+    "bench_help.py": [],
+    "bench_logs.py": ["--millions", "1"],
+    "bench_overhead.py": ["--pairs", "2", "--seconds", "1"],
+    "bench_probe.py": ["--seconds", "2"],
+    "bench_repetition.py": ["--scale", "1", "--runs", "2"],
+    "bench_report.py": ["--trials", "4", "--seconds", "5"],
+    "bench_scale.py": ["--trials", "10", "20", "--runs", "3", "6"],
+    "bench_ssh.py": [],
+}
+MISSED_ITS_BOUND = 1
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+]
+
+
+def test_every_bench_has_a_tiny_size() -> None:
+    assert {file.name for file in BENCHES.glob("*.py")} == set(TINY)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_bench_runs_and_prints_figures(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(BENCHES / name), *TINY[name]], capture_output=True, text=True, timeout=500, cwd="/"
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode in (0, MISSED_ITS_BOUND), done.stderr
+    assert re.search(r"\d", done.stdout), done.stdout
