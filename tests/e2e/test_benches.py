@@ -21,7 +21,7 @@ TINY = {
     "bench_probe.py": ["--seconds", "2"],
     "bench_repetition.py": ["--scale", "1", "--runs", "2"],
     "bench_report.py": ["--trials", "4", "--seconds", "5"],
-    "bench_scale.py": ["--trials", "10", "20", "--runs", "3", "6"],
+    "bench_scale.py": ["--trials", "10", "20", "--runs", "5", "10"],
     "bench_ssh.py": [],
 }
 MISSED_ITS_BOUND = 1
