@@ -175,7 +175,7 @@ def _timeline(drawing: Drawing, runs: list[DrawnRun]) -> Any:
     rows: Rows = []
     for run in runs:
         if run.series is not None:
-            for i, (mean, smooth) in enumerate(zip(run.series.mean, run.series.smooth, strict=True)):
+            for i, (mean, smooth) in enumerate(zip(run.series.mean, run.series.smooth or run.series.mean, strict=True)):
                 t_s = (i + 0.5) * run.series.width_s
                 rows.append({"stack": drawing.stacks[run.stack], "t": t_s, "tps": mean, "smooth": smooth})
     x = alt.X("t:Q", title="seconds", axis=alt.Axis(grid=False))

@@ -17,6 +17,8 @@ from pgstrata.record.reader import CellData
 Floats = NDArray[np.float64]
 
 RUNNING_MEAN_S = 15
+SMOOTHED_FROM_S = 2 * RUNNING_MEAN_S
+"""Of a shorter run the running mean would hardly move."""
 STALL_SHARE = 0.10
 """A second below this share of the run's median counts as stalled (design: jitter)."""
 POINTS_OF_ALL_RUNS = 60_000
@@ -31,7 +33,8 @@ class RunSeries:
     mean: list[float | None]
     low: list[float | None] | None
     high: list[float | None] | None
-    smooth: list[float | None]
+    smooth: list[float | None] | None
+    """The running mean; None in runs that are too short for one."""
     latency: list[float | None]
     checkpoints: list[tuple[float, float, str]]
     stalls: list[tuple[float, float]]
@@ -80,13 +83,15 @@ def run_series(cell: CellData, points: int) -> RunSeries | None:
     latencies = np.full(len(seconds), np.nan)
     latencies[at] = latency
     width = max(1, -(-len(seconds) // points))
-    smooth = running_mean(seconds, max(1, round(RUNNING_MEAN_S / step_s)))
+    smooth = None
+    if len(seconds) * step_s >= SMOOTHED_FROM_S:
+        smooth = running_mean(seconds, max(1, round(RUNNING_MEAN_S / step_s)))
     return RunSeries(
         width_s=width * step_s,
         mean=_short(buckets(seconds, width, "mean")),
         low=_short(buckets(seconds, width, "low")) if width > 1 else None,
         high=_short(buckets(seconds, width, "high")) if width > 1 else None,
-        smooth=_short(buckets(smooth, width, "mean")),
+        smooth=None if smooth is None else _short(buckets(smooth, width, "mean")),
         latency=_short(buckets(latencies, width, "mean")),
         checkpoints=_checkpoints(cell),
         stalls=stalls(seconds, step_s),

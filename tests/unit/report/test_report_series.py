@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -69,6 +70,13 @@ def test_long_runs_are_thinned_to_the_points_there_are_and_keep_the_stall(tmp_pa
     assert (len(drawn.mean), drawn.width_s) == (100, 10.0)
     assert drawn.low[77] == 0
     assert drawn.stalls == [(777.0, 778.0)]
+
+
+@pytest.mark.parametrize(("seconds", "smoothed"), [(8, False), (29, False), (30, True), (120, True)])
+def test_a_short_run_has_no_running_mean(tmp_path: Path, seconds: int, smoothed: bool) -> None:
+    drawn = run_series(make_cell(tmp_path, [(t, 100.0) for t in range(1, seconds + 1)]), 200)
+    assert drawn is not None
+    assert (drawn.smooth is not None) == smoothed
 
 
 def test_a_run_without_series_has_nothing_to_draw(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ function timelineLines(plot, stack, series, x, y, latency) {
     const back = xs.map((v, i) => `${v.toFixed(1)},${y(series.low[i] ?? 0).toFixed(1)}`).reverse();
     group.append(svg("path", { d: `${pathOf(xs, on(series.high))}L${back.join("L")}Z`, class: "band" }));
   }
-  group.append(svg("path", { d: pathOf(xs, on(series.mean)), class: "seconds" }));
-  group.append(svg("path", { d: pathOf(xs, on(series.smooth)), class: "smooth" }));
+  if (series.smooth) group.append(svg("path", { d: pathOf(xs, on(series.mean)), class: "seconds" }));
+  group.append(svg("path", { d: pathOf(xs, on(series.smooth ?? series.mean)), class: "smooth" }));
 }
 
 function secondTip(stack, series, i) {
@@ -81,7 +81,8 @@ function secondTip(stack, series, i) {
   const rows = [["time", series.width_s > 1 ? `${number(from)}–${number(from + series.width_s)} s` : `${number(from + series.width_s)} s`],
     ["TPS", number(series.mean[i])]];
   if (series.low) rows.push(["least, greatest", `${number(series.low[i])}, ${number(series.high[i])}`]);
-  rows.push(["15 s mean", number(series.smooth[i])], ["mean latency", series.latency[i] === null ? "n/a" : `${number(series.latency[i])} ms`]);
+  if (series.smooth) rows.push(["15 s mean", number(series.smooth[i])]);
+  rows.push(["mean latency", series.latency[i] === null ? "n/a" : `${number(series.latency[i])} ms`]);
   const checkpoint = series.checkpoints.find(([a, b]) => from >= a && from <= b);
   if (checkpoint) rows.push(["checkpoint", checkpoint[2] || "running"]);
   return { title: DATA.stacks[stack], rows };
