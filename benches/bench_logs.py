@@ -68,6 +68,7 @@ def time_postgres(path: Path, folder: Path) -> tuple[float, list[float]]:
         return time.monotonic() - started, percentiles
     finally:
         cluster.stop()
+        host.remove(cluster.run_directory)
 
 
 def main() -> None:
