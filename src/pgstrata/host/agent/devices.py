@@ -86,10 +86,11 @@ class Devices:
         """Where the first byte lies that is not zero, of all places that are looked at; None when there is none."""
         fcntl.ioctl(handle, BLKFLSBUF)  # what the cache holds may not be what is on the device
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)  # reading ahead of samples costs twenty times the time
+        zeroes = bytes(CHUNK_BYTES)
         for start, length in places(_ask(handle, BLKGETSIZE64)):
             for offset in range(start, start + length, CHUNK_BYTES):
                 data = os.pread(handle, min(CHUNK_BYTES, start + length - offset), offset)
-                if data.count(0) != len(data):
+                if data != zeroes[: len(data)]:  # a comparison of memory; to count zeroes takes a step for each byte
                     return offset + len(data) - len(data.lstrip(b"\0"))
         return None
 
