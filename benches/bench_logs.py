@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from pgstrata.analyze.logs import summarise_logs
 from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.cluster import Cluster, Layout
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.spec.stack import Postgres
+from pgstrata.workload.pgbench_logs import summarise_logs
 
 TPS = 25_000
 START_S = 1_700_000_000

@@ -14,7 +14,6 @@ from mutations import mutate
 
 from attacking import scaled
 from pgstrata.analyze.gate import parse_condition
-from pgstrata.analyze.logs import summarise_logs
 from pgstrata.cli.output import parse_margin
 from pgstrata.errors import PgstrataError
 from pgstrata.host.facts.block import parse_lsblk
@@ -35,6 +34,7 @@ from pgstrata.stack.mounts import parse_mountinfo
 from pgstrata.stack.signatures import parse_blkid, parse_wipefs
 from pgstrata.workload.fio import parse_fio
 from pgstrata.workload.pg_test_fsync import parse_pg_test_fsync
+from pgstrata.workload.pgbench_logs import summarise_logs
 from pgstrata.workload.pgbench_output import parse_init, parse_output, parse_progress, parse_result
 
 INPUTS = 100_000

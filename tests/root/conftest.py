@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leavings import kernel_settings, leftovers, settings
 
+from leavings import kernel_settings, leftovers, settings
 from pgstrata.host.local import LocalHost
 
 # Loop devices, mounts and processes are told apart from those of other programs on the machine by the folder of the

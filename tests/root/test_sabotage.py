@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from leavings import kernel_settings
 from standing import context_in, loop_stack
 
 from built import differences, standing
+from leavings import kernel_settings
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.stack import Btrfs, Ext4, Stack, Tmpfs, Volume, Xfs
 from pgstrata.stack.attest import attest

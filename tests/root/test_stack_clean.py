@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from build_and_die import plan_everything
-from leavings import kernel_settings
 from standing import context_in, loop_stack
 
 from built import TESTS_IMPORTABLE, standing
+from leavings import kernel_settings
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import CommandFailed, command

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "trial": ONLINE,
     "analyze": {"errors", "spec", "record"},
     "report": {"errors", "spec", "record", "analyze"},
-    "importers": {"errors", "spec", "workload", "record", "analyze"},
+    "importers": {"errors", "spec", "workload", "record"},
     "studies": {"errors", "spec"},
     "lab": {"errors", "spec", "host"},
     "doctor": ONLINE | {"lab"},

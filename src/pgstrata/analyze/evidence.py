@@ -25,8 +25,6 @@ from pgstrata.spec.workload import Cell
 COPY_ON_WRITE = ("btrfs", "zfs")
 SOAK_S = 1800.0
 COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
-BUDGET_USED = "budget used"
-"""Key of the figures of the last decision: the notice that a later stage did not fit into the budget."""
 MEASURED: tuple[Stage, ...] = (*COMPARISON, "latency")
 
 
@@ -212,8 +210,8 @@ class _Notices:
         if _emulated(self.data):
             yield "functional only: measured on an emulated machine, throughput there says nothing about real storage"
         decisions = self.data.decisions
-        if decisions and decisions[-1].stage == "done" and BUDGET_USED in decisions[-1].figures:
-            yield str(decisions[-1].figures[BUDGET_USED])
+        if decisions and decisions[-1].budget_notice:
+            yield decisions[-1].budget_notice
         if not self.data.record.origin.startswith("import"):
             yield from self._soak()
 

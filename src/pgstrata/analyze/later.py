@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from pgstrata.analyze.capacity import capacity_tps, next_rate
-from pgstrata.analyze.evidence import BUDGET_USED, COMPARISON, copies_on_write
+from pgstrata.analyze.evidence import COMPARISON, copies_on_write
 from pgstrata.analyze.stages import seconds_by_stack
 from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
@@ -84,7 +84,7 @@ class StagedPolicy:
             f"budget used: {render_duration(elapsed_s)} of {render_duration(budget_s)}; stage {following.stage} was "
             f"{'ended early' if begun else 'left out'}, as its next block takes about {render_duration(needed_s)}"
         )
-        return Decision("done", (), reason=f"{ended.reason}; {notice}", figures={**ended.figures, BUDGET_USED: notice})
+        return replace(ended, reason=f"{ended.reason}; {notice}", budget_notice=notice)
 
 
 def block_s(

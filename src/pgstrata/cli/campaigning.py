@@ -15,7 +15,6 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition, require_stacks
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.later import StagedPolicy
-from pgstrata.analyze.logs import summarise_logs
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.cli.forecasting import announce
@@ -36,6 +35,7 @@ from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.progress import Progress
 from pgstrata.trial.scheduler import Observe, Outcome, TrialRunner, ended, recorded_stacks, run_campaign
 from pgstrata.trial.undo_errors import undo_errors
+from pgstrata.workload.pgbench_logs import summarise_logs
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pgstrata.analyze.logs import PERCENTILES
 from pgstrata.analyze.scale import METRICS
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
@@ -14,6 +13,7 @@ from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.units import parse_duration_s
 from pgstrata.stack.device_id import parse_device_id
 from pgstrata.studies import load_study
+from pgstrata.workload.pgbench_logs import PERCENTILES
 
 
 def changed(

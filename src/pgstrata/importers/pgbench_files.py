@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pgstrata.analyze.logs import LogSummary, summarise_logs
 from pgstrata.errors import UsageError
 from pgstrata.importers.runs import (
     ImportedCell,
@@ -28,6 +27,7 @@ from pgstrata.importers.runs import (
 )
 from pgstrata.record.schema import PROGRESS_COLUMNS, CellResult, HostFacts
 from pgstrata.spec.campaign import Goal
+from pgstrata.workload.pgbench_logs import LogSummary, summarise_logs
 from pgstrata.workload.pgbench_output import PgbenchOutputError, PgbenchResult, Progress, parse_output
 
 _LOG_LINE = re.compile(rb"^\d+ \d+ (\d+|skipped|failed|serialization|deadlock) \d+ \d+ \d+( \d+){0,2}\r?\n")

@@ -54,6 +54,8 @@ class Decision:
     """By stack, instead of the campaign's grid."""
     duration_s: float | None = None
     """Measured seconds of a run, instead of the workload's."""
+    budget_notice: str = ""
+    """At the end: the later stage that did not fit into the budget."""
 
 
 class Policy(Protocol):

@@ -190,6 +190,7 @@ def _record(state: _State, block: int, decision: Decision) -> None:
         figures=decision.figures,
         cells=None if decision.cells is None else dict(decision.cells),
         duration_s=decision.duration_s,
+        budget_notice=decision.budget_notice,
     )
     # The end of a finished campaign is decided again, and told once; JSON knows no nan, which is not equal to itself.
     if state.last is None or state.last.model_dump_json() != record.model_dump_json():
@@ -207,6 +208,7 @@ def _decision(record: DecisionRecord) -> Decision:
         record.figures,
         cells=record.cells,
         duration_s=record.duration_s,
+        budget_notice=record.budget_notice,
     )
 
 

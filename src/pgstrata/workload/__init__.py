@@ -1,1 +1,1 @@
-"""pgbench, fio and pg_test_fsync: builders of argv and parsers of what they print. Imports `errors`, `spec`, `host`."""
+"""pgbench, fio, pg_test_fsync: argv, and parsers of what they print and log. Imports `errors`, `spec`, `host`."""

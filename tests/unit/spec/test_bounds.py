@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.logs import summarise_logs
 from pgstrata.errors import UsageError
 from pgstrata.spec.load import load_campaign
 from pgstrata.spec.notation import parse_stack
+from pgstrata.workload.pgbench_logs import summarise_logs
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{n}: &{n} [{','.join([f'*{b}'] * 10)}]\n" for b, n in zip("abcdefgh", "bcdefghi", strict=True)

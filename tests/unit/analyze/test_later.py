@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from pgstrata.analyze.evidence import BUDGET_USED
 from pgstrata.analyze.later import CONFIRMING_RUNS, StagedPolicy, capacities_tps, finalists
 from pgstrata.record.decision import Decision, Observation, OpenLoop
 from pgstrata.spec.campaign import Campaign, Latency, Runs, Soak
@@ -141,8 +140,8 @@ def test_later_stages_keep_to_the_budget(budget: float, stages: list[str], notic
     assert [d.stage for d in decisions] == ["screen", "screen", *stages, "done"]
     assert sum(o.duration_s for o in seen) <= budget
     assert decisions[-1].reason.startswith("compared")
-    assert (BUDGET_USED in decisions[-1].figures) == bool(notice)
-    assert notice in decisions[-1].figures.get(BUDGET_USED, "")
+    assert bool(decisions[-1].budget_notice) == bool(notice)
+    assert notice in decisions[-1].budget_notice
 
 
 def test_stages_whose_trials_fail_are_given_up() -> None:

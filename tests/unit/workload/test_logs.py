@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.analyze import logs
-from pgstrata.analyze.logs import QUANTILES, Histogram, summarise_logs
 from pgstrata.errors import UsageError
+from pgstrata.workload import pgbench_logs
+from pgstrata.workload.pgbench_logs import QUANTILES, Histogram, summarise_logs
 
 START_S = 1_700_000_000
 
@@ -33,7 +33,7 @@ def test_histogram_gives_percentile_cont(values: list[int]) -> None:
 
 
 def test_several_files_and_blocks_give_exact_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(pgbench_logs, "BLOCK_BYTES", 4096)
     rng = np.random.default_rng(1)
     runs = [rng.lognormal(8, 2, 5000).astype(int).tolist() for _ in range(3)]
     for number, latencies in enumerate(runs):
@@ -100,7 +100,7 @@ def test_aggregated_log_is_refused(tmp_path: Path) -> None:
 def test_rows_after_their_second_closed_still_count_for_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(pgbench_logs, "BLOCK_BYTES", 256)
     path = tmp_path / "log"
     write_log(path, [100] * 100, per_second=2)
     path.write_text(path.read_text() + f"0 1 999 0 {START_S} 1\n")
