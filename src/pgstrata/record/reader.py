@@ -13,7 +13,7 @@ import struct
 import zipfile
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -27,7 +27,6 @@ from pydantic import ValidationError
 from pgstrata.errors import UsageError
 from pgstrata.record.parquet import SERIES, arrow_schema, check_times
 from pgstrata.record.schema import (
-    CAMPAIGN_SCHEMA,
     AttestedRecord,
     CampaignRecord,
     CellResult,
@@ -40,6 +39,7 @@ from pgstrata.record.schema import (
     StepRecord,
     TrialVerdict,
 )
+from pgstrata.record.upgrade import campaign_format, format_of, upgraded
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
@@ -312,7 +312,7 @@ def read(directory: str | Path) -> CampaignData:
     A trial with a damaged or missing file is left out and named in `unreadable`.
     """
     source = _open_source(Path(directory))
-    record = _read_campaign(source)
+    record = read_campaign(source)
     trials: list[TrialData] = []
     unreadable: list[UnreadableTrial] = []
     for name in source.trials():
@@ -330,15 +330,11 @@ def place(trial: TrialData) -> tuple[int, int, str]:
     return trial.trial.block, trial.trial.position, trial.id
 
 
-def _read_campaign(source: Source) -> CampaignRecord:
+def read_campaign(source: Source) -> CampaignRecord:
+    """The record of the campaign itself, in today's format."""
     value = _load_json(source, "campaign.json")
-    version = value.get("schema_", value.get("schema")) if isinstance(value, dict) else None
-    if version != CAMPAIGN_SCHEMA:
-        raise UsageError(
-            f"{source.text} has schema {version}, this version of pgstrata reads {CAMPAIGN_SCHEMA}",
-            hint="open it with the version of pgstrata that wrote it (`version` in campaign.json)",
-        )
-    return _validated(CampaignRecord, value, source, "campaign.json")
+    format_ = campaign_format(value, f"{source.text}/campaign.json")
+    return _validated(CampaignRecord, value, source, "campaign.json", format_)
 
 
 def read_trial(source: Source, name: str, *, series: bool = False) -> TrialData:
@@ -347,17 +343,16 @@ def read_trial(source: Source, name: str, *, series: bool = False) -> TrialData:
     `series` reads every series too, to be sure of them.
     """
     folder = f"trials/{name}"
-    planned = _read_one(source, f"{folder}/planned.json", PlannedRecord)
-    verdict = _read_one(source, f"{folder}/verdict.json", TrialVerdict)
-    if planned is None or verdict is None:
-        raise _incomplete(source, folder, "planned.json" if planned is None else "verdict.json")
-    for file in verdict.files:
-        if not source.has(f"{folder}/{file}"):
-            raise _incomplete(source, folder, file)
+    _require(source, folder, ("planned.json", "verdict.json"))
+    value = _load_json(source, f"{folder}/planned.json")
+    files = _TrialFiles(source, folder, format_of(value, f"{source.text}/{folder}/planned.json"))
+    planned = files.validated("planned.json", value, PlannedRecord)
+    verdict = files.validated("verdict.json", _load_json(source, f"{folder}/verdict.json"), TrialVerdict)
+    _require(source, folder, verdict.files)
     trial = planned.trial
     if not name == trial.id == verdict.trial_id or trial.stack != planned.stack.name:
         raise UsageError(f"{source.text}/{folder} is the record of another trial ({trial.id})", hint=DAMAGED)
-    cells = _read_cells(source, folder, trial)
+    cells = _read_cells(files, trial)
     for cell in cells if series else ():
         for one in SERIES:
             cell.table(one)
@@ -365,36 +360,69 @@ def read_trial(source: Source, name: str, *, series: bool = False) -> TrialData:
         trial=trial,
         stack=planned.stack,
         verdict=verdict,
-        facts=_read_one(source, f"{folder}/facts.json", HostFacts),
-        attested=_read_list(source, f"{folder}/attested.json", AttestedRecord),
-        steps=_read_lines(source, f"{folder}/steps.jsonl", StepRecord),
-        load=_read_one(source, f"{folder}/load.json", LoadRecord),
-        space=_read_list(source, f"{folder}/space.json", SpaceRecord),
+        facts=files.one("facts.json", HostFacts),
+        attested=files.listed("attested.json", AttestedRecord),
+        steps=files.lines("steps.jsonl", StepRecord),
+        load=files.one("load.json", LoadRecord),
+        space=files.listed("space.json", SpaceRecord),
         cells=cells,
         planned=planned,
         source=source,
     )
 
 
-def _incomplete(source: Source, folder: str, missing: str) -> UsageError:
-    return UsageError(
-        f"{source.text}/{folder} is incomplete: {missing} is missing",
-        hint="copy the directory again, whole; or move this trial's folder out of it",
-    )
+@dataclass(frozen=True)
+class _TrialFiles:
+    """The files of one trial, which are all in one format."""
+
+    source: Source
+    folder: str
+    format: int
+
+    def validated(self, name: str, value: Any, kind: type[R]) -> R:
+        return _validated(kind, value, self.source, f"{self.folder}/{name}", self.format)
+
+    def one(self, name: str, kind: type[R]) -> R | None:
+        path = f"{self.folder}/{name}"
+        return self.validated(name, _load_json(self.source, path), kind) if self.source.has(path) else None
+
+    def listed(self, name: str, kind: type[R]) -> tuple[R, ...]:
+        path = f"{self.folder}/{name}"
+        values = _load_json(self.source, path) if self.source.has(path) else []
+        if not isinstance(values, list):
+            raise UsageError(f"{self.source.text}/{path} is not a list", hint=DAMAGED)
+        return tuple(self.validated(name, value, kind) for value in values)
+
+    def lines(self, name: str, kind: type[R]) -> tuple[R, ...]:
+        values = _load_lines(self.source, f"{self.folder}/{name}")
+        return tuple(self.validated(name, value, kind) for value in values)
 
 
-def _read_cells(source: Source, folder: str, trial: Trial) -> tuple[CellData, ...]:
+def _require(source: Source, folder: str, names: Iterable[str]) -> None:
+    for missing in (name for name in names if not source.has(f"{folder}/{name}")):
+        raise UsageError(
+            f"{source.text}/{folder} is incomplete: {missing} is missing",
+            hint="copy the directory again, whole; or move this trial's folder out of it",
+        )
+
+
+def _read_cells(files: _TrialFiles, trial: Trial) -> tuple[CellData, ...]:
     cells = []
     for cell in trial.cells:
-        result = _read_one(source, f"{folder}/cells/{cell.id}/result.json", CellResult)
+        folder = f"cells/{cell.id}"
+        result = files.one(f"{folder}/result.json", CellResult)
         if result is not None:
-            cells.append(CellData(trial.id, trial.stack, trial.block, result, source, f"{folder}/cells/{cell.id}"))
+            path = f"{files.folder}/{folder}"
+            cells.append(CellData(trial.id, trial.stack, trial.block, result, files.source, path))
     return tuple(cells)
 
 
 def read_decisions(source: Source) -> tuple[DecisionRecord, ...]:
     """What the scheduler decided; a torn last line (the machine lost power) is left out."""
-    return _read_lines(source, "decisions.jsonl", DecisionRecord)
+    name = "decisions.jsonl"
+    where = f"{source.text}/{name}"
+    values = _load_lines(source, name)
+    return tuple(_validated(DecisionRecord, value, source, name, format_of(value, where)) for value in values)
 
 
 def _check_series(parquet: pq.ParquetFile, series: str) -> None:
@@ -447,37 +475,24 @@ def _integer(text: str) -> int:
     return value
 
 
-def _validated(kind: type[R], value: Any, source: Source, name: str) -> R:
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"{source.text}/{name}: {where}: {first['msg']}", hint=DAMAGED) from None
-
-
-def _read_one(source: Source, name: str, kind: type[R]) -> R | None:
-    return _validated(kind, _load_json(source, name), source, name) if source.has(name) else None
-
-
-def _read_list(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
+def _load_lines(source: Source, name: str) -> list[Any]:
+    """The objects of a JSON-lines file, none when it is not there; without a last line that was torn."""
     if not source.has(name):
-        return ()
-    values = _load_json(source, name)
-    if not isinstance(values, list):
-        raise UsageError(f"{source.text}/{name} is not a list", hint=DAMAGED)
-    return tuple(_validated(kind, value, source, name) for value in values)
-
-
-def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
-    if not source.has(name):
-        return ()
+        return []
     with source.open(name) as file:
         try:
             # The text ends in a newline, so the last part is empty unless the line was torn.
-            values = [_parse_json(line) for line in _whole(file).decode().split("\n")[:-1] if line]
+            return [_parse_json(line) for line in _whole(file).decode().split("\n")[:-1] if line]
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{source.text}/{name} has a line that is not JSON: {error}", hint=DAMAGED) from None
         except OSError as error:
             raise UsageError(f"{source.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
-    return tuple(_validated(kind, value, source, name) for value in values)
+
+
+def _validated(kind: type[R], value: Any, source: Source, name: str, format_: int) -> R:
+    try:
+        return kind.model_validate(upgraded(name.rsplit("/", 1)[-1], value, format_))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{source.text}/{name}: {where}: {first['msg']}", hint=DAMAGED) from None

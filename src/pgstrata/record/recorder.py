@@ -21,9 +21,16 @@ from typing import IO, Any, Literal
 from pgstrata import __version__
 from pgstrata.errors import PgstrataError, PreflightError, UsageError, writing
 from pgstrata.record.parquet import write_series
-from pgstrata.record.reader import CampaignData, FolderSource, TrialData, place, read_decisions, read_trial
+from pgstrata.record.reader import (
+    CampaignData,
+    FolderSource,
+    TrialData,
+    place,
+    read_campaign,
+    read_decisions,
+    read_trial,
+)
 from pgstrata.record.schema import (
-    CAMPAIGN_SCHEMA,
     CampaignRecord,
     DecisionRecord,
     PlannedRecord,
@@ -345,30 +352,21 @@ def _record_of(
         )
         write_atomically(path, record.model_dump_json(indent=1) + "\n")
         return record
-    before = _record_at(path)
-    if before.campaign == campaign and before.origin == origin:
-        return before
-    _refuse_other(out, before, campaign, origin)
+    before = read_campaign(FolderSource(out))
+    if before.campaign != campaign or before.origin != origin:
+        _refuse_other(out, before, campaign, origin)
     record = before.model_copy(update={"campaign": campaign})
-    earlier = out / "campaign-before.jsonl"
-    with writing(earlier), earlier.open("a", encoding="utf-8") as file:
-        file.write(before.model_dump_json() + "\n")
-    write_atomically(path, record.model_dump_json(indent=1) + "\n")
+    written = path.read_text(encoding="utf-8")
+    text = record.model_dump_json(indent=1) + "\n"
+    if written != text:  # extended, or of an earlier format
+        _keep_earlier(out / "campaign-before.jsonl", written)
+        write_atomically(path, text)
     return record
 
 
-def _record_at(path: Path) -> CampaignRecord:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}", hint="choose another folder with --out DIR") from None
-    version = value.get("schema_")
-    if version != CAMPAIGN_SCHEMA:
-        raise UsageError(
-            f"{path.parent} has schema {version}, this version of pgstrata writes {CAMPAIGN_SCHEMA}",
-            hint="choose another folder with --out DIR, or use the version of pgstrata that wrote it",
-        )
-    return CampaignRecord.model_validate(value)
+def _keep_earlier(path: Path, written: str) -> None:
+    with writing(path), path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(json.loads(written), separators=(",", ":")) + "\n")
 
 
 def _refuse_foreign(out: Path) -> None:

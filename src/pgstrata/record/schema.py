@@ -3,7 +3,7 @@
     DIR/
       campaign.json                 CampaignRecord: the resolved campaign and the version that wrote it
       campaign.yaml                 what the user wrote (absent for `quick` and imports)
-      campaign-before.jsonl         CampaignRecords of earlier requests, when the campaign was extended
+      campaign-before.jsonl         what campaign.json held before the campaign was extended, or in an earlier format
       decisions.jsonl               DecisionRecord, one a line: what the scheduler decided after each block, and why
       source/                       what an import read all its runs from: kept once, with its digest in campaign.json
       interrupted/                  partial trials, moved aside when a campaign is resumed
@@ -44,7 +44,8 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 
-CAMPAIGN_SCHEMA = "pgstrata.campaign/1"
+FORMAT = 2
+"""Of the records that this version writes; `upgrade` says what was different before."""
 REPORT_SCHEMA = "pgstrata.report/1"
 
 PROGRESS_COLUMNS = ("t_s", "tps", "latency_ms", "latency_stddev_ms", "lag_ms", "failed", "retried", "skipped")
@@ -76,7 +77,7 @@ class Record(BaseModel):
 
 
 class CampaignRecord(Record):
-    schema_: str = CAMPAIGN_SCHEMA
+    format: int = FORMAT
     version: str
     created: str
     """ISO 8601, UTC."""
@@ -109,6 +110,8 @@ class PlannedStep(Record):
 
 
 class PlannedRecord(Record):
+    format: int = FORMAT
+    """Of all files of the trial."""
     trial: Trial
     stack: Stack
     steps: tuple[PlannedStep, ...]
@@ -197,6 +200,7 @@ class TrialVerdict(Record):
 class DecisionRecord(Record):
     """What was decided after a block; enough to resume and to explain."""
 
+    format: int = FORMAT
     after_block: int
     stage: Literal["screen", "confirm", "latency", "capacity", "soak", "done"]
     continue_with: tuple[str, ...]

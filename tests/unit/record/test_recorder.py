@@ -99,15 +99,6 @@ class TestCampaignDirectory:
         before = (tmp_path / "c" / "campaign-before.jsonl").read_text().splitlines()
         assert [json.loads(line)["campaign"]["runs"]["blocks"] for line in before] == [2]
 
-    def test_another_version_is_refused(self, tmp_path: Path) -> None:
-        CampaignDirectory.create_or_open(tmp_path / "c", CAMPAIGN).close()
-        file = tmp_path / "c" / "campaign.json"
-        file.write_text(file.read_text().replace("pgstrata.campaign/1", "pgstrata.campaign/7"))
-        with pytest.raises(UsageError, match=r"pgstrata\.campaign/7"):
-            CampaignDirectory.create_or_open(tmp_path / "c", CAMPAIGN)
-        with pytest.raises(UsageError, match=r"pgstrata\.campaign/7"):
-            read(tmp_path / "c")
-
     def test_a_folder_with_other_things_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("")
         with pytest.raises(UsageError, match=r"thesis\.tex"):

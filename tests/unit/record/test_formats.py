@@ -1,0 +1,161 @@
+"""Records of every format that was ever written: they open, give the same figures, report, and are gone on with.
+
+`tests/fixtures/record` holds them as they were written: `majors` is of real servers, `layers` has every layer, `stages`
+every stage and a failed trial (both of made-up figures). They are never made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pgstrata.analyze.judge import judge
+from pgstrata.analyze.metrics import Observer
+from pgstrata.errors import UsageError
+from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.schema import FORMAT
+from pgstrata.record.upgrade import CHANGES
+from pgstrata.report.render import render
+from pgstrata.trial.fake import FakeRunner
+from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.policy import FixedBlocks
+from pgstrata.trial.progress import NoProgress
+from pgstrata.trial.scheduler import run_campaign
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "record"
+FIRST = {
+    # runs, sum of their TPS, decisions
+    "majors": (6, 18802.3, 2),
+    "layers": (40, 85991.9, 2),
+    "stages": (86, 144839.7, 29),
+}
+EVERY_FORMAT = sorted(FIXTURES.glob("version-*.zip"))
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    with zipfile.ZipFile(FIXTURES / f"version-1-{name}.zip") as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def figures(data: CampaignData) -> tuple[int, float, int]:
+    runs = [cell.result.tps for cell in data.cells(valid_only=False)]
+    return len(runs), round(sum(runs), 1), len(data.decisions)
+
+
+def test_every_earlier_format_has_a_record_and_what_changed_after_it() -> None:
+    formats = range(1, FORMAT)
+    assert {int(path.name.split("-")[1]) for path in EVERY_FORMAT} == set(formats) == set(CHANGES)
+
+
+@pytest.mark.parametrize("path", EVERY_FORMAT, ids=lambda path: path.stem)
+def test_it_opens_and_gives_a_report(path: Path, tmp_path: Path) -> None:
+    data = read(path)
+    assert data.unreadable == ()
+    findings = judge(data)
+    assert {stack.name for stack in findings.stacks} == {stack.name for stack in data.campaign.stacks}
+    (page,) = render(data, findings, ["html"], tmp_path).paths
+    assert page.stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_it_gives_the_figures_that_were_measured(name: str) -> None:
+    assert figures(read(FIXTURES / f"version-1-{name}.zip")) == FIRST[name]
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_it_is_gone_on_with_in_todays_format(name: str, tmp_path: Path) -> None:
+    old = unpacked(name, tmp_path / "c")
+    trials = {file: file.read_bytes() for file in (old / "trials").rglob("*") if file.is_file()}
+    before = read(old)
+    with CampaignDirectory.create_or_open(old, before.campaign, before.record.origin) as directory:
+        assert directory.finished() == before.trials
+        assert directory.decisions() == before.decisions
+    value = json.loads((old / "campaign.json").read_text())
+    assert value["format"] == FORMAT
+    assert "schema_" not in value
+    (earlier,) = (old / "campaign-before.jsonl").read_text().splitlines()
+    assert json.loads(earlier)["schema_"] == "pgstrata.campaign/1"
+    assert read(old).trials == before.trials
+    assert {file: file.read_bytes() for file in trials} == trials, "a finished trial was written again"
+    CampaignDirectory.create_or_open(old, before.campaign, before.record.origin).close()
+    assert len((old / "campaign-before.jsonl").read_text().splitlines()) == 1
+
+
+def test_it_is_gone_on_with_by_a_run(tmp_path: Path) -> None:
+    old = unpacked("majors", tmp_path / "c")
+    before = read(old)
+    runs = before.campaign.runs.model_copy(update={"blocks": 2})
+    campaign = before.campaign.model_copy(update={"runs": runs})
+    with CampaignDirectory.create_or_open(old, campaign) as directory:
+        outcome = run_campaign(
+            campaign,
+            directory,
+            FakeRunner(campaign),
+            FixedBlocks(tuple(stack.name for stack in campaign.stacks), 2, None),
+            NoProgress(),
+            observe=Observer("tps"),
+            interruption=Interruption(),
+        )
+    assert outcome.counts == {"ok": 12}
+    data = read(old)
+    assert data.trials[:6] == before.trials
+    assert [trial.trial.block for trial in data.trials[6:]] == [1] * 6
+    assert [decision.after_block for decision in data.decisions] == [0, 1, 1, 2]
+
+
+class TestAnotherFormat:
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> Path:
+        directory = unpacked("majors", tmp_path / "c")
+        data = read(directory)
+        CampaignDirectory.create_or_open(directory, data.campaign, data.record.origin).close()
+        return directory
+
+    @staticmethod
+    def set_format(file: Path, format_: object) -> None:
+        """Of the file's one object, or of that of its first line."""
+        text = file.read_text()
+        value = json.loads(text.splitlines()[0] if file.suffix == ".jsonl" else text)
+        file.write_text(json.dumps({**value, "format": format_}) + "\n")
+
+    def test_a_later_one_is_refused(self, directory: Path) -> None:
+        self.set_format(directory / "campaign.json", FORMAT + 1)
+        with pytest.raises(UsageError, match=f"has format {FORMAT + 1}; .* up to {FORMAT}") as caught:
+            read(directory)
+        assert "or a later one" in caught.value.hint
+
+    def test_a_later_one_is_not_gone_on_with(self, directory: Path) -> None:
+        campaign = read(directory).campaign
+        self.set_format(directory / "campaign.json", FORMAT + 1)
+        written = (directory / "campaign.json").read_text()
+        with pytest.raises(UsageError, match=f"has format {FORMAT + 1}"):
+            CampaignDirectory.create_or_open(directory, campaign)
+        assert (directory / "campaign.json").read_text() == written
+
+    def test_a_trial_of_a_later_one_costs_itself_alone(self, directory: Path) -> None:
+        trial = read(directory).trials[0]
+        self.set_format(directory / trial.folder / "planned.json", FORMAT + 1)
+        data = read(directory)
+        assert [one.id for one in data.unreadable] == [trial.id]
+        assert f"has format {FORMAT + 1}" in data.unreadable[0].reason
+
+    def test_a_decision_of_a_later_one_is_refused(self, directory: Path) -> None:
+        self.set_format(directory / "decisions.jsonl", FORMAT + 1)
+        with pytest.raises(UsageError, match=f"decisions.jsonl has format {FORMAT + 1}"):
+            read(directory)
+
+    @pytest.mark.parametrize("format_", [None, 0, -1, "2", 2.0, True])
+    def test_what_is_no_format_is_damage(self, directory: Path, format_: object) -> None:
+        self.set_format(directory / "campaign.json", format_)
+        with pytest.raises(UsageError, match="which is no number from 1"):
+            read(directory)
+
+    def test_a_campaign_that_does_not_say_it_is_none(self, directory: Path) -> None:
+        (directory / "campaign.json").write_text("{}")
+        with pytest.raises(UsageError, match="does not say its format"):
+            read(directory)
