@@ -28,7 +28,11 @@ from pgstrata.record.schema import (
     TrialVerdict,
 )
 from pgstrata.spec.campaign import Campaign, Stage, Trial
-from pgstrata.spec.stack import Btrfs, Ext4, Stack, Tmpfs, Volume, Xfs
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
 
 MIB = 1024**2

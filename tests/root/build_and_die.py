@@ -12,7 +12,12 @@ from pathlib import Path
 from standing import context_in
 
 from pgstrata.host.local import LocalHost
-from pgstrata.spec.stack import Btrfs, DiskDevice, Existing, Ext4, Kernel, LoopDevice, Stack, Volume
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.build import build
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import StackPlan, plan_stack

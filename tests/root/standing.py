@@ -6,7 +6,8 @@ from pathlib import Path
 
 from built import differences, standing
 from pgstrata.host.local import LocalHost
-from pgstrata.spec.stack import Kernel, LoopDevice, Stack, Volume
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.attest import attest
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.step import Attested

@@ -14,7 +14,9 @@ import pytest
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
-from pgstrata.spec.stack import DiskDevice, Ext4, Stack, Volume
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import build
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import PlanContext, plan_stack

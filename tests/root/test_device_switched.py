@@ -16,7 +16,9 @@ from standing import context_in
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
-from pgstrata.spec.stack import DiskDevice, Ext4, Stack, Volume
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack import safety
 from pgstrata.stack.build import build
 from pgstrata.stack.journal import Journal

@@ -12,7 +12,13 @@ import pytest
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import DiskDevice, Existing, Ext4, Kernel, LoopDevice, Stack, Tmpfs, Volume, Xfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.spec.workload import Workload
 from pgstrata.stack.preflight import check_campaign
 

@@ -17,7 +17,9 @@ from built import standing
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import CommandFailed
-from pgstrata.spec.stack import DiskDevice, Ext4, Stack, Volume
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import build, run_step
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal

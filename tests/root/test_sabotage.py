@@ -13,7 +13,11 @@ from standing import context_in, loop_stack
 from built import differences, standing
 from leavings import kernel_settings
 from pgstrata.host.local import LocalHost
-from pgstrata.spec.stack import Btrfs, Ext4, Stack, Tmpfs, Volume, Xfs
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.attest import attest
 from pgstrata.stack.build import Built
 from pgstrata.stack.plan import StackPlan, plan_stack

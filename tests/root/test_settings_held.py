@@ -13,7 +13,8 @@ from standing import context_in
 
 from leavings import kernel_settings
 from pgstrata.host.local import LocalHost
-from pgstrata.spec.stack import Kernel, Stack, Tmpfs, Volume
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.build import build
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal

@@ -17,7 +17,9 @@ from leavings import kernel_settings
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import CommandFailed, command
-from pgstrata.spec.stack import Ext4, Stack, Tmpfs, Volume
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.build import build
 from pgstrata.stack.clean import Cleaned, clean
 from pgstrata.stack.journal import Journal

@@ -11,7 +11,13 @@ from standing import context_in, loop_stack, up_attest_write_down
 from built import standing
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
-from pgstrata.spec.stack import Btrfs, Existing, Ext4, LoopDevice, Stack, Tmpfs, Volume, Xfs
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.mounts import mount_at
 from pgstrata.stack.plan import plan_stack
 

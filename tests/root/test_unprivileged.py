@@ -14,7 +14,8 @@ from standing import context_in
 
 from built import differences, standing
 from pgstrata.host.local import LocalHost
-from pgstrata.spec.stack import Existing, Stack, Volume
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.attest import attest
 from pgstrata.stack.plan import plan_stack
 

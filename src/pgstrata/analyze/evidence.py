@@ -18,7 +18,8 @@ from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.schema import AttestedRecord
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.durability import SURVIVES, UNKNOWN, Durability, Ground, durability_class
+from pgstrata.spec.durability import Durability, durability_class
+from pgstrata.spec.promise import SURVIVES, UNKNOWN, Ground
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 

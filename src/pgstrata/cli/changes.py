@@ -8,7 +8,6 @@ from typing import Any
 from pgstrata.analyze.scale import METRICS
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.checks import disk_ids
 from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.units import parse_duration_s
 from pgstrata.stack.device_id import parse_device_id
@@ -52,7 +51,7 @@ def require_known(campaign: Campaign) -> None:
     if campaign.study is not None:
         load_study(campaign.study)
     for stack in campaign.stacks:
-        for id_ in disk_ids(stack):
+        for id_ in stack.device_ids:
             try:
                 parse_device_id(id_)
             except UsageError as error:

@@ -177,13 +177,11 @@ def _host_wide(campaign: Campaign, site: Site, trials: list[Trial]) -> list[str]
 
 
 def _host_wide_settings(stack: Stack) -> list[str]:
-    from pgstrata.spec.stack import Zfs
-
     settings = [f"{key} = {value}" for key, value in stack.kernel.sysctl.items()]
     if stack.kernel.transparent_hugepage is not None:
         settings.append(f"transparent_hugepage = {stack.kernel.transparent_hugepage}")
-    pools = [v.fs for v in stack.volumes.values() if isinstance(v.fs, Zfs)]
-    return [*settings, *(f"{key} = {value}" for fs in pools for key, value in fs.module.items())]
+    layers = [v.fs.host_settings for v in stack.volumes.values()]
+    return [*settings, *(f"{key} = {value}" for changed in layers for key, value in changed.items())]
 
 
 def _render(value: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pgstrata.host.facts.filesystems import driver_available, filesystem_availab
 from pgstrata.host.facts.kernel import read_kernel_release
 from pgstrata.host.facts.os_release import Family, read_os_release
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.stack import Lvm, Md, Nfs, Stack, Volume
+from pgstrata.spec.stack import Stack, Volume
 
 Packages = Mapping[Family, tuple[str, ...]]
 """Names by family; `{release}` stands for the running kernel's release, `{arch}` for Debian's name of the processor."""
@@ -325,18 +325,8 @@ def required_for(stack: Stack) -> tuple[str, ...]:
 
 
 def _volume_needs(volume: Volume) -> list[str]:
-    if volume.fs.kind in ("dir", "imported"):
+    if not volume.fs.capabilities:
         return []
-    names = ["root"]
-    if volume.needs_device:
-        names.append("block.loop" if volume.device.kind == "loop" else "tools.block")
-    for layer in volume.layers:
-        if isinstance(layer, Lvm):
-            names += ["block.lvm", *(["block.lvm.thin"] if layer.layout == "thin" else [])]
-        elif isinstance(layer, Md):
-            names.append(f"block.md.{'raid456' if layer.level in ('raid5', 'raid6') else layer.level}")
-    if not isinstance(volume.fs, Nfs):
-        return [*names, f"fs.{volume.fs.kind}"]
-    if volume.fs.server is None:
-        names += [*([f"fs.{volume.fs.export.kind}"] if volume.fs.export else []), "fs.nfs.server"]
-    return [*names, "fs.nfs.client"]
+    devices = [device.capability for device in volume.devices]
+    layers = [name for layer in volume.layers for name in layer.capabilities]
+    return ["root", *devices, *layers, *volume.fs.capabilities]

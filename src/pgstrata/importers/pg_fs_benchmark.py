@@ -35,7 +35,12 @@ from pgstrata.importers.runs import (
 from pgstrata.record.reader import MAX_MEMBERS, MAX_RATIO, SMALL_BYTES
 from pgstrata.record.schema import HostFacts, LoadRecord, SpaceRecord
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.stack import Btrfs, Ext4, Filesystem, Stack, Xfs, Zfs
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.kind import Filesystem
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 from pgstrata.workload.pgbench_output import PgbenchOutputError, PgbenchResult, parse_result
 

@@ -25,8 +25,10 @@ from pgstrata.record.schema import (
     TrialVerdict,
 )
 from pgstrata.spec.campaign import Campaign, Goal, Trial
+from pgstrata.spec.layers.imported import Imported
+from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.printable import plain_name
-from pgstrata.spec.stack import Filesystem, Imported, Postgres, Stack, Volume
+from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
 
 

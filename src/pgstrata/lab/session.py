@@ -27,7 +27,7 @@ from pgstrata.lab.qemu import DataDisk, MachineSpec
 from pgstrata.lab.recipe import Recipe
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.lab import LabMachine
-from pgstrata.spec.stack import DiskDevice, Stack, Zfs
+from pgstrata.spec.stack import Stack
 
 DISK_PREFIX = "/dev/disk/by-id/virtio-"
 
@@ -53,7 +53,7 @@ class LabHost(SshHost):
 
 def plan_disks(stacks: tuple[Stack, ...], lab: LabMachine) -> tuple[DataDisk, ...]:
     """A data disk for each device that the stacks name, and for each that `lab` describes."""
-    ids = [id_ for stack in stacks for id_ in _device_ids(stack)]
+    ids = [id_ for stack in stacks for id_ in stack.device_ids]
     names = [id_.removeprefix(DISK_PREFIX) for id_ in ids if id_.startswith(DISK_PREFIX)]
     disks = []
     for name in dict.fromkeys([*names, *lab.disks]):
@@ -67,15 +67,6 @@ def plan_disks(stacks: tuple[Stack, ...], lab: LabMachine) -> tuple[DataDisk, ..
             )
         )
     return tuple(disks)
-
-
-def _device_ids(stack: Stack) -> tuple[str, ...]:
-    devices = []
-    for volume in stack.volumes.values():
-        devices += [volume.device] if volume.needs_device else []
-        if isinstance(volume.fs, Zfs):
-            devices += [d for d in (volume.fs.log, volume.fs.cache, volume.fs.special) if d is not None]
-    return tuple(id_ for device in devices if isinstance(device, DiskDevice) for id_ in device.ids)
 
 
 @contextmanager

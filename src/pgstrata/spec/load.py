@@ -24,7 +24,7 @@ from pgstrata.spec.problems import Location, Problem, explain
 from pgstrata.spec.resolve import complete_stack
 from pgstrata.spec.server_settings import setting_problems
 from pgstrata.spec.shorthand import STACK_WORDS
-from pgstrata.spec.stack import Imported, Stack
+from pgstrata.spec.stack import Stack
 from pgstrata.spec.tree import FileProblem, Marked, MarkedList, line_of, plain, problem_at, read_tree, render_problem
 
 FILE_KEYS = ("defaults", "templates", "stacks", "matrix")
@@ -127,7 +127,7 @@ class _Loader:
             return None
         problems, resolved = resolve_stack_files(stack, self.file.parent)
         problems += setting_problems(stack.postgresql.settings)
-        imported = (role for role, volume in stack.volumes.items() if isinstance(volume.fs, Imported))
+        imported = (role for role, volume in stack.volumes.items() if not volume.fs.offered)
         problems += [Problem((role, "fs"), "an imported stack cannot be built") for role in imported]
         for problem in problems:
             self._note(line_of(tree, problem.location), _below(problem, location, Stack))

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from pgstrata.spec.layers.kind import Kind
 from pgstrata.spec.nearest import render_nearest
 
 Location = tuple[str | int, ...]
@@ -128,7 +129,7 @@ def locate(location: Iterable[str | int], data: Any) -> Location:
 def _kinds(model: type[BaseModel], location: Iterable[str | int]) -> list[str]:
     """Kinds that can stand at a pydantic location."""
     found = _models_at(model, location)
-    return [str(c.model_fields["kind"].default) for c in found if "kind" in c.model_fields and c.__name__ != "Imported"]
+    return [c.name() for c in found if issubclass(c, Kind) and c.offered]
 
 
 def known_keys(model: type[BaseModel], location: Iterable[str | int]) -> list[str]:
@@ -152,5 +153,5 @@ def _models_at(model: type[BaseModel], location: Iterable[str | int]) -> list[ty
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
+        return list(vars(annotation).get("kinds", {}).values()) or [annotation]
     return [m for argument in get_args(annotation) for m in _models(argument)]

@@ -13,11 +13,12 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import with_aa
 from pgstrata.spec.files import resolve_stack_files
+from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.notation import parse_stack_mapping
 from pgstrata.spec.problems import explain
-from pgstrata.spec.resolve import stack_from_mapping
+from pgstrata.spec.resolve import stack_from_mapping, takes_device
 from pgstrata.spec.server_settings import setting_problems
-from pgstrata.spec.stack import WITHOUT_DEVICE, Stack
+from pgstrata.spec.stack import Stack
 
 DEFAULT_MINUTES = 10.0
 SCALES = (50, 20, 10, 5, 1)
@@ -160,7 +161,7 @@ def _give_disks(mapping: dict[str, Any], free: list[str], text: str) -> None:
         *([mapping["wal"]] if "wal" in mapping else []),
         *mapping.get("tablespaces", {}).values(),
     ]
-    needing = [v for v in volumes if v["fs"]["kind"] not in WITHOUT_DEVICE and "kind" not in v.get("device", {})]
+    needing = [v for v in volumes if takes_device(v["fs"]) and "kind" not in v.get("device", {})]
     for volume in needing:
         wanted = _wanted_disks(volume, len(free), alone=len(needing) == 1)
         if wanted > len(free):
@@ -173,9 +174,5 @@ def _wanted_disks(volume: dict[str, Any], free: int, *, alone: bool) -> int:
     count = str(volume.get("device", {}).get("count", ""))
     if count.isdigit():
         return int(count)
-    spans = (
-        bool(volume.get("layers"))
-        or "vdev" in volume["fs"]
-        or (volume["fs"]["kind"] == "btrfs" and "data" in volume["fs"])
-    )
+    spans = bool(volume.get("layers")) or Filesystem.kinds[volume["fs"]["kind"]].layout_field in volume["fs"]
     return max(free, 1) if spans and alone else 1

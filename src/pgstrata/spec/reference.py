@@ -14,26 +14,10 @@ from pydantic_core import PydanticUndefined
 
 from pgstrata.spec import model as vocabulary
 from pgstrata.spec.campaign import Campaign, Equivalent, Goal, Runs
+from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 from pgstrata.spec.model import Model
-from pgstrata.spec.options import option_fields, spellings
-from pgstrata.spec.stack import (
-    Btrfs,
-    DiskDevice,
-    Existing,
-    Ext4,
-    Kernel,
-    LoopDevice,
-    Lvm,
-    Md,
-    Nfs,
-    Postgres,
-    Queue,
-    Stack,
-    Tmpfs,
-    Volume,
-    Xfs,
-    Zfs,
-)
+from pgstrata.spec.options import spellings
+from pgstrata.spec.stack import Kernel, Postgres, Queue, Stack, Volume
 from pgstrata.spec.units import render_duration, render_size_exact
 from pgstrata.spec.workload import Workload
 
@@ -74,20 +58,9 @@ STACK_WORDS = """| `inherits` | name of a stack or template | | take it over and
 | `device`, `layers`, `fs` | as in [volume](#volume) | | short for those of `data` |
 """
 
-SECTIONS: tuple[tuple[str, type[Model]], ...] = (
-    ("stack", Stack),
-    ("volume", Volume),
-    ("device: loop", LoopDevice),
-    ("device: disk", DiskDevice),
-    ("layer: lvm", Lvm),
-    ("layer: md", Md),
-    ("fs: ext4", Ext4),
-    ("fs: xfs", Xfs),
-    ("fs: btrfs", Btrfs),
-    ("fs: zfs", Zfs),
-    ("fs: tmpfs", Tmpfs),
-    ("fs: nfs", Nfs),
-    ("fs: dir", Existing),
+_SORTS: tuple[tuple[str, type[Kind]], ...] = (("device", Device), ("layer", BlockLayer), ("fs", Filesystem))
+_ABOVE: tuple[tuple[str, type[Model]], ...] = (("stack", Stack), ("volume", Volume))
+_BELOW: tuple[tuple[str, type[Model]], ...] = (
     ("kernel", Kernel),
     ("queue", Queue),
     ("postgresql", Postgres),
@@ -118,9 +91,11 @@ def render_reference() -> str:
 
 def _sections() -> tuple[tuple[str, type[Model]], ...]:
     """All models below a campaign: those with a place of their own on the page, then any other."""
-    known = {model for _, model in SECTIONS}
-    rest = [m for m in _below(Campaign) if m not in known and m.__name__ not in ("Stack", "Imported")]
-    return (*SECTIONS, *((m.__name__.lower(), m) for m in dict.fromkeys(rest)))
+    kinds = [(f"{sort}: {n}", base.kinds[n]) for sort, base in _SORTS for n in base.offered_names()]
+    placed = (*_ABOVE, *kinds, *_BELOW)
+    known = {model for _, model in placed}
+    rest = [m for m in _below(Campaign) if m not in known and not issubclass(m, Kind)]
+    return (*placed, *((m.__name__.lower(), m) for m in dict.fromkeys(rest)))
 
 
 def _below(annotation: Any) -> list[type[Model]]:
@@ -133,10 +108,8 @@ def _below(annotation: Any) -> list[type[Model]]:
 
 def _section(title: str, model: type[Model]) -> str:
     lines = [f"## {title}", "", (model.__doc__ or "").strip(), ""]
-    kind = title.partition(": ")[2]
-    if kind and model not in (LoopDevice, DiskDevice, Existing):
-        names = [s for s in spellings(model, kind) if s != "kind"]
-        lines += [f"In short notation: `{'`, `'.join(names)}`.", ""] if option_fields(model) else []
+    if issubclass(model, BlockLayer | Filesystem) and (names := spellings(model)):
+        lines += [f"In short notation: `{'`, `'.join(names)}`.", ""]
     lines += ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
     rows = [_row(name, field, model) for name, field in model.model_fields.items() if (model, name) != (Stack, "name")]
     return "\n".join(lines + rows) + "\n" + (STACK_WORDS if model is Stack else "")
@@ -174,12 +147,14 @@ def _value(annotation: Any) -> str:
     if origin is Literal:
         return ", ".join(f"`{a}`" for a in arguments)
     if origin in (types.UnionType, Union):
-        shown = [_value(a) for a in arguments if a is not types.NoneType and a.__name__ != "Imported"]
+        shown = [_value(a) for a in arguments if a is not types.NoneType]
         return " or ".join(dict.fromkeys(shown))
     if origin is tuple:
         return f"list of {_value(arguments[0])}"
     if origin in (dict, Mapping):
         return f"mapping of {_value(arguments[0])} to {_value(arguments[1])}"
+    if "kinds" in vars(annotation):
+        return " or ".join(_value(annotation.kinds[name]) for name in annotation.offered_names())
     title = next(title for title, model in _sections() if model is annotation)
     return f"[{title}](#{title.replace(': ', '-').replace(' ', '-')})"
 

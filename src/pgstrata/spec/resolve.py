@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.geometry import usual_count
+from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
+from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.problems import explain
-from pgstrata.spec.stack import WITHOUT_DEVICE, Stack
+from pgstrata.spec.stack import Stack
 
 _NOTATION = "docs/stacks.md has the notation, docs/layers what each filesystem and layer takes"
 
@@ -42,34 +44,22 @@ def complete_stack(mapping: dict[str, Any]) -> dict[str, Any]:
 def complete_volume(volume: dict[str, Any]) -> dict[str, Any]:
     """One volume with its device count settled; of listed disks, the first `count` are taken."""
     device, fs = volume.get("device"), volume.get("fs")
-    kind = fs.get("kind") if isinstance(fs, dict) else None
-    if (
-        kind in WITHOUT_DEVICE
-        or (kind == "nfs" and isinstance(fs, dict) and "server" in fs)
-        or not isinstance(device, dict | None)
-        or not isinstance(fs, dict)
-    ):
+    if not isinstance(device, dict | None) or not isinstance(fs, dict) or not takes_device(fs):
         return volume
-    given = dict(device or {})
-    given.setdefault("kind", "loop")
-    if given["kind"] == "disk" and isinstance(given.get("ids"), list | tuple) and "count" in given:
-        return {**volume, "device": _first_disks(given)}
-    if given["kind"] == "loop" and given.get("count") is None:
-        given["count"] = _usual(volume, fs)
-    return {**volume, "device": given}
+    given = {"kind": LoopDevice.name(), **(device or {})}
+    model = Device.kinds.get(str(given["kind"]))
+    # a kind that is none is left for the model to complain of
+    return {**volume, "device": model.complete(given, _usual(volume, fs)) if model is not None else given}
 
 
-def _first_disks(device: dict[str, Any]) -> dict[str, Any]:
-    wanted, ids = str(device["count"]), device["ids"]
-    if wanted.isdigit() and int(wanted) <= len(ids):
-        return {"kind": "disk", "ids": ids[: int(wanted)]}
-    # Left as it is: the model has no `count` for disks and says how many there are.
-    return device
+def takes_device(fs: Mapping[str, Any]) -> bool:
+    """Whether a filesystem as written sits on a block device."""
+    model = Filesystem.kinds.get(str(fs.get("kind")))
+    return model is None or model.takes_device(fs)
 
 
 def _usual(volume: dict[str, Any], fs: dict[str, Any]) -> int:
     layers = [x for x in volume.get("layers") or () if isinstance(x, dict)]
-    counts = [usual_count(str(x.get("kind")), str(x.get("level") or x.get("layout") or "")) for x in layers[:1]]
-    if not layers:
-        counts = [usual_count(str(fs.get("kind")), str(fs.get("vdev") or fs.get("data") or ""))]
-    return max(counts)
+    lowest = layers[0] if layers else fs
+    model = (BlockLayer.kinds if layers else Filesystem.kinds).get(str(lowest.get("kind")))
+    return model.usual_count(lowest) if model is not None else 1

@@ -9,24 +9,28 @@ from __future__ import annotations
 from typing import Any
 
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _SWITCH = {"enum": [True, False, "on", "off", "yes", "no"]}
 _SCALAR = {"type": ["string", "number", "boolean", "null"]}
-_DEVICES = ("LoopDevice", "DiskDevice")
-_PLACES = ("Ext4", "Xfs", "Btrfs", "Zfs", "Tmpfs", "Nfs", "Existing", "Lvm", "Md")
 
 
 def campaign_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a campaign file."""
     schema = Campaign.model_json_schema(mode="validation")
-    definitions: dict[str, Any] = {k: _open(v) for k, v in schema.pop("$defs").items() if k != "Imported"}
-    for name in (*_DEVICES, *_PLACES, "Volume", "Stack"):
+    hidden = {m.__name__ for m in Filesystem.kinds.values() if not m.offered}
+    definitions: dict[str, Any] = {k: _open(v, hidden) for k, v in schema.pop("$defs").items() if k not in hidden}
+    places = [*_offered(Filesystem), *_offered(BlockLayer)]
+    for name in (*(m.__name__ for m in (*_offered(Device), *places)), "Volume", "Stack"):
         definitions[name].pop("required", None)
-    for name in _PLACES:
-        definitions[name]["properties"]["kind"] = {"const": definitions[name]["properties"]["kind"]["const"]}
+    for model in places:
+        own = definitions[model.__name__]["properties"]
+        own["kind"] = {"const": own["kind"]["const"]}
     _open_devices(definitions)
+    for model in places:
+        _open_fields(model, definitions[model.__name__]["properties"])
     layers = definitions["Volume"]["properties"]["layers"]
     layers["items"] = _text_or(layers["items"])
     definitions["Equivalent"] = {"anyOf": [definitions["Equivalent"], {"type": "array", "minItems": 3, "maxItems": 3}]}
@@ -38,7 +42,7 @@ def campaign_schema() -> dict[str, Any]:
     _open_stack(definitions)
     _open_workload(definitions["Workload"]["properties"])
     definitions["Goal"] = _text_or(definitions["Goal"])
-    properties = _open(schema["properties"]) | _file_sections()
+    properties = _open(schema["properties"], hidden) | _file_sections()
     return {
         "$schema": DIALECT,
         "title": "pgstrata campaign",
@@ -50,22 +54,28 @@ def campaign_schema() -> dict[str, Any]:
     }
 
 
-def _open(node: Any) -> Any:
+def _offered(sort: type[Kind]) -> list[type[Kind]]:
+    return [sort.kinds[name] for name in sort.offered_names()]
+
+
+def _open(node: Any, hidden: set[str]) -> Any:
     """The same schema where switches are also on/off, open mappings take any scalar, unions are not exclusive."""
     if isinstance(node, list):
-        return [_open(item) for item in node if item != {"$ref": "#/$defs/Imported"}]
+        return [_open(item, hidden) for item in node if item not in [{"$ref": f"#/$defs/{name}"} for name in hidden]]
     if not isinstance(node, dict):
         return node
     if node.get("type") == "boolean":
         return {**{k: v for k, v in node.items() if k != "type"}, **_SWITCH}
-    opened = {k: _open(v) for k, v in node.items() if k not in ("discriminator", "oneOf", "title")}
+    opened = {k: _open(v, hidden) for k, v in node.items() if k not in ("discriminator", "oneOf", "title")}
     if "oneOf" in node:
-        opened["anyOf"] = _open(node["oneOf"])
+        opened["anyOf"] = _open(node["oneOf"], hidden)
     if node.get("additionalProperties") == {"type": "string"}:
         opened["additionalProperties"] = _SCALAR
-    if "enum" in node and "4.2" in node["enum"]:
+    digits = [word for word in node.get("enum", ()) if isinstance(word, str) and word.replace(".", "").isdigit()]
+    numbers = [int(word) if word.isdigit() else float(word) for word in digits]
+    if numbers:  # what reads as a number need not stand in quotes
         opened.pop("type", None)
-        opened["enum"] = [*node["enum"], 3, 4.2]
+        opened["enum"] = [*node["enum"], *numbers]
     return opened
 
 
@@ -92,11 +102,16 @@ def _open_devices(definitions: dict[str, Any]) -> None:
         "required": ["disk"],
         "additionalProperties": False,
     }
-    whole = [{"$ref": f"#/$defs/{name}"} for name in _DEVICES]
+    whole = [{"$ref": f"#/$defs/{name}"} for name in (m.__name__ for m in _offered(Device))]
     definitions["Device"] = {"anyOf": [{"type": ["string", "boolean", "null"]}, names["anyOf"][1], loop, disk, *whole]}
-    for vdev in ("log", "cache", "special"):
-        definitions["Zfs"]["properties"][vdev] = {"anyOf": [{"$ref": "#/$defs/Device"}, {"type": "null"}]}
-    definitions["Nfs"]["properties"]["export"] = _text_or(definitions["Nfs"]["properties"]["export"])
+
+
+def _open_fields(model: type[Kind], properties: dict[str, Any]) -> None:
+    """Devices and filesystems inside a kind can be written as short as elsewhere."""
+    for name in model.fields_holding(Device):
+        properties[name] = {"anyOf": [{"$ref": "#/$defs/Device"}, {"type": "null"}]}
+    for name in model.fields_holding(Filesystem):
+        properties[name] = _text_or(properties[name])
 
 
 def _open_stack(definitions: dict[str, Any]) -> None:

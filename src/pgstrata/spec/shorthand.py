@@ -9,13 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.notation import (
-    parse_device_mapping,
-    parse_fs_mapping,
-    parse_layer_mapping,
-    parse_stack_mapping,
-    parse_volume_mapping,
-)
+from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
+from pgstrata.spec.notation import parse_stack_mapping, parse_volume_mapping
 from pgstrata.spec.problems import Location
 from pgstrata.spec.tree import Marked, MarkedList, mark, merge, problem_at
 
@@ -90,22 +85,28 @@ def _expand_volume(value: Any, line: int, path: Location) -> Any:
 def _expand_fs(value: Any, line: int, path: Location, volume: Marked) -> Any:
     if isinstance(value, str):
         found: dict[str, Any] = {}
-        fs = _from_text(lambda text: parse_fs_mapping(text, found), value, line, path)
+        fs = _from_text(lambda text: Filesystem.parse(text, found), value, line, path)
         if "device" in found:
             volume.put("device", mark(found["device"], line), line)
         return fs
     if not isinstance(value, Marked):
         return value
     full = Marked(value.line)
+    devices, filesystems = _holding(Device), _holding(Filesystem)
     for key in value:
         at, item, where = value.lines[key], value[key], (*path, key)
-        if key == "export" and item is not None:
+        if key in filesystems and item is not None:
             full.put(key, _expand_fs(item, at, where, Marked(at)), at)
-        elif key in ("log", "cache", "special") and item is not None:
+        elif key in devices and item is not None:
             full.put(key, expand_device(item, at, where), at)
         else:
             full.put(key, item, at)
     return full
+
+
+def _holding(sort: type[Kind]) -> set[str]:
+    """Fields of filesystems that hold a device or another filesystem; what kind it is may stand elsewhere."""
+    return {name for model in Filesystem.kinds.values() for name in model.fields_holding(sort)}
 
 
 def _expand_layers(value: Any, line: int, path: Location, volume: Marked) -> Any:
@@ -120,17 +121,11 @@ def _expand_layers(value: Any, line: int, path: Location, volume: Marked) -> Any
         at = value.lines[index]
         if isinstance(item, str):
             found: dict[str, Any] = {}
-            item = _from_text(lambda text, f=found: _layer(text, f), item, at, (*path, index))
+            item = _from_text(lambda text, f=found: BlockLayer.parse(text, f), item, at, (*path, index))
             if "device" in found:
                 volume.put("device", mark(found["device"], at), at)
         full.add(item, at)
     return full
-
-
-def _layer(text: str, volume: dict[str, Any]) -> dict[str, Any]:
-    if not text.startswith(("lvm", "md")):
-        raise UsageError(f"unknown layer {text!r}", hint="lvm, lvm(striped,4), md(raid10,4)")
-    return parse_layer_mapping(text, volume)
 
 
 def expand_device(value: Any, line: int, path: Location) -> Any:
@@ -138,7 +133,7 @@ def expand_device(value: Any, line: int, path: Location) -> Any:
     if isinstance(value, str):
         if value.startswith(("/", "PARTUUID=")):
             return mark({"kind": "disk", "ids": [value]}, line)
-        return _from_text(parse_device_mapping, value, line, path)
+        return _from_text(Device.parse, value, line, path)
     if value is True:
         return mark({"kind": "loop"}, line)
     if isinstance(value, MarkedList):

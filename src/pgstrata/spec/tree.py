@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from pgstrata.errors import UsageError
+from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.problems import Location, Problem
 
 MAX_DEPTH = 40
@@ -223,4 +224,5 @@ def _needs_no_device(volume: Marked) -> bool:
     fs = volume.get("fs")
     if not isinstance(fs, Marked):
         return False
-    return fs.get("kind") in ("tmpfs", "dir") or (fs.get("kind") == "nfs" and fs.get("server") is not None)
+    model = Filesystem.kinds.get(str(fs.get("kind")))
+    return model is not None and not model.takes_device(fs)

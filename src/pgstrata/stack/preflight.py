@@ -11,7 +11,11 @@ from pgstrata.host.facts.kernel import read_kernel_release
 from pgstrata.host.facts.memory import parse_meminfo
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import DiskDevice, Existing, Ext4, LoopDevice, Nfs, Stack, Tmpfs, Volume, Xfs, Zfs
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.units import render_size
 from pgstrata.stack import sizing
 from pgstrata.stack.safety import refuse_or_allow
@@ -100,7 +104,7 @@ _BLOCKS_ABOVE_PAGES = {"xfs": (6, 12), "ext4": (6, 19)}
 
 
 def _block_size_problem(host: Host, volume: Volume) -> str:
-    fs = volume.fs.export if isinstance(volume.fs, Nfs) and volume.fs.export is not None else volume.fs
+    fs = volume.fs.stores
     if not isinstance(fs, Ext4 | Xfs) or fs.block_size is None:
         return ""
     page_bytes = int(host.run(command("getconf", "PAGE_SIZE")).stdout)
@@ -154,15 +158,13 @@ def _check_volume(
 def _check_devices(host: Host, stack: Stack, volume: Volume, needed_bytes: int, erase: tuple[str, ...]) -> None:
     """Every device may be overwritten, and is large enough."""
     each = sizing.device_bytes(volume, needed_bytes)
-    if isinstance(volume.device, DiskDevice):
-        for id_ in volume.device.ids:
-            _require_size(stack, id_, refuse_or_allow(host, id_, erase).size_bytes, each)
-    elif isinstance(volume.device, LoopDevice) and volume.device.size is not None:
-        _require_size(stack, "loop device", volume.device.size, each)
-    if isinstance(volume.fs, Zfs):
-        for device in (volume.fs.log, volume.fs.cache, volume.fs.special):
-            for id_ in device.ids if isinstance(device, DiskDevice) else ():
-                refuse_or_allow(host, id_, erase)
+    for id_ in volume.device.stable_ids:
+        _require_size(stack, id_, refuse_or_allow(host, id_, erase).size_bytes, each)
+    if volume.device.each_bytes is not None:
+        _require_size(stack, f"{volume.device.kind} device", volume.device.each_bytes, each)
+    for device in volume.fs.own_devices.values():
+        for id_ in device.stable_ids:
+            refuse_or_allow(host, id_, erase)
 
 
 def _require_size(stack: Stack, name: str, size_bytes: int, needed_bytes: int) -> None:

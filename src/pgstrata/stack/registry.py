@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pgstrata.spec.stack import Device, Filesystem, Layer
+from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.stack.block import disk, loop, lvm, md
 from pgstrata.stack.fs import btrfs, existing, ext4, nfs, tmpfs, xfs, zfs
 from pgstrata.stack.parts import Below, FsPart, Part, Place
@@ -35,7 +35,7 @@ def plan_device(device: Device, place: Place) -> Part:
     return DEVICES[device.kind](device, place)
 
 
-def plan_layer(layer: Layer, below: Below, place: Place) -> Part:
+def plan_layer(layer: BlockLayer, below: Below, place: Place) -> Part:
     """The plan of a block layer over `below`."""
     return LAYERS[layer.kind](layer, below, place)
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import Btrfs, Layer, LoopDevice, Lvm, Md, Nfs, Stack, Volume, Zfs
+from pgstrata.spec.stack import Stack, Volume
 
 MIB, GIB = 2**20, 2**30
 BYTES_PER_SCALE = 16 * MIB
@@ -84,37 +84,10 @@ def bytes_by_role(campaign: Campaign, stack: Stack, content: Content) -> dict[st
 
 def copies(volume: Volume) -> float:
     """Bytes on the devices for each byte written to the filesystem: mirrors, parity, snapshots that diverge."""
-    factor = _fs_copies(volume)
+    factor = volume.fs.copies(1 if volume.layers else volume.device.count)
     for layer in volume.layers:
-        factor *= _layer_copies(layer, volume.device.count)
+        factor *= layer.copies(volume.device.count)
     return factor
-
-
-def _layer_copies(layer: Layer, devices: int) -> float:
-    if isinstance(layer, Lvm):
-        return 1.0 + layer.snapshots
-    if isinstance(layer, Md):
-        return _redundancy(layer.level, devices)
-    raise AssertionError(f"no copies known for {layer.kind}")
-
-
-def _fs_copies(volume: Volume) -> float:
-    fs = volume.fs.export if isinstance(volume.fs, Nfs) and volume.fs.export is not None else volume.fs
-    devices = 1 if volume.layers else volume.device.count
-    if isinstance(fs, Btrfs):
-        return {"raid1": 2.0, "dup": 2.0}.get(fs.data or "single") or _redundancy(fs.data or "single", devices)
-    if isinstance(fs, Zfs):
-        return _redundancy(fs.vdev, devices)
-    return 1.0
-
-
-def _redundancy(level: str, devices: int) -> float:
-    if level in ("raid1", "mirror"):
-        return float(devices)
-    if level == "raid10":
-        return 2.0
-    parity = {"raid5": 1, "raid6": 2, "raidz1": 1, "raidz2": 2, "raidz3": 3}.get(level, 0)
-    return devices / max(1, devices - parity)
 
 
 AGED_SHARE = 0.8
@@ -157,8 +130,8 @@ def _loop_files_bytes(campaign: Campaign, stack: Stack, loop_bytes: int, loaded_
     roles = bytes_by_role(campaign, stack, content_of(campaign, stack, loaded_bytes))
     total = 0
     for role, volume in stack.volumes.items():
-        if volume.needs_device and isinstance(volume.device, LoopDevice):
-            capacity = (volume.device.size or loop_bytes) * volume.device.count
+        capacity = volume.device.scratch_bytes(loop_bytes) if volume.needs_device else None
+        if capacity is not None:
             filled = device_bytes(volume, roles[role]) * volume.device.count
             aged = int(capacity * AGED_SHARE) if campaign.runs.aged else 0
             total += max(filled + aged, capacity if campaign.runs.precondition == "steady" else 0)

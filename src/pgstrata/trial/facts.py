@@ -12,7 +12,11 @@ from pgstrata.host.facts.thermal import read_throttle_count
 from pgstrata.host.protocol import Host
 from pgstrata.record.schema import HostFacts
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import DiskDevice, Existing, Nfs, Tmpfs, Volume
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.stack import Volume
 from pgstrata.trial.bench import Bench
 
 BUSY_SAMPLE_S = 0.1

@@ -12,7 +12,6 @@ from pgstrata.postgres.settings import check_settings
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.checks import disk_ids
 from pgstrata.spec.expand import block_trials
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import journal_directory
@@ -121,7 +120,7 @@ def _locked(host: Host, campaign: Campaign, directory: CampaignDirectory) -> Ite
     taken: list[str] = []
     payload = f"process {os.getpid()} with {directory.path}"
     try:
-        for id_ in sorted({id_ for stack in campaign.stacks for id_ in disk_ids(stack)}):
+        for id_ in sorted({id_ for stack in campaign.stacks for id_ in stack.device_ids}):
             name = f"device-{id_}"
             holder = host.try_lock(name, payload)
             if holder is not None:

@@ -22,7 +22,10 @@ from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.schema import AttestedRecord, DecisionRecord
 from pgstrata.spec.campaign import Goal, Runs
-from pgstrata.spec.stack import Existing, Ext4, LoopDevice, Postgres, Stack, Volume
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.stack import Postgres, Stack, Volume
 from synthetic import Shape, write_campaign
 
 # Ten runs each of a published comparison (SIOS Technology 2024; see studies/lvm-nfs), TPS without connection time.

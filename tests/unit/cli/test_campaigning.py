@@ -15,7 +15,9 @@ from pgstrata.cli.campaigning import parse_gate
 from pgstrata.cli.status import status
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.spec.campaign import Campaign, Runs
-from pgstrata.spec.stack import Ext4, Stack, Volume, Xfs
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.trial.fake import FAKE_MODE, FakeRunner
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors, undo_errors

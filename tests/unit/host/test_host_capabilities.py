@@ -7,7 +7,16 @@ import pytest
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import CAPABILITIES, missing, require, required_for
 from pgstrata.host.fake import FakeHost, completed
-from pgstrata.spec.stack import Btrfs, Existing, Ext4, Kernel, LoopDevice, Lvm, Md, Nfs, Stack, Volume, Xfs, Zfs
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.lvm import Lvm
+from pgstrata.spec.layers.md import Md
+from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.stack import Kernel, Stack, Volume
 
 OS = {
     "debian": "ID=debian\nVERSION_ID=12\n",

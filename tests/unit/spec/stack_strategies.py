@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from pgstrata.spec.stack import (
-    Btrfs,
-    DiskDevice,
-    Existing,
-    Ext4,
-    Kernel,
-    LoopDevice,
-    Lvm,
-    Md,
-    Nfs,
-    Postgres,
-    Queue,
-    Stack,
-    Tmpfs,
-    Volume,
-    Xfs,
-    Zfs,
-)
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.lvm import Lvm
+from pgstrata.spec.layers.md import Md
+from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.stack import Kernel, Postgres, Queue, Stack, Volume
 
 KIB = 1024
 sizes = st.sampled_from([4 * KIB, 64 * KIB, 2 * KIB**2, 3 * KIB**3, 5 * KIB**2 + 512])

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pgstrata.spec.stack import DiskDevice, Existing, Nfs, Queue, Zfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.stack import Queue
 
 
 @pytest.mark.parametrize("name", ["../../../etc/x", "zfs/arc", "/etc/passwd", "", "a b", "-x", "."])

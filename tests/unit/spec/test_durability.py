@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.spec.durability import (
-    LOSES,
-    LOSES_RECENT,
-    SURVIVES,
-    UNKNOWN,
-    Ground,
-    durability_class,
-    is_off,
-    parse_configuration,
-)
+from pgstrata.spec.durability import durability_class, is_off, parse_configuration
 from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.promise import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, Ground
 
 CASES = [
     ("ext4", SURVIVES, "flushed"),

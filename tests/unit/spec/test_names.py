@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pgstrata.spec.stack import Existing, Ext4, Stack, Tmpfs, Volume
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.workload import Workload
 
 

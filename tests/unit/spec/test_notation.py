@@ -8,22 +8,19 @@ from hypothesis import strategies as st
 from stack_strategies import stacks
 
 from pgstrata.errors import UsageError
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.lvm import Lvm
+from pgstrata.spec.layers.md import Md
+from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.notation import parse_stack, render_stack
-from pgstrata.spec.stack import (
-    Btrfs,
-    DiskDevice,
-    Existing,
-    Ext4,
-    LoopDevice,
-    Lvm,
-    Md,
-    Nfs,
-    Stack,
-    Tmpfs,
-    Volume,
-    Xfs,
-    Zfs,
-)
+from pgstrata.spec.stack import Stack, Volume
 
 KIB = 1024
 

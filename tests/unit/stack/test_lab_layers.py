@@ -10,7 +10,11 @@ from pydantic import ValidationError
 
 from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.spec.stack import Lvm, Md, Nfs, Stack, Volume, Zfs
+from pgstrata.spec.layers.lvm import Lvm
+from pgstrata.spec.layers.md import Md
+from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.block.lvm import LogicalVolume, LvmCheck, parse_lvs, parse_pvs, pv_uuid
 from pgstrata.stack.block.md import ArrayState, MdCheck, array_name, parse_array, parse_array_name
 from pgstrata.stack.fs.nfs import COMPANIONS, UNIT, Export, ExportCheck, expectations, parse_exports

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.host.facts.memory import parse_meminfo
-from pgstrata.spec.stack import Ext4, Xfs
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.stack.block.loop import parse_losetup
 from pgstrata.stack.fs.btrfs import parse_device_usage, parse_filesystem_df, parse_nodesize
 from pgstrata.stack.fs.ext4 import Ext4Check, parse_dumpe2fs, parse_journal_bytes

@@ -7,7 +7,13 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.spec.stack import Btrfs, DiskDevice, Ext4, Kernel, LoopDevice, Stack, Tmpfs, Volume, Xfs
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.stack import Kernel, Stack, Volume
 from pgstrata.stack.device_id import find_nodes, parse_device_id
 from pgstrata.stack.fs.btrfs import plan_btrfs
 from pgstrata.stack.fs.ext4 import plan_ext4

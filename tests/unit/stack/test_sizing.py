@@ -5,21 +5,17 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import (
-    Btrfs,
-    Device,
-    DiskDevice,
-    Ext4,
-    LoopDevice,
-    Lvm,
-    Md,
-    Postgres,
-    Stack,
-    Tmpfs,
-    Volume,
-    Xfs,
-    Zfs,
-)
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.kind import Device
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.lvm import Lvm
+from pgstrata.spec.layers.md import Md
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata.spec.workload import Workload
 from pgstrata.stack import sizing
 from pgstrata.stack.sizing import CLUSTER_BYTES, GIB, MIB

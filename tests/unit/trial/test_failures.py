@@ -13,7 +13,8 @@ from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
-from pgstrata.spec.stack import Existing, Stack, Volume
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.performance import PerformanceRunner
 from pgstrata.trial.progress import NoProgress

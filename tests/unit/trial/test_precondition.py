@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.spec.stack import Existing, Ext4, Filesystem, Nfs, Stack, Tmpfs, Volume
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.kind import Filesystem
+from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.trial.precondition import own_places
 

@@ -13,7 +13,8 @@ from pgstrata.host.fake import FakeHost
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import FileStatus, Host
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import Existing, Stack, Volume
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.trial.scratch import Trusted, check_scratch, folder_problem, make_scratch, trusted

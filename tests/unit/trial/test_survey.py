@@ -15,7 +15,10 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import DiskDevice, Existing, Stack, Volume, Zfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.trial.interruption import Interruption
@@ -99,7 +102,8 @@ from awaiting import wait_for_number
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import Existing, Stack, Volume
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.journal import Journal
 from pgstrata.trial.stand import mark_processes
 from pgstrata.trial.survey import survey

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host
-from pgstrata.spec.stack import DiskDevice
+from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.stack.device_id import find_nodes, parse_device_id
 from pgstrata.stack.parts import Below, Part, Place
 from pgstrata.stack.step import Attested, Erased, PlannedCommand, Ref, Step, planned

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.stack import LoopDevice
+from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.nodes import read_size_bytes, sysfs_folder
 from pgstrata.stack.parts import Below, Part, Place

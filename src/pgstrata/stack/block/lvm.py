@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.stack import Lvm
+from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.stack.free_name import plan_free_name
 from pgstrata.stack.parts import Below, Geometry, Part, Place
 from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned, resolve, told

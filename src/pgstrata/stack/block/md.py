@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.stack import Md
+from pgstrata.spec.layers.md import Md
 from pgstrata.stack.free_name import plan_free_name
 from pgstrata.stack.parts import Below, Geometry, Part, Place
 from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve, told

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.stack import Existing
+from pgstrata.spec.layers.existing import Existing
 from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.parts import Below, FsPart, Place

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.stack import Ext4
+from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.stack import Ext4, Nfs
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.fs.btrfs import plan_btrfs
 from pgstrata.stack.fs.ext4 import plan_ext4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgstrata.spec.stack import Tmpfs
+from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.stack.mounts import Expectation, MountCheck, atime_expectations, atime_options, plan_mount, value
 from pgstrata.stack.parts import Below, FsPart, Place
 

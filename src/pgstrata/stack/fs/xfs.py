@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.stack import Xfs
+from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.stack import Device, DiskDevice, Zfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.kind import Device
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.units import parse_size_bytes
 from pgstrata.stack.block.disk import plan_disk
 from pgstrata.stack.block.loop import plan_loop
@@ -76,7 +79,10 @@ def _own_devices(fs: Zfs) -> dict[str, Device]:
 
 
 def _plan_device(device: Device, place: Place) -> Part:
-    return plan_disk(device, place) if isinstance(device, DiskDevice) else plan_loop(device, place)
+    if isinstance(device, DiskDevice):
+        return plan_disk(device, place)
+    assert isinstance(device, LoopDevice)
+    return plan_loop(device, place)
 
 
 def _switch(value: bool | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.host.protocol import Command, command
-from pgstrata.spec.stack import Zfs
+from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.stack.plan import StackPlan
 
 IMPORT_TIMEOUT_S = 600.0

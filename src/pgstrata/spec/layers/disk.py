@@ -1,0 +1,70 @@
+"""Real block devices, which carry ids that stay the same after a reboot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.call import render_call
+from pgstrata.spec.layers.kind import Device
+from pgstrata.spec.words import quote, unquote
+
+
+class DiskDevice(Device):
+    """Real block devices, named by stable id (by-id, by-path, PARTUUID, or path+size+major:minor)."""
+
+    kind: Literal["disk"] = "disk"
+
+    capability: ClassVar[str] = "tools.block"
+
+    ids: tuple[str, ...] = Field(min_length=1, max_length=256, description="stable ids")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _enough(cls, value: object) -> object:
+        """A count asked for by a layout takes the first disks of a list; it is left here when they do not suffice."""
+        if isinstance(value, dict) and "count" in value:
+            raise ValueError(f"{value['count']} devices are asked for, and {len(value.get('ids', ()))} are listed")
+        return value
+
+    @field_validator("ids")
+    @classmethod
+    def _distinct(cls, ids: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(ids)) != len(ids):
+            raise ValueError("a device is named twice")
+        for id_ in ids:
+            if not id_.isprintable() or id_.startswith("-") or not id_:
+                raise ValueError(f"{id_!r} is no stable id of a device (for example /dev/disk/by-id/...)")
+        return ids
+
+    @property
+    def count(self) -> int:
+        return len(self.ids)
+
+    @property
+    def stable_ids(self) -> tuple[str, ...]:
+        return self.ids
+
+    @property
+    def says_more(self) -> bool:
+        return True
+
+    @classmethod
+    def complete(cls, given: dict[str, Any], usual: int) -> dict[str, Any]:
+        """Of listed disks, the first `count` are taken; too few are left for the model to complain of."""
+        wanted, ids = str(given.get("count", "")), given.get("ids")
+        if isinstance(ids, list | tuple) and wanted.isdigit() and int(wanted) <= len(ids):
+            return {"kind": given["kind"], "ids": ids[: int(wanted)]}
+        return given
+
+    @classmethod
+    def parse_words(cls, words: Sequence[str], text: str) -> dict[str, Any]:
+        if not words:
+            raise UsageError(f"{text!r} names no disk", hint="disk(/dev/disk/by-id/...)")
+        return {"ids": [unquote(word) for word in words]}
+
+    def render(self) -> str:
+        return render_call(self.kind, [quote(id_) for id_ in self.ids])

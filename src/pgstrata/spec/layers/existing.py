@@ -1,0 +1,62 @@
+"""A directory that is already there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.call import Call
+from pgstrata.spec.layers.kind import Filesystem
+from pgstrata.spec.promise import Ground, Promises, ground_promises
+from pgstrata.spec.words import quote, unquote
+
+
+class Existing(Filesystem):
+    """A directory that is already there; works without root, is never formatted."""
+
+    kind: Literal["dir"] = "dir"
+
+    not_options: ClassVar[frozenset[str]] = frozenset({"path"})
+
+    path: str = Field(description="absolute path")
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, path: str) -> str:
+        if not path.startswith("/"):
+            raise ValueError(f"{path!r} is not an absolute path (for example /mnt/{path})")
+        if not path.isprintable():
+            raise ValueError(f"{path!r} holds a line break or another control character")
+        if ".." in path.split("/"):
+            raise ValueError(f"{path!r} goes up by `..`: write where it leads to")
+        return path
+
+    @classmethod
+    def takes_device(cls, asked: Mapping[str, Any]) -> bool:
+        return False
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        return ()
+
+    def promises(self, where: str, ground: Ground | None) -> Promises:
+        yield from ground_promises(ground, where)
+
+    def overwrites_in_place(self, ground: Ground | None) -> bool:
+        return ground is not None and ground.overwrites_in_place
+
+    @classmethod
+    def parse_call(cls, call: Call) -> dict[str, Any]:
+        if not call.rest.startswith(":") or call.arguments is not None:
+            raise UsageError(f"{call.text!r} names no directory", hint="dir:/path/to/directory")
+        return {"path": unquote(call.rest[1:].strip())}
+
+    def render(self, count: str = "") -> str:
+        return f"{self.kind}:{quote(self.path)}"

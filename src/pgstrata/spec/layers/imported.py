@@ -1,0 +1,35 @@
+"""What somebody else measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pgstrata.spec.layers.kind import Filesystem
+from pgstrata.spec.promise import UNKNOWN, Ground, Promises
+
+
+class Imported(Filesystem):
+    """A stack that somebody else measured: known by name alone, cannot be built."""
+
+    kind: Literal["imported"] = "imported"
+
+    offered: ClassVar[bool] = False
+
+    @classmethod
+    def takes_device(cls, asked: Mapping[str, Any]) -> bool:
+        return False
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        return ()
+
+    def promises(self, where: str, ground: Ground | None) -> Promises:
+        yield UNKNOWN, "imported figures: the configuration is not known"
+
+    def overwrites_in_place(self, ground: Ground | None) -> bool:
+        """Nothing is known of it, which `promises` says."""
+        return False
+
+    def render(self, count: str = "") -> str:
+        return self.kind

@@ -1,0 +1,363 @@
+"""What is asked of every kind of device, block layer and filesystem.
+
+A kind is a frozen model: its fields are its schema, its methods answer what follows from them without a host. The other
+half, how it is built and read back, is a `stack.kind` object. Everything else asks these and knows no kind by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, Union, get_args
+
+from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema, core_schema
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.call import Call, render_call
+from pgstrata.spec.nearest import render_nearest
+from pgstrata.spec.options import Spelled, render_options
+from pgstrata.spec.promise import Ground, Parity, Promises
+from pgstrata.spec.words import split_call
+
+Switch = bool | None
+"""An option that is set, cleared or (None) left at the kernel's default."""
+
+
+class Kind(Spelled):
+    """Base of all kinds. A field of type Device, BlockLayer or Filesystem takes any kind registered for it."""
+
+    kinds: ClassVar[dict[str, type[Any]]]
+    """Those registered, by name, in the order of documents."""
+    offered: ClassVar[bool] = True
+    """False for what only pgstrata itself makes."""
+    layout_field: ClassVar[str] = ""
+    """The field that says how several devices are put together."""
+    layout_minimum: ClassVar[Mapping[str, int]] = {}
+    """Devices that a layout needs at least, where that is more than one."""
+    layout_usual: ClassVar[Mapping[str, int]] = {}
+    """Devices taken where nobody says how many, where that is more than the minimum."""
+
+    @classmethod
+    def register(cls, model: type[Self]) -> None:
+        """From now on `model` is one of the kinds."""
+        for sort in model.__mro__:
+            if issubclass(sort, Kind) and "kinds" in vars(sort):
+                sort.kinds[model.name()] = model
+
+    @classmethod
+    def unregister(cls, name: str) -> None:
+        """Takes a kind back, for those that register one for a time."""
+        for sort in cls.kinds[name].__mro__:
+            if issubclass(sort, Kind) and "kinds" in vars(sort):
+                sort.kinds.pop(name, None)
+
+    @classmethod
+    def offered_names(cls) -> tuple[str, ...]:
+        """What a user can ask for."""
+        return tuple(name for name, model in cls.kinds.items() if model.offered)
+
+    @classmethod
+    def fields_holding(cls, sort: type[Kind]) -> tuple[str, ...]:
+        """Fields in which a device or another filesystem stands."""
+        found = {name: (f.annotation, *get_args(f.annotation)) for name, f in cls.model_fields.items()}
+        return tuple(n for n, types in found.items() if any(isinstance(t, type) and issubclass(t, sort) for t in types))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        if "kinds" not in vars(cls):
+            return handler(source)
+        return core_schema.no_info_plain_validator_function(
+            lambda value: _any_of(tuple(cls.kinds.values())).validate_python(value),
+            metadata={"pydantic_js_functions": [lambda _, js: js(_any_of(tuple(cls.kinds.values())).core_schema)]},
+        )
+
+    @classmethod
+    def usual_count(cls, asked: Mapping[str, Any]) -> int:
+        """Devices taken where neither the user nor a list of devices says how many; `asked` as written."""
+        layout = str(asked.get(cls.layout_field) or "")
+        return cls.layout_usual.get(layout, cls.layout_minimum.get(layout, 1))
+
+    def layout_problem(self, layout: str, count: int) -> str | None:
+        """Why `count` devices cannot make that layout; None if they can."""
+        minimum = self.layout_minimum.get(layout, 1)
+        return f"{self.kind} {layout} needs at least {minimum} devices, not {count}" if count < minimum else None
+
+
+@cache
+def _any_of(kinds: tuple[type[Kind], ...]) -> TypeAdapter[Any]:
+    one_of: Any = Annotated[Union[kinds], Field(discriminator="kind")]  # noqa: UP007
+    return TypeAdapter(one_of)
+
+
+class Device(Kind):
+    """What a volume sits on: one or several block devices."""
+
+    kinds: ClassVar[dict[str, type[Device]]] = {}
+    capability: ClassVar[str]
+    """What a host must be able to do to have it."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def count(self) -> int: ...
+
+    @property
+    def stable_ids(self) -> tuple[str, ...]:
+        """Ids of real disks, which two volumes cannot share."""
+        return ()
+
+    @property
+    def each_bytes(self) -> int | None:
+        """The size of each, where that was asked for."""
+        return None
+
+    def scratch_bytes(self, usual_bytes: int) -> int | None:
+        """What its files can grow to in the scratch folder; `usual_bytes` each where no size was asked for."""
+        return None
+
+    def promises(self, where: str, ground: Ground | None) -> Promises:
+        """What it means for acknowledged commits; `ground` is what its files lie on."""
+        yield from ()
+
+    @property
+    def says_more(self) -> bool:
+        """Whether more was asked for than a count."""
+        raise NotImplementedError
+
+    @classmethod
+    def complete(cls, given: dict[str, Any], usual: int) -> dict[str, Any]:
+        """As written, with the count settled; `usual` is what the layer above takes."""
+        raise NotImplementedError
+
+    @classmethod
+    def parse(cls, text: str) -> dict[str, Any]:
+        """`loop`, `loop(4,size=2G)`, `disk(ID,ID)`: what a campaign file would hold."""
+        name, arguments, rest = split_call(text.strip())
+        if name not in cls.kinds or rest:
+            raise UsageError(f"{text!r} is not a device", hint="loop, loop(COUNT,SIZE) or disk(ID,...)")
+        words = Call(text, name, arguments, rest, {}).words
+        return {"kind": name, **cls.kinds[name].parse_words([word for word in words if word], text)}
+
+    @classmethod
+    def parse_words(cls, words: Sequence[str], text: str) -> dict[str, Any]:
+        """Field values of what stands in the parentheses."""
+        raise NotImplementedError
+
+    def render(self) -> str:
+        """Short notation."""
+        raise NotImplementedError
+
+
+class BlockLayer(Kind):
+    """Takes the devices below and gives one of its own."""
+
+    kinds: ClassVar[dict[str, type[BlockLayer]]] = {}
+    gives: ClassVar[str]
+    """What the one device is called."""
+    needs_several: ClassVar[bool] = False
+    """Whether one device below makes no sense."""
+    under_pool: ClassVar[str]
+    """What is wrong with it below a filesystem that pools disks itself; `{fs}` is that one."""
+
+    @property
+    def asked_layout(self) -> str:
+        """How the devices below are put together."""
+        return str(getattr(self, self.layout_field))
+
+    def order_problem(self, below: Sequence[BlockLayer]) -> str | None:
+        """Why it cannot stand on these layers."""
+        if any(layer.kind == self.kind for layer in below):
+            return f"two layers of {self.kind} on top of each other"
+        if below and self.needs_several:
+            last = below[-1]
+            one = f"{self.kind} over {last.kind}: the one {last.gives} would be the only member"
+            return f"{one}; put {self.kind} below {last.kind}"
+        return None
+
+    def count_problem(self, count: int) -> str | None:
+        """Why it cannot be made of so many devices."""
+        return self.layout_problem(self.asked_layout, count)
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What a host must be able to do to build it."""
+        return (f"block.{self.kind}",)
+
+    def copies(self, devices: int) -> float:
+        """Bytes on the devices for each byte written to it."""
+        raise NotImplementedError
+
+    @property
+    def parity(self) -> tuple[Parity, ...]:
+        """Parity that nothing journals."""
+        return ()
+
+    @classmethod
+    def parse(cls, text: str, volume: dict[str, Any]) -> dict[str, Any]:
+        """`lvm(25)`, `lvm(striped,4):stripe_size=64k`, `md(raid10,4)`; a count goes to the volume's device."""
+        call = Call(text, *split_call(text.strip()), volume)
+        if call.name not in cls.kinds:
+            raise UsageError(f"unknown layer {text!r}", hint="lvm, lvm(striped,4), md(raid10,4)")
+        model = cls.kinds[call.name]
+        layer: dict[str, Any] = {"kind": call.name}
+        for word in call.words:
+            if word.isdigit():
+                call.set_count(word)
+            elif "=" in word:
+                layer |= call.options(model, f":{word}")
+            else:
+                layer[model.layout_field] = word
+        return layer | call.options(model)
+
+    def render(self, count: str) -> str:
+        """Short notation; a default layout is left out."""
+        default = type(self).model_fields[self.layout_field].default
+        words = ["" if self.asked_layout == default else self.asked_layout, count]
+        return render_call(self.kind, words, render_options(self))
+
+
+class Filesystem(Kind):
+    """What PostgreSQL sees: a filesystem, a pool, or a directory that is there."""
+
+    kinds: ClassVar[dict[str, type[Filesystem]]] = {}
+    spans_devices: ClassVar[bool] = False
+    """Whether it itself puts several devices together."""
+    pools_disks: ClassVar[bool] = False
+    """Whether it must have the disks themselves."""
+    copy_on_write: ClassVar[bool] = False
+    """Whether it declines over hours, which only long runs show."""
+
+    @classmethod
+    def takes_device(cls, asked: Mapping[str, Any]) -> bool:
+        """Whether it sits on a block device; `asked` are its fields as written."""
+        return True
+
+    @property
+    def needs_device(self) -> bool:
+        """Whether this one sits on a block device."""
+        return self.takes_device(vars(self))
+
+    @property
+    def stores(self) -> Filesystem:
+        """The filesystem that the bytes end up in: itself, or the one below an export."""
+        return self
+
+    @property
+    def own_devices(self) -> dict[str, Device]:
+        """Devices besides those it sits on, by what they are for."""
+        return {}
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Directories that were there before, which two volumes cannot share."""
+        return ()
+
+    @property
+    def places_wal(self) -> bool:
+        """Whether pg_wal gets a place of its own in it."""
+        return False
+
+    @property
+    def host_settings(self) -> dict[str, str]:
+        """Settings of the whole host that it changes, by name."""
+        return {}
+
+    def place_problem(self, layers: Sequence[BlockLayer], *, device_given: bool) -> str | None:
+        """Why it, which takes no device, does not stand where it was put."""
+        if layers:
+            return f"{self.kind} takes no device and no block layer: it does not sit on a block device"
+        return f"{self.kind} takes no device and no block layer" if device_given else None
+
+    def layers_problem(self, layers: Sequence[BlockLayer]) -> str | None:
+        """Why it does not go with the block layers below."""
+        if self.pools_disks and layers:
+            return f"{self.kind} over {layers[0].kind} {layers[0].under_pool.format(fs=self.kind)}"
+        return None
+
+    def count_problem(self, count: int) -> str | None:
+        """Why it cannot be made of so many devices."""
+        if count > 1:
+            return f"{self.kind} sits on one device, and {count} are given: put md or lvm between, or give one"
+        return None
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What a host must be able to do to build it, in the order of building; none at all needs no root."""
+        return (f"fs.{self.kind}",)
+
+    def copies(self, devices: int) -> float:
+        """Bytes on the devices for each byte written to it."""
+        return 1.0
+
+    def promises(self, where: str, ground: Ground | None) -> Promises:
+        """What it means for acknowledged commits; `ground` is what a directory was found to lie on."""
+        yield from ()
+
+    def overwrites_in_place(self, ground: Ground | None) -> bool:
+        """Whether a power cut can leave half of a page old and half new."""
+        raise NotImplementedError
+
+    @property
+    def parity(self) -> tuple[Parity, ...]:
+        """Parity that nothing journals."""
+        return ()
+
+    @classmethod
+    def parse(cls, text: str, volume: dict[str, Any] | None = None, whole: str = "") -> dict[str, Any]:
+        """A filesystem alone: `xfs:noatime`, `btrfs(raid10):compress=zstd`, `zfs:recordsize=16k+log`, `dir:/mnt/x`."""
+        name, arguments, rest = split_call(text.strip())
+        if name not in Filesystem.offered_names():
+            raise UsageError(
+                f"unknown filesystem {name or text!r} in {(whole or text)!r}",
+                hint=render_nearest(name, (*Filesystem.offered_names(), *BlockLayer.offered_names())),
+            )
+        call = Call(text, name, arguments, rest, volume if volume is not None else {})
+        return {"kind": name, **Filesystem.kinds[name].parse_call(call)}
+
+    @classmethod
+    def parse_call(cls, call: Call) -> dict[str, Any]:
+        """Field values of short notation."""
+        return cls.parse_words(call) | call.options(cls)
+
+    @classmethod
+    def parse_words(cls, call: Call) -> dict[str, Any]:
+        """What stands in the parentheses: a count of devices, and layouts where there are any."""
+        layouts = []
+        for word in call.words:
+            if word.isdigit():
+                call.set_count(word)
+            elif cls.spans_devices:
+                layouts.append(word)
+            else:
+                raise UsageError(
+                    f"{call.name} takes no {word!r} in parentheses",
+                    hint=f"options follow a colon: {call.name}:{word}",
+                )
+        return cls.parse_layouts(layouts) if layouts else {}
+
+    @classmethod
+    def parse_layouts(cls, layouts: Sequence[str]) -> dict[str, Any]:
+        """Field values of the layouts in the parentheses."""
+        return {cls.layout_field: layouts[-1]}
+
+    def render(self, count: str = "") -> str:
+        """Short notation."""
+        return render_call(self.kind, [count], render_options(self))
+
+
+class LocalFilesystem(Filesystem):
+    """One that is made on block devices and mounted from them, so that it can be exported to others."""
+
+    kinds: ClassVar[dict[str, type[Any]]] = {}
+
+    @classmethod
+    def usual(cls) -> LocalFilesystem:
+        """What is exported where nobody says: the first of the registry."""
+        model: type[LocalFilesystem] = next(iter(cls.kinds.values()))
+        return model.model_validate({})
+
+
+def redundancy(parity_disks: int, devices: int) -> float:
+    """Bytes on `devices` for each byte, of which so many disks hold parity."""
+    return devices / max(1, devices - parity_disks)

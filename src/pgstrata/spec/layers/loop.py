@@ -1,0 +1,59 @@
+"""Loop devices: files in the scratch folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from pgstrata.spec.call import render_call
+from pgstrata.spec.layers.kind import Device
+from pgstrata.spec.model import SizeBytes
+from pgstrata.spec.promise import LOSES, Ground, Promises, ground_promises
+from pgstrata.spec.units import render_size_exact
+
+
+class LoopDevice(Device):
+    """Sparse files in the scratch folder, attached as loop devices with direct I/O."""
+
+    kind: Literal["loop"] = "loop"
+
+    capability: ClassVar[str] = "block.loop"
+
+    count: int = Field(1, ge=1, le=64, description="how many; by default what the layout needs")
+    size: SizeBytes | None = Field(None, description="size of each file; by default enough for the scale")
+
+    @property
+    def each_bytes(self) -> int | None:
+        return self.size
+
+    def scratch_bytes(self, usual_bytes: int) -> int:
+        return (self.size or usual_bytes) * self.count
+
+    def promises(self, where: str, ground: Ground | None) -> Promises:
+        """Only what is known to lose: a file on a disk carries the filesystem above it as a disk does."""
+        if ground is not None:
+            found = ground_promises(ground, f"the loop file of {where}")
+            yield from ((class_, reason) for class_, reason in found if class_ == LOSES)
+
+    @property
+    def says_more(self) -> bool:
+        return self.size is not None
+
+    @classmethod
+    def complete(cls, given: dict[str, Any], usual: int) -> dict[str, Any]:
+        return {**given, "count": usual} if given.get("count") is None else given
+
+    @classmethod
+    def parse_words(cls, words: Sequence[str], text: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for word in words:
+            value = word.removeprefix("size=")
+            found["count" if value.isdigit() and value == word else "size"] = value
+        return found
+
+    def render(self) -> str:
+        words = [str(self.count)] if self.count > 1 else []
+        words += [f"size={render_size_exact(self.size)}"] if self.size is not None else []
+        return render_call(self.kind, words)

@@ -1,0 +1,61 @@
+"""md: Linux software RAID.
+
+Minima: mdadm(8). raid10 can be had over fewer than four devices, but is then a mirror under another name; published
+comparisons have been spoilt by such labels. Write hole: raid5-ppl and raid5-cache of the kernel's documentation of md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from pgstrata.spec.layers.kind import BlockLayer, redundancy
+from pgstrata.spec.model import SizeBytes
+from pgstrata.spec.promise import Parity
+
+_PARITY_DISKS = {"raid5": 1, "raid6": 2}
+
+
+class Md(BlockLayer):
+    """Linux software RAID over all devices below."""
+
+    kind: Literal["md"] = "md"
+
+    gives: ClassVar[str] = "array"
+    needs_several: ClassVar[bool] = True
+    under_pool: ClassVar[str] = "hides the disks from {fs}, which then cannot repair: use a vdev layout of {fs} instead"
+    not_options: ClassVar[frozenset[str]] = frozenset({"level"})
+    layout_field: ClassVar[str] = "level"
+    layout_minimum: ClassVar[Mapping[str, int]] = {"raid0": 2, "raid1": 2, "raid10": 4, "raid5": 3, "raid6": 4}
+
+    level: Literal["raid0", "raid1", "raid10", "raid5", "raid6"] = Field(description="RAID level")
+    chunk: SizeBytes | None = Field(None, description="bytes on one device before the next; mdadm takes 512k")
+    bitmap: Literal["internal", "none"] = Field(
+        "none", description="write-intent bitmap, for a short resync after a crash"
+    )
+    assume_clean: bool = Field(False, description="skip the first resync; right for devices that read as zeros")
+    state: Literal["clean", "degraded", "rebuilding"] = Field(
+        "clean", description="degraded: one device missing; rebuilding: while it is being replaced"
+    )
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Md:
+        if self.level == "raid0" and self.state != "clean":
+            raise ValueError("raid0 has no redundancy: it cannot be degraded or rebuilding")
+        if self.level == "raid1" and self.chunk is not None:
+            raise ValueError("raid1 has no chunk size")
+        return self
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        return (f"block.md.{'raid456' if self.level in _PARITY_DISKS else self.level}",)
+
+    def copies(self, devices: int) -> float:
+        mirrored = {"raid1": float(devices), "raid10": 2.0}
+        return mirrored.get(self.level) or redundancy(_PARITY_DISKS.get(self.level, 0), devices)
+
+    @property
+    def parity(self) -> tuple[Parity, ...]:
+        return (Parity(f"md {self.level}", self.state != "clean"),) if self.level in _PARITY_DISKS else ()

@@ -1,0 +1,34 @@
+"""Every kind there is: a new one is a module beside this one and a line here. The order is that of documents.
+
+What is registered from outside the package (`Filesystem.register`) is taken in the same way.
+"""
+
+from __future__ import annotations
+
+from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.spec.layers.existing import Existing
+from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.spec.layers.imported import Imported
+from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.lvm import Lvm
+from pgstrata.spec.layers.md import Md
+from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.spec.layers.zfs import Zfs
+
+DEVICES: tuple[type[Device], ...] = (LoopDevice, DiskDevice)
+LAYERS: tuple[type[BlockLayer], ...] = (Lvm, Md)
+FILESYSTEMS: tuple[type[Filesystem], ...] = (Ext4, Xfs, Btrfs, Zfs, Tmpfs, Nfs, Existing, Imported)
+
+
+def register_kinds() -> None:
+    """Makes all kinds known; done once, by `spec.stack`."""
+    for device in DEVICES:
+        Device.register(device)
+    for layer in LAYERS:
+        BlockLayer.register(layer)
+    for fs in FILESYSTEMS:
+        Filesystem.register(fs)

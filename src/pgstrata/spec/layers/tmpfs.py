@@ -1,0 +1,32 @@
+"""tmpfs: a filesystem in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from pgstrata.spec.layers.kind import Filesystem
+from pgstrata.spec.model import SizeBytes
+from pgstrata.spec.promise import LOSES, Ground, Promises
+
+
+class Tmpfs(Filesystem):
+    """Memory; nothing survives a power cut."""
+
+    kind: Literal["tmpfs"] = "tmpfs"
+    size: SizeBytes | None = Field(None, description="limit; by default half of the memory")
+    huge: Literal["never", "always", "within_size", "advise"] | None = Field(None, description="huge pages")
+    noatime: bool = Field(False, description="do not record when files are read")
+
+    @classmethod
+    def takes_device(cls, asked: Mapping[str, Any]) -> bool:
+        return False
+
+    def promises(self, where: str, ground: Ground | None) -> Promises:
+        yield LOSES, f"{where} is on tmpfs: memory"
+
+    def overwrites_in_place(self, ground: Ground | None) -> bool:
+        """A power cut leaves nothing at all."""
+        return False
