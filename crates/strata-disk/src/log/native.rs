@@ -1,0 +1,205 @@
+//! The native format, version 1, little endian.
+//!
+//! The file begins with the magic `STRATALG`, the version (u32) and the CRC-32 of these 12 bytes. Each record is a head of
+//! 44 bytes and its payload: CRC-32 of the head's other bytes (u32), kind (u8), flags (u8: 1 FUA, 2 failed), zero (u16),
+//! disk (u32), bytes of payload (u32), sequence (u64), offset or the completed sequence (u64), length (u64), CRC-32 of
+//! the payload (u32). The payload is the data written, the text of a mark or the name of a disk.
+
+use super::{Event, Record};
+use crc32fast::hash;
+use std::fmt;
+use std::io::{self, Read, Write};
+
+const MAGIC: &[u8; 8] = b"STRATALG";
+const VERSION: u32 = 1;
+const HEAD: usize = 44;
+/// No request is larger; a damaged length must not allocate the machine's memory.
+const LARGEST_PAYLOAD: u32 = 64 << 20;
+
+const FUA: u8 = 1;
+const FAILED: u8 = 2;
+
+#[derive(Debug)]
+pub enum LogError {
+    Io(io::Error),
+    /// The file is not a log, or of another version.
+    Foreign(String),
+    /// The log ends within a record: whoever wrote it was killed.
+    Truncated,
+    Damaged(String),
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(out, "event log: {error}"),
+            Self::Foreign(what) => write!(out, "no event log of this version: {what}"),
+            Self::Truncated => write!(out, "event log ends within a record"),
+            Self::Damaged(what) => write!(out, "event log is damaged: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+impl From<io::Error> for LogError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+pub struct Writer<W: Write> {
+    out: W,
+}
+
+impl<W: Write> Writer<W> {
+    pub fn new(mut out: W) -> io::Result<Self> {
+        let mut start = MAGIC.to_vec();
+        start.extend(VERSION.to_le_bytes());
+        start.extend(hash(&start).to_le_bytes());
+        out.write_all(&start)?;
+        Ok(Self { out })
+    }
+
+    pub fn write(&mut self, record: &Record) -> io::Result<()> {
+        match &record.event {
+            Event::Added { name, size } => self.put(record, 1, 0, 0, *size, name.as_bytes()),
+            Event::Write { offset, fua, data } => {
+                self.put_write(record.seq, record.disk, *offset, *fua, data)
+            }
+            Event::WriteZeroes { offset, length } => self.put(record, 3, 0, *offset, *length, &[]),
+            Event::Discard { offset, length } => self.put(record, 4, 0, *offset, *length, &[]),
+            Event::Flush => self.put(record, 5, 0, 0, 0, &[]),
+            Event::Completed { of, failed } => {
+                self.put(record, 6, if *failed { FAILED } else { 0 }, *of, 0, &[])
+            }
+            Event::Mark { text } => self.put(record, 7, 0, 0, 0, text.as_bytes()),
+            Event::Cut => self.put(record, 8, 0, 0, 0, &[]),
+        }
+    }
+
+    /// As `write` of a `Write`, without a copy of the data.
+    pub fn put_write(&mut self, seq: u64, disk: u32, offset: u64, fua: bool, data: &[u8]) -> io::Result<()> {
+        let record = Record { seq, disk, event: Event::Flush };
+        self.put(&record, 2, if fua { FUA } else { 0 }, offset, data.len() as u64, data)
+    }
+
+    fn put(
+        &mut self,
+        of: &Record,
+        kind: u8,
+        flags: u8,
+        place: u64,
+        length: u64,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        let mut head = [0u8; HEAD];
+        head[4] = kind;
+        head[5] = flags;
+        head[8..12].copy_from_slice(&of.disk.to_le_bytes());
+        head[12..16].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        head[16..24].copy_from_slice(&of.seq.to_le_bytes());
+        head[24..32].copy_from_slice(&place.to_le_bytes());
+        head[32..40].copy_from_slice(&length.to_le_bytes());
+        head[40..44].copy_from_slice(&hash(payload).to_le_bytes());
+        let sum = hash(&head[4..]);
+        head[..4].copy_from_slice(&sum.to_le_bytes());
+        self.out.write_all(&head)?;
+        self.out.write_all(payload)
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+pub struct Reader<R: Read> {
+    input: R,
+    at: u64,
+}
+
+impl<R: Read> Reader<R> {
+    pub fn new(mut input: R) -> Result<Self, LogError> {
+        let mut start = [0u8; 16];
+        if fill(&mut input, &mut start)? < start.len() || &start[..8] != MAGIC {
+            return Err(LogError::Foreign("it does not begin as one".into()));
+        }
+        let version = number32(&start[8..]);
+        if version != VERSION || hash(&start[..12]) != number32(&start[12..]) {
+            return Err(LogError::Foreign(format!("version {version}")));
+        }
+        Ok(Self { input, at: 16 })
+    }
+
+    /// The next record; None at the end of the log.
+    pub fn read(&mut self) -> Result<Option<Record>, LogError> {
+        let mut head = [0u8; HEAD];
+        match fill(&mut self.input, &mut head)? {
+            0 => return Ok(None),
+            HEAD => {}
+            _ => return Err(LogError::Truncated),
+        }
+        if hash(&head[4..]) != number32(&head) {
+            return Err(self.damaged("checksum of a head"));
+        }
+        let size = number32(&head[12..]);
+        if size > LARGEST_PAYLOAD {
+            return Err(self.damaged("size of a payload"));
+        }
+        let mut payload = vec![0u8; size as usize];
+        if fill(&mut self.input, &mut payload)? < payload.len() {
+            return Err(LogError::Truncated);
+        }
+        if hash(&payload) != number32(&head[40..]) {
+            return Err(self.damaged("checksum of a payload"));
+        }
+        let event = self.event(&head, payload)?;
+        self.at += HEAD as u64 + u64::from(size);
+        Ok(Some(Record { seq: number64(&head[16..]), disk: number32(&head[8..]), event }))
+    }
+
+    fn event(&self, head: &[u8; HEAD], payload: Vec<u8>) -> Result<Event, LogError> {
+        let (place, length) = (number64(&head[24..]), number64(&head[32..]));
+        Ok(match head[4] {
+            1 => Event::Added { name: self.text(payload)?, size: length },
+            2 => Event::Write { offset: place, fua: head[5] & FUA != 0, data: payload },
+            3 => Event::WriteZeroes { offset: place, length },
+            4 => Event::Discard { offset: place, length },
+            5 => Event::Flush,
+            6 => Event::Completed { of: place, failed: head[5] & FAILED != 0 },
+            7 => Event::Mark { text: self.text(payload)? },
+            8 => Event::Cut,
+            _ => return Err(self.damaged("kind of a record")),
+        })
+    }
+
+    fn text(&self, payload: Vec<u8>) -> Result<String, LogError> {
+        String::from_utf8(payload).map_err(|_| self.damaged("text of a record"))
+    }
+
+    fn damaged(&self, what: &str) -> LogError {
+        LogError::Damaged(format!("{what} at byte {}", self.at))
+    }
+}
+
+/// As many bytes as there are, up to the whole buffer.
+fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn number32(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+fn number64(bytes: &[u8]) -> u64 {
+    u64::from(number32(bytes)) | u64::from(number32(&bytes[4..])) << 32
+}
