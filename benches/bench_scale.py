@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.analyze.metrics import Observer
-from pgstrata.cli.campaigning import choose_policy
+from pgstrata.cli.campaigning import FAKE_MODE, choose_policy
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
-from pgstrata.trial.fake import FAKE_MODE, FakeRunner
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.progress import NoProgress, Progress
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata_fake.runner import FakeRunner
 
 STACKS = ("ext4", "xfs", "btrfs", "tmpfs", "zfs")
 PAGE_S = 60.0

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from awaiting import is_running, wait_for_number, wait_until
+from fake_host import FakeHost, completed
 from loopback_sshd import LoopbackSshd
 from pgstrata.errors import PreflightError, RecordError
-from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed, Host, command
 from pgstrata.trial.interruption import Interrupted, Interruption

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,3 +120,10 @@ def test_nothing_online_imports_what_is_offline() -> None:
 def test_standalone_programs_use_the_standard_library_alone() -> None:
     for module in STANDALONE:
         assert not any(name.startswith("pgstrata") for name in imported(tree_of(module)))
+
+
+def test_what_is_made_up_is_reached_from_one_place_and_not_installed() -> None:
+    reached = [m for m in MODULES if any(name.split(".")[0] == "pgstrata_fake" for name in imported(tree_of(m)))]
+    assert reached == [SOURCE / "cli" / "campaigning.py"]
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["src/pgstrata"]}

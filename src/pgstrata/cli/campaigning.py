@@ -29,13 +29,14 @@ from pgstrata.report.json import report_value
 from pgstrata.report.render import render
 from pgstrata.report.terminal import print_terminal
 from pgstrata.spec.campaign import Campaign
-from pgstrata.trial.fake import FAKE_MODE, FakeRunner
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.progress import Progress
 from pgstrata.trial.scheduler import Observe, Outcome, TrialRunner, ended, recorded_stacks, run_campaign
 from pgstrata.trial.undo_errors import undo_errors
 from pgstrata.workload.pgbench_logs import summarise_logs
+
+FAKE_MODE = "PGSTRATA_FAKE"
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _runner(
 ) -> Iterator[tuple[TrialRunner, tuple[str, ...]]]:
     """The runner, and the stacks that its host can build."""
     if os.environ.get(FAKE_MODE, "") not in ("", "0"):
-        yield FakeRunner(campaign), tuple(s.name for s in campaign.stacks)
+        yield _fake_runner(campaign), tuple(s.name for s in campaign.stacks)
         return
     from pgstrata.cli.hosts import campaign_host
     from pgstrata.trial.opening import opened_runner
@@ -149,6 +150,18 @@ def _runner(
         opened_runner(host, campaign, directory, progress, interruption, _percentiles) as opened,
     ):
         yield opened
+
+
+def _fake_runner(campaign: Campaign) -> TrialRunner:
+    """The one way from pgstrata to its made-up trials."""
+    try:
+        from pgstrata_fake.runner import FakeRunner
+    except ModuleNotFoundError:
+        raise UsageError(
+            f"{FAKE_MODE} is set, and only a checkout of pgstrata has made-up trials",
+            hint=f"unset {FAKE_MODE} to measure, or use .venv/bin/pgstrata of a checkout (make setup)",
+        ) from None
+    return FakeRunner(campaign)
 
 
 def _percentiles(logs: Sequence[Path], open_loop: bool) -> Mapping[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,16 +12,16 @@ import pytest
 import typer
 
 from pgstrata.cli import campaigning
-from pgstrata.cli.campaigning import parse_gate
+from pgstrata.cli.campaigning import FAKE_MODE, parse_gate
 from pgstrata.cli.status import status
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.spec.campaign import Campaign, Runs
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.trial.fake import FAKE_MODE, FakeRunner
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors, undo_errors
+from pgstrata_fake.runner import FakeRunner
 
 CAMPAIGN = Campaign(name="x", stacks=(Stack(name="a", data=Volume(fs=Ext4())), Stack(name="b", data=Volume(fs=Xfs()))))
 
@@ -41,6 +42,13 @@ def test_interrupted_while_the_host_is_looked_over_ends_with_130(
         campaigning.run_to_report(CAMPAIGN, tmp_path / "out", "run", campaigning.Shown(quiet=True))
     assert ended.value.exit_code == 130
     assert "no trial is finished yet" in capsys.readouterr().err
+
+
+def test_what_is_installed_makes_no_figures_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FAKE_MODE, "1")
+    monkeypatch.setitem(sys.modules, "pgstrata_fake.runner", None)
+    with pytest.raises(UsageError, match="only a checkout of pgstrata has made-up trials"):
+        campaigning.run_to_report(CAMPAIGN, tmp_path / "out", "run", campaigning.Shown(quiet=True))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

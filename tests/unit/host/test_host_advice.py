@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from fake_host import FakeHost
 from pgstrata.host.advice import Readings, advise, read_for_advice
 from pgstrata.host.facts.load import Server
-from pgstrata.host.fake import FakeHost
 from pgstrata.host.protocol import Busy, Space
 
 GOOD = Readings(

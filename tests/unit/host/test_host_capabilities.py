@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import CAPABILITIES, missing, require, required_for
-from pgstrata.host.fake import FakeHost, completed
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4

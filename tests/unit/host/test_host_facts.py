@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_host import FakeHost, completed
 from pgstrata.host import facts
 from pgstrata.host.facts.block import parse_lsblk
 from pgstrata.host.facts.cpu import parse_lscpu, read_energy_preferences, read_governors, read_turbo
@@ -29,7 +30,6 @@ from pgstrata.host.facts.thermal import read_throttle_count
 from pgstrata.host.facts.tools import BY_NAME, parse_version, read_tool
 from pgstrata.host.facts.virtualisation import read_virtualisation
 from pgstrata.host.facts.vm import parse_choice
-from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Busy
 

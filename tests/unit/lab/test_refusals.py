@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
-from pgstrata.host.fake import FakeHost, completed
 from pgstrata.lab.accelerator import Choice, choose_accelerator
 from pgstrata.lab.image import Image, build_image, find_image, require_space
 from pgstrata.lab.machine import Machine, machine_pid, owner_gone, render_ssh, require_tools

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
-from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.postgres.binaries import Installation, choose, discover, parse_version, render_setting_query
 from pgstrata.postgres.cluster import Layout, plan_initdb, spare_segments

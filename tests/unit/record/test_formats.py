@@ -20,11 +20,11 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import FORMAT
 from pgstrata.record.upgrade import CHANGES
 from pgstrata.report.render import render
-from pgstrata.trial.fake import FakeRunner
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.progress import NoProgress
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata_fake.runner import FakeRunner
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "record"
 FIRST = {

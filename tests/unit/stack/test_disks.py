@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgstrata.host.fake import FakeHost, completed
+from fake_host import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.stack.disks import COLUMNS, judged, list_disks, parse_disks
 from pgstrata.stack.safety import DeviceState

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from pgstrata.host.fake import FakeHost, completed
+from fake_host import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from fake_host import FakeHost, completed
 from pgstrata.errors import UsageError
-from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.disk import DiskDevice

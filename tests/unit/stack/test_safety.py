@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
-from pgstrata.host.fake import FakeHost, completed
 from pgstrata.host.protocol import Command, Completed, FileStatus, OpenDevice
 from pgstrata.stack.build import run_step
 from pgstrata.stack.clean import clean

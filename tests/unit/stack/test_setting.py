@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fake_host import FakeHost
 from pgstrata.errors import PreflightError, TrialError
-from pgstrata.host.fake import FakeHost
 from pgstrata.host.local import LocalHost
 from pgstrata.stack.build import run_step
 from pgstrata.stack.journal import Journal, parse_journal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pgstrata.host.fake import FakeHost
+from fake_host import FakeHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.facts import describe_medium
 

@@ -18,12 +18,12 @@ from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.preflight import Unsupported
-from pgstrata.trial.fake import FakeRunner
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.opening import record_unsupported
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.progress import NoProgress, Progress
 from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, TrialRunner, ended, run_campaign
+from pgstrata_fake.runner import FakeRunner
 
 STACKS = ("ext4", "tmpfs", "xfs")
 

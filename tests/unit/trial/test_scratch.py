@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fake_host import FakeHost
 from pgstrata.errors import PreflightError
-from pgstrata.host.fake import FakeHost
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import FileStatus, Host
 from pgstrata.spec.campaign import Campaign

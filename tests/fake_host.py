@@ -1,6 +1,6 @@
 """A host that exists in memory: answers commands with what was recorded, keeps files in a dictionary.
 
-For tests, and for the hidden fake mode that drives the whole program without root. It remembers what was asked.
+It remembers what was asked.
 """
 
 from __future__ import annotations

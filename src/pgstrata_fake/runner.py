@@ -28,7 +28,6 @@ from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.progress import Progress
 
-FAKE_MODE = "PGSTRATA_FAKE"
 _BEGIN = "2026-01-01T00:00:00.000+00:00"
 _LEVEL_TPS = {"tmpfs": 4000.0, "xfs": 2100.0, "ext4": 2000.0, "btrfs": 1300.0, "zfs": 1200.0, "nfs": 900.0}
 _FAILING = "fail"
