@@ -13,12 +13,12 @@ from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.stack import Stack, Volume
+from pgstrata.stack.block.lvm import RemoveVg
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.safety import inspect_device
 from pgstrata.stack.signatures import list_signatures
-from pgstrata.stack.undo import RemoveVg
 
 
 @pytest.fixture

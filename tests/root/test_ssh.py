@@ -17,11 +17,11 @@ import pytest
 from leavings import kernel_settings
 from loopback_sshd import SSHD, LoopbackSshd
 from pgstrata.errors import PreflightError
-from pgstrata.host.capabilities import CAPABILITIES, missing
 from pgstrata.host.facts import gather
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, HostLost, command
 from pgstrata.host.ssh import SshHost, Target
+from pgstrata.stack.capabilities import known_capabilities, missing
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed: apt-get install openssh-server")
 
@@ -255,6 +255,6 @@ def test_facts_and_capabilities_are_the_same_over_ssh(sshd: LoopbackSshd) -> Non
     far, near = sshd.connect(), LocalHost()
     try:
         assert gather(far, sample_s=0.0).checked == gather(near, sample_s=0.0).checked
-        assert missing(far, CAPABILITIES) == missing(near, CAPABILITIES)
+        assert missing(far, known_capabilities()) == missing(near, known_capabilities())
     finally:
         far.close()

@@ -23,7 +23,6 @@ from pgstrata.spec.promise import SURVIVES, UNKNOWN, Ground
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 
-COPY_ON_WRITE = ("btrfs", "zfs")
 SOAK_S = 1800.0
 COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
 MEASURED: tuple[Stage, ...] = (*COMPARISON, "latency")
@@ -229,7 +228,7 @@ class _Notices:
 
 def copies_on_write(stack: Stack) -> bool:
     """Whether any volume is a copy-on-write filesystem, whose throughput can fall as it ages."""
-    return any(v.fs.kind in COPY_ON_WRITE for v in stack.volumes.values())
+    return any(v.fs.copy_on_write for v in stack.volumes.values())
 
 
 def durability_of(data: CampaignData, stack: Stack) -> Durability:

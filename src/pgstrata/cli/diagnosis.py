@@ -10,12 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from pgstrata.host.advice import Advice, advise, read_for_advice
-from pgstrata.host.capabilities import CAPABILITIES, Missing, missing
+from pgstrata.host.capabilities import Capability, Missing
 from pgstrata.host.facts import Facts, gather, medium
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.binaries import Installation, discover
 from pgstrata.spec.printable import printable
 from pgstrata.spec.units import render_size
+from pgstrata.stack.capabilities import known_capabilities, missing
 from pgstrata.stack.disks import Disk, list_disks
 
 DOCTOR_SCHEMA = "pgstrata.doctor/1"
@@ -42,7 +43,7 @@ def diagnose(host: Host, scratch: str) -> Diagnosis:
         kind=host.kind,
         medium=medium(host, scratch),
         facts=gather(host),
-        missing=missing(host, CAPABILITIES),
+        missing=missing(host, known_capabilities()),
         advice=advise(read_for_advice(host, scratch)),
         postgresql=discover(host),
         disks=list_disks(host),
@@ -56,7 +57,7 @@ def render_json(found: Diagnosis) -> dict[str, Any]:
         "schema": DOCTOR_SCHEMA,
         "host": {"name": found.host, "kind": found.kind, "medium": found.medium},
         "facts": asdict(found.facts),
-        "capabilities": [_capability(name, lacking.get(name)) for name in CAPABILITIES],
+        "capabilities": [_capability(one, lacking.get(one.name)) for one in known_capabilities().values()],
         "advice": [asdict(advice) for advice in found.advice],
         "postgresql": [
             {"version": i.version, "source": i.source, "bin_directory": i.bin_directory, "contrib": sorted(i.contrib)}
@@ -66,12 +67,11 @@ def render_json(found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _capability(name: str, lacking: Missing | None) -> dict[str, Any]:
-    what = CAPABILITIES[name].what
+def _capability(one: Capability, lacking: Missing | None) -> dict[str, Any]:
     if lacking is None:
-        return {"name": name, "what": what, "available": True}
+        return {"name": one.name, "what": one.what, "available": True}
     reasons = {"reason": lacking.reason, "install": lacking.install, "advice": lacking.advice}
-    return {"name": name, "what": what, "available": False, **reasons}
+    return {"name": one.name, "what": one.what, "available": False, **reasons}
 
 
 def print_diagnosis(found: Diagnosis, console: Console) -> None:
@@ -114,7 +114,7 @@ def _by_hint(lacking: tuple[Missing, ...]) -> dict[str, list[str]]:
 def _capabilities(found: Diagnosis) -> Table:
     lacking = {one.name: one for one in found.missing}
     table = Table("capability", "this host can ...", "", title="What this host can build", title_justify="left")
-    for name, capability in CAPABILITIES.items():
+    for name, capability in known_capabilities().items():
         one = lacking.get(name)
         state = (
             Text("yes", style="green") if one is None else Text.assemble(("no", "red"), printable(f": {one.reason}"))

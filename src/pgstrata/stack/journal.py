@@ -11,14 +11,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import Host
 from pgstrata.stack.undo import StopProcesses, Undo
-from pgstrata.stack.undoing import run_undo
-
-_UNDO: TypeAdapter[Undo] = TypeAdapter(Undo)
+from pgstrata.stack.undoing import parse_undo, run_undo
 
 
 @dataclass(frozen=True)
@@ -187,6 +185,6 @@ def parse_journal(text: str) -> JournalEntries:
         raise PgstrataError("the undo journal has lost its first line, so nothing says what is to be undone", hint=LOST)
     try:
         boot = str(json.loads(lines[0])["boot"])
-        return JournalEntries(boot, tuple(_UNDO.validate_json(line) for line in lines[1:] if line))
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        return JournalEntries(boot, tuple(parse_undo(line) for line in lines[1:] if line))
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
         raise PgstrataError(f"the undo journal cannot be read: {error}", hint=HINT) from None

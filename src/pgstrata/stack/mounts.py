@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Host, command
-from pgstrata.stack.parts import Place
+from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Attested, Step, planned
 from pgstrata.stack.undo import RemovePath, Unmount
 

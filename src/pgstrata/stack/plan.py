@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgstrata.host.protocol import Command
 from pgstrata.spec.stack import Kernel, Queue, Stack, Volume
-from pgstrata.stack import registry
 from pgstrata.stack.free_name import plan_free_folder
-from pgstrata.stack.parts import Below, Check, FsPart, Part, Place
+from pgstrata.stack.kind import (
+    FILESYSTEMS,
+    Below,
+    Check,
+    PlannedFilesystem,
+    PlannedLayer,
+    plan_device,
+    plan_filesystem,
+    plan_layer,
+)
+from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Step, planned, resolve
 from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.stack.undo import RemovePath
@@ -154,7 +164,7 @@ def _plan_folders(context: PlanContext) -> tuple[Step, ...]:
 def _plan_volume(role: str, volume: Volume, context: PlanContext, queue: Queue) -> _Planned:
     place = context.place(role)
     base = _plan_base(volume, place, Kernel(queue=queue))
-    fs: FsPart = registry.plan_filesystem(volume.fs, base.above, place)
+    fs: PlannedFilesystem = plan_filesystem(volume.fs, base.above, place)
     late_steps, late_checks = plan_kernel(Kernel(queue=queue), fs.extra_media)
     directory = f"{fs.mount_point}/{DIRECTORY_NAMES.get(role, 'pgspace')}"
     media = (*base.above.media, *fs.extra_media)
@@ -167,20 +177,20 @@ def _plan_volume(role: str, volume: Volume, context: PlanContext, queue: Queue) 
     )
 
 
-def _plan_base(volume: Volume, place: Place, queue: Kernel) -> Part:
+def _plan_base(volume: Volume, place: Place, queue: Kernel) -> PlannedLayer:
     """Everything below the filesystem.
 
     Queues are set as soon as their devices are there: layers, mkfs and mount look at them (btrfs takes `ssd` from
     rotational).
     """
     if not volume.needs_device:
-        return Part((), Below())
-    parts = [registry.plan_device(volume.device, place)]
+        return PlannedLayer((), Below())
+    parts = [plan_device(volume.device, place)]
     queue_steps, queue_checks = plan_kernel(queue, parts[0].above.media)
     for layer in volume.layers:
-        parts.append(registry.plan_layer(layer, parts[-1].above, place))
+        parts.append(plan_layer(layer, parts[-1].above, place))
     first, *others = parts
-    return Part(
+    return PlannedLayer(
         (*first.steps, *queue_steps, *(step for part in others for step in part.steps)),
         parts[-1].above,
         (*first.checks, *queue_checks, *(check for part in others for check in part.checks)),
@@ -194,3 +204,9 @@ def _plan_directories(directories: list[str], context: PlanContext) -> Step:
         name="directories of PostgreSQL",
         commands=tuple(planned("install", "--directory", ["--mode", "0700"], owner, d) for d in directories),
     )
+
+
+def plan_empty_caches(plan: StackPlan) -> tuple[Command, ...]:
+    """Empties caches that are not the kernel's; nothing may use the stack meanwhile."""
+    each = ((FILESYSTEMS[v.volume.fs.kind], plan.context.place(v.role)) for v in plan.volumes)
+    return tuple(command for kind, place in each for command in kind.plan_empty_caches(place))

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.capabilities import missing, required_for
-from pgstrata.host.facts.kernel import read_kernel_release
 from pgstrata.host.facts.memory import parse_meminfo
-from pgstrata.host.protocol import Command, Host, command
+from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.layers.existing import Existing
-from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.spec.layers.tmpfs import Tmpfs
-from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.spec.units import render_size
 from pgstrata.stack import sizing
+from pgstrata.stack.capabilities import missing, required_for
+from pgstrata.stack.kind import FILESYSTEMS
+from pgstrata.stack.room import Wanted, require_free, require_size
 from pgstrata.stack.safety import refuse_or_allow
 from pgstrata.stack.tuning import overcommit
 from pgstrata.stack.tuning.holding import refuse_held
 from pgstrata.stack.tuning.hugepage import TRANSPARENT_HUGEPAGE
 from pgstrata.stack.tuning.setting import read_setting
 from pgstrata.stack.tuning.sysctl import sysctl_path
-
-LEAST_FREE_SHARE = 0.10
-"""A filesystem that is fuller than this slows down, and so would measure itself."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,10 @@ def check_campaign(
         roles = sizing.bytes_by_role(possible, stack, sizing.content_of(possible, stack, loaded_bytes))
         for role, volume in stack.volumes.items():
             share = sizing.room_share(possible) if volume.needs_device else 1.0
-            _check_volume(host, stack, volume, int(roles[role] / share), campaign.erase, server_user)
+            wanted = Wanted(stack.name, int(roles[role] / share), server_user)
+            FILESYSTEMS[volume.fs.kind].require_room(host, volume.fs, wanted)
+            if volume.needs_device:
+                _check_devices(host, volume, wanted, campaign.erase)
         _check_overcommit(host, stack)
         _check_held(host, stack)
     needed = sizing.scratch_bytes(possible, loop_bytes, loaded_bytes)
@@ -87,38 +82,17 @@ def _unsupported(host: Host, stack: Stack) -> Unsupported | None:
             reasons.append(f"the kernel has no setting {name}")
             hints.append(f"remove {name} from the stack's kernel settings")
     for volume in stack.volumes.values():
-        problem = _block_size_problem(host, volume)
+        fs = volume.fs.stores
+        problem = FILESYSTEMS[fs.kind].kernel_problem(host, fs)
         if problem:
             reasons.append(problem)
-            hints.append("use a block size of at most the page size, or a newer kernel")
+            hints.append("take it out of the stack, or boot a newer kernel")
     if stack.kernel.transparent_hugepage is not None and host.status(TRANSPARENT_HUGEPAGE) is None:
         reasons.append("the kernel has no transparent huge pages")
         hints.append("remove transparent_hugepage from the stack's kernel settings")
     if not reasons:
         return None
     return Unsupported(stack.name, "; ".join(reasons), "; ".join(dict.fromkeys(hints)))
-
-
-_BLOCKS_ABOVE_PAGES = {"xfs": (6, 12), "ext4": (6, 19)}
-"""The first kernel whose filesystem can have blocks larger than a page."""
-
-
-def _block_size_problem(host: Host, volume: Volume) -> str:
-    fs = volume.fs.stores
-    if not isinstance(fs, Ext4 | Xfs) or fs.block_size is None:
-        return ""
-    page_bytes = int(host.run(command("getconf", "PAGE_SIZE")).stdout)
-    if fs.block_size <= page_bytes:
-        return ""
-    release = read_kernel_release(host) or ""
-    numbers = re.match(r"(\d+)\.(\d+)", release)
-    first = _BLOCKS_ABOVE_PAGES[fs.kind]
-    if numbers is not None and (int(numbers[1]), int(numbers[2])) >= first:
-        return ""
-    return (
-        f"{fs.kind} with blocks of {render_size(fs.block_size)}, larger than a page, needs Linux "
-        f"{first[0]}.{first[1]}, this is {release or 'unknown'}"
-    )
 
 
 def existing_parent(host: Host, path: str) -> str:
@@ -130,79 +104,20 @@ def existing_parent(host: Host, path: str) -> str:
 
 def _check_scratch(host: Host, scratch: str, needed_bytes: int) -> int:
     space = host.space(existing_parent(host, scratch))
-    _require_free(host, scratch, needed_bytes, space.free_bytes, space.total_bytes)
+    require_free(host, scratch, needed_bytes, space.free_bytes, space.total_bytes)
     return space.free_bytes
 
 
-def _require_free(host: Host, path: str, needed_bytes: int, free_bytes: int, total_bytes: int) -> None:
-    left = free_bytes - needed_bytes
-    if left < LEAST_FREE_SHARE * total_bytes:
-        raise PreflightError(
-            f"too little space in {path} on {host.name}: up to {render_size(needed_bytes)} are needed, "
-            f"{render_size(free_bytes)} are free, and {LEAST_FREE_SHARE:.0%} must stay free",
-            hint="lower workload.scale, name another scratch folder, or free some space",
-        )
-
-
-def _check_volume(
-    host: Host, stack: Stack, volume: Volume, needed_bytes: int, erase: tuple[str, ...], user: str | None
-) -> None:
-    if isinstance(volume.fs, Existing):
-        _check_directory(host, stack, volume.fs.path, needed_bytes, user)
-    elif isinstance(volume.fs, Tmpfs):
-        _check_memory(host, stack, volume.fs, needed_bytes)
-    elif volume.needs_device:
-        _check_devices(host, stack, volume, needed_bytes, erase)
-
-
-def _check_devices(host: Host, stack: Stack, volume: Volume, needed_bytes: int, erase: tuple[str, ...]) -> None:
+def _check_devices(host: Host, volume: Volume, wanted: Wanted, erase: tuple[str, ...]) -> None:
     """Every device may be overwritten, and is large enough."""
-    each = sizing.device_bytes(volume, needed_bytes)
+    each = sizing.device_bytes(volume, wanted.size_bytes)
     for id_ in volume.device.stable_ids:
-        _require_size(stack, id_, refuse_or_allow(host, id_, erase).size_bytes, each)
+        require_size(wanted, id_, refuse_or_allow(host, id_, erase).size_bytes, each)
     if volume.device.each_bytes is not None:
-        _require_size(stack, f"{volume.device.kind} device", volume.device.each_bytes, each)
+        require_size(wanted, f"{volume.device.kind} device", volume.device.each_bytes, each)
     for device in volume.fs.own_devices.values():
         for id_ in device.stable_ids:
             refuse_or_allow(host, id_, erase)
-
-
-def _require_size(stack: Stack, name: str, size_bytes: int, needed_bytes: int) -> None:
-    if size_bytes < needed_bytes:
-        raise PreflightError(
-            f"{name} of stack {stack.name} is too small: it has {render_size(size_bytes)}, "
-            f"about {render_size(needed_bytes)} are needed",
-            hint="lower workload.scale or max_wal_size, or give it more space",
-        )
-
-
-def _check_directory(host: Host, stack: Stack, path: str, needed_bytes: int, user: str | None) -> None:
-    status = host.status(path)
-    if status is None or status.kind != "directory":
-        raise PreflightError(f"{path} of stack {stack.name} is no directory on {host.name}", hint=f"mkdir {path}")
-    access = ("test", "-x", path) if user else ("test", "-w", path)
-    if host.run(Command(access, user=user), check=False).exit_code != 0:
-        who = f"OS user {user}" if user else "this user"
-        raise PreflightError(
-            f"{who} cannot reach {path} of stack {stack.name} on {host.name}",
-            hint=f"chmod o+x {path} and the folders above it, or name another directory",
-        )
-    space = host.space(path)
-    _require_free(host, path, needed_bytes, space.free_bytes, space.total_bytes)
-
-
-def _check_memory(host: Host, stack: Stack, fs: Tmpfs, needed_bytes: int) -> None:
-    """What lies in tmpfs must fit into the memory that is free, with room for the server."""
-    meminfo = parse_meminfo(host.read_text("/proc/meminfo"))
-    size_bytes = fs.size or meminfo["MemTotal"] // 2
-    _require_size(stack, "tmpfs", size_bytes, needed_bytes)
-    available = meminfo["MemAvailable"]
-    if needed_bytes + overcommit.ROOM_BYTES > available:
-        raise PreflightError(
-            f"too little memory on {host.name} for tmpfs of stack {stack.name}: about {render_size(needed_bytes)} and "
-            f"{render_size(overcommit.ROOM_BYTES)} for programs are needed, {render_size(available)} are available",
-            hint="lower workload.scale or max_wal_size",
-        )
 
 
 def _check_held(host: Host, stack: Stack) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +10,6 @@ from typing import Any
 from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import CommandFailed, Completed, Host, OpenDevice, command
 from pgstrata.stack import undo as kinds
-from pgstrata.stack.block.loop import backing_file_of, list_loops
-from pgstrata.stack.block.md import find_arrays, parse_array_name
-from pgstrata.stack.fs.zfs_labels import wipe_member
 from pgstrata.stack.mounts import mount_at
 from pgstrata.stack.safety import NO_FORMAT, find_again, opened
 from pgstrata.stack.signatures import LABEL, Signature, list_signatures
@@ -41,7 +38,7 @@ def run_undo(host: Host, undo: kinds.Undo, *, same_boot: bool) -> str:
         return ""
     if isinstance(undo, kinds.RemovePath) and undo.mount_source and not same_boot:
         return _remove_from_export(host, undo)
-    return _RUN[undo.kind](host, undo)
+    return RUNS[undo.kind][1](host, undo)
 
 
 def _stop_processes(host: Host, undo: kinds.StopProcesses) -> str:
@@ -66,25 +63,6 @@ def _unmount_once(host: Host, target: str) -> None:
         if "busy" not in ended.stderr or attempt == BUSY_ATTEMPTS - 1:
             raise CommandFailed(host.name, ended, hint=f"fuser --verbose --mount {target}")
         time.sleep(BUSY_PAUSE_S)
-
-
-def _detach_loops(host: Host, undo: kinds.DetachLoops) -> str:
-    names = {name for file in undo.backing_files for name in (file, f"{file} (deleted)")}
-    nodes = [loop.node for loop in list_loops(host) if loop.backing_file in names]
-    if not nodes:
-        return ""
-    host.run(command("losetup", "--detach", nodes))
-    # a device that somebody has open is detached when it is closed, and losetup does not say so
-    attached = nodes
-    for _ in range(BUSY_ATTEMPTS):
-        attached = [node for node in attached if backing_file_of(host, node) in names]
-        if not attached:
-            return f"detached {', '.join(nodes)} from {', '.join(undo.backing_files)}"
-        time.sleep(BUSY_PAUSE_S)
-    raise PgstrataError(
-        f"loop device {', '.join(attached)} of {undo.backing_files[0]} is still open",
-        hint=f"fuser --verbose {attached[0]}",
-    )
 
 
 def is_ours(path: str) -> bool:
@@ -172,112 +150,48 @@ def _give_back_setting(host: Host, undo: kinds.GiveBackSetting) -> str:
     return give_back(host, undo.trial, undo.group)
 
 
-def _require_ours(name: str) -> None:
+def require_ours(name: str) -> None:
+    """PgstrataError when a volume group, array or pool was not named by pgstrata."""
     if not name.rsplit("/", 1)[-1].startswith(OURS):
         raise PgstrataError(f"{name} was not made by pgstrata, so it is not removed", hint=BY_HAND)
 
 
-def _remove_vg(host: Host, undo: kinds.RemoveVg) -> str:
-    _require_ours(undo.vg)
-    found = _tool(host, "pvs", "--noheadings", ["--options", "pv_name"], ["--select", f"vg_name={undo.vg}"])
-    pvs = found.stdout.split()
-    if pvs:
-        host.run(command("vgremove", "--force", "--force", "--yes", undo.vg))
-    # a kill between the two leaves PVs that belong to no group
-    real = dict(_members(host, undo.devices, "LVM2_member"))
-    ours = [node for node, signatures in real.items() if any(s.uuid in undo.pv_uuids for s in signatures)]
-    others = [node for node in real if node not in (*ours, *pvs)]
-    pvs += [node for node in ours if node not in pvs]
-    done = [f"left {node} alone: it has become another PV" for node in others]
-    if pvs:
-        host.run(command("pvremove", "--yes", pvs))
-        for node in set(pvs) & real.keys():
-            _blank_member(host, node)
-        done.append(f"removed volume group {undo.vg}")
-    return "; ".join(done)
-
-
-def _blank_member(host: Host, node: str) -> None:
+def blank_member(host: Host, node: str) -> None:
     """Once it is certain whose member a device was, nothing on it is anybody else's."""
     with opened(host, node, write=True) as device:
         blank(host, node, device)
 
 
-def _members(host: Host, ids: tuple[str, ...], kind: str) -> list[tuple[str, tuple[Signature, ...]]]:
+def list_members(host: Host, ids: tuple[str, ...], kind: str) -> list[tuple[str, tuple[Signature, ...]]]:
     """Nodes of those devices that carry such a signature, with what they carry."""
     nodes = [find_again(host, id_) for id_ in ids]
     found = [(node, list_signatures(host, node)) for node in nodes if node]
     return [(node, signatures) for node, signatures in found if any(s.type == kind for s in signatures)]
 
 
-def _stop_md(host: Host, undo: kinds.StopMd) -> str:
-    _require_ours(undo.array)
-    name, done = undo.array.rsplit("/", 1)[-1], []
-    for node in find_arrays(host, name):
-        host.run(command("mdadm", "--stop", node))
-        done.append(f"stopped {undo.array} ({node})")
-    for node, _ in _members(host, undo.devices, "linux_raid_member"):
-        member_of = parse_array_name(host.run(command("mdadm", "--examine", "--export", node), check=False).stdout)
-        if member_of == name:
-            host.run(command("mdadm", "--zero-superblock", node))
-            _blank_member(host, node)
-            done.append(f"wiped the md superblock of {node}")
-        else:
-            done.append(f"left {node} alone: it has become a member of array {member_of or 'unknown'}")
-    return "; ".join(done)
-
-
-def _destroy_pool(host: Host, undo: kinds.DestroyPool) -> str:
-    _require_ours(undo.pool)
-    done = []
-    if _tool(host, "zpool", "list", "-H", ["-o", "name"], undo.pool).exit_code == 0:
-        host.run(command("zpool", "destroy", "-f", undo.pool, timeout_s=UNMOUNT_TIMEOUT_S))
-        done.append(f"destroyed pool {undo.pool}")
-    for id_ in undo.devices:
-        node = find_again(host, id_)
-        if node and wipe_member(host, node, undo.pool):
-            _blank_member(host, node)
-            done.append(f"wiped the zfs labels of {id_}")
-    return "; ".join(done)
-
-
-def _stop_unit(host: Host, undo: kinds.StopUnit) -> str:
-    if host.status(undo.marker_file) is None:
-        return ""
-    asked = host.run(command("systemctl", "show", ["--property", "LoadState"], "--value", undo.unit))
-    known = asked.stdout.strip() != "not-found"
-    if known:
-        host.run(command("systemctl", "stop", undo.unit, timeout_s=UNMOUNT_TIMEOUT_S))
-    host.remove(undo.marker_file)
-    return f"stopped {undo.unit}" if known else ""
-
-
-def _unexport(host: Host, undo: kinds.Unexport) -> str:
-    exported = _tool(host, "exportfs", "-s").stdout
-    if not re.search(rf"^{re.escape(undo.path)}\s", exported, re.MULTILINE):
-        return ""
-    host.run(command("exportfs", "-u", f"{undo.client}:{undo.path}"))
-    return f"withdrew the export of {undo.path}"
-
-
-def _tool(host: Host, *argv: str | list[str]) -> Completed:
+def ask_tool(host: Host, *argv: str | list[str]) -> Completed:
     """Asks a tool about its own things; where the tool is missing, it has none."""
     ended = host.run(command(*argv), check=False)
     return ended if ended.exit_code != _COMMAND_NOT_FOUND else Completed(ended.argv, _COMMAND_NOT_FOUND, "", "", 0.0)
 
 
-# The key is the discriminator of the model that its function takes; Callable cannot say so.
-_RUN: dict[str, Callable[[Host, Any], str]] = {
-    "stop_processes": _stop_processes,
-    "unmount": _unmount,
-    "detach_loops": _detach_loops,
-    "remove_path": _remove_path,
-    "remove_empty_folder": _remove_empty_folder,
-    "wipe_device": _wipe_device,
-    "give_back_setting": _give_back_setting,
-    "remove_vg": _remove_vg,
-    "stop_md": _stop_md,
-    "destroy_pool": _destroy_pool,
-    "stop_unit": _stop_unit,
-    "unexport": _unexport,
+RUNS: dict[str, tuple[type[kinds.Undo], Callable[[Host, Any], str]]] = {
+    undo.model_fields["kind"].default: (undo, run)
+    for undo, run in (
+        (kinds.StopProcesses, _stop_processes),
+        (kinds.Unmount, _unmount),
+        (kinds.RemovePath, _remove_path),
+        (kinds.RemoveEmptyFolder, _remove_empty_folder),
+        (kinds.WipeDevice, _wipe_device),
+        (kinds.GiveBackSetting, _give_back_setting),
+    )
 }
+"""Every undo by its kind, and what runs it; a kind of layer adds its own (`stack.kind.register`)."""
+
+
+def parse_undo(line: str) -> kinds.Undo:
+    """One undo of a journal; ValueError when it is none."""
+    kind = json.loads(line).get("kind")
+    if kind not in RUNS:
+        raise ValueError(f"{kind!r} is no undo that is known here")
+    return RUNS[kind][0].model_validate_json(line)

@@ -12,17 +12,10 @@ from pgstrata.host.facts.thermal import read_throttle_count
 from pgstrata.host.protocol import Host
 from pgstrata.record.schema import HostFacts
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.spec.layers.existing import Existing
-from pgstrata.spec.layers.nfs import Nfs
-from pgstrata.spec.layers.tmpfs import Tmpfs
-from pgstrata.spec.stack import Volume
+from pgstrata.spec.layers.kind import MEMORY
 from pgstrata.trial.bench import Bench
 
 BUSY_SAMPLE_S = 0.1
-MEMORY = "memory"
-MOST_NAMED = 3
-"""Devices of one volume that are named one by one."""
 
 
 def run_facts(bench: Bench) -> None:
@@ -57,22 +50,10 @@ def describe_medium(host: Host, campaign: Campaign, scratch: str) -> str:
     """What the data, WAL and tablespaces of all stacks lie on, for the head of tables."""
 
     @cache
-    def at(path: str, loop: bool) -> str:
+    def look(path: str, loop: bool) -> str:
         return medium(host, path, loop=loop)
 
-    def of(volume: Volume) -> str:
-        match volume:
-            case Volume(fs=Tmpfs()):
-                return MEMORY
-            case Volume(fs=Existing(path=path)):
-                return at(path, False)
-            case Volume(fs=Nfs(server=str(server))):
-                return f"NFS export {server}"
-            case Volume(device=DiskDevice(ids=ids)):
-                return ", ".join(ids) if len(ids) <= MOST_NAMED else f"{ids[0]} ... {ids[-1]} ({len(ids)} devices)"
-            case _:
-                return at(scratch, True)
-
-    places = dict.fromkeys(of(volume) for stack in campaign.stacks for volume in stack.volumes.values())
+    volumes = (volume for stack in campaign.stacks for volume in stack.volumes.values())
+    places = dict.fromkeys(v.fs.lies_on(look) or v.device.lies_on(scratch, look) for v in volumes)
     # Memory is named only where there is nothing else: the stack's own name says it.
     return "; ".join(place for place in places if place != MEMORY) or MEMORY

@@ -10,7 +10,7 @@ from pgstrata.host.protocol import HostLost, command
 from pgstrata.postgres.database import Prewarmed, checkpoint, database_bytes, prewarm, wal_position_bytes
 from pgstrata.record.recorder import utc_now
 from pgstrata.spec.workload import Cell
-from pgstrata.stack.fs.zfs_arc import plan_empty_arc
+from pgstrata.stack.plan import plan_empty_caches
 from pgstrata.trial.bench import Bench
 from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder, rescue_outputs
 from pgstrata.trial.probes import probing
@@ -125,7 +125,7 @@ def _prepare_folder(bench: Bench, cell: Cell, folder: str) -> str | None:
 def _drop_caches(bench: Bench) -> None:
     """Everything on the medium, and nothing of it in memory. Without root the caches stay as they are."""
     bench.host.run(command("sync", timeout_s=SYNC_TIMEOUT_S))
-    for step in plan_empty_arc(bench.plan):
+    for step in plan_empty_caches(bench.plan):
         bench.host.run(step)
     if bench.site.as_root:
         bench.host.write_text(DROP_CACHES, "3\n")

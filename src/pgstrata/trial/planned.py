@@ -9,8 +9,7 @@ from pgstrata.postgres.golden import COPY
 from pgstrata.record.schema import PlannedStep
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.workload import Cell
-from pgstrata.stack.fs.zfs_arc import plan_empty_arc
-from pgstrata.stack.plan import StackPlan
+from pgstrata.stack.plan import StackPlan, plan_empty_caches
 from pgstrata.trial.bench import cluster_of, target_of
 from pgstrata.trial.precondition import own_places
 from pgstrata.trial.site import DATABASE, Site
@@ -78,7 +77,7 @@ def _cell_steps(site: Site, trial: Trial, plan: StackPlan, cell: Cell) -> Iterat
     target = target_of(site, cluster)
     pg_ctl = cluster.installation.program("pg_ctl")
     if site.as_root:
-        pools = (command.text for command in plan_empty_arc(plan))
+        pools = (command.text for command in plan_empty_caches(plan))
         drop = ("sync", *pools, "write '3' to /proc/sys/vm/drop_caches")
         yield PlannedStep(name=f"{cell.id}: cold caches", commands=drop, host_wide=True)
     yield PlannedStep(name=f"{cell.id}: start the server", commands=(f"{pg_ctl} start --pgdata {plan.data_directory}",))

@@ -12,9 +12,10 @@ from pgstrata.cli.diagnosis import Diagnosis, print_diagnosis, render_json
 from pgstrata.cli.doctor import run_doctor
 from pgstrata.errors import ExitCode
 from pgstrata.host.advice import Advice
-from pgstrata.host.capabilities import CAPABILITIES, Missing
+from pgstrata.host.capabilities import Missing
 from pgstrata.host.facts import Facts
 from pgstrata.host.local import LocalHost
+from pgstrata.stack.capabilities import known_capabilities
 from pgstrata.stack.disks import Disk
 
 LACKS = (
@@ -47,7 +48,7 @@ def test_json_lists_every_capability_with_what_is_missing() -> None:
     assert value["schema"] == "pgstrata.doctor/1"
     assert value["host"] == {"name": "ssh://db1", "kind": "native", "medium": "loop file on ext4 on /dev/sda"}
     by_name = {one["name"]: one for one in value["capabilities"]}
-    assert list(by_name) == list(CAPABILITIES)
+    assert list(by_name) == list(known_capabilities())
     assert by_name["fs.ext4"]["available"]
     assert not by_name["fs.zfs"]["available"]
     assert by_name["fs.zfs"]["install"] == "apt-get install zfsutils-linux"

@@ -7,20 +7,13 @@ import json
 import pytest
 
 from pgstrata.errors import PgstrataError
+from pgstrata.stack.block.loop import DetachLoops
+from pgstrata.stack.block.lvm import RemoveVg
+from pgstrata.stack.block.md import StopMd
+from pgstrata.stack.fs.nfs import Unexport
+from pgstrata.stack.fs.zfs_labels import DestroyPool
 from pgstrata.stack.journal import in_order_of_undoing, parse_journal
-from pgstrata.stack.undo import (
-    DestroyPool,
-    DetachLoops,
-    GiveBackSetting,
-    RemovePath,
-    RemoveVg,
-    StopMd,
-    StopProcesses,
-    Undo,
-    Unexport,
-    Unmount,
-    WipeDevice,
-)
+from pgstrata.stack.undo import GiveBackSetting, RemovePath, StopProcesses, Undo, Unmount, WipeDevice
 from pgstrata.stack.undoing import is_ours
 
 UNDOS: tuple[Undo, ...] = (

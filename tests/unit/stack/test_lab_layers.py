@@ -15,10 +15,11 @@ from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.stack.block.lvm import LogicalVolume, LvmCheck, parse_lvs, parse_pvs, pv_uuid
-from pgstrata.stack.block.md import ArrayState, MdCheck, array_name, parse_array, parse_array_name
-from pgstrata.stack.fs.nfs import COMPANIONS, UNIT, Export, ExportCheck, expectations, parse_exports
+from pgstrata.stack.block.lvm import LogicalVolume, LvmCheck, RemoveVg, parse_lvs, parse_pvs, pv_uuid
+from pgstrata.stack.block.md import ArrayState, MdCheck, StopMd, array_name, parse_array, parse_array_name
+from pgstrata.stack.fs.nfs import COMPANIONS, UNIT, Export, ExportCheck, StopUnit, expectations, parse_exports
 from pgstrata.stack.fs.zfs import DatasetCheck, PoolCheck, normalised, properties
+from pgstrata.stack.fs.zfs_labels import DestroyPool
 from pgstrata.stack.fs.zfs_status import (
     Vdev,
     parse_iostat,
@@ -28,10 +29,9 @@ from pgstrata.stack.fs.zfs_status import (
     render_layout,
 )
 from pgstrata.stack.mounts import parse_mountinfo
-from pgstrata.stack.parts import Place
+from pgstrata.stack.place import Place
 from pgstrata.stack.plan import PlanContext, plan_stack
 from pgstrata.stack.step import Attested, Ref
-from pgstrata.stack.undo import DestroyPool, RemoveVg, StopMd, StopUnit
 from pgstrata.stack.undoing import run_undo
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "stack"

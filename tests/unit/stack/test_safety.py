@@ -10,13 +10,14 @@ import pytest
 from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Completed, FileStatus, OpenDevice
+from pgstrata.stack.block.md import StopMd
 from pgstrata.stack.build import run_step
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
 from pgstrata.stack.step import Setting, Step
 from pgstrata.stack.tuning.holding import take_settings
-from pgstrata.stack.undo import GiveBackSetting, RemovePath, StopMd, StopProcesses, WipeDevice
+from pgstrata.stack.undo import GiveBackSetting, RemovePath, StopProcesses, WipeDevice
 
 ID = "/dev/disk/by-id/ata-DISK_1"
 SWAPPINESS = "/proc/sys/vm/swappiness"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import TrialError
-from pgstrata.trial.space import parse_btrfs_used, parse_df_used
+from pgstrata.stack.fs.btrfs import parse_btrfs_used
+from pgstrata.stack.space import parse_df_used
 
 DF = "    Used\n80470016\n"
 BTRFS = """\

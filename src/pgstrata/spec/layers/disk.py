@@ -9,8 +9,11 @@ from pydantic import Field, field_validator, model_validator
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.call import render_call
-from pgstrata.spec.layers.kind import Device
+from pgstrata.spec.layers.kind import Device, Look
 from pgstrata.spec.words import quote, unquote
+
+MOST_NAMED = 3
+"""Devices of one volume that are named one by one."""
 
 
 class DiskDevice(Device):
@@ -47,6 +50,10 @@ class DiskDevice(Device):
     @property
     def stable_ids(self) -> tuple[str, ...]:
         return self.ids
+
+    def lies_on(self, scratch: str, look: Look) -> str:
+        few = len(self.ids) <= MOST_NAMED
+        return ", ".join(self.ids) if few else f"{self.ids[0]} ... {self.ids[-1]} ({len(self.ids)} devices)"
 
     @property
     def says_more(self) -> bool:

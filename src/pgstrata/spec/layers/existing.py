@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.call import Call
-from pgstrata.spec.layers.kind import Filesystem
+from pgstrata.spec.layers.kind import Filesystem, Look
 from pgstrata.spec.promise import Ground, Promises, ground_promises
 from pgstrata.spec.words import quote, unquote
 
@@ -45,6 +45,9 @@ class Existing(Filesystem):
     @property
     def capabilities(self) -> tuple[str, ...]:
         return ()
+
+    def lies_on(self, look: Look) -> str:
+        return look(self.path, False)
 
     def promises(self, where: str, ground: Ground | None) -> Promises:
         yield from ground_promises(ground, where)

@@ -6,7 +6,7 @@ half, how it is built and read back, is a `stack.kind` object. Everything else a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, Union, get_args
 
@@ -22,6 +22,11 @@ from pgstrata.spec.words import split_call
 
 Switch = bool | None
 """An option that is set, cleared or (None) left at the kernel's default."""
+
+
+Look = Callable[[str, bool], str]
+"""What a path of the host lies on; true when it is for loop files."""
+MEMORY = "memory"
 
 
 class Kind(Spelled):
@@ -119,6 +124,10 @@ class Device(Kind):
     def promises(self, where: str, ground: Ground | None) -> Promises:
         """What it means for acknowledged commits; `ground` is what its files lie on."""
         yield from ()
+
+    def lies_on(self, scratch: str, look: Look) -> str:
+        """What it finally lies on, in the words of a table's head."""
+        raise NotImplementedError
 
     @property
     def says_more(self) -> bool:
@@ -252,6 +261,10 @@ class Filesystem(Kind):
     def directories(self) -> tuple[str, ...]:
         """Directories that were there before, which two volumes cannot share."""
         return ()
+
+    def lies_on(self, look: Look) -> str | None:
+        """What it lies on, in the words of a table's head; None where its device says that."""
+        return None
 
     @property
     def places_wal(self) -> bool:

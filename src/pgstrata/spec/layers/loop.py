@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from pgstrata.spec.call import render_call
-from pgstrata.spec.layers.kind import Device
+from pgstrata.spec.layers.kind import Device, Look
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.promise import LOSES, Ground, Promises, ground_promises
 from pgstrata.spec.units import render_size_exact
@@ -36,6 +36,9 @@ class LoopDevice(Device):
         if ground is not None:
             found = ground_promises(ground, f"the loop file of {where}")
             yield from ((class_, reason) for class_, reason in found if class_ == LOSES)
+
+    def lies_on(self, scratch: str, look: Look) -> str:
+        return look(scratch, True)
 
     @property
     def says_more(self) -> bool:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.call import Call, render_call
-from pgstrata.spec.layers.kind import BlockLayer, Filesystem, LocalFilesystem
+from pgstrata.spec.layers.kind import BlockLayer, Filesystem, LocalFilesystem, Look
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.options import render_options
 from pgstrata.spec.promise import LOSES, UNKNOWN, Ground, Parity, Promises
@@ -58,6 +58,9 @@ class Nfs(Filesystem):
     @property
     def stores(self) -> Filesystem:
         return self.exported or self
+
+    def lies_on(self, look: Look) -> str | None:
+        return None if self.server is None else f"NFS export {self.server}"
 
     def place_problem(self, layers: Sequence[BlockLayer], *, device_given: bool) -> str | None:
         if self.export is not None:

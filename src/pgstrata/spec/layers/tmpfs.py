@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from pgstrata.spec.layers.kind import Filesystem
+from pgstrata.spec.layers.kind import MEMORY, Filesystem, Look
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.promise import LOSES, Ground, Promises
 
@@ -23,6 +23,9 @@ class Tmpfs(Filesystem):
     @classmethod
     def takes_device(cls, asked: Mapping[str, Any]) -> bool:
         return False
+
+    def lies_on(self, look: Look) -> str:
+        return MEMORY
 
     def promises(self, where: str, ground: Ground | None) -> Promises:
         yield LOSES, f"{where} is on tmpfs: memory"

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.stack.device_id import find_nodes, parse_device_id
-from pgstrata.stack.parts import Below, Part, Place
+from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
+from pgstrata.stack.place import Place
 from pgstrata.stack.step import Attested, Erased, PlannedCommand, Ref, Step, planned
 from pgstrata.stack.undo import WipeDevice
 
 WIPE_TIMEOUT_S = 120.0
 
 
-def plan_disk(device: DiskDevice, place: Place) -> Part:
+def plan_disk(device: DiskDevice, place: Place) -> PlannedLayer:
     """Finds each device and wipes its signatures; binds `ROLE.0`, `ROLE.1`, ..."""
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
     steps = tuple(step for id_, node in zip(device.ids, nodes, strict=True) for step in _plan_one(id_, node))
-    return Part(steps, Below(nodes=nodes, media=nodes, ids=device.ids), (DiskCheck(nodes, device.ids),))
+    return PlannedLayer(steps, Below(nodes=nodes, media=nodes, ids=device.ids), (DiskCheck(nodes, device.ids),))
 
 
 def _plan_one(id_: str, node: Ref) -> tuple[Step, ...]:
@@ -47,3 +48,6 @@ class DiskCheck:
             Attested(f"disk {ref.name} node", ref.resolve(bindings), found[id_])
             for ref, id_ in zip(self.nodes, self.ids, strict=True)
         )
+
+
+KIND = DeviceKind(DiskDevice, plan_disk)

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from pgstrata.errors import parser_of
+from pgstrata.errors import PgstrataError, parser_of
+from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has
+from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.nodes import read_size_bytes, sysfs_folder
-from pgstrata.stack.parts import Below, Part, Place
+from pgstrata.stack.place import Place
 from pgstrata.stack.step import Attested, Ref, Step, planned, told
-from pgstrata.stack.undo import DetachLoops, RemovePath
+from pgstrata.stack.undo import RemovePath, Undo
+from pgstrata.stack.undoing import BUSY_ATTEMPTS, BUSY_PAUSE_S
 
 _MAKE = 'umask 077; exec truncate "$@"'
 """Sparse files that nobody else reads: the user's own data may lie in them."""
 
 
-def plan_loop(device: LoopDevice, place: Place) -> Part:
+def plan_loop(device: LoopDevice, place: Place) -> PlannedLayer:
     """One sparse file and one loop device for each of `device.count`; binds `ROLE.0`, `ROLE.1`, ...
 
     All files are made, and all loop devices detached, by one program each: where programs are emulated, those of 25
@@ -34,7 +40,7 @@ def plan_loop(device: LoopDevice, place: Place) -> Part:
         undo=(*(RemovePath(path=file) for file in files), DetachLoops(backing_files=files)),
     )
     attach = (_plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
-    return Part((make, *attach), Below(nodes=nodes, media=nodes), (LoopCheck(nodes, files, size_bytes),))
+    return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), (LoopCheck(nodes, files, size_bytes),))
 
 
 def _plan_attach(backing_file: str, node: Ref) -> Step:
@@ -120,3 +126,43 @@ class LoopCheck:
                     told(f"{what} file mount options", ",".join(dict.fromkeys(mount.options))),
                 )
         return tuple(rows)
+
+
+class DetachLoops(Undo):
+    """Detach every loop device whose backing file is one of these."""
+
+    kind: Literal["detach_loops"] = "detach_loops"
+    backing_files: tuple[str, ...]
+
+
+def _detach_loops(host: Host, undo: DetachLoops) -> str:
+    names = {name for file in undo.backing_files for name in (file, f"{file} (deleted)")}
+    nodes = [loop.node for loop in list_loops(host) if loop.backing_file in names]
+    if not nodes:
+        return ""
+    host.run(command("losetup", "--detach", nodes))
+    # a device that somebody has open is detached when it is closed, and losetup does not say so
+    attached = nodes
+    for _ in range(BUSY_ATTEMPTS):
+        attached = [node for node in attached if backing_file_of(host, node) in names]
+        if not attached:
+            return f"detached {', '.join(nodes)} from {', '.join(undo.backing_files)}"
+        time.sleep(BUSY_PAUSE_S)
+    raise PgstrataError(
+        f"loop device {', '.join(attached)} of {undo.backing_files[0]} is still open",
+        hint=f"fuser --verbose {attached[0]}",
+    )
+
+
+KIND = DeviceKind(
+    LoopDevice,
+    plan_loop,
+    capabilities=(
+        Capability(
+            LoopDevice.capability,
+            "attach files as block devices",
+            (kernel_has(lambda host: driver_available(host, "loop", "loop"), "loop devices"), *UTIL_LINUX),
+        ),
+    ),
+    undos={DetachLoops: _detach_loops},
+)

@@ -10,14 +10,19 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from pgstrata.errors import parser_of
+from pgstrata.host.capabilities import Capability, everywhere, kernel_has, named, program
+from pgstrata.host.facts.filesystems import driver_available, module_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.stack.free_name import plan_free_name
-from pgstrata.stack.parts import Below, Geometry, Part, Place
+from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
+from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned, resolve, told
-from pgstrata.stack.undo import RemoveVg
+from pgstrata.stack.undo import Undo
+from pgstrata.stack.undoing import ask_tool, blank_member, list_members, require_ours
 
 VOLUME = "volume"
 POOL = "pool"
@@ -31,7 +36,7 @@ THIN_VOLUME_SHARE = 95
 LVM_TIMEOUT_S = 120.0
 
 
-def plan_lvm(layer: Lvm, below: Below, place: Place) -> Part:
+def plan_lvm(layer: Lvm, below: Below, place: Place) -> PlannedLayer:
     """One volume group over all nodes below and one logical volume; binds `ROLE.lvm`."""
     node = Ref(f"{place.role}.lvm")
     stripe_bytes = layer.stripe_size or DEFAULT_STRIPE_BYTES
@@ -43,7 +48,9 @@ def plan_lvm(layer: Lvm, below: Below, place: Place) -> Part:
         _plan_find(node, place),
     )
     above = Below(nodes=(node,), media=below.media, geometry=_geometry(layer, stripe_bytes, below))
-    return Part(steps, above, (LvmCheck(place.role, place.name, layer, stripe_bytes, below.nodes),), _notes(layer))
+    return PlannedLayer(
+        steps, above, (LvmCheck(place.role, place.name, layer, stripe_bytes, below.nodes),), _notes(layer)
+    )
 
 
 def snapshot_name(index: int) -> str:
@@ -234,3 +241,62 @@ class LvmCheck:
 def _joined(values: Iterable[str]) -> str:
     """Different values of several segments, each once; `missing` where there is no segment."""
     return " ".join(dict.fromkeys(values)) or "missing"
+
+
+class RemoveVg(Undo):
+    """Remove a volume group and its PVs; `devices` are the ids of real ones, which may be PVs of no group yet.
+
+    Such a PV is ours when its UUID is one of `pv_uuids`, which were chosen before it was made.
+    """
+
+    kind: Literal["remove_vg"] = "remove_vg"
+    vg: str
+    devices: tuple[str, ...] = ()
+    pv_uuids: tuple[str, ...] = ()
+
+
+def _remove_vg(host: Host, undo: RemoveVg) -> str:
+    require_ours(undo.vg)
+    found = ask_tool(host, "pvs", "--noheadings", ["--options", "pv_name"], ["--select", f"vg_name={undo.vg}"])
+    pvs = found.stdout.split()
+    if pvs:
+        host.run(command("vgremove", "--force", "--force", "--yes", undo.vg))
+    # a kill between the two leaves PVs that belong to no group
+    real = dict(list_members(host, undo.devices, "LVM2_member"))
+    ours = [node for node, signatures in real.items() if any(s.uuid in undo.pv_uuids for s in signatures)]
+    others = [node for node in real if node not in (*ours, *pvs)]
+    pvs += [node for node in ours if node not in pvs]
+    done = [f"left {node} alone: it has become another PV" for node in others]
+    if pvs:
+        host.run(command("pvremove", "--yes", pvs))
+        for node in set(pvs) & real.keys():
+            blank_member(host, node)
+        done.append(f"removed volume group {undo.vg}")
+    return "; ".join(done)
+
+
+_THIN = "thin-provisioning-tools"
+
+KIND = BlockLayerKind(
+    Lvm,
+    plan_lvm,
+    capabilities=(
+        Capability(
+            "block.lvm",
+            "build LVM volumes",
+            (
+                kernel_has(lambda host: driver_available(host, "device-mapper", "dm-mod"), "device mapper"),
+                program("lvm", everywhere("lvm2")),
+            ),
+        ),
+        Capability(
+            "block.lvm.thin",
+            "build LVM thin pools",
+            (
+                kernel_has(lambda host: module_available(host, "dm-thin-pool"), "dm-thin-pool"),
+                program("thin_check", named(_THIN, "device-mapper-persistent-data", _THIN)),
+            ),
+        ),
+    ),
+    undos={RemoveVg: _remove_vg},
+)

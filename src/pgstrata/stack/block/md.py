@@ -8,13 +8,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
+from pgstrata.host.capabilities import Capability, Need, everywhere, kernel_has, program
+from pgstrata.host.facts.filesystems import raid_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.md import Md
 from pgstrata.stack.free_name import plan_free_name
-from pgstrata.stack.parts import Below, Geometry, Part, Place
+from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
+from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve, told
-from pgstrata.stack.undo import StopMd
+from pgstrata.stack.undo import Undo
+from pgstrata.stack.undoing import blank_member, list_members, require_ours
 
 DEFAULT_CHUNK_BYTES = 512 * 1024
 """What mdadm takes by itself (mdadm(8) --chunk); said anyway, so that filesystems can be aligned to it."""
@@ -56,7 +61,7 @@ def array_name(place: Place) -> str:
     return f"pgstrata-{hashlib.sha256(place.name.encode()).hexdigest()[:16]}"
 
 
-def plan_md(layer: Md, below: Below, place: Place) -> Part:
+def plan_md(layer: Md, below: Below, place: Place) -> PlannedLayer:
     """One array over all nodes below; binds `ROLE.md`."""
     node = Ref(f"{place.role}.md")
     array = f"/dev/md/{array_name(place)}"
@@ -71,7 +76,7 @@ def plan_md(layer: Md, below: Below, place: Place) -> Part:
         _plan_find(array, node),
     )
     above = Below(nodes=(node,), media=below.media, geometry=geometry)
-    return Part(steps, above, (MdCheck(place.role, node, layer, chunk_bytes, below.nodes),), _notes(layer))
+    return PlannedLayer(steps, above, (MdCheck(place.role, node, layer, chunk_bytes, below.nodes),), _notes(layer))
 
 
 def _plan_create(layer: Md, chunk_bytes: int | None, below: Below, array: str, place: Place) -> Step:
@@ -218,3 +223,46 @@ class MdCheck:
             told("array_state", found.array_state),
         )
         return tuple(Attested(f"{self.role} md {r.what}", r.expected, r.actual) for r in rows)
+
+
+class StopMd(Undo):
+    """Stop the md array called `array` and wipe its superblocks, also from the real `devices` (ids)."""
+
+    kind: Literal["stop_md"] = "stop_md"
+    array: str
+    devices: tuple[str, ...] = ()
+
+
+def _stop_md(host: Host, undo: StopMd) -> str:
+    require_ours(undo.array)
+    name, done = undo.array.rsplit("/", 1)[-1], []
+    for node in find_arrays(host, name):
+        host.run(command("mdadm", "--stop", node))
+        done.append(f"stopped {undo.array} ({node})")
+    for node, _ in list_members(host, undo.devices, "linux_raid_member"):
+        member_of = parse_array_name(host.run(command("mdadm", "--examine", "--export", node), check=False).stdout)
+        if member_of == name:
+            host.run(command("mdadm", "--zero-superblock", node))
+            blank_member(host, node)
+            done.append(f"wiped the md superblock of {node}")
+        else:
+            done.append(f"left {node} alone: it has become a member of array {member_of or 'unknown'}")
+    return "; ".join(done)
+
+
+_MDADM = program("mdadm", everywhere("mdadm"))
+
+
+def _raid(level: str) -> Need:
+    return kernel_has(lambda host: raid_available(host, level), f"md {level}")
+
+
+KIND = BlockLayerKind(
+    Md,
+    plan_md,
+    capabilities=tuple(
+        Capability(f"block.md.{level}", f"build md {level}", (_raid(level), _MDADM))
+        for level in ("raid0", "raid1", "raid10", "raid456")
+    ),
+    undos={StopMd: _stop_md},
+)

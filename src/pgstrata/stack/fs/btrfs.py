@@ -6,8 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgstrata.errors import TrialError
+from pgstrata.host.capabilities import KERNEL, Capability, Packages, filesystem, named, program
+from pgstrata.host.facts.os_release import Family
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -17,7 +21,7 @@ from pgstrata.stack.mounts import (
     plan_mount,
     value,
 )
-from pgstrata.stack.parts import Below, FsPart, Place
+from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve
 
@@ -27,13 +31,13 @@ _DEFAULT_LEVELS = {"zlib": "zlib:3", "zstd": "zstd:3"}
 """What the kernel makes of a compression without a level (btrfs(5))."""
 
 
-def plan_btrfs(fs: Btrfs, below: Below, place: Place) -> FsPart:
+def plan_btrfs(fs: Btrfs, below: Below, place: Place) -> PlannedFilesystem:
     """Makes and mounts btrfs over all nodes below."""
     mkfs = planned("mkfs.btrfs", _mkfs_options(fs), below.nodes, timeout_s=MKFS_TIMEOUT_S)
     # naming each device makes the mount independent of what udev or an earlier scan knows
     others = tuple(_device_option(node) for node in below.nodes[1:])
     source = below.nodes[0] if len(below.nodes) == 1 else None
-    return FsPart(
+    return PlannedFilesystem(
         steps=(
             Step(name=f"make btrfs for {place.role}", commands=(mkfs,)),
             plan_mount("btrfs", (*others, *_options(fs)), below.nodes[0], place),
@@ -152,3 +156,49 @@ class BtrfsCheck:
             ("devices", " ".join(sorted(nodes)), " ".join(sorted(used))),
         )
         return tuple(asked_or_told(f"{self.role} btrfs {what}", asked, actual) for what, asked, actual in rows)
+
+
+_USED = re.compile(r"^\s+Used:\s+(\d+)\s*$", re.MULTILINE)
+
+
+def parse_btrfs_used(text: str) -> int:
+    """The overall `Used:` of `btrfs filesystem usage --raw`; TrialError when it is not there."""
+    match = _USED.search(text)
+    if match is None:
+        raise TrialError("btrfs filesystem usage printed no overall `Used:`")
+    return int(match[1])
+
+
+def _used_bytes(host: Host, mount_point: str, directory: str) -> int:
+    """All copies on all devices, which df divides out."""
+    return parse_btrfs_used(host.run(command("btrfs", "filesystem", "usage", "--raw", mount_point)).stdout)
+
+
+COPIES_FEATURE = "/sys/fs/btrfs/features/raid1c34"
+"""There where the kernel has raid1c3 and raid1c4 (Linux 5.5)."""
+
+
+def _kernel_problem(host: Host, fs: Btrfs) -> str:
+    asked = [profile for profile in (fs.data, fs.metadata) if profile in ("raid1c3", "raid1c4")]
+    return f"the kernel's btrfs has no {asked[0]}" if asked and host.status(COPIES_FEATURE) is None else ""
+
+
+_MODULE: Packages = {family: names for family, names in KERNEL.items() if family != "rhel"}
+_NO_MODULE: dict[Family, str] = {"rhel": "the kernel of this distribution has no btrfs"}
+
+KIND = FilesystemKind(
+    Btrfs,
+    plan_btrfs,
+    capabilities=(
+        Capability(
+            "fs.btrfs",
+            "build btrfs",
+            (
+                filesystem("btrfs", _MODULE, _NO_MODULE),
+                program("mkfs.btrfs", named("btrfs-progs", "btrfs-progs", "btrfsprogs")),
+            ),
+        ),
+    ),
+    used_bytes=_used_bytes,
+    kernel_problem=_kernel_problem,
+)

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pgstrata.host.protocol import Host, command
+from pgstrata.errors import PreflightError
+from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.stack.free_name import plan_free_folder
+from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
 from pgstrata.stack.mounts import find_mount, list_mounts
-from pgstrata.stack.parts import Below, FsPart, Place
+from pgstrata.stack.place import Place
+from pgstrata.stack.room import Wanted, require_free
 from pgstrata.stack.step import Attested, Step, planned, told
 from pgstrata.stack.undo import RemovePath
 
 
-def plan_existing(fs: Existing, below: Below, place: Place) -> FsPart:
+def plan_existing(fs: Existing, below: Below, place: Place) -> PlannedFilesystem:
     """Makes `PATH/pgstrata-<trial>-<role>`; the directory itself must be there."""
     folder = f"{fs.path.rstrip('/')}/{place.name}"
     step = Step(
@@ -25,7 +28,7 @@ def plan_existing(fs: Existing, below: Below, place: Place) -> FsPart:
         commands=(planned("mkdir", ["--mode", "0755"], folder),),
         undo=(RemovePath(path=folder),),
     )
-    return FsPart(
+    return PlannedFilesystem(
         steps=(plan_free_folder(folder), step), mount_point=folder, checks=(ExistingCheck(place.role, folder),)
     )
 
@@ -49,3 +52,32 @@ class ExistingCheck:
             told(f"{self.role} mount source", mount.source),
             told(f"{self.role} mount options", ",".join(dict.fromkeys(mount.options))),
         )
+
+
+DU_TIMEOUT_S = 600.0
+
+
+def _used_bytes(host: Host, mount_point: str, directory: str) -> int:
+    """It shares its filesystem with others, so its files are counted."""
+    asked = host.run(command("du", "--summarize", ["--block-size", "1"], directory, timeout_s=DU_TIMEOUT_S))
+    return int(asked.stdout.split()[0])
+
+
+def _require_room(host: Host, fs: Existing, wanted: Wanted) -> None:
+    """It is there, the server's user reaches it, and what is free in it suffices."""
+    path, user = fs.path, wanted.user
+    status = host.status(path)
+    if status is None or status.kind != "directory":
+        raise PreflightError(f"{path} of stack {wanted.stack} is no directory on {host.name}", hint=f"mkdir {path}")
+    access = ("test", "-x", path) if user else ("test", "-w", path)
+    if host.run(Command(access, user=user), check=False).exit_code != 0:
+        who = f"OS user {user}" if user else "this user"
+        raise PreflightError(
+            f"{who} cannot reach {path} of stack {wanted.stack} on {host.name}",
+            hint=f"chmod o+x {path} and the folders above it, or name another directory",
+        )
+    space = host.space(path)
+    require_free(host, path, wanted.size_bytes, space.free_bytes, space.total_bytes)
+
+
+KIND = FilesystemKind(Existing, plan_existing, used_bytes=_used_bytes, require_room=_require_room)

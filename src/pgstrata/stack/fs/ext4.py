@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgstrata.host.capabilities import Capability, everywhere, filesystem, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.ext4 import Ext4
+from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -17,7 +19,8 @@ from pgstrata.stack.mounts import (
     plan_mount,
     value,
 )
-from pgstrata.stack.parts import Below, FsPart, Geometry, Place
+from pgstrata.stack.page_size import block_size_problem
+from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned, resolve
 
@@ -27,11 +30,11 @@ MKFS_TIMEOUT_S = 1800.0
 DEFAULT_BLOCK_BYTES = 4096
 
 
-def plan_ext4(fs: Ext4, below: Below, place: Place) -> FsPart:
+def plan_ext4(fs: Ext4, below: Below, place: Place) -> PlannedFilesystem:
     """Makes and mounts ext4 on the one node below, aligned to its geometry unless the stack says how."""
     node = below.nodes[0]
     stride, width, notes = _alignment(fs, below.geometry)
-    return FsPart(
+    return PlannedFilesystem(
         steps=(_plan_mkfs(fs, node, stride, width, place.role), plan_mount("ext4", _options(fs), node, place)),
         mount_point=place.mount_point,
         checks=(
@@ -156,3 +159,21 @@ class Ext4Check:
 
 def _on(value: bool) -> str:
     return "on" if value else "off"
+
+
+BLOCKS_ABOVE_PAGES = (6, 19)
+"""The first Linux whose ext4 can have blocks larger than a page."""
+
+
+def _kernel_problem(host: Host, fs: Ext4) -> str:
+    return block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES)
+
+
+KIND = FilesystemKind(
+    Ext4,
+    plan_ext4,
+    capabilities=(
+        Capability("fs.ext4", "build ext4", (filesystem("ext4"), program("mkfs.ext4", everywhere("e2fsprogs")))),
+    ),
+    kernel_problem=_kernel_problem,
+)

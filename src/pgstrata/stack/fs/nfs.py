@@ -6,17 +6,15 @@ Options: nfs(5), exports(5). Tested with nfs-utils 2.6.2.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
+from pgstrata.host.capabilities import Capability, filesystem, named, program
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.stack.free_name import plan_free_folder
-from pgstrata.stack.fs.btrfs import plan_btrfs
-from pgstrata.stack.fs.ext4 import plan_ext4
-from pgstrata.stack.fs.xfs import plan_xfs
+from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, plan_filesystem
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -25,20 +23,16 @@ from pgstrata.stack.mounts import (
     plan_mount,
     value,
 )
-from pgstrata.stack.parts import Below, FsPart, Place
+from pgstrata.stack.place import Place
 from pgstrata.stack.step import Attested, Step, planned
-from pgstrata.stack.undo import RemovePath, StopUnit, Unexport
+from pgstrata.stack.undo import RemovePath, Undo
+from pgstrata.stack.undoing import UNMOUNT_TIMEOUT_S, ask_tool
 
 CLIENT = "127.0.0.1"
 UNIT = "nfs-server.service"
 COMPANIONS = ("rpcbind.socket", "rpcbind.service", "rpc-statd.service")
 """Units that come up with a server or with a mount over NFS 3, and stay when it is stopped; the last one goes first."""
 START_TIMEOUT_S = 120.0
-_EXPORTABLE: dict[str, Callable[[Any, Below, Place], FsPart]] = {
-    "ext4": plan_ext4,
-    "xfs": plan_xfs,
-    "btrfs": plan_btrfs,
-}
 
 # $1 the unit, $2 the file that says we started it, then units that may come up with it; that they were down before is
 # said by files of their own. A server that was just started lets clients of the one before it
@@ -61,17 +55,16 @@ exit 0
 """
 
 
-def plan_nfs(fs: Nfs, below: Below, place: Place) -> FsPart:
+def plan_nfs(fs: Nfs, below: Below, place: Place) -> PlannedFilesystem:
     """Exports a filesystem made on what is below and mounts it, or mounts an existing export."""
     return _plan_existing(fs, place) if fs.server is not None else _plan_own(fs, below, place)
 
 
-def _plan_own(fs: Nfs, below: Below, place: Place) -> FsPart:
-    exported = fs.export or Ext4()
-    inner = _EXPORTABLE[exported.kind](exported, below, place.beside("export"))
+def _plan_own(fs: Nfs, below: Below, place: Place) -> PlannedFilesystem:
+    inner = plan_filesystem(fs.stores, below, place.beside("export"))
     path = inner.mount_point
     source = f"{CLIENT}:{path}"
-    return FsPart(
+    return PlannedFilesystem(
         steps=(
             _plan_server(place),
             *inner.steps,
@@ -85,7 +78,7 @@ def _plan_own(fs: Nfs, below: Below, place: Place) -> FsPart:
     )
 
 
-def _plan_existing(fs: Nfs, place: Place) -> FsPart:
+def _plan_existing(fs: Nfs, place: Place) -> PlannedFilesystem:
     """Everything goes into a folder of our own in the export, which is removed again before it is unmounted."""
     assert fs.server is not None
     folder = f"{place.mount_point}/{place.name}"
@@ -94,7 +87,7 @@ def _plan_existing(fs: Nfs, place: Place) -> FsPart:
         commands=(planned("mkdir", ["--mode", "0755"], folder),),
         undo=(RemovePath(path=folder, mount_source=fs.server),),
     )
-    return FsPart(
+    return PlannedFilesystem(
         steps=(plan_mount("nfs", mount_options(fs), fs.server, place), plan_free_folder(folder), make),
         mount_point=folder,
         checks=(_mount_check(fs, fs.server, place),),
@@ -198,3 +191,57 @@ class ExportCheck:
             rows.append(Attested(f"{prefix} commits", "sync" if self.sync else "async", durability))
             rows.append(Attested(f"{prefix} access", "rw", "rw" if "rw" in export.options else "ro"))
         return tuple(rows)
+
+
+class StopUnit(Undo):
+    """Stop a systemd unit that pgstrata started, which it noted by making `marker_file`."""
+
+    kind: Literal["stop_unit"] = "stop_unit"
+    unit: str
+    marker_file: str
+
+
+class Unexport(Undo):
+    """Withdraw an NFS export."""
+
+    kind: Literal["unexport"] = "unexport"
+    client: str
+    path: str
+
+
+def _stop_unit(host: Host, undo: StopUnit) -> str:
+    if host.status(undo.marker_file) is None:
+        return ""
+    asked = host.run(command("systemctl", "show", ["--property", "LoadState"], "--value", undo.unit))
+    known = asked.stdout.strip() != "not-found"
+    if known:
+        host.run(command("systemctl", "stop", undo.unit, timeout_s=UNMOUNT_TIMEOUT_S))
+    host.remove(undo.marker_file)
+    return f"stopped {undo.unit}" if known else ""
+
+
+def _unexport(host: Host, undo: Unexport) -> str:
+    exported = ask_tool(host, "exportfs", "-s").stdout
+    if not re.search(rf"^{re.escape(undo.path)}\s", exported, re.MULTILINE):
+        return ""
+    host.run(command("exportfs", "-u", f"{undo.client}:{undo.path}"))
+    return f"withdrew the export of {undo.path}"
+
+
+KIND = FilesystemKind(
+    Nfs,
+    plan_nfs,
+    capabilities=(
+        Capability(
+            "fs.nfs.client",
+            "mount NFS",
+            (filesystem("nfs"), program("mount.nfs", named("nfs-common", "nfs-utils", "nfs-client"))),
+        ),
+        Capability(
+            "fs.nfs.server",
+            "export over NFS",
+            (filesystem("nfsd"), program("exportfs", named("nfs-kernel-server", "nfs-utils", "nfs-kernel-server"))),
+        ),
+    ),
+    undos={StopUnit: _stop_unit, Unexport: _unexport},
+)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from pgstrata.errors import PreflightError
+from pgstrata.host.capabilities import Capability, filesystem
+from pgstrata.host.facts.memory import parse_meminfo
+from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.spec.units import render_size
+from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
 from pgstrata.stack.mounts import Expectation, MountCheck, atime_expectations, atime_options, plan_mount, value
-from pgstrata.stack.parts import Below, FsPart, Place
+from pgstrata.stack.place import Place
+from pgstrata.stack.room import Wanted, require_size
+from pgstrata.stack.tuning import overcommit
 
 SOURCE = "pgstrata"
 """tmpfs has no device; this is what a list of mounts shows instead."""
@@ -12,9 +20,9 @@ SOURCE = "pgstrata"
 PAGE_BYTES = 4096
 
 
-def plan_tmpfs(fs: Tmpfs, below: Below, place: Place) -> FsPart:
+def plan_tmpfs(fs: Tmpfs, below: Below, place: Place) -> PlannedFilesystem:
     """Mounts an empty tmpfs."""
-    return FsPart(
+    return PlannedFilesystem(
         steps=(plan_mount("tmpfs", _options(fs), SOURCE, place),),
         mount_point=place.mount_point,
         checks=(MountCheck(place.role, place.mount_point, "tmpfs", SOURCE, _expectations(fs)),),
@@ -35,3 +43,26 @@ def _expectations(fs: Tmpfs) -> tuple[Expectation, ...]:
         value("size", size, "half of the memory"),
         value("huge", fs.huge, "never"),
     )
+
+
+def _require_room(host: Host, fs: Tmpfs, wanted: Wanted) -> None:
+    """What lies in tmpfs must fit into the memory that is free, with room for the server."""
+    meminfo = parse_meminfo(host.read_text("/proc/meminfo"))
+    size_bytes = fs.size or meminfo["MemTotal"] // 2
+    require_size(wanted, "tmpfs", size_bytes, wanted.size_bytes)
+    available = meminfo["MemAvailable"]
+    if wanted.size_bytes + overcommit.ROOM_BYTES > available:
+        raise PreflightError(
+            f"too little memory on {host.name} for tmpfs of stack {wanted.stack}: about "
+            f"{render_size(wanted.size_bytes)} and {render_size(overcommit.ROOM_BYTES)} for programs are needed, "
+            f"{render_size(available)} are available",
+            hint="lower workload.scale or max_wal_size",
+        )
+
+
+KIND = FilesystemKind(
+    Tmpfs,
+    plan_tmpfs,
+    capabilities=(Capability("fs.tmpfs", "mount tmpfs", (filesystem("tmpfs"),)),),
+    require_room=_require_room,
+)

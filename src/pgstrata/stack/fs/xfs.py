@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgstrata.host.capabilities import Capability, everywhere, filesystem, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -17,7 +19,8 @@ from pgstrata.stack.mounts import (
     plan_mount,
     value,
 )
-from pgstrata.stack.parts import Below, FsPart, Geometry, Place
+from pgstrata.stack.page_size import block_size_problem
+from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned
 
@@ -33,12 +36,12 @@ class Stripe:
     sw: int
 
 
-def plan_xfs(fs: Xfs, below: Below, place: Place) -> FsPart:
+def plan_xfs(fs: Xfs, below: Below, place: Place) -> PlannedFilesystem:
     """Makes and mounts xfs on the one node below, aligned to its geometry unless the stack says how."""
     node = below.nodes[0]
     stripe, notes = _alignment(fs, below.geometry)
     mkfs = planned("mkfs.xfs", _mkfs_options(fs, stripe), node, timeout_s=MKFS_TIMEOUT_S)
-    return FsPart(
+    return PlannedFilesystem(
         steps=(
             Step(name=f"make xfs for {place.role}", commands=(mkfs,)),
             plan_mount("xfs", _options(fs), node, place),
@@ -162,3 +165,19 @@ class XfsCheck:
             for name, wanted in _metadata(fs)
         ]
         return tuple(asked_or_told(f"{self.role} xfs {what}", asked, actual) for what, asked, actual in rows)
+
+
+BLOCKS_ABOVE_PAGES = (6, 12)
+"""The first Linux whose xfs can have blocks larger than a page."""
+
+
+def _kernel_problem(host: Host, fs: Xfs) -> str:
+    return block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES)
+
+
+KIND = FilesystemKind(
+    Xfs,
+    plan_xfs,
+    capabilities=(Capability("fs.xfs", "build xfs", (filesystem("xfs"), program("mkfs.xfs", everywhere("xfsprogs")))),),
+    kernel_problem=_kernel_problem,
+)

@@ -5,18 +5,16 @@ Properties: zfsprops(7), zpoolprops(7); vdevs: zpoolconcepts(7); module paramete
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pgstrata.host.protocol import Host, command
-from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.spec.layers.kind import Device
-from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.host.capabilities import Capability, Packages, filesystem, named, program
+from pgstrata.host.facts.os_release import Family
+from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.units import parse_size_bytes
-from pgstrata.stack.block.disk import plan_disk
-from pgstrata.stack.block.loop import plan_loop
 from pgstrata.stack.free_name import plan_free_name
+from pgstrata.stack.fs.zfs_labels import DestroyPool, destroy_pool
 from pgstrata.stack.fs.zfs_status import (
     ROOT,
     parse_iostat,
@@ -25,11 +23,12 @@ from pgstrata.stack.fs.zfs_status import (
     read_arcstats,
     render_layout,
 )
+from pgstrata.stack.kind import Below, Check, FilesystemKind, PlannedFilesystem, PlannedLayer, plan_device
 from pgstrata.stack.mounts import MountCheck
-from pgstrata.stack.parts import Below, Check, FsPart, Part, Place
+from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Attested, Setting, Step, asked_or_told, planned, told
 from pgstrata.stack.tuning.setting import SettingCheck
-from pgstrata.stack.undo import DestroyPool, RemovePath, Unmount
+from pgstrata.stack.undo import RemovePath, Unmount
 
 CREATE_TIMEOUT_S = 300.0
 """zpool partitions each disk and waits for udev to announce the partitions."""
@@ -47,9 +46,9 @@ _SPACE = ("compressratio", "used", "logicalused")
 """Recorded with every attestation, so also after every run."""
 
 
-def plan_zfs(fs: Zfs, below: Below, place: Place) -> FsPart:
+def plan_zfs(fs: Zfs, below: Below, place: Place) -> PlannedFilesystem:
     """Makes the pool and its datasets, mounted by zfs; the pool is entered into no cache file."""
-    parts = {name: _plan_device(device, place.beside(name)) for name, device in _own_devices(fs).items()}
+    parts = {name: plan_device(device, place.beside(name)) for name, device in fs.own_devices.items()}
     wal = place.beside("wal").mount_point if fs.wal_dataset is not None else None
     datasets: dict[str, tuple[str, dict[str, str]]] = {"data": (place.mount_point, properties(fs))}
     if wal is not None:
@@ -61,7 +60,7 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> FsPart:
         _plan_pool(fs, below, parts, place),
         *(_plan_dataset(fs, name, mount, place) for name, (mount, _) in datasets.items()),
     )
-    return FsPart(
+    return PlannedFilesystem(
         steps=steps,
         mount_point=place.mount_point,
         checks=(
@@ -71,18 +70,6 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> FsPart:
         wal_mount_point=wal,
         extra_media=tuple(node for part in parts.values() for node in part.above.media),
     )
-
-
-def _own_devices(fs: Zfs) -> dict[str, Device]:
-    named = {"log": fs.log, "cache": fs.cache, "special": fs.special}
-    return {name: device for name, device in named.items() if device is not None}
-
-
-def _plan_device(device: Device, place: Place) -> Part:
-    if isinstance(device, DiskDevice):
-        return plan_disk(device, place)
-    assert isinstance(device, LoopDevice)
-    return plan_loop(device, place)
 
 
 def _switch(value: bool | None) -> str | None:
@@ -136,7 +123,7 @@ def _vdev_of(name: str, fs: Zfs, count: int) -> str:
     return "mirror" if name == "special" and fs.vdev != "stripe" and count > 1 else "stripe"
 
 
-def _plan_pool(fs: Zfs, below: Below, parts: Mapping[str, Part], place: Place) -> Step:
+def _plan_pool(fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: Place) -> Step:
     # -f: every device was inspected and wiped by us; what zpool still finds are labels inside old partitions
     options = ["-f", "-o", "cachefile=none"]
     options += ["-o", f"ashift={fs.ashift}"] if fs.ashift else []
@@ -169,7 +156,7 @@ def _plan_dataset(fs: Zfs, name: str, mount: str, place: Place) -> Step:
 def _checks(
     fs: Zfs,
     below: Below,
-    parts: Mapping[str, Part],
+    parts: Mapping[str, PlannedLayer],
     datasets: Mapping[str, tuple[str, Mapping[str, str]]],
     place: Place,
 ) -> tuple[Check, ...]:
@@ -266,3 +253,59 @@ class ArcCheck:
         counter = _ARC_IN_EFFECT[self.parameter]
         found = read_arcstats(host)
         return (Attested(f"zfs arc {counter}", str(self.value), str(found[counter])),)
+
+
+IMPORT_TIMEOUT_S = 600.0
+"""Exporting writes everything back; importing looks at every device for labels and replays the intent log."""
+
+
+def plan_empty_arc(place: Place) -> tuple[Command, ...]:
+    """zfs keeps its own cache, which only leaving and entering the pool again empties for certain."""
+    # /dev, because loop devices have no links in /dev/disk, where zpool looks by itself
+    options = ["-d", "/dev", "-o", "cachefile=none"]
+    return (
+        command("zpool", "export", place.name, timeout_s=IMPORT_TIMEOUT_S),
+        command("zpool", "import", options, place.name, timeout_s=IMPORT_TIMEOUT_S),
+    )
+
+
+def _used_bytes(host: Host, mount_point: str, directory: str) -> int:
+    """Allocated in the pool, parity and copies with it; the pool carries the name of the mounted dataset."""
+    source = host.run(command("findmnt", "--noheadings", ["--output", "SOURCE"], ["--mountpoint", mount_point]))
+    pool = source.stdout.strip().split("/", 1)[0]
+    return int(host.run(command("zpool", "list", "-Hp", ["-o", "allocated"], pool)).stdout)
+
+
+def _limit_in_effect(counter: str) -> Callable[[Host], str]:
+    return lambda host: str(read_arcstats(host)[counter])
+
+
+_MODULE: Packages = {
+    "debian": ("linux-headers-{arch}", "zfs-dkms"),
+    "ubuntu": ("linux-modules-extra-{release}",),
+    "fedora": ("kernel-devel-{release}", "zfs"),
+    "rhel": ("kernel-devel-{release}", "zfs"),
+    "suse": ("zfs",),
+}
+_SOURCE: dict[Family, str] = {
+    "debian": "from the component contrib",
+    "fedora": "from the repository of the OpenZFS project",
+    "rhel": "from the repository of the OpenZFS project",
+    "suse": "from the repository filesystems",
+}
+
+KIND = FilesystemKind(
+    Zfs,
+    plan_zfs,
+    capabilities=(
+        Capability(
+            "fs.zfs",
+            "build zfs pools",
+            (filesystem("zfs", _MODULE, _SOURCE), program("zpool", named("zfsutils-linux", "zfs", "zfs"))),
+        ),
+    ),
+    undos={DestroyPool: destroy_pool},
+    used_bytes=_used_bytes,
+    plan_empty_caches=plan_empty_arc,
+    settings_in_effect={f"{PARAMETERS}/{name}": _limit_in_effect(c) for name, c in _ARC_IN_EFFECT.items()},
+)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pgstrata.host.protocol import Host, command
 from pgstrata.stack.nodes import list_partitions
+from pgstrata.stack.safety import find_again
+from pgstrata.stack.undo import Undo
+from pgstrata.stack.undoing import UNMOUNT_TIMEOUT_S, ask_tool, blank_member, require_ours
 
 ZFS_MEMBER = "zfs_member"
 PARTITION_TYPES = ("6a898cc3-1dd2-11b2-99a6-080020736631", "6a945a3b-1dd2-11b2-99a6-080020736631")
@@ -38,3 +43,26 @@ def _is_member(found: dict[str, str], pool: str) -> bool:
 
 def _is_unlabelled(found: dict[str, str]) -> bool:
     return "TYPE" not in found and found.get("PART_ENTRY_TYPE") in PARTITION_TYPES
+
+
+class DestroyPool(Undo):
+    """Destroy a zfs pool, and wipe its labels and partitions from the real `devices` (ids)."""
+
+    kind: Literal["destroy_pool"] = "destroy_pool"
+    pool: str
+    devices: tuple[str, ...] = ()
+
+
+def destroy_pool(host: Host, undo: DestroyPool) -> str:
+    """Destroys the pool, and wipes what it left on real devices."""
+    require_ours(undo.pool)
+    done = []
+    if ask_tool(host, "zpool", "list", "-H", ["-o", "name"], undo.pool).exit_code == 0:
+        host.run(command("zpool", "destroy", "-f", undo.pool, timeout_s=UNMOUNT_TIMEOUT_S))
+        done.append(f"destroyed pool {undo.pool}")
+    for id_ in undo.devices:
+        node = find_again(host, id_)
+        if node and wipe_member(host, node, undo.pool):
+            blank_member(host, node)
+            done.append(f"wiped the zfs labels of {id_}")
+    return "; ".join(done)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.spec.stack import Kernel
-from pgstrata.stack.parts import Check
+from pgstrata.stack.kind import Check
 from pgstrata.stack.step import Argument, Step
 from pgstrata.stack.tuning import hugepage, queue, sysctl
 

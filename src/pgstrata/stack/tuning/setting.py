@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
-from pgstrata.stack.fs.zfs_status import read_arcstats
 from pgstrata.stack.step import Argument, Attested, Setting, asked_or_told, resolve
 
 COUNTERPARTS = (
@@ -45,15 +44,15 @@ def _places(path: str) -> list[str]:
     return [path, path.replace("/queue/", "/../queue/")] if "/queue/" in path else [path]
 
 
-_ARC_LIMITS = {"/sys/module/zfs/parameters/zfs_arc_max": "c_max", "/sys/module/zfs/parameters/zfs_arc_min": "c_min"}
-"""zfs takes 0 for `leave the limit as it is`, so what is in effect has to be written back."""
+IN_EFFECT: dict[str, Callable[[Host], str]] = {}
+"""Files that take 0 for `leave it as it is`: what is in effect has to be written back. Layers add theirs."""
 
 
 def plan_restore(host: Host, path: str) -> tuple[str, str]:
     """The path and the text that put the present value of a setting back; reads it now."""
     present = read_setting(host, path)
-    if path in _ARC_LIMITS and present == "0":
-        return path, str(read_arcstats(host)[_ARC_LIMITS[path]])
+    if path in IN_EFFECT and present == "0":
+        return path, IN_EFFECT[path](host)
     for pair in COUNTERPARTS:
         if path in pair and present == "0":
             other = pair[1] if path == pair[0] else pair[0]

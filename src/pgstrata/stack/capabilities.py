@@ -1,0 +1,42 @@
+"""What a stack takes of a host: the capabilities of its layers, and which of them a host lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pgstrata.host.capabilities import FIRST, LAST, Capability, Missing, lacking_of
+from pgstrata.host.protocol import Host
+from pgstrata.spec.stack import Stack, Volume
+from pgstrata.stack.kind import DEVICES, FILESYSTEMS, LAYERS, AnyKind
+
+
+def known_capabilities() -> dict[str, Capability]:
+    """By name, in the order of a report."""
+    kinds: tuple[AnyKind, ...] = (*DEVICES.values(), *LAYERS.values(), *FILESYSTEMS.values())
+    of_kinds = (capability for kind in kinds for capability in kind.capabilities)
+    return {capability.name: capability for capability in (*FIRST, *of_kinds, *LAST)}
+
+
+def missing(host: Host, names: Iterable[str]) -> tuple[Missing, ...]:
+    """Those of the named capabilities that the host lacks."""
+    known = known_capabilities()
+    return lacking_of(host, [known[name] for name in dict.fromkeys(names)])
+
+
+def required_for(stack: Stack) -> tuple[str, ...]:
+    """The capabilities that building a stack takes, in the order of building. Pure."""
+    names: list[str] = []
+    for volume in stack.volumes.values():
+        names += _volume_needs(volume)
+    kernel = stack.kernel
+    if kernel.sysctl or kernel.transparent_hugepage or kernel.queue != type(kernel.queue)():
+        names.insert(0, "root")
+    return tuple(dict.fromkeys(names))
+
+
+def _volume_needs(volume: Volume) -> list[str]:
+    if not volume.fs.capabilities:
+        return []
+    devices = [device.capability for device in volume.devices]
+    layers = [name for layer in volume.layers for name in layer.capabilities]
+    return ["root", *devices, *layers, *volume.fs.capabilities]

@@ -1,0 +1,37 @@
+"""Where the layers of a volume go on the host, and how they are named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the layers of one volume go on the host, and how they are named.
+
+    `role` is `data`, `wal` or `tablespace.NAME` and begins the names of bindings; a layer beside it (a log device, the
+    filesystem below an export) has a longer one.
+    """
+
+    trial: str
+    role: str
+    work_directory: str
+    mount_directory: str
+    loop_size_bytes: int
+    owner: str | None = None
+
+    @property
+    def mount_point(self) -> str:
+        return f"{self.mount_directory}/{self.role}"
+
+    @property
+    def name(self) -> str:
+        """A name for a volume group, an array or a pool: `pgstrata-<trial>-<role>`, dots as dashes."""
+        return f"pgstrata-{self.trial}-{self.role}".replace(".", "-")
+
+    def backing_file(self, index: int) -> str:
+        return f"{self.work_directory}/{self.role}.{index}.img"
+
+    def beside(self, name: str) -> Place:
+        """The place of another layer of the same volume: `data` -> `data.log`."""
+        return replace(self, role=f"{self.role}.{name}")

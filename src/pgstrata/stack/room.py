@@ -1,0 +1,42 @@
+"""Whether there is room for what a campaign puts somewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgstrata.errors import PreflightError
+from pgstrata.host.protocol import Host
+from pgstrata.spec.units import render_size
+
+LEAST_FREE_SHARE = 0.10
+"""A filesystem that is fuller than this slows down, and so would measure itself."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a volume of a stack must hold, and which OS user must reach it (None: the one that pgstrata runs as)."""
+
+    stack: str
+    size_bytes: int
+    user: str | None = None
+
+
+def require_free(host: Host, path: str, needed_bytes: int, free_bytes: int, total_bytes: int) -> None:
+    """PreflightError when too little would stay free of a filesystem."""
+    left = free_bytes - needed_bytes
+    if left < LEAST_FREE_SHARE * total_bytes:
+        raise PreflightError(
+            f"too little space in {path} on {host.name}: up to {render_size(needed_bytes)} are needed, "
+            f"{render_size(free_bytes)} are free, and {LEAST_FREE_SHARE:.0%} must stay free",
+            hint="lower workload.scale, name another scratch folder, or free some space",
+        )
+
+
+def require_size(wanted: Wanted, name: str, size_bytes: int, needed_bytes: int) -> None:
+    """PreflightError when a device, or what stands for one, is too small."""
+    if size_bytes < needed_bytes:
+        raise PreflightError(
+            f"{name} of stack {wanted.stack} is too small: it has {render_size(size_bytes)}, "
+            f"about {render_size(needed_bytes)} are needed",
+            hint="lower workload.scale or max_wal_size, or give it more space",
+        )
