@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PACKAGES := $(VENV)/.packages
+DISK := $(BIN)/strata-disk
+DISK_SOURCES := $(shell find crates -path '*/target' -prune -o -type f -print)
 # The lock is hashed: whichever index pip is set to must serve these very files.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Most tests wait for other programs: one process more than a small machine has cores. Long ones first.
@@ -17,7 +19,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 .PHONY: setup
-setup: $(STAMP) ## leaves .venv/bin/pgstrata, with the Debian packages it needs
+setup: $(STAMP) $(DISK) ## leaves .venv/bin/pgstrata, with the Debian packages it needs, and .venv/bin/strata-disk where cargo is
 
 $(PACKAGES): packages.txt
 	@bash .ci/packages packages.txt
@@ -29,6 +31,9 @@ $(STAMP): pyproject.toml requirements.lock $(PACKAGES)
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
+$(DISK): $(DISK_SOURCES) .ci/strata-disk | $(STAMP)
+	@bash .ci/strata-disk build $(CURDIR)/$@
+
 .PHONY: format
 format: $(STAMP) ## rewrites the code in the house format
 	@$(BIN)/ruff format src tests benches
@@ -39,10 +44,12 @@ check: $(STAMP) ## format, lint, types, unit tests
 	@$(BIN)/ruff format --check src tests benches
 	@$(BIN)/ruff check src tests benches
 	@$(BIN)/mypy
+	@bash .ci/strata-disk check
 	@$(BIN)/pytest $(SPREAD) tests/unit tests/golden tests/contract
 
 .PHONY: test
-test: $(STAMP) ## the fast and the root tests
+test: $(STAMP) $(DISK) ## the fast and the root tests
+	@bash .ci/strata-disk test
 	@$(BIN)/pytest $(SPREAD) -m "not every_stack" tests/root/test_kill.py tests/root tests/e2e tests/unit tests/golden tests/contract
 
 .PHONY: attack
@@ -66,7 +73,7 @@ docs: $(STAMP) ## the reference pages that are written from the code
 	@$(BIN)/python -m pgstrata.report.reference > docs/reference/report-json.md
 
 .PHONY: bench
-bench: $(STAMP) ## the speed figures against their bounds, on an idle machine, as root; about twenty-five minutes
+bench: $(STAMP) $(DISK) ## the speed figures against their bounds, on an idle machine, as root; about twenty-five minutes
 	@failed=; for file in benches/bench_*.py; do \
 	  echo "== $$file"; $(BIN)/python $$file || failed="$$failed $$file"; \
 	done; test -z "$$failed" || { echo "missed its bound:$$failed"; exit 1; }

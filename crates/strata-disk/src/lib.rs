@@ -1,6 +1,12 @@
-//! Disks that a host does not have. ARCHITECTURE.md and docs/media.md of pgstrata say how it is used.
+//! Disks that a host does not have. docs/media.md of pgstrata says how they are used.
 
+pub mod control;
+pub mod daemon;
 pub mod durability;
+pub mod engine;
+pub mod fault;
+pub mod front;
 pub mod log;
 pub mod media;
 pub mod rng;
+pub mod store;

@@ -1,1 +1,206 @@
-fn main() {}
+//! The command line.
+
+use clap::{Parser, Subcommand};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use strata_disk::control::{Added, Asked, ask};
+use strata_disk::daemon::{Place, serve};
+use strata_disk::log::native::Reader;
+use strata_disk::log::{Event, dm_log_writes};
+use strata_disk::media::model::supplied;
+
+/// Disks that a host does not have: the timing of real media, a volatile cache, power cuts and faults.
+///
+/// A daemon serves its disks as files, to be attached with `losetup --find --show --direct-io=on DIR/disks/NAME`.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Serve disks: DIR/disks holds them as files, DIR/control is the socket
+    Serve {
+        dir: PathBuf,
+        /// Write every event of all disks to this new file
+        #[arg(long)]
+        log: Option<PathBuf>,
+        /// Return once disks can be added
+        #[arg(long)]
+        background: bool,
+    },
+    /// Add a disk
+    Add {
+        dir: PathBuf,
+        name: String,
+        /// Bytes
+        #[arg(long)]
+        size: Option<u64>,
+        /// A model's name or file; without one, requests take no time of their own
+        #[arg(long)]
+        media: Option<String>,
+        /// Multiply all times of the medium
+        #[arg(long, default_value_t = 1.0)]
+        stretch: f64,
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Logical block, in which a power cut tears
+        #[arg(long, default_value_t = 512)]
+        block: u64,
+        /// Keep the content in this file instead of memory
+        #[arg(long)]
+        file: Option<PathBuf>,
+        /// Start as an overlay of this snapshot
+        #[arg(long)]
+        snapshot: Option<String>,
+        /// Start as an overlay of this file
+        #[arg(long)]
+        base: Option<PathBuf>,
+    },
+    /// Remove a disk
+    Remove {
+        dir: PathBuf,
+        name: String,
+        /// Even while it is open
+        #[arg(long)]
+        force: bool,
+    },
+    /// What each disk did, as JSON
+    Stats { dir: PathBuf },
+    /// Send one request of the control socket, as JSON
+    Ask { dir: PathBuf, request: String },
+    /// Stop the daemon; what is under way fails
+    Stop { dir: PathBuf },
+    /// The media models with their parameters and sources
+    Models {
+        #[arg(long)]
+        json: bool,
+    },
+    /// One disk of an event log in the format of dm-log-writes
+    ExportLog { log: PathBuf, disk: String, out: PathBuf },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("strata-disk: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<(), String> {
+    match verb {
+        Verb::Serve { dir, log, background: true } => serve_in_background(&dir, log.as_deref()),
+        Verb::Serve { dir, log, background: false } => {
+            serve(&Place(dir), log.as_deref(), || println!("ready {}", std::process::id()))
+        }
+        Verb::Add { dir, name, size, media, stretch, seed, block, file, snapshot, base } => {
+            let media = media.map(absolute_file);
+            let (file, base) = (file.map(absolute), base.map(absolute));
+            request(
+                &dir,
+                &Asked::Add(Added { disk: name, size, media, stretch, seed, block, file, snapshot, base }),
+            )
+        }
+        Verb::Remove { dir, name, force } => request(&dir, &Asked::Remove { disk: name, force }),
+        Verb::Stats { dir } => request(&dir, &Asked::Stats),
+        Verb::Stop { dir } => stop(&dir),
+        Verb::Ask { dir, request } => tell(ask(&Place(dir).control(), &request)?),
+        Verb::Models { json } => models(json),
+        Verb::ExportLog { log, disk, out } => export_log(&log, &disk, &out),
+    }
+}
+
+fn request(dir: &Path, asked: &Asked) -> Result<(), String> {
+    let asked = serde_json::to_string(asked).map_err(|error| error.to_string())?;
+    tell(ask(&Place(dir.into()).control(), &asked)?)
+}
+
+fn tell(answer: serde_json::Value) -> Result<(), String> {
+    println!("{answer}");
+    Ok(())
+}
+
+/// The daemon lives in another folder: a path must mean the same there.
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+fn absolute_file(media: String) -> String {
+    let file = media.contains('/') || media.ends_with(".toml");
+    if file { absolute(media.into()).to_string_lossy().into_owned() } else { media }
+}
+
+fn serve_in_background(dir: &Path, log: Option<&Path>) -> Result<(), String> {
+    let itself = std::env::current_exe().map_err(|error| format!("own program: {error}"))?;
+    std::fs::create_dir_all(dir).map_err(|error| format!("folder {}: {error}", dir.display()))?;
+    let said = dir.join("daemon.log");
+    let errors = File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
+    let mut command = Command::new(itself);
+    command.arg("serve").arg(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
+    if let Some(log) = log {
+        command.arg("--log").arg(log);
+    }
+    let mut child = command.spawn().map_err(|error| format!("daemon: {error}"))?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line).map_err(|error| format!("daemon: {error}"))?;
+    }
+    if line.starts_with("ready") {
+        print!("{line}");
+        return Ok(());
+    }
+    let _ = child.wait();
+    let errors = std::fs::read_to_string(&said).unwrap_or_default();
+    Err(errors.trim().trim_start_matches("strata-disk: ").to_string())
+}
+
+/// Returns once the daemon has given up its folder; one that is not there is no error.
+fn stop(dir: &Path) -> Result<(), String> {
+    let place = Place(dir.into());
+    if ask(&place.control(), r#"{"op": "stop"}"#).is_ok() {
+        place.wait_until_free()?;
+    }
+    place.clean()
+}
+
+fn models(json: bool) -> Result<(), String> {
+    let models = supplied();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&models).map_err(|error| error.to_string())?);
+        return Ok(());
+    }
+    for model in models {
+        println!("{:14} {}", model.name, model.about);
+    }
+    Ok(())
+}
+
+fn export_log(log: &Path, disk: &str, out: &Path) -> Result<(), String> {
+    let told = |error: io::Error| format!("export of {}: {error}", log.display());
+    let open =
+        || Reader::new(BufReader::new(File::open(log).map_err(told)?)).map_err(|error| error.to_string());
+    let mut reader = open()?;
+    let id = loop {
+        match reader.read().map_err(|error| error.to_string())? {
+            Some(record) if matches!(&record.event, Event::Added { name, .. } if name == disk) => {
+                break record.disk;
+            }
+            Some(_) => {}
+            None => return Err(format!("no disk {disk:?} in {}", log.display())),
+        }
+    };
+    let mut reader = open()?;
+    let records = std::iter::from_fn(|| reader.read().map_err(io::Error::other).transpose());
+    let out = BufWriter::new(File::create(out).map_err(told)?);
+    let entries = dm_log_writes::export(records, id, out).map_err(told)?;
+    println!("{entries} entries");
+    Ok(())
+}

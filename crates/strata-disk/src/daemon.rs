@@ -1,0 +1,253 @@
+//! The daemon: a folder with the mount `disks`, the socket `control` and the lock that tells whether it lives.
+
+use crate::control;
+use crate::engine::{Answer, Engine, Op};
+use crate::front::fuse::{Front, Reply};
+use crate::log::native::Writer;
+use crate::media::Ns;
+use crate::store::Snapshot;
+use fuser::{Config, MountOption, Session, SessionACL};
+use nix::fcntl::{Flock, FlockArg};
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::{SigSet, Signal};
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// A sleeping thread wakes this late at times; the rest of a wait is spun.
+const SPUN: Duration = Duration::from_micros(20);
+const LOG_BUFFER: usize = 1 << 20;
+/// Of linux/prctl.h since 5.6.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+
+pub struct Shared {
+    engine: Mutex<Engine<Reply>>,
+    pub snapshots: Mutex<HashMap<String, Snapshot>>,
+    began: Instant,
+    /// When the thread of due answers is to wake; notified when that becomes earlier.
+    planned: Mutex<Option<Ns>>,
+    earlier: Condvar,
+}
+
+impl Shared {
+    fn new(log: Option<Writer<BufWriter<File>>>) -> Self {
+        Self {
+            engine: Mutex::new(Engine::new(log)),
+            snapshots: Mutex::new(HashMap::new()),
+            began: Instant::now(),
+            planned: Mutex::new(None),
+            earlier: Condvar::new(),
+        }
+    }
+
+    /// A thread that panicked within the engine leaves nothing to go on with.
+    pub fn engine(&self) -> MutexGuard<'_, Engine<Reply>> {
+        self.engine.lock().expect("no thread panicked within the engine")
+    }
+
+    pub fn now(&self) -> Ns {
+        self.began.elapsed().as_nanos() as Ns
+    }
+
+    pub fn submit(&self, disk: u32, op: Op<'_>, reply: Reply) {
+        let mut answers = Vec::new();
+        let mut engine = self.engine();
+        engine.submit(self.now(), disk, op, reply, &mut answers);
+        let due = engine.next_due();
+        drop(engine);
+        self.plan(due);
+        send(answers);
+    }
+
+    /// The thread of due answers wakes no later than `due`.
+    fn plan(&self, due: Option<Ns>) {
+        let Some(due) = due else { return };
+        let mut planned = self.planned.lock().expect("nothing panics while planning");
+        if planned.is_none_or(|at| due < at) {
+            *planned = Some(due);
+            self.earlier.notify_one();
+        }
+    }
+
+    fn answer_what_is_due(&self) -> ! {
+        loop {
+            let mut answers = Vec::new();
+            let mut engine = self.engine();
+            engine.advance(self.now(), &mut answers);
+            let due = engine.next_due();
+            let mut planned = self.planned.lock().expect("nothing panics while planning");
+            *planned = due;
+            drop(engine);
+            drop(planned);
+            send(answers);
+            self.wait();
+        }
+    }
+
+    fn wait(&self) {
+        let mut planned = self.planned.lock().expect("nothing panics while planning");
+        loop {
+            let Some(due) = *planned else {
+                planned = self.earlier.wait(planned).expect("nothing panics while planning");
+                continue;
+            };
+            let left = Duration::from_nanos(due.saturating_sub(self.now()));
+            if left <= SPUN {
+                drop(planned);
+                while self.now() < due {
+                    std::hint::spin_loop();
+                }
+                return;
+            }
+            planned =
+                self.earlier.wait_timeout(planned, left - SPUN).expect("nothing panics while planning").0;
+        }
+    }
+}
+
+pub fn send(answers: Vec<Answer<Reply>>) {
+    answers.into_iter().for_each(|answer| answer.reply.send(answer.result));
+}
+
+/// Where the parts of a daemon lie.
+pub struct Place(pub PathBuf);
+
+impl Place {
+    pub fn disks(&self) -> PathBuf {
+        self.0.join("disks")
+    }
+
+    pub fn control(&self) -> PathBuf {
+        self.0.join("control")
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
+    /// Returns once no daemon serves here.
+    pub fn wait_until_free(&self) -> Result<(), String> {
+        let Ok(file) = File::open(self.lock()) else { return Ok(()) };
+        Flock::lock(file, FlockArg::LockExclusive).map(drop).map_err(|(_, error)| format!("lock: {error}"))
+    }
+
+    /// Removes what a daemon that was killed left; refused while one serves.
+    pub fn clean(&self) -> Result<(), String> {
+        if !self.0.exists() {
+            return Ok(());
+        }
+        let _lock = lock(self)?;
+        self.forget_the_dead();
+        Ok(())
+    }
+
+    fn forget_the_dead(&self) {
+        while umount2(&self.disks(), MntFlags::MNT_DETACH).is_ok() {}
+        let _ = fs::remove_file(self.control());
+    }
+}
+
+/// Serves until it is told to stop. `ready` is called once disks can be added.
+pub fn serve(place: &Place, log: Option<&Path>, ready: impl FnOnce()) -> Result<(), String> {
+    let told = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+    let folder = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    folder(&place.0).map_err(|error| told(&format!("folder {}", place.0.display()), &error))?;
+    let _lock = lock(place)?;
+    place.forget_the_dead();
+    folder(&place.disks()).map_err(|error| told(&format!("folder {}", place.disks().display()), &error))?;
+    let log = log.map(open_log).transpose()?;
+    let signals = block_signals()?;
+    stay_out_of_reclaim();
+    let shared = Arc::new(Shared::new(log));
+    let listener = UnixListener::bind(place.control()).map_err(|error| told("control socket", &error))?;
+    let session = Session::new(Front(shared.clone()), place.disks(), &mount_options())
+        .map_err(|error| format!("mount of {}: {error}", place.disks().display()))?;
+    let session = session.spawn().map_err(|error| told("session of fuse", &error))?;
+    let timer = shared.clone();
+    std::thread::spawn(move || timer.answer_what_is_due());
+    let served = shared.clone();
+    std::thread::spawn(move || control::listen(&listener, &served));
+    ready();
+    let signal = signals.wait();
+    stop(place, &shared);
+    drop(session);
+    signal.map(drop).map_err(|error| told("wait for a signal", &error))
+}
+
+/// What is under way fails, so that nothing above hangs, and the mount goes even while files in it are open.
+fn stop(place: &Place, shared: &Shared) {
+    let mut engine = shared.engine();
+    for (name, _) in engine.list() {
+        if let Ok(failed) = engine.pull(&name) {
+            send(failed);
+        }
+    }
+    if let Err(error) = engine.flush_log() {
+        eprintln!("strata-disk: {error}");
+    }
+    drop(engine);
+    let _ = umount2(&place.disks(), MntFlags::MNT_DETACH);
+    let _ = fs::remove_file(place.control());
+}
+
+fn lock(place: &Place) -> Result<Flock<File>, String> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(place.lock())
+        .map_err(|error| format!("lock of {}: {error}", place.0.display()))?;
+    let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|_| format!("another daemon serves {}", place.0.display()))?;
+    file.set_len(0)
+        .and_then(|()| write!(file, "{}", std::process::id()))
+        .map_err(|error| error.to_string())?;
+    Ok(file)
+}
+
+fn open_log(path: &Path) -> Result<Writer<BufWriter<File>>, String> {
+    let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
+    file.and_then(|file| Writer::new(BufWriter::with_capacity(LOG_BUFFER, file)))
+        .map_err(|error| format!("event log {}: {error}", path.display()))
+}
+
+fn mount_options() -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("strata-disk".into()),
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::NoExec,
+        MountOption::DefaultPermissions,
+    ];
+    config.acl = SessionACL::Owner;
+    config.n_threads = Some(2);
+    config.clone_fd = true;
+    config
+}
+
+/// Signals reach the thread that waits for them and no other.
+fn block_signals() -> Result<SigSet, String> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGINT);
+    signals.thread_block().map_err(|error| format!("signals: {error}"))?;
+    Ok(signals)
+}
+
+/// Memory that this process asks for must never wait for a filesystem above its own disks, and its threads are to
+/// wake on time. Threads inherit both. Without the privilege it still works where memory is plenty.
+fn stay_out_of_reclaim() {
+    // SAFETY: these calls take numbers and change this process alone.
+    unsafe {
+        libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0);
+        libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT);
+    }
+}

@@ -1,0 +1,3 @@
+//! How requests reach the engine.
+
+pub mod fuse;

@@ -1,0 +1,375 @@
+//! The content of a disk: sparse pages in memory or a file, a durable image below and what is not durable above it.
+//!
+//! Pages are shared: a snapshot, an overlay and the two images of a disk hold the same ones until someone writes.
+
+use crate::durability::{Change, Keep, Lie, Machine, Seq};
+use crate::rng::Rng;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, LazyLock};
+
+const PAGE: usize = 4096;
+const CHUNK: usize = 512;
+
+type Page = [u8; PAGE];
+type Chunk = [Option<Arc<Page>>; CHUNK];
+
+static ZEROES: LazyLock<Arc<Page>> = LazyLock::new(|| Arc::new([0; PAGE]));
+
+/// Pages by number, in chunks of 2 MiB that copies share until one of them changes.
+#[derive(Clone)]
+struct PageMap(Vec<Option<Arc<Chunk>>>);
+
+impl PageMap {
+    fn new(size: u64) -> Self {
+        Self(vec![None; size.div_ceil((PAGE * CHUNK) as u64) as usize])
+    }
+
+    fn get(&self, page: u64) -> Option<&Arc<Page>> {
+        self.0[page as usize / CHUNK].as_ref()?[page as usize % CHUNK].as_ref()
+    }
+
+    fn set(&mut self, page: u64, to: Option<Arc<Page>>) {
+        let chunk = self.0[page as usize / CHUNK].get_or_insert_with(|| Arc::new([const { None }; CHUNK]));
+        Arc::make_mut(chunk)[page as usize % CHUNK] = to;
+    }
+
+    /// Every page of the range becomes `to`; whole chunks at once where that means nothing is stored.
+    fn fill(&mut self, pages: Range<u64>, to: Option<&Arc<Page>>) {
+        let mut page = pages.start;
+        while page < pages.end {
+            if to.is_none() && page % CHUNK as u64 == 0 && page + CHUNK as u64 <= pages.end {
+                self.0[page as usize / CHUNK] = None;
+                page += CHUNK as u64;
+            } else {
+                self.set(page, to.cloned());
+                page += 1;
+            }
+        }
+    }
+}
+
+/// A state of a disk that does not change any more, which overlays start from.
+#[derive(Clone)]
+pub struct Snapshot {
+    size: u64,
+    pages: PageMap,
+    base: Option<Arc<File>>,
+}
+
+impl Snapshot {
+    pub fn blank(size: u64) -> Self {
+        Self { size, pages: PageMap::new(size), base: None }
+    }
+
+    /// A file's content, which is never written to.
+    pub fn of_file(file: File) -> io::Result<Self> {
+        let size = file.metadata()?.len() / PAGE as u64 * PAGE as u64;
+        Ok(Self { size, pages: PageMap::new(size), base: Some(Arc::new(file)) })
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+enum Durable {
+    Memory(PageMap),
+    /// The file has what is durable; memory holds a page while a change of it is not.
+    File {
+        file: File,
+        pins: HashMap<u64, u32>,
+    },
+}
+
+/// What a change leaves: the pages it touches as they were after it, or zeroes.
+pub enum Payload {
+    Pages(Vec<Arc<Page>>),
+    Zeroes,
+}
+
+pub struct Image {
+    size: u64,
+    block: u64,
+    current: PageMap,
+    durable: Durable,
+    base: Option<Arc<File>>,
+    machine: Machine<Payload>,
+    volatile_bytes: u64,
+    cache_bytes: u64,
+}
+
+/// How a disk keeps what it is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Keeping {
+    pub block_bytes: u64,
+    pub volatile_cache: bool,
+    /// Beyond so many volatile bytes the oldest become durable on their own.
+    pub cache_bytes: u64,
+}
+
+impl Image {
+    pub fn over(snapshot: &Snapshot, keeping: Keeping) -> Self {
+        Self::new(snapshot, Durable::Memory(snapshot.pages.clone()), keeping)
+    }
+
+    /// A disk whose content lies in a file, which stays after it.
+    pub fn in_file(file: File, size: u64, keeping: Keeping) -> io::Result<Self> {
+        file.set_len(size)?;
+        Ok(Self::new(&Snapshot::blank(size), Durable::File { file, pins: HashMap::new() }, keeping))
+    }
+
+    fn new(snapshot: &Snapshot, durable: Durable, keeping: Keeping) -> Self {
+        Self {
+            size: snapshot.size,
+            block: keeping.block_bytes,
+            current: snapshot.pages.clone(),
+            durable,
+            base: snapshot.base.clone(),
+            machine: Machine::new(keeping.volatile_cache),
+            volatile_bytes: 0,
+            cache_bytes: keeping.cache_bytes,
+        }
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub fn block_bytes(&self) -> u64 {
+        self.block
+    }
+
+    pub fn volatile_bytes(&self) -> u64 {
+        self.volatile_bytes
+    }
+
+    pub fn zeroes_cheaply(&self) -> bool {
+        matches!(self.durable, Durable::Memory(_))
+    }
+
+    pub fn set_lie(&mut self, lie: Lie) {
+        self.machine.set_lie(lie);
+    }
+
+    /// None for a disk in a file, whose pages others cannot share.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let whole = matches!(self.durable, Durable::Memory(_));
+        whole.then(|| Snapshot { size: self.size, pages: self.current.clone(), base: self.base.clone() })
+    }
+
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut at = offset;
+        for piece in pieces(offset, out.len()) {
+            let out = &mut out[(at - offset) as usize..][..piece.len()];
+            self.read_within_page(at / PAGE as u64, piece.start, out)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn read_within_page(&self, page: u64, start: usize, out: &mut [u8]) -> io::Result<()> {
+        let below = match &self.durable {
+            Durable::Memory(_) => self.base.as_deref(),
+            Durable::File { file, .. } => Some(file),
+        };
+        match (self.current.get(page), below) {
+            (Some(held), _) => out.copy_from_slice(&held[start..start + out.len()]),
+            (None, Some(file)) => file.read_exact_at(out, page * PAGE as u64 + start as u64)?,
+            (None, None) => out.fill(0),
+        }
+        Ok(())
+    }
+
+    pub fn write(&mut self, seq: Seq, offset: u64, data: &[u8], fua: bool) -> io::Result<()> {
+        let mut pages = Vec::with_capacity(data.len() / PAGE + 2);
+        let mut at = offset;
+        for piece in pieces(offset, data.len()) {
+            let from = &data[(at - offset) as usize..][..piece.len()];
+            let number = at / PAGE as u64;
+            let mut page: Page = [0; PAGE];
+            if piece.len() < PAGE {
+                self.read_within_page(number, 0, &mut page)?;
+            }
+            page[piece].copy_from_slice(from);
+            pages.push(Arc::new(page));
+            at += from.len() as u64;
+        }
+        for (number, page) in (offset / PAGE as u64..).zip(&pages) {
+            self.current.set(number, Some(page.clone()));
+            if let Durable::File { pins, .. } = &mut self.durable {
+                *pins.entry(number).or_default() += 1;
+            }
+        }
+        self.volatile_bytes += data.len() as u64;
+        let blocks = offset / self.block..(offset + data.len() as u64) / self.block;
+        self.machine.submit_change(seq, blocks, fua, Payload::Pages(pages));
+        Ok(())
+    }
+
+    /// Discard and write of zeroes; only where `zeroes_cheaply`.
+    pub fn zero(&mut self, seq: Seq, offset: u64, length: u64) -> io::Result<()> {
+        let (first, last) =
+            (offset.next_multiple_of(PAGE as u64), (offset + length) / PAGE as u64 * PAGE as u64);
+        if first < last {
+            let nothing = self.base.as_ref().map(|_| &*ZEROES);
+            self.current.fill(first / PAGE as u64..last / PAGE as u64, nothing);
+        }
+        for edge in [offset..first.min(offset + length), last.max(first)..offset + length] {
+            self.zero_within_page(edge)?;
+        }
+        self.machine.submit_change(
+            seq,
+            offset / self.block..(offset + length) / self.block,
+            false,
+            Payload::Zeroes,
+        );
+        Ok(())
+    }
+
+    fn zero_within_page(&mut self, bytes: Range<u64>) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut page: Page = [0; PAGE];
+        self.read_within_page(bytes.start / PAGE as u64, 0, &mut page)?;
+        let start = bytes.start as usize % PAGE;
+        page[start..start + (bytes.end - bytes.start) as usize].fill(0);
+        self.current.set(bytes.start / PAGE as u64, Some(Arc::new(page)));
+        Ok(())
+    }
+
+    pub fn submit_flush(&mut self, seq: Seq) {
+        self.machine.submit_flush(seq);
+    }
+
+    pub fn complete_change(&mut self, seq: Seq, at: Seq) -> io::Result<()> {
+        if let Some(change) = self.machine.complete_change(seq, at) {
+            self.settle(&change)?;
+        }
+        while self.volatile_bytes > self.cache_bytes {
+            let Some(oldest) = self.machine.write_back() else { break };
+            self.settle(&oldest)?;
+        }
+        Ok(())
+    }
+
+    pub fn complete_flush(&mut self, seq: Seq) -> io::Result<()> {
+        self.machine.complete_flush(seq).iter().try_for_each(|change| self.settle(change))?;
+        match &self.durable {
+            Durable::File { file, .. } => file.sync_data(),
+            Durable::Memory(_) => Ok(()),
+        }
+    }
+
+    /// Power is lost: the image becomes one of its legal states. How many changes were volatile, and how many survived.
+    pub fn cut(&mut self, keep: &Keep, torn: bool, rng: &mut Rng) -> io::Result<(usize, usize)> {
+        let volatile = self.machine.volatile().len();
+        let survivors = self.machine.cut(keep, torn, rng);
+        for survivor in &survivors {
+            for blocks in &survivor.blocks {
+                self.make_durable(&survivor.change, blocks.clone())?;
+            }
+        }
+        self.volatile_bytes = 0;
+        self.current = match &mut self.durable {
+            Durable::Memory(pages) => pages.clone(),
+            Durable::File { pins, .. } => {
+                pins.clear();
+                PageMap::new(self.size)
+            }
+        };
+        Ok((volatile, survivors.len()))
+    }
+
+    fn settle(&mut self, change: &Change<Payload>) -> io::Result<()> {
+        for blocks in change.effective() {
+            self.make_durable(change, blocks)?;
+        }
+        if let Payload::Pages(pages) = &change.payload {
+            self.volatile_bytes -= (change.blocks.end - change.blocks.start) * self.block;
+            let first = change.blocks.start * self.block / PAGE as u64;
+            (first..).zip(pages).for_each(|(page, _)| self.unpin(page));
+        }
+        Ok(())
+    }
+
+    fn unpin(&mut self, page: u64) {
+        let Durable::File { pins, .. } = &mut self.durable else { return };
+        let Some(count) = pins.get_mut(&page) else { return };
+        *count -= 1;
+        if *count == 0 {
+            pins.remove(&page);
+            self.current.set(page, None);
+        }
+    }
+
+    fn make_durable(&mut self, change: &Change<Payload>, blocks: Range<u64>) -> io::Result<()> {
+        let (start, end) = (blocks.start * self.block, blocks.end * self.block);
+        let Payload::Pages(pages) = &change.payload else {
+            return self.make_zero(start, end);
+        };
+        let first = change.blocks.start * self.block / PAGE as u64;
+        let mut at = start;
+        for piece in pieces(start, (end - start) as usize) {
+            let number = at / PAGE as u64;
+            at += piece.len() as u64;
+            let page = &pages[(number - first) as usize];
+            match &mut self.durable {
+                Durable::File { file, .. } => {
+                    file.write_all_at(&page[piece.clone()], number * PAGE as u64 + piece.start as u64)?;
+                }
+                Durable::Memory(durable) if piece.len() == PAGE => durable.set(number, Some(page.clone())),
+                Durable::Memory(_) => self.patch(number, piece.clone(), &page[piece])?,
+            }
+        }
+        Ok(())
+    }
+
+    fn make_zero(&mut self, start: u64, end: u64) -> io::Result<()> {
+        let (first, last) = (start.next_multiple_of(PAGE as u64), end / PAGE as u64 * PAGE as u64);
+        let nothing = self.base.as_ref().map(|_| &*ZEROES);
+        if let Durable::Memory(durable) = &mut self.durable {
+            if first < last {
+                durable.fill(first / PAGE as u64..last / PAGE as u64, nothing);
+            }
+        }
+        for edge in [start..first.min(end), last.max(first)..end] {
+            if !edge.is_empty() {
+                let from = edge.start as usize % PAGE;
+                let length = (edge.end - edge.start) as usize;
+                self.patch(edge.start / PAGE as u64, from..from + length, &[0; PAGE][..length])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Part of a durable page in memory changes.
+    fn patch(&mut self, number: u64, place: Range<usize>, bytes: &[u8]) -> io::Result<()> {
+        let Durable::Memory(durable) = &mut self.durable else { return Ok(()) };
+        let mut page: Page = [0; PAGE];
+        match (durable.get(number), &self.base) {
+            (Some(held), _) => page = **held,
+            (None, Some(base)) => base.read_exact_at(&mut page, number * PAGE as u64)?,
+            (None, None) => {}
+        }
+        page[place].copy_from_slice(bytes);
+        durable.set(number, Some(Arc::new(page)));
+        Ok(())
+    }
+}
+
+/// The parts of a range of bytes within each page that it touches.
+fn pieces(offset: u64, length: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut left = length;
+    let mut start = offset as usize % PAGE;
+    std::iter::from_fn(move || {
+        let piece = start..(start + left).min(PAGE);
+        left -= piece.len();
+        start = 0;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
