@@ -65,7 +65,11 @@ def test_btrfs(host: LocalHost, tmp_path: Path, fs: Btrfs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "count"), [("single", 2), ("raid0", 2), ("raid1", 2), ("raid10", 4), ("raid5", 3), ("raid6", 4)]
+    ("profile", "count"),
+    [
+        *(("single", 2), ("dup", 2), ("raid0", 2), ("raid1", 2), ("raid1c3", 3), ("raid1c4", 4)),
+        *(("raid10", 4), ("raid5", 3), ("raid6", 4)),
+    ],
 )
 def test_btrfs_over_several_devices(host: LocalHost, tmp_path: Path, profile: str, count: int) -> None:
     fs = Btrfs.model_validate({"data": profile, "metadata": profile})

@@ -17,14 +17,14 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import slug, with_aa
 from pgstrata.spec.files import resolve_stack_files, resolve_workload_files
 from pgstrata.spec.inherit import Lineage
+from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.matrix import expand_matrix
 from pgstrata.spec.nearest import render_nearest
-from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.problems import Location, Problem, explain
 from pgstrata.spec.resolve import complete_stack
 from pgstrata.spec.server_settings import setting_problems
 from pgstrata.spec.shorthand import STACK_WORDS
-from pgstrata.spec.stack import Stack
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.tree import FileProblem, Marked, MarkedList, line_of, plain, problem_at, read_tree, render_problem
 
 FILE_KEYS = ("defaults", "templates", "stacks", "matrix")
@@ -138,7 +138,7 @@ class _Loader:
     def _campaign(self, stacks: dict[str, Stack | None]) -> Campaign | None:
         rest = plain({k: v for k, v in self.tree.items() if k not in FILE_KEYS})
         # An invalid stack has been reported; a stand-in keeps the goal's names checkable.
-        stand_in = parse_stack("tmpfs")
+        stand_in = Stack(name="stand-in", data=Volume(fs=Imported()))
         built = tuple(s or stand_in.model_copy(update={"name": n}) for n, s in stacks.items()) or (stand_in,)
         data = {"name": slug(self.file.stem), **rest, "stacks": built}
         try:

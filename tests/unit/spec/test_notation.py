@@ -35,6 +35,10 @@ VOLUMES = [
     ("btrfs:nodatacow", Volume(fs=Btrfs(nodatacow=True))),
     ("btrfs:datacow=off", Volume(fs=Btrfs(nodatacow=True))),
     (
+        "btrfs(raid1c3)",
+        Volume(device=LoopDevice(count=3), fs=Btrfs(data="raid1c3", metadata="raid1c3")),
+    ),
+    (
         "btrfs(raid10,4):compress=zstd",
         Volume(device=LoopDevice(count=4), fs=Btrfs(data="raid10", metadata="raid10", compress="zstd")),
     ),
@@ -131,6 +135,8 @@ REFUSED = [
     ("md(raid10,3)/ext4", "md raid10 needs at least 4 devices, not 3", ""),
     ("md(raid6,3)/ext4", "md raid6 needs at least 4 devices, not 3", ""),
     ("btrfs(raid6,2)", "btrfs raid6 needs at least 3 devices, not 2", ""),
+    ("btrfs(raid1c3,2)", "btrfs raid1c3 needs at least 3 devices, not 2 (data profile)", ""),
+    ("loop(3)/btrfs(raid1,raid1c4)", "btrfs raid1c4 needs at least 4 devices, not 3 (metadata profile)", ""),
     ("md(raid10,4)/zfs", "zfs over md hides the disks", ""),
     ("lvm/tmpfs", "tmpfs takes no device and no block layer", ""),
     ("lvm(striped,1)/xfs", "lvm striped needs at least 2 devices", ""),

@@ -50,6 +50,8 @@ def test_what_is_no_size_of_postgresql() -> None:
         (Volume(device=_loops(2), fs=Btrfs(data="raid1")), 2),
         (Volume(fs=Btrfs(data="dup")), 2),
         (Volume(device=_loops(4), fs=Btrfs(data="raid10")), 2),
+        (Volume(device=_loops(3), fs=Btrfs(data="raid1c3")), 3),
+        (Volume(device=_loops(5), fs=Btrfs(data="raid1c4")), 4),
         (Volume(device=_loops(4), fs=Btrfs(data="raid5")), 4 / 3),
         (Volume(device=_loops(3), layers=(Md(level="raid1"),), fs=Xfs()), 3),
         (Volume(device=_loops(4), layers=(Md(level="raid6"),), fs=Xfs()), 2),

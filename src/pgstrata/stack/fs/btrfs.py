@@ -11,6 +11,7 @@ from pgstrata.host.capabilities import KERNEL, Capability, Packages, filesystem,
 from pgstrata.host.facts.os_release import Family
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.btrfs import Btrfs
+from pgstrata.stack.kernel_release import release_problem
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
 from pgstrata.stack.mounts import (
     Expectation,
@@ -174,13 +175,14 @@ def _used_bytes(host: Host, mount_point: str, directory: str) -> int:
     return parse_btrfs_used(host.run(command("btrfs", "filesystem", "usage", "--raw", mount_point)).stdout)
 
 
-COPIES_FEATURE = "/sys/fs/btrfs/features/raid1c34"
-"""There where the kernel has raid1c3 and raid1c4 (Linux 5.5)."""
+MORE_COPIES = {"raid1c3": (5, 5), "raid1c4": (5, 5)}
+"""The first Linux that has a profile (btrfs(5)); all others are older than what pgstrata runs on."""
 
 
 def _kernel_problem(host: Host, fs: Btrfs) -> str:
-    asked = [profile for profile in (fs.data, fs.metadata) if profile in ("raid1c3", "raid1c4")]
-    return f"the kernel's btrfs has no {asked[0]}" if asked and host.status(COPIES_FEATURE) is None else ""
+    asked = dict.fromkeys(profile for profile in (fs.data, fs.metadata) if profile in MORE_COPIES)
+    problems = (release_problem(host, f"btrfs {profile}", MORE_COPIES[profile]) for profile in asked)
+    return next(filter(None, problems), "")
 
 
 _MODULE: Packages = {family: names for family, names in KERNEL.items() if family != "rhel"}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pgstrata.host.capabilities import Capability, everywhere, filesystem, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.xfs import Xfs
+from pgstrata.stack.kernel_release import block_size_problem
 from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem
 from pgstrata.stack.mounts import (
     Expectation,
@@ -19,7 +20,6 @@ from pgstrata.stack.mounts import (
     plan_mount,
     value,
 )
-from pgstrata.stack.page_size import block_size_problem
 from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned
