@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pgstrata.analyze.findings import Excluded
+from pgstrata.analyze.medium import medium_notices
 from pgstrata.analyze.metrics import open_loop_of, run_metrics
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.selection import Selection
@@ -147,6 +148,7 @@ def gather(data: CampaignData) -> Evidence:
         notices=(
             *_unreadable_notice(data),
             *notices.first(),
+            *medium_notices(data.media),
             *_durability_notice({n: durability_of(data, s) for n, s in stacks.items() if n in ran}, emulated),
         ),
         emulated=emulated,

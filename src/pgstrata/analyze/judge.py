@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,9 @@ def _campaign(evidence: Evidence) -> CampaignFinding:
     facts = next((t.facts for t in data.trials if t.facts is not None), None)
     checked = facts.checked if facts else {}
     versions = [v for k, v in checked.items() if "postgres" in k.lower()]
-    host = {"name": facts.name, "kind": facts.kind, "medium": facts.medium, **checked} if facts else {}
+    host: dict[str, Any] = {"name": facts.name, "kind": facts.kind, "medium": facts.medium, **checked} if facts else {}
+    if data.media:
+        host["baseline"] = data.media[-1].model_dump(mode="json", exclude={"format"})
     return CampaignFinding(
         name=data.campaign.name,
         primary=evidence.goal.primary,

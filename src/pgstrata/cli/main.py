@@ -16,6 +16,7 @@ from pgstrata.cli import (
     export,
     import_,
     lab,
+    medium,
     plan,
     quick,
     report,
@@ -57,7 +58,23 @@ def _root(
     """Which storage stack should PostgreSQL sit on: build it, measure it, judge it."""
 
 
-for _verb in (quick, plan, run, crash, status, report, export, doctor, clean, import_, studies, lab, simulate, schema):
+for _verb in (
+    quick,
+    plan,
+    run,
+    crash,
+    status,
+    report,
+    export,
+    doctor,
+    medium,
+    clean,
+    import_,
+    studies,
+    lab,
+    simulate,
+    schema,
+):
     _verb.register(app)
 
 

@@ -33,6 +33,7 @@ from pgstrata.record.schema import (
     DecisionRecord,
     HostFacts,
     LoadRecord,
+    MediumRecord,
     PlannedRecord,
     Record,
     SpaceRecord,
@@ -294,6 +295,8 @@ class CampaignData:
     decisions: tuple[DecisionRecord, ...]
     source: Source = field(repr=False, compare=False)
     unreadable: tuple[UnreadableTrial, ...] = ()
+    media: tuple[MediumRecord, ...] = ()
+    """What the medium itself did, whenever a run began; empty where nobody measured it."""
 
     @property
     def campaign(self) -> Campaign:
@@ -321,7 +324,12 @@ def read(directory: str | Path) -> CampaignData:
         except UsageError as error:
             unreadable.append(UnreadableTrial(name, error.message, error.hint))
     return CampaignData(
-        record, tuple(sorted(trials, key=place)), read_decisions(source), source, unreadable=tuple(unreadable)
+        record,
+        tuple(sorted(trials, key=place)),
+        read_decisions(source),
+        source,
+        unreadable=tuple(unreadable),
+        media=read_media(source),
     )
 
 
@@ -419,10 +427,19 @@ def _read_cells(files: _TrialFiles, trial: Trial) -> tuple[CellData, ...]:
 
 def read_decisions(source: Source) -> tuple[DecisionRecord, ...]:
     """What the scheduler decided; a torn last line (the machine lost power) is left out."""
-    name = "decisions.jsonl"
+    return _read_lines(source, "decisions.jsonl", DecisionRecord)
+
+
+def read_media(source: Source) -> tuple[MediumRecord, ...]:
+    """What the medium itself did, without a torn last line."""
+    return _read_lines(source, "media.jsonl", MediumRecord)
+
+
+def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
+    """The lines of a file of the campaign itself, each of which says its format."""
     where = f"{source.text}/{name}"
     values = _load_lines(source, name)
-    return tuple(_validated(DecisionRecord, value, source, name, format_of(value, where)) for value in values)
+    return tuple(_validated(kind, value, source, name, format_of(value, where)) for value in values)
 
 
 def _check_series(parquet: pq.ParquetFile, series: str) -> None:

@@ -28,11 +28,13 @@ from pgstrata.record.reader import (
     place,
     read_campaign,
     read_decisions,
+    read_media,
     read_trial,
 )
 from pgstrata.record.schema import (
     CampaignRecord,
     DecisionRecord,
+    MediumRecord,
     PlannedRecord,
     Record,
     TrialVerdict,
@@ -251,19 +253,28 @@ class CampaignDirectory:
 
     def data(self) -> CampaignData:
         """The campaign as it is recorded so far."""
-        return CampaignData(self.record, self.finished(), self.decisions(), FolderSource(self.path))
+        source = FolderSource(self.path)
+        return CampaignData(self.record, self.finished(), self.decisions(), source, media=read_media(source))
 
     def decisions(self) -> tuple[DecisionRecord, ...]:
         return read_decisions(FolderSource(self.path))
 
     def record_decision(self, decision: DecisionRecord) -> None:
-        """Appends a decision, durably; a line torn by a power cut before is closed first."""
+        """Appends a decision, durably."""
+        self._append("decisions.jsonl", decision)
+
+    def record_medium(self, medium: MediumRecord) -> None:
+        """Appends a baseline of the medium, durably."""
+        self._append("media.jsonl", medium)
+
+    def _append(self, name: str, record: Record) -> None:
+        """One more line; one that was torn by a power cut before is closed first."""
         self._made = None
-        path = self.path / "decisions.jsonl"
+        path = self.path / name
         with writing(path):
             _close_torn_line(path)
             with path.open("a", encoding="utf-8") as file:
-                file.write(decision.model_dump_json() + "\n")
+                file.write(record.model_dump_json() + "\n")
                 file.flush()
                 os.fsync(file.fileno())
 

@@ -5,6 +5,7 @@
       campaign.yaml                 what the user wrote (absent for `quick` and imports)
       campaign-before.jsonl         what campaign.json held before the campaign was extended, or in an earlier format
       decisions.jsonl               DecisionRecord, one a line: what the scheduler decided after each block, and why
+      media.jsonl                   MediumRecord, one a line: rates of the medium itself, whenever a run began
       source/                       what an import read all its runs from: kept once, with its digest in campaign.json
       interrupted/                  partial trials, moved aside when a campaign is resumed
       trials/<trial id>/
@@ -101,6 +102,25 @@ class HostFacts(Record):
     told: dict[str, str] = {}
     medium: str = ""
     """One line for the head of tables: `loop file on ext4 on /dev/vda`."""
+
+
+class MediumRecord(Record):
+    """The medium's own rates, measured before a run went on; None for what could not be measured."""
+
+    format: int = FORMAT
+    at: str
+    before_block: int = Field(ge=0)
+    medium: str
+    seconds: float = Field(gt=0)
+    """That each rate was measured for."""
+    flushes_per_s: float | None = Field(None, ge=0)
+    flushes_by: str = ""
+    random_reads_per_s: float | None = Field(None, ge=0)
+    random_writes_per_s: float | None = Field(None, ge=0)
+    sequential_read_bytes_per_s: float | None = Field(None, ge=0)
+    sequential_write_bytes_per_s: float | None = Field(None, ge=0)
+    missing: tuple[str, ...] = ()
+    """What could not be measured, and why."""
 
 
 class PlannedStep(Record):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData, TrialData
 from pgstrata.report.figures import NOT_KNOWN, render_count
+from pgstrata.report.medium import medium_line
 from pgstrata.spec.units import render_duration
 
 
@@ -16,6 +17,8 @@ class Head:
 
     name: str
     medium: str
+    baseline: str
+    """The medium's own rates; empty where they were not measured."""
     host: str
     postgres: str
     measured: str
@@ -28,6 +31,7 @@ class Head:
         """Title and text, in the order of reading."""
         return (
             ("Medium", self.medium),
+            *((("Baseline of the medium", self.baseline),) if self.baseline else ()),
             ("Host", self.host),
             ("PostgreSQL", self.postgres),
             ("Measured", self.measured),
@@ -56,6 +60,7 @@ def report_head(data: CampaignData, findings: Findings) -> Head:
     return Head(
         name=campaign.name,
         medium=_medium(findings, trial),
+        baseline=medium_line(data.media),
         host=_host(findings, trial),
         postgres=campaign.postgres_version or NOT_KNOWN,
         measured=_measured(data),

@@ -19,6 +19,7 @@ from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.bench import Percentiles
 from pgstrata.trial.footprint import check_record_space
 from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.medium import record_baseline
 from pgstrata.trial.performance import PerformanceRunner
 from pgstrata.trial.preflight import notices, render_unsupported, run_preflight
 from pgstrata.trial.progress import Progress
@@ -55,6 +56,7 @@ def opened_runner(
         site = open_site(site)
         _check_settings(site, stacks)
         record_unsupported(directory, found.unsupported)
+        record_baseline(site, directory)
         runner = PerformanceRunner(site, interruption, percentiles)
         try:
             yield runner, stacks

@@ -40,10 +40,10 @@ class SyncRates:
         return self.one_write.get("fdatasync")
 
 
-def plan_pg_test_fsync(program: str, path: str, *, seconds_per_test: int = 1, user: str | None = None) -> Command:
+def plan_pg_test_fsync(program: str, path: str, *, seconds_per_test: int = 1) -> Command:
     """Runs on a file that it makes and removes; about 15 tests of `seconds_per_test`."""
     argv = (program, f"--secs-per-test={seconds_per_test}", f"--filename={path}")
-    return Command(argv, timeout_s=60.0 + 30 * seconds_per_test, user=user, cwd="/")
+    return Command(argv, timeout_s=60.0 + 30 * seconds_per_test, cwd="/")
 
 
 @parser_of("pg_test_fsync")

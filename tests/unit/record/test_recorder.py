@@ -16,7 +16,7 @@ from pgstrata.record import recorder as recorder_module
 from pgstrata.record.parquet import SERIES, write_series
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory, is_locked
-from pgstrata.record.schema import CellResult, DecisionRecord, PlannedRecord, TrialVerdict
+from pgstrata.record.schema import CellResult, DecisionRecord, MediumRecord, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.workload import Cell
@@ -126,6 +126,15 @@ class TestCampaignDirectory:
             assert [d.after_block for d in directory.decisions()] == [0]
             directory.record_decision(DecisionRecord(after_block=1, stage="done", continue_with=()))
             assert [d.stage for d in directory.decisions()] == ["screen", "done"]
+
+    def test_baselines_of_the_medium_are_read_back(self, tmp_path: Path) -> None:
+        media = [MediumRecord(at="", before_block=n, medium="x", seconds=2, flushes_per_s=n) for n in (0, 4)]
+        with CampaignDirectory.create_or_open(tmp_path / "c", CAMPAIGN) as directory:
+            for medium in media:
+                directory.record_medium(medium)
+            with (tmp_path / "c" / "media.jsonl").open("a") as file:
+                file.write('{"before_bl')
+            assert directory.data().media == read(tmp_path / "c").media == tuple(media)
 
 
 class TestReading:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from pgstrata.analyze.findings import Comparison, Findings, StackFinding
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.schema import MediumRecord
 from pgstrata.report.csv import render_csv
 from pgstrata.report.head import incidents
 from pgstrata.report.json import render_json
@@ -35,6 +37,21 @@ def test_the_table_names_the_medium_before_any_figure(data: CampaignData, findin
     assert text.index("different durability") < text.index(" TPS")
     for stack in findings.stacks:
         assert stack.name[:12] in text
+
+
+def test_the_head_has_the_rates_of_the_medium(data: CampaignData) -> None:
+    assert "Baseline of the medium" not in render_terminal(data, judge(data))
+    measured = MediumRecord(
+        at="2026-01-01", before_block=0, medium="ext4 on /dev/vda", seconds=2, flushes_per_s=9800, flushes_by="fio"
+    )
+    changed = measured.model_copy(update={"before_block": 3, "flushes_per_s": 2100})
+    known = replace(data, media=(measured, changed))
+    for text in (render_terminal(known, judge(known)), render_markdown(known, judge(known))):
+        shown = text.replace("\\", "")
+        assert "2,100 a second at QD1 (fio)" in shown
+        assert "9,800 flushes a second before block 0" in shown
+    value = json.loads(render_json(judge(known)))
+    assert value["campaign"]["host"]["baseline"]["flushes_per_s"] == 2100
 
 
 def change_files(directory: Path, pattern: str, **values: str) -> None:

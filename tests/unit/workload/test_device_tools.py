@@ -21,20 +21,18 @@ def test_fio_arguments() -> None:
         "fio --name=pgstrata --filename=/dev/loop9 --rw=randwrite --size=1048576 --bs=8192 --iodepth=1 --direct=1"
         " --randseed=1 --ioengine=psync --output-format=json"
     )
-    deep = plan_fio("/x", pattern="read", size_bytes=1, depth=32, fsync_every=4, runtime_s=2.5, rate_iops=10)
-    assert deep.argv[-4:] == ("--fsync=4", "--runtime=2.5", "--time_based", "--rate_iops=10")
+    deep = plan_fio("/x", pattern="read", size_bytes=1, depth=32, fdatasync_every=4, runtime_s=2.5, read_only=True)
+    assert deep.argv[-4:] == ("--fdatasync=4", "--runtime=2500ms", "--time_based", "--readonly")
     assert "--ioengine=libaio" in deep.argv
+    by_path = plan_fio("/dev/disk/by-path/pci-0000:00:1f", pattern="read", size_bytes=1)
+    assert r"--filename=/dev/disk/by-path/pci-0000\:00\:1f" in by_path.argv, "fio would take it for three files"
 
 
 def test_fio_result() -> None:
     result = parse_fio("note: something for people\n" + FIO)
-    assert result.version == "fio-3.33"
-    assert (result.write_ios, result.write_bytes, result.read_ios) == (128, 1 << 20, 0)
-    assert result.syncs == 31
     job = json.loads(FIO)["jobs"][0]
-    assert result.write_latency_avg_ms == pytest.approx(job["write"]["clat_ns"]["mean"] / 1e6)
-    assert result.sync_latency_p99_ms == pytest.approx(job["sync"]["lat_ns"]["percentile"]["99.000000"] / 1e6)
-    assert result.read_latency_avg_ms is None
+    assert (result.read_iops, result.write_iops) == (0, job["write"]["iops"])
+    assert result.write_iops > 0
 
 
 def test_fio_failures() -> None:
@@ -66,6 +64,5 @@ def test_pg_test_fsync_failures() -> None:
 
 
 def test_pg_test_fsync_arguments() -> None:
-    command = plan_pg_test_fsync("/b/pg_test_fsync", "/m/file", seconds_per_test=2, user="pgstrata")
+    command = plan_pg_test_fsync("/b/pg_test_fsync", "/m/file", seconds_per_test=2)
     assert command.argv == ("/b/pg_test_fsync", "--secs-per-test=2", "--filename=/m/file")
-    assert command.user == "pgstrata"

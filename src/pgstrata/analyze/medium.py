@@ -1,0 +1,51 @@
+"""Whether the medium stayed the same from one beginning of a run to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from pgstrata.record.schema import MediumRecord
+
+CHANGED = 2.0
+"""Factor between two baselines from which on a rate is told: the rates of a shared or virtual disk vary by less."""
+SHORTEST_S = 1.0
+"""Shorter measurements vary by more than that on the same disk."""
+RATES = {
+    "flushes_per_s": ("flushes a second", 1.0),
+    "random_reads_per_s": ("random reads a second", 1.0),
+    "random_writes_per_s": ("random writes a second", 1.0),
+    "sequential_read_bytes_per_s": ("MB/s of sequential reads", 1e6),
+    "sequential_write_bytes_per_s": ("MB/s of sequential writes", 1e6),
+}
+
+
+def medium_notices(media: Sequence[MediumRecord]) -> Iterator[str]:
+    """A line for each baseline that differs from the one before it."""
+    for earlier, later in pairwise(media):
+        changed = [earlier.medium, later.medium] if earlier.medium != later.medium else []
+        differing = [] if changed else [name for name in RATES if _differ(earlier, later, name)]
+        if changed:
+            yield _sentence(earlier, later, *changed)
+        elif differing:
+            yield _sentence(earlier, later, _rates(earlier, differing), _rates(later, differing))
+
+
+def _sentence(earlier: MediumRecord, later: MediumRecord, before: str, after: str) -> str:
+    return (
+        f"the medium did not stay the same: {before} before block {earlier.before_block}, "
+        f"{after} before block {later.before_block}"
+    )
+
+
+def _differ(earlier: MediumRecord, later: MediumRecord, name: str) -> bool:
+    if min(earlier.seconds, later.seconds) < SHORTEST_S:
+        return False
+    if name == "flushes_per_s" and earlier.flushes_by != later.flushes_by:
+        return False
+    rates = [getattr(earlier, name), getattr(later, name)]
+    return None not in rates and min(rates) > 0 and max(rates) / min(rates) >= CHANGED
+
+
+def _rates(record: MediumRecord, names: Sequence[str]) -> str:
+    return " and ".join(f"{getattr(record, name) / RATES[name][1]:,.0f} {RATES[name][0]}" for name in names)
