@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pgstrata.host.protocol import Host, command
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import MediumRecord
+from pgstrata.spec.layers.kind import MEMORY
 from pgstrata.stack.build import failures
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.undo import RemovePath, StopProcesses
-from pgstrata.trial.facts import MEMORY
 from pgstrata.trial.scratch import make_scratch
 from pgstrata.trial.site import Site
 from pgstrata.workload.medium import MediumBaseline, measure_medium
