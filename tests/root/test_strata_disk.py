@@ -1,0 +1,294 @@
+"""The daemon of strata-disk with real loop devices and filesystems on its disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from awaiting import wait_until
+
+PROGRAM = Path(sys.executable).parent / "strata-disk"
+MIB = 1 << 20
+PATIENCE_S = 120
+"""Nothing takes as long, however busy the machine is: what does, hangs."""
+
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="strata-disk is not built: cargo is missing")
+
+MAKE = {"ext4": ["mkfs.ext4", "-q"], "xfs": ["mkfs.xfs", "-q"], "btrfs": ["mkfs.btrfs", "-q"]}
+
+
+def run(*argv: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0 or not check, (argv, done.stderr)
+    return done
+
+
+class Daemon:
+    """A daemon in a folder of the test, and the loop devices and mounts made on its disks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pid = 0
+        self.loops: list[str] = []
+        self.mounts: list[Path] = []
+
+    def start(self, *options: object) -> None:
+        self.pid = int(run(PROGRAM, "serve", self.folder, "--background", *options).stdout.split()[1])
+
+    def add(self, name: str, *options: object, size: int = 512 * MIB) -> None:
+        sized = () if {"--snapshot", "--base"} & set(options) else ("--size", size)
+        run(PROGRAM, "add", self.folder, name, *sized, *options)
+
+    def ask(self, op: str, **fields: object) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(run(PROGRAM, "ask", self.folder, json.dumps({"op": op, **fields})).stdout)
+        return answer
+
+    def refusal(self, *words: object) -> str:
+        done = run(PROGRAM, words[0], self.folder, *words[1:], check=False)
+        assert done.returncode == 1
+        return done.stderr
+
+    def statistics(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = next(disk for disk in self.ask("stats")["disks"] if disk["name"] == name)
+        return found
+
+    def attach(self, name: str) -> str:
+        file = self.folder / "disks" / name
+        node = run("losetup", "--find", "--show", "--direct-io=on", file).stdout.strip()
+        self.loops.append(node)
+        return node
+
+    def detach(self, node: str) -> None:
+        run("losetup", "--detach", node)
+        self.loops.remove(node)
+
+    def mount(self, node: str) -> Path:
+        at = self.folder.parent / f"mount{len(self.mounts)}"
+        at.mkdir(exist_ok=True)
+        run("mount", node, at)
+        self.mounts.append(at)
+        return at
+
+    def unmount(self, at: Path) -> None:
+        run("umount", at)
+        self.mounts.remove(at)
+
+    def removed(self, name: str) -> bool:
+        """Whether it could be removed: the kernel closes the file of a detached loop device a moment later."""
+        return run(PROGRAM, "remove", self.folder, name, check=False).returncode == 0
+
+    def close(self) -> None:
+        for at in self.mounts:
+            run("umount", "--lazy", at, check=False)
+        for node in self.loops:
+            run("losetup", "--detach", node, check=False)
+        run(PROGRAM, "stop", self.folder)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    made = Daemon(tmp_path / "daemon")
+    made.start()
+    yield made
+    made.close()
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    with path.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    folder = os.open(path.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+@pytest.mark.parametrize("fs", MAKE)
+def test_what_was_synced_survives_a_cut_and_the_filesystem_mounts(daemon: Daemon, fs: str) -> None:
+    daemon.add("disk")
+    node = daemon.attach("disk")
+    run(*MAKE[fs], node)
+    at = daemon.mount(node)
+    write_synced(at / "synced", b"a" * MIB)
+    (at / "unsynced").write_bytes(b"b" * MIB)
+    left = daemon.ask("cut", keep="random", torn=True, seed=3)
+    assert set(left["disks"]) == {"disk"}
+    with pytest.raises(OSError):  # noqa: PT011  # EIO, or EROFS where the filesystem has noticed already
+        write_synced(at / "after", b"c")
+    daemon.unmount(at)
+    daemon.detach(node)
+    daemon.ask("power_on", disk="disk")
+    again = daemon.attach("disk")
+    at = daemon.mount(again)
+    assert (at / "synced").read_bytes() == b"a" * MIB
+    assert not (at / "after").exists()
+    daemon.unmount(at)
+    daemon.detach(again)
+
+
+def test_a_disk_that_ignores_flushes_loses_what_was_synced(daemon: Daemon) -> None:
+    daemon.add("disk")
+    node = daemon.attach("disk")
+    run(*MAKE["ext4"], node)
+    daemon.ask("lie", disk="disk", flushes="all")
+    at = daemon.mount(node)
+    write_synced(at / "synced", b"a" * MIB)
+    daemon.ask("cut")
+    daemon.unmount(at)
+    daemon.detach(node)
+    daemon.ask("power_on", disk="disk")
+    node = daemon.attach("disk")
+    at = daemon.mount(node)
+    assert not (at / "synced").exists()
+
+
+def test_requests_arrive_as_what_they_are(daemon: Daemon) -> None:
+    daemon.add("disk")
+    node = daemon.attach("disk")
+    assert Path(f"/sys/block/{Path(node).name}/loop/dio").read_text().strip() == "1"
+    before = daemon.statistics("disk")
+    run("dd", "if=/dev/zero", f"of={node}", "bs=1M", "count=8", "oflag=direct", "conv=fsync")
+    run("blkdiscard", "--offset", MIB, "--length", MIB, node)
+    after = daemon.statistics("disk")
+    assert after["written_bytes"] - before["written_bytes"] == 8 * MIB
+    assert after["flushes"] > before["flushes"]
+    assert after["zeroes"] > before["zeroes"]
+
+
+@pytest.mark.parametrize("media", ["hdd-7200", "sata-ssd", "cloud-volume"])
+def test_a_modelled_medium_accounts_for_its_time(daemon: Daemon, media: str) -> None:
+    daemon.add("disk", "--media", media, "--stretch", "1.5", size=64 * MIB)
+    node = daemon.attach("disk")
+    run("dd", "if=/dev/zero", f"of={node}", "bs=64k", "count=20", "oflag=direct", "conv=fsync")
+    run("dd", f"if={node}", "of=/dev/null", "bs=4k", "count=20", "iflag=direct", "skip=5000")
+    found = daemon.statistics("disk")
+    assert found["effort"]["busy_s"] > 0
+    assert found["queued_s"] > 0
+    assert (found["effort"]["seek_s"] > 0) == (media == "hdd-7200")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_daemon_that_ends_under_load_gives_errors_and_nothing_hangs(daemon: Daemon, number: int) -> None:
+    daemon.add("disk", "--media", "hdd-7200")
+    node = daemon.attach("disk")
+    run(*MAKE["ext4"], node)
+    at = daemon.mount(node)
+    load = [
+        sys.executable,
+        "-c",
+        f"import os\nf = open({str(at / 'file')!r}, 'wb', 0)\nwhile f.write(b'x' * 8192): os.fsync(f)",
+    ]
+    with subprocess.Popen(load, stderr=subprocess.PIPE) as writer:
+        wait_until(lambda: daemon.statistics("disk")["flushes"] > 5, "flushes of the load")
+        os.kill(daemon.pid, number)
+        _, errors = writer.communicate(timeout=PATIENCE_S)
+    assert b"OSError" in errors
+    daemon.unmount(at)
+    daemon.detach(node)
+    run(PROGRAM, "stop", daemon.folder)
+    assert not (daemon.folder / "control").exists()
+    daemon.start()
+    assert daemon.ask("stats")["disks"] == []
+
+
+def test_faults_reach_the_reader(daemon: Daemon) -> None:
+    daemon.add("disk", size=16 * MIB)
+    node = daemon.attach("disk")
+    daemon.ask("fault", disk="disk", fault={"on": "read", "effect": "error", "from": MIB, "to": 2 * MIB})
+
+    def read(mib: int) -> int:
+        one = [f"skip={mib}", "bs=1M", "count=1", "iflag=direct"]
+        return run("dd", f"if={node}", "of=/dev/null", *one, check=False).returncode
+
+    assert (read(0), read(1), read(2)) == (0, 1, 0)
+    daemon.ask("clear_faults", disk="disk")
+    assert read(1) == 0
+
+
+def test_overlays_start_from_a_snapshot_and_keep_apart(daemon: Daemon) -> None:
+    daemon.add("disk")
+    node = daemon.attach("disk")
+    run(*MAKE["ext4"], node)
+    at = daemon.mount(node)
+    write_synced(at / "below", b"a")
+    daemon.unmount(at)
+    daemon.detach(node)
+    daemon.ask("snapshot", disk="disk", name="loaded")
+    for name in ("one", "two"):
+        daemon.add(name, "--snapshot", "loaded")
+        node = daemon.attach(name)
+        at = daemon.mount(node)
+        assert sorted(p.name for p in at.iterdir() if p.is_file()) == ["below"]
+        write_synced(at / name, b"b")
+        daemon.unmount(at)
+        daemon.detach(node)
+        wait_until(lambda name=name: daemon.removed(name), "the disk is closed")
+
+
+def test_what_is_kept_in_a_file_is_there_again(daemon: Daemon, tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    for round_ in range(2):
+        daemon.add("disk", "--file", image, size=64 * MIB)
+        node = daemon.attach("disk")
+        if round_ == 0:
+            run(*MAKE["ext4"], node)
+        at = daemon.mount(node)
+        if round_ == 0:
+            write_synced(at / "file", b"a" * MIB)
+        assert (at / "file").read_bytes() == b"a" * MIB
+        daemon.unmount(at)
+        daemon.detach(node)
+        wait_until(lambda: daemon.removed("disk"), "the disk is closed")
+
+
+def test_the_log_is_exported_for_the_kernel_s_tools(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "daemon")
+    daemon.start("--log", tmp_path / "log")
+    try:
+        daemon.add("disk", size=16 * MIB)
+        node = daemon.attach("disk")
+        run("dd", "if=/dev/zero", f"of={node}", "bs=4k", "count=3", "oflag=direct", "conv=fsync")
+        daemon.ask("mark", text="acknowledged")
+    finally:
+        daemon.close()
+    run(PROGRAM, "export-log", tmp_path / "log", "disk", tmp_path / "exported")
+    exported = (tmp_path / "exported").read_bytes()
+    assert exported.startswith(0x6A736677736872.to_bytes(8, "little"))
+    assert b"acknowledged" in exported
+
+
+def test_bad_requests_are_told_and_change_nothing(daemon: Daemon, tmp_path: Path) -> None:
+    assert "size is 0" in daemon.refusal("add", "disk", "--size", 0)
+    assert "size is needed" in daemon.refusal("add", "disk")
+    assert "beyond" in daemon.refusal("add", "disk", "--size", 1 << 60)
+    assert "unknown model" in daemon.refusal("add", "disk", "--size", MIB, "--media", "hdd-1")
+    assert "larger than the modelled one" in daemon.refusal("add", "disk", "--size", 1 << 42, "--media", "hdd-7200")
+    assert "stretch" in daemon.refusal("add", "disk", "--size", MIB, "--stretch", "0.5")
+    assert "disk name" in daemon.refusal("add", "../disk", "--size", MIB)
+    assert "no snapshot" in daemon.refusal("add", "disk", "--snapshot", "none")
+    (tmp_path / "bad.toml").write_text("name = 1")
+    assert "model" in daemon.refusal("add", "disk", "--size", MIB, "--media", tmp_path / "bad.toml")
+    assert "another daemon" in daemon.refusal("serve")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(daemon.folder / "control"))
+        client.sendall(b'\xff\xfe garbage\n{"op": "stats"}\n{"op": "mark", "te')
+        answers = client.makefile("rb")
+        assert b"no request" in answers.readline()
+        assert json.loads(answers.readline())["disks"] == []
+        answers.close()
+    assert daemon.ask("stats")["disks"] == []
+
+
+def test_an_open_disk_is_not_removed(daemon: Daemon) -> None:
+    daemon.add("disk", size=16 * MIB)
+    daemon.attach("disk")
+    assert "is open" in daemon.refusal("remove", "disk")
