@@ -142,7 +142,7 @@ def simulate(job: Job) -> Result:
         false_claim=ever or _false_claim(scenario, found),
         confirm_covers=_covers(scenario, confirm) if confirm and bounded else None,
         all_cover=all(_covers(scenario, p) for p in (*found.screened, *found.confirmed)),
-        best=found.chosen is not None and _effect(scenario, found.chosen) == best,
+        best=found.leader is not None and _effect(scenario, found.leader) == best,
         proven=confirm is not None and _proves(scenario, confirm),
         equal=confirm is not None and confirm.verdict.verdict == "equal",
         pairs=int(confirm.verdict.estimate.n) if confirm else 0,
@@ -276,7 +276,7 @@ def robustness_checks(count: int) -> Iterator[Check]:
 def _told(design: Design, observations: Sequence[Observation]) -> str:
     found = conclude(design, observations, CELL)
     verdicts = [(p.a, p.b, p.verdict) for p in (*found.screened, *found.confirmed)]
-    return repr((found.ranking, found.chosen, found.probability_within_margin, found.own, verdicts))
+    return repr((found.ranking, found.chosen, found.leader, found.own, verdicts))
 
 
 def _without_one(observations: Sequence[Observation]) -> Iterator[list[Observation]]:

@@ -12,12 +12,13 @@ from itertools import combinations
 
 import numpy as np
 
-from pgstrata.analyze.equivalence import PairVerdict, judge_pair
+from pgstrata.analyze.badmode import BadMode, bad_modes
+from pgstrata.analyze.equivalence import LEAST_RUNS, PairVerdict, difference_of_means, judge_pair, mean_of_differences
 from pgstrata.analyze.fit import BlockFit, fit_blocks, fit_cells
 from pgstrata.analyze.forecast import pairs_needed
 from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
 from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Estimate, Floats, Interval, interval
-from pgstrata.analyze.screen import probability_within_margin, rank
+from pgstrata.analyze.screen import STOP_PROBABILITY, probability_within_margin, rank
 from pgstrata.analyze.stages import (
     Design,
     ErrorRates,
@@ -30,6 +31,8 @@ from pgstrata.analyze.stages import (
     tabulate,
 )
 from pgstrata.record.decision import Observation, Stage
+
+COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,12 @@ class CellConclusion:
     fit: BlockFit
     own: dict[str, OwnLevel]
     ranking: tuple[str, ...]
-    chosen: str | None
-    probability_within_margin: float | None
+    """Best first; stacks that cannot be chosen behind."""
+    leader: str | None
+    """First of the ranking where two can be compared, or where it is the only one that can be chosen."""
+    chosen: bool
+    """Whether the leader is chosen: see `is_chosen`."""
+    bad_modes: tuple[BadMode, ...]
     screened: tuple[PairConclusion, ...]
     confirmed: tuple[PairConclusion, ...]
     apart: tuple[str, ...]
@@ -104,7 +111,7 @@ def conclude(
 
     `replay` keeps what was computed of stage 1 from one look at a growing campaign to the next, and from cell to cell.
     """
-    stages: tuple[Stage, ...] = ("screen",) if design.screens and not imported else ("screen", "confirm")
+    stages: tuple[Stage, ...] = ("screen",) if design.screens and not imported else COMPARISON
     table = tabulate(design, observations, cell, stages)
     survivors = tuple(range(len(design.stacks)))
     pairs: tuple[Pair, ...] = ()
@@ -121,13 +128,14 @@ def conclude(
     fit = fit_table(table, paired=paired)
     confirmed = tuple(c for c in _confirmed(design, pairs, counted) if c.verdict.estimate.n > 0)
     screened = tuple(_screened(design, fit, table, imported=imported, paired=paired))
-    ranking, chosen, probability = _ranked(design, fit, survivors, confirmed)
+    ranking, leader = _ranked(design, fit, survivors, confirmed)
     return CellConclusion(
         fit=fit,
         own=own_levels(design.stacks, fit, table),
         ranking=ranking,
-        chosen=chosen,
-        probability_within_margin=probability,
+        leader=leader,
+        chosen=leader is not None and is_chosen(design, fit, leader, screened, confirmed, imported=imported),
+        bad_modes=bad_modes(design.stacks, table if imported else tabulate(design, observations, cell, COMPARISON)),
         screened=screened,
         confirmed=confirmed,
         apart=tuple(n for k, n in enumerate(design.stacks) if n not in ranking and np.isfinite(table.y[k]).any()),
@@ -159,19 +167,59 @@ def own_levels(stacks: Sequence[str], fit: BlockFit, table: Table) -> dict[str, 
 
 def _ranked(
     design: Design, fit: BlockFit, survivors: Sequence[int], confirmed: Sequence[PairConclusion]
-) -> tuple[tuple[str, ...], str | None, float | None]:
-    order = rank(fit, range(len(design.stacks)), design.stacks)
-    if not order:
-        return (), None, None
-    if len(order) == 1:
-        return tuple(design.stacks[k] for k in order), None, None
-    leader = next((k for k in rank(fit, survivors, design.stacks) if k in order), order[0])
+) -> tuple[tuple[str, ...], str | None]:
+    order = [design.stacks[k] for k in rank(fit, range(len(design.stacks)), design.stacks)]
+    among = [name for name in order if design.can_choose(name)]
+    apart = [name for name in order if name not in among]
+    if len(order) < 2 or not among:
+        return (*among, *apart), None
+    still_in = [design.stacks[k] for k in rank(fit, survivors, design.stacks)]
+    leader = next((name for name in still_in if name in among), among[0])
     for pair in confirmed:
         # Fresh pairs overrule the screening they came from.
-        if design.screens and pair.verdict.verdict == "worse" and pair.a == design.stacks[leader]:
-            leader = design.stacks.index(pair.b)
-    names = [design.stacks[leader], *(design.stacks[k] for k in order if k != leader)]
-    return tuple(names), names[0], probability_within_margin(fit, leader, design.bound)
+        if design.screens and pair.verdict.verdict == "worse" and pair.a == leader:
+            leader = pair.b
+    return (leader, *(name for name in (*among, *apart) if name != leader)), leader
+
+
+def is_chosen(
+    design: Design,
+    fit: BlockFit,
+    leader: str,
+    screened: Sequence[PairConclusion],
+    confirmed: Sequence[PairConclusion],
+    *,
+    imported: bool,
+) -> bool:
+    """Whether a verdict stands behind the leader against every stack that could be chosen instead.
+
+    Each must be proven worse or equal, by an interval that holds at any look. Where fresh pairs decided between the
+    leader and the runner-up, it is enough of the others that screening left them behind: the sum of their chances to be
+    better than the leader by more than the margin is at most 0.05.
+    """
+    fresh, all_runs = _against(leader, confirmed), _against(leader, screened)
+    rivals = [n for k, n in enumerate(design.stacks) if n != leader and design.can_choose(n) and fit.component[k] >= 0]
+    open_rivals = [n for n in rivals if not _favours(leader, fresh.get(n) or all_runs.get(n))]
+    if not open_rivals:
+        return True
+    left_behind = design.screens and not design.fixed and not imported and any(n in fresh for n in rivals)
+    if not left_behind or any(n in fresh or not _is_bounded(all_runs.get(n)) for n in open_rivals):
+        return False
+    indices = [design.stacks.index(n) for n in open_rivals]
+    sure = probability_within_margin(fit, design.stacks.index(leader), design.bound, indices)
+    return sure >= 1 - STOP_PROBABILITY / len(design.cells)
+
+
+def _against(leader: str, pairs: Sequence[PairConclusion]) -> dict[str, PairConclusion]:
+    return {p.b if p.a == leader else p.a: p for p in pairs if leader in (p.a, p.b)}
+
+
+def _favours(leader: str, pair: PairConclusion | None) -> bool:
+    return pair is not None and pair.verdict.verdict in ("equal", "better" if pair.a == leader else "worse")
+
+
+def _is_bounded(pair: PairConclusion | None) -> bool:
+    return pair is not None and math.isfinite(pair.verdict.interval.low)
 
 
 def _screened(design: Design, fit: BlockFit, table: Table, *, imported: bool, paired: bool) -> Iterator[PairConclusion]:
@@ -182,7 +230,8 @@ def _screened(design: Design, fit: BlockFit, table: Table, *, imported: bool, pa
     rates = ErrorRates(shared.family, shared.alpha, equality)
     # Confirmation would be of this pair alone, at the undivided error rate.
     future = ErrorRates(shared.family, shared.family, EQUIVALENCE_ALPHA / len(design.cells))
-    for i, j, verdict in _fitted_pairs(fit, design.bound, rates):
+    least = 0 if imported else LEAST_RUNS
+    for i, j, verdict in _fitted_pairs(fit, table, design.bound, rates, paired=paired, least_runs=least):
         sigma = math.sqrt(fit.variance[i] + fit.variance[j])
         counted = int(verdict.estimate.n) if imported else 0
         names = design.stacks[i], design.stacks[j]
@@ -191,12 +240,32 @@ def _screened(design: Design, fit: BlockFit, table: Table, *, imported: bool, pa
         )
 
 
-def _fitted_pairs(fit: BlockFit, bound: float, rates: ErrorRates) -> Iterator[tuple[int, int, PairVerdict]]:
+def _fitted_pairs(
+    fit: BlockFit, table: Table, bound: float, rates: ErrorRates, *, paired: bool, least_runs: int = LEAST_RUNS
+) -> Iterator[tuple[int, int, PairVerdict]]:
     difference, se, nu, n = (a.tolist() for a in (fit.pairs.difference, fit.pairs.se, fit.pairs.nu, fit.pairs.n))
     for i, j in combinations(np.flatnonzero(fit.component >= 0).tolist(), 2):
         estimate = Estimate(difference[i][j], se[i][j], nu[i][j], n[i][j])
         if estimate.se > 0:
-            yield i, j, judge_pair(estimate, bound, alpha=rates.alpha, g=SCREEN_G, equivalence_alpha=rates.equivalence)
+            yield (
+                i,
+                j,
+                judge_pair(
+                    estimate,
+                    bound,
+                    _plain_mean(table, i, j, paired=paired),
+                    least_runs=least_runs,
+                    alpha=rates.alpha,
+                    g=SCREEN_G,
+                    equivalence_alpha=rates.equivalence,
+                ),
+            )
+
+
+def _plain_mean(table: Table, i: int, j: int, *, paired: bool) -> Estimate:
+    if paired:
+        return mean_of_differences(table.differences(i, j))
+    return difference_of_means(table.of(i), table.of(j))
 
 
 def _confirmed(design: Design, pairs: Sequence[Pair], table: Table) -> Iterator[PairConclusion]:
@@ -218,7 +287,7 @@ def explore(
     count = int((fit.component >= 0).sum())
     rates = error_rates(count * (count - 1) // 2, cells)
     pairs = []
-    for i, j, verdict in _fitted_pairs(fit, 0.0, rates):
+    for i, j, verdict in _fitted_pairs(fit, table, 0.0, rates, paired=paired):
         sigma = math.sqrt(fit.variance[i] + fit.variance[j])
         pairs.append(
             PairConclusion(stacks[i], stacks[j], 0.0, verdict, False, sigma, rates, 0, table.y[i], table.y[j], paired)

@@ -19,7 +19,7 @@ from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.schema import AttestedRecord
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.durability import Durability, durability_class
+from pgstrata.spec.durability import Durability, durability_class, of_class
 from pgstrata.spec.promise import SURVIVES, UNKNOWN, Ground
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
@@ -52,6 +52,8 @@ class Evidence:
     """Open-loop cells of the latency stage."""
     runs: tuple[Run, ...]
     excluded: Mapping[str, tuple[Excluded, ...]]
+    durability: Mapping[str, Durability]
+    """Of every stack, as it was found."""
     unsupported: Mapping[str, str]
     """Why this host cannot build a stack; not those that could be built in a later trial."""
     notices: tuple[str, ...]
@@ -110,7 +112,9 @@ class Evidence:
         names = tuple(n for n in self.stacks if n in seen)
         goal, runs = goal_within(self.goal, names), self.data.campaign.runs
         cells = tuple(c.id for c in self.cells)
-        return Design(names, cells, goal, runs.blocks or runs.max_blocks, fixed=runs.blocks is not None)
+        classes = {n: self.durability[n].class_ for n in names}
+        candidates = frozenset(of_class(classes, self.goal.durability))
+        return Design(names, cells, goal, runs.blocks or runs.max_blocks, runs.blocks is not None, candidates)
 
 
 def gather(data: CampaignData) -> Evidence:
@@ -136,6 +140,7 @@ def gather(data: CampaignData) -> Evidence:
             reason = f"{run.cell}: {data.campaign.goal.primary} is {'missing' if value is None else f'{value:g}'}"
             excluded.setdefault(run.trial.trial.stack, []).append(_excluded(run.trial, reason))
     stacks, ran = _stacks(data), {run.trial.trial.stack for run in runs}
+    durability = {name: durability_of(data, stack) for name, stack in stacks.items()}
     emulated = _emulated(data)
     return Evidence(
         data=data,
@@ -144,12 +149,13 @@ def gather(data: CampaignData) -> Evidence:
         matched=tuple({r.cell: r.data.cell for r in runs if r.trial.trial.stage == "latency"}.values()),
         runs=tuple(runs),
         excluded={name: tuple(items) for name, items in excluded.items()},
+        durability=durability,
         unsupported={name: reason for name, reason in unsupported.items() if name not in ran},
         notices=(
             *_unreadable_notice(data),
             *notices.first(),
             *medium_notices(data.media),
-            *_durability_notice({n: durability_of(data, s) for n, s in stacks.items() if n in ran}, emulated),
+            *_durability_notice({n: d for n, d in durability.items() if n in ran}, emulated),
         ),
         emulated=emulated,
     )
@@ -274,5 +280,5 @@ def _durability_notice(stacks: Mapping[str, Durability], emulated: bool) -> Iter
         classes.setdefault(durability.class_, []).append(name)
     if len(classes) > 1:
         parts = "; ".join(f"{class_}: {', '.join(names)}" for class_, names in classes.items())
-        together = "stand side by side" if emulated else "are ranked together"
+        together = "stand side by side" if emulated else "stand in one table"
         yield f"stacks of different durability {together} ({parts})"

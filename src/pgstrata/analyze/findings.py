@@ -5,7 +5,7 @@ Every number that a report shows is here or in the record; renderers compute not
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,10 +14,13 @@ from pgstrata.record.schema import REPORT_SCHEMA
 MetricScale = Literal["ratio", "difference"]
 Kind = Literal["screen", "confirm", "equivalence"]
 Verdict = Literal["better", "worse", "equal", "undecided"]
+Source = Literal["fresh pairs", "screening", "import"]
 
 
 class Finding(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    """A report read back may be of a later version, and holds the sentences too."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
 class MetricFinding(Finding):
@@ -96,6 +99,12 @@ class Comparison(Finding):
     """Pairs that the estimate rests on."""
     needed_pairs: int | None = None
     """Additional pairs that would settle the margin, by the forecast."""
+    needed_s: float | None = None
+    """Machine time of those pairs; null for imports, which nobody can go on with."""
+    source: Source = "screening"
+    """Whose runs it rests on."""
+    leaning: Literal["better", "worse"] | None = None
+    """Direction of a proven difference between two that are equal within the margin."""
     margin: float | None = None
     """Within which the two count as practically equal: a share, or in the metric's unit; null if none was declared."""
     proven: bool = False
@@ -106,19 +115,232 @@ class Comparison(Finding):
     """The smallest margin within which the two are equal already."""
     sigma: float | None = None
     """Standard deviation of one paired difference, on the scale of the model (logarithm for ratios)."""
-    warning: str = ""
-    """A second estimate that disagrees; empty when there is none."""
-    sentence: str = ""
+    cross_check: float | None = None
+    """The Hodges-Lehmann estimate of the same ratio or difference, where it differs by more than half a margin."""
 
 
 class Chosen(Finding):
+    """The best of its durability class; null while a verdict against any other stack of that class is open."""
+
     name: str
+    class_: str = Field(alias="class")
+    """The durability that it was chosen for."""
     probability_within_margin: float | None = None
-    """At least so probable; null before screening can say."""
+    """At least so probable, whenever one looks; null where it is the only stack of its class."""
+
+
+class StatementBase(Finding):
+    """One thing that is said of a cell; reports make the sentence of it."""
+
+
+class NoVerdict(StatementBase):
+    """Nothing can be compared, and why."""
+
+    about: Literal["no verdict"] = "no verdict"
+    reason: Literal["emulated", "single runs", "alone", "too few runs", "no candidate"]
+    subject: str = ""
+    """The stack that is alone, or the durability that no stack has."""
+
+
+class Choice(StatementBase):
+    """The leader of its durability class, and whether it is chosen."""
+
+    about: Literal["choice"] = "choice"
+    subject: str
+    relation: Literal["chosen", "leads", "only one"]
+    metric: str
+    margin: float
+    class_: str | None = Field(None, alias="class")
+    """The durability that the choice is limited to, where there are stacks that promise less."""
+
+
+class PairStatement(StatementBase):
+    """A verdict on two stacks: the fields of the comparison that a sentence needs."""
+
+    about: Literal["pair"] = "pair"
+    subject: str
+    relation: Verdict
+    object: str
+    metric: str
+    amount: float
+    """Subject over object, or their difference, by the scale of the metric."""
+    low: float | None
+    high: float | None
+    certainty: Literal["proven", "shown", "open"]
+    source: Source
+    margin: float
+    leaning: Literal["better", "worse"] | None = None
+    settled_by_pairs: int | None = None
+    settled_by_s: float | None = None
+    acceptable_margin: float | None = None
+
+
+class NotConfirmed(StatementBase):
+    """Leader and runner-up that got no fresh pairs: what so many could prove."""
+
+    about: Literal["not confirmed"] = "not confirmed"
+    subject: str
+    object: str
+    metric: str
+    pairs: int
+    provable_margin: float | None
+
+
+class Amount(Finding):
+    """A stack with a figure."""
+
+    name: str
+    value: float
+
+
+class Behind(StatementBase):
+    """Stacks that are behind the subject by screening or by an import; values are ratios or differences to it."""
+
+    about: Literal["behind"] = "behind"
+    subject: str
+    metric: str
+    others: tuple[Amount, ...]
+    source: Source
+
+
+class Price(StatementBase):
+    """What durability costs: a stack that promises less, against the best of those that can be chosen."""
+
+    about: Literal["price"] = "price"
+    subject: str
+    object: str
+    metric: str
+    amount: float
+    low: float | None
+    high: float | None
+    class_: str = Field(alias="class")
+
+
+class BadModeStatement(StatementBase):
+    """Runs of a stack that lie far below its others, though the machine was as usual."""
+
+    about: Literal["bad mode"] = "bad mode"
+    subject: str
+    metric: str
+    bad: int
+    runs: int
+    amount: float
+    """A bad run over the others, or their difference."""
+    blocks: tuple[int, ...]
+
+
+class NotCompared(StatementBase):
+    """Stacks with too few runs in common with the others."""
+
+    about: Literal["not compared"] = "not compared"
+    names: tuple[str, ...]
+
+
+class BestLength(StatementBase):
+    """Runs were far from the length that makes the most of the machine's time."""
+
+    about: Literal["run length"] = "run length"
+    best_s: float
+    length_s: float
+
+
+class Stalls(StatementBase):
+    """Throughput that breaks off; medians over the runs."""
+
+    about: Literal["stalls"] = "stalls"
+    subject: str
+    half_fraction: float
+    stall_fraction: float
+    longest_stall_s: float
+    soak: bool = False
+
+
+class Trend(StatementBase):
+    """Throughput that falls or rises within runs; share an hour."""
+
+    about: Literal["trend"] = "trend"
+    subject: str
+    per_hour: float
+
+
+class SoakTrend(StatementBase):
+    """What the long runs of a stack showed; share an hour."""
+
+    about: Literal["soak"] = "soak"
+    subject: str
+    runs: int
+    duration_s: float
+    per_hour: float
+
+
+class CheckpointCost(StatementBase):
+    """Throughput that follows the checkpoints: slowest in a fifth of the cycle (from 0), by so much of its mean."""
+
+    about: Literal["checkpoints"] = "checkpoints"
+    subject: str
+    slowest_fifth: int
+    depth: float
+
+
+class Period(StatementBase):
+    """Throughput that swings."""
+
+    about: Literal["period"] = "period"
+    subject: str
+    period_s: float
+
+
+class LevelChanges(StatementBase):
+    """When throughput changed its level within a run."""
+
+    about: Literal["levels"] = "levels"
+    subject: str
+    at_s: tuple[float, ...]
+    soak: bool = False
+
+
+class MatchedLoad(StatementBase):
+    """Latency at one rate that every stack was given alike, lowest first."""
+
+    about: Literal["matched load"] = "matched load"
+    rate_tps: float
+    metric: str
+    levels: tuple[Amount, ...]
+
+
+class Capacity(StatementBase):
+    """The highest rate that kept the objective, best first."""
+
+    about: Literal["capacity"] = "capacity"
+    percentile: str
+    objective_ms: float
+    rates_tps: tuple[Amount, ...]
+
+
+Statement = Annotated[
+    NoVerdict
+    | Choice
+    | PairStatement
+    | NotConfirmed
+    | Behind
+    | Price
+    | BadModeStatement
+    | NotCompared
+    | BestLength
+    | Stalls
+    | Trend
+    | SoakTrend
+    | CheckpointCost
+    | Period
+    | LevelChanges
+    | MatchedLoad
+    | Capacity,
+    Field(discriminator="about"),
+]
 
 
 class CellFinding(Finding):
-    """One cell of the grid: its answer in words."""
+    """One cell of the grid: its answer."""
 
     id: str
     script: str
@@ -128,8 +350,8 @@ class CellFinding(Finding):
     """Scheduled transactions a second of an open-loop cell: latency at matched load."""
     ranking: tuple[str, ...]
     chosen: Chosen | None
-    words: tuple[str, ...]
-    """Sentences; names stand between backticks, verdicts between double asterisks."""
+    statements: tuple[Statement, ...]
+    """What is said, the most important first."""
 
 
 class CampaignFinding(Finding):

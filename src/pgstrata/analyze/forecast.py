@@ -1,7 +1,7 @@
 """What a number of pairs can prove, and how many a verdict needs.
 
 All from the width of the anytime-valid interval with se = sigma / sqrt(n), sigma the standard deviation of one paired
-difference (sqrt(2) times that of a run). Rule of thumb for equivalence: 22 (sigma_run / margin)^2 pairs.
+difference (sqrt(2) times that of a run). Rule of thumb for equivalence: 22 (sigma_run / margin)^2 pairs, at least 29.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
+from pgstrata.analyze.equivalence import LEAST_RUNS
 from pgstrata.analyze.interval import (
     ALPHA,
     CONFIRM_G,
@@ -46,7 +47,7 @@ def smallest_difference(sigma_pair: float, pairs: int, alpha: float = ALPHA) -> 
 
 def smallest_margin(sigma_pair: float, pairs: int, alpha: float = EQUIVALENCE_ALPHA) -> float:
     """The smallest margin (scale of the model) within which truly equal stacks can be shown equal."""
-    return _width(sigma_pair, pairs, alpha, EQUIVALENCE_G)
+    return _width(sigma_pair, pairs, alpha, EQUIVALENCE_G) if pairs >= LEAST_RUNS else math.inf
 
 
 def _width(sigma_pair: float, pairs: int, alpha: float, g: float) -> float:
@@ -64,7 +65,8 @@ def pairs_needed(
 ) -> int | None:
     """Pairs in all until a verdict, if the difference stays what it is; None beyond MOST_PAIRS."""
     settled = _widths(alpha, CONFIRM_G) * sigma_pair < abs(difference)
-    settled |= _widths(equivalence_alpha, EQUIVALENCE_G) * sigma_pair + abs(difference) < bound
+    equal = _widths(equivalence_alpha, EQUIVALENCE_G) * sigma_pair + abs(difference) < bound
+    settled |= equal & (np.arange(1, MOST_PAIRS + 1) >= LEAST_RUNS)
     return int(settled.argmax()) + 1 if settled.any() else None
 
 

@@ -7,42 +7,66 @@ results become the types of the report.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze import words
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore
-from pgstrata.analyze.evidence import Evidence, Run, durability_of, gather
+from pgstrata.analyze.evidence import Evidence, Run, gather
 from pgstrata.analyze.findings import (
+    Amount,
+    BadModeStatement,
+    Behind,
+    BestLength,
     CampaignFinding,
+    Capacity,
     CellFinding,
+    CheckpointCost,
+    Choice,
     Chosen,
     Comparison,
     DurabilityFinding,
     Findings,
     Kind,
+    LevelChanges,
+    MatchedLoad,
     MetricFinding,
+    NotCompared,
+    NotConfirmed,
+    NoVerdict,
+    PairStatement,
+    Period,
+    Price,
+    SoakTrend,
+    Source,
     StackFinding,
+    Stalls,
+    Statement,
+    Trend,
 )
 from pgstrata.analyze.fit import BlockFit
-from pgstrata.analyze.interval import Interval
+from pgstrata.analyze.forecast import smallest_margin
+from pgstrata.analyze.interval import ALPHA, Interval
 from pgstrata.analyze.later import capacities_tps
 from pgstrata.analyze.noise import suggested_length
 from pgstrata.analyze.policy import MAX_PAIRS
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import rank
-from pgstrata.analyze.shape import describe
+from pgstrata.analyze.shape import Shape, describe
 from pgstrata.analyze.stages import Design, Replay, seconds_by_stack, tabulate
 from pgstrata.analyze.trend import trend_p
 from pgstrata.record.decision import Stage
 from pgstrata.record.reader import CampaignData
+from pgstrata.spec.durability import CLASSES
 from pgstrata.spec.notation import render_stack
 from pgstrata.spec.workload import Cell
 
 TREND_ALPHA = 0.05
+NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S = 0.25, 0.01, 3.0
+"""Share of seconds below half and below a tenth of the median, and longest stall, that deserve a sentence."""
 TREND_RUN_S = 300.0
 """Shorter runs are all beginning: their slope says nothing about the hours after."""
 
@@ -125,7 +149,7 @@ class _JudgedCell:
         return tuple(n for n in names if n != self.primary)
 
     def _explore(self, name: str) -> BlockFit:
-        design = Design(self.design.stacks, self.design.cells, self.design.goal.model_copy(update={"primary": name}))
+        design = replace(self.design, goal=self.design.goal.model_copy(update={"primary": name}))
         stages: tuple[Stage, ...] = ("screen", "confirm")
         table = tabulate(design, self.evidence.observations(name), self.cell.id, stages)
         paired, cells = self.evidence.data.record.paired, len(design.cells)
@@ -141,7 +165,7 @@ class _JudgedCell:
     def _stack(self, name: str) -> StackFinding:
         evidence, stack = self.evidence, self.evidence.stacks[name]
         runs = evidence.of(name, self.cell.id)
-        durability = durability_of(evidence.data, stack)
+        durability = evidence.durability[name]
         names = dict.fromkeys((self.primary, *(m for m in self.own if any(m in r.metrics for r in runs))))
         return StackFinding(
             name=name,
@@ -203,6 +227,7 @@ class _JudgedCell:
         estimate = verdict.estimate
         kind: Kind = "confirm" if pair.confirmed else "screen"
         half = (verdict.interval.high - verdict.interval.low) / 2
+        needed = pair.needed() if declared else None
         return Comparison(
             a=pair.a,
             b=pair.b,
@@ -216,27 +241,31 @@ class _JudgedCell:
             kind="equivalence" if verdict.verdict == "equal" else kind,
             verdict=verdict.verdict,
             pairs=round(estimate.n),
-            needed_pairs=pair.needed() if declared else None,
+            needed_pairs=needed,
+            needed_s=self._cost_s(pair, needed),
+            source=self._source(pair),
+            leaning=_leaning(pair),
             margin=_as_share(metric, pair.bound) if declared else None,
             proven=declared and pair.confirmed and verdict.verdict in ("better", "worse"),
             smallest_provable=_as_share(metric, half),
             acceptable_margin=_as_share(metric, verdict.acceptable_bound) if declared else None,
             sigma=pair.sigma,
-            warning=_warning(pair, metric) if declared else "",
-            sentence=self._sentence(pair, metric) if declared else "",
+            cross_check=_cross_check(pair, metric) if declared else None,
         )
 
-    def _sentence(self, pair: PairConclusion, metric: Metric) -> str:
-        cost_s = self.seconds.get(pair.a, 0.0) + self.seconds.get(pair.b, 0.0)
-        return words.pair_sentence(pair, metric, cost_s or None, self.evidence.imported)
+    def _cost_s(self, pair: PairConclusion, pairs: int | None) -> float | None:
+        """Machine time of so many more pairs."""
+        seconds = self.seconds.get(pair.a, 0.0) + self.seconds.get(pair.b, 0.0)
+        return pairs * seconds if pairs and seconds and not self.evidence.imported else None
 
-    # ------------------------------------------------------------ words
+    def _source(self, pair: PairConclusion) -> Source:
+        if self.evidence.imported:
+            return "import"
+        return "fresh pairs" if pair.confirmed else "screening"
+
+    # ------------------------------------------------------------ statements
 
     def finding(self) -> CellFinding:
-        conclusion = self.conclusion
-        chosen = None
-        if conclusion.chosen is not None and not self.evidence.emulated:
-            chosen = Chosen(name=conclusion.chosen, probability_within_margin=conclusion.probability_within_margin)
         return CellFinding(
             id=self.cell.id,
             script=self.cell.script,
@@ -244,9 +273,25 @@ class _JudgedCell:
             clients=self.cell.clients,
             rate_tps=self.cell.rate_tps,
             ranking=() if self.evidence.emulated else self._ranking(),
-            chosen=chosen,
-            words=tuple(self._words()),
+            chosen=self._chosen(),
+            statements=tuple(self._statements()),
         )
+
+    def _chosen(self) -> Chosen | None:
+        leader = self.conclusion.leader
+        if leader is None or not self.conclusion.chosen or self.evidence.emulated:
+            return None
+        class_ = self.evidence.durability[leader].class_
+        return Chosen(
+            name=leader,
+            class_=class_,
+            probability_within_margin=1 - ALPHA if self._rivals() else None,
+        )
+
+    def _rivals(self) -> list[str]:
+        """Ranked stacks that could be chosen instead of the leader."""
+        names = self.conclusion.ranking[1:]
+        return [n for n in names if self.design.can_choose(n)]
 
     def _ranking(self) -> tuple[str, ...]:
         """Ranked stacks; those that could not be compared follow by their own level."""
@@ -254,91 +299,177 @@ class _JudgedCell:
         apart = sorted(self.conclusion.apart, key=lambda name: (-own[name].level, name))
         return (*self.conclusion.ranking, *apart)
 
-    def _words(self) -> Iterator[str]:
+    def _statements(self) -> Iterator[Statement]:
         if self.evidence.emulated:
-            yield "Functional only: throughput on an emulated machine is not compared."
+            yield NoVerdict(reason="emulated")
             return
-        conclusion, metric = self.conclusion, self.evidence.primary
-        if conclusion.chosen is None:
+        leader = self.conclusion.leader
+        if leader is None:
             yield self._no_verdict()
         else:
-            rivals = len(conclusion.ranking) - 1
-            probability = conclusion.probability_within_margin
-            yield words.chosen_sentence(conclusion.chosen, probability, metric, self.design.bound, rivals)
-            yield from self._verdict_words()
-            yield from self._length_words(conclusion.chosen)
-        if conclusion.chosen is not None and conclusion.apart:
-            yield f"Not compared, too few runs in common: {words.listed(conclusion.apart)}."
-        yield from self._shape_words()
+            yield self._choice(leader)
+            yield from self._verdicts(leader)
+            yield from self._bad_modes()
+            yield from self._best_length(leader)
+            if self.conclusion.apart:
+                yield NotCompared(names=self.conclusion.apart)
+        yield from self._shapes()
 
-    def _length_words(self, chosen: str) -> Iterator[str]:
+    def _choice(self, leader: str) -> Choice:
+        chosen, rivals = self.conclusion.chosen, self._rivals()
+        limited = any(not self.design.can_choose(name) for name in self.conclusion.ranking)
+        return Choice(
+            subject=leader,
+            relation=("chosen" if chosen else "leads") if rivals else "only one",
+            metric=self.primary,
+            margin=self.design.goal.margin,
+            class_=self._demanded(leader) if limited else None,
+        )
+
+    def _demanded(self, leader: str) -> str:
+        """The durability to choose in: that of the goal, or the strongest there is."""
+        weakest = (d for d in reversed(CLASSES) if any(self._has(n, d) for n in (leader, *self._rivals())))
+        return self.design.goal.durability or next(weakest)
+
+    def _has(self, stack: str, class_: str) -> bool:
+        return self.evidence.durability[stack].class_ == class_
+
+    def _best_length(self, leader: str) -> Iterator[Statement]:
         if self.primary != "tps":
             return
-        suggested = suggested_length(self.evidence, chosen, self.cell.id, self.conclusion.fit.sigma)
+        suggested = suggested_length(self.evidence, leader, self.cell.id, self.conclusion.fit.sigma)
         if suggested is not None and not 0.5 <= suggested[0].best_s / suggested[1] <= 2:
-            yield words.length_sentence(suggested[0].best_s, suggested[1])
+            yield BestLength(best_s=suggested[0].best_s, length_s=suggested[1])
 
-    def _capacity_words(self) -> Iterator[str]:
+    def _capacity(self) -> Iterator[Statement]:
         asked = self.evidence.data.campaign.latency
         if asked is None or asked.objective_ms is None:
             return
         found = capacities_tps(self.evidence.data.campaign, self.evidence.open_loops(asked.percentile))
         own = {stack: tps for (stack, cell), tps in found.items() if cell == self.cell.id}
         if own:
-            yield words.capacity_sentence(asked.percentile, asked.objective_ms, own)
+            rates = sorted(own.items(), key=lambda item: -item[1])
+            yield Capacity(
+                percentile=asked.percentile, objective_ms=asked.objective_ms, rates_tps=tuple(_amounts(rates))
+            )
 
-    def _no_verdict(self) -> str:
+    def _no_verdict(self) -> NoVerdict:
+        if len(self.conclusion.ranking) > 1:
+            return NoVerdict(reason="no candidate", subject=self.design.goal.durability or "")
         if self.evidence.imported and any(self.evidence.of(n, self.cell.id) for n in self.evidence.stacks):
-            return "Single runs give **no verdict**: nothing tells a difference of the stacks from luck of the run."
+            return NoVerdict(reason="single runs")
         if len(self.design.stacks) == 1:
-            return f"{words.quoted(self.design.stacks[0])} alone: there is nothing to compare it with."
-        return "There are too few runs for any verdict yet: at least two blocks with two stacks."
+            return NoVerdict(reason="alone", subject=self.design.stacks[0])
+        return NoVerdict(reason="too few runs")
 
-    def _verdict_words(self) -> Iterator[str]:
-        conclusion, metric = self.conclusion, self.evidence.primary
-        chosen = str(conclusion.chosen)
+    def _verdicts(self, leader: str) -> Iterator[Statement]:
+        conclusion = self.conclusion
         if self.evidence.imported and len(conclusion.screened) <= 10:
-            yield from (self._sentence(p, metric) for p in conclusion.screened)
+            yield from (self._pair(p) for p in conclusion.screened)
             return
-        yield from (self._sentence(p, metric) for p in conclusion.confirmed)
+        prices = list(self._prices(leader))
+        priced = {price.subject for price in prices}
+        yield from (self._pair(p) for p in conclusion.confirmed if not priced & {p.a, p.b})
         if self.design.screens and not conclusion.confirmed:
-            pair = self._leading_screened()
-            if pair is not None and not pair.verdict.decided:
-                yield words.not_confirmed_sentence(pair, metric, MAX_PAIRS)
+            yield from self._not_confirmed()
         if self.design.screens or self.evidence.imported:
-            behind = words.screened_sentence(chosen, conclusion.screened, metric, self.evidence.imported)
-            yield from [behind] if behind else []
+            yield from self._behind(leader)
+        yield from prices
 
-    def _leading_screened(self) -> PairConclusion | None:
-        first = set(self.conclusion.ranking[:2])
-        return next((p for p in self.conclusion.screened if {p.a, p.b} == first), None)
+    def _pair(self, pair: PairConclusion) -> PairStatement:
+        return pair_statement(self._comparison(pair, self.evidence.primary, declared=True))
 
-    def _shape_words(self) -> Iterator[str]:
+    def _not_confirmed(self) -> Iterator[Statement]:
+        """Leader and runner-up, where both could be chosen and screening decided nothing."""
+        first = {self.conclusion.leader, *self._rivals()[:1]}
+        for pair in self.conclusion.screened:
+            if {pair.a, pair.b} == first and not pair.verdict.decided:
+                reach = _as_share(self.evidence.primary, smallest_margin(pair.sigma, MAX_PAIRS))
+                yield NotConfirmed(
+                    subject=pair.a, object=pair.b, metric=self.primary, pairs=MAX_PAIRS, provable_margin=reach
+                )
+
+    def _behind(self, leader: str) -> Iterator[Statement]:
+        metric, others = self.evidence.primary, []
+        for pair in self.conclusion.screened:
+            if leader in (pair.a, pair.b) and pair.verdict.verdict == ("better" if pair.a == leader else "worse"):
+                other = pair.b if pair.a == leader else pair.a
+                others.append((other, metric.from_model(-abs(pair.verdict.estimate.value))))
+        if others:
+            source: Source = "import" if self.evidence.imported else "screening"
+            yield Behind(subject=leader, metric=metric.name, others=tuple(_amounts(others)), source=source)
+
+    def _prices(self, leader: str) -> Iterator[Price]:
+        """Stacks that promise less and are faster, as far as is known."""
+        metric = self.evidence.primary
+        for pair in (*self.conclusion.confirmed, *self._only_screened()):
+            other = pair.b if pair.a == leader else pair.a
+            if leader not in (pair.a, pair.b) or self.design.can_choose(other):
+                continue
+            sign = 1 if other == pair.a else -1
+            if sign * pair.verdict.estimate.value <= 0 or pair.verdict.verdict == "equal":
+                continue
+            bounds = pair.verdict.interval
+            turned = bounds if sign > 0 else Interval(-bounds.high, -bounds.low, bounds.level)
+            low, high = _sorted_bounds(metric, turned)
+            yield Price(
+                subject=other,
+                object=leader,
+                metric=metric.name,
+                amount=metric.from_model(sign * pair.verdict.estimate.value),
+                low=low,
+                high=high,
+                class_=self.evidence.durability[other].class_,
+            )
+
+    def _only_screened(self) -> tuple[PairConclusion, ...]:
+        fresh = {frozenset((p.a, p.b)) for p in self.conclusion.confirmed}
+        return tuple(p for p in self.conclusion.screened if frozenset((p.a, p.b)) not in fresh)
+
+    def _bad_modes(self) -> Iterator[Statement]:
+        metric = self.evidence.primary
+        for found in self.conclusion.bad_modes:
+            yield BadModeStatement(
+                subject=found.stack,
+                metric=metric.name,
+                bad=found.bad,
+                runs=found.runs,
+                amount=metric.from_model(-found.loss),
+                blocks=found.blocks,
+            )
+
+    def _shapes(self) -> Iterator[Statement]:
         """Stalls and trends, named; soak runs by themselves."""
         for name in self.evidence.stacks:
-            yield from self._soak_words(name)
-        yield from self._capacity_words()
+            yield from self._soak(name)
+        yield from self._capacity()
         for name in self.evidence.stacks:
             runs = self.evidence.of(name, self.cell.id)
-            yield from _stall_words(name, runs)
+            yield from _stalls(name, runs)
             slopes = _known(runs, "trend_per_hour")
             long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)
             if long and slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
-                yield words.trend_sentence(name, float(np.median(slopes)))
+                yield Trend(subject=name, per_hour=float(np.median(slopes)))
             shape = describe([r.data for r in runs])
             if shape is not None:
-                yield from words.shape_sentences(name, shape)
+                yield from _shape_statements(name, shape)
 
-    def _soak_words(self, name: str) -> Iterator[str]:
+    def _soak(self, name: str) -> Iterator[Statement]:
         """Slope, stalls and changes of level of a stack's long runs."""
         soaked = self.evidence.of(name, self.cell.id, ("soak",))
         slopes = _known(soaked, "trend_per_hour")
         durations_s = [r.data.result.duration_s for r in soaked]
         if slopes.size and min(durations_s) >= TREND_RUN_S:
-            yield words.soak_sentence(name, len(soaked), float(np.median(durations_s)), float(np.median(slopes)))
+            yield SoakTrend(
+                subject=name,
+                runs=len(soaked),
+                duration_s=float(np.median(durations_s)),
+                per_hour=float(np.median(slopes)),
+            )
+        yield from _stalls(name, soaked, soak=True)
         shape = describe([r.data for r in soaked])
-        levels = words.level_sentences(name, shape.changes_s) if shape is not None else ()
-        yield from (f"Soak: {sentence}" for sentence in (*_stall_words(name, soaked), *levels))
+        if shape is not None and shape.changes_s:
+            yield LevelChanges(subject=name, at_s=shape.changes_s, soak=True)
 
 
 class _MatchedCell(_JudgedCell):
@@ -355,17 +486,63 @@ class _MatchedCell(_JudgedCell):
             fit=fit,
             own=self.own[self.primary],
             ranking=tuple(self.design.stacks[k] for k in order),
-            chosen=None,
-            probability_within_margin=None,
+            leader=None,
+            chosen=False,
+            bad_modes=(),
             screened=(),
             confirmed=(),
             apart=tuple(n for n in self.own[self.primary] if n not in {self.design.stacks[k] for k in order}),
         )
 
-    def _words(self) -> Iterator[str]:
+    def _chosen(self) -> None:
+        return None
+
+    def _statements(self) -> Iterator[Statement]:
         metric = metric_of(self.primary)
-        levels = {n: metric.from_model(self.own[self.primary][n].level) for n in self._ranking()}
-        yield words.matched_sentence(self.cell.rate_tps or 0.0, metric, levels)
+        levels = [(n, metric.from_model(self.own[self.primary][n].level)) for n in self._ranking()]
+        ordered = tuple(_amounts(sorted(levels, key=lambda item: item[1])))
+        yield MatchedLoad(rate_tps=self.cell.rate_tps or 0.0, metric=metric.name, levels=ordered)
+
+
+def pair_statement(comparison: Comparison) -> PairStatement:
+    """What a comparison in the declared metric says."""
+    decided = comparison.verdict != "undecided"
+    return PairStatement(
+        subject=comparison.a,
+        relation=comparison.verdict,
+        object=comparison.b,
+        metric=comparison.metric,
+        amount=comparison.ratio if comparison.ratio is not None else math.nan,
+        low=comparison.low,
+        high=comparison.high,
+        certainty=("proven" if comparison.source == "fresh pairs" else "shown") if decided else "open",
+        source=comparison.source,
+        margin=comparison.margin or 0.0,
+        leaning=comparison.leaning,
+        settled_by_pairs=comparison.needed_pairs,
+        settled_by_s=comparison.needed_s,
+        acceptable_margin=comparison.acceptable_margin,
+    )
+
+
+def _amounts(items: Iterable[tuple[str, float]]) -> Iterator[Amount]:
+    return (Amount(name=name, value=value) for name, value in items)
+
+
+def _leaning(pair: PairConclusion) -> Literal["better", "worse"] | None:
+    if pair.verdict.verdict != "equal" or not pair.verdict.interval.excludes_zero():
+        return None
+    return "better" if pair.verdict.estimate.value > 0 else "worse"
+
+
+def _shape_statements(name: str, shape: Shape) -> Iterator[Statement]:
+    """Checkpoints, periods and changes of level within the runs of a stack."""
+    if shape.checkpoint_depth is not None and shape.checkpoint_slowest is not None:
+        yield CheckpointCost(subject=name, slowest_fifth=shape.checkpoint_slowest, depth=shape.checkpoint_depth)
+    if shape.period_s is not None:
+        yield Period(subject=name, period_s=shape.period_s)
+    if shape.changes_s:
+        yield LevelChanges(subject=name, at_s=shape.changes_s)
 
 
 def _is_told(metric: str, value: float | None) -> bool:
@@ -373,11 +550,13 @@ def _is_told(metric: str, value: float | None) -> bool:
     return value is not None and (metric != "failed_fraction" or value > 0)
 
 
-def _stall_words(name: str, runs: tuple[Run, ...]) -> Iterator[str]:
+def _stalls(name: str, runs: tuple[Run, ...], *, soak: bool = False) -> Iterator[Statement]:
     steadiness = [_known(runs, m) for m in ("half_fraction", "stall_fraction", "longest_stall_s")]
-    if all(values.size for values in steadiness):
-        sentence = words.stall_sentence(name, *(float(np.median(values)) for values in steadiness))
-        yield from [sentence] if sentence else []
+    if not all(values.size for values in steadiness):
+        return
+    half, stalled, longest_s = (float(np.median(values)) for values in steadiness)
+    if half >= NOTABLE_HALF or stalled >= NOTABLE_STALL or longest_s >= NOTABLE_STALL_S:
+        yield Stalls(subject=name, half_fraction=half, stall_fraction=stalled, longest_stall_s=longest_s, soak=soak)
 
 
 def _known(runs: tuple[Run, ...], metric: str) -> npt.NDArray[np.float64]:
@@ -398,10 +577,7 @@ def _as_share(metric: Metric, bound: float) -> float | None:
     return math.expm1(bound) if metric.scale == "ratio" else bound
 
 
-def _warning(pair: PairConclusion, metric: Metric) -> str:
+def _cross_check(pair: PairConclusion, metric: Metric) -> float | None:
     """The two estimates should agree; where they do not, the runs are skewed or fall into groups."""
     check = pair.cross_check()
-    if not abs(check - pair.verdict.estimate.value) > pair.bound / 2:
-        return ""
-    other = metric.from_model(check)
-    return f"the Hodges-Lehmann estimate is {other:.3f}, more than half a margin away: look at the single runs"
+    return metric.from_model(check) if abs(check - pair.verdict.estimate.value) > pair.bound / 2 else None

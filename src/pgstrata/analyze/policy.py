@@ -31,6 +31,7 @@ from pgstrata.analyze.stages import (
 )
 from pgstrata.record.decision import Decision, Observation, Stage
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.durability import durability_class, of_class
 
 MAX_PAIRS = 60
 SAVED_SHARE = 0.80
@@ -64,7 +65,10 @@ class AdaptivePolicy:
         """The policy of a campaign; `stacks` leaves out those that this host cannot build."""
         names = tuple(stacks) if stacks is not None else tuple(s.name for s in campaign.stacks)
         cells = tuple(c.id for c in campaign.workload.cells)
-        design = Design(names, cells, goal_within(campaign.goal, names), campaign.runs.max_blocks)
+        classes = {s.name: durability_class(s).class_ for s in campaign.stacks if s.name in names}
+        candidates = frozenset(of_class(classes, campaign.goal.durability))
+        goal = goal_within(campaign.goal, names)
+        design = Design(names, cells, goal, campaign.runs.max_blocks, candidates=candidates)
         return cls(design, budget_s=campaign.runs.budget)
 
     def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:

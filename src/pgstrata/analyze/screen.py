@@ -8,7 +8,7 @@ worst first, keeping two. "Dropped" saves machine time; it proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ class Screening:
     """The state after a block; stacks are indices."""
 
     order: tuple[int, ...]
-    """Survivors, best first."""
+    """Survivors, best first, those that cannot be chosen behind."""
     probability_within_margin: float
     dropped: tuple[int, ...]
     """Newly dropped, worst first."""
@@ -39,27 +39,47 @@ class Screening:
 
 
 def screen(
-    fit: BlockFit, survivors: Sequence[int], names: Sequence[str], bound: float, cells: int = 1
+    fit: BlockFit,
+    survivors: Sequence[int],
+    names: Sequence[str],
+    bound: float,
+    cells: int = 1,
+    candidates: Set[str] | None = None,
 ) -> Screening | None:
     """Leader, certainty and whom to drop; None while no two survivors can be compared.
 
     Higher effects are better; `bound` is the margin on the scale of the model, `cells` divides the error rates.
+    Only `candidates` can lead; of the others it is enough to know on which side of the leader they are.
     """
     order = rank(fit, survivors, names)
     if len(order) < 2:
         return None
-    leader = order[0]
-    dropped: list[int] = []
-    pairs = fit.pairs
-    for k in reversed(order[1:]):
-        if len(order) - len(dropped) <= KEEP:
+    among = [k for k in order if candidates is None or names[k] in candidates]
+    among, apart = (among, [k for k in order if k not in among]) if among else (list(order), [])
+    leader = among[0]
+    dropped = [k for k in apart if _clear(fit, leader, k) < DROP_PROBABILITY / cells]
+    left = len(among)
+    for k in reversed(among[1:]):
+        if left <= KEEP:
             break
-        # P(T_nu > x) = P(T_nu < -x)
-        chance = stdtr(pairs.nu[leader, k], -pairs.difference[leader, k] / pairs.se[leader, k])
-        if chance < DROP_PROBABILITY / cells:
+        if _behind(fit, leader, k) < DROP_PROBABILITY / cells:
             dropped.append(k)
-    kept = tuple(k for k in order if k not in dropped)
-    return Screening(kept, probability_within_margin(fit, leader, bound), tuple(dropped))
+            left -= 1
+    kept = tuple(k for k in (*among, *apart) if k not in dropped)
+    rivals = [k for k, name in enumerate(names) if candidates is None or name in candidates or not apart]
+    return Screening(kept, probability_within_margin(fit, leader, bound, rivals), tuple(dropped))
+
+
+def _behind(fit: BlockFit, leader: int, k: int) -> float:
+    """P(T_nu > (a_L - a_k) / se) = P(T_nu < -x): small where k is behind."""
+    pairs = fit.pairs
+    return float(stdtr(pairs.nu[leader, k], -pairs.difference[leader, k] / pairs.se[leader, k]))
+
+
+def _clear(fit: BlockFit, leader: int, k: int) -> float:
+    """The same for whichever of the two is behind."""
+    behind = _behind(fit, leader, k)
+    return min(behind, 1 - behind)
 
 
 def rank(fit: BlockFit, stacks: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
@@ -73,10 +93,12 @@ def rank(fit: BlockFit, stacks: Sequence[int], names: Sequence[str]) -> tuple[in
     return tuple(sorted(inside, key=lambda k: (-fit.effect[k], names[k])))
 
 
-def probability_within_margin(fit: BlockFit, leader: int, bound: float) -> float:
-    """max(0, 1 - sum over the others of P(T_nu > (a_L - a_k + bound) / se))."""
+def probability_within_margin(fit: BlockFit, leader: int, bound: float, rivals: Sequence[int]) -> float:
+    """max(0, 1 - sum over the rivals of P(T_nu > (a_L - a_k + bound) / se)): what screening goes by, not a claim."""
     pairs = fit.pairs
-    others = np.isfinite(pairs.se[leader])
+    others = np.zeros(pairs.se.shape[0], dtype=bool)
+    others[list(rivals)] = True
+    others &= np.isfinite(pairs.se[leader])
     others[leader] = False
     t = (pairs.difference[leader, others] + bound) / pairs.se[leader, others]
     return max(0.0, 1.0 - float(stdtr(pairs.nu[leader, others], -t).sum()))

@@ -23,6 +23,7 @@ from pgstrata.spec.campaign import Goal
 
 CELL = "simulated"
 BASE_TPS = 2000.0
+STEP_SD = 0.05
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,14 @@ class Noise:
     lost_share: float = 0.02
     """Share of the runs that lose between 5 and 25 %."""
     tails: Literal["normal", "t3"] = "normal"
+    correlation: float = 0.0
+    """AR(1) of the scatter from one run on the machine to the next."""
+    step_chance: float = 0.0
+    """Of a step of the machine's level before a run, SD 5 %."""
+    bad_share: float = 0.0
+    """Share of the runs of the last stack that are in its bad mode, ..."""
+    bad_loss: float = 0.0
+    """... which loses so much."""
     sigma_factors: tuple[float, ...] = ()
     """Factor of sigma_run of each stack; 1 where there is none."""
     run_s: float = 300.0
@@ -59,23 +68,35 @@ class Machine:
     rng: np.random.Generator
     clock_s: float = 0.0
     _drift: float = field(init=False)
+    _scatter: float = 0.0
+    _level: float = 0.0
 
     def __post_init__(self) -> None:
         self._drift = self.rng.normal(0, self.noise.drift_sd)
 
-    def run(self, stack: int, effect: float) -> float:
-        """TPS of one run of a stack whose true effect (logarithm) is given."""
+    def run(self, stack: int, effect: float, *, last: bool = False) -> float:
+        """TPS of one run of a stack whose true effect (logarithm) is given; `last` is the one with a bad mode."""
         noise = self.noise
         keep = math.exp(-noise.trial_s / noise.drift_memory_s)
         self._drift = keep * self._drift + self.rng.normal(0, noise.drift_sd * math.sqrt(1 - keep**2))
         self.clock_s += noise.trial_s
         factor = noise.sigma_factors[stack] if stack < len(noise.sigma_factors) else 1.0
         # Student t with 3 degrees of freedom has variance 3.
-        scatter = self.rng.standard_t(3) / math.sqrt(3) if noise.tails == "t3" else self.rng.normal()
-        y = effect + self._drift + noise.trend_per_day * self.clock_s / 86400 + factor * noise.sigma_run * scatter
+        shock = self.rng.standard_t(3) / math.sqrt(3) if noise.tails == "t3" else self.rng.normal()
+        self._scatter = noise.correlation * self._scatter + math.sqrt(1 - noise.correlation**2) * shock
+        y = effect + self._drift + noise.trend_per_day * self.clock_s / 86400
+        y += factor * noise.sigma_run * self._scatter + self._rare(last)
         if self.rng.random() < noise.lost_share:
             y += math.log(1 - self.rng.uniform(0.05, 0.25))
         return BASE_TPS * math.exp(y)
+
+    def _rare(self, last: bool) -> float:
+        """Steps of the machine and the bad mode; draws nothing where there are none."""
+        noise = self.noise
+        if noise.step_chance and self.rng.random() < noise.step_chance:
+            self._level += self.rng.normal(0, STEP_SD)
+        bad = last and noise.bad_share and self.rng.random() < noise.bad_share
+        return self._level + (math.log(1 - noise.bad_loss) if bad else 0.0)
 
 
 @dataclass(frozen=True)
@@ -132,7 +153,8 @@ def run_campaign(
             return campaign
         for at in rng.permutation(len(decision.run)):
             name = decision.run[at]
-            value = machine.run(index[name], scenario.effects[index[name]])
+            k = index[name]
+            value = machine.run(k, scenario.effects[k], last=k == len(index) - 1)
             _observe(campaign, name, value, decision.stage)
             if look is not None:
                 look(campaign)

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze.confirm import paired_location
-from pgstrata.analyze.equivalence import PairVerdict, judge_pair
+from pgstrata.analyze.equivalence import PairVerdict, judge_pair, mean_of_differences
 from pgstrata.analyze.fit import BlockFit, fit_blocks
 from pgstrata.analyze.holm import holm_rejects
-from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA
+from pgstrata.analyze.interval import ALPHA, CONFIRM_G, EQUIVALENCE_ALPHA, anytime_p
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import MIN_BLOCKS, STOP_PROBABILITY, Screening, rank, screen
 from pgstrata.record.decision import Observation, Stage
@@ -49,6 +49,8 @@ class Design:
     max_blocks: int = MAX_BLOCKS
     fixed: bool = False
     """So many complete blocks: screening drops nothing and never ends early."""
+    candidates: frozenset[str] | None = None
+    """Stacks that can be chosen, of the durability that the goal demands; all where it is None."""
 
     @property
     def metric(self) -> Metric:
@@ -62,6 +64,9 @@ class Design:
     def screens(self) -> bool:
         """Whether there is a stage 1: only to find the best of more than two."""
         return self.goal.kind == "best" and len(self.stacks) > 2
+
+    def can_choose(self, name: str) -> bool:
+        return self.candidates is None or name in self.candidates
 
     def declared(self) -> tuple[Pair, ...]:
         """Pairs known before the first run; none where screening finds them."""
@@ -91,6 +96,10 @@ class Table:
 
     y: Floats
     blocks: tuple[int, ...]
+
+    def of(self, i: int) -> Floats:
+        """The valid runs of one stack."""
+        return np.asarray(self.y[i][np.isfinite(self.y[i])])
 
     def differences(self, i: int, j: int) -> Floats:
         d: Floats = self.y[i] - self.y[j]
@@ -162,7 +171,7 @@ class Replay:
     def _screened(self, y: Floats, survivors: tuple[int, ...]) -> StageOne:
         fit = fit_blocks(y)
         cells = len(self.design.cells)
-        found = screen(fit, survivors, self.design.stacks, self.design.bound, cells)
+        found = screen(fit, survivors, self.design.stacks, self.design.bound, cells, self.design.candidates)
         if found is None or self.design.fixed or y.shape[1] < MIN_BLOCKS:
             return StageOne(fit, survivors, found, settled=False)
         settled = found.probability_within_margin >= 1 - STOP_PROBABILITY / cells
@@ -180,8 +189,8 @@ def _shared_columns(a: Floats, b: Floats) -> int | None:
 
 
 def leading_pair(design: Design, stage: StageOne) -> Pair | None:
-    """Leader against runner-up among the survivors of a cell."""
-    order = rank(stage.fit, stage.survivors, design.stacks)
+    """Leader against runner-up among the survivors of a cell that can be chosen."""
+    order = [k for k in rank(stage.fit, stage.survivors, design.stacks) if design.can_choose(design.stacks[k])]
     if len(order) < 2:
         return None
     return Pair(design.stacks[order[0]], design.stacks[order[1]], design.bound)
@@ -205,17 +214,19 @@ def judge_pairs(design: Design, pairs: Sequence[Pair], table: Table) -> tuple[Pa
     """Verdicts of stage 2 in one cell: Holm over the pairs, printed intervals at alpha / pairs."""
     rates = error_rates(len(pairs), len(design.cells))
     row = {name: index for index, name in enumerate(design.stacks)}
-    estimates = [paired_location(table.differences(row[p.a], row[p.b])) for p in pairs]
-    plain = [
-        judge_pair(e, p.bound, alpha=rates.alpha, equivalence_alpha=rates.equivalence)
-        for e, p in zip(estimates, pairs, strict=True)
-    ]
-    if len(pairs) == 1:
-        return tuple(plain)
-    rejected = holm_rejects([v.p for v in plain], rates.family)
+    differences = [table.differences(row[p.a], row[p.b]) for p in pairs]
+    estimates = [paired_location(d) for d in differences]
+    rejected = holm_rejects([anytime_p(e, CONFIRM_G) for e in estimates], rates.family)
     return tuple(
-        judge_pair(e, p.bound, alpha=rates.alpha, equivalence_alpha=rates.equivalence, different=r)
-        for e, p, r in zip(estimates, pairs, rejected, strict=True)
+        judge_pair(
+            e,
+            p.bound,
+            mean_of_differences(d),
+            alpha=rates.alpha,
+            equivalence_alpha=rates.equivalence,
+            different=r if len(pairs) > 1 else None,
+        )
+        for e, d, p, r in zip(estimates, differences, pairs, rejected, strict=True)
     )
 
 

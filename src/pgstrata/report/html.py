@@ -26,12 +26,13 @@ from pgstrata.report.details import Links, stack_details
 from pgstrata.report.drawing import Drawing, draw
 from pgstrata.report.figures import render_count, render_factor, render_metric, render_number, render_percent
 from pgstrata.report.head import incidents, report_head
-from pgstrata.report.markup import parse_markup, render_markup_html
+from pgstrata.report.markup import render_markup_html
 from pgstrata.report.matrix import verdict_matrix
 from pgstrata.report.pairs import Index
 from pgstrata.report.sample import Sample
 from pgstrata.report.statistic import author_rows
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.words import Tone, cell_words, sentence, tone_of
 from pgstrata.spec.printable import printable
 
 SCRIPTS = (
@@ -46,24 +47,12 @@ SCRIPTS = (
 )
 
 
-_TONES = {
-    "undecided": "undecided",
-    "not settled": "undecided",
-    "no verdict": "undecided",
-    "equal": "equal",
-    "not confirmed": "undecided",
-    "proven": "proven",
-    "chosen": "chosen",
-    "stalls": "stalls",
-}
-
-
 @dataclass(frozen=True)
 class CellView:
     """What the page says about one cell."""
 
     table: VerdictTable
-    words: tuple[tuple[str, Markup], ...]
+    words: tuple[tuple[Tone, Markup], ...]
     matrix: Any
     published: Any
     author: Any
@@ -116,24 +105,15 @@ def _views(findings: Findings) -> Iterator[CellView]:
     for table in verdict_tables(findings):
         yield CellView(
             table=table,
-            words=tuple((sentence_tone(w), render_markup_html(w)) for w in table.cell.words),
+            words=tuple((tone_of(s), render_markup_html(sentence(s))) for s in table.cell.statements),
             matrix=verdict_matrix(index, table.cell),
             published=tuple(row for row in findings.published if row.cell == table.cell.id),
             author=author_rows(index, table.cell),
             index=findings.cells.index(table.cell),
             matched=tuple(
-                render_markup_html(words) for cell in matched_cells(findings, table.cell) for words in cell.words
+                render_markup_html(words) for cell in matched_cells(findings, table.cell) for words in cell_words(cell)
             ),
         )
-
-
-def sentence_tone(sentence: str) -> str:
-    """Which sign a sentence gets: told by the words that it sets in bold."""
-    strong = " ".join(s.text.lower() for s in parse_markup(sentence) if s.kind == "strong")
-    for word, tone in _TONES.items():
-        if word in strong:
-            return tone
-    return "plain"
 
 
 def _host_facts(data: CampaignData, findings: Findings) -> tuple[tuple[str, str, bool], ...]:

@@ -6,11 +6,17 @@ import json
 from typing import Any
 
 from pgstrata.analyze.findings import Findings
+from pgstrata.report.words import cell_words, comparison_words, warning_words
 
 
 def report_value(findings: Findings) -> dict[str, Any]:
-    """The findings as plain values; numbers that are not finite become null, which JSON can say."""
+    """The findings as plain values, with their sentences; numbers that are not finite become null, as JSON has none."""
     value: dict[str, Any] = json.loads(findings.model_dump_json(by_alias=True))
+    for shown, cell in zip(value["cells"], findings.cells, strict=True):
+        shown["words"] = list(cell_words(cell))
+    for shown, comparison in zip(value["comparisons"], findings.comparisons, strict=True):
+        shown["sentence"] = comparison_words(comparison)
+        shown["warning"] = warning_words(comparison)
     return value
 
 

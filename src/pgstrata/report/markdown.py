@@ -11,6 +11,7 @@ from pgstrata.report.figures import render_factor, render_metric, render_number
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.markup import Span, parse_markup
 from pgstrata.report.table import Figure, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.words import cell_words
 from pgstrata.spec.printable import one_line
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
@@ -29,10 +30,10 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
     lines += [f"- **Note:** {_sentence(n)}" for n in (*head.notices, *head.labels)]
     for table in verdict_tables(findings):
         lines += ["", f"## {escape_markdown(table.title)}", ""]
-        lines += [line for words in table.cell.words for line in (_sentence(words), "")]
+        lines += [line for words in cell_words(table.cell) for line in (_sentence(words), "")]
         lines += _table(table)
         for cell in matched_cells(findings, table.cell):
-            lines += ["", *(_sentence(words) for words in cell.words)]
+            lines += ["", *(_sentence(words) for words in cell_words(cell))]
         lines += _published(findings, table)
     found = incidents(data, findings)
     if found:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from pgstrata.analyze.findings import CellFinding
 from pgstrata.report.figures import render_count
-from pgstrata.report.markup import render_markup_plain
 from pgstrata.report.pairs import Index
 from pgstrata.report.table import Tone, comparison_figure, verdict_detail, verdict_words
+from pgstrata.report.words import warning_words
 
 _SIGNS: dict[Tone, str] = {
     "better": "▲",
@@ -55,6 +55,6 @@ def _matrix_cell(index: Index, cell: CellFinding, a: str, b: str) -> MatrixCell 
     detail = verdict_detail(pair)
     figure = comparison_figure(pair)
     interval = f" ({figure.interval})" if figure.interval else ""
-    rest = (words, detail, f"{render_count(pair.pairs, 'pair')}, {pair.kind}", render_markup_plain(pair.warning))
+    rest = (words, detail, f"{render_count(pair.pairs, 'pair')}, {pair.kind}", warning_words(pair))
     tip = "; ".join([f"{a} against {b}: {figure.value}{interval}", *(text for text in rest if text)])
     return MatrixCell(_SIGNS.get(tone, ""), figure.value, tone, tip)

@@ -13,13 +13,19 @@ _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "equal
 def flip(comparison: Comparison) -> Comparison:
     """The same comparison with b against a."""
     low, high = comparison.high, comparison.low
-    ratio = comparison.ratio
-    if comparison.scale == "ratio":
-        low, high, ratio = _inverse(low), _inverse(high), _inverse(ratio)
-    else:
-        low, high, ratio = _negative(low), _negative(high), _negative(ratio)
-    changed = {"a": comparison.b, "b": comparison.a, "low": low, "high": high, "ratio": ratio}
-    return comparison.model_copy(update={**changed, "verdict": _FLIPPED[comparison.verdict]})
+    turn = _inverse if comparison.scale == "ratio" else _negative
+    return comparison.model_copy(
+        update={
+            "a": comparison.b,
+            "b": comparison.a,
+            "low": turn(low),
+            "high": turn(high),
+            "ratio": turn(comparison.ratio),
+            "cross_check": turn(comparison.cross_check),
+            "verdict": _FLIPPED[comparison.verdict],
+            "leaning": None if comparison.leaning is None else _FLIPPED[comparison.leaning],
+        }
+    )
 
 
 def _inverse(value: float | None) -> float | None:

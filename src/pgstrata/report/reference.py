@@ -59,7 +59,24 @@ def _section(model: type[BaseModel]) -> str:
     for name, field in model.model_fields.items():
         kind = _type_text(field.annotation).replace("|", "\\|")
         lines.append(f"| `{field.alias or name}` | {kind} | {notes.get(name, '')} |")
+    lines += [f"| `{key}` | {kind} | {meaning} |" for key, kind, meaning in _SENTENCES.get(model.__name__, ())]
     return "\n".join([*lines, ""])
+
+
+_SENTENCES = {
+    "CellFinding": (
+        (
+            "words",
+            "list of string",
+            "The statements as sentences; names stand between backticks, verdicts between double asterisks.",
+        ),
+    ),
+    "Comparison": (
+        ("sentence", "string", "Of the declared metric; empty for others."),
+        ("warning", "string", "That a second estimate disagrees; empty when there is none."),
+    ),
+}
+"""Keys that are made from the findings when the report is written."""
 
 
 def _field_notes(model: type[BaseModel]) -> dict[str, str]:
@@ -80,6 +97,8 @@ def _one_line(text: str) -> str:
 
 def _type_text(annotation: object) -> str:
     """`string`, `number`, `list of Comparison`, `"better" | "worse"`, ... or null."""
+    if annotation == findings.Statement:
+        return "statement: one of the following, by `about`"
     arguments = get_args(annotation)
     text = str(annotation)
     if text.startswith("typing.Literal"):

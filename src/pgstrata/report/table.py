@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
+from pgstrata.analyze.findings import CellFinding, Choice, Comparison, Findings, StackFinding
 from pgstrata.analyze.scale import Metric, metric_of
-from pgstrata.analyze.words import SURE
 from pgstrata.report.figures import (
     NOT_KNOWN,
     render_count,
@@ -18,6 +17,7 @@ from pgstrata.report.figures import (
     render_ratio_interval,
 )
 from pgstrata.report.pairs import Index
+from pgstrata.report.words import MOST_ACCEPTABLE
 
 Tone = Literal["best", "equal", "worse", "worse-proven", "better", "better-proven", "undecided", "none"]
 
@@ -45,7 +45,6 @@ class VerdictRow:
     verdict_detail: str
     """What a verdict rests on, or what would settle it; may be empty."""
     tone: Tone
-    sentence: str
     jitter: str
     stall: str
     load: str
@@ -136,7 +135,6 @@ def _row(index: Index, cell: CellFinding, stack: StackFinding, best: str | None)
         verdict=verdict,
         verdict_detail=detail,
         tone=tone,
-        sentence=against.sentence if against else "",
         jitter=value(stack, "cv_1s"),
         stall=value(stack, "longest_stall_s"),
         load=value(stack, "load_s"),
@@ -206,14 +204,9 @@ def _verdict(findings: Findings, stack: StackFinding, against: Comparison | None
 
 def _best_words(findings: Findings, stack: StackFinding) -> tuple[str, Tone]:
     cell = next((c for c in findings.cells if c.id == stack.cell), None)
-    if cell is None or cell.chosen is None or cell.chosen.name != stack.name:
+    if cell is None or not any(isinstance(s, Choice) for s in cell.statements):
         return "best estimate", "none"
-    return ("chosen", "best") if is_settled(cell) else ("leads, not settled", "undecided")
-
-
-def is_settled(cell: CellFinding) -> bool:
-    """Whether the chosen stack is within the margin of the best with the probability that words call sure."""
-    return cell.chosen is not None and (cell.chosen.probability_within_margin or 0) >= SURE
+    return ("chosen", "best") if cell.chosen is not None else ("leads, not settled", "undecided")
 
 
 def verdict_words(comparison: Comparison) -> tuple[str, Tone]:
@@ -235,10 +228,11 @@ def verdict_detail(comparison: Comparison) -> str:
     if comparison.verdict != "undecided":
         return ""
     parts = []
-    if comparison.needed_pairs:
+    if comparison.needed_pairs and comparison.source != "import":
         parts.append(f"about {render_count(comparison.needed_pairs, 'more pair')}")
-    if comparison.acceptable_margin is not None and comparison.scale == "ratio":
-        parts.append(f"equal within {render_percent(comparison.acceptable_margin)} now")
+    acceptable = comparison.acceptable_margin
+    if acceptable is not None and acceptable <= MOST_ACCEPTABLE and comparison.scale == "ratio":
+        parts.append(f"equal within {render_percent(acceptable)} now")
     return "; ".join(parts)
 
 

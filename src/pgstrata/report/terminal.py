@@ -17,6 +17,7 @@ from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
 from pgstrata.report.markup import parse_markup
 from pgstrata.report.table import Figure, Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.words import cell_words
 from pgstrata.spec.printable import printable
 
 _STYLES: dict[Tone, str] = {
@@ -54,7 +55,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
     for table in verdict_tables(findings):
         _print_cell(console, table, plain)
         for cell in matched_cells(findings, table.cell):
-            for words in cell.words:
+            for words in cell_words(cell):
                 console.print(_sentence(words))
         _print_published(console, findings, table, plain)
     found = incidents(data, findings)
@@ -87,7 +88,7 @@ def _sentence(sentence: str) -> Text:
 
 def _print_cell(console: Console, table: VerdictTable, plain: bool) -> None:
     console.print(Text(f"\n{printable(table.title)}", style="bold"))
-    for words in table.cell.words:
+    for words in cell_words(table.cell):
         console.print(_sentence(words))
     for titles in (WIDE,) if console.width >= WIDE_FROM else NARROW:
         console.print()

@@ -65,6 +65,11 @@ class Goal(Model):
     )
     primary: str = Field("tps", description="metric that verdicts are about")
     margin: Fraction = Field(0.02, gt=0, lt=1, description="differences below this count as equal")
+    durability: (
+        Literal["survives power loss", "loses recent commits", "unknown", "loses on power loss", "any"] | None
+    ) = Field(
+        None, description="the best is chosen among stacks that promise at least this; default: the strongest present"
+    )
 
     @model_validator(mode="before")
     @classmethod

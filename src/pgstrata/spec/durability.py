@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from pgstrata.spec.promise import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, WRITE_HOLE, Ground, Promises
 from pgstrata.spec.stack import Stack, Volume
 
-_RANK = {SURVIVES: 0, LOSES_RECENT: 1, UNKNOWN: 2, LOSES: 3}
+ANY = "any"
+"""Demanded where durability does not matter."""
+CLASSES = (SURVIVES, LOSES_RECENT, UNKNOWN, LOSES)
+"""Strongest first."""
+_RANK = {class_: rank for rank, class_ in enumerate(CLASSES)}
 _LINE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(?:=|\s)\s*('(?:[^']|'')*'|[^\s#]+)")
 
 
@@ -48,6 +52,15 @@ def durability_class(
         return Durability(SURVIVES, "; ".join([flushed, *_write_holes(stack)]))
     worst = max((class_ for class_, _ in findings), key=_RANK.__getitem__)
     return Durability(worst, "; ".join(dict.fromkeys(reason for class_, reason in findings if class_ == worst)))
+
+
+def of_class(classes: Mapping[str, str], demanded: str | None) -> tuple[str, ...]:
+    """The stacks, of those whose class is given, that promise at least what is demanded; where nothing is, as much as
+    the strongest of them. `any` takes all."""
+    if demanded == ANY or not classes:
+        return tuple(classes)
+    limit = _RANK[demanded] if demanded else min(_RANK[class_] for class_ in classes.values())
+    return tuple(name for name, class_ in classes.items() if _RANK[class_] <= limit)
 
 
 def parse_configuration(text: str) -> dict[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.analyze.conclude import conclude
+from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.analyze.simulate import CELL
 from pgstrata.analyze.stages import Design
-from pgstrata.record.decision import Observation
+from pgstrata.record.decision import Observation, Stage
 from pgstrata.spec.campaign import Goal
 
 NAMES = ("a", "b", "c")
@@ -30,5 +31,55 @@ def _noise(stack: int, block: int) -> float:
 @pytest.mark.parametrize(("fixed", "chosen"), [(True, "a"), (False, "b")])
 def test_a_fixed_design_drops_nothing(fixed: bool, chosen: str) -> None:
     found = conclude(Design(NAMES, (CELL,), Goal(), 12, fixed=fixed), unlucky_first(), CELL)
-    assert found.chosen == chosen
+    assert found.leader == chosen
     assert found.own["a"].level > found.own["b"].level
+
+
+def runs(levels: dict[str, float], blocks: int, stage: Stage = "screen", first: int = 0) -> list[Observation]:
+    return [
+        Observation(name, first + block, CELL, tps * _noise(at, block), stage)
+        for block in range(blocks)
+        for at, (name, tps) in enumerate(levels.items())
+    ]
+
+
+LEVELS = {"a": 1000.0, "b": 900.0, "c": 500.0}
+
+
+def test_screening_alone_leads_and_chooses_nothing() -> None:
+    design = Design(tuple(LEVELS), (CELL,), Goal())
+    found = conclude(design, runs({"a": 1000.0, "b": 995.0, "c": 500.0}, 4), CELL)
+    assert (found.leader, found.chosen) == ("a", False)
+
+
+def test_fresh_pairs_that_decide_choose_the_leader() -> None:
+    design = Design(tuple(LEVELS), (CELL,), Goal())
+    seen = [*runs(LEVELS, 4), *runs({"a": 1000.0, "b": 900.0}, 8, "confirm", 4)]
+    found = conclude(design, seen, CELL)
+    assert (found.leader, found.chosen) == ("a", True)
+    undecided = [*runs(LEVELS, 4), *runs({"a": 1000.0, "b": 999.0}, 4, "confirm", 4)]
+    assert not conclude(design, undecided, CELL).chosen
+
+
+def test_two_runs_each_choose_nothing() -> None:
+    design = Design(("a", "c"), (CELL,), Goal())
+    found = conclude(design, runs({"a": 1000.0, "c": 500.0}, 2), CELL, imported=True)
+    assert (found.leader, found.chosen) == ("a", False)
+
+
+def test_the_leader_is_the_best_that_can_be_chosen() -> None:
+    levels = {"memory": 1500.0, "a": 1000.0, "b": 900.0, "c": 500.0}
+    design = Design(tuple(levels), (CELL,), Goal(), candidates=frozenset({"a", "b", "c"}))
+    found = conclude(design, runs(levels, 6), CELL)
+    assert found.leader == "a"
+    assert found.ranking == ("a", "b", "c", "memory")
+    none = conclude(Design(tuple(levels), (CELL,), Goal(), candidates=frozenset()), runs(levels, 6), CELL)
+    assert (none.leader, none.chosen) == (None, False)
+
+
+def test_what_cannot_be_chosen_is_not_run_on_once_its_side_is_clear() -> None:
+    levels = {"memory": 1500.0, "a": 1000.0, "b": 998.0}
+    policy = AdaptivePolicy(Design(tuple(levels), (CELL,), Goal(), candidates=frozenset({"a", "b"})))
+    decision = policy.decide(runs(levels, 3), 3, 0.0)
+    assert decision.run == ("a", "b")
+    assert policy.decide(runs(levels, 2), 2, 0.0).run == tuple(levels)

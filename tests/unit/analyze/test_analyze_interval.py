@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from pgstrata.analyze.equivalence import judge_pair
+from pgstrata.analyze.equivalence import LEAST_RUNS, difference_of_means, judge_pair
 from pgstrata.analyze.holm import holm_rejects
 from pgstrata.analyze.interval import (
     ALPHA,
@@ -106,19 +107,44 @@ def test_holm_is_between_bonferroni_and_no_correction(p_values: list[float]) -> 
 
 def test_equal_wins_over_a_proven_difference() -> None:
     tight = Estimate(0.004, 0.0005, 59, 60)
-    found = judge_pair(tight, math.log(1.02))
+    found = judge_pair(tight, math.log(1.02), tight)
     assert found.interval.excludes_zero()
     assert found.verdict == "equal"
-    assert judge_pair(tight, math.log(1.001)).verdict == "better"
-    assert judge_pair(Estimate(-0.2, 0.01, 9, 10), math.log(1.02)).verdict == "worse"
+    assert judge_pair(tight, math.log(1.001), tight).verdict == "better"
+    assert judge_pair(Estimate(-0.2, 0.01, 9, 10), math.log(1.02), Estimate(-0.2, 0.01, 9, 10)).verdict == "worse"
 
 
 def test_undecided_says_which_margin_would_do() -> None:
-    found = judge_pair(Estimate(0.01, 0.005, 19, 20), math.log(1.02))
+    estimate = Estimate(0.01, 0.005, 39, 40)
+    found = judge_pair(estimate, math.log(1.02), estimate)
     assert found.verdict == "undecided"
     assert not found.decided
-    assert judge_pair(found.estimate, found.acceptable_bound * 1.0001).verdict == "equal"
+    assert judge_pair(estimate, found.acceptable_bound * 1.0001, estimate).verdict == "equal"
 
 
 def test_a_margin_of_zero_is_never_equal() -> None:
-    assert judge_pair(Estimate(0.0, 1e-6, 59, 60), 0.0).verdict == "undecided"
+    assert judge_pair(Estimate(0.0, 1e-6, 59, 60), 0.0, Estimate(0.0, 1e-6, 59, 60)).verdict == "undecided"
+
+
+def test_equality_must_hold_of_the_plain_mean_too() -> None:
+    robust, felt = Estimate(0.0, 0.001, 39, 40), Estimate(-0.07, 0.02, 39, 40)
+    assert judge_pair(robust, math.log(1.05), robust).verdict == "equal"
+    found = judge_pair(robust, math.log(1.05), felt)
+    assert found.verdict == "undecided"
+    assert found.acceptable_bound > 0.07
+
+
+def test_equality_needs_as_many_runs_as_show_a_rare_bad_mode() -> None:
+    few, enough = (Estimate(0.0, 0.0001, n - 1, n) for n in (LEAST_RUNS - 1, LEAST_RUNS))
+    assert judge_pair(few, math.log(1.05), few).verdict == "undecided"
+    assert judge_pair(few, math.log(1.05), few).acceptable_bound == math.inf
+    assert judge_pair(few, math.log(1.05), few, least_runs=0).verdict == "equal"
+    assert judge_pair(enough, math.log(1.05), enough).verdict == "equal"
+
+
+def test_means_of_unpaired_runs_are_compared_by_welch() -> None:
+    x, y = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2.0, 2.5, 3.0])
+    found, reference = difference_of_means(x, y), stats.ttest_ind(x, y, equal_var=False)
+    assert found.value / found.se == pytest.approx(reference.statistic)
+    assert found.nu == pytest.approx(reference.df)
+    assert math.isnan(difference_of_means(x, y[:1]).se)

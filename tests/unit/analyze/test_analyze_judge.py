@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 
 from pgstrata.analyze.evidence import durability_of, gather
-from pgstrata.analyze.findings import Comparison, Findings
+from pgstrata.analyze.findings import BadModeStatement, Comparison, Findings, Price
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.selection import Selection
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.parquet import write_series
-from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import AttestedRecord, DecisionRecord
+from pgstrata.report.words import cell_words, comparison_words
 from pgstrata.spec.campaign import Goal, Runs
+from pgstrata.spec.durability import of_class
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.loop import LoopDevice
@@ -61,7 +63,7 @@ def test_nfs_is_worse_than_xfs_at_any_margin(tmp_path: Path, margin: float) -> N
     found = pair(import_runs(tmp_path, LVM_NFS, margin, blocks=True), "xfs", "nfs")
     assert (found.a, found.verdict) == ("xfs", "better")
     assert not found.proven
-    assert "shown, not confirmed** (imported)" in found.sentence
+    assert "shown, not confirmed** (imported)" in comparison_words(found)
 
 
 def test_both_lvm_stacks_are_equal_to_xfs_within_5_percent(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_both_lvm_stacks_are_equal_to_xfs_within_5_percent(tmp_path: Path) -> No
         assert (found.verdict, found.kind, found.level) == ("equal", "equivalence", 0.90)
         assert found.low is not None
         assert found.low > 1 / 1.05
-        assert "practically equal" in found.sentence
+        assert "practically equal" in comparison_words(found)
 
 
 def test_both_lvm_stacks_are_undecided_within_2_percent(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_both_lvm_stacks_are_undecided_within_2_percent(tmp_path: Path) -> None:
         assert found.verdict == "undecided"
         assert found.needed_pairs is not None
         assert found.needed_pairs > 5
-        assert f"About {found.needed_pairs} more pairs would settle 2 %" in found.sentence
+        assert "pairs" not in comparison_words(found)  # nobody can run more of somebody else's
     assert any("imported" in n for n in findings.campaign.notices)
     assert all("imported" in s.labels for s in findings.stacks)
 
@@ -98,7 +100,7 @@ def test_single_runs_give_no_verdict(tmp_path: Path) -> None:
     assert findings.comparisons == ()
     assert findings.chosen is None
     assert findings.ranking == ("a", "b")
-    assert "no verdict" in findings.cells[0].words[0]
+    assert "no verdict" in cell_words(findings.cells[0])[0]
 
 
 def test_one_block_gives_no_verdict(tmp_path: Path) -> None:
@@ -129,11 +131,47 @@ def test_the_same_record_gives_the_same_findings(campaign: Path, findings: Findi
 
 
 def test_ranking_estimates_and_choice_agree(findings: Findings) -> None:
-    assert findings.ranking[0] == "tmpfs"
-    assert findings.chosen is not None
-    assert findings.chosen.name == "tmpfs"
     level = {s.name: s.metrics["tps"].estimate or 0 for s in findings.stacks}
-    assert sorted(level, key=lambda n: -level[n]) == list(findings.ranking)
+    assert max(level, key=lambda n: level[n]) == findings.ranking[-1] == "tmpfs"
+    assert sorted(level.keys() - {"tmpfs"}, key=lambda n: -level[n]) == list(findings.ranking[:-1])
+    assert findings.chosen is not None
+    assert (findings.chosen.name, findings.chosen.class_) == ("xfs", "survives power loss")
+    prices = [s for s in findings.cells[0].statements if isinstance(s, Price)]
+    assert [(p.subject, p.object, p.class_) for p in prices] == [("tmpfs", "xfs", "loses on power loss")]
+
+
+def test_the_goal_can_ask_for_another_durability(campaign: Path) -> None:
+    goal = Goal.model_validate({"durability": "any"})
+    findings = judge(asking(read(campaign), goal=goal))
+    assert findings.ranking[0] == "tmpfs"
+    assert not any(isinstance(s, Price) for s in findings.cells[0].statements)
+    none = judge(asking(read(campaign), goal=Goal(durability="unknown")))
+    assert none.ranking[0] == "xfs"
+
+
+def test_a_bad_mode_of_a_stack_is_told(campaign: Path) -> None:
+    data = read(campaign)
+    name = max(gather(data).stacks, key=lambda n: sum(t.valid for t in data.trials if t.trial.stack == n))
+    slow = {t.id for t in data.trials if t.trial.stack == name and t.trial.block in (1, 4)}
+    found = judge(replace(data, trials=tuple(_slowed(t) if t.id in slow else t for t in data.trials)))
+    (told,) = [s for s in found.cells[0].statements if isinstance(s, BadModeStatement)]
+    assert (told.subject, told.bad, told.blocks) == (name, 2, (1, 4))
+
+
+def _slowed(trial: TrialData) -> TrialData:
+    cells = (replace(c, result=c.result.model_copy(update={"tps": c.result.tps / 2})) for c in trial.cells)
+    return replace(trial, cells=tuple(cells))
+
+
+def test_the_order_of_durability(campaign: Path) -> None:
+    classes = {"a": "loses on power loss", "b": "loses recent commits", "c": "unknown"}
+    assert of_class(classes, None) == ("b",)
+    assert of_class(classes, "unknown") == ("b", "c")
+    assert of_class(classes, "survives power loss") == ()
+    assert of_class(classes, "any") == ("a", "b", "c")
+
+
+def test_estimates_and_intervals_agree(findings: Findings) -> None:
     for stack in findings.stacks:
         metric = stack.metrics["tps"]
         assert metric.low is not None
@@ -165,7 +203,7 @@ def test_undeclared_metrics_are_never_proven_or_equal(findings: Findings) -> Non
 def test_screening_alone_proves_nothing(findings: Findings) -> None:
     found = pair(findings, "ext4", "tmpfs")
     assert (found.verdict, found.kind, found.proven) == ("worse", "screen", False)
-    assert "not confirmed" in found.sentence
+    assert "not confirmed" in comparison_words(found)
 
 
 def test_lower_is_better_for_latency(findings: Findings) -> None:
@@ -368,8 +406,8 @@ def test_a_stage_that_did_not_fit_into_the_budget_is_told(campaign: Path) -> Non
 def test_stalls_are_named(tmp_path: Path) -> None:
     shape = Shape(stacks=("ext4", "btrfs"), blocks=3, duration_s=60, incidents=False)
     found = judge(read(write_campaign(tmp_path / "c", shape)))
-    assert any("`btrfs` **stalls**" in words for words in found.cells[0].words)
-    assert not any("`ext4` **stalls**" in words for words in found.cells[0].words)
+    assert any("`btrfs` **stalls**" in words for words in cell_words(found.cells[0]))
+    assert not any("`ext4` **stalls**" in words for words in cell_words(found.cells[0]))
 
 
 def test_a_grid_is_judged_cell_by_cell(tmp_path: Path) -> None:
@@ -379,7 +417,7 @@ def test_a_grid_is_judged_cell_by_cell(tmp_path: Path) -> None:
     )  # fmt: skip
     found = judge(read(write_campaign(tmp_path / "c", shape)))
     assert len(found.cells) == 4
-    assert all(c.chosen is not None for c in found.cells)
+    assert all(len(c.ranking) == 3 for c in found.cells)
     tps = [c for c in found.comparisons if c.metric == "tps"]
     assert len(tps) == 4 * 3
     # 0.05 over 4 cells and 3 pairs
@@ -390,8 +428,8 @@ def test_checkpoints_and_levels_are_told_in_long_runs(tmp_path: Path) -> None:
     shape = Shape(stacks=("ext4", "xfs"), blocks=3, duration_s=320, incidents=False)
     found = judge(read(write_campaign(tmp_path / "c", shape)))
     # The made-up runs lose 30 % for 9 of every 30 s from the start of a checkpoint.
-    assert any("`xfs` follows the checkpoints" in words for words in found.cells[0].words)
-    assert not any("changed its level" in words for words in found.cells[0].words)
+    assert any("`xfs` follows the checkpoints" in words for words in cell_words(found.cells[0]))
+    assert not any("changed its level" in words for words in cell_words(found.cells[0]))
 
 
 def test_slope_stalls_and_levels_of_soak_runs_are_told(tmp_path: Path) -> None:
@@ -401,7 +439,7 @@ def test_slope_stalls_and_levels_of_soak_runs_are_told(tmp_path: Path) -> None:
     tps = np.where(np.arange(960) < 480, 2000, 1000) * np.random.default_rng(1).normal(1, 0.05, 960)
     rows = [(t + 1, float(tps[t]), 4.0, 1.0, None, 0, 0, 0) for t in range(960)]
     write_series(series, "progress", rows)
-    told = [words for words in judge(read(directory)).cells[0].words if words.startswith("Soak: ")]
+    told = [words for words in cell_words(judge(read(directory)).cells[0]) if words.startswith("Soak: ")]
     slopes = [words for words in told if "Theil-Sen" in words]
     assert len(slopes) == 3
     assert any("`btrfs` **stalls**" in words and "the longest stall: 3 s" in words for words in told)
@@ -413,7 +451,7 @@ def test_one_stack_and_no_run_at_all_have_words(tmp_path: Path) -> None:
     alone = judge(
         read(write_campaign(tmp_path / "one", Shape(stacks=("ext4",), blocks=3, duration_s=5, incidents=False)))
     )
-    assert alone.cells[0].words[0].startswith("`ext4` alone")
+    assert cell_words(alone.cells[0])[0].startswith("`ext4` alone")
     empty = judge(read(write_campaign(tmp_path / "none", Shape(stacks=("ext4", "xfs"), blocks=0))))
     assert empty.ranking == ()
-    assert "too few runs" in empty.cells[0].words[0]
+    assert "too few runs" in cell_words(empty.cells[0])[0]

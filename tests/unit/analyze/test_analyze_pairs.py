@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgstrata.analyze.confirm import paired_location
+from pgstrata.analyze.equivalence import LEAST_RUNS
 from pgstrata.analyze.fit import fit_blocks
 from pgstrata.analyze.forecast import Outlook, pairs_needed, smallest_difference, smallest_margin
 from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
@@ -93,20 +94,25 @@ def test_probability_counts_dropped_stacks_too() -> None:
     y = table([0.0, -0.01, -0.02], sigma=0.02)
     y[2, 3:] = np.nan
     fit = fit_blocks(y)
-    assert probability_within_margin(fit, 0, 0.02) < probability_within_margin(fit_blocks(y[:2]), 0, 0.02)
+    assert probability_within_margin(fit, 0, 0.02, (1, 2)) < probability_within_margin(fit, 0, 0.02, (1,))
 
 
 def test_rule_of_thumb_for_equality() -> None:
-    for sigma_run in (0.02, 0.03):
+    for sigma_run in (0.024, 0.03):
         needed = pairs_needed(0.0, math.sqrt(2) * sigma_run, math.log(1.02))
         assert needed == pytest.approx(22 * (sigma_run / 0.02) ** 2, rel=0.25)
 
 
-@given(st.floats(0.001, 0.2), st.integers(9, 200))
+@given(st.floats(0.001, 0.2), st.integers(29, 200))
 def test_margins_are_half_widths(sigma: float, n: int) -> None:
     width = t_multiplier(n, n - 1, EQUIVALENCE_ALPHA, EQUIVALENCE_G) * sigma / math.sqrt(n)
     assert smallest_margin(sigma, n) == pytest.approx(width)
     assert smallest_difference(sigma, 4) == math.inf
+    assert smallest_margin(sigma, 28) == math.inf
+
+
+def test_equality_takes_as_many_runs_as_a_rare_bad_mode_needs_to_show() -> None:
+    assert pairs_needed(0.0, 0.001, math.log(1.05)) == LEAST_RUNS
 
 
 def test_a_large_difference_needs_few_pairs() -> None:

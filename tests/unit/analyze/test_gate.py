@@ -35,7 +35,7 @@ def findings(ratio: tuple[float, float] | None = (0.90, 0.94), *, a: str = "xfs"
     )  # fmt: skip
     return Findings(
         campaign=CampaignFinding(name="n", primary="tps", margin=0.02, seed=1, host={}, postgres_version="18"),
-        cells=(CellFinding(id="c", script="s", scale=1, clients=1, ranking=(), chosen=None, words=()),),
+        cells=(CellFinding(id="c", script="s", scale=1, clients=1, ranking=(), chosen=None, statements=()),),
         stacks=(stack(a, 800, 1200), stack(b, 900, 1300)),
         comparisons=(comparison,),
         ranking=(a, b),

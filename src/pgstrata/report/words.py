@@ -1,0 +1,374 @@
+"""Sentences that a database administrator reads, made from typed statements, once for all renderers.
+
+Names stand in backticks, verdicts between double asterisks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, assert_never
+
+from pgstrata.analyze.findings import (
+    Amount,
+    BadModeStatement,
+    Behind,
+    BestLength,
+    Capacity,
+    CellFinding,
+    CheckpointCost,
+    Choice,
+    Comparison,
+    LevelChanges,
+    MatchedLoad,
+    NotCompared,
+    NotConfirmed,
+    NoVerdict,
+    PairStatement,
+    Period,
+    Price,
+    SoakTrend,
+    Stalls,
+    Statement,
+    Trend,
+)
+from pgstrata.analyze.judge import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S, pair_statement
+from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.spec.units import render_duration
+
+Tone = Literal["chosen", "proven", "equal", "undecided", "stalls", "plain"]
+
+MOST_ACCEPTABLE = 0.20
+"""A margin beyond which "equal within" would be no help to anybody."""
+_FASTER = frozenset({"tps", "latency_avg_ms"})
+_FEW = 3
+_FIFTHS = ("first", "second", "third", "fourth", "last")
+_PROMISES = {
+    "survives power loss": "that survive power loss",
+    "loses recent commits": "that lose recent commits at most",
+    "unknown": "whose durability is not known to be weak",
+    "loses on power loss": "that may lose everything",
+}
+
+
+def cell_words(cell: CellFinding) -> tuple[str, ...]:
+    """Every sentence of a cell."""
+    return tuple(sentence(s) for s in cell.statements)
+
+
+def comparison_words(comparison: Comparison) -> str:
+    """The sentence on a comparison in the declared metric; empty for any other."""
+    return _pair(pair_statement(comparison)) if comparison.margin is not None else ""
+
+
+def warning_words(comparison: Comparison) -> str:
+    """That a second estimate disagrees; empty where none does."""
+    if comparison.cross_check is None:
+        return ""
+    return (
+        f"the Hodges-Lehmann estimate is {comparison.cross_check:.3f}, more than half a margin away: "
+        "look at the single runs"
+    )
+
+
+def tone_of(statement: Statement) -> Tone:
+    """Which sign a statement gets."""
+    match statement:
+        case Choice():
+            return "undecided" if statement.relation == "leads" else "chosen"
+        case PairStatement():
+            return _pair_tone(statement)
+        case NoVerdict():
+            return "plain" if statement.reason in ("emulated", "alone") else "undecided"
+        case NotConfirmed():
+            return "undecided"
+        case Stalls() | BadModeStatement():
+            return "stalls"
+    return "plain"
+
+
+def _pair_tone(statement: PairStatement) -> Tone:
+    if statement.relation == "equal":
+        return "equal"
+    return "proven" if statement.certainty == "proven" else "undecided"
+
+
+def sentence(statement: Statement) -> str:
+    """What a statement says."""
+    match statement:
+        case NoVerdict() | Choice() | PairStatement() | NotConfirmed() | Behind() | Price() | NotCompared():
+            return _verdict(statement)
+        case MatchedLoad() | Capacity():
+            return _open_loop(statement)
+        case Stalls():
+            return _stalls(statement)
+        case BadModeStatement():
+            return _bad_mode(statement)
+        case BestLength():
+            return (
+                f"Runs of about {render_duration(round(statement.best_s, -1) or 10)} would make the most of the "
+                f"machine's time here (these: {render_duration(statement.length_s)})."
+            )
+        case Trend() | SoakTrend() | CheckpointCost() | Period() | LevelChanges():
+            return _shape(statement)
+    assert_never(statement)
+
+
+def _verdict(
+    statement: NoVerdict | Choice | PairStatement | NotConfirmed | Behind | Price | NotCompared,
+) -> str:
+    match statement:
+        case NoVerdict():
+            return _no_verdict(statement)
+        case Choice():
+            return _choice(statement)
+        case PairStatement():
+            return _pair(statement)
+        case NotConfirmed():
+            return _not_confirmed(statement)
+        case Behind():
+            metric = metric_of(statement.metric)
+            behind = ", ".join(f"{quoted(o.name)} ({_amount(metric, o.value, sign=True)})" for o in statement.others)
+            source = "by the imported runs" if statement.source == "import" else "by screening"
+            return f"Behind {quoted(statement.subject)} {source}: {behind}."
+        case Price():
+            return _price(statement)
+        case NotCompared():
+            return f"Not compared, too few runs in common: {listed(statement.names)}."
+
+
+def quoted(name: str) -> str:
+    """A name as markup; a backtick of its own would end it."""
+    return f"`{name.replace('`', chr(39))}`"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `b` and `c`."""
+    marked = [quoted(n) for n in names]
+    return marked[0] if len(marked) == 1 else f"{', '.join(marked[:-1])} and {marked[-1]}"
+
+
+def percent(share: float) -> str:
+    """`12 %`, `1.4 %`: two digits below 10 %."""
+    value = 100 * share
+    return f"{value:.1f} %".replace(".0 %", " %") if abs(value) < 10 else f"{value:.0f} %"
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def _no_verdict(statement: NoVerdict) -> str:
+    match statement.reason:
+        case "emulated":
+            return "Functional only: throughput on an emulated machine is not compared."
+        case "single runs":
+            return "Single runs give **no verdict**: nothing tells a difference of the stacks from luck of the run."
+        case "alone":
+            return f"{quoted(statement.subject)} alone: there is nothing to compare it with."
+        case "no candidate":
+            return f"**No verdict**: there is no stack {_promise(statement.subject)}, as the goal demands."
+    return "There are too few runs for any verdict yet: at least two blocks with two stacks."
+
+
+def _choice(statement: Choice) -> str:
+    among = f"Among stacks {_promise(statement.class_)}: " if statement.class_ else ""
+    name, margin = quoted(statement.subject), _margin(metric_of(statement.metric), statement.margin)
+    match statement.relation:
+        case "chosen":
+            return f"{among}{name} is **chosen**: within {margin} of the best, with at least 95 % confidence."
+        case "leads":
+            return f"{among}{name} leads, but that is **not settled**: a verdict against another is open."
+        case "only one":
+            return f"{name} is **chosen**: it is the only stack {_promise(statement.class_)}."
+    assert_never(statement.relation)
+
+
+def _promise(class_: str | None) -> str:
+    return _PROMISES.get(class_ or "", "with enough runs")
+
+
+def _pair(statement: PairStatement) -> str:
+    """The verdict on a pair with its estimate and interval."""
+    match statement.relation:
+        case "equal":
+            return _equal(statement)
+        case "undecided":
+            return _undecided(statement)
+    return _different(statement)
+
+
+def _equal(pair: PairStatement) -> str:
+    metric = metric_of(pair.metric)
+    text = f"{_versus(pair, metric)}: **practically equal** (within {_margin(metric, pair.margin)}"
+    if pair.leaning is not None:
+        better, other = (pair.subject, pair.object) if pair.leaning == "better" else (pair.object, pair.subject)
+        text += f"; {quoted(better)} is a little {_word(metric, better=True)} {quoted(other)}"
+    return text + ")."
+
+
+def _different(pair: PairStatement) -> str:
+    metric = metric_of(pair.metric)
+    a, b = (pair.subject, pair.object) if pair.relation == "worse" else (pair.object, pair.subject)
+    values = [v for v in (pair.amount, pair.low, pair.high) if v is not None]
+    turned = values if pair.relation == "worse" else [_turned(metric, v) for v in values]
+    # How far the lesser one is behind is positive; a bound on the other side of no difference keeps its minus.
+    estimate, *bounds = (-metric.sign * _change(metric, v) for v in turned)
+    interval = f" ({' ... '.join(_bare(metric, v) for v in sorted(bounds))})" if bounds else ""
+    proof = "**proven**" if pair.certainty == "proven" else "**shown, not confirmed**"
+    imported = " (imported)" if pair.source == "import" else ""
+    text = f"{quoted(a)} is {_word(metric, better=False)} {quoted(b)} by {_changed(metric, estimate)}"
+    return f"{text}{interval}: {proof}{imported}."
+
+
+def _undecided(pair: PairStatement) -> str:
+    metric = metric_of(pair.metric)
+    text = f"{_versus(pair, metric)}: **undecided**."
+    margin, settling = _margin(metric, pair.margin), ""
+    if pair.source != "import":
+        settling = f" No affordable number of pairs would settle {margin}"
+        if pair.settled_by_pairs is not None:
+            cost = f" ({render_duration(pair.settled_by_s)})" if pair.settled_by_s else ""
+            more = "pair" if pair.settled_by_pairs == 1 else "pairs"
+            settling = f" About {pair.settled_by_pairs} more {more}{cost} would settle {margin}"
+    acceptable = pair.acceptable_margin
+    if acceptable is not None and pair.margin < acceptable <= MOST_ACCEPTABLE:
+        now = f"{_margin(metric, acceptable)} can be accepted now."
+        return f"{text}{settling}; {now}" if settling else f"{text} {now}"
+    return f"{text}{settling}." if settling else text
+
+
+def _not_confirmed(statement: NotConfirmed) -> str:
+    pair = f"{quoted(statement.subject)} against {quoted(statement.object)} was not confirmed with fresh pairs"
+    metric, reach = metric_of(statement.metric), statement.provable_margin
+    if reach is None:
+        return f"{pair}; {statement.pairs} pairs could show equality within no margin."
+    return f"{pair}; the smallest margin that {statement.pairs} pairs could prove here is {_margin(metric, reach)}."
+
+
+def _price(statement: Price) -> str:
+    metric = metric_of(statement.metric)
+    size = abs(_change(metric, statement.amount))
+    interval = ""
+    if statement.low is not None and statement.high is not None:
+        low, high = sorted(metric.sign * _change(metric, v) for v in (statement.low, statement.high))
+        interval = f" ({_bare(metric, low)} ... {_bare(metric, high)})"
+    faster = f"would be {_word(metric, better=True)} {quoted(statement.object)} by {_changed(metric, size)}{interval}"
+    loss = "its durability is not known" if statement.class_ == "unknown" else f"it {statement.class_}"
+    return f"The price of durability: {quoted(statement.subject)} {faster}, but {loss}."
+
+
+def _versus(pair: PairStatement, metric: Metric) -> str:
+    """`a` vs `b`: -0.3 % (-1.6 ... +1.1)."""
+    text = f"{quoted(pair.subject)} vs {quoted(pair.object)}: {_amount(metric, pair.amount, sign=True)}"
+    if pair.low is None or pair.high is None:
+        return text
+    low, high = (_bare(metric, _change(metric, v), sign=True) for v in (pair.low, pair.high))
+    return f"{text} ({low} ... {high})"
+
+
+def _turned(metric: Metric, value: float) -> float:
+    """The same comparison the other way round."""
+    return 1 / value if metric.scale == "ratio" else -value
+
+
+def _change(metric: Metric, value: float) -> float:
+    """A ratio as a share of change; a difference as it is."""
+    return value - 1 if metric.scale == "ratio" else value
+
+
+def _amount(metric: Metric, value: float, *, sign: bool = False) -> str:
+    return _changed(metric, _change(metric, value), sign=sign)
+
+
+def _changed(metric: Metric, change: float, *, sign: bool = False) -> str:
+    unit = " %" if metric.scale == "ratio" else f" {metric.unit_of_difference}".rstrip()
+    return _bare(metric, change, sign=sign) + unit
+
+
+def _bare(metric: Metric, value: float, *, sign: bool = False) -> str:
+    plus = "+" if sign else ""
+    if metric.scale == "difference":
+        return f"{value:{plus}.3g}"
+    value = round(100 * value, 1) + 0.0  # no minus zero
+    text = f"{value:{plus}.1f}" if abs(value) < 10 else f"{value:{plus}.0f}"
+    return text.removesuffix(".0")
+
+
+def _margin(metric: Metric, margin: float) -> str:
+    return metric.margin_of(metric.bound(margin))
+
+
+def _word(metric: Metric, *, better: bool) -> str:
+    if metric.name in _FASTER:
+        return "faster than" if better else "slower than"
+    return f"{'better' if better else 'worse'} ({metric.phrase}) than"
+
+
+# ---------------------------------------------------------------- runs
+
+
+def _bad_mode(statement: BadModeStatement) -> str:
+    metric = metric_of(statement.metric)
+    size = _changed(metric, abs(_change(metric, statement.amount)))
+    blocks = ", ".join(str(b) for b in statement.blocks[:_FEW]) + (", ..." if len(statement.blocks) > _FEW else "")
+    return (
+        f"{statement.bad} of {statement.runs} runs of {quoted(statement.subject)} are {size} "
+        f"{_word(metric, better=False)} its others: **a bad mode** (blocks {blocks})."
+    )
+
+
+def _stalls(statement: Stalls) -> str:
+    shares = []
+    if statement.half_fraction >= NOTABLE_HALF:
+        shares.append(f"{percent(statement.half_fraction)} below half of its own median")
+    if statement.stall_fraction >= NOTABLE_STALL or statement.longest_stall_s >= NOTABLE_STALL_S:
+        longest = f"the longest stall: {statement.longest_stall_s:.0f} s"
+        shares.append(f"{percent(statement.stall_fraction)} below a tenth of its own median ({longest})")
+    soak = "Soak: " if statement.soak else ""
+    return f"{soak}{quoted(statement.subject)} **stalls**: of its seconds, {' and '.join(shares)}."
+
+
+def _shape(statement: Trend | SoakTrend | CheckpointCost | Period | LevelChanges) -> str:
+    name = quoted(statement.subject)
+    match statement:
+        case Trend():
+            word = "falls" if statement.per_hour < 0 else "rises"
+            size = percent(abs(statement.per_hour))
+            return f"Throughput of {name} {word} within a run, by {size} an hour: a long run would tell."
+        case SoakTrend():
+            return _soak(statement)
+        case CheckpointCost():
+            return (
+                f"{name} follows the checkpoints: slowest in the {_FIFTHS[statement.slowest_fifth]} fifth of the "
+                f"cycle, by {percent(statement.depth)} of its mean against the fastest."
+            )
+        case Period():
+            return f"Throughput of {name} swings with a period of {statement.period_s:.0f} s."
+        case LevelChanges():
+            soak = "Soak: " if statement.soak else ""
+            if len(statement.at_s) > _FEW:
+                return f"{soak}{name} changed its level {len(statement.at_s)} times within a run."
+            at = ", ".join(render_duration(t) for t in statement.at_s)
+            return f"{soak}{name} changed its level within a run, at {at}."
+
+
+def _soak(statement: SoakTrend) -> str:
+    times = "one run" if statement.runs == 1 else f"{statement.runs} runs"
+    slope, moved = statement.per_hour, "keeps its throughput"
+    if abs(slope) >= 0.01:
+        moved = f"{'loses' if slope < 0 else 'gains'} {percent(abs(slope))} an hour"
+    length = render_duration(statement.duration_s)
+    return f"Soak: {quoted(statement.subject)} {moved} over {times} of {length} (median Theil-Sen slope)."
+
+
+def _open_loop(statement: MatchedLoad | Capacity) -> str:
+    if isinstance(statement, Capacity):
+        rates = _levels(statement.rates_tps, ",.0f", "TPS")
+        return f"Capacity with {statement.percentile} within {statement.objective_ms:g} ms (to 2.5 %): {rates}."
+    head = f"At {statement.rate_tps:g} transactions a second scheduled"
+    if not statement.levels:
+        return f"{head}: no latency was recorded."
+    return f"{head}, {metric_of(statement.metric).phrase}: {_levels(statement.levels, '.3g', 'ms')}."
+
+
+def _levels(levels: Sequence[Amount], form: str, unit: str) -> str:
+    return ", ".join(f"{quoted(level.name)} {level.value:{form}} {unit}" for level in levels)

@@ -1,0 +1,94 @@
+"""Sentences say what the statements say."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from pgstrata.analyze.findings import (
+    BadModeStatement,
+    Choice,
+    NoVerdict,
+    PairStatement,
+    Price,
+    Statement,
+    Verdict,
+)
+from pgstrata.report.words import Tone, sentence, tone_of
+
+
+def pair(relation: Verdict, amount: float, low: float | None, high: float | None, **more: Any) -> PairStatement:
+    certainty: Literal["proven", "open"] = "open" if relation == "undecided" else "proven"
+    given: dict[str, Any] = {"metric": "tps", "certainty": certainty, "source": "fresh pairs", "margin": 0.02, **more}
+    return PairStatement(subject="a", relation=relation, object="b", amount=amount, low=low, high=high, **given)
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        (pair("worse", 0.951, 0.923, 0.98), "`a` is slower than `b` by 4.9 % (2 ... 7.7): **proven**."),
+        (pair("better", 1 / 0.951, 1 / 0.98, 1 / 0.923), "`b` is slower than `a` by 4.9 % (2 ... 7.7): **proven**."),
+        (
+            pair("worse", 1.051, 1.02, 1.083, metric="latency_avg_ms"),
+            "`a` is slower than `b` by 5.1 % (2 ... 8.3): **proven**.",
+        ),
+        # Holm may reject where the wider printed interval does not exclude no difference.
+        (pair("better", 1.051, 0.998, 1.109), "`b` is slower than `a` by 4.9 % (-0.2 ... 9.8): **proven**."),
+        (
+            pair("worse", 3.0, -1.0, 7.0, metric="longest_stall_s"),
+            "`a` is worse (longest stall) than `b` by 3 s (-1 ... 7): **proven**.",
+        ),
+        (pair("worse", 0.9, None, None), "`a` is slower than `b` by 10 %: **proven**."),
+        (
+            pair("equal", 0.997, 0.984, 1.011, leaning="worse"),
+            "`a` vs `b`: -0.3 % (-1.6 ... +1.1): **practically equal** (within 2 %; `b` is a little faster than `a`).",
+        ),
+        (
+            pair("undecided", 1.014, 0.99, 1.04, settled_by_pairs=34, settled_by_s=32400, acceptable_margin=0.03),
+            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. About 34 more pairs (9 h) would settle 2 %; "
+            "3 % can be accepted now.",
+        ),
+        # An import cannot go on, and "equal within 415 %" helps nobody.
+        (
+            pair("undecided", 1.014, 0.99, 1.04, settled_by_pairs=872, source="import", acceptable_margin=4.15),
+            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**.",
+        ),
+        (
+            Price(**{"subject": "tmpfs", "object": "ext4", "metric": "tps", "amount": 1.43, "low": 1.25, "high": 1.63,
+                     "class": "loses on power loss"}),
+            "The price of durability: `tmpfs` would be faster than `ext4` by 43 % (25 ... 63), but it loses on power "
+            "loss.",
+        ),
+        (
+            BadModeStatement(subject="b", metric="tps", bad=2, runs=9, amount=0.52, blocks=(3, 7)),
+            "2 of 9 runs of `b` are 48 % slower than its others: **a bad mode** (blocks 3, 7).",
+        ),
+    ],
+)  # fmt: skip
+def test_sentence(statement: Statement, text: str) -> None:
+    assert sentence(statement) == text
+
+
+@pytest.mark.parametrize(
+    ("statement", "tone"),
+    [
+        (Choice(subject="a", relation="chosen", metric="tps", margin=0.02), "chosen"),
+        (Choice(subject="a", relation="leads", metric="tps", margin=0.02), "undecided"),
+        (pair("equal", 1.0, 0.99, 1.01), "equal"),
+        (pair("worse", 0.9, 0.8, 0.95), "proven"),
+        (pair("worse", 0.9, 0.8, 0.95, certainty="shown", source="import"), "undecided"),
+        (NoVerdict(reason="single runs"), "undecided"),
+        (NoVerdict(reason="alone", subject="proven"), "plain"),
+        # A name cannot change the sign: it is not read from the words.
+        (pair("undecided", 1.0, 0.9, 1.1).model_copy(update={"subject": "**chosen**"}), "undecided"),
+    ],
+)
+def test_tone_is_that_of_the_statement(statement: Statement, tone: Tone) -> None:
+    assert tone_of(statement) == tone
+
+
+def test_a_choice_names_the_durability_that_it_is_limited_to() -> None:
+    limited = Choice(**{"subject": "ext4", "relation": "chosen", "metric": "tps", "margin": 0.02,
+                        "class": "survives power loss"})  # fmt: skip
+    assert sentence(limited).startswith("Among stacks that survive power loss: `ext4` is **chosen**")
