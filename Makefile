@@ -40,12 +40,21 @@ format: $(STAMP) ## rewrites the code in the house format
 	@$(BIN)/ruff check --fix src tests benches
 
 .PHONY: check
-check: $(STAMP) ## format, lint, types, unit tests
+check: $(STAMP) ## format, lint, types, dead code, unit tests
 	@$(BIN)/ruff format --check src tests benches
 	@$(BIN)/ruff check src tests benches
 	@$(BIN)/mypy
+	@bash .ci/dead-code $(BIN)/vulture
 	@bash .ci/strata-disk check
 	@$(BIN)/pytest $(SPREAD) tests/unit tests/golden tests/contract
+
+.PHONY: coverage
+coverage: $(STAMP) ## which lines and branches the unit tests reach
+	@mkdir -p build/coverage
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(SPREAD) tests/unit tests/golden tests/contract
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
 
 .PHONY: test
 test: $(STAMP) $(DISK) ## the fast and the root tests

@@ -8,7 +8,6 @@ one cycle are correlated, so both degrees of freedom are multiplied by the Green
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -79,11 +78,3 @@ def _greenhouse_geisser(centred: Floats) -> float:
         return 1.0
     epsilon = float(np.trace(s)) ** 2 / ((bins - 1) * square)
     return float(min(1.0, max(1 / (bins - 1), epsilon)))
-
-
-def whole_cycles(run_s: float, cycle_s: float) -> bool:
-    """Whether a run holds a whole number of checkpoint cycles, to 5 % of a cycle."""
-    if not cycle_s > 0 or run_s < cycle_s:
-        return False
-    rest = math.remainder(run_s, cycle_s)
-    return abs(rest) <= 0.05 * cycle_s

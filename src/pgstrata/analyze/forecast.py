@@ -94,9 +94,3 @@ class Outlook:
             return 0.0
         spread = max(self.spread, 1e-12)
         return float(ndtr((inner - self.center) / spread) - ndtr((-inner - self.center) / spread))
-
-    def chance_of_verdict(
-        self, bound: float, alpha: float = ALPHA, equivalence_alpha: float = EQUIVALENCE_ALPHA
-    ) -> float:
-        """Probability of either, at most 1 (a small difference can be proven and equal)."""
-        return min(1.0, self.chance_of_difference(alpha) + self.chance_of_equality(bound, equivalence_alpha))

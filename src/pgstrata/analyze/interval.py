@@ -89,11 +89,3 @@ def anytime_p(estimate: Estimate, g: float) -> float:
     log_p = 0.5 * math.log(big_g)
     log_p += (estimate.nu + 1) / 2 * (math.log(estimate.nu + t2 / big_g) - math.log(estimate.nu + t2))
     return math.exp(min(0.0, log_p))
-
-
-def first_bounded_pairs(alpha: float, g: float) -> int:
-    """The number of pairs from which the paired interval is finite (5 to confirm, 9 for equivalence)."""
-    n = 2
-    while math.isinf(t_multiplier(n, n - 1, alpha, g)):
-        n += 1
-    return n

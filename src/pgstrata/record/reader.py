@@ -233,10 +233,6 @@ class CellData:
         """Files of raw output, relative to the campaign directory."""
         return self.source.below(f"{self.folder}/raw")
 
-    def open_raw(self, name: str) -> io.BufferedIOBase:
-        """A raw file of this cell, by its name below `raw/`."""
-        return self.source.open(f"{self.folder}/raw/{name}")
-
 
 @dataclass(frozen=True)
 class TrialData:

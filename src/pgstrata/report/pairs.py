@@ -75,8 +75,3 @@ class Index:
         found = [s for s in self.findings.stacks if s.cell == cell.id]
         rank = {name: i for i, name in enumerate(cell.ranking)}
         return tuple(sorted(found, key=lambda s: rank.get(s.name, len(rank))))
-
-
-def stack_names(findings: Findings) -> tuple[str, ...]:
-    """Every stack once: ranked ones best first, then the others in the order of the findings."""
-    return tuple(dict.fromkeys([*findings.ranking, *(s.name for s in findings.stacks)]))

@@ -64,10 +64,6 @@ class KeptStacks:
         """After `clean` has taken every stack down, because the host was lost."""
         self._kept.clear()
 
-    def is_kept(self, trial: Trial) -> bool:
-        """Whether that trial would find its stack, and so its data, still there."""
-        return (trial.stack, trial.scale) in self._kept
-
     def _anew(self, trial: Trial, recorder: TrialRecorder, steps: Steps) -> Bench:
         context = self.site.context_named(f"keep-{trial.id}")
         journal = Journal.create(self.site.host, context.trial_id)

@@ -19,7 +19,6 @@ from pgstrata.analyze.interval import (
     EQUIVALENCE_G,
     Estimate,
     anytime_p,
-    first_bounded_pairs,
     interval,
     t_multiplier,
     t_multipliers,
@@ -30,9 +29,9 @@ ALPHAS = st.sampled_from([0.001, 0.01, 0.05, 0.1])
 G = st.sampled_from([0.1, 1.0, 5.0])
 
 
-def test_first_finite_pairs_are_those_of_the_method() -> None:
-    assert first_bounded_pairs(ALPHA, CONFIRM_G) == 5
-    assert first_bounded_pairs(EQUIVALENCE_ALPHA, EQUIVALENCE_G) == 9
+@pytest.mark.parametrize(("alpha", "g", "first"), [(ALPHA, CONFIRM_G, 5), (EQUIVALENCE_ALPHA, EQUIVALENCE_G, 9)])
+def test_first_finite_pairs_are_those_of_the_method(alpha: float, g: float, first: int) -> None:
+    assert [math.isinf(t_multiplier(n, n - 1, alpha, g)) for n in (first - 1, first)] == [True, False]
 
 
 def test_multiplier_by_hand() -> None:

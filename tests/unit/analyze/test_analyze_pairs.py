@@ -129,5 +129,5 @@ def test_chances_are_probabilities() -> None:
     assert sure.chance_of_equality(0.02) == pytest.approx(0)
     level = Outlook(center=0.0, spread=0.003, sigma_pair=0.02, pairs=60)
     assert level.chance_of_equality(0.02) > 0.95
-    assert 0 <= level.chance_of_verdict(0.02) <= 1
-    assert Outlook(0.0, 0.01, 0.04, 3).chance_of_verdict(0.02) == 0
+    few = Outlook(0.0, 0.01, 0.04, 3)
+    assert few.chance_of_difference() == few.chance_of_equality(0.02) == 0

@@ -16,7 +16,7 @@ from scipy.stats import theilslopes
 
 from pgstrata.analyze import jitter
 from pgstrata.analyze.changepoint import changepoints_s, pelt
-from pgstrata.analyze.fold import fold, whole_cycles
+from pgstrata.analyze.fold import fold
 from pgstrata.analyze.periodogram import strongest_period
 from pgstrata.analyze.runlength import autocorrelation, best_length_s, suggest
 from pgstrata.analyze.trend import theil_sen, trend_p, trend_per_hour
@@ -116,10 +116,6 @@ def test_fold_finds_a_checkpoint_and_nothing_else() -> None:
 def test_fold_needs_whole_cycles() -> None:
     assert fold(np.ones(100), np.array([0.0, 50.0])) is None
     assert fold(np.ones(100), np.array([])) is None
-    assert whole_cycles(900, 300)
-    assert whole_cycles(905, 300)
-    assert not whole_cycles(400, 300)
-    assert not whole_cycles(60, 300)
 
 
 def test_a_period_is_found_and_noise_is_not() -> None:

@@ -68,8 +68,3 @@ def read_block_devices(host: Host) -> tuple[BlockDevice, ...]:
 def read_write_cache(host: Host, name: str) -> str | None:
     """`write back` (volatile unless the device has protection, which it does not tell) or `write through`."""
     return read_file(host, f"/sys/class/block/{name}/queue/write_cache")
-
-
-def read_scheduler(host: Host, name: str) -> str | None:
-    """All schedulers, the one in use in brackets."""
-    return read_file(host, f"/sys/class/block/{name}/queue/scheduler")

@@ -20,11 +20,6 @@ def parse_block_drivers(text: str) -> frozenset[str]:
     return frozenset(line.split()[-1] for line in block.splitlines() if line.strip())
 
 
-def parse_misc(text: str) -> frozenset[str]:
-    """Names of miscellaneous devices from /proc/misc."""
-    return frozenset(line.split()[-1] for line in text.splitlines() if line.strip())
-
-
 def parse_personalities(text: str) -> frozenset[str]:
     """RAID levels from the first line of /proc/mdstat: `Personalities : [raid1] [raid10]`."""
     for line in text.splitlines():

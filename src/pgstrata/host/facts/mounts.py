@@ -37,12 +37,6 @@ def parse_findmnt(text: str) -> tuple[Mount, ...]:
     return tuple(found)
 
 
-def read_mounts(host: Host) -> tuple[Mount, ...]:
-    """Every mount of the host's own namespace."""
-    text = read_output(host, "findmnt", "-J", "-o", COLUMNS)
-    return parse_findmnt(text) if text else ()
-
-
 def read_mount_of(host: Host, path: str) -> Mount | None:
     """The mount that holds a path, or will hold it once it is made."""
     while host.status(path) is None and path not in ("/", ""):

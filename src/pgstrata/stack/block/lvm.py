@@ -32,7 +32,6 @@ SNAPSHOT_SHARE = 40
 """Per cent of the group that all snapshots together may fill with what the volume has overwritten."""
 THIN_SHARE = 90
 """Per cent of the group for the thin pool's data; the rest is for its metadata and their spare."""
-THIN_VOLUME_SHARE = 95
 LVM_TIMEOUT_S = 120.0
 
 
