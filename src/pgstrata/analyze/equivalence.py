@@ -83,7 +83,8 @@ def difference_of_means(x: Floats, y: Floats) -> Estimate:
     return Estimate(float(x.mean() - y.mean()), math.sqrt(total), nu, n)
 
 
-def _mean_interval(mean: Estimate, alpha: float) -> Interval:
+def mean_interval(mean: Estimate, alpha: float) -> Interval:
+    """The t interval of a plain mean, two-sided at level 1 - alpha."""
     half = float(stdtrit(mean.nu, 1 - alpha / 2)) * mean.se if mean.nu > 0 else math.inf
     if not math.isfinite(half):
         return Interval(-math.inf, math.inf, 1 - alpha)
@@ -104,7 +105,7 @@ def judge_pair(
     """The verdict on one pair; `different` overrides what the interval says (Holm over several pairs)."""
     difference = interval(estimate, alpha, g)
     equality = interval(estimate, equivalence_alpha, EQUIVALENCE_G)
-    plain = _mean_interval(mean, equivalence_alpha)
+    plain = mean_interval(mean, equivalence_alpha)
     enough = mean.n >= least_runs
     proven = difference.excludes_zero() if different is None else different
     verdict: Verdict = "undecided"

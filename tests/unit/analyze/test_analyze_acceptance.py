@@ -12,6 +12,7 @@ import pytest
 BENCH = Path(__file__).parents[3] / "benches" / "acceptance.py"
 CAMPAIGNS = 12
 SIGMAS = 3.5
+MUTANT_CAMPAIGNS = 30
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,39 @@ def test_rows_of_shapes_hold(bench: ModuleType) -> None:
 
 def test_rows_of_robustness_hold(bench: ModuleType) -> None:
     assert [c for c in bench.robustness_checks(2) if not c.holds()] == []
+
+
+def test_rows_of_choice_hold(bench: ModuleType) -> None:
+    names = [
+        "ahead 4 scatter 4, quietest",
+        "ahead 4 scatter 10, noisiest",
+        "A/A 4 scatter 10",
+        "A/A 2 AR(1) with steps",
+    ]
+    checks = list(bench.campaign_checks(bench.run_jobs(names, CAMPAIGNS, 1)))
+    assert [c for c in checks if c.row == "10"] != []
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
+RARE = "rare 15% x -50% margin 5%"
+
+
+def test_rare_bad_runs_are_not_called_equal(bench: ModuleType) -> None:
+    checks = list(bench.campaign_checks(bench.run_jobs([RARE], CAMPAIGNS, 1)))
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "scenario", "row"),
+    [("plain-mean", RARE, "11"), ("least-runs", RARE, "11"), ("chosen", "ahead 4 scatter 10, quietest", "10")],
+)
+def test_a_mutant_of_a_rule_fails(bench: ModuleType, rule: str, scenario: str, row: str) -> None:
+    undo = bench.weaken(rule)
+    try:
+        checks = list(bench.campaign_checks(bench.run_jobs([scenario], MUTANT_CAMPAIGNS, 1)))
+    finally:
+        undo()
+    assert [c for c in checks if c.row == row and not c.holds(1.0)] != []
 
 
 def test_a_mutant_with_narrow_intervals_fails(bench: ModuleType) -> None:
