@@ -23,6 +23,8 @@ def test_fio_arguments() -> None:
     )
     deep = plan_fio("/x", pattern="read", size_bytes=1, depth=32, fdatasync_every=4, runtime_s=2.5, read_only=True)
     assert deep.argv[-4:] == ("--fdatasync=4", "--runtime=2500ms", "--time_based", "--readonly")
+    slow = plan_fio("/x", pattern="write", size_bytes=1, fsync_every=8, rate_iops=10)
+    assert slow.argv[-2:] == ("--fsync=8", "--rate_iops=10")
     assert "--ioengine=libaio" in deep.argv
     by_path = plan_fio("/dev/disk/by-path/pci-0000:00:1f", pattern="read", size_bytes=1)
     assert r"--filename=/dev/disk/by-path/pci-0000\:00\:1f" in by_path.argv, "fio would take it for three files"
@@ -31,6 +33,7 @@ def test_fio_arguments() -> None:
 def test_fio_result() -> None:
     result = parse_fio("note: something for people\n" + FIO)
     job = json.loads(FIO)["jobs"][0]
+    assert (result.write_ios, result.write_bytes, result.read_ios, result.syncs) == (128, 1 << 20, 0, 31)
     assert (result.read_iops, result.write_iops) == (0, job["write"]["iops"])
     assert result.write_iops > 0
 

@@ -18,7 +18,7 @@ FOLDER = "/var/tmp/pgstrata-medium-1"
 
 
 def fio(read_iops: float, write_iops: float, error: int = 0) -> str:
-    job = {"error": error, "read": {"iops": read_iops}, "write": {"iops": write_iops}}
+    job = {"error": error, "read": {"iops": read_iops}, "write": {"iops": write_iops}, "sync": {}}
     return json.dumps({"fio version": "fio-3.33", "jobs": [job]})
 
 
