@@ -46,6 +46,7 @@ check: $(STAMP) ## format, lint, types, dead code, unit tests
 	@$(BIN)/mypy
 	@bash .ci/dead-code $(BIN)/vulture
 	@bash .ci/strata-disk check
+	@bash .ci/check-page
 	@$(BIN)/pytest $(SPREAD) tests/unit tests/golden tests/contract
 
 .PHONY: coverage

@@ -257,7 +257,8 @@ def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
         if name.startswith("equivalent at margin"):
             yield Check("5", f"{name}: falsely equal", _mean(r.equal for r in found), True, 0.05, count)
         covered = [r.confirm_covers for r in found if r.confirm_covers is not None]
-        if len(covered) >= 20:
+        # Of a mixture with a bad mode the robust location is not the difference of the effects.
+        if len(covered) >= 20 and not name.startswith("rare"):
             yield Check("2", f"{name}: confirm interval covers", _mean(covered), False, 0.95, len(covered))
         if name.startswith(("A/A", "equal-5", "spread")):
             yield Check("2", f"{name}: all intervals cover", _mean(r.all_cover for r in found), False, 0.95, count)

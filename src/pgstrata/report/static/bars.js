@@ -5,6 +5,11 @@ function legend(host, entries) {
     html("span", {}, html("i", { className: `c${at % COLOURS}` }), text))));
 }
 
+/**
+ * @param {HTMLElement} host
+ * @param {{stack: number, bars: Bar[]}[]} rows
+ * @param {{label: string, format: (value: number) => string, ticks?: typeof byteTicks, note?: string}} options
+ */
 function barRows(host, rows, { label, format, ticks, note = "" }) {
   const narrow = host.clientWidth < 430;
   const nameWidth = narrow ? 0 : Math.min(150, Math.max(...rows.map((r) => DATA.stacks[r.stack].length * 7.2 + 12)));
@@ -53,6 +58,7 @@ function drawLoad(host) {
     { label: "Load time by phase", format: (v) => `${number(v)} s`, note });
 }
 
+/** @param {DrawnLoad} load @param {string[]} phases @returns {Bar} */
 function loadBar(load, phases) {
   const parts = phases.map((name, i) => ({ name, value: load.phases_s[name] ?? 0, colour: i })).filter((p) => p.value > 0);
   if (!parts.length) parts.push({ name: load.how, value: load.total_s, colour: 6 });

@@ -1,9 +1,11 @@
 // Data, state and what every chart shares. Text reaches the page through textContent alone.
 
+/** @type {Drawing} */
 const DATA = JSON.parse(document.getElementById("payload").textContent);
 const COLOURS = 7;
 const state = {
   cell: 0,
+  /** @type {Set<number>} */
   hidden: new Set(),
   run: "typical",
   series: "tps",
@@ -17,6 +19,8 @@ const state = {
 const MAIN = DATA.cells.some((c) => c.rate === null)
   ? [...DATA.cells.keys()].filter((i) => DATA.cells[i].rate === null) : [...DATA.cells.keys()];
 state.cell = MAIN[0] ?? 0;
+/** @param {string} selector @param {ParentNode} root @returns {NodeListOf<HTMLElement>} */
+const all = (selector, root = document) => root.querySelectorAll(selector);
 const cell = () => DATA.cells[state.cell];
 const shown = (stack) => !state.hidden.has(stack);
 const ranked = () => {
@@ -75,7 +79,7 @@ function star(r, arms, inner) {
 const shape = (stack, r) => SHAPES[stack % SHAPES.length](r);
 
 function fillSwatches(root) {
-  for (const node of root.querySelectorAll("[data-swatch]")) {
+  for (const node of all("[data-swatch]", root)) {
     const stack = DATA.stacks.indexOf(node.dataset.swatch);
     if (stack < 0) continue;
     const mark = svg("path", { d: shape(stack, 4.6), transform: "translate(7 7)", fill: "currentColor" });
@@ -153,6 +157,7 @@ const metricOf = (name) => DATA.metrics[name] ?? { name, title: name ?? "nothing
 
 const tip = document.getElementById("tip");
 
+/** @param {Tip} content @param {number} x @param {number} y */
 function showTip(content, x, y) {
   const rows = (content.rows ?? []).map(([key, value]) =>
     html("div", { className: "row" }, html("span", {}, key), html("span", {}, value)));

@@ -16,7 +16,7 @@ function drawIntervals(host, name) {
   const scale = scaleOf(values, [plot.box.left, plot.box.right]);
   const ticks = metric.unit === "bytes" && !scale.logarithmic ? byteTicks(scale.low, scale.high, narrow ? 3 : 5) : null;
   plot.axisX(scale, { format: axisFormat(metric, scale.high), ticks, count: narrow ? 3 : 6, title: axisTitle(metric, scale) });
-  rows.forEach((row, i) => intervalRow(plot, scale, metric, row, 6 + i * rowHeight, rowHeight, narrow));
+  for (const [i, row] of rows.entries()) intervalRow(plot, scale, metric, row, 6 + i * rowHeight, rowHeight, narrow);
 }
 
 function axisTitle(metric, scale) {
@@ -66,10 +66,10 @@ function fit(text, width) {
 
 // The same, small, inside the verdict table.
 function drawStrips() {
-  for (const view of document.querySelectorAll("#verdicts .cell-view")) {
+  for (const view of all("#verdicts .cell-view")) {
     const rows = (DATA.cells[Number(view.dataset.cell)]?.metrics[DATA.primary] ?? []).filter((m) => shown(m.stack));
     const scale = scaleOf(rows.flatMap((r) => [r.low, r.high, r.estimate, ...r.runs]), [2, 98]);
-    for (const line of view.querySelectorAll("tbody tr")) {
+    for (const line of all("tbody tr", view)) {
       const row = rows.find((r) => DATA.stacks[r.stack] === line.dataset.stack);
       const strip = line.querySelector(".strip");
       if (strip) strip.replaceChildren(...(row ? stripMarks(row, scale) : []));
@@ -111,7 +111,7 @@ function percentilePanel(host, one, domain) {
     label: `Latency percentiles at ${number(one.rate)} transactions per second` });
   const scale = logarithmic(domain, [plot.box.left, plot.box.right]);
   plot.axisX(scale, { format: (t) => `${number(t)} ms` });
-  rows.forEach((row, i) => percentileRow(plot, scale, row, PERCENTILES, 28 + i * 38));
+  for (const [i, row] of rows.entries()) percentileRow(plot, scale, row, PERCENTILES, 28 + i * 38);
 }
 
 function percentileRow(plot, scale, row, names, y) {

@@ -54,10 +54,12 @@ function drawControls() {
 // Rebuilding a control that has the focus must not lose it: keyboard users would start again.
 function replaceControls(id, ...nodes) {
   const host = byId(id);
-  const focusable = (root) => [...root.querySelectorAll("button, select")];
+  /** @param {ParentNode} root @returns {Element[]} */
+  const focusable = (root) => [...all("button, select", root)];
   const at = focusable(host).indexOf(document.activeElement);
   host.replaceChildren(...nodes);
-  if (at >= 0) focusable(host)[at]?.focus();
+  const again = focusable(host)[at];
+  if (again instanceof HTMLElement) again.focus();
 }
 
 // ---------------------------------------------------------------- filters
@@ -78,7 +80,7 @@ function stackFilters() {
 
 function applyStacks() {
   const hidden = new Set([...state.hidden].map((s) => DATA.stacks[s]));
-  for (const node of document.querySelectorAll("[data-stack]")) node.hidden = hidden.has(node.dataset.stack);
+  for (const node of all("[data-stack]")) node.hidden = hidden.has(node.dataset.stack);
   drawControls();
   drawStrips();
   draw();
@@ -107,7 +109,7 @@ function chooseCell(factor, value) {
 }
 
 function applyCell() {
-  for (const node of document.querySelectorAll(".cell-view")) node.hidden = Number(node.dataset.cell) !== state.cell;
+  for (const node of all(".cell-view")) node.hidden = Number(node.dataset.cell) !== state.cell;
   cellFilters();
   drawControls();
   drawStrips();
@@ -135,15 +137,15 @@ function themeButton() {
 function openTarget() {
   const target = byId(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
-  for (let node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
-  for (const node of document.querySelectorAll(".target")) node.classList.remove("target");
+  for (let node = target; node; node = node.parentElement) if (node instanceof HTMLDetailsElement) node.open = true;
+  for (const node of all(".target")) node.classList.remove("target");
   if (target.id.startsWith("trial-")) target.classList.add("target");
   target.scrollIntoView({ block: target.tagName === "TR" ? "center" : "start" });
   (target.tagName === "DETAILS" ? target.querySelector("summary") : target).focus({ preventScroll: true });
 }
 
 function cellTips() {
-  for (const node of document.querySelectorAll("[data-tip]")) {
+  for (const node of all("[data-tip]")) {
     const [title, ...rest] = node.dataset.tip.split("; ");
     const show = (x, y) => showTip({ title, rows: rest.map((r) => [r, ""]) }, x, y);
     node.addEventListener("pointermove", (event) => show(event.clientX, event.clientY));

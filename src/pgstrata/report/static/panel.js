@@ -30,11 +30,13 @@ class Plot {
   }
 
   // A mark has a tooltip and may lead to its trial.
+  /** @template {Element} T @param {T} node @param {Tip} content @param {string} trial */
   mark(node, content, trial = "") {
     this.marks.push({ node, content, trial });
     return node;
   }
 
+  /** @param {Scale} scale @param {AxisOptions} options */
   axisX(scale, { format = number, count, title = "", rules = true, ticks = null }) {
     const { left, right, top, bottom } = this.box;
     const wanted = count ?? Math.max(2, Math.floor((right - left) / 90));
@@ -46,6 +48,7 @@ class Plot {
     if (title) this.text(right, bottom + 31, title, { "text-anchor": "end" });
   }
 
+  /** @param {Scale} scale @param {AxisOptions} options */
   axisY(scale, { format = number, count = 3, ticks = null }) {
     const { left, right } = this.box;
     for (const tick of ticks ?? scale.ticks(count)) {

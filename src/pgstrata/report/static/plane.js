@@ -120,11 +120,11 @@ function gridPanel(grid, title, indices, along) {
   const x = linear([-0.5, indices.length - 0.5], [plot.box.left, plot.box.right]);
   const y = scaleOf(rows.flat().flatMap((m) => [m.low, m.high, m.estimate]), [plot.box.bottom, plot.box.top], { zero: true });
   plot.axisY(y, { format: axisFormat(metricOf(DATA.primary), y.high), count: 4 });
-  indices.forEach((cellIndex, i) => plot.text(x(i), plot.box.bottom + 16, DATA.cells[cellIndex][along], { "text-anchor": "middle" }));
+  for (const [i, cellIndex] of indices.entries()) plot.text(x(i), plot.box.bottom + 16, DATA.cells[cellIndex][along], { "text-anchor": "middle" });
   plot.text(plot.box.right, plot.box.bottom + 31, along + (y.logarithmic ? ", logarithmic axis" : ""), { "text-anchor": "end" });
   const stacks = ranked();
   const step = Math.min(14, ((plot.box.right - plot.box.left) / indices.length / stacks.length) * 0.7);
-  stacks.forEach((stack, k) => gridLine(plot, (i) => x(i) + (k - (stacks.length - 1) / 2) * step, y, stack, rows, indices));
+  for (const [k, stack] of stacks.entries()) gridLine(plot, (i) => x(i) + (k - (stacks.length - 1) / 2) * step, y, stack, rows, indices);
 }
 
 function gridLine(plot, place, y, stack, rows, indices) {

@@ -15,8 +15,10 @@ function ticksOf(low, high, count) {
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
 
+/** @param {number[]} domain @param {number[]} range */
 function linear([low, high], [from, to]) {
   const span = high - low || 1;
+  /** @type {Scale} */
   const scale = (value) => from + ((value - low) / span) * (to - from);
   scale.invert = (pixel) => low + ((pixel - from) / (to - from)) * span;
   scale.ticks = (count) => ticksOf(low, high, count);
@@ -25,8 +27,10 @@ function linear([low, high], [from, to]) {
   return scale;
 }
 
+/** @param {number[]} domain @param {number[]} range */
 function logarithmic([low, high], [from, to]) {
   const inner = linear([Math.log10(low), Math.log10(high)], [from, to]);
+  /** @type {Scale} */
   const scale = (value) => inner(Math.log10(Math.max(value, low / 10)));
   scale.low = low;
   scale.high = high;
@@ -44,7 +48,7 @@ function domainOf(values, { zero = false, pad = 0.06 } = {}) {
   const known = values.filter((v) => v !== null && v !== undefined && Number.isFinite(v));
   if (!known.length) return [0, 1];
   let low = Math.min(...known);
-  let high = Math.max(...known);
+  const high = Math.max(...known);
   if (low >= 0 && (zero || low < 0.45 * high)) low = 0;
   const size = Math.max(Math.abs(low), Math.abs(high));
   if (size < 1e-5) return [0, 1];

@@ -11,8 +11,16 @@ function chosenRun(stack, has) {
   return sorted[Math.floor((sorted.length - 1) / 2)];
 }
 
+/** @param {(run: DrawnRun) => boolean} has @returns {[number, DrawnRun][]} */
+function panelsOf(has) {
+  return ranked().flatMap((stack) => {
+    const run = chosenRun(stack, has);
+    return run ? [/** @type {[number, DrawnRun]} */ ([stack, run])] : [];
+  });
+}
+
 function drawTimeline(host) {
-  const panels = ranked().map((stack) => [stack, chosenRun(stack, (r) => r.series)]).filter(([, run]) => run);
+  const panels = panelsOf((r) => r.series !== null);
   host.replaceChildren();
   if (!panels.length) { nothing(host, "no progress by seconds was recorded for this choice"); return; }
   const latency = state.series === "latency";
@@ -131,7 +139,7 @@ const DEVICE_METRICS = {
 };
 
 function drawDevices(host) {
-  const panels = ranked().map((stack) => [stack, chosenRun(stack, (r) => r.devices.length)]).filter(([, run]) => run);
+  const panels = panelsOf((r) => r.devices.length > 0);
   host.replaceChildren();
   if (!panels.length) { nothing(host, "no block device was sampled (memory, or an import)"); return; }
   const key = state.device;
