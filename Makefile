@@ -43,7 +43,7 @@ format: $(STAMP) ## rewrites the code in the house format
 check: $(STAMP) ## format, lint, types, dead code, unit tests
 	@$(BIN)/ruff format --check src tests benches
 	@$(BIN)/ruff check src tests benches
-	@$(BIN)/mypy
+	@bash .ci/types $(BIN)/mypy
 	@bash .ci/dead-code $(BIN)/vulture
 	@bash .ci/strata-disk check
 	@bash .ci/check-page

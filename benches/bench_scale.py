@@ -158,7 +158,8 @@ def main() -> int:
         folder = Path(name)
         overheads = {trials: overhead_ms(folder, trials) for trials in asked.runs}
         found = {trials: costs(folder, trials) for trials in asked.trials}
-    held = [print_costs(*asked.trials, found), print_overheads(overheads)]
+    small, large = asked.trials
+    held = [print_costs(small, large, found), print_overheads(overheads)]
     return 0 if all(held) else 1
 
 

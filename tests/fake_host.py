@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from pgstrata.errors import PgstrataError, writing
 from pgstrata.host.protocol import (
@@ -70,7 +71,7 @@ class FakeHost:
 
     def __init__(
         self,
-        commands: Mapping[tuple[str, ...], Completed] | None = None,
+        commands: Mapping[Any, Completed] | None = None,
         *,
         files: Mapping[str, str] | None = None,
         answer: Answer | None = None,
@@ -84,7 +85,7 @@ class FakeHost:
     ) -> None:
         self._name = name
         self._kind: HostKind = kind
-        self._recorded = dict(commands or {})
+        self._recorded: dict[tuple[str, ...], Completed] = dict(commands or {})
         self._answer = answer
         self._missing_programs = missing_programs
         self._uses = dict(uses or {})

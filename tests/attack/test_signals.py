@@ -20,8 +20,10 @@ from attacking import scaled
 from campaigning import clean, reachable, remains, run, run_directories, write_campaign
 
 PACKAGE = Path(pgstrata.__file__).parent
-TRACED = ("trial/", "stack/build.py", "stack/journal.py", "stack/attest.py", "stack/safety.py", "probe/start.py")
-TRACED += ("postgres/cluster.py", "postgres/golden.py", "postgres/database.py", "host/base.py")
+TRACED = (
+    *("trial/", "stack/build.py", "stack/journal.py", "stack/attest.py", "stack/safety.py", "probe/start.py"),
+    *("postgres/cluster.py", "postgres/golden.py", "postgres/database.py", "host/base.py"),
+)
 CHUNKS = 12
 FEWEST_LINES = 500
 INTERRUPTED = 130

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from remains import SCRATCH
 
@@ -75,7 +76,7 @@ def context(trial_id: str = "t1", **changes: object) -> PlanContext:
     return PlanContext(trial_id, SCRATCH, LOOP_BYTES, owner="pgstrata", mount_root="/mnt", **changes)  # type: ignore[arg-type]
 
 
-def stack_of(volume: dict[str, object], **more: object) -> Stack:
+def stack_of(volume: Mapping[str, object], **more: object) -> Stack:
     """A stack with its data on a volume that is written as in a campaign."""
     return Stack.model_validate({"name": "under test", "data": Volume.model_validate(volume), **more})
 
@@ -99,7 +100,7 @@ class Lived:
         )
 
 
-def live(host: Host, golden: GoldenCluster, stack: Stack, **changes: object) -> Lived:
+def live(host: Host, golden: GoldenCluster, stack: Stack, **changes: Any) -> Lived:
     """Builds, attests, runs pgbench on a copy of the golden cluster, attests again, undoes."""
     plan = plan_stack(stack, context(**changes))
     journal = Journal.create(host, plan.context.trial_id)

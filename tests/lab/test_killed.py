@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from pgstrata.host.protocol import Host
 from pgstrata.lab.machine import Machine
 from pgstrata.stack.clean import clean
 
-MOMENTS = {
+MOMENTS: dict[str, tuple[str, dict[str, object]]] = {
     "lvm, group": ("volume group", {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}),
     "lvm, snapshot": ("snapshot 1", {"layers": [{"kind": "lvm", "snapshots": 1}], "fs": {"kind": "xfs"}}),
     "md, resyncing": ("array", {"layers": [{"kind": "md", "level": "raid1"}], "fs": {"kind": "ext4"}}),
@@ -25,7 +26,7 @@ MOMENTS = {
 }
 
 
-def _build_and_die(machine: Machine, volume: dict[str, object], step: str) -> None:
+def _build_and_die(machine: Machine, volume: Mapping[str, object], step: str) -> None:
     program = str(Path(__file__).with_name("build_and_die.py"))
     argv = [sys.executable, program, machine.name, json.dumps(volume), step]
     ended = subprocess.run(argv, timeout=600, capture_output=True, text=True, env=TESTS_IMPORTABLE)

@@ -22,8 +22,8 @@ def context_in(folder: Path, trial_id: str = "t1", **changes: object) -> PlanCon
 
 def loop_stack(fs: object, *, count: int = 1, **kernel: object) -> Stack:
     """A stack of one filesystem over loop devices."""
-    volume = Volume(device=LoopDevice(count=count), fs=fs)  # type: ignore[arg-type]
-    return Stack(name="under test", data=volume, kernel=Kernel(**kernel))  # type: ignore[arg-type]
+    volume = Volume(device=LoopDevice(count=count), fs=fs)
+    return Stack(name="under test", data=volume, kernel=Kernel(**kernel))
 
 
 def up_attest_write_down(host: LocalHost, folder: Path, stack: Stack) -> tuple[Attested, ...]:

@@ -35,7 +35,7 @@ def kill_at_every_step(stack: str, place: Path) -> int:
     """Returns the number of steps that it was killed after."""
     file = write_campaign(place, stack)
     for step in range(1, MOST_STEPS):
-        code = run(file, place, **{KILL_HOOK: str(step)})
+        code = run(file, place, around=None, **{KILL_HOOK: str(step)})
         if code == 0:
             return step - 1
         assert code == -signal.SIGKILL, (place / "log.txt").read_text()

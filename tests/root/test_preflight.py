@@ -26,7 +26,7 @@ GIB = 2**30
 
 
 def _campaign(*stacks: Stack, scale: int = 1, **changes: object) -> Campaign:
-    return Campaign(name="x", stacks=stacks, workload=Workload(scale=(scale,)), **changes)  # type: ignore[arg-type]
+    return Campaign(name="x", stacks=stacks, workload=Workload(scale=(scale,)), **changes)
 
 
 def _stack(name: str, volume: Volume, **kernel: object) -> Stack:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +232,7 @@ def test_overlays_start_from_a_snapshot_and_keep_apart(daemon: Daemon) -> None:
         write_synced(at / name, b"b")
         daemon.unmount(at)
         daemon.detach(node)
-        wait_until(lambda name=name: daemon.removed(name), "the disk is closed")
+        wait_until(partial(daemon.removed, name), "the disk is closed")
 
 
 def test_what_is_kept_in_a_file_is_there_again(daemon: Daemon, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Meddling(NoProgress):
     """Does something the moment a step begins."""
 
     at: str
-    do: Callable[[], None]
+    do: Callable[[], object]
     seen: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
@@ -198,7 +198,7 @@ class TestRecord:
 class TestSabotage:
     """Somebody changes something while pgbench runs: the trial fails, and says what."""
 
-    def fail(self, place: Path, asked: Campaign, do: Callable[[], None]) -> str:
+    def fail(self, place: Path, asked: Campaign, do: Callable[[], object]) -> str:
         progress = Meddling("measure", do)
         assert run(place, asked, progress).counts == {"failed": 1}
         assert progress.seen[-1] == "undo"

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from awaiting import wait_until
@@ -87,6 +88,10 @@ def run_in_child(connect: Callable[[], Host], file: Path, out: Path, **env: str)
         os._exit(70)
 
 
+def _all_is_given_back(host: Host) -> bool:
+    return not any("left alone" in line for line in clean(host).lines)
+
+
 def attack(connect: Callable[[], Host], file: Path, out: Path) -> dict[str, list[str]]:
     """What is different after each kill with its `clean`, and after a whole campaign."""
     before, changed = look(), {}
@@ -94,7 +99,7 @@ def attack(connect: Callable[[], Host], file: Path, out: Path) -> dict[str, list
         assert run_in_child(connect, file, out, **{KILL_HOOK: str(step)}) == -signal.SIGKILL
         host = connect()
         # the far end of a connection that broke notices it a moment later, and holds its lock until then
-        wait_until(lambda host=host: not any("left alone" in line for line in clean(host).lines), "the locks")
+        wait_until(partial(_all_is_given_back, host), "the locks")
         host.close()
         changed[f"killed after step {step}"] = differences(before)
     assert run_in_child(connect, file, out) == 0

@@ -30,7 +30,7 @@ def plain_effects(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     x[np.arange(k.size), stacks + j] = 1
     root = np.sqrt(weights[k, j])
     theta = np.linalg.lstsq(x * root[:, None], y[k, j] * root, rcond=None)[0]
-    return theta[:stacks] - theta[:stacks].mean()
+    return np.asarray(theta[:stacks] - theta[:stacks].mean())
 
 
 def test_balanced_data_without_outliers_are_plain_means() -> None:

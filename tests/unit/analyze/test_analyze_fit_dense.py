@@ -72,7 +72,7 @@ class Dense:
     def pooled(self) -> float:
         n, m = self.y.size, float((self.weight >= 1).mean())
         kappa = 1 + (n - self.df) / n * (1 - m) / m
-        return kappa**2 * float(((self.weight * self.residual) ** 2).sum()) / self.df / m**2
+        return float(kappa**2 * ((self.weight * self.residual) ** 2).sum() / self.df / m**2)
 
     @property
     def variance(self) -> np.ndarray:
@@ -108,8 +108,8 @@ def test_the_figures_are_those_of_a_column_for_each_block(runs: Runs) -> None:
     assert found.df == dense.df
     assert found.pooled_variance == pytest.approx(dense.pooled, rel=1e-8)
     assert found.variance == pytest.approx(dense.variance, rel=1e-8, nan_ok=True)
-    for i in counted:
-        for j in counted[counted > i]:
+    for i in counted.tolist():
+        for j in counted[counted > i].tolist():
             if found.component[i] == found.component[j]:
                 estimate = found.estimate(i, j)
                 shown = (estimate.value, estimate.se, estimate.nu)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ LVM_NFS = {
 }  # fmt: skip
 
 
-def import_runs(tmp_path: Path, runs: dict[str, tuple[float, ...]], margin: float, *, blocks: bool) -> Findings:
+def import_runs(tmp_path: Path, runs: Mapping[str, tuple[float, ...]], margin: float, *, blocks: bool) -> Findings:
     table = tmp_path / "runs.csv"
     with table.open("w", newline="") as file:
         writer = csv.writer(file)

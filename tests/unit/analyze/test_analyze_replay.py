@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgstrata.analyze import stages
-from pgstrata.analyze.fit import BlockFit
+from pgstrata.analyze.fit import BlockFit, fit_blocks
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.stages import Design, Replay, StageOne, Table
 from pgstrata.record.reader import read
@@ -61,7 +61,6 @@ def test_a_replay_that_remembers_tells_what_a_new_one_tells(looks: list[tuple[in
 def fitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Number of blocks of every fit that was made."""
     counted: list[int] = []
-    fit_blocks = stages.fit_blocks
 
     def counting(y: np.ndarray) -> BlockFit:
         counted.append(y.shape[1])

@@ -148,7 +148,7 @@ def test_pelt_is_as_cheap_as_ruptures(seed: int, penalty: float) -> None:
 
     def cost(ends: list[int]) -> float:
         parts = np.split(y, ends[:-1])
-        return sum(((p - p.mean()) ** 2).sum() + penalty for p in parts)
+        return float(sum(((p - p.mean()) ** 2).sum() + penalty for p in parts))
 
     assert cost(ours) <= cost(theirs) + 1e-9
 

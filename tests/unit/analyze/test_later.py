@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -27,7 +28,7 @@ def campaign(latency: Latency | None = None, soak: Soak | None = None, budget: f
 class TwoBlocks:
     """Two blocks of comparison; btrfs is dropped after the first."""
 
-    def decide(self, observations: list[Observation], blocks_done: int, elapsed_s: float) -> Decision:
+    def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
         if blocks_done >= 2:
             return Decision("done", (), reason="compared")
         return Decision("screen", tuple(CAPACITY) if blocks_done == 0 else ("ext4", "xfs"))

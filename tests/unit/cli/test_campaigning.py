@@ -155,10 +155,10 @@ def test_what_could_not_be_undone_ends_with_4_and_is_shown_by_status(
         campaigning.run_to_report(fixed, out, "run", campaigning.Shown(quiet=quiet))
     assert ended.value.exit_code == 4
     assert "could not be undone: unmount: target is busy; run `pgstrata clean`" in capsys.readouterr().err
-    status(str(out))
+    status(out)
     shown = capsys.readouterr().out
     assert "could not be undone when it was last run: unmount: target is busy\nHINT: pgstrata clean" in shown
     forget_undo_errors(out)
     assert undo_errors(out) == ()
-    status(str(out))
+    status(out)
     assert "could not be undone" not in capsys.readouterr().out

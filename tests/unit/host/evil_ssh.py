@@ -9,17 +9,17 @@ import os
 import sys
 
 
-def value(found):
+def value(found: bytes) -> dict[str, str]:
     return {"base64": base64.b64encode(found).decode()}
 
 
-HONEST = {
+HONEST: dict[str, object] = {
     "hello": {"pid": 1, "started": 2, "boot": "b", "uid": 0},
     "close": None,
 }
 
 
-def main():
+def main() -> None:
     if "-O" in sys.argv:
         return
     sys.stdout.write("welcome\n\npgstrata-agent-ready 3.11\n")

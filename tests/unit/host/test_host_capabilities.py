@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from fake_host import FakeHost, completed
+from pgstrata.host.protocol import Completed
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
@@ -28,13 +31,13 @@ OS = {
 UNAME = ("uname", "-m")
 
 
-def _bare(family: str, *, own_kernel: bool = True, **files: str) -> FakeHost:
+def _bare(family: str, files: Mapping[str, str] | None = None, *, own_kernel: bool = True) -> FakeHost:
     """A host without any program or module."""
     given = {"/etc/os-release": OS[family], "/proc/sys/kernel/osrelease": "6.1.0-21\n"}
     if own_kernel:
         given["/lib/modules/6.1.0-21/modules.dep"] = ""
     commands = {UNAME: completed(UNAME, "x86_64\n")}
-    return FakeHost(commands, files={**given, **files}, missing_programs=True)
+    return FakeHost(commands, files={**given, **(files or {})}, missing_programs=True)
 
 
 @pytest.mark.parametrize(
@@ -61,14 +64,14 @@ def test_what_is_missing_comes_with_the_command_that_installs_it(family: str, na
 def test_reasons_name_kernel_and_programs() -> None:
     (one,) = missing(_bare("debian"), ["fs.xfs"])
     assert one.text == "fs.xfs: the kernel has no xfs; mkfs.xfs is not installed"
-    (only_tool,) = missing(_bare("debian", **{"/proc/filesystems": "\txfs\n"}), ["fs.xfs"])
+    (only_tool,) = missing(_bare("debian", {"/proc/filesystems": "\txfs\n"}), ["fs.xfs"])
     assert only_tool.hint == "apt-get install xfsprogs"
-    (only_kernel,) = missing(_bare("debian", **{"/usr/sbin/mkfs.xfs": ""}), ["fs.xfs"])
+    (only_kernel,) = missing(_bare("debian", {"/usr/sbin/mkfs.xfs": ""}), ["fs.xfs"])
     assert only_kernel.hint == "apt-get install linux-image-amd64; or use a machine of the lab: --host lab"
 
 
 def test_nothing_is_missing_where_everything_is() -> None:
-    host = _bare("debian", **{"/proc/filesystems": "\txfs\n", "/usr/sbin/mkfs.xfs": ""})
+    host = _bare("debian", {"/proc/filesystems": "\txfs\n", "/usr/sbin/mkfs.xfs": ""})
     assert missing(host, ["fs.xfs", "fs.xfs"]) == ()
 
 
@@ -85,7 +88,8 @@ def test_rhel_has_no_btrfs_to_install() -> None:
 
 
 def test_rights_and_kernel_options_come_with_advice() -> None:
-    asked = {argv: completed(argv, text) for argv, text in {("id", "-u"): "1000\n", ("id", "-un"): "anna\n"}.items()}
+    said = {("id", "-u"): "1000\n", ("id", "-un"): "anna\n"}
+    asked: dict[tuple[str, ...], Completed] = {argv: completed(argv, text) for argv, text in said.items()}
     host = FakeHost({**asked, UNAME: completed(UNAME, "x86_64\n")}, files={"/etc/os-release": OS["debian"]})
     root, psi = missing(host, ["root", "psi"])
     assert root.reason == "commands run as anna, not as root"

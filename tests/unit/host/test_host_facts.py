@@ -31,7 +31,7 @@ from pgstrata.host.facts.tools import BY_NAME, parse_version, read_tool
 from pgstrata.host.facts.virtualisation import read_virtualisation
 from pgstrata.host.facts.vm import parse_choice
 from pgstrata.host.local import LocalHost
-from pgstrata.host.protocol import Busy
+from pgstrata.host.protocol import Busy, Completed
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "host"
 CPU = "/sys/devices/system/cpu"
@@ -118,7 +118,7 @@ def test_kernel_lists() -> None:
 
 
 def test_a_module_that_can_be_loaded_is_available() -> None:
-    def modprobe(name: str, code: int) -> dict[tuple[str, ...], object]:
+    def modprobe(name: str, code: int) -> dict[tuple[str, ...], Completed]:
         argv = ("modprobe", "-n", "-q", name)
         return {argv: completed(argv, exit_code=code)}
 

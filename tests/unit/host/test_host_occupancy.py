@@ -26,9 +26,9 @@ class Machine:
             self.write(f"sys/devices/sda/sda{number}/partition", str(number))
         (self.sys / "class/block").mkdir(parents=True)
         (self.sys / "dev/block").mkdir(parents=True)
-        for name, number, place in (("sda", "8:0", "sda"), ("sda1", "8:1", "sda/sda1"), ("sda2", "8:2", "sda/sda2")):
+        for name, numbers, place in (("sda", "8:0", "sda"), ("sda1", "8:1", "sda/sda1"), ("sda2", "8:2", "sda/sda2")):
             (self.sys / "class/block" / name).symlink_to(self.sys / "devices" / place)
-            (self.sys / "dev/block" / number).symlink_to(self.sys / "devices" / place)
+            (self.sys / "dev/block" / numbers).symlink_to(self.sys / "devices" / place)
         self.write("proc/swaps", "Filename Type Size Used Priority\n")
         self.process(1, "mnt:[1]", ROOT)
 

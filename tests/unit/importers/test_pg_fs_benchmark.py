@@ -32,9 +32,9 @@ PUBLISHED = {
 """Per cent: population CV of TPS per second, share of seconds below half the median (the archive's README)."""
 
 
-def settled_tps(cell: CellData) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def settled_tps(cell: CellData) -> np.ndarray:
     head, tail = cell.result.settled_samples
-    values = cell.table("progress").column("tps").to_numpy()
+    values: np.ndarray = cell.table("progress").column("tps").to_numpy()
     return values[head : values.size - tail]
 
 

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pgstrata.errors import PgstrataError, PreflightError, RecordError, UsageError
-from pgstrata.record import recorder as recorder_module
 from pgstrata.record.parquet import SERIES, write_series
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory, is_locked
@@ -109,7 +108,7 @@ class TestCampaignDirectory:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with CampaignDirectory.create_or_open(tmp_path / "c", CAMPAIGN) as directory:
-            monkeypatch.setattr(recorder_module.os, "fsync", full)
+            monkeypatch.setattr(os, "fsync", full)
             with pytest.raises(RecordError, match="no space left"):
                 directory.record_decision(DecisionRecord(after_block=0, stage="screen", continue_with=("ext4",)))
 

@@ -23,7 +23,7 @@ from pgstrata.stack.sizing import CLUSTER_BYTES, GIB, MIB
 
 def _campaign(*volumes: Volume, **changes: object) -> Campaign:
     stacks = tuple(Stack(name=f"s{number}", data=volume) for number, volume in enumerate(volumes))
-    return Campaign(name="x", stacks=stacks, **{"workload": Workload(scale=(100,)), **changes})  # type: ignore[arg-type]
+    return Campaign(name="x", stacks=stacks, **{"workload": Workload(scale=(100,)), **changes})
 
 
 def _loops(count: int) -> LoopDevice:
