@@ -1,7 +1,7 @@
 """What a number of pairs can prove, and how many a verdict needs.
 
 All from the width of the anytime-valid interval with se = sigma / sqrt(n), sigma the standard deviation of one paired
-difference (sqrt(2) times that of a run). Rule of thumb for equivalence: 22 (sigma_run / margin)^2 pairs, at least 29.
+difference (sqrt(2) times that of a run). Rule of thumb for equivalence: 22 (sigma_run / margin)^2 pairs, at least 32.
 """
 
 from __future__ import annotations
