@@ -37,8 +37,8 @@ Verdict = Literal["better", "worse", "equal", "undecided"]
 LEAST_RUNS = 32
 """Of each stack before two are called equal in a campaign, which can go on. Imports cannot."""
 MEAN_SHARE = 1.5
-"""The mean is asked after the robust estimate: by simulation 1 finds fewer than 90 % of the equal pairs within 60 pairs, and
-2 calls a stack with rare bad runs equal in more than 5 % of campaigns (docs/statistics.md)."""
+"""By simulation: 1 finds fewer than 90 % of the equal pairs within 60 pairs, and 2 calls a stack with rare bad runs
+equal in more than 5 % of campaigns (docs/statistics.md)."""
 
 
 @dataclass(frozen=True)
