@@ -39,7 +39,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
@@ -231,12 +231,3 @@ class DecisionRecord(Record):
     duration_s: float | None = None
     budget_notice: str = ""
     """At the end: the later stage that did not fit into the budget."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _notice_among_figures(cls, value: Any) -> Any:
-        """Version 0.1.0 kept the notice among the figures."""
-        if not isinstance(value, dict) or "budget used" not in value.get("figures", {}):
-            return value
-        figures = dict(value["figures"])
-        return {**value, "budget_notice": figures.pop("budget used"), "figures": figures}

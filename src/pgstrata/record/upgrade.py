@@ -22,8 +22,19 @@ def _campaign_from_1(value: dict[str, Any]) -> dict[str, Any]:
     return {key: entry for key, entry in value.items() if key != "schema_"}
 
 
+def _decision_from_1(value: dict[str, Any]) -> dict[str, Any]:
+    """The notice about the budget was one of the figures."""
+    figures = value.get("figures")
+    if not isinstance(figures, dict) or "budget used" not in figures:
+        return value
+    others = {key: figure for key, figure in figures.items() if key != "budget used"}
+    return {**value, "budget_notice": figures["budget used"], "figures": others}
+
+
 Change = Callable[[dict[str, Any]], dict[str, Any]]
-CHANGES: Mapping[int, Mapping[str, Change]] = {1: {"campaign.json": _campaign_from_1}}
+CHANGES: Mapping[int, Mapping[str, Change]] = {
+    1: {"campaign.json": _campaign_from_1, "decisions.jsonl": _decision_from_1},
+}
 """By format and name of a file: what makes the next format of its objects; files without an entry stay."""
 
 

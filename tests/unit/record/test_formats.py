@@ -108,6 +108,23 @@ def test_it_is_gone_on_with_by_a_run(tmp_path: Path) -> None:
     assert [decision.after_block for decision in data.decisions] == [0, 1, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("figures_", "expected"),
+    [
+        ({"budget used": "2 h of 3 h", "sigma": 0.1}, ({"sigma": 0.1}, "2 h of 3 h")),
+        ({"sigma": 0.1}, ({"sigma": 0.1}, "")),
+    ],
+)
+def test_the_notice_about_the_budget_was_a_figure(
+    figures_: dict[str, object], expected: tuple[object, str], tmp_path: Path
+) -> None:
+    old = unpacked("majors", tmp_path / "c")
+    line = {"after_block": 1, "stage": "done", "continue_with": [], "figures": figures_}
+    (old / "decisions.jsonl").write_text(json.dumps(line) + "\n")
+    (decision,) = read(old).decisions
+    assert (decision.figures, decision.budget_notice) == expected
+
+
 class TestAnotherFormat:
     @pytest.fixture
     def directory(self, tmp_path: Path) -> Path:
