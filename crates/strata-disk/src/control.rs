@@ -5,9 +5,9 @@
 
 use crate::daemon::{Shared, send};
 use crate::durability::{Keep, Lie, Seq};
-use crate::engine::Cut;
+use crate::engine::{Cut, Timed};
 use crate::fault::Fault;
-use crate::media::model::find_model;
+use crate::media::model::{Model, find_model};
 use crate::media::{Medium, Stretched};
 use crate::store::{Image, Keeping, Snapshot};
 use nix::sys::signal::{Signal, kill};
@@ -258,18 +258,19 @@ fn add(shared: &Shared, added: &Added) -> Result<Value, String> {
     {
         return Err(format!("disk of {} bytes is larger than the modelled one of {capacity}", image.size()));
     }
-    let medium = model
-        .as_ref()
-        .map(|model| model.medium(added.seed))
-        .transpose()
-        .map_err(|error| error.to_string())?;
-    let medium: Option<Box<dyn Medium>> = medium.map(|medium| match added.stretch {
+    let timed = model.as_ref().map(|model| timed(model, added)).transpose()?;
+    let size = image.size();
+    shared.engine().add(shared.now(), name, image, timed)?;
+    Ok(json!({ "disk": name, "size": size, "model": model }))
+}
+
+fn timed(model: &Model, added: &Added) -> Result<Timed, String> {
+    let medium = model.medium(added.seed).map_err(|error| error.to_string())?;
+    let medium: Box<dyn Medium> = match added.stretch {
         1.0 => medium,
         factor => Box::new(Stretched::new(medium, factor)),
-    });
-    let size = image.size();
-    shared.engine().add(shared.now(), name, image, medium)?;
-    Ok(json!({ "disk": name, "size": size, "model": model }))
+    };
+    Ok(Timed { model: model.name.clone(), stretch: added.stretch, medium })
 }
 
 fn image(shared: &Shared, added: &Added, keeping: Keeping) -> Result<Image, String> {

@@ -80,9 +80,16 @@ pub struct Counters {
     pub queued_s: f64,
 }
 
+/// A medium, and what it is called.
+pub struct Timed {
+    pub model: String,
+    pub stretch: f64,
+    pub medium: Box<dyn Medium>,
+}
+
 pub struct Disk {
     pub image: Image,
-    pub medium: Option<Box<dyn Medium>>,
+    pub timed: Option<Timed>,
     pub power: Power,
     pub counters: Counters,
     pub opened: u32,
@@ -117,6 +124,8 @@ impl Timing {
 pub struct Statistics {
     pub name: String,
     pub size_bytes: u64,
+    pub model: Option<String>,
+    pub stretch: Option<f64>,
     pub power: Power,
     pub elapsed_s: f64,
     pub volatile_bytes: u64,
@@ -194,13 +203,7 @@ impl<R> Engine<R> {
         list
     }
 
-    pub fn add(
-        &mut self,
-        now: Ns,
-        name: &str,
-        image: Image,
-        medium: Option<Box<dyn Medium>>,
-    ) -> Result<u32, String> {
+    pub fn add(&mut self, now: Ns, name: &str, image: Image, timed: Option<Timed>) -> Result<u32, String> {
         if self.names.contains_key(name) {
             return Err(format!("disk {name:?} is there already"));
         }
@@ -211,7 +214,7 @@ impl<R> Engine<R> {
         self.names.insert(name.into(), id);
         let disk = Disk {
             image,
-            medium,
+            timed,
             power: Power::On,
             counters: Counters::default(),
             opened: 0,
@@ -362,9 +365,9 @@ impl<R> Engine<R> {
         of.under_way += 1;
         of.counters.largest_queue = of.counters.largest_queue.max(of.under_way);
         let pending = Pending { disk, request, reply, submitted: now, due: now, delay };
-        match &mut of.medium {
-            Some(medium) => {
-                medium.submit(now, seq, request);
+        match &mut of.timed {
+            Some(timed) => {
+                timed.medium.submit(now, seq, request);
                 self.pending.insert(seq, pending);
             }
             None if delay > 0 => {
@@ -440,7 +443,7 @@ impl<R> Engine<R> {
             disk.under_way -= 1;
             disk.counters.queued_s += now.saturating_sub(pending.submitted) as f64 / 1e9;
             disk.counters.errors += u64::from(result.is_err());
-            if disk.medium.is_some() {
+            if disk.timed.is_some() {
                 disk.timing.note(pending.due, pending.submitted, now);
             }
         }
@@ -482,7 +485,7 @@ impl<R> Engine<R> {
     }
 
     pub fn next_due(&self) -> Option<Ns> {
-        let media = self.disks.values().filter_map(|disk| disk.medium.as_ref()?.next_due());
+        let media = self.disks.values().filter_map(|disk| disk.timed.as_ref()?.medium.next_due());
         media.chain(self.delayed.next()).min()
     }
 
@@ -490,8 +493,8 @@ impl<R> Engine<R> {
     pub fn advance(&mut self, now: Ns, out: &mut Vec<Answer<R>>) {
         let mut due = Vec::new();
         for disk in self.disks.values_mut() {
-            let Some(medium) = &mut disk.medium else { continue };
-            due.extend(std::iter::from_fn(|| medium.take_due(now)));
+            let Some(timed) = &mut disk.timed else { continue };
+            due.extend(std::iter::from_fn(|| timed.medium.take_due(now)));
         }
         for (id, at) in due {
             let Some(pending) = self.pending.get_mut(&id) else { continue };
@@ -521,16 +524,18 @@ impl<R> Engine<R> {
 }
 
 fn describe(name: String, disk: &Disk, now: Ns) -> Statistics {
-    let timed = disk.medium.is_some();
+    let timed = disk.timed.as_ref();
     Statistics {
         name,
+        model: timed.map(|timed| timed.model.clone()),
+        stretch: timed.map(|timed| timed.stretch),
         size_bytes: disk.image.size(),
         power: disk.power,
         elapsed_s: now.saturating_sub(disk.added) as f64 / 1e9,
         volatile_bytes: disk.image.volatile_bytes(),
         counters: disk.counters.clone(),
-        effort: disk.medium.as_ref().map(|medium| medium.effort()),
-        late_median_percent: disk.timing.quantile(0.5).filter(|_| timed),
-        late_p99_percent: disk.timing.quantile(0.99).filter(|_| timed),
+        effort: timed.map(|timed| timed.medium.effort()),
+        late_median_percent: disk.timing.quantile(0.5).filter(|_| timed.is_some()),
+        late_p99_percent: disk.timing.quantile(0.99).filter(|_| timed.is_some()),
     }
 }

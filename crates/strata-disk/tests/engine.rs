@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::io::BufReader;
 use strata_disk::control::{Asked, parse_asked};
 use strata_disk::durability::Keep;
-use strata_disk::engine::{Answer, Cut, Engine, Op, Power, Refused};
+use strata_disk::engine::{Answer, Cut, Engine, Op, Power, Refused, Timed};
 use strata_disk::fault::{Effect, Fault, On};
 use strata_disk::log::Event;
 use strata_disk::log::native::{Reader, Writer};
@@ -27,8 +27,12 @@ struct Bench {
 impl Bench {
     fn new(media: Option<&str>) -> Self {
         let mut engine = Engine::new(None);
-        let medium = media.map(|name| find_model(name).unwrap().medium(0).unwrap());
-        engine.add(0, "a", image(), medium).unwrap();
+        let timed = media.map(|name| Timed {
+            model: name.into(),
+            stretch: 1.0,
+            medium: find_model(name).unwrap().medium(0).unwrap(),
+        });
+        engine.add(0, "a", image(), timed).unwrap();
         Self { engine, sent: 0 }
     }
 

@@ -84,7 +84,7 @@ def _text_or(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open_devices(definitions: dict[str, Any]) -> None:
-    """`device: /dev/...`, `device: {loop: 4}`, `device: {disk: ID}` besides `kind:`."""
+    """`device: /dev/...`, `device: {loop: 4}`, `device: {disk: ID}`, `device: {media: MODEL}` besides `kind:`."""
     size = definitions["LoopDevice"]["properties"]["size"]
     names = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
     loop = {
@@ -102,8 +102,17 @@ def _open_devices(definitions: dict[str, Any]) -> None:
         "required": ["disk"],
         "additionalProperties": False,
     }
+    own = definitions["MediaDevice"]["properties"]
+    media = {
+        "type": "object",
+        "properties": {"media": own["model"], **{k: own[k] for k in ("size", "count", "stretch")}},
+        "required": ["media"],
+        "additionalProperties": False,
+    }
     whole = [{"$ref": f"#/$defs/{name}"} for name in (m.__name__ for m in _offered(Device))]
-    definitions["Device"] = {"anyOf": [{"type": ["string", "boolean", "null"]}, names["anyOf"][1], loop, disk, *whole]}
+    definitions["Device"] = {
+        "anyOf": [{"type": ["string", "boolean", "null"]}, names["anyOf"][1], loop, disk, media, *whole]
+    }
 
 
 def _open_fields(model: type[Kind], properties: dict[str, Any]) -> None:

@@ -129,7 +129,8 @@ def _expand_layers(value: Any, line: int, path: Location, volume: Marked) -> Any
 
 
 def expand_device(value: Any, line: int, path: Location) -> Any:
-    """`loop`, `loop(4)`, `/dev/disk/by-id/...`, `{loop: 4}`, `{disk: ID}`, `{disk: [ID, ID]}`, or with `kind`."""
+    """`loop`, `loop(4)`, `/dev/disk/by-id/...`, `{loop: 4}`, `{disk: ID}`, `{disk: [ID, ID]}`, `{media: MODEL}`,
+    or with `kind`."""
     if isinstance(value, str):
         if value.startswith(("/", "PARTUUID=")):
             return mark({"kind": "disk", "ids": [value]}, line)
@@ -157,6 +158,9 @@ def _expand_device_mapping(value: Marked) -> Marked:
             inner = item if isinstance(item, Marked) else mark({"count": item}, at)
             for name in inner:
                 full.take_from(inner, name)
+        elif key == "media":
+            full.put("kind", "media", at)
+            full.put("model", item, at)
         else:
             full.take_from(value, key)
     return full

@@ -73,6 +73,10 @@ MEANINGS = {
         "defaults: {device: {disk: [x, y, z]}}\nstacks: ['md(raid1,2)/ext4', 'btrfs(raid0)']",
         {"md(raid1,2)/ext4": "disk(x,y)/md(raid1)/ext4", "btrfs(raid0)": "disk(x,y,z)/btrfs(raid0)"},
     ),
+    "modelled media": (
+        "stacks:\n  a: {device: {media: hdd-7200, size: 40G, count: 6}, fs: btrfs}",
+        {"a": "media(hdd-7200,6,size=40g)/btrfs"},
+    ),
     "wal, tablespaces and vdevs of zfs": (
         "stacks:\n  a:\n    fs: {kind: zfs, log: true, special: {loop: 2}}\n    wal: xfs:noatime\n"
         "    tablespaces: {t: {fs: ext4, device: {loop: {size: 1G}}}}",

@@ -15,6 +15,7 @@ from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
+from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
@@ -60,6 +61,10 @@ VOLUMES = [
             device=LoopDevice(count=3), layers=(Md(level="raid5", chunk=64 * KIB, state="degraded"), Lvm()), fs=Xfs()
         ),
     ),
+    ("media(hdd-7200,6)/md(raid5)/xfs",
+     Volume(device=MediaDevice(model="hdd-7200", count=6), layers=(Md(level="raid5"),), fs=Xfs())),
+    ("media(sata-ssd,size=2g,stretch=1.5)/ext4",
+     Volume(device=MediaDevice(model="sata-ssd", size=2 * KIB**3, stretch=1.5), fs=Ext4())),
     ("tmpfs", Volume(fs=Tmpfs())),
     ("dir:/mnt/x", Volume(fs=Existing(path="/mnt/x"))),
     ('dir:"/mnt/a b@c"', Volume(fs=Existing(path="/mnt/a b@c"))),

@@ -14,12 +14,13 @@ from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
+from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.layers.zfs import Zfs
 
-DEVICES: tuple[type[Device], ...] = (LoopDevice, DiskDevice)
+DEVICES: tuple[type[Device], ...] = (LoopDevice, DiskDevice, MediaDevice)
 LAYERS: tuple[type[BlockLayer], ...] = (Lvm, Md)
 FILESYSTEMS: tuple[type[Filesystem], ...] = (Ext4, Xfs, Btrfs, Zfs, Tmpfs, Nfs, Existing, Imported)
 

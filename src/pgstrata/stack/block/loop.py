@@ -39,11 +39,12 @@ def plan_loop(device: LoopDevice, place: Place) -> PlannedLayer:
         commands=(planned("sh", "-c", _MAKE, "sh", f"--size={size_bytes}", files),),
         undo=(*(RemovePath(path=file) for file in files), DetachLoops(backing_files=files)),
     )
-    attach = (_plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
+    attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
     return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), (LoopCheck(nodes, files, size_bytes),))
 
 
-def _plan_attach(backing_file: str, node: Ref) -> Step:
+def plan_attach(backing_file: str, node: Ref) -> Step:
+    """Attaches a file to a free loop device, which it binds to `node`."""
     attach = planned("losetup", "--find", "--show", "--direct-io=on", backing_file)
     return Step(name=f"loop device {node.name}", commands=(attach,), binds=node.name)
 

@@ -1,0 +1,61 @@
+"""Modelled media: disks with the timing of real ones, made by strata-disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from pgstrata.spec.call import render_call
+from pgstrata.spec.layers.kind import Device, Look
+from pgstrata.spec.model import SizeBytes
+from pgstrata.spec.units import render_size_exact
+
+MODELS = ("hdd-7200", "hdd-5400", "sata-ssd", "sata-ssd-plp", "nvme", "nvme-consumer", "cloud-volume")
+
+
+class MediaDevice(Device):
+    """Disks with the timing of a model, in memory, attached as loop devices with direct I/O."""
+
+    kind: Literal["media"] = "media"
+
+    capability: ClassVar[str] = "block.media"
+
+    model: Literal[MODELS] = Field(description="the model of its timing: `strata-disk models` describes them")  # type: ignore[valid-type]
+    count: int = Field(1, ge=1, le=64, description="how many; by default what the layout needs")
+    size: SizeBytes | None = Field(None, description="size of each disk; by default enough for the scale")
+    stretch: float = Field(1.0, ge=1.0, le=1000.0, description="all times of the model are multiplied by it")
+
+    @property
+    def each_bytes(self) -> int | None:
+        return self.size
+
+    def lies_on(self, scratch: str, look: Look) -> str:
+        stretched = f", times stretched {self.stretch:g}-fold" if self.stretch != 1 else ""
+        return f"modelled medium {self.model}{stretched}"
+
+    @property
+    def says_more(self) -> bool:
+        return True
+
+    @classmethod
+    def complete(cls, given: dict[str, Any], usual: int) -> dict[str, Any]:
+        return {**given, "count": usual} if given.get("count") is None else given
+
+    @classmethod
+    def parse_words(cls, words: Sequence[str], text: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for word in words:
+            name, given, value = word.partition("=")
+            if given:
+                found[name] = value
+            else:
+                found["count" if word.isdigit() else "model"] = word
+        return found
+
+    def render(self) -> str:
+        words = [self.model, *([str(self.count)] if self.count > 1 else [])]
+        words += [f"size={render_size_exact(self.size)}"] if self.size is not None else []
+        words += [f"stretch={self.stretch:g}"] if self.stretch != 1 else []
+        return render_call(self.kind, words)

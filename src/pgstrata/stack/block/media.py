@@ -1,0 +1,136 @@
+"""Disks of strata-disk: a daemon for each volume serves them as files, which are attached as loop devices."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pgstrata.errors import parser_of
+from pgstrata.host.capabilities import (
+    PROGRAM_DIRECTORIES,
+    UTIL_LINUX,
+    Capability,
+    Need,
+    always,
+    kernel_has,
+)
+from pgstrata.host.facts.filesystems import driver_available
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.layers.media import MediaDevice
+from pgstrata.stack.block.loop import DetachLoops, LoopCheck, plan_attach
+from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
+from pgstrata.stack.place import Place
+from pgstrata.stack.step import Attested, PlannedCommand, Ref, Step, planned
+from pgstrata.stack.undo import RemovePath, Undo
+
+PROGRAM = "strata-disk"
+OWN_FOLDER = str(Path(sys.prefix) / "bin")
+"""Where the program lies beside the Python that runs pgstrata; elsewhere it is one of the system's."""
+_CALL = 'PATH="$PATH:$0"; exec strata-disk "$@"'
+
+
+def call(*words: str) -> PlannedCommand:
+    """The program with some arguments, wherever it lies."""
+    return planned("sh", "-c", _CALL, OWN_FOLDER, list(words))
+
+
+def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
+    """One daemon with `device.count` disks, each attached to a loop device; binds `ROLE.0`, `ROLE.1`, ..."""
+    size_bytes = device.size or place.loop_size_bytes
+    folder = f"{place.work_directory}/{place.role}.media"
+    names = [f"disk{i}" for i in range(device.count)]
+    files = tuple(f"{folder}/disks/{name}" for name in names)
+    nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
+    options = ["--size", str(size_bytes), "--media", device.model, "--stretch", f"{device.stretch:g}"]
+    adding = (call("add", folder, name, *options, "--seed", str(i)) for i, name in enumerate(names))
+    make = Step(
+        name=f"modelled disks for {place.role}",
+        commands=(call("serve", folder, "--background"), *adding),
+        undo=(RemovePath(path=folder), StopMedia(folder=folder), DetachLoops(backing_files=files)),
+    )
+    attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
+    checks = (LoopCheck(nodes, files, size_bytes), MediaCheck(nodes, folder, device.model, device.stretch))
+    return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), checks)
+
+
+@parser_of(PROGRAM)
+def parse_statistics(text: str) -> tuple[Mapping[str, Any], ...]:
+    """The disks of `strata-disk stats`, in the order of their names' numbers."""
+    disks = [dict(disk) for disk in json.loads(text)["disks"]]
+    return tuple(sorted(disks, key=lambda disk: int(str(disk["name"]).removeprefix("disk"))))
+
+
+def read_statistics(host: Host, folder: str) -> tuple[Mapping[str, Any], ...]:
+    """What each disk of a daemon did; empty when it does not answer."""
+    asked = host.run(call("stats", folder).resolve({}), check=False)
+    return parse_statistics(asked.stdout) if asked.exit_code == 0 else ()
+
+
+@dataclass(frozen=True)
+class MediaCheck:
+    """The model that is in force is the one that was asked for, and a flush of the device reaches it."""
+
+    nodes: tuple[Ref, ...]
+    folder: str
+    model: str
+    stretch: float
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        before = read_statistics(host, self.folder)
+        for ref in self.nodes:
+            host.run(command("sync", ref.resolve(bindings)), check=False)  # one that fails did not arrive
+        after = read_statistics(host, self.folder)
+        if len(before) != len(self.nodes) or len(after) != len(self.nodes):
+            return tuple(Attested(f"media {ref.name} model", self.model, "no answer") for ref in self.nodes)
+        rows: list[Attested] = []
+        for ref, old, new in zip(self.nodes, before, after, strict=True):
+            what, arrives = f"media {ref.name}", new["flushes"] > old["flushes"]
+            rows += (
+                Attested(f"{what} model", self.model, str(new["model"])),
+                Attested(f"{what} stretch", f"{self.stretch:g}", f"{new['stretch']:g}"),
+                Attested(f"{what} flush", "arrives", "arrives" if arrives else "does not arrive"),
+            )
+        return tuple(rows)
+
+
+class StopMedia(Undo):
+    """End the daemon that serves in this folder, and what one that was killed left mounted there."""
+
+    kind: Literal["stop_media"] = "stop_media"
+    folder: str
+
+
+def _stop_media(host: Host, undo: StopMedia) -> str:
+    if host.status(undo.folder) is None:
+        return ""
+    host.run(call("stop", undo.folder).resolve({}))
+    return f"stopped the modelled disks of {undo.folder}"
+
+
+def _not_installed(host: Host) -> str | None:
+    folders = (*PROGRAM_DIRECTORIES, OWN_FOLDER)
+    there = any(host.status(f"{folder}/{PROGRAM}") is not None for folder in folders)
+    return None if there else f"{PROGRAM} is not installed"
+
+
+KIND = DeviceKind(
+    MediaDevice,
+    plan_media,
+    capabilities=(
+        Capability(
+            MediaDevice.capability,
+            "have disks with the timing of modelled media",
+            (
+                Need(_not_installed, advice=always("make setup builds strata-disk where cargo (Rust 1.85) is")),
+                kernel_has(lambda host: host.status("/dev/fuse") is not None, "/dev/fuse"),
+                kernel_has(lambda host: driver_available(host, "loop", "loop"), "loop devices"),
+                *UTIL_LINUX,
+            ),
+        ),
+    ),
+    undos={StopMedia: _stop_media},
+)

@@ -1,0 +1,41 @@
+"""Stacks on modelled media: up, attest, write, down, nothing left; and a daemon that dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from standing import context_in, up_attest_write_down
+
+from built import standing
+from pgstrata.host.local import LocalHost
+from pgstrata.spec.notation import parse_stack
+from pgstrata.stack.attest import attest
+from pgstrata.stack.plan import plan_stack
+
+pytestmark = pytest.mark.skipif(
+    not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["media(sata-ssd)/ext4", "media(nvme,2,stretch=2)/btrfs(raid1)@wal=media(hdd-7200)/xfs"]
+)
+def test_a_stack_on_modelled_media(host: LocalHost, tmp_path: Path, text: str) -> None:
+    attested = up_attest_write_down(host, tmp_path, parse_stack(text))
+    rows = {row.what: row.actual for row in attested}
+    assert rows["media data.0 flush"] == "arrives"
+    assert rows["media data.0 model"] in text
+
+
+def test_a_daemon_that_dies_is_noticed_and_leaves_nothing(host: LocalHost, tmp_path: Path) -> None:
+    plan = plan_stack(parse_stack("media(nvme)/ext4"), context_in(tmp_path))
+    with standing(host, plan) as built:
+        lock = tmp_path / "pgstrata-t1" / "data.media" / "lock"
+        os.kill(int(lock.read_text()), signal.SIGKILL)
+        attested = {row.what: row for row in attest(host, plan, built)}
+        assert not attested["media data.0 model"].holds
+    assert not (tmp_path / "pgstrata-t1").exists()
