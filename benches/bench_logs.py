@@ -20,7 +20,7 @@ import pyarrow.csv
 
 from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import choose, discover
-from pgstrata.postgres.cluster import Cluster, Layout
+from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.spec.stack import Postgres
 from pgstrata.workload.pgbench_logs import summarise_logs
@@ -56,19 +56,21 @@ def time_postgres(path: Path, folder: Path) -> tuple[float, list[float]]:
     host = LocalHost()
     user = run_user(host)
     installation = readable_installation(host, choose(discover(host), Postgres()), user)
-    cluster = Cluster(host, installation, user, Layout(data_directory=str(folder / "data")), marker="bench-logs")
-    cluster.init()
-    cluster.configure({})
-    cluster.start()
+    server = Server(
+        host, installation, user, ServerDirectories(data_directory=str(folder / "data")), marker="bench-logs"
+    )
+    server.init()
+    server.configure({})
+    server.start()
     try:
         started = time.monotonic()
         for query in QUERIES:
-            cluster.execute(query.format(path=path), timeout_s=3600)
-        percentiles = cluster.sql(RUN, timeout_s=3600)[0]["p"]
+            server.execute(query.format(path=path), timeout_s=3600)
+        percentiles = server.sql(RUN, timeout_s=3600)[0]["p"]
         return time.monotonic() - started, percentiles
     finally:
-        cluster.stop()
-        host.remove(cluster.run_directory)
+        server.stop()
+        host.remove(server.run_directory)
 
 
 def main() -> None:

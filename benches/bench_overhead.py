@@ -15,25 +15,29 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
 from pgstrata.host.local import LocalHost
-from pgstrata.postgres.database import checkpoint, prewarm
+from pgstrata.postgres.database import plan_checkpoint, prewarm
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import CellResult, PlannedRecord
-from pgstrata.spec.campaign import Campaign
+from pgstrata.record.schema import CellResult
+from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
-from pgstrata.trial.bench import Bench
+from pgstrata.stack.build import StepRunner
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.step import Step
+from pgstrata.stack.undo import RemovePath
+from pgstrata.trial.context import TrialContext
+from pgstrata.trial.events import silent
+from pgstrata.trial.executor import Executor, Identity
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.load import run_load
-from pgstrata.trial.measure import run_cell
-from pgstrata.trial.progress import NoProgress
-from pgstrata.trial.site import DATABASE
-from pgstrata.trial.stand import standing
-from pgstrata.trial.steps import Steps
+from pgstrata.trial.load import Present
+from pgstrata.trial.program import make_program
+from pgstrata.trial.site import DATABASE, Site
 from pgstrata.trial.survey import open_site, survey
 from pgstrata.workload.pgbench import plan_run
 from pgstrata.workload.pgbench_output import parse_result
@@ -53,45 +57,74 @@ def campaign(seconds: int) -> Campaign:
     )  # fmt: skip
 
 
-def under_pgstrata(bench: Bench) -> float:
-    (cell,) = bench.trial.cells
-    run_cell(bench, cell)
-    result = bench.recorder.cell(cell.id, "result.json")
+@dataclass(frozen=True)
+class Loaded:
+    """A trial's stack with its data, and the steps that measure its cell."""
+
+    context: TrialContext
+    runner: StepRunner
+    measure: tuple[Step, ...]
+
+
+def under_pgstrata(loaded: Loaded) -> float:
+    context = loaded.context
+    (cell,) = context.trial.cells
+    context.executor.run(loaded.measure, loaded.runner, context)
+    result = context.recorder.cell(cell.id, "result.json")
     tps = CellResult.model_validate_json(result.read_text()).tps
     shutil.rmtree(result.parent)  # the next pair measures the same cell
     return tps
 
 
-def by_hand(bench: Bench) -> float:
+def by_hand(loaded: Loaded) -> float:
     """The same preparation, then the same words at a shell, with nothing beside them."""
-    (cell,) = bench.trial.cells
-    workload = bench.site.campaign.workload
+    context = loaded.context
+    (cell,) = context.trial.cells
+    setup, host, server = context.setup, context.host, context.server
     subprocess.run(["sync"], check=True, timeout=600)
     Path("/proc/sys/vm/drop_caches").write_text("3\n")
-    bench.cluster.start()
-    prewarm(bench.cluster, DATABASE)
-    seed = bench.trial.workload_seed
-    bench.host.run(plan_run(bench.target, cell, workload, seed=seed + 1, duration_s=workload.warmup))
-    checkpoint(bench.cluster)
-    plan = plan_run(bench.target, cell, workload, seed=seed)
-    argv = ["setpriv", "--reuid", bench.site.user, "--regid", bench.site.user, "--clear-groups", *plan.argv]
+    server.start()
+    prewarm(server, DATABASE)
+    seed = setup.trial.workload_seed
+    host.run(plan_run(setup.target, cell, setup.workload, seed=seed + 1, duration_s=setup.workload.warmup))
+    host.run(plan_checkpoint(server))
+    plan = plan_run(setup.target, cell, setup.workload, seed=seed)
+    user = setup.site.user
+    argv = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", *plan.argv]
     # A session of its own, as under pgstrata: on a busy machine the kernel shares CPU time out by session (autogroup).
     done = subprocess.run(
         argv, check=True, capture_output=True, text=True, cwd="/", timeout=600, start_new_session=True
     )
-    bench.cluster.stop()
+    server.stop()
     return parse_result(done.stdout).tps
 
 
-def measure_pairs(bench: Bench, pairs: int) -> list[float]:
+def measure_pairs(loaded: Loaded, pairs: int) -> list[float]:
     """Logarithms of pgstrata / by hand."""
     ratios = []
     for pair in range(pairs):
         sides = (under_pgstrata, by_hand) if pair % 2 == 0 else (by_hand, under_pgstrata)
-        tps = {side: side(bench) for side in sides}
+        tps = {side: side(loaded) for side in sides}
         ratios.append(math.log(tps[under_pgstrata] / tps[by_hand]))
         print(f"  pair {pair + 1}: {tps[under_pgstrata]:.0f} under pgstrata, {tps[by_hand]:.0f} by hand", flush=True)
     return ratios
+
+
+def measured(site: Site, trial: Trial, directory: CampaignDirectory, pairs: int) -> list[float]:
+    """Builds and loads the trial's stack, measures the pairs on it, and takes it down."""
+    program = make_program(site, trial, Present())
+    recorder = directory.start_trial(trial, program.planned)
+    executor = Executor(site.host, Identity("overhead", trial.id), silent, Interruption(), 86400.0)
+    journal = Journal.create(site.host, site.context(trial).trial_id)
+    try:
+        journal.register(RemovePath(path=site.golden_directory))
+        runner = StepRunner(site.host, journal)
+        context = TrialContext(program.setup, recorder, executor, lambda logs, open_loop: {}, runner.bindings)
+        executor.run((*program.build, *program.prepare), runner, context)
+        return measure_pairs(Loaded(context, runner, program.measure), pairs)
+    finally:
+        executor.close()
+        journal.undo_all()
 
 
 def main() -> int:
@@ -107,12 +140,7 @@ def main() -> int:
         (trial,) = block_trials(asked, 0, ["tmpfs"])
         with CampaignDirectory.create_or_open(folder / "out", asked) as directory:
             site = open_site(survey(host, asked, folder / "out"))
-            planned = PlannedRecord(trial=trial, stack=asked.stacks[0], steps=())
-            recorder = directory.start_trial(trial, planned)
-            steps = Steps(recorder, NoProgress(), Interruption(), 86400.0)
-            with standing(site, trial, recorder, steps, lambda logs, open_loop: {}) as bench:
-                run_load(bench)
-                ratios = np.array(measure_pairs(bench, given.pairs))
+            ratios = np.array(measured(site, trial, directory, given.pairs))
         host.close()
     half = float(stats.t.ppf(0.975, ratios.size - 1) * ratios.std(ddof=1) / math.sqrt(ratios.size))
     mean = float(ratios.mean())

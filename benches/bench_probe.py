@@ -17,11 +17,11 @@ from pathlib import Path
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.binaries import choose, discover
-from pgstrata.postgres.cluster import Cluster, Layout
+from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.probe.parse import parse_lines
 from pgstrata.probe.postgres import APPLICATION_NAME
-from pgstrata.probe.start import POSTGRES, SAMPLES, Probes, start_probes
+from pgstrata.probe.start import POSTGRES, SAMPLES, Probes, plan_host_probe, plan_postgres_probe, start_probes
 from pgstrata.spec.stack import Postgres
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.pgbench import Target, plan_init, plan_run
@@ -42,18 +42,20 @@ def devices_of(path: Path) -> list[tuple[int, int]]:
     return [(os.major(number), os.minor(number)), (7, 0)]
 
 
-def measure(cluster: Cluster, folder: Path, seconds: int) -> tuple[dict[str, float], float, int]:
+def measure(server: Server, folder: Path, seconds: int) -> tuple[dict[str, float], float, int]:
     """CPU seconds by part, throughput of pgbench meanwhile, and the number of samples."""
-    host, user = cluster.host, cluster.user
+    host, user = server.host, server.user
     target = Target(
-        cluster.installation.program("pgbench"), cluster.installation.client_major,
-        cluster.run_directory, cluster.port, user,
+        server.installation.program("pgbench"), server.installation.client_major,
+        server.run_directory, server.port, user,
     )  # fmt: skip
     host.run(plan_init(target, 10))
-    psql = cluster.psql()
-    probes = start_probes(host, str(folder), devices_of(folder), psql=psql, major=cluster.installation.major, user=user)
+    psql = server.psql()
+    numbers = ",".join(f"{major}:{minor}" for major, minor in devices_of(folder))
+    postgres_probe = plan_postgres_probe(psql, server.installation.major, user=user)
+    probes = start_probes(host, str(folder), plan_host_probe(numbers), postgres_probe)
     try:
-        pids = {**probes.pids, "server process": backend_pid(cluster)}
+        pids = {**probes.pids, "server process": backend_pid(server)}
         run = plan_run(target, Cell(script="tpcb-like", scale=10, clients=4), Workload(duration=seconds), seed=1)
         before = {name: cpu_s(pid) for name, pid in pids.items()}
         began = time.monotonic()
@@ -66,9 +68,9 @@ def measure(cluster: Cluster, folder: Path, seconds: int) -> tuple[dict[str, flo
     return shares, result.tps, len(parse_lines((folder / SAMPLES).read_text()))
 
 
-def backend_pid(cluster: Cluster) -> int:
+def backend_pid(server: Server) -> int:
     query = "SELECT pid FROM pg_stat_activity WHERE application_name = :'name'"
-    return int(cluster.value(query, name=APPLICATION_NAME))
+    return int(server.value(query, name=APPLICATION_NAME))
 
 
 def stop(probes: Probes) -> None:
@@ -82,15 +84,15 @@ def run(host: Host, major: int | None, seconds: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="pgstrata-bench-", dir="/var/tmp") as name:
         folder = Path(name)
         folder.chmod(0o711)
-        cluster = Cluster(host, installation, user, Layout(f"{folder}/data"))
-        cluster.init()
-        cluster.configure({"fsync": "off"})
-        cluster.start()
+        server = Server(host, installation, user, ServerDirectories(f"{folder}/data"))
+        server.init()
+        server.configure({"fsync": "off"})
+        server.start()
         try:
-            shares, tps, samples = measure(cluster, folder, seconds)
+            shares, tps, samples = measure(server, folder, seconds)
         finally:
-            cluster.crash_stop()
-            host.remove(cluster.run_directory)
+            server.crash_stop()
+            host.remove(server.run_directory)
     print(f"PostgreSQL {installation.version}, {seconds} s, {samples} samples, pgbench beside it at {tps:.0f} tps")
     return shares
 

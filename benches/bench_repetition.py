@@ -30,10 +30,10 @@ from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.load import load_campaign
 from pgstrata.spec.stack import Postgres
+from pgstrata.trial.events import Event, TrialEnded
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import opened_runner
 from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.progress import NoProgress
 from pgstrata.trial.scheduler import run_campaign
 
 SCRIPT = Path(__file__).with_name("plain_run.sh")
@@ -74,7 +74,7 @@ def trial_took(trial: TrialData) -> Took:
     return Took(trial.verdict.duration_s - spared, sum(s.duration_s for s in trial.steps if s.name == "load"))
 
 
-class BetweenTrials(NoProgress):
+class BetweenTrials:
     """Runs both scripts after each of the first `runs` trials: what drifts on this machine falls on all sides."""
 
     def __init__(self, folder: Path, scale: int, runs: int) -> None:
@@ -82,7 +82,11 @@ class BetweenTrials(NoProgress):
         self.bare: list[Took] = []
         self.cold: list[Took] = []
 
-    def finished(self, trial: Trial, verdict: TrialVerdict) -> None:
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TrialEnded):
+            self._after(event.trial, event.verdict)
+
+    def _after(self, trial: Trial, verdict: TrialVerdict) -> None:
         if verdict.status != "ok":
             raise SystemExit(f"{trial.id}: {verdict.reason}")
         if trial.block >= self.runs:

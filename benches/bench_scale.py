@@ -26,8 +26,8 @@ from pgstrata.cli.campaigning import FAKE_MODE, choose_policy
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.trial.events import Tell, silent
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.progress import NoProgress, Progress
 from pgstrata.trial.scheduler import run_campaign
 from pgstrata_fake.runner import FakeRunner
 
@@ -91,9 +91,9 @@ class TimedRunner:
     inner: FakeRunner
     processor_s: float = 0.0
 
-    def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         began_s = time.process_time()
-        verdict = self.inner.run(trial, directory, progress)
+        verdict = self.inner.run(trial, directory, tell)
         self.processor_s += time.process_time() - began_s
         return verdict
 
@@ -111,7 +111,7 @@ def overhead_ms(folder: Path, trials: int) -> float:
             directory,
             runner,
             choose_policy(campaign, STACKS),
-            NoProgress(),
+            silent,
             observe=Observer(campaign.goal.primary),
             interruption=Interruption(),
         )

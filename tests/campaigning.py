@@ -14,7 +14,7 @@ from pgstrata.host.agent.places import runtime_directory
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.load import load_campaign
 from pgstrata.stack.plan import PlanContext
-from pgstrata.trial.bench import outputs_directory, run_directory
+from pgstrata.trial.context import outputs_directory, run_directory
 from pgstrata.trial.site import site_token
 
 STATE = "PGSTRATA_STATE_DIRECTORY"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,6 +26,7 @@ from pgstrata.host.protocol import (
     Process,
     Space,
     Waiting,
+    Watcher,
 )
 
 Answer = Callable[[Command], Completed | None]
@@ -94,6 +95,8 @@ class FakeHost:
         self._others_locks = dict(locks or {})
         self._busy = busy
         self._pids = itertools.count(1000)
+        self._watcher: Watcher | None = None
+        self._looking = False
         self.asked: list[Command] = []
         self.stopped_markers: list[str] = []
         self.files: dict[str, bytes] = {}
@@ -117,6 +120,14 @@ class FakeHost:
         return done
 
     def _end_of(self, command: Command) -> Completed:
+        if self._watcher is not None:
+            number = self._watcher.begin(command, look=self._looking)
+            done = self._answer_of(command)
+            self._watcher.end(number, done.exit_code, done.duration_s)
+            return done
+        return self._answer_of(command)
+
+    def _answer_of(self, command: Command) -> Completed:
         self.asked.append(command)
         done = self._recorded.get(command.argv)
         if done is None and self._answer is not None:
@@ -211,6 +222,17 @@ class FakeHost:
 
     def interruptible(self, waiting: Waiting) -> None:
         """Nothing is waited for here."""
+
+    def watched(self, watcher: Watcher | None) -> None:
+        self._watcher = watcher
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        before, self._looking = self._looking, True
+        try:
+            yield
+        finally:
+            self._looking = before
 
     def undisturbed(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -19,12 +19,12 @@ from pgstrata.record.schema import (
     AttestedRecord,
     CampaignRecord,
     CellResult,
+    EventRecord,
     HostFacts,
     LoadRecord,
     PlannedRecord,
     Record,
     SpaceRecord,
-    StepRecord,
     TrialVerdict,
 )
 from pgstrata.spec.campaign import Campaign, Stage, Trial
@@ -37,6 +37,7 @@ from pgstrata.spec.workload import Cell, Workload
 
 MIB = 1024**2
 NASTY = "ext4-<script>alert(1)</script>"
+BEGUN = "2026-01-01T00:00:00.000+00:00"
 STEPS = ("make files", "attach loop", "mkfs", "mount", "initdb", "start", "load", "restart", "warm up")
 PHASES = {"drop tables": 0.01, "create tables": 0.02, "client-side generate": 6.2, "vacuum": 0.9, "primary keys": 2.1}
 BASE_TPS = {
@@ -176,10 +177,14 @@ def _write_trial(
     _write(folder / "planned.json", PlannedRecord(trial=trial, stack=stack, steps=()))
     _write(folder / "facts.json", _facts())
     _write_list(folder / "attested.json", _attested(stack))
-    with (folder / "steps.jsonl").open("w") as file:
+    with (folder / "events.jsonl").open("w") as file:
         for name in STEPS:
-            step = StepRecord(name=name, started="2026-01-01T00:00:00.000+00:00", duration_s=float(rng.gamma(2, 0.4)))
-            file.write(step.model_dump_json() + "\n")
+            duration_s = float(rng.gamma(2, 0.4))
+            for event in (
+                EventRecord(at=BEGUN, event="step_begun", step=name),
+                EventRecord(at=BEGUN, event="step_ended", step=name, duration_s=duration_s),
+            ):
+                file.write(event.model_dump_json(exclude_none=True) + "\n")
     (folder / "raw" / "postgresql.log").write_text("LOG:  database system is ready to accept connections\n")
     status, reason = _status(shape, stack, block)
     if status in ("ok", "excluded"):

@@ -26,7 +26,7 @@ from pgstrata.record.schema import (
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
-from pgstrata.trial.progress import Progress
+from pgstrata.trial.events import StepBegun, Tell
 
 _BEGIN = "2026-01-01T00:00:00.000+00:00"
 _LEVEL_TPS = {"tmpfs": 4000.0, "xfs": 2100.0, "ext4": 2000.0, "btrfs": 1300.0, "zfs": 1200.0, "nfs": 900.0}
@@ -45,14 +45,14 @@ class FakeRunner:
 
     campaign: Campaign
 
-    def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         stack = self.campaign.stack(trial.stack)
         steps = (PlannedStep(name="pretend", commands=("true",)),)
         recorder = directory.start_trial(trial, PlannedRecord(trial=trial, stack=stack, steps=steps))
         recorder.write("facts.json", _fake_facts())
         failed = _FAILING in stack.name and trial.block == 0
         if not failed:
-            self._write_results(recorder, stack, progress)
+            self._write_results(recorder, stack, tell)
         verdict = TrialVerdict(
             trial_id=trial.id,
             status="failed" if failed else "ok",
@@ -64,7 +64,7 @@ class FakeRunner:
         recorder.finish(verdict)
         return verdict
 
-    def _write_results(self, recorder: TrialRecorder, stack: Stack, progress: Progress) -> None:
+    def _write_results(self, recorder: TrialRecorder, stack: Stack, tell: Tell) -> None:
         trial = recorder.trial
         built = AttestedRecord(what="filesystem", expected=stack.data.fs.kind, actual=stack.data.fs.kind, holds=True)
         recorder.write_list("attested.json", [built])
@@ -76,7 +76,7 @@ class FakeRunner:
         size_bytes = 16 * 2**20 * trial.scale
         space = [SpaceRecord(moment="after load", physical_bytes=size_bytes, database_bytes=size_bytes)]
         for cell in trial.cells:
-            progress.step(f"pgbench {cell.id}", 0.0)
+            tell(StepBegun(self.campaign.name, trial.id, f"pgbench {cell.id}", 0.0))
             tps = _fake_tps(self.campaign, stack, trial, cell)
             _write_cell(recorder, cell, tps, trial.duration_s or self.campaign.workload.duration_s or 60.0, luck)
             grown = int(size_bytes * 1.1)

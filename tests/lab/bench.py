@@ -14,8 +14,8 @@ from built import differences
 from pgstrata.host.protocol import Host, command
 from pgstrata.lab.recipe import GOLDEN
 from pgstrata.postgres.binaries import Installation, choose, discover
-from pgstrata.postgres.cluster import Cluster, Layout
 from pgstrata.postgres.golden import Golden, read_golden, restore_golden
+from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import run_user
 from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
@@ -61,14 +61,14 @@ class GoldenCluster:
         return cls(choose(discover(host), Postgres()), run_user(host), golden)
 
 
-def target_of(cluster: Cluster) -> Target:
-    installation = cluster.installation
+def target_of(server: Server) -> Target:
+    installation = server.installation
     return Target(
         program=installation.program("pgbench"),
         major=installation.client_major,
-        socket_directory=cluster.run_directory,
-        port=cluster.port,
-        os_user=cluster.user,
+        socket_directory=server.run_directory,
+        port=server.port,
+        os_user=server.user,
     )
 
 
@@ -123,16 +123,16 @@ def live(host: Host, golden: GoldenCluster, stack: Stack, **changes: Any) -> Liv
 
 def run_pgbench(host: Host, golden: GoldenCluster, plan: StackPlan, journal: Journal) -> float:
     """Transactions a second of a moment of pgbench on the stack."""
-    layout = Layout(plan.data_directory, plan.wal_directory, plan.tablespace_directories)
-    cluster = Cluster(host, golden.installation, golden.user, layout, marker=plan.context.marker)
-    cluster.make_directories()
+    layout = ServerDirectories(plan.data_directory, plan.wal_directory, plan.tablespace_directories)
+    server = Server(host, golden.installation, golden.user, layout, marker=plan.context.marker)
+    server.make_directories()
     restore_golden(host, golden.golden, layout, golden.user)
-    cluster.configure({"max_wal_size": "128MB", **plan.stack.postgresql.settings})
-    cluster.start()
+    server.configure({"max_wal_size": "128MB", **plan.stack.postgresql.settings})
+    server.start()
     try:
         cell = Cell(script="tpcb-like", scale=SCALE, clients=4)
-        done = host.run(plan_run(target_of(cluster), cell, Workload(duration=RUN_S), seed=1, duration_s=RUN_S))
+        done = host.run(plan_run(target_of(server), cell, Workload(duration=RUN_S), seed=1, duration_s=RUN_S))
         return parse_result(done.stdout).tps
     finally:
-        cluster.stop()
-        host.remove(cluster.run_directory)
+        server.stop()
+        host.remove(server.run_directory)

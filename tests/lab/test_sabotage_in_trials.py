@@ -12,11 +12,11 @@ from bench import slow_resync
 from pgstrata.host.protocol import Host, command
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.campaign import Campaign
+from pgstrata.trial.events import Event, StepBegun, TrialBegun
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import opened_runner
 from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.progress import NoProgress
 from pgstrata.trial.scheduler import run_campaign
 
 ATTEST = "attest the stack"
@@ -109,21 +109,20 @@ CASES = {
 
 
 @dataclass
-class Saboteur(NoProgress):
+class Saboteur:
     """Changes the stack of each trial at its step."""
 
     host: Host
     current: str = ""
     done: list[str] = field(default_factory=list)
 
-    def trial(self, trial: Trial) -> None:
-        self.current = trial.stack
-
-    def step(self, name: str, expected_s: float | None) -> None:
-        case = CASES[self.current]
-        if name == case.step:
-            case.meddle(self.host)
-            self.done.append(self.current)
+    def __call__(self, event: Event) -> None:
+        match event:
+            case TrialBegun(trial=trial):
+                self.current = trial.stack
+            case StepBegun(step=name) if name == CASES[self.current].step:
+                CASES[self.current].meddle(self.host)
+                self.done.append(self.current)
 
 
 def test_each_fails_its_trial(host: Host, tmp_path: Path) -> None:

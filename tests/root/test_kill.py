@@ -15,7 +15,7 @@ import pytest
 
 from campaigning import clean, environment, nothing_left, reachable, run, run_directories, write_campaign
 from pgstrata.record.reader import read
-from pgstrata.trial.steps import KILL_HOOK
+from pgstrata.trial.executor import KILL_HOOK
 
 STACKS = ["ext4"]
 ALL_STACKS = ["xfs", "btrfs", "tmpfs", "btrfs(raid1,2)"]

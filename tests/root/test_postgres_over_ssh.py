@@ -1,4 +1,4 @@
-"""The same cluster, run and probes on a host behind ssh (a real sshd on loopback)."""
+"""The same server, run and probes on a host behind ssh (a real sshd on loopback)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from loopback_sshd import LoopbackSshd
 from pgstrata.errors import PreflightError
 from pgstrata.postgres.binaries import choose, discover
-from pgstrata.postgres.cluster import Cluster, Layout
+from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.probe.parse import device_rows, parse_lines, postgres_rows
-from pgstrata.probe.start import POSTGRES, SAMPLES, start_probes
+from pgstrata.probe.start import POSTGRES, SAMPLES, plan_host_probe, plan_postgres_probe, start_probes
 from pgstrata.spec.stack import Postgres
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.pgbench import Target, plan_init, plan_run
@@ -32,20 +32,21 @@ def test_a_run_on_a_host_behind_ssh(sshd: LoopbackSshd) -> None:
     with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/var/tmp") as name:
         folder = Path(name)
         folder.chmod(0o711)
-        cluster = Cluster(host, installation, user, Layout(f"{name}/data"), marker=folder.name)
+        server = Server(host, installation, user, ServerDirectories(f"{name}/data"), marker=folder.name)
         try:
-            cluster.init(options=("--no-sync",))
-            cluster.configure({"fsync": "off", "shared_buffers": "16MB"})
-            cluster.start()
-            assert all(a.holds for a in cluster.attest_settings())
+            server.init(options=("--no-sync",))
+            server.configure({"fsync": "off", "shared_buffers": "16MB"})
+            server.start()
+            assert all(a.holds for a in server.attest_settings())
             target = Target(
-                installation.program("pgbench"), installation.client_major, cluster.run_directory, cluster.port, user
+                installation.program("pgbench"), installation.client_major, server.run_directory, server.port, user
             )
             host.run(plan_init(target, 1))
             status = host.status(name)
             assert status is not None
             device = status.device
-            probes = start_probes(host, name, [device], psql=cluster.psql(), major=installation.major, user=user)
+            postgres_probe = plan_postgres_probe(server.psql(), installation.major, user=user)
+            probes = start_probes(host, name, plan_host_probe(f"{device[0]}:{device[1]}"), postgres_probe)
             done = host.run(
                 plan_run(target, Cell(script="simple-update", scale=1, clients=2), Workload(duration=3), seed=1)
             )
@@ -58,6 +59,6 @@ def test_a_run_on_a_host_behind_ssh(sshd: LoopbackSshd) -> None:
             assert rows[-1]["xact_commit"] > 0
             assert json.loads(host.read_text(f"{name}/{SAMPLES}").splitlines()[0])["disk"]
         finally:
-            cluster.crash_stop()
-            host.remove(cluster.run_directory)
+            server.crash_stop()
+            host.remove(server.run_directory)
             host.close()

@@ -15,8 +15,8 @@ from campaigning import STATE, run_in_fork, write_campaign
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed
 from pgstrata.postgres.binaries import choose, discover
-from pgstrata.postgres.cluster import Cluster, Layout
 from pgstrata.postgres.golden import place_golden, save_golden
+from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.load import load_campaign
@@ -24,7 +24,7 @@ from pgstrata.spec.stack import Postgres
 from pgstrata.stack.plan import PlanContext
 from pgstrata.stack.undo import RemovePath
 from pgstrata.stack.undoing import run_undo
-from pgstrata.trial.bench import trial_directory
+from pgstrata.trial.context import trial_directory
 from pgstrata.trial.site import site_token
 
 FAST = {"shared_buffers": "16MB", "max_connections": "20", "fsync": "off", "max_wal_size": "64MB"}
@@ -49,26 +49,26 @@ def secret(folder: Path) -> Path:
 
 
 @pytest.fixture
-def own(folder: Path) -> Iterator[Cluster]:
+def own(folder: Path) -> Iterator[Server]:
     local = LocalHost()
     user = run_user(local)
     installation = readable_installation(local, choose(discover(local), Postgres()), user)
-    made = Cluster(local, installation, user, Layout(f"{folder}/data"), marker=folder.name)
+    made = Server(local, installation, user, ServerDirectories(f"{folder}/data"), marker=folder.name)
     yield made
     local.stop_marked(folder.name, 10)
     local.remove(made.run_directory)
 
 
-def ready(cluster: Cluster) -> Cluster:
-    cluster.init(options=("--no-sync",))
-    cluster.configure(FAST)
-    cluster.start()
-    return cluster
+def ready(server: Server) -> Server:
+    server.init(options=("--no-sync",))
+    server.configure(FAST)
+    server.start()
+    return server
 
 
-def run_program(cluster: Cluster, script: str) -> None:
+def run_program(server: Server, script: str) -> None:
     """As a hostile workload does it; the program reads its input, or the server finds the pipe broken."""
-    cluster.execute(f"COPY (SELECT 1) TO PROGRAM $p$cat >/dev/null; {script}$p$;")
+    server.execute(f"COPY (SELECT 1) TO PROGRAM $p$cat >/dev/null; {script}$p$;")
 
 
 def identity(file: Path) -> tuple[object, ...]:
@@ -79,7 +79,7 @@ def identity(file: Path) -> tuple[object, ...]:
 @pytest.mark.parametrize("way", ["symlink", "hard link"])
 @pytest.mark.parametrize("name", ["postgresql.conf", "postgresql.conf.initdb", "pg_hba.conf", "postmaster.pid"])
 def test_no_file_of_roots_is_read_or_written_in_the_data_directory(
-    own: Cluster, secret: Path, name: str, way: str
+    own: Server, secret: Path, name: str, way: str
 ) -> None:
     ready(own)
     before, file = identity(secret), Path(own.layout.data_directory) / name
@@ -95,7 +95,7 @@ def test_no_file_of_roots_is_read_or_written_in_the_data_directory(
     file.unlink()
 
 
-def test_the_servers_log_is_no_way_to_a_file_of_roots(own: Cluster, secret: Path, tmp_path: Path) -> None:
+def test_the_servers_log_is_no_way_to_a_file_of_roots(own: Server, secret: Path, tmp_path: Path) -> None:
     ready(own)
     before = identity(secret)
     run_program(own, f"ln --symbolic --force {secret} {own.log_file}")
@@ -119,7 +119,7 @@ def test_the_servers_log_is_no_way_to_a_file_of_roots(own: Cluster, secret: Path
     assert identity(secret) == before
 
 
-def test_a_golden_copy_is_placed_by_the_servers_user(own: Cluster, folder: Path) -> None:
+def test_a_golden_copy_is_placed_by_the_servers_user(own: Server, folder: Path) -> None:
     ready(own)
     own.stop()
     golden = save_golden(own.host, own.layout, f"{folder}/golden", {}, own.user)
@@ -127,7 +127,7 @@ def test_a_golden_copy_is_placed_by_the_servers_user(own: Cluster, folder: Path)
     victim.write_text("root's")
     victim.chmod(0o644)
     before = identity(victim)
-    layout = Layout(f"{folder}/second")
+    layout = ServerDirectories(f"{folder}/second")
     own.host.make_directory(layout.data_directory, mode=0o700, owner=own.user)
     (folder / "second" / "PG_VERSION").symlink_to(victim)
     with pytest.raises(CommandFailed, match="Permission denied"):
@@ -135,7 +135,7 @@ def test_a_golden_copy_is_placed_by_the_servers_user(own: Cluster, folder: Path)
     assert identity(victim) == before
 
 
-def test_only_the_servers_own_user_comes_in(own: Cluster) -> None:
+def test_only_the_servers_own_user_comes_in(own: Server) -> None:
     """The private folder keeps others off the socket; the server itself refuses whoever gets that far, as root does."""
     ready(own)
     client = own.installation.program("psql")

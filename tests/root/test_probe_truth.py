@@ -11,7 +11,7 @@ import pytest
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command
 from pgstrata.probe.parse import device_rows, parse_lines, probe_cpu_s, system_rows
-from pgstrata.probe.start import SAMPLES, start_probes
+from pgstrata.probe.start import SAMPLES, plan_host_probe, start_probes
 from pgstrata.workload.fio import FioResult, parse_fio, plan_fio
 
 DEVICE_BYTES = 128 << 20
@@ -36,7 +36,7 @@ def sampled(loop: str, folder: Path, **job: object) -> tuple[FioResult, list[dic
     status = host.status(loop)
     assert status is not None
     major, minor = status.device
-    probes = start_probes(host, str(folder), [(major, minor)])
+    probes = start_probes(host, str(folder), plan_host_probe(f"{major}:{minor}"))
     try:
         result = parse_fio(host.run(plan_fio(loop, **job)).stdout)  # type: ignore[arg-type]
     finally:

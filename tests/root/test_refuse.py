@@ -20,7 +20,7 @@ from pgstrata.host.protocol import CommandFailed
 from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.stack.build import build, run_step
+from pgstrata.stack.build import StepRunner, build
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import plan_stack
@@ -218,7 +218,7 @@ def test_killed_before_wiping_the_device_is_left_as_it_was(
     never = replace(wipe, commands=(planned("false"),))
     journal = Journal.create(host, "t1")
     with pytest.raises(CommandFailed):
-        run_step(host, never, journal, {"data.0": str(device)}, plan.context.erase)
+        StepRunner(host, journal, plan.context.erase, {"data.0": str(device)}).run(never)
     host.unlock("trial-t1")
     (line,) = clean(host).lines
     assert f"left {file} alone: it carries ext4 {label!r} as before" in line

@@ -20,10 +20,10 @@ from pgstrata.host.local import LocalHost
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
+from pgstrata.trial.events import Event, Notice, StepBegun, Tell, silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import opened_runner
 from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.progress import NoProgress
 from pgstrata.trial.scheduler import Outcome, run_campaign
 
 LOOP = {"kind": "loop", "size": "2560M"}
@@ -49,7 +49,7 @@ def campaign(*stacks: dict[str, Any], workload: dict[str, Any] | None = None, **
 
 
 @dataclass
-class Meddling(NoProgress):
+class Meddling:
     """Does something the moment a step begins."""
 
     at: str
@@ -57,13 +57,14 @@ class Meddling(NoProgress):
     seen: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
-    def notice(self, line: str) -> None:
-        self.told.append(line)
-
-    def step(self, name: str, expected_s: float | None) -> None:
-        self.seen.append(name)
-        if name.endswith(self.at):
-            self.do()
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Notice(text=text):
+                self.told.append(text)
+            case StepBegun(step=name):
+                self.seen.append(name)
+                if name.endswith(self.at):
+                    self.do()
 
 
 @pytest.fixture
@@ -77,19 +78,18 @@ def place(tmp_path: Path) -> Iterator[Path]:
     assert left == []
 
 
-def run(place: Path, asked: Campaign, progress: NoProgress | None = None) -> Outcome:
+def run(place: Path, asked: Campaign, tell: Tell = silent) -> Outcome:
     host = LocalHost(state_directory=str(place / "state"))
     interruption = Interruption()
-    shown = progress or NoProgress()
     try:
         with (
             interruption.installed(),
             CampaignDirectory.create_or_open(place / "out", asked) as directory,
-            opened_runner(host, asked, directory, shown, interruption, lambda logs, open_loop: {}) as (runner, stacks),
+            opened_runner(host, asked, directory, tell, interruption, lambda logs, open_loop: {}) as (runner, stacks),
         ):
             policy = FixedBlocks(stacks, asked.runs.blocks or 1)
             return run_campaign(
-                asked, directory, runner, policy, shown, observe=lambda trials: (), interruption=interruption
+                asked, directory, runner, policy, tell, observe=lambda trials: (), interruption=interruption
             )
     finally:
         host.close()

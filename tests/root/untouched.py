@@ -26,12 +26,12 @@ from pgstrata.postgres.user import run_user
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.load import load_campaign
 from pgstrata.stack.clean import clean
+from pgstrata.trial.events import silent
+from pgstrata.trial.executor import KILL_HOOK
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import opened_runner
 from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.progress import NoProgress
 from pgstrata.trial.scheduler import run_campaign
-from pgstrata.trial.steps import KILL_HOOK
 
 HIDDEN = {"/tmp": 0o1777, "/run": 0o755, "/var/lib": 0o755, "/var/tmp": 0o1777}
 """With their modes; the last one may be what FOLDER is in."""
@@ -62,7 +62,7 @@ def look() -> Seen:
 def run(host: Host, file: Path, out: Path) -> None:
     """One block of the campaign."""
     asked = load_campaign(file)
-    interruption, told = Interruption(), NoProgress()
+    interruption, told = Interruption(), silent
     with (
         CampaignDirectory.create_or_open(out, asked) as directory,
         opened_runner(host, asked, directory, told, interruption, lambda logs, open_loop: {}) as (runner, stacks),

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spec": {"errors"},
     "host": {"errors", "spec"},
     "stack": {"errors", "spec", "host"},
-    "postgres": {"errors", "spec", "host"},
+    "postgres": {"errors", "spec", "host", "stack"},
     "workload": {"errors", "spec", "host"},
     "probe": {"errors", "spec", "host"},
     "record": {"errors", "spec"},

@@ -19,7 +19,7 @@ from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.cli.forecasting import announce
 from pgstrata.cli.output import end, print_json, print_notice, print_text
-from pgstrata.cli.progress import ShownProgress
+from pgstrata.cli.progress import listening
 from pgstrata.cli.publishing import with_published
 from pgstrata.errors import ExitCode, UsageError
 from pgstrata.record.decision import Policy
@@ -29,9 +29,9 @@ from pgstrata.report.json import report_value
 from pgstrata.report.render import render
 from pgstrata.report.terminal import print_terminal
 from pgstrata.spec.campaign import Campaign
+from pgstrata.trial.events import Tell
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.progress import Progress
 from pgstrata.trial.scheduler import Observe, Outcome, TrialRunner, ended, recorded_stacks, run_campaign
 from pgstrata.trial.undo_errors import undo_errors
 from pgstrata.workload.pgbench_logs import summarise_logs
@@ -116,15 +116,15 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
     interruption = Interruption()
     with (
         interruption.installed(),
-        ShownProgress(shown.quiet, campaign.runs.budget) as progress,
-        _runner(campaign, directory, progress, interruption) as (runner, stacks),
+        listening(quiet=shown.quiet, budget_s=campaign.runs.budget) as tell,
+        _runner(campaign, directory, tell, interruption) as (runner, stacks),
     ):
         return run_campaign(
             campaign,
             directory,
             runner,
             choose_policy(campaign, stacks),
-            progress,
+            tell,
             observe=_observer(campaign),
             interruption=interruption,
         )
@@ -136,7 +136,7 @@ def _observer(campaign: Campaign) -> Observe:
 
 @contextmanager
 def _runner(
-    campaign: Campaign, directory: CampaignDirectory, progress: Progress, interruption: Interruption
+    campaign: Campaign, directory: CampaignDirectory, tell: Tell, interruption: Interruption
 ) -> Iterator[tuple[TrialRunner, tuple[str, ...]]]:
     """The runner, and the stacks that its host can build."""
     if os.environ.get(FAKE_MODE, "") not in ("", "0"):
@@ -146,8 +146,8 @@ def _runner(
     from pgstrata.trial.opening import opened_runner
 
     with (
-        campaign_host(campaign, progress, interruption.waiting) as host,
-        opened_runner(host, campaign, directory, progress, interruption, _percentiles) as opened,
+        campaign_host(campaign, tell, interruption.waiting) as host,
+        opened_runner(host, campaign, directory, tell, interruption, _percentiles) as opened,
     ):
         yield opened
 

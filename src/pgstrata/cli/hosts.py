@@ -9,7 +9,7 @@ from pgstrata.errors import UsageError
 from pgstrata.host.connect import connect
 from pgstrata.host.protocol import Host, Waiting
 from pgstrata.spec.campaign import Campaign
-from pgstrata.trial.progress import Progress
+from pgstrata.trial.events import Notice, Tell
 
 LAB = "lab"
 RUNNING_LAB = "lab/"
@@ -17,7 +17,7 @@ RUNNING_LAB = "lab/"
 
 
 @contextmanager
-def campaign_host(campaign: Campaign, progress: Progress, waiting: Waiting) -> Iterator[Host]:
+def campaign_host(campaign: Campaign, tell: Tell, waiting: Waiting) -> Iterator[Host]:
     """The host of a campaign, connected; a lab machine is started for it and ends with the block.
 
     A machine boots inside `waiting()`, so that a signal can end it.
@@ -25,7 +25,7 @@ def campaign_host(campaign: Campaign, progress: Progress, waiting: Waiting) -> I
     if campaign.host == LAB:
         from pgstrata.lab.session import lab_host
 
-        with lab_host(campaign, say=progress.notice, waiting=waiting) as machine:
+        with lab_host(campaign, say=lambda text: tell(Notice(text)), waiting=waiting) as machine:
             yield machine
         return
     with named_host(campaign.host) as host:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pgstrata.host.protocol import Host
     from pgstrata.spec.campaign import Campaign, Trial
     from pgstrata.spec.stack import Stack
+    from pgstrata.stack.plan import StackPlan
     from pgstrata.trial.estimate import Estimate
     from pgstrata.trial.site import Site
 
@@ -36,9 +37,10 @@ def plan(
     budget: Budget = None,
     scratch: ScratchDirectory = None,
     host: OtherHost = None,
+    commands: Annotated[bool, typer.Option("--commands", help="Show every step and command in order.")] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Show trials, every command in order, bytes, time, host-wide changes, and what the budget can prove."""
+    """Show trials, bytes, time, host-wide changes, what the budget can prove, and on request every command."""
     from pgstrata.cli.changes import changed
     from pgstrata.cli.hosts import LAB
     from pgstrata.spec.expand import slug, with_aa
@@ -54,7 +56,7 @@ def plan(
     if json:
         print_json(value)
     else:
-        print_text(_render(value))
+        print_text(_render(value, commands=commands))
 
 
 @contextmanager
@@ -92,7 +94,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         **_preflight(site),
         "notes": [*_lab_notes(campaign), *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes})],
         "forecast": list(forecast(campaign, trials, estimates)),
-        "trials": [_describe_trial(site, t, estimates[t.id]) for t in trials],
+        "trials": list(_describe_trials(site, trials, estimates)),
     }
 
 
@@ -137,20 +139,31 @@ def _plan_of(site: Site, trial: Trial) -> Any:
     return plan_stack(site.campaign.stack(trial.stack), site.context(trial))
 
 
-def _describe_trial(site: Site, trial: Trial, estimate: Estimate) -> dict[str, Any]:
-    from pgstrata.trial.planned import plan_trial
+def _describe_trials(site: Site, trials: list[Trial], estimates: Mapping[str, Estimate]) -> Iterator[dict[str, Any]]:
+    """The program of every trial, as it will be when those before it have ended well."""
+    from pgstrata.trial.load import Present
+    from pgstrata.trial.program import make_program
+    from pgstrata.trial.survey import planned_site
 
-    steps = plan_trial(site, trial, _plan_of(site, trial))
-    return {
-        "id": trial.id,
-        "stack": trial.stack,
-        "block": trial.block,
-        "scale": trial.scale,
-        "load": trial.load,
-        "written_bytes": estimate.written_bytes,
-        "duration_s": estimate.duration_s,
-        "steps": [step.model_dump() for step in steps],
-    }
+    site = planned_site(site)
+    golden: frozenset[str] = frozenset()
+    kept: dict[tuple[str, int], StackPlan] = {}
+    for trial in trials:
+        program = make_program(site, trial, Present(golden, kept.get((trial.stack, trial.scale))))
+        golden |= program.keeps
+        if trial.load == "keep":
+            kept[trial.stack, trial.scale] = program.stack_plan
+        estimate = estimates[trial.id]
+        yield {
+            "id": trial.id,
+            "stack": trial.stack,
+            "block": trial.block,
+            "scale": trial.scale,
+            "load": trial.load,
+            "written_bytes": estimate.written_bytes,
+            "duration_s": estimate.duration_s,
+            "steps": [step.model_dump() for step in program.planned.steps],
+        }
 
 
 def _host_wide(campaign: Campaign, site: Site, trials: list[Trial]) -> list[str]:
@@ -184,7 +197,7 @@ def _host_wide_settings(stack: Stack) -> list[str]:
     return [*settings, *(f"{key} = {value}" for changed in layers for key, value in changed.items())]
 
 
-def _render(value: dict[str, Any]) -> str:
+def _render(value: dict[str, Any], *, commands: bool = False) -> str:
     from pgstrata.report.figures import render_count
     from pgstrata.spec.units import render_duration, render_size
 
@@ -209,7 +222,7 @@ def _render(value: dict[str, Any]) -> str:
         "What this can prove:",
         *(f"  {line}" for line in value["forecast"]),
         "",
-        *_render_trials(value["trials"]),
+        *(_render_programs(value["trials"]) if commands else _render_kinds(value["trials"])),
     ]
     return "\n".join(lines)
 
@@ -220,24 +233,41 @@ def _render_left_out(left_out: dict[str, dict[str, str]]) -> Iterator[str]:
         yield from (f"  {name}: {why}" for name, why in settings.items())
 
 
-def _render_trials(trials: list[dict[str, Any]]) -> list[str]:
-    """Every command of the first trial of a kind; later ones differ in their names alone."""
+def _render_kinds(trials: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each kind of trial."""
     from pgstrata.spec.units import render_duration
 
-    seen: dict[tuple[str, int, str], str] = {}
-    lines = []
+    kinds: dict[tuple[str, int, tuple[str, ...]], list[dict[str, Any]]] = {}
+    for trial in trials:
+        kind = trial["stack"], trial["scale"], tuple(step["name"] for step in trial["steps"])
+        kinds.setdefault(kind, []).append(trial)
+    yield "Trials (`--commands` shows every step and command of each kind in order):"
+    for (stack, scale, steps), alike in kinds.items():
+        first = alike[0]
+        each = "" if len(alike) == 1 else f"{len(alike)} x "
+        yield (
+            f"  {stack}, scale {scale}, load {first['load']}: {each}{len(steps)} steps, "
+            f"about {render_duration(first['duration_s'])}"
+        )
+
+
+def _render_programs(trials: list[dict[str, Any]]) -> Iterator[str]:
+    """Every step of the first trial of a kind; others differ in their names alone."""
+    from pgstrata.spec.units import render_duration
+
+    seen: dict[tuple[str, int, tuple[str, ...]], str] = {}
     for trial in trials:
         head = f"{trial['id']}: {trial['stack']}, {trial['load']}, about {render_duration(trial['duration_s'])}"
-        kind = (trial["stack"], trial["scale"], trial["load"])
+        kind = (trial["stack"], trial["scale"], tuple(step["name"] for step in trial["steps"]))
         if kind in seen:
-            lines.append(f"{head}: the same commands as {seen[kind]}")
+            yield f"{head}: the same commands as {seen[kind]}"
             continue
         seen[kind] = trial["id"]
-        lines.append(head)
+        yield head
         for step in trial["steps"]:
-            lines.append(f"  {step['name']}{' (host-wide)' if step['host_wide'] else ''}")
-            lines += [f"    {command}" for command in step["commands"]]
-    return lines
+            yield f"  {step['name']}{' (host-wide)' if step['host_wide'] else ''}"
+            yield from (f"    # {told}" for told in step["tells"])
+            yield from (f"    {command}" for command in step["commands"])
 
 
 def register(app: typer.Typer) -> None:

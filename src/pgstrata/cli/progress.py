@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -13,7 +15,17 @@ from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.printable import printable
 from pgstrata.spec.units import render_duration
-from pgstrata.trial.progress import NoProgress, Progress
+from pgstrata.trial.events import (
+    BlockBegun,
+    Event,
+    Notice,
+    StepBegun,
+    Tell,
+    TrialBegun,
+    TrialEnded,
+    TrialSkipped,
+    silent,
+)
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -30,7 +42,7 @@ def _ending(trial: Trial, verdict: TrialVerdict) -> str:
 
 
 @dataclass
-class _Clock:
+class BlockClock:
     """Time left: the budget's, or the block's by the trials finished so far."""
 
     budget_s: float | None
@@ -52,53 +64,62 @@ class _Clock:
 
 
 @dataclass
-class LineProgress:
-    """One line for each trial and block: for logs and pipes."""
+class Lines:
+    """The listener that writes a line for each trial and block: for logs and pipes."""
 
-    clock: _Clock
+    clock: BlockClock
+    write: Callable[[str], None] = print_notice
 
-    def notice(self, text: str) -> None:
-        print_notice(text)
-
-    def block(self, number: int, trials: int, stage: str, reason: str) -> None:
-        self.clock.block_trials, self.clock.block_done = trials, 0
-        why = f" ({reason})" if reason else ""
-        self.notice(f"block {number + 1}, {stage}: {trials} trials{why}")
-
-    def trial(self, trial: Trial) -> None:
-        pass
-
-    def step(self, name: str, expected_s: float | None) -> None:
-        pass
-
-    def finished(self, trial: Trial, verdict: TrialVerdict) -> None:
-        self.clock.block_done += 1
-        self.clock.durations_s.append(verdict.duration_s)
-        left = self.clock.left()
-        self.notice(f"  {_ending(trial, verdict)}{f'; {left}' if left else ''}")
-
-    def skipped(self, trial: Trial) -> None:
-        self.clock.block_done += 1
+    def __call__(self, event: Event) -> None:
+        clock = self.clock
+        match event:
+            case Notice(text=text):
+                self.write(text)
+            case BlockBegun():
+                clock.block_trials, clock.block_done = event.trials, 0
+                why = f" ({event.reason})" if event.reason else ""
+                self.write(f"block {event.number + 1}, {event.stage}: {event.trials} trials{why}")
+            case TrialEnded():
+                clock.block_done += 1
+                clock.durations_s.append(event.verdict.duration_s)
+                left = clock.left()
+                self.write(f"  {_ending(event.trial, event.verdict)}{f'; {left}' if left else ''}")
+            case TrialSkipped():
+                clock.block_done += 1
 
 
-class LiveProgress(LineProgress):
-    """The same lines, and below them a live one with the running step."""
+@dataclass
+class _Running:
+    """A trial that is running, and its present step."""
 
-    def __init__(self, clock: _Clock) -> None:
+    trial: str
+    step: str = ""
+    expected_s: float | None = None
+    step_began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def text(self) -> str:
+        spent_s = time.monotonic() - self.step_began_s
+        of = f" of {render_duration(self.expected_s)}" if self.expected_s else ""
+        return f"{self.trial}: {self.step} {render_duration(round(spent_s))}{of}"
+
+
+class LiveLine:
+    """The listener that writes the same lines, and below them a live one with the step of every running trial."""
+
+    def __init__(self, clock: BlockClock) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        super().__init__(clock)
-        self._trial = ""
-        self._step = ""
-        self._step_started_s = time.monotonic()
-        self._expected_s: float | None = None
+        self._clock = clock
+        self._lines = Lines(clock, self._print)
+        self._running: dict[tuple[str, str], _Running] = {}
         self._console = Console(stderr=True)
         self._live: Live = Live(
             console=self._console, get_renderable=self._render, refresh_per_second=2, transient=True
         )
 
-    def __enter__(self) -> LiveProgress:
+    def __enter__(self) -> LiveLine:
         self._live.start()
         return self
 
@@ -107,44 +128,43 @@ class LiveProgress(LineProgress):
     ) -> None:
         self._live.stop()
 
-    def notice(self, text: str) -> None:
+    def __call__(self, event: Event) -> None:
+        match event:
+            case TrialBegun(campaign=campaign, trial=trial):
+                self._running[campaign, trial.id] = _Running(_describe(trial))
+            case TrialEnded(campaign=campaign, trial=trial):
+                self._running.pop((campaign, trial.id), None)
+            case StepBegun(campaign=campaign, trial=id_, step=step, expected_s=expected_s):
+                running = self._running.setdefault((campaign, id_), _Running(id_))
+                running.step, running.expected_s, running.step_began_s = step, expected_s, time.monotonic()
+        self._lines(event)
+
+    def _print(self, text: str) -> None:
         self._console.print(printable(text), markup=False, highlight=False)
 
-    def trial(self, trial: Trial) -> None:
-        self._trial = _describe(trial)
-
-    def step(self, name: str, expected_s: float | None) -> None:
-        self._step, self._expected_s, self._step_started_s = name, expected_s, time.monotonic()
+    @property
+    def line(self) -> str:
+        """Empty while no trial runs."""
+        if not self._running:
+            return ""
+        clock = self._clock
+        done = f"[{clock.block_done + 1}/{clock.block_trials}] " if clock.block_trials else ""
+        return f"{done}{' | '.join(running.text for running in list(self._running.values()))}  {clock.left()}"
 
     def _render(self) -> Text:
         from rich.text import Text
 
-        spent_s = time.monotonic() - self._step_started_s
-        of = f" of {render_duration(self._expected_s)}" if self._expected_s else ""
-        done = f"[{self.clock.block_done + 1}/{self.clock.block_trials}] " if self.clock.block_trials else ""
-        line = f"{done}{self._trial}: {self._step} {render_duration(round(spent_s))}{of}  {self.clock.left()}"
-        return Text(line if self._trial else "", no_wrap=True, overflow="ellipsis")
+        return Text(self.line, no_wrap=True, overflow="ellipsis")
 
 
-@dataclass
-class ShownProgress:
-    """Context manager: the progress fit for where stderr goes."""
-
-    quiet: bool
-    budget_s: float | None = None
-    _live: LiveProgress | None = None
-
-    def __enter__(self) -> Progress:
-        if self.quiet:
-            return NoProgress()
-        clock = _Clock(self.budget_s)
-        if not sys.stderr.isatty():
-            return LineProgress(clock)
-        self._live = LiveProgress(clock)
-        return self._live.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.__exit__(kind, error, trace)
+@contextmanager
+def listening(*, quiet: bool, budget_s: float | None = None) -> Iterator[Tell]:
+    """The listener fit for where stderr goes."""
+    clock = BlockClock(budget_s)
+    if quiet:
+        yield silent
+    elif not sys.stderr.isatty():
+        yield Lines(clock)
+    else:
+        with LiveLine(clock) as live:
+            yield live

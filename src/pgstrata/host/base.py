@@ -27,6 +27,7 @@ from pgstrata.host.protocol import (
     Process,
     Space,
     Waiting,
+    Watcher,
 )
 
 Call = Callable[..., Any]
@@ -52,13 +53,23 @@ NOTE_PATIENCE_S = 10.0
 class AgentProcess:
     """A program that the agent started."""
 
-    def __init__(self, host: str, call: Call, handle: dict[str, Any], command: Command, notes: Notes) -> None:
-        """`notes` are the notes of exit codes that are still awaited; this program's own is among them."""
+    def __init__(
+        self,
+        host: str,
+        call: Call,
+        handle: dict[str, Any],
+        command: Command,
+        notes: Notes,
+        ended: Callable[[int], None],
+    ) -> None:
+        """`notes` are the notes of exit codes that are still awaited; this program's own is among them. `ended` is told
+        the exit code, once."""
         self._host = host
         self._call = call
         self._handle = handle
         self._notes = notes
         self._command = command
+        self._ended = ended
         self._code: int | None = None
 
     @property
@@ -93,6 +104,7 @@ class AgentProcess:
             self._code = code
             self._call("forget", handle=self._handle)
             self._notes.pop(self._handle["exit_file"], None)
+            self._ended(code)
         return code
 
 
@@ -105,6 +117,8 @@ class AgentHost(ABC):
         self._marker = ""
         self._waiting: Waiting = nullcontext
         self._notes: Notes = {}
+        self._watcher: Watcher | None = None
+        self._looking = False
 
     @abstractmethod
     def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:
@@ -123,6 +137,25 @@ class AgentHost(ABC):
 
     def interruptible(self, waiting: Waiting) -> None:
         self._waiting = waiting
+
+    def watched(self, watcher: Watcher | None) -> None:
+        self._watcher = watcher
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        before, self._looking = self._looking, True
+        try:
+            yield
+        finally:
+            self._looking = before
+
+    def _begin(self, command: Command) -> Callable[[int | None, float], None]:
+        """Tells the watcher; what is returned tells it of the end."""
+        watcher = self._watcher
+        if watcher is None:
+            return lambda exit_code, duration_s: None
+        number = watcher.begin(command, look=self._looking)
+        return lambda exit_code, duration_s: watcher.end(number, exit_code, duration_s)
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
@@ -147,6 +180,7 @@ class AgentHost(ABC):
         }
 
     def run(self, command: Command, *, check: bool = True) -> Completed:
+        end = self._begin(command)
         answer = self._call(
             "run",
             patience_s=command.timeout_s,
@@ -161,6 +195,7 @@ class AgentHost(ABC):
             answer["stderr"].decode(errors="replace"),
             answer["duration_s"],
         )
+        end(None if answer["timed_out"] else completed.exit_code, completed.duration_s)
         if answer["timed_out"]:
             raise CommandFailed(self._name, completed, timed_out=True)
         if check and completed.exit_code != 0:
@@ -169,9 +204,18 @@ class AgentHost(ABC):
 
     def start(self, command: Command, *, stdout: str, stderr: str) -> Process:
         """Raises OSError when the program or its output files cannot be opened."""
+        end, began_s = self._begin(command), time.monotonic()
         what = self._what(command)
-        handle = self._call("start", stdout=stdout, stderr=stderr, **what)
-        process = AgentProcess(self._name, self._call, handle, command, self._notes)
+        try:
+            handle = self._call("start", stdout=stdout, stderr=stderr, **what)
+        except OSError:
+            end(None, 0.0)
+            raise
+
+        def ended(code: int) -> None:
+            end(code, time.monotonic() - began_s)
+
+        process = AgentProcess(self._name, self._call, handle, command, self._notes, ended)
         self._notes[handle["exit_file"]] = (what["env"].get(MARKER, ""), process)
         return process
 

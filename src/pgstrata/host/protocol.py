@@ -138,6 +138,18 @@ class Busy:
         return f"{self.name} (pid {self.pid}: {self.cpu_share:.0%} of a CPU{moved})"
 
 
+class Watcher(Protocol):
+    """Is told of every command and program of a host, in the order in which they begin. A `look` only reads."""
+
+    def begin(self, command: Command, *, look: bool) -> int:
+        """Before it runs; what this raises keeps it from running. The number is handed to `end`."""
+        ...
+
+    def end(self, number: int, exit_code: int | None, duration_s: float) -> None:
+        """It has ended, or could not be started (exit code None). Not called when the host is lost meanwhile."""
+        ...
+
+
 class Process(Protocol):
     """A program started in the background, with its output in files on its host."""
 
@@ -258,6 +270,14 @@ class Host(Protocol):
     def interruptible(self, waiting: Waiting) -> None:
         """From now on waits for commands and programs happen inside `waiting()`, which may raise when a signal comes.
         A command that is being waited for is killed then."""
+        ...
+
+    def watched(self, watcher: Watcher | None) -> None:
+        """From now on every command and program is told to `watcher`; None ends that."""
+        ...
+
+    def looking(self) -> AbstractContextManager[None]:
+        """Inside the block commands only read: they are told to the watcher as looks."""
         ...
 
     def undisturbed(self) -> AbstractContextManager[None]:

@@ -2,89 +2,111 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command
-from pgstrata.postgres.cluster import SUPERUSER, Cluster
+from pgstrata.postgres.server import SUPERUSER, Server
 
 Prewarmed = Literal["pg_prewarm", "sequential read"]
 
 
-def create_tablespaces(cluster: Cluster) -> None:
-    """Makes the tablespaces of the layout."""
-    for name, location in cluster.layout.tablespaces.items():
-        cluster.execute("CREATE TABLESPACE :\"name\" LOCATION :'location';", name=name, location=location)
+PREWARM = """
+SELECT count(*) > 0 AS there FROM pg_available_extensions WHERE name = 'pg_prewarm' \\gset
+\\if :there
+CREATE EXTENSION IF NOT EXISTS pg_prewarm;
+SELECT sum(pg_prewarm(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'i', 'm', 't') AND n.nspname NOT LIKE 'pg\\_%'
+ AND n.nspname <> 'information_schema' AND c.relpersistence <> 't';
+\\echo pg_prewarm
+\\else
+SELECT format('SELECT count(*) FROM %I.%I', schemaname, relname) FROM pg_stat_user_tables ORDER BY 1 \\gexec
+\\echo sequential read
+\\endif
+"""
+
+DATABASE_BYTES = "SELECT pg_database_size(:'name') AS size"
+WAL_POSITION = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') AS position"
+TABLESPACE_OIDS = "SELECT oid, spcname AS name FROM pg_tablespace"
 
 
-def database_bytes(cluster: Cluster, database: str) -> int:
+def plan_create_tablespaces(server: Server) -> tuple[Command, ...]:
+    """Makes the tablespaces of the server's directories."""
+    statement = "CREATE TABLESPACE :\"name\" LOCATION :'location';"
+    places = server.layout.tablespaces.items()
+    return tuple(server.plan_execute(statement, name=name, location=location) for name, location in places)
+
+
+def plan_database_bytes(server: Server, database: str) -> Command:
+    return server.ask(DATABASE_BYTES, name=database)
+
+
+def database_bytes(server: Server, database: str) -> int:
     """Logical size of a database, all forks of all relations (pg_database_size)."""
-    return int(cluster.value("SELECT pg_database_size(:'name') AS size", name=database))
+    (row,) = json.loads(server.host.run(plan_database_bytes(server, database)).stdout)
+    return int(row["size"])
 
 
-def wal_position_bytes(cluster: Cluster) -> int:
+def wal_position_bytes(server: Server) -> int:
     """The WAL insert position as a byte count; differences of it are WAL bytes written."""
-    return int(cluster.value("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') AS position"))
+    (row,) = json.loads(server.host.run(server.ask(WAL_POSITION)).stdout)
+    return int(row["position"])
 
 
-def checkpoint(cluster: Cluster, timeout_s: float = 1800.0) -> None:
-    cluster.execute("CHECKPOINT;", timeout_s=timeout_s)
+def tablespace_oids(server: Server) -> dict[str, int]:
+    """The OIDs of the tablespaces of the server's directories."""
+    rows = json.loads(server.host.run(server.ask(TABLESPACE_OIDS)).stdout)
+    return {row["name"]: int(row["oid"]) for row in rows if row["name"] in server.layout.tablespaces}
 
 
-def vacuum(cluster: Cluster, database: str, *, freeze: bool, timeout_s: float = 7200.0) -> None:
+def plan_checkpoint(server: Server, timeout_s: float = 1800.0) -> Command:
+    return server.plan_execute("CHECKPOINT;", timeout_s=timeout_s)
+
+
+def plan_vacuum(server: Server, database: str, *, freeze: bool, timeout_s: float = 7200.0) -> Command:
     """VACUUM ANALYZE of a whole database, with FREEZE when asked."""
-    cluster.execute(f"VACUUM ({'FREEZE, ' if freeze else ''}ANALYZE);", database=database, timeout_s=timeout_s)
+    statement = f"VACUUM ({'FREEZE, ' if freeze else ''}ANALYZE);"
+    return server.plan_execute(statement, database, timeout_s=timeout_s)
 
 
-def has_extension(cluster: Cluster, name: str) -> bool:
-    """Whether `CREATE EXTENSION name` would work on this server."""
-    return int(cluster.value("SELECT count(*) AS n FROM pg_available_extensions WHERE name = :'name'", name=name)) > 0
-
-
-def prewarm(cluster: Cluster, database: str, timeout_s: float = 3600.0) -> Prewarmed:
+def plan_prewarm(server: Server, database: str, timeout_s: float = 4 * 3600.0) -> Command:
     """Reads the user's tables and indexes into memory: with pg_prewarm where the server has it.
 
     Without it tables are read by sequential scans, which fill the cache of the operating system rather than
     shared_buffers (scans of large tables use a ring buffer), and indexes are left to the warm-up.
     """
-    if has_extension(cluster, "pg_prewarm"):
-        cluster.execute(
-            "CREATE EXTENSION IF NOT EXISTS pg_prewarm; SELECT sum(pg_prewarm(c.oid)) FROM pg_class c"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " WHERE c.relkind IN ('r', 'i', 'm', 't') AND n.nspname NOT LIKE 'pg\\_%'"
-            " AND n.nspname <> 'information_schema' AND c.relpersistence <> 't';",
-            database=database, timeout_s=timeout_s,
-        )  # fmt: skip
-        return "pg_prewarm"
-    tables = cluster.sql(
-        "SELECT format('%I.%I', schemaname, relname) AS name FROM pg_stat_user_tables ORDER BY 1", database
-    )
-    for table in tables:
-        cluster.execute(f"SELECT count(*) FROM {table['name']};", database=database, timeout_s=timeout_s)
-    return "sequential read"
+    return server.plan_execute(PREWARM, database, timeout_s=timeout_s)
 
 
-def plan_sql_file(cluster: Cluster, database: str, path: str, timeout_s: float) -> Command:
+def prewarm(server: Server, database: str) -> Prewarmed:
+    """Runs `plan_prewarm`; says which of the two ways it took."""
+    said = server.host.run(plan_prewarm(server, database)).stdout.strip().rsplit("\n", 1)[-1]
+    return "pg_prewarm" if said == "pg_prewarm" else "sequential read"
+
+
+def plan_sql_file(server: Server, database: str, path: str, timeout_s: float) -> Command:
     """Loads the user's own database from an SQL file that lies on the host."""
-    return cluster.as_user(*cluster.psql(database), "--file", path, timeout_s=timeout_s)
+    return server.as_user(*server.psql(database), "--file", path, timeout_s=timeout_s)
 
 
-def plan_pg_restore(cluster: Cluster, database: str, path: str, jobs: int, timeout_s: float) -> Command:
-    """Loads the user's own database from an archive of pg_dump that lies on the host.
-
-    Raises PreflightError when the installation has no pg_restore.
-    """
-    directory = cluster.installation.client_directory
-    program = f"{directory}/pg_restore"
-    if cluster.host.status(program) is None:
-        raise PreflightError(f"pg_restore is not among the programs in {directory}", hint="install postgresql-client")
-    return cluster.as_user(
+def plan_pg_restore(server: Server, database: str, path: str, jobs: int, timeout_s: float) -> Command:
+    """Loads the user's own database from an archive of pg_dump that lies on the host."""
+    program = f"{server.installation.client_directory}/pg_restore"
+    return server.as_user(
         program,
-        "--host", cluster.run_directory,
-        "--port", str(cluster.port),
+        "--host", server.run_directory,
+        "--port", str(server.port),
         "--username", SUPERUSER,
         "--dbname", database,
         "--jobs", str(jobs),
         "--no-owner", "--exit-on-error", path,
         timeout_s=timeout_s,
     )  # fmt: skip
+
+
+def require_pg_restore(server: Server) -> None:
+    """PreflightError when the installation has no pg_restore."""
+    directory = server.installation.client_directory
+    if server.host.status(f"{directory}/pg_restore") is None:
+        raise PreflightError(f"pg_restore is not among the programs in {directory}", hint="install postgresql-client")

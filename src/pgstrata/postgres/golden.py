@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, CommandFailed, Host
 from pgstrata.postgres.binaries import Installation
-from pgstrata.postgres.cluster import Layout
+from pgstrata.postgres.server import ServerDirectories
+from pgstrata.stack.step import Argument, PlannedCommand, Ref
 
 MANIFEST = "golden.json"
 COPY = ("cp", "--archive", "--reflink=never", "--sparse=never", "--no-target-directory")
@@ -82,13 +83,14 @@ def _digest(host: Host, directory: str, user: str) -> str:
         asked = Command(argv, stdin=stdin, user=user, cwd=_files(directory), timeout_s=COPY_TIMEOUT_S)
         return host.run(asked).stdout
 
-    entries = run("find", ".", "-printf", r"%y %m %P %l\0")
-    sums = run("xargs", "--null", "--no-run-if-empty", "cksum", stdin=run("find", ".", "-type", "f", "-print0"))
+    with host.looking():
+        entries = run("find", ".", "-printf", r"%y %m %P %l\0")
+        sums = run("xargs", "--null", "--no-run-if-empty", "cksum", stdin=run("find", ".", "-type", "f", "-print0"))
     lines = [*sorted(entries.split("\0")), *sorted(sums.splitlines())]
     return hashlib.sha256("\0".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
-def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, int], user: str) -> Golden:
+def save_golden(host: Host, layout: ServerDirectories, directory: str, oids: Mapping[str, int], user: str) -> Golden:
     """Copies a cleanly stopped cluster to `directory`. `oids` maps tablespaces of the layout to their OIDs.
 
     The server's settings are not part of it: each trial writes its own.
@@ -99,34 +101,51 @@ def save_golden(host: Host, layout: Layout, directory: str, oids: Mapping[str, i
     host.make_directory(directory, mode=0o700, new=True)
     host.make_directory(_files(directory), mode=0o700, owner=user, new=True)
 
-    def run(*argv: str) -> None:
-        host.run(Command(argv, user=user, cwd=_files(directory)))
-
-    run("mkdir", "tablespaces")
-    parts = [(layout.data_directory, "data")]
-    if layout.wal_directory:
-        parts.append((layout.wal_directory, "wal"))
-    parts += [(place, f"tablespaces/{name}") for name, place in layout.tablespaces.items()]
-    copy_trees(host, parts, user=user, cwd=_files(directory))
-    if layout.wal_directory:
-        run("rm", "data/pg_wal")  # a link
-    else:
-        run("mv", "data/pg_wal", "wal")
-    for name in layout.tablespaces:
-        run("rm", f"data/pg_tblspc/{oids[name]}")  # links too
+    bindings = {oid_name(name): str(oid) for name, oid in oids.items()}
+    for command in plan_save_golden(layout, directory, user):
+        host.run(command.resolve(bindings))
     golden = Golden(directory, dict(oids), _digest(host, directory, user))
     manifest = {"tablespaces": golden.tablespaces, "digest": golden.digest}
     host.append_text(f"{directory}/{MANIFEST}", json.dumps(manifest))
     return golden
 
 
-def restore_golden(host: Host, golden: Golden, layout: Layout, user: str) -> None:
+def plan_save_golden(layout: ServerDirectories, directory: str, user: str) -> tuple[PlannedCommand, ...]:
+    """The commands of `save_golden`; OIDs of tablespaces are bound as `oid_name` says."""
+
+    def run(*argv: Argument) -> PlannedCommand:
+        return PlannedCommand(argv, user=user, cwd=_files(directory))
+
+    parts = [(layout.data_directory, "data")]
+    if layout.wal_directory:
+        parts.append((layout.wal_directory, "wal"))
+    parts += [(place, f"tablespaces/{name}") for name, place in layout.tablespaces.items()]
+    return (
+        run("mkdir", "tablespaces"),
+        PlannedCommand.of(plan_copy(parts, user=user, cwd=_files(directory))),
+        run("rm", "data/pg_wal")
+        if layout.wal_directory
+        else run("mv", "data/pg_wal", "wal"),  # a link, or the real one
+        *(run("rm", Ref(oid_name(name), "data/pg_tblspc/")) for name in layout.tablespaces),  # links too
+    )
+
+
+def oid_name(tablespace: str) -> str:
+    """What the OID of a tablespace is called among the values that are found out while a trial runs."""
+    return f"oid of {tablespace}"
+
+
+def restore_golden(host: Host, golden: Golden, layout: ServerDirectories, user: str) -> None:
     """`place_golden`, and returns when everything is on the medium (syncfs)."""
     place_golden(host, golden, layout, user)
-    host.run(Command(("sync", "--file-system", *layout.places), timeout_s=COPY_TIMEOUT_S))
+    host.run(plan_sync(layout))
 
 
-def place_golden(host: Host, golden: Golden, layout: Layout, user: str) -> None:
+def plan_sync(layout: ServerDirectories) -> Command:
+    return Command(("sync", "--file-system", *layout.places), timeout_s=COPY_TIMEOUT_S)
+
+
+def place_golden(host: Host, golden: Golden, layout: ServerDirectories, user: str) -> None:
     """Copies a golden directory to where `layout` says, with pg_wal and tablespaces linked to their places.
 
     The target directories must be empty or absent.
@@ -134,31 +153,41 @@ def place_golden(host: Host, golden: Golden, layout: Layout, user: str) -> None:
     if set(golden.tablespaces) != set(layout.tablespaces):
         raise TrialError(f"golden copy {golden.directory} has other tablespaces than the stack")
     host.make_directory(layout.data_directory, mode=0o700, owner=user)
+    bindings = {oid_name(name): str(oid) for name, oid in golden.tablespaces.items()}
+    for command in plan_place_golden(golden.directory, layout, user):
+        host.run(command.resolve(bindings))
+
+
+def plan_place_golden(directory: str, layout: ServerDirectories, user: str) -> tuple[PlannedCommand, ...]:
+    """The commands of `place_golden`; OIDs of tablespaces are bound as `oid_name` says."""
     parts = [
         ("data", layout.data_directory),
         ("wal", layout.wal_directory or f"{layout.data_directory}/pg_wal"),
         *((f"tablespaces/{name}", place) for name, place in layout.tablespaces.items()),
     ]
-    copy_trees(host, parts, user=user, cwd=_files(golden.directory))
+    links: list[tuple[str, Argument]] = []
     if layout.wal_directory:
-        _link(host, layout.wal_directory, f"{layout.data_directory}/pg_wal", user)
+        links.append((layout.wal_directory, f"{layout.data_directory}/pg_wal"))
     for name, place in layout.tablespaces.items():
-        _link(host, place, f"{layout.data_directory}/pg_tblspc/{golden.tablespaces[name]}", user)
+        links.append((place, Ref(oid_name(name), f"{layout.data_directory}/pg_tblspc/")))
+    return (
+        PlannedCommand.of(plan_copy(parts, user=user, cwd=_files(directory))),
+        *(
+            PlannedCommand(("ln", "--symbolic", "--no-dereference", target, link), user=user, cwd="/")
+            for target, link in links
+        ),
+    )
 
 
 def _files(directory: str) -> str:
     return f"{directory}/files"
 
 
-def copy_trees(host: Host, parts: Sequence[tuple[str, str]], *, user: str, cwd: str) -> None:
+def plan_copy(parts: Sequence[tuple[str, str]], *, user: str, cwd: str) -> Command:
     """Copies the content of directories, (source, target) each, with modes and times, as full blocks.
 
     All at once: a single cp reads so little ahead that it waits for the device most of the time.
     """
     words = (*("xargs", "--null", "--max-args", "2", "--max-procs", str(len(parts))), *COPY)
     names = "".join(f"{name}\0" for part in parts for name in part)
-    host.run(Command(words, stdin=names, timeout_s=COPY_TIMEOUT_S, user=user, cwd=cwd))
-
-
-def _link(host: Host, target: str, link: str, user: str) -> None:
-    host.run(Command(("ln", "--symbolic", "--no-dereference", target, link), user=user, cwd="/"))
+    return Command(words, stdin=names, timeout_s=COPY_TIMEOUT_S, user=user, cwd=cwd)

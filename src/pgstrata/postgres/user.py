@@ -49,12 +49,38 @@ def readable_installation(host: Host, installation: Installation, user: str) -> 
     return replace(installation, bin_directory=server, client_directory=client)
 
 
+def planned_installation(host: Host, installation: Installation, user: str) -> Installation:
+    """What `readable_installation` will give, by the modes of files and folders; copies nothing."""
+
+    def planned(bin_directory: str, program: str) -> str:
+        if user != SYSTEM_USER or _open_to_all(host, f"{bin_directory}/{program}"):
+            return bin_directory
+        return f"{_copy_of(installation, bin_directory)}/package/tree/bin"
+
+    server = planned(installation.bin_directory, "initdb")
+    client = server
+    if installation.client_directory != installation.bin_directory:
+        client = planned(installation.client_directory, "psql")
+    return replace(installation, bin_directory=server, client_directory=client)
+
+
+def _open_to_all(host: Host, program: str) -> bool:
+    parts = (PurePosixPath(program), *PurePosixPath(program).parents)
+    found = [host.status(str(part)) for part in parts]
+    return all(status is not None and status.mode & 0o001 for status in found)
+
+
+def _copy_of(installation: Installation, bin_directory: str) -> str:
+    tree = str(PurePosixPath(bin_directory).parent)
+    digest = hashlib.sha256(tree.encode()).hexdigest()[:8]
+    return f"{CACHE_DIRECTORY}/copy-{installation.version}-{digest}"
+
+
 def _readable_tree(host: Host, installation: Installation, bin_directory: str, program: str, user: str) -> str:
     if _runs(host, f"{bin_directory}/{program}", user):
         return bin_directory
     tree = str(PurePosixPath(bin_directory).parent)
-    digest = hashlib.sha256(tree.encode()).hexdigest()[:8]
-    kept = f"{CACHE_DIRECTORY}/copy-{installation.version}-{digest}"
+    kept = _copy_of(installation, bin_directory)
     copy = f"{kept}/package/tree/bin"
     if host.status(f"{copy}/{program}") is None:
         _copy_tree(host, tree, kept)

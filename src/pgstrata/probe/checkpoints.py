@@ -1,6 +1,6 @@
 """Checkpoints in the server's log (log_checkpoints=on), PostgreSQL 13 to 18, as rows of CHECKPOINT_COLUMNS.
 
-Reads the prefix that postgres.cluster sets: `%m [%p] ` with log_timezone UTC.
+Reads the prefix that postgres.server sets: `%m [%p] ` with log_timezone UTC.
 """
 
 from __future__ import annotations

@@ -46,40 +46,45 @@ class Probes:
         return TrialError(f"the probe {name} on {self.host.name} {what}: {said[-500:] or 'it said nothing'}")
 
 
-def start_probes(
-    host: Host,
-    directory: str,
-    devices: Sequence[tuple[int, int]],
-    *,
-    psql: Sequence[str] = (),
-    major: int = 0,
-    user: str | None = None,
-    watcher: str | None = None,
-    marker: str = "",
-) -> Probes:
-    """Starts the host probe for the devices (major, minor), and the PostgreSQL probe when `psql` is given.
+DEVICES_AT = 4
+"""The position of the devices' numbers among the arguments of the host probe."""
 
-    `psql` are the arguments that connect to the database of the workload (`Cluster.psql`), `major` is the server's,
-    `user` the OS user that may connect, `watcher` the one that the host probe runs as: all it reads is open to
-    everybody. Output goes to files in `directory` (an existing folder on the host that is the caller's alone, not on
-    the devices that are watched).
-    """
-    numbers = ",".join(f"{a}:{b}" for a, b in devices)
-    env = (("PGSTRATA_TRIAL", marker),) if marker else ()
-    sampler = Command(
-        ("python3", "-I", "-", "--devices", numbers),
+
+def plan_host_probe(devices: str, *, watcher: str | None = None, marker: str = "") -> Command:
+    """Samples the host and the devices (`major:minor`, commas between) as OS user `watcher`: all it reads is open to
+    everybody."""
+    return Command(
+        ("python3", "-I", "-", "--devices", devices),
         timeout_s=_LONGEST_S,
         stdin=_SAMPLER.read_text(encoding="utf-8"),
         user=watcher,
-        env=env,
+        env=_marked(marker),
         cwd="/",
     )
-    processes = [("samples", host.start(sampler, stdout=f"{directory}/{SAMPLES}", stderr=f"{directory}/samples.err"))]
-    if psql:
-        script = render_probe_script(major)
-        watch = Command(tuple(psql), timeout_s=_LONGEST_S, stdin=script, user=user, env=env, cwd="/")
-        started = host.start(watch, stdout=f"{directory}/{POSTGRES}", stderr=f"{directory}/postgres.err")
-        processes.append(("postgres", started))
+
+
+def plan_postgres_probe(psql: Sequence[str], major: int, *, user: str | None = None, marker: str = "") -> Command:
+    """Samples the server: `psql` are the arguments that connect to the database of the workload (`Server.psql`),
+    `major` is the server's, `user` the OS user that may connect."""
+    script = render_probe_script(major)
+    return Command(tuple(psql), timeout_s=_LONGEST_S, stdin=script, user=user, env=_marked(marker), cwd="/")
+
+
+def _marked(marker: str) -> tuple[tuple[str, str], ...]:
+    return (("PGSTRATA_TRIAL", marker),) if marker else ()
+
+
+def start_probes(host: Host, directory: str, host_probe: Command, postgres_probe: Command | None = None) -> Probes:
+    """Starts the probes and waits for their first samples.
+
+    Output goes to files in `directory` (an existing folder on the host that is the caller's alone, not on the devices
+    that are watched).
+    """
+    begun = host.start(host_probe, stdout=f"{directory}/{SAMPLES}", stderr=f"{directory}/samples.err")
+    processes = [("samples", begun)]
+    if postgres_probe is not None:
+        begun = host.start(postgres_probe, stdout=f"{directory}/{POSTGRES}", stderr=f"{directory}/postgres.err")
+        processes.append(("postgres", begun))
     probes = Probes(host, directory, tuple(processes))
     try:
         _wait_for_first_lines(probes)

@@ -31,6 +31,7 @@ from pgstrata.record.schema import (
     CampaignRecord,
     CellResult,
     DecisionRecord,
+    EventRecord,
     HostFacts,
     LoadRecord,
     MediumRecord,
@@ -366,7 +367,7 @@ def read_trial(source: Source, name: str, *, series: bool = False) -> TrialData:
         verdict=verdict,
         facts=files.one("facts.json", HostFacts),
         attested=files.listed("attested.json", AttestedRecord),
-        steps=files.lines("steps.jsonl", StepRecord),
+        steps=_read_steps(files),
         load=files.one("load.json", LoadRecord),
         space=files.listed("space.json", SpaceRecord),
         cells=cells,
@@ -400,6 +401,28 @@ class _TrialFiles:
     def lines(self, name: str, kind: type[R]) -> tuple[R, ...]:
         values = _load_lines(self.source, f"{self.folder}/{name}")
         return tuple(self.validated(name, value, kind) for value in values)
+
+
+def _read_steps(files: _TrialFiles) -> tuple[StepRecord, ...]:
+    """The steps that have ended. Format 1 had a file of them, and no events."""
+    if files.format == 1:
+        return files.lines("steps.jsonl", StepRecord)
+    begun: dict[str, str] = {}
+    steps = []
+    for event in files.lines("events.jsonl", EventRecord):
+        name = event.step or ""
+        if event.event == "step_begun":
+            begun[name] = event.at
+        elif event.event == "step_ended":
+            steps.append(
+                StepRecord(
+                    name=name,
+                    started=begun.get(name, event.at),
+                    duration_s=event.duration_s or 0.0,
+                    error=event.error or "",
+                )
+            )
+    return tuple(steps)
 
 
 def _require(source: Source, folder: str, names: Iterable[str]) -> None:

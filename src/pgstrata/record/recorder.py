@@ -109,7 +109,7 @@ class TrialRecorder:
         """One more line of a JSON-lines file."""
         path = self.path(name)
         with writing(path), path.open("a", encoding="utf-8") as file:
-            file.write(record.model_dump_json() + "\n")
+            file.write(record.model_dump_json(exclude_none=True) + "\n")
 
     def series(self, cell_id: str, series: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> int:
         """One series of a cell as Parquet; returns the number of rows."""

@@ -12,7 +12,7 @@
         planned.json                PlannedRecord: trial, stack and every step in order
         facts.json                  HostFacts of this trial's host
         attested.json               list of AttestedRecord
-        steps.jsonl                 StepRecord: what was done, when, how long it took
+        events.jsonl                EventRecord, one a line: steps and commands as they were carried out
         load.json, raw/load.*       LoadRecord: how the data got there, phase times
         space.json                  list of SpaceRecord: after load, after each cell
         raw/postgresql.log          the server's log
@@ -124,8 +124,12 @@ class MediumRecord(Record):
 
 
 class PlannedStep(Record):
+    """`commands` as a shell would read them, with `<name>` for what is found out meanwhile; `tells` is what is done
+    without a command: settings and files written, files sent."""
+
     name: str
     commands: tuple[str, ...]
+    tells: tuple[str, ...] = ()
     host_wide: bool = False
 
 
@@ -146,10 +150,37 @@ class AttestedRecord(Record):
 
 
 class StepRecord(Record):
+    """A step that has ended, by `events.jsonl`."""
+
     name: str
     started: str
     duration_s: float
     error: str = ""
+
+
+CommandKind = Literal["command", "look", "undo_command"]
+"""A command of the program; one that only reads (facts, attestation, safety); one that takes something back."""
+
+
+class EventRecord(Record):
+    """A line of `events.jsonl`, with what its event has; `argv` is without standard input and environment, an empty
+    `user` is the one that pgstrata runs as, and a command without an exit code did not end in time."""
+
+    at: str
+    """When it happened (of a command: when it began), UTC."""
+    event: Literal["step_begun", "step_ended", "command", "look", "undo_command", "attested", "note", "verdict"]
+    step: str | None = None
+    expected_s: float | None = None
+    duration_s: float | None = None
+    error: str | None = None
+    argv: tuple[str, ...] | None = None
+    user: str | None = None
+    host: str | None = None
+    exit_code: int | None = None
+    rows: tuple[AttestedRecord, ...] | None = None
+    text: str | None = None
+    status: str | None = None
+    reason: str | None = None
 
 
 class LoadRecord(Record):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from pgstrata.errors import TrialError
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, OpenDevice
 from pgstrata.stack.journal import Journal, Undone
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.safety import DeviceState, held_to_erase, require_blank, require_same
-from pgstrata.stack.step import Ref, Step
+from pgstrata.stack.step import Erased, Ref, Step
 from pgstrata.stack.tuning.holding import group_of, take_settings
 from pgstrata.stack.tuning.overcommit import require_room_to_commit
 from pgstrata.stack.tuning.setting import setting_path
 from pgstrata.stack.undo import GiveBackSetting, Undo, WipeDevice
-
-Around = Callable[[Step], AbstractContextManager[object]]
-"""Wraps each step, to time and show it."""
 
 
 @dataclass(frozen=True)
@@ -28,54 +25,76 @@ class Built:
     bindings: Mapping[str, str]
 
 
-def build(host: Host, plan: StackPlan, journal: Journal, *, around: Around = lambda step: nullcontext()) -> Built:
+def build(host: Host, plan: StackPlan, journal: Journal) -> Built:
     """Runs all steps. On an error everything is undone; that error is raised, with teardown errors as notes to it."""
-    bindings: dict[str, str] = {}
-    disks: dict[str, str] = {}
+    runner = StepRunner(host, journal, plan.context.erase)
     try:
         for step in plan.steps:
-            with around(step):
-                _require_same_disks(host, step, disks, bindings)
-                run_step(host, step, journal, bindings, plan.context.erase)
-            disks |= {erased.node.name: erased.id for erased in step.erases}
+            runner.run(step)
     except BaseException as error:
         for undone in journal.undo_all():
             if undone.error:
                 error.add_note(f"while undoing {undone.undo.kind}: {undone.error}")
         raise
-    return Built(bindings)
+    return Built(runner.bindings)
 
 
-def _require_same_disks(host: Host, step: Step, disks: Mapping[str, str], bindings: Mapping[str, str]) -> None:
-    """What a command names must still be the device that was inspected, which was some seconds ago."""
-    arguments = {a.name for c in step.commands for a in c.argv if isinstance(a, Ref)}
-    for name in sorted(arguments & disks.keys()):
-        require_same(host, disks[name], bindings[name])
+@dataclass
+class StepRunner:
+    """Runs steps on a host, each undo in the journal before its step begins."""
 
+    host: Host
+    journal: Journal
+    erase: tuple[str, ...] = ()
+    """Ids of devices that may carry something."""
+    bindings: dict[str, str] = field(default_factory=dict)
+    """What the steps found out."""
+    _disks: dict[str, str] = field(default_factory=dict)
+    """Ids of the real devices that were inspected, by the name of their binding."""
 
-def run_step(host: Host, step: Step, journal: Journal, bindings: dict[str, str], erase: tuple[str, ...]) -> None:
-    """One step: inspect what it will overwrite, journal its undo, write its settings, run its commands."""
-    with ExitStack() as held:
-        erased = []
-        for device in step.erases:
-            node = device.node.resolve(bindings)
-            erased.append(held.enter_context(held_to_erase(host, device.id, node, erase)))
-            journal.lock_device(node)
-        undos = step.undo
-        for state, _ in erased:
-            undos = tuple(_knowing(undo, state) for undo in undos)
-        journal.register(*undos)
-        _write_settings(host, step, journal, bindings)
+    def run(self, step: Step, do: Callable[[], None] | None = None) -> None:
+        """One step: inspect what it will overwrite, journal its undo, write its settings, run its commands (or `do`,
+        which runs them)."""
+        with ExitStack() as held:
+            with self.host.looking():
+                self._require_same_disks(step)
+                erased = [self._hold(erased, held) for erased in step.erases]
+            undos = step.undo
+            for state, _ in erased:
+                undos = tuple(_knowing(undo, state) for undo in undos)
+            self.journal.register(*undos)
+            with self.host.looking():
+                _write_settings(self.host, step, self.journal, self.bindings)
+            if do is not None:
+                do()
+            else:
+                self._run_commands(step)
+            with self.host.looking():
+                for state, open_device in erased:
+                    self.host.zero(open_device.handle)
+                    require_blank(self.host, state, open_device)
+        self._disks |= {erased.node.name: erased.id for erased in step.erases}
+
+    def _run_commands(self, step: Step) -> None:
         output = ""
-        for planned in step.commands:
-            output = host.run(planned.resolve(bindings)).stdout.strip()
-        for state, open_device in erased:
-            host.zero(open_device.handle)
-            require_blank(host, state, open_device)
-    if step.binds is not None:
-        if not output:
-            raise TrialError(f"step {step.name} printed nothing on {host.name}")
-        bindings[step.binds] = output
+        for command in step.commands:
+            output = self.host.run(command.resolve(self.bindings)).stdout.strip()
+        if step.binds is not None:
+            if not output:
+                raise TrialError(f"step {step.name} printed nothing on {self.host.name}")
+            self.bindings[step.binds] = output
+
+    def _hold(self, erased: Erased, held: ExitStack) -> tuple[DeviceState, OpenDevice]:
+        node = erased.node.resolve(self.bindings)
+        state = held.enter_context(held_to_erase(self.host, erased.id, node, self.erase))
+        self.journal.lock_device(node)
+        return state
+
+    def _require_same_disks(self, step: Step) -> None:
+        """What a command names must still be the device that was inspected, which was some seconds ago."""
+        arguments = {a.name for c in step.commands for a in c.argv if isinstance(a, Ref)}
+        for name in sorted(arguments & self._disks.keys()):
+            require_same(self.host, self._disks[name], self.bindings[name])
 
 
 def _knowing(undo: Undo, state: DeviceState) -> Undo:

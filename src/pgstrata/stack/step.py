@@ -1,4 +1,4 @@
-"""The units that a plan is made of: steps whose commands may refer to what earlier steps found out.
+"""The units that a program is made of: steps whose commands may refer to what earlier steps found out.
 
 Most of a plan is known before anything runs; the few values that are not (which /dev/loopN the kernel gave) are
 `Ref`s, bound by the step that finds them out. So a plan can be shown in full, compared with golden cases, and
@@ -7,8 +7,9 @@ run by one small loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pgstrata.host.protocol import DEFAULT_TIMEOUT_S, Command
 from pgstrata.stack.undo import Undo
@@ -46,10 +47,18 @@ class PlannedCommand:
     argv: tuple[Argument, ...]
     timeout_s: float = DEFAULT_TIMEOUT_S
     stdin: str = ""
+    user: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+
+    @classmethod
+    def of(cls, command: Command) -> PlannedCommand:
+        """A command all of which is known."""
+        return cls(command.argv, command.timeout_s, command.stdin, command.user, command.env, command.cwd)
 
     def resolve(self, bindings: Mapping[str, str]) -> Command:
         argv = tuple(a if isinstance(a, str) else a.resolve(bindings) for a in self.argv)
-        return Command(argv, timeout_s=self.timeout_s, stdin=self.stdin)
+        return Command(argv, self.timeout_s, self.stdin, self.user, self.env, self.cwd)
 
     @property
     def shown(self) -> str:
@@ -77,6 +86,11 @@ class Erased:
     node: Ref
 
 
+Act = Callable[[Any], None]
+"""What a step does besides its commands, or between them. It is given the context of its program (of a trial:
+`trial.context.TrialContext`) and runs the step's commands, each of them and in their order."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One thing to do. `undo` is journaled before the commands run and tolerates half-done work.
@@ -84,7 +98,9 @@ class Step:
     `binds` names the value that the last command prints (stripped standard output). `host_wide` marks a change
     that others on the host notice, which a plan points out. `erases` names the real devices that the step is the
     first to write to: they are inspected again right before it, held meanwhile, and zeroed after its commands.
-    `settings` are files of the kernel to write, before the commands.
+    `settings` are files of the kernel to write, before the commands. With `act` that function runs the commands,
+    else they are run one after the other. `tells` says what is done without a command (files written, sent, read),
+    `expected_s` how long it takes where that is known beforehand.
     """
 
     name: str
@@ -95,6 +111,9 @@ class Step:
     writes_bytes: int = 0
     erases: tuple[Erased, ...] = ()
     settings: tuple[Setting, ...] = ()
+    act: Act | None = None
+    tells: tuple[str, ...] = ()
+    expected_s: float | None = None
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -109,6 +128,13 @@ def planned(*argv: Argument | Sequence[Argument], timeout_s: float = DEFAULT_TIM
     for part in argv:
         flat += [part] if isinstance(part, str | Ref) else list(part)
     return PlannedCommand(tuple(flat), timeout_s=timeout_s)
+
+
+def with_ref(command: Command, position: int, ref: Ref) -> PlannedCommand:
+    """A command one of whose arguments is known only when it is run."""
+    argv: list[Argument] = list(command.argv)
+    argv[position] = ref
+    return replace(PlannedCommand.of(command), argv=tuple(argv))
 
 
 def resolve(argument: Argument, bindings: Mapping[str, str]) -> str:

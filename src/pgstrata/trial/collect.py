@@ -5,18 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pgstrata.errors import PgstrataError
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import CellResult
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.trial.bench import Bench
+from pgstrata.trial.context import CellRun, TrialContext
 from pgstrata.trial.probes import write_probe_series
 from pgstrata.workload.pgbench_output import PgbenchResult, parse_progress, parse_result
-
-if TYPE_CHECKING:
-    from pgstrata.trial.measure import Measured
 
 RUN_OUTPUTS = ("pgbench.out", "pgbench.err", SAMPLES, "samples.err", POSTGRES, "postgres.err")
 """In the folder of a cell, opened by the caller: what a run leaves, and all that is fetched but pgbench's logs."""
@@ -33,43 +29,51 @@ def logs_folder(folder: str) -> str:
     return f"{folder}/logs"
 
 
-def collect_cell(bench: Bench, measured: Measured) -> None:
+def collect_cell(context: TrialContext, cell: Cell) -> None:
     """Fetches the output of one run, writes `result.json` and its series, and frees the space on the host."""
-    cell_id = measured.cell.id
-    raw = bench.recorder.cell(cell_id, "raw/pgbench.out").parent
+    run, folder = context.cell(cell), context.setup.cell_folder(cell)
+    raw = context.recorder.cell(cell.id, "raw/pgbench.out").parent
     for name in RUN_OUTPUTS:
-        bench.host.fetch(f"{measured.folder}/{name}", str(raw / name))
-    _fetch_logs(bench, measured, raw)
+        context.host.fetch(f"{folder}/{name}", str(raw / name))
+    _fetch_logs(context, cell, run.pid, raw)
     progress = parse_progress((raw / "pgbench.err").read_text(encoding="utf-8"))
-    bench.recorder.series(cell_id, "progress", (asdict(row) for row in progress.rows))
+    context.recorder.series(cell.id, "progress", (asdict(row) for row in progress.rows))
     found = parse_result((raw / "pgbench.out").read_text(encoding="utf-8"))
     duration_s = _duration_s(found)
-    checkpoints = write_probe_series(bench, cell_id, raw, measured.began_epoch_s, duration_s)
+    checkpoints = write_probe_series(context, cell.id, raw, run.began_epoch_s, duration_s)
     logs = sorted(raw.glob("pgbench_log.*"))
-    open_loop = measured.cell.rate_tps is not None
-    percentiles = bench.percentiles(logs, open_loop) if logs else {}
-    result = _result(measured, found, duration_s, checkpoints, dict(percentiles))
-    bench.recorder.write(f"cells/{cell_id}/result.json", result)
-    bench.host.remove(measured.folder)
+    percentiles = context.percentiles(logs, cell.rate_tps is not None) if logs else {}
+    result = _result(cell, run, found, duration_s, checkpoints, dict(percentiles))
+    context.recorder.write(f"cells/{cell.id}/result.json", result)
+    context.host.remove(folder)
+    run.collected = True
 
 
-def rescue_outputs(bench: Bench, cell_id: str, folder: str) -> None:
-    """What a run that failed had printed, as far as it can be had: the error that came first is the one that counts."""
-    raw = bench.recorder.cell(cell_id, "raw/pgbench.out").parent
+def rescue_outputs(context: TrialContext) -> None:
+    """What runs that failed had printed, as far as it can be had: the error that came first is the one that counts."""
+    for cell in context.trial.cells:
+        run = context.cells.get(cell.id)
+        if run is not None and not run.collected:
+            _rescue(context, cell)
+
+
+def _rescue(context: TrialContext, cell: Cell) -> None:
+    raw = context.recorder.cell(cell.id, "raw/pgbench.out").parent
+    folder = context.setup.cell_folder(cell)
     for name in RUN_OUTPUTS:
         with suppress(PgstrataError, OSError):
-            if not (raw / name).exists() and bench.host.status(f"{folder}/{name}", follow=False) is not None:
-                bench.host.fetch(f"{folder}/{name}", str(raw / name))
+            if not (raw / name).exists() and context.host.status(f"{folder}/{name}", follow=False) is not None:
+                context.host.fetch(f"{folder}/{name}", str(raw / name))
 
 
-def _fetch_logs(bench: Bench, measured: Measured, raw: Path) -> None:
+def _fetch_logs(context: TrialContext, cell: Cell, pid: int, raw: Path) -> None:
     """pgbench's logs: plain files of the server's user under the names that this pgbench gave them, no more than a
     run of that length can have written."""
-    workload, cell = bench.site.campaign.workload, measured.cell
-    left = most_log_bytes(workload, cell, bench.trial.duration_s)
-    for name in log_names(workload, cell, measured.pid):
-        path = f"{logs_folder(measured.folder)}/{name}"
-        left -= bench.host.fetch(path, str(raw / name), owner=bench.site.user, most_bytes=left)
+    workload, logs = context.setup.workload, logs_folder(context.setup.cell_folder(cell))
+    left = most_log_bytes(workload, cell, context.trial.duration_s)
+    for name in log_names(workload, cell, pid):
+        path = f"{logs}/{name}"
+        left -= context.host.fetch(path, str(raw / name), owner=context.site.user, most_bytes=left)
 
 
 def log_names(workload: Workload, cell: Cell, pid: int) -> tuple[str, ...]:
@@ -96,11 +100,16 @@ def _duration_s(found: PgbenchResult) -> float:
 
 
 def _result(
-    measured: Measured, found: PgbenchResult, duration_s: float, checkpoints: int, percentiles_ms: dict[str, float]
+    cell: Cell,
+    run: CellRun,
+    found: PgbenchResult,
+    duration_s: float,
+    checkpoints: int,
+    percentiles_ms: dict[str, float],
 ) -> CellResult:
     return CellResult(
-        cell=measured.cell,
-        started=measured.started,
+        cell=cell,
+        started=run.started,
         duration_s=duration_s,
         transactions=found.transactions,
         tps=found.tps,
@@ -112,17 +121,18 @@ def _result(
         retried=found.retried,
         skipped=found.skipped,
         late=found.late,
-        wal_bytes=measured.wal_bytes,
+        wal_bytes=run.wal_bytes,
         checkpoints=checkpoints,
-        warmup_stable=measured.start.settled,
-        prewarmed=measured.start.prewarmed,
+        warmup_stable=run.settled,
+        prewarmed=run.prewarmed,
         percentiles_ms=percentiles_ms,
-        open_loop=measured.cell.rate_tps is not None,
+        open_loop=cell.rate_tps is not None,
     )
 
 
-def fetch_server_log(bench: Bench) -> None:
+def fetch_server_log(context: TrialContext) -> None:
     """The server's log into `raw/postgresql.log`, if it was ever started."""
-    if bench.host.status(bench.cluster.log_file, follow=False) is not None:
-        path = str(bench.recorder.raw("postgresql.log"))
-        bench.host.fetch(bench.cluster.log_file, path, owner=bench.site.user, most_bytes=MOST_SERVER_LOG_BYTES)
+    log_file = context.server.log_file
+    if context.host.status(log_file, follow=False) is not None:
+        path = str(context.recorder.raw("postgresql.log"))
+        context.host.fetch(log_file, path, owner=context.site.user, most_bytes=MOST_SERVER_LOG_BYTES)

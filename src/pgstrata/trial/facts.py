@@ -13,25 +13,28 @@ from pgstrata.host.protocol import Host
 from pgstrata.record.schema import HostFacts
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.kind import MEMORY
-from pgstrata.trial.bench import Bench
+from pgstrata.trial.context import TrialContext
 
 BUSY_SAMPLE_S = 0.1
 
 
-def run_facts(bench: Bench) -> None:
+def record_facts(context: TrialContext) -> None:
     """Writes `facts.json`: the host as it was looked over at the start, and what may have changed since."""
-    found = bench.site.facts
-    installation = bench.cluster.installation
+    found = context.site.facts
+    installation = context.server.installation
     checked = {
         **found.checked,
         "PostgreSQL version": f"{installation.version} ({installation.source})",
         "pgstrata version": __version__,
     }
-    told = {**found.told, **_now(bench.host)}
-    if not bench.site.as_root:
+    with context.host.looking():
+        told = {**found.told, **_now(context.host)}
+    if not context.site.as_root:
         told["caches"] = "not dropped before runs: that takes root"
-    facts = HostFacts(name=bench.host.name, kind=bench.host.kind, checked=checked, told=told, medium=bench.site.medium)
-    bench.recorder.write("facts.json", facts)
+    facts = HostFacts(
+        name=context.host.name, kind=context.host.kind, checked=checked, told=told, medium=context.site.medium
+    )
+    context.recorder.write("facts.json", facts)
 
 
 def _now(host: Host) -> dict[str, str]:

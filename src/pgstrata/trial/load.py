@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
-from pgstrata.host.protocol import command
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import Command, command
 from pgstrata.postgres.database import (
-    create_tablespaces,
+    TABLESPACE_OIDS,
+    plan_create_tablespaces,
     plan_pg_restore,
     plan_sql_file,
-    vacuum,
+    plan_vacuum,
+    require_pg_restore,
+    tablespace_oids,
 )
 from pgstrata.postgres.golden import (
     Golden,
     golden_key,
     is_intact,
+    oid_name,
     place_golden,
+    plan_place_golden,
+    plan_save_golden,
+    plan_sync,
     read_golden,
     restore_golden,
     save_golden,
 )
+from pgstrata.postgres.server import ServerDirectories
 from pgstrata.record.schema import LoadRecord
 from pgstrata.spec.campaign import Campaign
-from pgstrata.trial.bench import Bench
+from pgstrata.stack.plan import StackPlan
+from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.site import DATABASE
 from pgstrata.workload.pgbench import plan_init
 from pgstrata.workload.pgbench_output import parse_init
@@ -33,112 +44,47 @@ from pgstrata.workload.pgbench_output import parse_init
 USER_FILE_TIMEOUT_S = 24 * 3600.0
 
 
-def run_load(bench: Bench) -> None:
-    """Leaves a cleanly stopped cluster with the data of the trial's scale; writes `load.json`."""
-    golden = _intact_golden(bench, golden_path(bench)) if bench.trial.load == "copy" else None
-    if bench.loaded:
-        with bench.steps.step("settings of the server"):
-            _configure(bench)
-        record = LoadRecord(how="keep")
-    elif golden is not None:
-        record = _restore(bench, golden)
-    else:
-        record = _load_anew(bench)
-    bench.recorder.write("load.json", record)
+@dataclass(frozen=True)
+class Present:
+    """What earlier trials left for this one: the golden directories that are there, and the plan of its own stack where
+    that still stands with its data in it (`load: keep`)."""
+
+    golden: frozenset[str] = frozenset()
+    kept: StackPlan | None = None
 
 
-def _intact_golden(bench: Bench, directory: str) -> Golden | None:
-    """A golden copy as it was made; one that has changed since is removed, and None like one that is not there."""
-    golden = read_golden(bench.host, directory)
-    if golden is None:
+class GoldenChanged(Exception):
+    """A golden copy is not what it was when it was made; the program that was to use it is made anew without it."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+
+def golden_used(setup: TrialSetup, present: Present) -> str | None:
+    """The golden directory that this trial's load copies: of loaded data, or of what initdb makes."""
+    if present.kept:
         return None
-    with bench.steps.step("check the golden directory"):
-        intact = is_intact(bench.host, golden, bench.site.user)
-    if intact:
-        return golden
-    bench.steps.progress.notice(f"golden copy {directory} is not what it was when it was made: it is made anew")
-    bench.host.remove(directory)
-    return None
+    wanted = loaded_golden(setup) if copies_loaded(setup, present) else empty_golden(setup)
+    return wanted if wanted in present.golden else None
 
 
-def golden_path(bench: Bench) -> str:
-    """The golden directory of this kind of data: whatever decides what is in it is in its name."""
-    workload, server = bench.site.campaign.workload, bench.stack.postgresql
-    what = {
-        "initdb": list(server.initdb),
-        "data_checksums": server.data_checksums,
-        "scale": bench.trial.scale,
-        "tablespaces": sorted(bench.plan.tablespace_directories),
-        "tablespace": workload.tablespace,
-        "freeze": workload.freeze,
-        "user_file": _digest(workload.sql or workload.pg_restore),
-    }
-    return f"{bench.site.golden_directory}/{golden_key(bench.cluster.installation, what)}"
+def golden_kept(setup: TrialSetup, present: Present) -> frozenset[str]:
+    """The golden directories that this trial's load leaves for later ones."""
+    if present.kept or copies_loaded(setup, present):
+        return frozenset()
+    return frozenset({empty_golden(setup), *([loaded_golden(setup)] if keeps_loaded(setup, present) else [])})
 
 
-def _digest(path: str | None) -> str:
-    if path is None:
-        return ""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def copies_loaded(setup: TrialSetup, present: Present) -> bool:
+    return setup.trial.load == "copy" and loaded_golden(setup) in present.golden
 
 
-def _restore(bench: Bench, golden: Golden) -> LoadRecord:
-    began = time.monotonic()
-    with bench.steps.step("copy the golden directory"):
-        bench.cluster.make_directories()
-        restore_golden(bench.host, golden, bench.cluster.layout, bench.site.user)
-    copied_s = time.monotonic() - began
-    with bench.steps.step("settings of the server"):
-        _configure(bench)
-    return LoadRecord(how="copy", total_s=copied_s, phases_s={"copy": copied_s})
-
-
-def _load_anew(bench: Bench) -> LoadRecord:
-    with bench.steps.step("initdb"):
-        _make_cluster(bench)
-    with bench.steps.step("settings of the server"):
-        _configure(bench)
-    with bench.steps.step("start the server"):
-        bench.cluster.start()
-        create_tablespaces(bench.cluster)
-    with bench.steps.step("load"):
-        record = _fill(bench)
-    kept = _tablespace_oids(bench) if keeps_golden(bench) else None
-    with bench.steps.step("stop the server"):
-        bench.cluster.stop_without_spare_wal()
-    if kept is not None:
-        with bench.steps.step("keep a golden copy"):
-            save_golden(bench.host, bench.cluster.layout, golden_path(bench), kept, bench.site.user)
-    return record
-
-
-def _tablespace_oids(bench: Bench) -> dict[str, int]:
-    names = bench.cluster.layout.tablespaces
-    rows = bench.cluster.sql("SELECT oid, spcname AS name FROM pg_tablespace") if names else []
-    return {row["name"]: int(row["oid"]) for row in rows if row["name"] in names}
-
-
-def _make_cluster(bench: Bench) -> None:
-    """Leaves an empty cluster: initdb the first time, later a copy of what it made with the same options."""
-    server, cluster = bench.stack.postgresql, bench.cluster
-    what = {"initdb": list(server.initdb), "data_checksums": server.data_checksums}
-    kept = f"{bench.site.golden_directory}/{golden_key(cluster.installation, what)}"
-    layout = replace(cluster.layout, tablespaces={})  # they are made when the server runs
-    empty = _intact_golden(bench, kept)
-    if empty is None:
-        cluster.init(data_checksums=server.data_checksums, options=server.initdb)
-        save_golden(bench.host, layout, kept, {}, bench.site.user)
-    else:
-        cluster.make_directories()
-        place_golden(bench.host, empty, layout, bench.site.user)
-
-
-def keeps_golden(bench: Bench) -> bool:
+def keeps_loaded(setup: TrialSetup, present: Present) -> bool:
     """Whether this load is the one to keep: the first that a later block may copy, once for each kind of data."""
-    campaign = bench.site.campaign
-    wanted = copies_follow(campaign) and bench.trial.block >= campaign.runs.fresh_blocks - 1
-    return wanted and read_golden(bench.host, golden_path(bench)) is None
+    campaign = setup.site.campaign
+    wanted = copies_follow(campaign) and setup.trial.block >= campaign.runs.fresh_blocks - 1
+    return wanted and loaded_golden(setup) not in present.golden
 
 
 def copies_follow(campaign: Campaign) -> bool:
@@ -148,40 +94,234 @@ def copies_follow(campaign: Campaign) -> bool:
     return runs.load == "copy" and (staged or runs.blocks is None or runs.blocks > runs.fresh_blocks)
 
 
-def _configure(bench: Bench) -> None:
-    given = bench.site.given_conf.get(bench.stack.name)
-    server = bench.stack.postgresql
-    bench.cluster.configure(server.settings, given.settings if given else None, data_checksums=server.data_checksums)
+def loaded_golden(setup: TrialSetup) -> str:
+    """The golden directory of this kind of data: whatever decides what is in it is in its name."""
+    workload, server = setup.workload, setup.stack.postgresql
+    return _golden_directory(
+        setup,
+        {
+            "initdb": list(server.initdb),
+            "data_checksums": server.data_checksums,
+            "scale": setup.trial.scale,
+            "tablespaces": sorted(setup.plan.tablespace_directories),
+            "tablespace": workload.tablespace,
+            "freeze": workload.freeze,
+            "user_file": setup.site.database_digest,
+        },
+    )
 
 
-def _fill(bench: Bench) -> LoadRecord:
-    workload = bench.site.campaign.workload
-    if workload.sql is not None:
-        return _fill_from_file(bench, workload.sql, restore=False)
+def empty_golden(setup: TrialSetup) -> str:
+    """The golden directory of what initdb makes with the options of this stack."""
+    server = setup.stack.postgresql
+    return _golden_directory(setup, {"initdb": list(server.initdb), "data_checksums": server.data_checksums})
+
+
+def _golden_directory(setup: TrialSetup, what: Mapping[str, object]) -> str:
+    return f"{setup.site.golden_directory}/{golden_key(setup.server.installation, what)}"
+
+
+# ---------------------------------------------------------------- steps
+
+
+def check_golden_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
+    """Comes before anything is built: a copy that has changed is made anew, by another program."""
+    used = golden_used(setup, present)
+    if used is None:
+        return ()
+    tells = (f"compare the files in {used} with their checksums",)
+    return (Step("check the golden directory", (), act=partial(_check_golden, directory=used), tells=tells),)
+
+
+def load_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
+    """Leave a cleanly stopped cluster with the data of the trial's scale, and `load.json`."""
+    if present.kept:
+        return (_settings_step(setup), Step("note that the data is kept", (), act=_note_kept))
+    if copies_loaded(setup, present):
+        directory, layout, user = loaded_golden(setup), setup.server.layout, setup.site.user
+        copy = (*plan_place_golden(directory, layout, user), PlannedCommand.of(plan_sync(layout)))
+        return (
+            Step("copy the golden directory", copy, act=partial(_restore, directory=directory)),
+            _settings_step(setup),
+        )
+    return (*_fresh_steps(setup, present), *_keep_steps(setup, present))
+
+
+def _fresh_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
+    server = setup.server
+    start = _planned(server.plan_start(), *plan_create_tablespaces(server))
+    stop = server.plan_stop_without_spare_wal()
+    if _asks_oids(setup, present):
+        stop = (server.ask(TABLESPACE_OIDS), *stop)
+    return (
+        _initdb_step(setup, present),
+        _settings_step(setup),
+        Step("start the server", start, act=_start),
+        _fill_step(setup),
+        Step("stop the server", _planned(*stop), act=partial(_stop, asks_oids=_asks_oids(setup, present))),
+    )
+
+
+def _planned(*commands: Command) -> tuple[PlannedCommand, ...]:
+    return tuple(PlannedCommand.of(c) for c in commands)
+
+
+def _asks_oids(setup: TrialSetup, present: Present) -> bool:
+    return keeps_loaded(setup, present) and bool(setup.server.layout.tablespaces)
+
+
+def _initdb_step(setup: TrialSetup, present: Present) -> Step:
+    """An empty cluster: initdb the first time, later a copy of what it made with the same options."""
+    directory, server, asked = empty_golden(setup), setup.server, setup.stack.postgresql
+    layout, user = _without_tablespaces(setup), setup.site.user
+    if directory in present.golden:
+        copy = plan_place_golden(directory, layout, user)
+        return Step("copy what initdb made", copy, act=partial(_place_empty, directory=directory))
+    made = _planned(*server.plan_init(asked.data_checksums, asked.initdb))
+    keep = plan_save_golden(layout, directory, user)
+    return Step("initdb", (*made, *keep), act=partial(_initdb, directory=directory))
+
+
+def _without_tablespaces(setup: TrialSetup) -> ServerDirectories:
+    """They are made when the server runs."""
+    return replace(setup.server.layout, tablespaces={})
+
+
+def _settings_step(setup: TrialSetup) -> Step:
+    server, stack = setup.server, setup.stack
+    settings = tuple(f"{name} = {value}" for name, value in setup.site.settings_of(stack).items())
+    given = setup.site.given_conf.get(stack.name)
+    left_out = (
+        tuple(f"# left out of {stack.postgresql.postgresql_conf}: {line}" for line in given.lines) if given else ()
+    )
+    return Step(
+        "settings of the server",
+        _planned(*server.plan_configure()),
+        act=_configure,
+        tells=(*settings, *left_out),
+    )
+
+
+def _fill_step(setup: TrialSetup) -> Step:
+    workload, server = setup.workload, setup.server
+    vacuum = plan_vacuum(server, DATABASE, freeze=workload.freeze)
+    own = workload.sql or workload.pg_restore
+    if own is None:
+        init = plan_init(setup.target, setup.trial.scale, tablespace=workload.tablespace)
+        return Step("load", _planned(init, *([vacuum] if workload.freeze else [])), act=_fill)
+    there = _sent_database(setup)
     if workload.pg_restore is not None:
-        return _fill_from_file(bench, workload.pg_restore, restore=True)
-    done = bench.host.run(plan_init(bench.target, bench.trial.scale, tablespace=workload.tablespace))
-    bench.recorder.write_text("raw/load.out", done.stdout)
-    bench.recorder.write_text("raw/load.err", done.stderr)
-    if workload.freeze:
-        vacuum(bench.cluster, DATABASE, freeze=True)
-    phases = parse_init(done.stderr)
-    return LoadRecord(how="fresh", total_s=phases.total_s, phases_s=phases.phases_s)
-
-
-def _fill_from_file(bench: Bench, path: str, *, restore: bool) -> LoadRecord:
-    """The user's own database. The file is sent to the host, where the server's user can read it."""
-    there = f"{bench.outputs}/database"
-    bench.host.send(path, there)
-    jobs = bench.site.campaign.workload.jobs
-    began = time.monotonic()
-    if restore:
-        load = plan_pg_restore(bench.cluster, DATABASE, there, jobs, USER_FILE_TIMEOUT_S)
+        load = plan_pg_restore(server, DATABASE, there, workload.jobs, USER_FILE_TIMEOUT_S)
     else:
-        load = plan_sql_file(bench.cluster, DATABASE, there, USER_FILE_TIMEOUT_S)
-    done = bench.host.run(load)
-    bench.recorder.write_text("raw/load.out", done.stdout)
-    bench.recorder.write_text("raw/load.err", done.stderr)
-    vacuum(bench.cluster, DATABASE, freeze=bench.site.campaign.workload.freeze)
-    bench.host.run(command("rm", "--force", there))
-    return LoadRecord(how="pg_restore" if restore else "sql", total_s=time.monotonic() - began)
+        load = plan_sql_file(server, DATABASE, there, USER_FILE_TIMEOUT_S)
+    commands = _planned(load, vacuum, command("rm", "--force", there))
+    return Step("load", commands, act=partial(_fill_from_file, path=own), tells=(f"send {own} to {there}",))
+
+
+def _sent_database(setup: TrialSetup) -> str:
+    """Where the user's own file lies on the host, for the server's user to read."""
+    return f"{setup.outputs}/database"
+
+
+def _keep_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
+    if not keeps_loaded(setup, present):
+        return ()
+    directory = loaded_golden(setup)
+    commands = plan_save_golden(setup.server.layout, directory, setup.site.user)
+    return (Step("keep a golden copy", commands, act=partial(_keep, directory=directory)),)
+
+
+# ---------------------------------------------------------------- what the steps do
+
+
+def _check_golden(context: TrialContext, *, directory: str) -> None:
+    golden = read_golden(context.host, directory)
+    if golden is None or not is_intact(context.host, golden, context.site.user):
+        raise GoldenChanged(directory)
+    context.bindings.update({oid_name(name): str(oid) for name, oid in golden.tablespaces.items()})
+
+
+def _golden_at(context: TrialContext, directory: str) -> Golden:
+    golden = read_golden(context.host, directory)
+    if golden is None:
+        raise TrialError(f"golden copy {directory} on {context.host.name} has gone while the trial ran")
+    return golden
+
+
+def _note_kept(context: TrialContext) -> None:
+    context.recorder.write("load.json", LoadRecord(how="keep"))
+
+
+def _restore(context: TrialContext, *, directory: str) -> None:
+    began_s = time.monotonic()
+    server = context.server
+    server.make_directories()
+    restore_golden(context.host, _golden_at(context, directory), server.layout, context.site.user)
+    copied_s = time.monotonic() - began_s
+    context.recorder.write("load.json", LoadRecord(how="copy", total_s=copied_s, phases_s={"copy": copied_s}))
+
+
+def _initdb(context: TrialContext, *, directory: str) -> None:
+    asked = context.plan.stack.postgresql
+    context.server.init(data_checksums=asked.data_checksums, options=asked.initdb)
+    save_golden(context.host, _without_tablespaces(context.setup), directory, {}, context.site.user)
+
+
+def _place_empty(context: TrialContext, *, directory: str) -> None:
+    context.server.make_directories()
+    layout = _without_tablespaces(context.setup)
+    place_golden(context.host, _golden_at(context, directory), layout, context.site.user)
+
+
+def _configure(context: TrialContext) -> None:
+    stack = context.plan.stack
+    given = context.site.given_conf.get(stack.name)
+    context.server.configure(
+        stack.postgresql.settings,
+        given.settings if given else None,
+        data_checksums=stack.postgresql.data_checksums,
+    )
+
+
+def _start(context: TrialContext) -> None:
+    context.server.start()
+    for _ in context.server.layout.tablespaces:
+        context.executor.run_next()
+
+
+def _fill(context: TrialContext) -> None:
+    done = context.executor.run_next()
+    context.recorder.write_text("raw/load.out", done.stdout)
+    context.recorder.write_text("raw/load.err", done.stderr)
+    if context.setup.workload.freeze:
+        context.executor.run_next()
+    phases = parse_init(done.stderr)
+    context.recorder.write("load.json", LoadRecord(how="fresh", total_s=phases.total_s, phases_s=phases.phases_s))
+
+
+def _fill_from_file(context: TrialContext, *, path: str) -> None:
+    """The user's own database. The file is sent to the host, where the server's user can read it."""
+    restore = context.setup.workload.pg_restore is not None
+    if restore:
+        require_pg_restore(context.server)
+    context.host.send(path, _sent_database(context.setup))
+    began_s = time.monotonic()
+    done = context.executor.run_next()
+    context.recorder.write_text("raw/load.out", done.stdout)
+    context.recorder.write_text("raw/load.err", done.stderr)
+    context.executor.run_next()
+    context.executor.run_next()
+    how = "pg_restore" if restore else "sql"
+    context.recorder.write("load.json", LoadRecord(how=how, total_s=time.monotonic() - began_s))
+
+
+def _stop(context: TrialContext, *, asks_oids: bool) -> None:
+    if asks_oids:
+        oids = tablespace_oids(context.server)
+        context.bindings.update({oid_name(name): str(oid) for name, oid in oids.items()})
+    context.server.stop_without_spare_wal()
+
+
+def _keep(context: TrialContext, *, directory: str) -> None:
+    oids = {name: int(context.bindings[oid_name(name)]) for name in context.server.layout.tablespaces}
+    save_golden(context.host, context.server.layout, directory, oids, context.site.user)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
-from pgstrata.errors import PgstrataError, TrialError, TrialExcluded
+from pgstrata.errors import TrialError, TrialExcluded
 from pgstrata.host.facts.thermal import read_throttle_count
-from pgstrata.host.protocol import HostLost, command
-from pgstrata.postgres.database import Prewarmed, checkpoint, database_bytes, prewarm, wal_position_bytes
+from pgstrata.host.protocol import Command, command
+from pgstrata.postgres.database import (
+    WAL_POSITION,
+    database_bytes,
+    plan_checkpoint,
+    plan_database_bytes,
+    plan_prewarm,
+    prewarm,
+    wal_position_bytes,
+)
 from pgstrata.record.recorder import utc_now
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.plan import plan_empty_caches
-from pgstrata.trial.bench import Bench
-from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder, rescue_outputs
-from pgstrata.trial.probes import probing
+from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder
+from pgstrata.trial.context import Moment, TrialContext, TrialSetup
+from pgstrata.trial.probes import plan_probes, probing
 from pgstrata.trial.site import DATABASE
 from pgstrata.trial.warmup import warmup_settled
 from pgstrata.workload.pgbench import BUILTIN_SCRIPTS, plan_run
@@ -23,147 +33,158 @@ DROP_CACHES = "/proc/sys/vm/drop_caches"
 SYNC_TIMEOUT_S = 3600.0
 WARM_UP_SEED_STEP = 1
 """The warm-up must not touch the very rows in the very order of the measured run."""
+HOST_CLOCK = command("date", "+%s.%N")
 
 
-@dataclass(frozen=True)
-class Start:
-    """How the server was brought into the state that every run begins with."""
-
-    prewarmed: Prewarmed
-    settled: bool | None
-    """Whether throughput had settled at the end of the warm-up; None where that cannot be told."""
+CellAct = Callable[..., None]
+"""Of the trial's context and, by name, the cell."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One finished run; its output still lies on the host, in `folder`."""
-
-    cell: Cell
-    folder: str
-    pid: int
-    """Of pgbench, which names its logs by it."""
-    started: str
-    began_epoch_s: float
-    """By the clock of the host."""
-    wal_bytes: int
-    start: Start
-
-
-@dataclass(frozen=True)
-class DatabaseBytes:
-    """The database's logical size, asked while the server ran: before the warm-up and after the measured run."""
-
-    before: int
-    after: int
-
-
-def run_cell(bench: Bench, cell: Cell) -> DatabaseBytes:
-    """Measures one cell and records it; TrialError when anything is not as it should be.
+def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
+    """Measure one cell and record it.
 
     A mount option, sysctl, queue or server setting that somebody changes behind our back fails the trial.
     """
-    folder = cell_folder(bench, cell)
-    try:
-        return _run_steps(bench, cell, folder)
-    except HostLost:
-        raise
-    except (PgstrataError, OSError):
-        rescue_outputs(bench, cell.id, folder)
-        raise
+    server, workload = setup.server, setup.workload
+    size = plan_database_bytes(server, DATABASE)
+
+    def step(name: str, *commands: Command | PlannedCommand, act: CellAct, expected_s: float | None = None) -> Step:
+        planned = tuple(c if isinstance(c, PlannedCommand) else PlannedCommand.of(c) for c in commands)
+        return Step(f"{cell.id}: {name}", planned, act=partial(act, cell=cell), expected_s=expected_s)
+
+    warm_up = (_plan_warm_up(setup, cell),) if workload.warmup > 0 else ()
+    wal = server.ask(WAL_POSITION)
+    return (
+        _cold_step(setup, cell),
+        step("start the server", server.plan_start(), size, act=_start),
+        step("prewarm", plan_prewarm(server, DATABASE), act=_prewarm),
+        *(step("warm-up", run, act=_warm_up, expected_s=workload.warmup) for run in warm_up),
+        Step(f"{cell.id}: checkpoint", (PlannedCommand.of(plan_checkpoint(server)),)),
+        step("attest before", act=partial(_attest, moment="before cell")),
+        step(
+            "measure",
+            *(wal, *plan_probes(setup), HOST_CLOCK, _plan_measured(setup, cell), wal),
+            act=_measure,
+            expected_s=_duration_s(setup, cell),
+        ),
+        step("attest after", act=partial(_attest, moment="after cell")),
+        step("collect", act=collect_cell),
+        step("stop the server", size, server.plan_stop(), act=_stop),
+    )
 
 
-def _run_steps(bench: Bench, cell: Cell, folder: str) -> DatabaseBytes:
-    step, workload = bench.steps.step, bench.site.campaign.workload
-    with step(f"{cell.id}: cold caches"):
-        script = _prepare_folder(bench, cell, folder)
-        _drop_caches(bench)
-    with step(f"{cell.id}: start the server"):
-        bench.cluster.start()
-        before_bytes = database_bytes(bench.cluster, DATABASE)
-    with step(f"{cell.id}: prewarm"):
-        prewarmed = prewarm(bench.cluster, DATABASE)
-    with step(f"{cell.id}: warm-up", expected_s=workload.warmup):
-        start = Start(prewarmed, _warm_up(bench, cell, script))
-    with step(f"{cell.id}: checkpoint"):
-        checkpoint(bench.cluster)
-    with step(f"{cell.id}: attest before"):
-        bench.attest_stack("before cell")
-        bench.attest_server("before cell")
-    with step(f"{cell.id}: measure", expected_s=bench.trial.duration_s or workload.cell_duration_s(cell)):
-        measured = _measure(bench, cell, folder, script, start)
-    with step(f"{cell.id}: attest after"):
-        bench.attest_stack("after cell")
-        bench.attest_server("after cell")
-    with step(f"{cell.id}: collect"):
-        collect_cell(bench, measured)
-    with step(f"{cell.id}: stop the server"):
-        after_bytes = database_bytes(bench.cluster, DATABASE)
-        bench.cluster.stop()
-    return DatabaseBytes(before_bytes, after_bytes)
+def _duration_s(setup: TrialSetup, cell: Cell) -> float | None:
+    return setup.trial.duration_s or setup.workload.cell_duration_s(cell)
 
 
-def cell_folder(bench: Bench, cell: Cell) -> str:
-    """Where the output of a cell lies on the host until it is fetched."""
-    return f"{bench.outputs}/cells/{cell.id}"
+def _cold_step(setup: TrialSetup, cell: Cell) -> Step:
+    """Everything on the medium, and nothing of it in memory. Without root the caches stay as they are."""
+    sync = command("sync", timeout_s=SYNC_TIMEOUT_S)
+    tells = [f"write '3' to {DROP_CACHES}"] if setup.site.as_root else []
+    script = _script_path(setup, cell)
+    if script is not None:
+        tells.insert(0, f"send {cell.script} to {script}")
+    return Step(
+        f"{cell.id}: cold caches",
+        tuple(PlannedCommand.of(c) for c in (sync, *plan_empty_caches(setup.plan))),
+        act=partial(_cool, cell=cell),
+        tells=tuple(tells),
+        host_wide=setup.site.as_root,
+    )
 
 
-def _prepare_folder(bench: Bench, cell: Cell, folder: str) -> str | None:
-    """Where the tools write; a script of the user's is sent there. Returns the script's path on the host.
+def _script_path(setup: TrialSetup, cell: Cell) -> str | None:
+    """Where a script of the user's lies on the host; pgbench takes FILE@WEIGHT, and a script may be called anything."""
+    return None if cell.script in BUILTIN_SCRIPTS else f"{setup.cell_folder(cell)}/script/{cell.id}.sql"
+
+
+def _plan_warm_up(setup: TrialSetup, cell: Cell) -> Command:
+    seed = setup.trial.workload_seed + WARM_UP_SEED_STEP
+    script, warmup_s = _script_path(setup, cell), setup.workload.warmup
+    return plan_run(setup.target, cell, setup.workload, seed=seed, duration_s=warmup_s, script_path=script)
+
+
+def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
+    logs = f"{logs_folder(setup.cell_folder(cell))}/{LOG_PREFIX}"
+    return plan_run(
+        setup.target,
+        cell,
+        setup.workload,
+        seed=setup.trial.workload_seed,
+        duration_s=_duration_s(setup, cell),
+        script_path=_script_path(setup, cell),
+        log_prefix=logs if setup.workload.logs(cell) else None,
+    )
+
+
+# ---------------------------------------------------------------- what the steps do
+
+
+def _cool(context: TrialContext, *, cell: Cell) -> None:
+    _prepare_folder(context, cell)
+    for _ in (None, *plan_empty_caches(context.plan)):
+        context.executor.run_next()
+    if context.site.as_root:
+        context.host.write_text(DROP_CACHES, "3\n")
+
+
+def _prepare_folder(context: TrialContext, cell: Cell) -> None:
+    """Where the tools write; a script of the user's is sent there.
 
     All of it is the caller's but the folder for the logs, which pgbench opens by itself.
     """
-    bench.host.make_directory(folder, mode=0o710, group=bench.site.user, new=True)
-    bench.host.make_directory(logs_folder(folder), mode=0o700, owner=bench.site.user, new=True)
-    if cell.script in BUILTIN_SCRIPTS:
-        return None
-    bench.host.make_directory(f"{folder}/script", mode=0o710, group=bench.site.user, new=True)
-    path = f"{folder}/script/{cell.id}.sql"  # pgbench takes FILE@WEIGHT, and a script may be called anything
-    bench.host.send(cell.script, path, mode=0o644)
-    return path
+    host, user, folder = context.host, context.site.user, context.setup.cell_folder(cell)
+    context.cell(cell)  # from now on there may be something to rescue
+    host.make_directory(folder, mode=0o710, group=user, new=True)
+    host.make_directory(logs_folder(folder), mode=0o700, owner=user, new=True)
+    script = _script_path(context.setup, cell)
+    if script is not None:
+        host.make_directory(f"{folder}/script", mode=0o710, group=user, new=True)
+        host.send(cell.script, script, mode=0o644)
 
 
-def _drop_caches(bench: Bench) -> None:
-    """Everything on the medium, and nothing of it in memory. Without root the caches stay as they are."""
-    bench.host.run(command("sync", timeout_s=SYNC_TIMEOUT_S))
-    for step in plan_empty_caches(bench.plan):
-        bench.host.run(step)
-    if bench.site.as_root:
-        bench.host.write_text(DROP_CACHES, "3\n")
+def _start(context: TrialContext, *, cell: Cell) -> None:
+    context.server.start()
+    context.cell(cell).database_bytes_before = database_bytes(context.server, DATABASE)
 
 
-def _warm_up(bench: Bench, cell: Cell, script: str | None) -> bool | None:
-    workload = bench.site.campaign.workload
-    if workload.warmup <= 0:
-        return None
-    seed = bench.trial.workload_seed + WARM_UP_SEED_STEP
-    plan = plan_run(bench.target, cell, workload, seed=seed, duration_s=workload.warmup, script_path=script)
-    done = bench.host.run(plan)
-    bench.recorder.write_text(f"cells/{cell.id}/raw/warmup.out", done.stdout)
-    bench.recorder.write_text(f"cells/{cell.id}/raw/warmup.err", done.stderr)
-    return warmup_settled([row.tps for row in parse_progress(done.stderr).rows])
+def _prewarm(context: TrialContext, *, cell: Cell) -> None:
+    context.cell(cell).prewarmed = prewarm(context.server, DATABASE)
 
 
-def _measure(bench: Bench, cell: Cell, folder: str, script: str | None, start: Start) -> Measured:
-    workload = bench.site.campaign.workload
-    plan = plan_run(
-        bench.target,
-        cell,
-        workload,
-        seed=bench.trial.workload_seed,
-        duration_s=bench.trial.duration_s or workload.cell_duration_s(cell),
-        script_path=script,
-        log_prefix=f"{logs_folder(folder)}/{LOG_PREFIX}" if workload.logs(cell) else None,
-    )
-    wal_before, throttled_before = wal_position_bytes(bench.cluster), read_throttle_count(bench.host)
-    with probing(bench, folder):
-        started, began_epoch_s = utc_now(), _host_clock_s(bench)
-        process = bench.host.start(plan, stdout=f"{folder}/pgbench.out", stderr=f"{folder}/pgbench.err")
-        code = process.wait(plan.timeout_s)
+def _warm_up(context: TrialContext, *, cell: Cell) -> None:
+    done = context.executor.run_next()
+    context.recorder.write_text(f"cells/{cell.id}/raw/warmup.out", done.stdout)
+    context.recorder.write_text(f"cells/{cell.id}/raw/warmup.err", done.stderr)
+    context.cell(cell).settled = warmup_settled([row.tps for row in parse_progress(done.stderr).rows])
+
+
+def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
+    context.attest_stack(moment)
+    context.attest_server(moment)
+
+
+def _measure(context: TrialContext, *, cell: Cell) -> None:
+    run, folder = context.cell(cell), context.setup.cell_folder(cell)
+    with context.host.looking():
+        throttled_before = read_throttle_count(context.host)
+    wal_before = wal_position_bytes(context.server)
+    with probing(context, folder):
+        run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
+        outputs = {"stdout": f"{folder}/pgbench.out", "stderr": f"{folder}/pgbench.err"}
+        process, pgbench = context.executor.start_next(**outputs)
+        run.pid = process.pid
+        code = process.wait(pgbench.timeout_s)
         if code != 0:
-            raise _failure(bench, folder, code)
-    wal_bytes = wal_position_bytes(bench.cluster) - wal_before
-    refuse_throttled(throttled_before, read_throttle_count(bench.host))
-    return Measured(cell, folder, process.pid, started, began_epoch_s, wal_bytes, start)
+            raise _failure(context, folder, code)
+    run.wal_bytes = wal_position_bytes(context.server) - wal_before
+    with context.host.looking():
+        refuse_throttled(throttled_before, read_throttle_count(context.host))
+
+
+def _stop(context: TrialContext, *, cell: Cell) -> None:
+    context.cell(cell).database_bytes_after = database_bytes(context.server, DATABASE)
+    context.server.stop()
 
 
 def refuse_throttled(before: int | None, after: int | None) -> None:
@@ -175,15 +196,11 @@ def refuse_throttled(before: int | None, after: int | None) -> None:
         )
 
 
-def _host_clock_s(bench: Bench) -> float:
-    return float(bench.host.run(command("date", "+%s.%N")).stdout)
-
-
-def _failure(bench: Bench, folder: str, code: int) -> TrialError:
+def _failure(context: TrialContext, folder: str, code: int) -> TrialError:
     """What pgbench said, and what the server said meanwhile: a full disk shows there."""
-    said = [line for line in bench.host.read_text(f"{folder}/pgbench.err").splitlines() if "progress:" not in line]
-    log = [line for line in bench.cluster.read_log().splitlines() if " PANIC: " in line or " FATAL: " in line]
-    errors = [line for line in bench.cluster.read_log().splitlines() if " ERROR: " in line]
+    said = [line for line in context.host.read_text(f"{folder}/pgbench.err").splitlines() if "progress:" not in line]
+    log = [line for line in context.server.read_log().splitlines() if " PANIC: " in line or " FATAL: " in line]
+    errors = [line for line in context.server.read_log().splitlines() if " ERROR: " in line]
     tail = "\n".join([*said[-5:], *(log or errors)[-3:]])
     hint = ""
     if "No space left" in tail:

@@ -16,13 +16,13 @@ from pgstrata.spec.expand import block_trials
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import journal_directory
 from pgstrata.stack.preflight import Unsupported
-from pgstrata.trial.bench import Percentiles
+from pgstrata.trial.context import Percentiles
+from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.footprint import check_record_space
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.medium import record_baseline
-from pgstrata.trial.performance import PerformanceRunner
 from pgstrata.trial.preflight import notices, render_unsupported, run_preflight
-from pgstrata.trial.progress import Progress
+from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.scratch import check_scratch
 from pgstrata.trial.site import Site
 from pgstrata.trial.survey import open_site, survey
@@ -34,14 +34,14 @@ def opened_runner(
     host: Host,
     campaign: Campaign,
     directory: CampaignDirectory,
-    progress: Progress,
+    tell: Tell,
     interruption: Interruption,
     percentiles: Percentiles,
 ) -> Iterator[tuple[PerformanceRunner, tuple[str, ...]]]:
     """A runner and the stacks that can be built. PreflightError, with nothing changed, when the campaign cannot run."""
     host.interruptible(interruption.waiting)
     for line in clean(host).lines:
-        progress.notice(f"cleaned up after an earlier run: {line}")
+        tell(Notice(f"cleaned up after an earlier run: {line}"))
     with _locked(host, campaign, directory):
         site = survey(host, campaign, directory.path)
         refuse_leftovers(site)
@@ -50,7 +50,7 @@ def opened_runner(
         found = run_preflight(site)
         check_record_space(host, campaign, directory.path, site.scratch, found.scratch_bytes)
         for line in (*notices(site), *(render_unsupported(u) for u in found.unsupported)):
-            progress.notice(line)
+            tell(Notice(line))
         lacking = {u.stack for u in found.unsupported}
         stacks = tuple(s.name for s in campaign.stacks if s.name not in lacking)
         site = open_site(site)
@@ -63,7 +63,7 @@ def opened_runner(
         finally:
             lines = runner.close()
             for line in lines:
-                progress.notice(f"could not be undone: {line}; run `pgstrata clean`")
+                tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
             note_undo_errors(directory.path, lines)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import CommandFailed, command
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.sizing import AGED_SHARE
-from pgstrata.trial.bench import Bench
+from pgstrata.stack.step import PlannedCommand, Step, planned
+from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.load import Present
 
 FILL_TIMEOUT_S = 24 * 3600.0
 STEADY_ROUNDS = 2
@@ -19,24 +22,40 @@ AGED_FILES = 200
 AGED_CHURN_ROUNDS = 3
 MIB = 2**20
 
+WRITE_FILES = command(
+    ("xargs", "--null", "--max-args", "2"),
+    ("dd", "if=/dev/urandom", "bs=1M", "status=none"),
+    timeout_s=FILL_TIMEOUT_S,
+)
+"""One dd after the other; names and sizes come by standard input."""
+
 CANNOT_TRIM = ("not supported", "Inappropriate ioctl")
 """What fstrim says where the filesystem (zfs, NFS) or the device takes no discards; that is recorded, no failure."""
 
 
-def run_precondition(bench: Bench) -> None:
-    """Trims, fills to a steady state or ages the filesystems, as the campaign asks; nothing where data is kept."""
-    runs = bench.site.campaign.runs
-    if bench.loaded:
-        return
+def precondition_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
+    """Trim, fill to a steady state or age the filesystems, as the campaign asks; nothing where data is kept."""
+    runs, places = setup.site.campaign.runs, tuple(own_places(setup.plan))
+    if present.kept or not places:
+        return ()
+    steps = []
     if runs.precondition == "trim":
-        with bench.steps.step("trim"):
-            _trim(bench)
+        trims = tuple(planned("fstrim", "--verbose", place, timeout_s=FILL_TIMEOUT_S) for place in places)
+        steps.append(Step("trim", trims, act=partial(_trim, places=places)))
     elif runs.precondition == "steady":
-        with bench.steps.step("write the device full twice"):
-            _steady(bench)
+        fills = tuple(c for place in places for _ in range(STEADY_ROUNDS) for c in (_plan_fill(place), _sync(place)))
+        tells = tuple(f"remove {_filler(place)} after each round" for place in places)
+        steps.append(Step("write the device full twice", fills, act=partial(_steady, places=places), tells=tells))
     if runs.aged:
-        with bench.steps.step("age the filesystem"):
-            _age(bench)
+        written = [PlannedCommand.of(WRITE_FILES)] * (1 + AGED_CHURN_ROUNDS)
+        aged = tuple(c for place in places for c in (*written, _sync(place)))
+        tells = tuple(
+            f"fill {place} to {AGED_SHARE:.0%} with {AGED_FILES} files of random sizes, "
+            f"then remove half of them and write them anew, {AGED_CHURN_ROUNDS} times"
+            for place in places
+        )
+        steps.append(Step("age the filesystem", aged, act=partial(_age, places=places), tells=tells))
+    return tuple(steps)
 
 
 def own_places(plan: StackPlan) -> Iterator[str]:
@@ -46,53 +65,62 @@ def own_places(plan: StackPlan) -> Iterator[str]:
             yield volume.mount_point
 
 
-def _trim(bench: Bench) -> None:
-    for place in own_places(bench.plan):
-        done = bench.host.run(command("fstrim", "--verbose", place, timeout_s=FILL_TIMEOUT_S), check=False)
-        if done.exit_code != 0 and not any(said in done.stderr for said in CANNOT_TRIM):
-            raise CommandFailed(bench.host.name, done)
-        bench.recorder.write_text(f"raw/trim-{place.rsplit('/', 1)[-1]}.txt", done.stdout + done.stderr)
+def _sync(place: str) -> PlannedCommand:
+    return planned("sync", "--file-system", place, timeout_s=FILL_TIMEOUT_S)
 
 
-def _steady(bench: Bench) -> None:
+def _filler(place: str) -> str:
+    return f"{place}/pgstrata-filler"
+
+
+def _plan_fill(place: str) -> PlannedCommand:
     """Random bytes, so that compression or deduplication below cannot swallow them; dd ends when the disk is full."""
-    for place in own_places(bench.plan):
+    return planned("dd", "if=/dev/urandom", f"of={_filler(place)}", "bs=4M", "conv=fsync", timeout_s=FILL_TIMEOUT_S)
+
+
+def _trim(context: TrialContext, *, places: tuple[str, ...]) -> None:
+    for place in places:
+        done = context.executor.run_next(check=False)
+        if done.exit_code != 0 and not any(said in done.stderr for said in CANNOT_TRIM):
+            raise CommandFailed(context.host.name, done)
+        context.recorder.write_text(f"raw/trim-{place.rsplit('/', 1)[-1]}.txt", done.stdout + done.stderr)
+
+
+def _steady(context: TrialContext, *, places: tuple[str, ...]) -> None:
+    for place in places:
         for _ in range(STEADY_ROUNDS):
-            filler = f"{place}/pgstrata-filler"
-            fill = command("dd", "if=/dev/urandom", f"of={filler}", "bs=4M", "conv=fsync", timeout_s=FILL_TIMEOUT_S)
-            done = bench.host.run(fill, check=False)
+            done = context.executor.run_next(check=False)
             if "No space left" not in done.stderr:
-                raise CommandFailed(bench.host.name, done)
-            bench.host.remove(filler)
-            bench.host.run(command("sync", "--file-system", place, timeout_s=FILL_TIMEOUT_S))
+                raise CommandFailed(context.host.name, done)
+            context.host.remove(_filler(place))
+            context.executor.run_next()
 
 
-def _age(bench: Bench) -> None:
+def _age(context: TrialContext, *, places: tuple[str, ...]) -> None:
     """Fills to 80 % with files of random sizes, then deletes and rewrites half of them, several times.
 
     The same seed for all stacks of a block, so that every filesystem sees the same sequence of operations.
     """
-    for place in own_places(bench.plan):
-        space = bench.host.space(place)
+    for place in places:
+        space = context.host.space(place)
         mean_bytes = int(space.total_bytes * AGED_SHARE - (space.total_bytes - space.free_bytes)) // AGED_FILES
         if mean_bytes < MIB:
             raise TrialError(f"{place} is too small to be aged: {space.total_bytes} bytes")
-        luck = random.Random(bench.trial.workload_seed)
+        luck = random.Random(context.trial.workload_seed)
         folder = f"{place}/pgstrata-aged"
-        bench.host.make_directory(folder)
-        for number in range(AGED_FILES):
-            _write_file(bench, f"{folder}/{number}", mean_bytes, luck)
+        context.host.make_directory(folder)
+        files = [f"{folder}/{number}" for number in range(AGED_FILES)]
+        _write_files(context, files, mean_bytes, luck)
         for _ in range(AGED_CHURN_ROUNDS):
-            victims = luck.sample(range(AGED_FILES), AGED_FILES // 2)
-            for number in victims:
-                bench.host.remove(f"{folder}/{number}")
-            for number in victims:
-                _write_file(bench, f"{folder}/{number}", mean_bytes, luck)
-        bench.host.run(command("sync", "--file-system", place, timeout_s=FILL_TIMEOUT_S))
+            victims = luck.sample(files, AGED_FILES // 2)
+            for path in victims:
+                context.host.remove(path)
+            _write_files(context, victims, mean_bytes, luck)
+        context.executor.run_next()
 
 
-def _write_file(bench: Bench, path: str, mean_bytes: int, luck: random.Random) -> None:
+def _write_files(context: TrialContext, paths: Sequence[str], mean_bytes: int, luck: random.Random) -> None:
     """Half to one and a half times the mean in size; the mean of all keeps to the share."""
-    blocks = max(1, round(mean_bytes * luck.uniform(0.5, 1.5) / MIB))
-    argv = ("dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={blocks}", "status=none")
-    bench.host.run(command(argv, timeout_s=FILL_TIMEOUT_S))
+    blocks = [max(1, round(mean_bytes * luck.uniform(0.5, 1.5) / MIB)) for _ in paths]
+    words = "".join(f"of={path}\0count={count}\0" for path, count in zip(paths, blocks, strict=True))
+    context.executor.run_next(stdin=words)

@@ -8,47 +8,54 @@ from pathlib import Path
 
 from pgstrata.probe.checkpoints import checkpoint_rows
 from pgstrata.probe.parse import Row, device_rows, parse_lines, postgres_rows, system_rows, wait_rows
-from pgstrata.probe.start import POSTGRES, SAMPLES, start_probes
-from pgstrata.trial.bench import Bench
+from pgstrata.probe.start import DEVICES_AT, POSTGRES, SAMPLES, plan_host_probe, plan_postgres_probe, start_probes
+from pgstrata.stack.step import PlannedCommand, Ref, with_ref
+from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.site import DATABASE
 
 NOBODY = "nobody"
 """The OS user with the least rights, and not the server's: that one is the hostile script's, too."""
+DEVICES = "numbers of the devices"
+
+
+def plan_probes(setup: TrialSetup) -> tuple[PlannedCommand, PlannedCommand]:
+    """Of the host and of the server. Which numbers the devices have is known once they are there (`DEVICES`)."""
+    server, site, marker = setup.server, setup.site, setup.plan.context.marker
+    watcher = NOBODY if site.as_root else None
+    host_probe = plan_host_probe("", watcher=watcher, marker=marker)
+    postgres_probe = plan_postgres_probe(
+        server.psql(DATABASE), server.installation.major, user=site.user, marker=marker
+    )
+    return with_ref(host_probe, DEVICES_AT, Ref(DEVICES)), PlannedCommand.of(postgres_probe)
 
 
 @contextmanager
-def probing(bench: Bench, folder: str) -> Iterator[None]:
+def probing(context: TrialContext, folder: str) -> Iterator[None]:
     """Samples host and server while the block runs; what they write lies in `folder`."""
-    probes = start_probes(
-        bench.host,
-        folder,
-        tuple(numbers for _, numbers in _devices(bench)),
-        psql=bench.cluster.psql(DATABASE),
-        major=bench.cluster.installation.major,
-        user=bench.site.user,
-        watcher=NOBODY if bench.site.as_root else None,
-        marker=bench.marker,
-    )
+    numbers = ",".join(f"{major}:{minor}" for _, (major, minor) in _devices(context))
+    context.bindings[DEVICES] = numbers
+    host_probe, postgres_probe = (planned.resolve(context.bindings) for planned in plan_probes(context.setup))
+    probes = start_probes(context.host, folder, host_probe, postgres_probe)
     # Not in a `finally`: after an error of the run, which is the one that counts, undo ends the probes.
     yield
     probes.stop()
 
 
-def _devices(bench: Bench) -> Iterator[tuple[str, tuple[int, int]]]:
+def _devices(context: TrialContext) -> Iterator[tuple[str, tuple[int, int]]]:
     """Role and numbers of every block device of the stack, from the medium up."""
-    for role, nodes in bench.plan.devices(bench.built.bindings).items():
+    for role, nodes in context.plan.devices(context.bindings).items():
         for node in nodes:
-            status = bench.host.status(node)
+            status = context.host.status(node)
             if status is not None and status.kind == "block":
                 yield role, status.device
 
 
-def write_probe_series(bench: Bench, cell_id: str, raw: Path, began_epoch_s: float, duration_s: float) -> int:
+def write_probe_series(context: TrialContext, cell_id: str, raw: Path, began_epoch_s: float, duration_s: float) -> int:
     """Makes series of what the probes wrote; returns the number of checkpoints that began during the run."""
     samples = parse_lines((raw / SAMPLES).read_text(encoding="utf-8"))
     server = parse_lines((raw / POSTGRES).read_text(encoding="utf-8"))
-    roles = {f"{major}:{minor}": role for role, (major, minor) in _devices(bench)}
-    checkpoints = _during(checkpoint_rows(bench.cluster.read_log(), began_epoch_s), duration_s)
+    roles = {f"{major}:{minor}": role for role, (major, minor) in _devices(context)}
+    checkpoints = _during(checkpoint_rows(context.server.read_log(), began_epoch_s), duration_s)
     series: dict[str, list[Row]] = {
         "devices": device_rows(samples, roles, began_epoch_s),
         "system": system_rows(samples, began_epoch_s),
@@ -57,7 +64,7 @@ def write_probe_series(bench: Bench, cell_id: str, raw: Path, began_epoch_s: flo
         "checkpoints": checkpoints,
     }
     for name, rows in series.items():
-        bench.recorder.series(cell_id, name, rows)
+        context.recorder.series(cell_id, name, rows)
     return sum(row["start_t_s"] >= 0 for row in checkpoints)
 
 

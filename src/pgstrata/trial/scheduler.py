@@ -17,8 +17,8 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import DecisionRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
+from pgstrata.trial.events import BlockBegun, Tell, TrialBegun, TrialEnded, TrialSkipped
 from pgstrata.trial.interruption import Interrupted, Interruption
-from pgstrata.trial.progress import Progress
 
 GIVE_UP_AFTER = 3
 """A stack whose first trials all fail, this many of them, is not tried again."""
@@ -31,7 +31,7 @@ blocks so far. `analyze` knows how; the command line hands in a new one each tim
 class TrialRunner(Protocol):
     """Runs one trial to its verdict; everything that it built is gone when it returns or raises."""
 
-    def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         """Records the trial. Raises `Interrupted` or an error that no further trial could survive."""
         ...
 
@@ -112,7 +112,7 @@ def run_campaign(
     directory: CampaignDirectory,
     runner: TrialRunner,
     policy: Policy,
-    progress: Progress,
+    tell: Tell,
     *,
     observe: Observe,
     interruption: Interruption,
@@ -130,7 +130,7 @@ def run_campaign(
             decision = _decide(state, policy, block)
             if decision.stage == "done":
                 return state.outcome(decision.reason)
-            _run_block(campaign, runner, progress, state, decision, block, interruption)
+            _run_block(campaign, runner, tell, state, decision, block, interruption)
             state.take_up(block)
             block += 1
     except Interrupted as signal:
@@ -226,23 +226,23 @@ def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision
 def _run_block(
     campaign: Campaign,
     runner: TrialRunner,
-    progress: Progress,
+    tell: Tell,
     state: _State,
     decision: Decision,
     block: int,
     interruption: Interruption,
 ) -> None:
     trials = _trials(campaign, block, decision)
-    progress.block(block, len(trials), decision.stage, decision.reason)
+    tell(BlockBegun(campaign.name, block, len(trials), decision.stage, decision.reason))
     for trial in trials:
         if trial.id in state.finished:
-            progress.skipped(trial)
+            tell(TrialSkipped(campaign.name, trial))
             continue
         interruption.check()
-        progress.trial(trial)
-        verdict = runner.run(trial, state.directory, progress)
+        tell(TrialBegun(campaign.name, trial))
+        verdict = runner.run(trial, state.directory, tell)
         state.add(state.directory.finished_trial(trial.id))
-        progress.finished(trial, verdict)
+        tell(TrialEnded(campaign.name, trial, verdict))
 
 
 def _trials(campaign: Campaign, block: int, decision: Decision) -> tuple[Trial, ...]:

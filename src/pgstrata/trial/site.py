@@ -32,13 +32,20 @@ class Site:
     scratch: str
     mount_root: str | None
     user: str
-    as_root: bool
+    uid: int
+    """Of the OS user that pgstrata runs as over there."""
     loop_size_bytes: int
     installations: Mapping[str, Installation]
     given_conf: Mapping[str, GivenConf]
     medium: str
+    database_digest: str
+    """SHA-256 of the user's own file to load; empty where pgbench makes the tables."""
     facts: Facts
     """As the host was when it was looked over."""
+
+    @property
+    def as_root(self) -> bool:
+        return self.uid == 0
 
     def context(self, trial: Trial) -> PlanContext:
         """Where the parts of a trial go and what they are called."""

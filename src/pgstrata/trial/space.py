@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from pgstrata.host.protocol import Host, command
+from functools import partial
+
 from pgstrata.record.schema import SpaceRecord
+from pgstrata.spec.workload import Cell
 from pgstrata.stack.kind import FILESYSTEMS
-from pgstrata.stack.plan import StackPlan
+from pgstrata.stack.step import Step, planned
+from pgstrata.trial.context import TrialContext, TrialSetup
 
 SYNC_TIMEOUT_S = 600.0
 
 
-def run_space(host: Host, plan: StackPlan, moment: str) -> SpaceRecord:
-    """Physical bytes of every volume after a sync. The server is stopped: all it has is in its files."""
-    places = [v.mount_point for v in plan.volumes]
-    host.run(command("sync", "--file-system", places, timeout_s=SYNC_TIMEOUT_S))
-    by_role = {v.role: FILESYSTEMS[v.volume.fs.kind].used_bytes(host, v.mount_point, v.directory) for v in plan.volumes}
-    return SpaceRecord(moment=moment, physical_bytes=sum(by_role.values()), database_bytes=None, by_role=by_role)
+def space_step(setup: TrialSetup, moment: str, cell: Cell | None = None) -> Step:
+    """Physical bytes of every volume after a sync. The server is stopped: all it has is in its files.
+
+    The database's logical size was asked while it ran: before the first cell, and after `cell`.
+    """
+    places = [v.mount_point for v in setup.plan.volumes]
+    sync = planned("sync", "--file-system", places, timeout_s=SYNC_TIMEOUT_S)
+    return Step(f"space {moment}", (sync,), act=partial(_measure_space, moment=moment, cell=cell))
+
+
+def _measure_space(context: TrialContext, *, moment: str, cell: Cell | None) -> None:
+    context.executor.run_next()
+    with context.host.looking():
+        by_role = {
+            v.role: FILESYSTEMS[v.volume.fs.kind].used_bytes(context.host, v.mount_point, v.directory)
+            for v in context.plan.volumes
+        }
+    logical = context.cell(cell).database_bytes_after if cell is not None else None
+    physical = sum(by_role.values())
+    if cell is not None and context.spaces[-1].database_bytes is None:
+        before = context.cell(cell).database_bytes_before
+        context.spaces[-1] = context.spaces[-1].model_copy(update={"database_bytes": before})
+    found = SpaceRecord(moment=moment, physical_bytes=physical, database_bytes=logical, by_role=by_role)
+    context.spaces.append(found)
+    context.recorder.write_list("space.json", context.spaces)

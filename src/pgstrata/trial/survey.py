@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from pgstrata.host.facts.gather import gather
 from pgstrata.host.protocol import Host, command
 from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.settings import GivenConf, take_over
-from pgstrata.postgres.user import readable_installation, run_user, server_user
+from pgstrata.postgres.user import planned_installation, readable_installation, run_user, server_user
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Stack
 from pgstrata.stack.sizing import loop_size_bytes
@@ -23,7 +24,7 @@ REMOTE_SCRATCH = "/var/tmp"
 
 def survey(host: Host, campaign: Campaign, out: Path) -> Site:
     """The site as it is: nothing is made, the server user may be missing and the programs closed to it."""
-    as_root = host.run(command("id", "-u")).stdout.strip() == "0"
+    uid = int(host.run(command("id", "-u")).stdout)
     scratch = campaign.scratch or (str(out.resolve() / "scratch") if host.name == "local" else REMOTE_SCRATCH)
     # The kernel shows backing files and mount points without links; undo and attestation find ours by them.
     scratch, state = _without_links(host, scratch), _without_links(host, host.state_directory())
@@ -32,13 +33,14 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
         campaign=campaign,
         token=site_token(f"{host.name}:{out.resolve()}"),
         scratch=scratch,
-        mount_root=f"{state}/mount" if as_root else None,
+        mount_root=f"{state}/mount" if uid == 0 else None,
         user=server_user(host),
-        as_root=as_root,
+        uid=uid,
         loop_size_bytes=loop_size_bytes(campaign, loaded_bytes(campaign)),
         installations=_installations(host, campaign),
         given_conf={s.name: _given_conf(s) for s in campaign.stacks if s.postgresql.postgresql_conf},
         medium=describe_medium(host, campaign, scratch),
+        database_digest=_digest(campaign.workload.sql or campaign.workload.pg_restore),
         facts=gather(host),
     )
 
@@ -50,6 +52,12 @@ def open_site(site: Site) -> Site:
     return replace(site, user=user, installations=ready)
 
 
+def planned_site(site: Site) -> Site:
+    """The site as `open_site` will make it, by what can be seen from outside; makes nothing."""
+    ready = {name: planned_installation(site.host, found, site.user) for name, found in site.installations.items()}
+    return replace(site, installations=ready)
+
+
 def _without_links(host: Host, path: str) -> str:
     """Where a path leads to on the host; it need not be there yet."""
     return host.run(command("readlink", "--canonicalize-missing", path)).stdout.strip()
@@ -59,6 +67,13 @@ def _installations(host: Host, campaign: Campaign) -> dict[str, Installation]:
     """By stack; a PreflightError names the first that cannot be had."""
     found = discover(host)
     return {stack.name: choose(found, stack.postgresql) for stack in campaign.stacks}
+
+
+def _digest(path: str | None) -> str:
+    if path is None:
+        return ""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _given_conf(stack: Stack) -> GivenConf:

@@ -65,5 +65,5 @@ def test_what_a_given_postgresql_conf_loses_is_listed_and_planned(tmp_path: Path
     assert value["left_out"] == {"a": {"archive_command": "WAL is not archived"}}
     assert "Left out of the postgresql.conf of a:\n  archive_command: WAL is not archived\n" in plan._render(value)
     (step,) = (s for s in value["trials"][0]["steps"] if s["name"] == "settings of the server")
-    assert "work_mem = 8MB" in step["commands"]
-    assert step["commands"][-1].endswith("mine.conf: archive_command: WAL is not archived")
+    assert "work_mem = 8MB" in step["tells"]
+    assert step["tells"][-1].endswith("mine.conf: archive_command: WAL is not archived")

@@ -10,9 +10,9 @@ from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.postgres.binaries import Installation, choose, discover, parse_version, render_setting_query
-from pgstrata.postgres.cluster import Layout, plan_initdb, spare_segments
 from pgstrata.postgres.fetch import fetch, parse_links
 from pgstrata.postgres.golden import golden_key
+from pgstrata.postgres.server import ServerDirectories, plan_initdb, spare_segments
 from pgstrata.postgres.user import USERADD, plan_user, run_user, server_user
 from pgstrata.spec.stack import Postgres
 
@@ -145,7 +145,7 @@ def test_the_server_user() -> None:
 
 
 def test_initdb_arguments() -> None:
-    layout = Layout("/m/data", "/w/wal")
+    layout = ServerDirectories("/m/data", "/w/wal")
     common = (
         "--username",
         "postgres",
@@ -167,7 +167,7 @@ def test_initdb_arguments() -> None:
     assert "--no-data-checksums" not in plan_initdb(old, layout, False)
     assert "--no-data-checksums" in plan_initdb(new, layout, False)
     assert "--no-data-checksums" not in plan_initdb(new, layout, None)
-    assert plan_initdb(new, Layout("/m/data"), None, ("--wal-segsize=1",))[-1] == "--wal-segsize=1"
+    assert plan_initdb(new, ServerDirectories("/m/data"), None, ("--wal-segsize=1",))[-1] == "--wal-segsize=1"
 
 
 def test_setting_query() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.errors import PreflightError
-from pgstrata.postgres.cluster import FIXED_SETTINGS
+from pgstrata.postgres.server import FIXED_SETTINGS
 from pgstrata.postgres.settings import compare_settings, parse_conf, refuse_settings, render_conf, take_over
 from pgstrata.spec.server_settings import OWN, TAKEN
 

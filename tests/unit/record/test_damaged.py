@@ -85,7 +85,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "nested": ("planned.json", lambda p: p.write_text("[" * 100_000)),
     "a list instead of a mapping": ("facts.json", lambda p: p.write_text("[]")),
     "a mapping instead of a list": ("attested.json", lambda p: p.write_text("{}")),
-    "a line of no JSON": ("steps.jsonl", lambda p: p.write_text("{\n" + p.read_text())),
+    "a line of no JSON": ("events.jsonl", lambda p: p.write_text("{\n" + p.read_text())),
     "another trial's": ("planned.json", lambda p: p.write_text(p.read_text().replace('"id":', '"id": "b9", "was":'))),
     "missing": ("planned.json", Path.unlink),
     "no verdict": ("verdict.json", Path.unlink),

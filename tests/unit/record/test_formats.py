@@ -20,9 +20,9 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import FORMAT
 from pgstrata.record.upgrade import CHANGES
 from pgstrata.report.render import render
+from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.progress import NoProgress
 from pgstrata.trial.scheduler import run_campaign
 from pgstrata_fake.runner import FakeRunner
 
@@ -97,7 +97,7 @@ def test_it_is_gone_on_with_by_a_run(tmp_path: Path) -> None:
             directory,
             FakeRunner(campaign),
             FixedBlocks(tuple(stack.name for stack in campaign.stacks), 2, None),
-            NoProgress(),
+            silent,
             observe=Observer("tps"),
             interruption=Interruption(),
         )

@@ -14,7 +14,7 @@ import pytest
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
-from pgstrata.stack.build import run_step
+from pgstrata.stack.build import StepRunner
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.step import Setting, Step
@@ -34,7 +34,7 @@ class Runs:
         host = self.hosts.setdefault(trial, LocalHost(state_directory=str(self.state)))
         journal = self.journals.setdefault(trial, Journal.create(host, trial))
         step = Step("settings", (), settings=(Setting(str(file or self.file), value),))
-        run_step(host, step, journal, {}, ())
+        StepRunner(host, journal).run(step)
 
     def end(self, trial: str) -> list[str]:
         undone = self.journals.pop(trial).undo_all()
@@ -93,12 +93,12 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from pgstrata.host.local import LocalHost
-from pgstrata.stack.build import run_step
+from pgstrata.stack.build import StepRunner
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.step import Setting, Step
 host = LocalHost(state_directory=sys.argv[1])
 step = Step("settings", (), settings=(Setting(sys.argv[2], "100"),))
-run_step(host, step, Journal.create(host, "killed"), {}, ())
+StepRunner(host, Journal.create(host, "killed")).run(step)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -11,7 +11,7 @@ from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Completed, FileStatus, OpenDevice
 from pgstrata.stack.block.md import StopMd
-from pgstrata.stack.build import run_step
+from pgstrata.stack.build import StepRunner
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
@@ -112,7 +112,7 @@ def test_after_a_reboot_settings_and_processes_are_left_alone() -> None:
 def test_before_a_reboot_they_are_put_back() -> None:
     server = Server()
     journal = Journal.create(server, "t1")
-    run_step(server, Step("settings", (), settings=(Setting(SWAPPINESS, "1"),)), journal, {}, ())
+    StepRunner(server, journal).run(Step("settings", (), settings=(Setting(SWAPPINESS, "1"),)))
     journal.register(StopProcesses(marker="t1"))
     assert server.read_text(SWAPPINESS) == "1"
     journal.undo_all()

@@ -9,7 +9,7 @@ import pytest
 from fake_host import FakeHost
 from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.local import LocalHost
-from pgstrata.stack.build import run_step
+from pgstrata.stack.build import StepRunner
 from pgstrata.stack.journal import Journal, parse_journal
 from pgstrata.stack.step import Ref, Setting, Step
 from pgstrata.stack.tuning.overcommit import require_room_to_commit
@@ -66,7 +66,7 @@ def test_undos_are_journaled_first_and_in_the_order_of_restoring() -> None:
     host = _host({"/sys/a": "1\n", "/sys/b": "2\n"})
     journal = Journal.create(host, "t1")
     step = Step("settings", (), settings=(Setting("/sys/a", "8"), Setting("/sys/b", "9")))
-    run_step(host, step, journal, {}, ())
+    StepRunner(host, journal).run(step)
     assert (host.read_text("/sys/a"), host.read_text("/sys/b")) == ("8", "9")
     undos = parse_journal(host.read_text(journal.path)).undos
     assert undos == (GiveBackSetting(trial="t1", group="/sys/b"), GiveBackSetting(trial="t1", group="/sys/a"))
@@ -77,7 +77,7 @@ def test_a_setting_that_is_not_there_fails_the_trial() -> None:
     host = _host({})
     journal = Journal.create(host, "t1")
     with pytest.raises(TrialError, match="settings could not be set on fake"):
-        run_step(host, Step("settings", (), settings=(Setting("/sys/none", "1"),)), journal, {}, ())
+        StepRunner(host, journal).run(Step("settings", (), settings=(Setting("/sys/none", "1"),)))
     (row,) = SettingCheck("queue", "/sys/none", "1").attest(host, {})
     assert (row.expected, row.actual) == ("1", "missing")
 

@@ -15,10 +15,10 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.stack import Stack, Volume
+from pgstrata.trial.events import silent
+from pgstrata.trial.executor import Executor
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.performance import PerformanceRunner
-from pgstrata.trial.progress import NoProgress
-from pgstrata.trial.steps import Steps
+from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.survey import survey
 
 
@@ -27,7 +27,7 @@ class Failing(PerformanceRunner):
 
     host_is_full = False
 
-    def _perform(self, trial: Trial, recorder: TrialRecorder, steps: Steps) -> None:
+    def _perform(self, trial: Trial, recorder: TrialRecorder, executor: Executor) -> None:
         if self.host_is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/mnt/data")
         full = Path("/dev/full")
@@ -45,11 +45,11 @@ def test_a_full_disk_of_the_record_is_no_failed_trial(tmp_path: Path, host_is_fu
         runner.host_is_full = host_is_full
         try:
             if host_is_full:
-                verdict = runner.run(trial, directory, NoProgress())
+                verdict = runner.run(trial, directory, silent)
                 assert (verdict.status, verdict.reason) == ("failed", "No space left on device: /mnt/data")
             else:
                 with pytest.raises(RecordError, match="no space left"):
-                    runner.run(trial, directory, NoProgress())
+                    runner.run(trial, directory, silent)
                 assert [p.name for p in (tmp_path / "c" / "interrupted").iterdir()] == [f"{trial.id}.1"]
             assert len(directory.finished()) == host_is_full
         finally:

@@ -18,10 +18,10 @@ from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.preflight import Unsupported
+from pgstrata.trial.events import Tell, silent
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.opening import record_unsupported
 from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.progress import NoProgress, Progress
 from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, TrialRunner, ended, run_campaign
 from pgstrata_fake.runner import FakeRunner
 
@@ -73,7 +73,7 @@ class Stopping:
     trials: int
     ran: list[str] = field(default_factory=list)
 
-    def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         if len(self.ran) == self.trials:
             recorder = directory.start_trial(
                 trial, PlannedRecord(trial=trial, stack=directory.campaign.stack(trial.stack), steps=())
@@ -81,7 +81,7 @@ class Stopping:
             directory.set_aside(recorder)
             raise Interrupted("SIGINT")
         self.ran.append(trial.id)
-        return self.inner.run(trial, directory, progress)
+        return self.inner.run(trial, directory, tell)
 
 
 @dataclass
@@ -91,9 +91,9 @@ class Failing:
     inner: TrialRunner
     stack: str
 
-    def run(self, trial: Trial, directory: CampaignDirectory, progress: Progress) -> TrialVerdict:
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         if trial.stack != self.stack:
-            return self.inner.run(trial, directory, progress)
+            return self.inner.run(trial, directory, tell)
         planned = PlannedRecord(trial=trial, stack=directory.campaign.stack(trial.stack), steps=())
         verdict = TrialVerdict(trial_id=trial.id, status="failed", reason="it never works", duration_s=1.0)
         directory.start_trial(trial, planned).finish(verdict)
@@ -107,7 +107,7 @@ def run(out: Path, asked: Campaign, policy: object = None, runner: TrialRunner |
             directory,
             runner or FakeRunner(asked),
             policy or FixedBlocks(STACKS, asked.runs.blocks or 3),  # type: ignore[arg-type]
-            NoProgress(),
+            silent,
             observe=Observed(),
             interruption=Interruption(),
         )
@@ -177,7 +177,7 @@ def adaptive(out: Path, runner: TrialRunner | None = None) -> Outcome:
             directory,
             runner or FakeRunner(asked),
             AdaptivePolicy.of(asked),
-            NoProgress(),
+            silent,
             observe=Observer(asked.goal.primary),
             interruption=Interruption(),
         )

@@ -54,7 +54,7 @@ def site(tmp_path: Path, scratch: Path | None = None) -> Site:
     stack = Stack(name="here", data=Volume(fs=Existing(path=str(tmp_path))))
     host = LocalHost(state_directory=str(tmp_path / "state"))
     asked = Campaign(name="x", stacks=(stack,), scratch=str(scratch) if scratch else None)
-    return replace(survey(host, asked, tmp_path / "out"), as_root=True)
+    return replace(survey(host, asked, tmp_path / "out"), uid=0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the folders must be root's")

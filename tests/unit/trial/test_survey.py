@@ -21,10 +21,10 @@ from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
+from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import opened_runner, refuse_leftovers
-from pgstrata.trial.performance import PerformanceRunner
-from pgstrata.trial.progress import NoProgress
+from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.survey import survey
 
 
@@ -33,7 +33,7 @@ def test_golden_copies_made_after_the_host_was_lost_are_removed_too(tmp_path: Pa
     host = LocalHost(state_directory=str(tmp_path / "state"))
     site = survey(host, Campaign(name="x", stacks=(stack,)), tmp_path / "out")
     runner = PerformanceRunner(site, Interruption(), lambda logs, open_loop: {})
-    runner.clean_after_loss(NoProgress())
+    runner.clean_after_loss(silent)
     golden = Path(site.golden_directory)
     assert golden.stat().st_mode & 0o777 == 0o700
     assert runner.close() == ()
@@ -76,7 +76,7 @@ def test_a_pools_log_device_is_kept_from_a_second_run(tmp_path: Path) -> None:
     first, second = (LocalHost(state_directory=str(tmp_path / "state")) for _ in range(2))
     assert first.try_lock(f"device-{log}", "another run") is None
     with CampaignDirectory.create_or_open(tmp_path / "out", asked) as directory:
-        opened = opened_runner(second, asked, directory, NoProgress(), Interruption(), lambda logs, open_loop: {})
+        opened = opened_runner(second, asked, directory, silent, Interruption(), lambda logs, open_loop: {})
         with pytest.raises(PreflightError, match=r"log.img .* another pgstrata"), opened:
             pass
     first.close()
@@ -105,7 +105,7 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.journal import Journal
-from pgstrata.trial.stand import mark_processes
+from pgstrata.stack.undo import StopProcesses
 from pgstrata.trial.survey import survey
 
 place = sys.argv[1]
@@ -113,7 +113,8 @@ stack = Stack(name="here", data=Volume(fs=Existing(path=place)))
 host = LocalHost(state_directory=f"{place}/state")
 site = survey(host, Campaign(name="x", stacks=(stack,)), Path(place) / "out")
 context = site.context_named("b000-00-here")
-mark_processes(site, context, Journal.create(host, context.trial_id))
+host.mark(context.marker)
+Journal.create(host, context.trial_id).register(StopProcesses(marker=context.marker))
 
 def kill_when_it_runs():
     wait_for_number(Path(place) / "pid")

@@ -1,4 +1,4 @@
-"""A database cluster on a host: made, set, started, asked, stopped.
+"""A PostgreSQL server on a host: made, set, started, asked, stopped.
 
 The server runs as an unprivileged user and listens on a socket in a private folder of that user's (mode 0700), and asks
 the kernel who comes by it (`peer`). Statements go through psql on the host, so that a server
@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgstrata.errors import PreflightError, TrialError
@@ -38,6 +38,7 @@ WRITTEN_HEAD = "# Written by pgstrata: all that is set is in this file.\n"
 
 CONF = "postgresql.conf"
 INITDB_CONF = "postgresql.conf.initdb"
+CONFIGURATION = (CONF, "pg_hba.conf", "pg_ident.conf")
 
 HBA = f"""\
 # Written by pgstrata: the server's own user comes by the socket; by TCP, where it listens, nobody does without a
@@ -78,8 +79,14 @@ FROM pg_db_role_setting, unnest(setconfig) c ORDER BY 1
 file."""
 
 
+WAL_NOW = """
+SELECT pg_walfile_name(pg_current_wal_insert_lsn()) AS name,
+       pg_size_bytes(current_setting('wal_segment_size')) AS size
+"""
+
+
 @dataclass(frozen=True)
-class Layout:
+class ServerDirectories:
     """Where a cluster's parts live. `tablespaces` maps names to directories; all of it belongs to the server user."""
 
     data_directory: str
@@ -112,15 +119,16 @@ def default_run_directory(data_directory: str) -> str:
     return f"/tmp/pgstrata-{hashlib.sha256(data_directory.encode()).hexdigest()[:12]}"
 
 
-class Cluster:
-    """One cluster. `run_directory` holds the socket and the log and belongs to the server user alone."""
+class Server:
+    """One server and its data directory. `run_directory` holds the socket and the log and belongs to the server user
+    alone."""
 
     def __init__(
         self,
         host: Host,
         installation: Installation,
         user: str,
-        layout: Layout,
+        layout: ServerDirectories,
         *,
         run_directory: str = "",
         port: int = 5432,
@@ -149,15 +157,26 @@ class Cluster:
 
     # ------------------------------------------------------------ making
 
+    # Every command that changes something comes from a `plan_` function, which a trial's plan shows, too. Commands
+    # that only look are marked as such (`Host.looking`).
+
     def init(self, *, data_checksums: bool | None = None, options: tuple[str, ...] = ()) -> None:
         """Makes folders and cluster (initdb: UTF8, locale C, superuser `postgres`).
 
         Returns when it is on the medium (syncfs).
         """
         self.make_directories()
+        for command in self.plan_init(data_checksums, options):
+            self.host.run(command)
+
+    def plan_init(self, data_checksums: bool | None, options: tuple[str, ...]) -> tuple[Command, ...]:
+        """initdb, its postgresql.conf kept beside the one that is written later, and everything on the medium."""
         argv = plan_initdb(self.installation, self.layout, data_checksums, options)
-        self._run(*argv, timeout_s=300)
-        self.host.run(Command(("sync", "--file-system", *self.layout.places), timeout_s=300))
+        return (
+            self.as_user(*argv, timeout_s=300),
+            self.as_user("cp", self._in_data(CONF), self._in_data(INITDB_CONF)),
+            Command(("sync", "--file-system", *self.layout.places), timeout_s=300),
+        )
 
     def make_directories(self) -> None:
         """Makes the folders of the layout and the run directory, owned by the server user."""
@@ -167,7 +186,8 @@ class Cluster:
 
     def _refuse_strange_run_directory(self) -> None:
         # It lies in /tmp, where anybody could have made one of that name before.
-        uid = int(self.host.run(Command(("id", "-u", self.user))).stdout)
+        with self.host.looking():
+            uid = int(self.host.run(Command(("id", "-u", self.user))).stdout)
         status = self.host.status(self.run_directory, follow=False)
         if status is None or status.kind != "directory" or status.uid != uid or status.mode & 0o077:
             raise PreflightError(
@@ -194,31 +214,25 @@ class Cluster:
             "listen_addresses": "",
             "port": str(self.port),
         }
-        base = parse_conf(self._initdb_conf()) if given is None else {}
-        normalised = check_settings(self.host, self.installation, self.user, asked)
+        base = parse_conf(self._read(self._in_data(INITDB_CONF)) or "") if given is None else {}
+        with self.host.looking():
+            normalised = check_settings(self.host, self.installation, self.user, asked)
         made = {} if data_checksums is None else {"data_checksums": "on" if data_checksums else "off"}
         self.expected = {**normalised, **fixed, **made}
         conf = WRITTEN_HEAD + render_conf({**base, **asked, **fixed})
-        self._written = {CONF: conf, "pg_hba.conf": HBA, "pg_ident.conf": render_ident(self.user)}
-        for name, text in self._written.items():
-            self._write(name, text)
+        self._written = dict(zip(CONFIGURATION, (conf, HBA, render_ident(self.user)), strict=True))
+        for command, text in zip(self.plan_configure(), self._written.values(), strict=True):
+            self.host.run(replace(command, stdin=text))
 
-    def _initdb_conf(self) -> str:
-        """postgresql.conf as initdb made it, kept beside the one written here."""
-        kept = self._read(self._in_data(INITDB_CONF))
-        if kept is None:
-            kept = self._read(self._in_data(CONF)) or ""
-            self._write(INITDB_CONF, kept)
-        return kept
+    def plan_configure(self) -> tuple[Command, ...]:
+        """What writes the three files; their text comes by standard input."""
+        return tuple(self.as_user("tee", self._in_data(name)) for name in CONFIGURATION)
 
     # Whoever loads and asks the server is its superuser, and so its OS user: all that this user may change is written
     # by a program of that user's, and read only where it is a plain file of that user's.
 
     def _in_data(self, name: str) -> str:
         return f"{self.layout.data_directory}/{name}"
-
-    def _write(self, name: str, text: str) -> None:
-        self._run("tee", self._in_data(name), stdin=text)
 
     def _read(self, path: str) -> str | None:
         try:
@@ -237,9 +251,12 @@ class Cluster:
         self.host.make_directory(self.run_directory, mode=0o700, owner=self.user)
         mark = len(self.read_log())
         try:
-            self._pg_ctl("start", "--log", self.log_file, "--wait", timeout_s=timeout_s)
+            self.host.run(self.plan_start(timeout_s))
         except CommandFailed as error:
             raise self._start_failure(self.read_log()[mark:]) from error
+
+    def plan_start(self, timeout_s: float = 600.0) -> Command:
+        return self._pg_ctl("start", "--log", self.log_file, "--wait", timeout_s=timeout_s)
 
     def stop(self, timeout_s: float = 600.0) -> None:
         """Stops with a shutdown checkpoint (mode fast); fine when it does not run."""
@@ -259,15 +276,26 @@ class Cluster:
         After a load hundreds of them wait to be written again; how many depends on the settings of the server that
         loaded. Every run starts with the same few instead, whether its data was loaded or copied.
         """
-        (now,) = self.sql(
-            "SELECT pg_walfile_name(pg_current_wal_insert_lsn()) AS name,"
-            " pg_size_bytes(current_setting('wal_segment_size')) AS size"
-        )
+        now = json.loads(self.host.run(self.ask(WAL_NOW)).stdout)[0]
         self.stop(timeout_s)
-        directory = self.layout.wal_directory or self._in_data("pg_wal")
-        names = self._run("find", directory, "-maxdepth", "1", "-type", "f", "-printf", "%f\n").splitlines()
+        find, remove = self._plan_remove_spare()
+        names = self.host.run(find).stdout.splitlines()
         spare = spare_segments(names, now["name"], int(now["size"]))
-        self._run("xargs", "--null", "rm", "--force", stdin="".join(f"{directory}/{name}\0" for name in spare))
+        listed = "".join(f"{self.wal_directory}/{name}\0" for name in spare)
+        self.host.run(replace(remove, stdin=listed))
+
+    def plan_stop_without_spare_wal(self, timeout_s: float = 600.0) -> tuple[Command, ...]:
+        return self.ask(WAL_NOW), self.plan_stop("fast", timeout_s), *self._plan_remove_spare()
+
+    def _plan_remove_spare(self) -> tuple[Command, Command]:
+        return (
+            self.as_user("find", self.wal_directory, "-maxdepth", "1", "-type", "f", "-printf", "%f\n"),
+            self.as_user("xargs", "--null", "rm", "--force"),
+        )
+
+    @property
+    def wal_directory(self) -> str:
+        return self.layout.wal_directory or self._in_data("pg_wal")
 
     def running(self) -> bool:
         """Whether a server runs on the data directory."""
@@ -291,7 +319,7 @@ class Cluster:
         pid = self.postmaster_pid()
         if pid is None:
             return
-        self._pg_ctl("stop", "--mode", mode, "--no-wait", timeout_s=timeout_s)
+        self.host.run(self.plan_stop(mode, timeout_s))
         deadline = time.monotonic() + timeout_s
         while self._lives(pid):  # pg_ctl --wait looks every 100 ms only, and at a file that goes before the process
             if time.monotonic() > deadline:
@@ -301,23 +329,23 @@ class Cluster:
                 )
             time.sleep(STOP_POLL_S)
 
+    def plan_stop(self, mode: str = "fast", timeout_s: float = 600.0) -> Command:
+        return self._pg_ctl("stop", "--mode", mode, "--no-wait", timeout_s=timeout_s)
+
     def _lives(self, pid: int) -> bool:
         try:
             return self.host.read_text(f"/proc/{pid}/cmdline") != ""  # empty for one that only waits to be reaped
         except OSError:
             return False
 
-    def _pg_ctl(self, action: str, *options: str, timeout_s: float) -> None:
-        self._run(
+    def _pg_ctl(self, action: str, *options: str, timeout_s: float) -> Command:
+        return self.as_user(
             self.installation.program("pg_ctl"), action,
             "--pgdata", self.layout.data_directory,
             "--timeout", str(int(timeout_s)),
             "--silent", *options,
             timeout_s=timeout_s + 30,
         )  # fmt: skip
-
-    def _run(self, *argv: str, timeout_s: float = 60.0, stdin: str = "") -> str:
-        return self.host.run(self.as_user(*argv, timeout_s=timeout_s, stdin=stdin)).stdout
 
     def as_user(self, *argv: str, timeout_s: float = 60.0, stdin: str = "") -> Command:
         """A command as the server user, marked as belonging to the trial."""
@@ -357,14 +385,25 @@ class Cluster:
         self, statements: str, database: str = "postgres", *, timeout_s: float = 600.0, **variables: str
     ) -> str:
         """Runs statements and returns what psql prints; `variables` are there as :'name'."""
-        return self._run(*self.psql(database, **variables), timeout_s=timeout_s, stdin=statements)
+        return self.host.run(self.plan_execute(statements, database, timeout_s=timeout_s, **variables)).stdout
+
+    def plan_execute(
+        self, statements: str, database: str = "postgres", *, timeout_s: float = 600.0, **variables: str
+    ) -> Command:
+        """psql with statements on its standard input; `variables` are there as :'name'."""
+        return self.as_user(*self.psql(database, **variables), timeout_s=timeout_s, stdin=statements)
+
+    def ask(self, query: str, database: str = "postgres", *, timeout_s: float = 60.0, **variables: str) -> Command:
+        """psql with one query (no final semicolon), whose rows it prints as a JSON array of objects."""
+        wrapped = f"SELECT coalesce(json_agg(row_to_json(r)), '[]') FROM (\n{query}\n) r;"
+        return self.plan_execute(wrapped, database, timeout_s=timeout_s, **variables)
 
     def sql(
         self, query: str, database: str = "postgres", *, timeout_s: float = 60.0, **variables: str
     ) -> list[dict[str, Any]]:
         """The rows of one query (no final semicolon), column names as keys."""
-        wrapped = f"SELECT coalesce(json_agg(row_to_json(r)), '[]') FROM (\n{query}\n) r;"
-        rows: list[dict[str, Any]] = json.loads(self.execute(wrapped, database, timeout_s=timeout_s, **variables))
+        asked = self.ask(query, database, timeout_s=timeout_s, **variables)
+        rows: list[dict[str, Any]] = json.loads(self.host.run(asked).stdout)
         return rows
 
     def value(self, query: str, database: str = "postgres", *, timeout_s: float = 60.0, **variables: str) -> Any:
@@ -375,7 +414,8 @@ class Cluster:
 
     def attest_settings(self) -> tuple[AttestedSetting, ...]:
         """What `configure` wrote against what the running server says; whatever else was set is a difference too."""
-        rows = self.sql(SETTINGS)
+        with self.host.looking():
+            rows = self.sql(SETTINGS)
         compared = compare_settings(self.expected, {r["name"]: r["setting"] for r in rows if not r["elsewhere"]})
         known = {setting.what for setting in compared}
         elsewhere = [
@@ -391,7 +431,7 @@ class Cluster:
 
 
 def plan_initdb(
-    installation: Installation, layout: Layout, data_checksums: bool | None, options: tuple[str, ...] = ()
+    installation: Installation, layout: ServerDirectories, data_checksums: bool | None, options: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """Arguments of initdb. Checksums as asked; None leaves the default of that major.
 

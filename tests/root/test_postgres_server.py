@@ -13,19 +13,18 @@ from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed
 from pgstrata.postgres.binaries import Installation, choose, discover
-from pgstrata.postgres.cluster import Cluster, Layout, default_run_directory
 from pgstrata.postgres.database import (
-    checkpoint,
-    create_tablespaces,
     database_bytes,
-    has_extension,
+    plan_checkpoint,
+    plan_create_tablespaces,
     plan_pg_restore,
     plan_sql_file,
+    plan_vacuum,
     prewarm,
-    vacuum,
     wal_position_bytes,
 )
 from pgstrata.postgres.golden import is_intact, read_golden, restore_golden, save_golden
+from pgstrata.postgres.server import Server, ServerDirectories, default_run_directory
 from pgstrata.postgres.settings import check_settings, take_over
 from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.spec.stack import Postgres
@@ -68,91 +67,92 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def cluster(host: LocalHost, installation: Installation, folder: Path) -> Iterator[Cluster]:
-    made = Cluster(host, installation, run_user(host), Layout(f"{folder}/data"), marker=folder.name)
+def server(host: LocalHost, installation: Installation, folder: Path) -> Iterator[Server]:
+    made = Server(host, installation, run_user(host), ServerDirectories(f"{folder}/data"), marker=folder.name)
     yield made
     made.crash_stop()
     host.remove(made.run_directory)
 
 
-def ready(cluster: Cluster, **settings: str) -> Cluster:
-    cluster.init(options=NO_SYNC)
-    cluster.configure({**SMALL, **settings})
-    cluster.start()
-    return cluster
+def ready(server: Server, **settings: str) -> Server:
+    server.init(options=NO_SYNC)
+    server.configure({**SMALL, **settings})
+    server.start()
+    return server
 
 
-def test_life_of_a_cluster(cluster: Cluster, host: LocalHost) -> None:
-    ready(cluster, checkpoint_timeout="10min", max_wal_size="2GB", random_page_cost="1.10")
-    attested = {a.what: a for a in cluster.attest_settings()}
+def test_life_of_a_cluster(server: Server, host: LocalHost) -> None:
+    ready(server, checkpoint_timeout="10min", max_wal_size="2GB", random_page_cost="1.10")
+    attested = {a.what: a for a in server.attest_settings()}
     assert all(a.holds for a in attested.values())
     assert (attested["max_wal_size"].expected, attested["max_wal_size"].actual) == ("2048", "2048")
     assert attested["checkpoint_timeout"].actual == "600"
 
-    status = host.status(cluster.run_directory)
+    status = host.status(server.run_directory)
     assert status is not None
     assert status.mode & 0o777 == 0o700
-    assert cluster.value("SELECT inet_server_addr() AS address") is None
-    pid = cluster.postmaster_pid()
-    assert f"PGSTRATA_TRIAL={cluster.marker}" in Path(f"/proc/{pid}/environ").read_text().split("\0")
+    assert server.value("SELECT inet_server_addr() AS address") is None
+    pid = server.postmaster_pid()
+    assert f"PGSTRATA_TRIAL={server.marker}" in Path(f"/proc/{pid}/environ").read_text().split("\0")
     assert Path(f"/proc/{pid}").stat().st_uid != 0
 
-    assert cluster.sql("SELECT 1 AS a, 'it''s' AS b UNION ALL SELECT 2, NULL ORDER BY 1") == [
+    assert server.sql("SELECT 1 AS a, 'it''s' AS b UNION ALL SELECT 2, NULL ORDER BY 1") == [
         {"a": 1, "b": "it's"},
         {"a": 2, "b": None},
     ]
     with pytest.raises(CommandFailed, match="no_such_table"):
-        cluster.sql("SELECT * FROM no_such_table")
+        server.sql("SELECT * FROM no_such_table")
 
-    cluster.stop()
-    assert not cluster.running()
-    cluster.stop()
-    assert "database system is shut down" in cluster.read_log()
+    server.stop()
+    assert not server.running()
+    server.stop()
+    assert "database system is shut down" in server.read_log()
 
 
 @ONE_MAJOR
 @pytest.mark.parametrize("checksums", [True, False])
-def test_checksums_are_as_asked(cluster: Cluster, checksums: bool) -> None:
-    cluster.init(data_checksums=checksums, options=NO_SYNC)
-    cluster.configure(SMALL, data_checksums=checksums)
-    cluster.start()
-    assert cluster.value("SELECT current_setting('data_checksums') AS value") == ("on" if checksums else "off")
-    assert all(a.holds for a in cluster.attest_settings())
-    cluster.configure(SMALL, data_checksums=not checksums)
-    assert [a.what for a in cluster.attest_settings() if not a.holds] == ["data_checksums"]
+def test_checksums_are_as_asked(server: Server, checksums: bool) -> None:
+    server.init(data_checksums=checksums, options=NO_SYNC)
+    server.configure(SMALL, data_checksums=checksums)
+    server.start()
+    assert server.value("SELECT current_setting('data_checksums') AS value") == ("on" if checksums else "off")
+    assert all(a.holds for a in server.attest_settings())
+    server.configure(SMALL, data_checksums=not checksums)
+    assert [a.what for a in server.attest_settings() if not a.holds] == ["data_checksums"]
 
 
 @ONE_MAJOR
 def test_wal_and_tablespace_live_where_the_layout_says(
     host: LocalHost, installation: Installation, folder: Path
 ) -> None:
-    layout = Layout(f"{folder}/data", f"{folder}/wal", {"fast one": f"{folder}/ts"})
-    cluster = Cluster(host, installation, run_user(host), layout)
+    layout = ServerDirectories(f"{folder}/data", f"{folder}/wal", {"fast one": f"{folder}/ts"})
+    server = Server(host, installation, run_user(host), layout)
     try:
-        ready(cluster)
-        create_tablespaces(cluster)
-        cluster.execute("CREATE DATABASE bench;")
-        cluster.execute('CREATE TABLE t TABLESPACE "fast one" AS SELECT generate_series(1, 10000) AS n;', "bench")
+        ready(server)
+        for made in plan_create_tablespaces(server):
+            host.run(made)
+        server.execute("CREATE DATABASE bench;")
+        server.execute('CREATE TABLE t TABLESPACE "fast one" AS SELECT generate_series(1, 10000) AS n;', "bench")
         assert (folder / "data/pg_wal").resolve() == folder / "wal"
         assert list((folder / "ts").rglob("*"))
-        oids = {r["spcname"]: r["oid"] for r in cluster.sql("SELECT spcname, oid::int FROM pg_tablespace")}
+        oids = {r["spcname"]: r["oid"] for r in server.sql("SELECT spcname, oid::int FROM pg_tablespace")}
 
         with pytest.raises(TrialError, match="not stopped cleanly"):
-            save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]}, cluster.user)
-        cluster.stop()
+            save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]}, server.user)
+        server.stop()
         assert read_golden(host, f"{folder}/golden") is None
-        save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]}, cluster.user)
+        save_golden(host, layout, f"{folder}/golden", {"fast one": oids["fast one"]}, server.user)
     finally:
-        cluster.crash_stop()
-        host.remove(cluster.run_directory)
+        server.crash_stop()
+        host.remove(server.run_directory)
 
     golden = read_golden(host, f"{folder}/golden")
     assert golden is not None
-    assert is_intact(host, golden, cluster.user)
+    assert is_intact(host, golden, server.user)
     for place in ("data", "wal", "ts"):
         host.remove(f"{folder}/{place}")
-    elsewhere = Layout(f"{folder}/two/data", None, {"fast one": f"{folder}/two/ts"})
-    copy = Cluster(host, installation, run_user(host), elsewhere)
+    elsewhere = ServerDirectories(f"{folder}/two/data", None, {"fast one": f"{folder}/two/ts"})
+    copy = Server(host, installation, run_user(host), elsewhere)
     try:
         copy.make_directories()
         restore_golden(host, golden, elsewhere, copy.user)
@@ -167,64 +167,64 @@ def test_wal_and_tablespace_live_where_the_layout_says(
 
 
 @ONE_MAJOR
-def test_a_golden_copy_that_has_changed_is_told_from_an_intact_one(cluster: Cluster, folder: Path) -> None:
-    cluster.init(options=NO_SYNC)
-    host, files = cluster.host, folder / "golden" / "files"
-    golden = save_golden(host, cluster.layout, f"{folder}/golden", {}, cluster.user)
+def test_a_golden_copy_that_has_changed_is_told_from_an_intact_one(server: Server, folder: Path) -> None:
+    server.init(options=NO_SYNC)
+    host, files = server.host, folder / "golden" / "files"
+    golden = save_golden(host, server.layout, f"{folder}/golden", {}, server.user)
     assert read_golden(host, golden.directory) == golden
     relation = max((files / "data" / "base").rglob("1*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     whole = relation.read_bytes()
     for damaged in (whole[:-8192], whole[:100] + bytes([whole[100] ^ 1]) + whole[101:], b""):
         relation.write_bytes(damaged)
-        assert not is_intact(host, golden, cluster.user)
+        assert not is_intact(host, golden, server.user)
     relation.write_bytes(whole)
-    assert is_intact(host, golden, cluster.user)
+    assert is_intact(host, golden, server.user)
     (files / "data" / "pg_notify").rename(files / "data" / "pg_notified")
-    assert not is_intact(host, golden, cluster.user)
+    assert not is_intact(host, golden, server.user)
     (files / "data" / "pg_notified").rename(files / "data" / "pg_notify")
     for manifest in ("", "[]", '{"tablespaces": {}}', '{"tablespaces": 5, "digest": "x"}'):
         (folder / "golden" / "golden.json").write_text(manifest)
         unreadable = read_golden(host, golden.directory)
         assert unreadable is not None
-        assert not is_intact(host, unreadable, cluster.user)
+        assert not is_intact(host, unreadable, server.user)
 
 
-def test_no_more_spare_wal_than_min_wal_size_is_left_after_a_load(cluster: Cluster, folder: Path) -> None:
-    ready(cluster, max_wal_size="1GB")
+def test_no_more_spare_wal_than_min_wal_size_is_left_after_a_load(server: Server, folder: Path) -> None:
+    ready(server, max_wal_size="1GB")
     fill = "CREATE TABLE t AS SELECT repeat('x', 1000) AS filler FROM generate_series(1, 200000);"
-    cluster.execute(fill)
-    cluster.execute("CHECKPOINT; TRUNCATE t; CHECKPOINT;")
+    server.execute(fill)
+    server.execute("CHECKPOINT; TRUNCATE t; CHECKPOINT;")
     segments = [p for p in (folder / "data/pg_wal").iterdir() if p.is_file()]
     assert len(segments) > 8, "there is something to remove"
-    cluster.stop_without_spare_wal()
+    server.stop_without_spare_wal()
     assert 3 <= len([p for p in (folder / "data/pg_wal").iterdir() if p.is_file()]) <= 6
-    cluster.start()
-    cluster.execute(fill.replace("CREATE TABLE t AS", "INSERT INTO t"))
-    assert cluster.value("SELECT count(*) AS n FROM t") == 200000
-    assert "PANIC" not in cluster.read_log()
+    server.start()
+    server.execute(fill.replace("CREATE TABLE t AS", "INSERT INTO t"))
+    assert server.value("SELECT count(*) AS n FROM t") == 200000
+    assert "PANIC" not in server.read_log()
 
 
-def test_sabotage_is_named(cluster: Cluster) -> None:
-    ready(cluster, random_page_cost="2", work_mem="8MB")
-    cluster.execute("ALTER SYSTEM SET random_page_cost = 3; ALTER SYSTEM SET max_connections = 30;")
-    cluster.execute("SELECT pg_reload_conf(); SELECT pg_sleep(0.3);")
-    wrong = {a.what: a for a in cluster.attest_settings() if not a.holds}
+def test_sabotage_is_named(server: Server) -> None:
+    ready(server, random_page_cost="2", work_mem="8MB")
+    server.execute("ALTER SYSTEM SET random_page_cost = 3; ALTER SYSTEM SET max_connections = 30;")
+    server.execute("SELECT pg_reload_conf(); SELECT pg_sleep(0.3);")
+    wrong = {a.what: a for a in server.attest_settings() if not a.holds}
     assert set(wrong) == {"random_page_cost", "max_connections"}
     assert (wrong["random_page_cost"].expected, wrong["random_page_cost"].actual) == ("2", "3")
     assert "restart" in wrong["max_connections"].actual
-    cluster.restart()
-    again = {a.what: a.actual for a in cluster.attest_settings() if not a.holds}
+    server.restart()
+    again = {a.what: a.actual for a in server.attest_settings() if not a.holds}
     assert again == {"random_page_cost": "3", "max_connections": "30"}
 
 
 @ONE_MAJOR
-def test_settings_from_elsewhere_are_named(cluster: Cluster) -> None:
-    ready(cluster)
-    cluster.execute("ALTER SYSTEM SET synchronous_commit = off; ALTER DATABASE postgres SET work_mem = '1GB';")
-    cluster.execute("SELECT pg_reload_conf(); SELECT pg_sleep(0.3);")
-    with open(f"{cluster.layout.data_directory}/postgresql.conf", "a") as conf:
+def test_settings_from_elsewhere_are_named(server: Server) -> None:
+    ready(server)
+    server.execute("ALTER SYSTEM SET synchronous_commit = off; ALTER DATABASE postgres SET work_mem = '1GB';")
+    server.execute("SELECT pg_reload_conf(); SELECT pg_sleep(0.3);")
+    with open(f"{server.layout.data_directory}/postgresql.conf", "a") as conf:
         conf.write("autovacuum = off\n")
-    wrong = {a.what: a.actual for a in cluster.attest_settings() if not a.holds}
+    wrong = {a.what: a.actual for a in server.attest_settings() if not a.holds}
     assert wrong == {
         "synchronous_commit": "off",
         "work_mem": "1GB (of a role or database)",
@@ -232,110 +232,114 @@ def test_settings_from_elsewhere_are_named(cluster: Cluster) -> None:
     }
 
 
-def test_crash_and_recovery(cluster: Cluster) -> None:
-    ready(cluster)
-    cluster.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n;")
-    cluster.crash_stop()
-    assert not cluster.running()
-    cluster.start()
-    assert cluster.value("SELECT count(*) AS n FROM kept") == 1000
-    assert "was not properly shut down; automatic recovery in progress" in cluster.read_log()
+def test_crash_and_recovery(server: Server) -> None:
+    ready(server)
+    server.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n;")
+    server.crash_stop()
+    assert not server.running()
+    server.start()
+    assert server.value("SELECT count(*) AS n FROM kept") == 1000
+    assert "was not properly shut down; automatic recovery in progress" in server.read_log()
 
 
 @ONE_MAJOR
-def test_a_server_that_does_not_start_shows_its_log(cluster: Cluster, folder: Path) -> None:
-    ready(cluster)
-    cluster.stop()
+def test_a_server_that_does_not_start_shows_its_log(server: Server, folder: Path) -> None:
+    ready(server)
+    server.stop()
     for control in (folder / "data/global").glob("pg_control"):
         control.write_bytes(b"\0" * 8192)
     with pytest.raises(
         TrialError, match=r"did not start on local; the end of its log:\n.*database files are incompatible"
     ) as e:
-        cluster.start()
-    assert cluster.log_file in e.value.hint
+        server.start()
+    assert server.log_file in e.value.hint
 
 
 @ONE_MAJOR
-def test_a_socket_in_use_is_said(cluster: Cluster, folder: Path) -> None:
-    ready(cluster)
-    second = Cluster(
-        cluster.host, cluster.installation, cluster.user, Layout(f"{folder}/other"), run_directory=cluster.run_directory
+def test_a_socket_in_use_is_said(server: Server, folder: Path) -> None:
+    ready(server)
+    second = Server(
+        server.host,
+        server.installation,
+        server.user,
+        ServerDirectories(f"{folder}/other"),
+        run_directory=server.run_directory,
     )
     second.init(options=NO_SYNC)
     second.configure(SMALL)
-    with pytest.raises(TrialError, match=f"in use by process {cluster.postmaster_pid()}"):
+    with pytest.raises(TrialError, match=f"in use by process {server.postmaster_pid()}"):
         second.start()
-    assert cluster.value("SELECT 1 AS x") == 1
+    assert server.value("SELECT 1 AS x") == 1
 
 
-def test_settings_are_refused_before_start(cluster: Cluster) -> None:
-    cluster.init(options=NO_SYNC)
+def test_settings_are_refused_before_start(server: Server) -> None:
+    server.init(options=NO_SYNC)
     with pytest.raises(PreflightError, match="unknown setting 'shared_bufers'") as error:
-        check_settings(cluster.host, cluster.installation, cluster.user, {"shared_bufers": "1GB"})
+        check_settings(server.host, server.installation, server.user, {"shared_bufers": "1GB"})
     assert error.value.hint == "did you mean shared_buffers?"
     with pytest.raises(PreflightError, match="refuses wal_level = 'loud'") as error:
-        cluster.configure({"wal_level": "loud"})
+        server.configure({"wal_level": "loud"})
     assert "minimal" in error.value.hint
     with pytest.raises(PreflightError, match="pgstrata sets it itself"):
-        cluster.configure({"unix_socket_directories": "/tmp"})
-    cluster.configure({"ignore_checksum_failure": "on"})  # a developer setting, which --describe-config hides
+        server.configure({"unix_socket_directories": "/tmp"})
+    server.configure({"ignore_checksum_failure": "on"})  # a developer setting, which --describe-config hides
 
 
 @ONE_MAJOR
-def test_a_whole_postgresql_conf(cluster: Cluster) -> None:
-    cluster.init(options=NO_SYNC)
+def test_a_whole_postgresql_conf(server: Server) -> None:
+    server.init(options=NO_SYNC)
     conf = (
         "# mine\nwork_mem = 12MB   # more\nlisten_addresses = '*'\nlogging_collector = on\nfsync=off\n"
         "archive_mode = on\narchive_command = 'false'\ninclude_dir = 'conf.d'\n"
         "shared_preload_libraries = 'nowhere'\n"
     )
     given = take_over(conf)
-    cluster.configure({"shared_buffers": "16MB"}, given.settings)
-    cluster.start()
-    assert all(a.holds for a in cluster.attest_settings())
+    server.configure({"shared_buffers": "16MB"}, given.settings)
+    server.start()
+    assert all(a.holds for a in server.attest_settings())
     names = ("work_mem", "listen_addresses", "logging_collector", "archive_mode")
-    rows = cluster.sql(f"SELECT name, setting FROM pg_settings WHERE name IN {names}")
+    rows = server.sql(f"SELECT name, setting FROM pg_settings WHERE name IN {names}")
     assert {row["name"]: row["setting"] for row in rows} == dict(zip(names, ("12288", "", "off", "off"), strict=True))
     assert set(given.settings) == {"work_mem", "fsync"}
 
 
-def test_loading_space_and_wal(cluster: Cluster, host: LocalHost, folder: Path) -> None:
-    ready(cluster)
-    cluster.execute("CREATE DATABASE bench;")
-    empty, before = database_bytes(cluster, "bench"), wal_position_bytes(cluster)
+def test_loading_space_and_wal(server: Server, host: LocalHost, folder: Path) -> None:
+    ready(server)
+    server.execute("CREATE DATABASE bench;")
+    empty, before = database_bytes(server, "bench"), wal_position_bytes(server)
     target = Target(
-        cluster.installation.program("pgbench"), cluster.installation.client_major, cluster.run_directory,
-        cluster.port, cluster.user, database="bench",
+        server.installation.program("pgbench"), server.installation.client_major, server.run_directory,
+        server.port, server.user, database="bench",
     )  # fmt: skip
     times = parse_init(host.run(plan_init(target, 1)).stderr)
     assert times.total_s > 0
-    assert database_bytes(cluster, "bench") - empty > 12_000_000
-    assert wal_position_bytes(cluster) > before
-    vacuum(cluster, "bench", freeze=True)
+    assert database_bytes(server, "bench") - empty > 12_000_000
+    assert wal_position_bytes(server) > before
+    host.run(plan_vacuum(server, "bench", freeze=True))
     frozen = "SELECT relallvisible = relpages AS frozen FROM pg_class WHERE relname = 'pgbench_accounts'"
-    assert cluster.value(frozen, "bench") is True
-    checkpoint(cluster)
-    expected = "pg_prewarm" if has_extension(cluster, "pg_prewarm") else "sequential read"
-    assert prewarm(cluster, "bench") == expected
+    assert server.value(frozen, "bench") is True
+    host.run(plan_checkpoint(server))
+    there = server.value("SELECT count(*) > 0 AS there FROM pg_available_extensions WHERE name = 'pg_prewarm'")
+    assert prewarm(server, "bench") == ("pg_prewarm" if there else "sequential read")
 
     dump = f"{folder}/bench.dump"
     Path(dump).touch(mode=0o666)
     Path(dump).chmod(0o666)
-    tool = f"{cluster.installation.client_directory}/pg_dump"
-    connection = ("-h", cluster.run_directory, "-p", str(cluster.port), "-U", "postgres")
-    host.run(Command((tool, *connection, "-Fc", "-f", dump, "bench"), user=cluster.user, cwd="/"))
-    cluster.execute("CREATE DATABASE again;")
-    host.run(plan_pg_restore(cluster, "again", dump, 2, 60))
-    assert cluster.value("SELECT count(*) AS n FROM pgbench_accounts", "again") == 100000
+    tool = f"{server.installation.client_directory}/pg_dump"
+    connection = ("-h", server.run_directory, "-p", str(server.port), "-U", "postgres")
+    host.run(Command((tool, *connection, "-Fc", "-f", dump, "bench"), user=server.user, cwd="/"))
+    server.execute("CREATE DATABASE again;")
+    host.run(plan_pg_restore(server, "again", dump, 2, 60))
+    assert server.value("SELECT count(*) AS n FROM pgbench_accounts", "again") == 100000
 
     script = folder / "mine.sql"
     script.write_text("CREATE TABLE mine AS SELECT 42 AS n;\n")
-    cluster.execute("CREATE DATABASE mine;")
-    host.run(plan_sql_file(cluster, "mine", str(script), 60))
-    assert cluster.value("SELECT n FROM mine", "mine") == 42
+    server.execute("CREATE DATABASE mine;")
+    host.run(plan_sql_file(server, "mine", str(script), 60))
+    assert server.value("SELECT n FROM mine", "mine") == 42
     script.write_text("SELECT 1;\nSELECT broken;\nSELECT 2;\n")
     with pytest.raises(CommandFailed, match="broken"):
-        host.run(plan_sql_file(cluster, "mine", str(script), 60))
+        host.run(plan_sql_file(server, "mine", str(script), 60))
 
 
 def test_capabilities_are_those_of_the_programs(installation: Installation) -> None:
@@ -347,7 +351,7 @@ def test_capabilities_are_those_of_the_programs(installation: Installation) -> N
 
 def test_a_long_socket_path_is_refused(host: LocalHost, found: tuple[Installation, ...]) -> None:
     with pytest.raises(PreflightError, match="longer than 107 bytes"):
-        Cluster(host, found[0], "nobody", Layout("/x"), run_directory=f"/tmp/{'x' * 100}")
+        Server(host, found[0], "nobody", ServerDirectories("/x"), run_directory=f"/tmp/{'x' * 100}")
     assert len(default_run_directory("/" + "x" * 500)) < 40
 
 
@@ -374,23 +378,23 @@ def test_a_tree_that_the_server_user_cannot_read_is_copied(
 
 
 @ONE_MAJOR
-def test_somebody_elses_run_directory_is_refused(cluster: Cluster) -> None:
-    squatted = Path(cluster.run_directory)
+def test_somebody_elses_run_directory_is_refused(server: Server) -> None:
+    squatted = Path(server.run_directory)
     squatted.mkdir(mode=0o755)
     squatted.chmod(0o777)
     try:
         with pytest.raises(PreflightError, match="is not a private folder of user pgstrata"):
-            cluster.make_directories()
+            server.make_directories()
     finally:
         squatted.rmdir()
 
 
 @ONE_MAJOR
-def test_a_stale_pid_file_is_no_running_server(cluster: Cluster) -> None:
-    ready(cluster)
-    cluster.stop()
-    assert cluster.postmaster_pid() is None
-    stale = Path(f"{cluster.layout.data_directory}/postmaster.pid")
+def test_a_stale_pid_file_is_no_running_server(server: Server) -> None:
+    ready(server)
+    server.stop()
+    assert server.postmaster_pid() is None
+    stale = Path(f"{server.layout.data_directory}/postmaster.pid")
     stale.write_text("1\n")
-    shutil.chown(stale, cluster.user)
-    assert cluster.postmaster_pid() is None
+    shutil.chown(stale, server.user)
+    assert server.postmaster_pid() is None

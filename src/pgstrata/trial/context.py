@@ -1,0 +1,183 @@
+"""What a trial is made of, and what its steps share while they run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import Host
+from pgstrata.postgres.database import Prewarmed
+from pgstrata.postgres.server import Server, ServerDirectories
+from pgstrata.record.recorder import TrialRecorder
+from pgstrata.record.schema import AttestedRecord, SpaceRecord
+from pgstrata.spec.campaign import Trial
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.workload import Cell, Workload
+from pgstrata.stack.attest import attest
+from pgstrata.stack.build import Built
+from pgstrata.stack.plan import PlanContext, StackPlan
+from pgstrata.trial.events import AttestedRows
+from pgstrata.trial.executor import Executor
+from pgstrata.trial.site import DATABASE, Site
+from pgstrata.workload.pgbench import Target
+
+Percentiles = Callable[[Sequence[Path], bool], Mapping[str, float]]
+"""From pgbench's logs of one run to its percentiles (`p50`, ...); the flag says whether the load was open-loop."""
+
+Moment = Literal["built", "before cell", "after cell"]
+
+
+@dataclass(frozen=True)
+class TrialSetup:
+    """All that is known of a trial before anything is done: what its program is made from."""
+
+    site: Site
+    trial: Trial
+    plan: StackPlan
+    server: Server
+
+    @classmethod
+    def of(cls, site: Site, trial: Trial, plan: StackPlan) -> TrialSetup:
+        directories = ServerDirectories(plan.data_directory, plan.wal_directory, plan.tablespace_directories)
+        server = Server(
+            site.host,
+            site.installations[plan.stack.name],
+            site.user,
+            directories,
+            run_directory=run_directory(plan.context),
+            marker=plan.context.marker,
+        )
+        return cls(site, trial, plan, server)
+
+    @property
+    def stack(self) -> Stack:
+        return self.plan.stack
+
+    @property
+    def workload(self) -> Workload:
+        return self.site.campaign.workload
+
+    @property
+    def outputs(self) -> str:
+        """A folder on the host for raw output, on another device than the stack."""
+        return outputs_directory(self.plan.context)
+
+    @property
+    def target(self) -> Target:
+        """The server, as pgbench reaches it."""
+        return Target(
+            program=self.server.installation.program("pgbench"),
+            major=self.server.installation.client_major,
+            socket_directory=self.server.run_directory,
+            port=self.server.port,
+            os_user=self.site.user,
+            database=DATABASE,
+            marker=self.server.marker,
+        )
+
+    def cell_folder(self, cell: Cell) -> str:
+        """Where the output of a cell lies on the host until it is fetched."""
+        return f"{self.outputs}/cells/{cell.id}"
+
+
+@dataclass
+class CellRun:
+    """What the steps of one cell find out, one after the other."""
+
+    database_bytes_before: int = 0
+    database_bytes_after: int = 0
+    prewarmed: Prewarmed | None = None
+    settled: bool | None = None
+    """Whether throughput had settled at the end of the warm-up; None where that cannot be told."""
+    pid: int = 0
+    """Of pgbench, which names its logs by it."""
+    started: str = ""
+    began_epoch_s: float = 0.0
+    """By the clock of the host."""
+    wal_bytes: int = 0
+    collected: bool = False
+
+
+@dataclass
+class TrialContext:
+    """A trial that is being run: what the acts of its steps are given."""
+
+    setup: TrialSetup
+    recorder: TrialRecorder
+    executor: Executor
+    percentiles: Percentiles
+    bindings: dict[str, str]
+    """What the steps found out, by the names that plans show in angle brackets."""
+    cells: dict[str, CellRun] = field(default_factory=dict)
+    attested: list[AttestedRecord] = field(default_factory=list)
+    spaces: list[SpaceRecord] = field(default_factory=list)
+
+    @property
+    def host(self) -> Host:
+        return self.setup.site.host
+
+    @property
+    def site(self) -> Site:
+        return self.setup.site
+
+    @property
+    def trial(self) -> Trial:
+        return self.setup.trial
+
+    @property
+    def plan(self) -> StackPlan:
+        return self.setup.plan
+
+    @property
+    def server(self) -> Server:
+        return self.setup.server
+
+    def cell(self, cell: Cell) -> CellRun:
+        return self.cells.setdefault(cell.id, CellRun())
+
+    def attest_stack(self, moment: Moment) -> None:
+        """Compares mounts, devices and settings of the kernel with the plan; TrialError names every difference."""
+        with self.host.looking():
+            rows = attest(self.host, self.plan, Built(self.bindings))
+        self._note(AttestedRecord(**vars(row), holds=row.holds, moment=moment) for row in rows)
+
+    def attest_server(self, moment: Moment) -> None:
+        """Compares the running server's settings with what was asked; TrialError names every difference."""
+        rows = self.server.attest_settings()
+        self._note(
+            AttestedRecord(
+                what=f"PostgreSQL {r.what}", expected=r.expected, actual=r.actual, holds=r.holds, moment=moment
+            )
+            for r in rows
+        )
+
+    def _note(self, rows: Iterable[AttestedRecord]) -> None:
+        new = tuple(rows)
+        self.attested.extend(new)
+        self.recorder.write_list("attested.json", self.attested)
+        identity = self.executor.identity
+        self.executor.tell(AttestedRows(identity.campaign, identity.trial, new))
+        wrong = [r for r in new if not r.holds]
+        if wrong:
+            shown = "; ".join(f"{r.what}: expected {r.expected}, found {r.actual}" for r in wrong)
+            raise TrialError(f"attestation ({wrong[0].moment}): {shown}")
+
+
+def trial_directory(context: PlanContext) -> str:
+    """The caller's own folder for what is not on the stack: short, because a socket's path holds 107 bytes at most."""
+    return f"/tmp/pgstrata-{hashlib.sha256(context.trial_id.encode()).hexdigest()[:12]}"
+
+
+def run_directory(context: PlanContext) -> str:
+    """Socket and log of the server; it belongs to the server's user."""
+    return f"{trial_directory(context)}/run"
+
+
+def outputs_directory(context: PlanContext) -> str:
+    """Raw output of the tools until it is fetched, and files sent for the server: the caller's, as what it writes
+    must not be changed or led elsewhere by the server's user."""
+    return f"{trial_directory(context)}/out"

@@ -1,0 +1,220 @@
+"""Runs the steps of a program: one after the other, timed, told to the listener, and held to what was planned.
+
+Every command that a host runs during a step passes by here. It is refused unless it is the step's next one, so that
+what a plan shows is what is run. Commands that only look (`Host.looking`) and those that
+take things back are told apart.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import Command, Completed, Host, Process
+from pgstrata.record.recorder import utc_now
+from pgstrata.record.schema import CommandKind
+from pgstrata.spec.units import render_duration
+from pgstrata.stack.build import StepRunner
+from pgstrata.stack.step import PlannedCommand, Ref, Step
+from pgstrata.trial.events import CommandRun, StepBegun, StepEnded, Tell
+from pgstrata.trial.interruption import Interruption
+
+KILL_HOOK = "PGSTRATA_KILL_AFTER_STEP"
+"""For the tests of `pgstrata clean`: the process kills itself after that many steps (counted from 1)."""
+
+_steps_done = 0
+
+
+def _obey_kill_hook() -> None:
+    global _steps_done
+    _steps_done += 1
+    if os.environ.get(KILL_HOOK) == str(_steps_done):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class NotAsPlanned(Exception):
+    """A defect of ours: a step is about to run a command that is not in its plan, or has left one out."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose steps these are: the campaign's name and the trial's id."""
+
+    campaign: str
+    trial: str
+
+
+@dataclass
+class _Begun:
+    """A command that has begun; they are told in the order in which they began."""
+
+    kind: CommandKind
+    command: Command
+    began: str
+    ended: bool = False
+    exit_code: int | None = None
+    duration_s: float | None = None
+
+
+@dataclass
+class Executor:
+    """Runs programs on one host. As the host's watcher it sees every command; `close` ends that."""
+
+    host: Host
+    identity: Identity
+    tell: Tell
+    interruption: Interruption
+    limit_s: float
+    """The time that a trial may take."""
+    started_s: float = field(default_factory=time.monotonic)
+    _step: str = ""
+    _planned: list[PlannedCommand] | None = None
+    """What the running step has still to run; None outside of steps and while things are taken back."""
+    _bindings: dict[str, str] = field(default_factory=dict)
+    _undoing: bool = False
+    _begun: dict[int, _Begun] = field(default_factory=dict)
+    _numbers: int = 0
+
+    def __post_init__(self) -> None:
+        self.host.watched(self)
+
+    def close(self) -> None:
+        self.host.watched(None)
+
+    def run(self, steps: Sequence[Step], runner: StepRunner, context: object) -> None:
+        """All steps in order. TrialError when the trial's time is up before one of them begins."""
+        expected = [step.expected_s or 0.0 for step in steps]
+        for number, step in enumerate(steps):
+            with self._timed(step, sum(expected[number:])):
+                self._follow(step, runner, context)
+
+    def _follow(self, step: Step, runner: StepRunner, context: object) -> None:
+        """Runs one step; its commands must be those that were planned, no more and no fewer."""
+        self._planned, self._bindings = list(step.commands), runner.bindings
+        act = step.act
+        try:
+            runner.run(step, None if act is None else lambda: act(context))
+            if self._planned:
+                raise NotAsPlanned(f"step {step.name} ended without running {self._planned[0].shown}")
+        finally:
+            self._planned = None
+
+    def next_command(self) -> Command:
+        """The command that the running step's plan has next, with the values that are known by now."""
+        if not self._planned:
+            raise NotAsPlanned(f"step {self._step} has no further command")
+        return self._planned[0].resolve(self._bindings)
+
+    def run_next(self, *, stdin: str | None = None, check: bool = True) -> Completed:
+        """Runs the step's next command; `stdin` is what was not known when it was planned."""
+        command = self.next_command()
+        if stdin is not None:
+            command = Command(command.argv, command.timeout_s, stdin, command.user, command.env, command.cwd)
+        return self.host.run(command, check=check)
+
+    def start_next(self, *, stdout: str, stderr: str) -> tuple[Process, Command]:
+        """Starts the step's next command in the background."""
+        command = self.next_command()
+        return self.host.start(command, stdout=stdout, stderr=stderr), command
+
+    @contextmanager
+    def _timed(self, step: Step, left_s: float) -> Iterator[None]:
+        self.interruption.check()
+        if time.monotonic() - self.started_s > self.limit_s:
+            raise TrialError(
+                f"the trial took longer than {render_duration(self.limit_s)} and was given up before: {step.name}",
+                hint="raise runs.max_trial_duration",
+            )
+        with self._told(step.name, step.expected_s, left_s):
+            yield
+        _obey_kill_hook()
+
+    @contextmanager
+    def undoing(self, name: str = "undo") -> Iterator[None]:
+        """A step that takes things back: no deadline, no interruption and no plan keeps it from being done."""
+        self._undoing = True
+        try:
+            with self._told(name, None, 0.0):
+                yield
+        finally:
+            self._undoing = False
+        _obey_kill_hook()
+
+    @contextmanager
+    def _told(self, name: str, expected_s: float | None, left_s: float) -> Iterator[None]:
+        campaign, trial = self.identity.campaign, self.identity.trial
+        self._step = name
+        self.tell(StepBegun(campaign, trial, name, expected_s, left_s))
+        began_s = time.monotonic()
+        error = ""
+        try:
+            yield
+        except BaseException as raised:
+            error = f"{type(raised).__name__}: {raised}"
+            raise
+        finally:
+            self._tell_commands(all_of_them=True)
+            self.tell(StepEnded(campaign, trial, name, round(time.monotonic() - began_s, 6), error))
+            self._step = ""
+
+    # ------------------------------------------------------------ the host's watcher
+
+    def begin(self, command: Command, *, look: bool) -> int:
+        kind: CommandKind = "undo_command" if self._undoing else "look" if look or self._planned is None else "command"
+        if kind == "command":
+            self._check_planned(command)
+        self._numbers += 1
+        self._begun[self._numbers] = _Begun(kind, command, utc_now())
+        return self._numbers
+
+    def end(self, number: int, exit_code: int | None, duration_s: float) -> None:
+        begun = self._begun.get(number)
+        if begun is None:  # it was told of as unfinished when its step ended
+            return
+        begun.ended, begun.exit_code, begun.duration_s = True, exit_code, round(duration_s, 6)
+        self._tell_commands(all_of_them=False)
+
+    def _check_planned(self, command: Command) -> None:
+        if not self._planned:
+            raise NotAsPlanned(f"step {self._step} was about to run what is not in its plan: {command.text}")
+        planned = self._planned.pop(0)
+        if not _is_planned(planned, command, self._bindings):
+            raise NotAsPlanned(
+                f"step {self._step} was about to run {command.text} (as {command.user or 'the caller'}), "
+                f"planned is {planned.shown} (as {planned.user or 'the caller'})"
+            )
+
+    def _tell_commands(self, *, all_of_them: bool) -> None:
+        """Tells of those that have ended, in the order in which they began."""
+        for number in list(self._begun):
+            begun = self._begun[number]
+            if not (begun.ended or all_of_them):
+                return
+            del self._begun[number]
+            self.tell(
+                CommandRun(
+                    self.identity.campaign,
+                    self.identity.trial,
+                    self._step,
+                    begun.kind,
+                    begun.command,
+                    self.host.name,
+                    begun.began,
+                    begun.exit_code,
+                    begun.duration_s,
+                )
+            )
+
+
+def _is_planned(planned: PlannedCommand, command: Command, bindings: dict[str, str]) -> bool:
+    if planned.user != command.user or len(planned.argv) != len(command.argv):
+        return False
+    return all(
+        given == (asked.resolve(bindings) if isinstance(asked, Ref) else asked)
+        for asked, given in zip(planned.argv, command.argv, strict=True)
+    )

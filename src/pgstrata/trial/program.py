@@ -1,0 +1,150 @@
+"""A trial as a program: every step in order, made beforehand from what is known of the host and the trial. Pure.
+
+`pgstrata plan` prints this program, `trial.runner` has it executed, and `trial.executor` refuses whatever is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pgstrata.record.schema import PlannedRecord, PlannedStep
+from pgstrata.spec.campaign import Trial
+from pgstrata.spec.stack import Kernel, Stack
+from pgstrata.stack.free_name import plan_free_folder
+from pgstrata.stack.parts import Check
+from pgstrata.stack.plan import StackPlan, plan_stack
+from pgstrata.stack.step import Step
+from pgstrata.stack.tuning.kernel import plan_kernel
+from pgstrata.stack.undo import RemovePath
+from pgstrata.trial.context import TrialContext, TrialSetup, trial_directory
+from pgstrata.trial.facts import record_facts
+from pgstrata.trial.load import Present, check_golden_steps, golden_kept, load_steps
+from pgstrata.trial.measure import cell_steps
+from pgstrata.trial.precondition import precondition_steps
+from pgstrata.trial.site import Site
+from pgstrata.trial.space import space_step
+
+
+@dataclass(frozen=True)
+class Program:
+    """One trial. `before` comes before anything is built, `build` makes the stack (nothing where it still stands),
+    `prepare` loads the data and `measure` runs the cells; what they leave on the host is undone at the end."""
+
+    setup: TrialSetup
+    stack_plan: StackPlan
+    """Of what `build` makes."""
+    before: tuple[Step, ...]
+    build: tuple[Step, ...]
+    prepare: tuple[Step, ...]
+    measure: tuple[Step, ...]
+    keeps: frozenset[str]
+    """Golden directories that are there for later trials when it has ended well."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (*self.before, *self.build, *self.prepare, *self.measure)
+
+    @property
+    def planned(self) -> PlannedRecord:
+        """The program for people and for the record."""
+        trial = self.setup.trial
+        steps = tuple(
+            PlannedStep(name=s.name, commands=_commands(s), tells=_tells(s), host_wide=s.host_wide) for s in self.steps
+        )
+        undo = PlannedStep(name="undo", commands=(), tells=tuple(self._undo_lines()))
+        stack = self.setup.site.campaign.stack(trial.stack)
+        return PlannedRecord(trial=trial, stack=stack, steps=(*steps, undo))
+
+    def _undo_lines(self) -> Iterator[str]:
+        for undo in reversed([undo for step in self.steps for undo in step.undo]):
+            what = ", ".join(str(v) for k, v in undo.model_dump().items() if k not in ("kind", "before"))
+            yield f"{undo.kind.replace('_', ' ')}: {what}"
+
+
+def _commands(step: Step) -> tuple[str, ...]:
+    return tuple(command.shown for command in step.commands)
+
+
+def _tells(step: Step) -> tuple[str, ...]:
+    settings = (setting.shown for setting in step.settings)
+    zeroed = (f"write zeroes to both ends and samples of {erased.node.shown}" for erased in step.erases)
+    return (*settings, *zeroed, *step.tells)
+
+
+def make_program(site: Site, trial: Trial, present: Present) -> Program:
+    """The program of a performance trial."""
+    plan = present.kept or plan_built(site, trial)
+    tuning_steps, tuning_checks = _plan_tuning(site, trial)
+    setup = TrialSetup.of(site, trial, replace(plan, checks=(*plan.checks, *tuning_checks)))
+    cells = (
+        step for cell in trial.cells for step in (*cell_steps(setup, cell), space_step(setup, f"after {cell.id}", cell))
+    )
+    return Program(
+        setup=setup,
+        stack_plan=plan,
+        before=check_golden_steps(setup, present),
+        build=() if present.kept else (*_folder_steps(setup), *plan.steps),
+        prepare=(
+            *tuning_steps,
+            Step("facts of the host", (), act=record_facts),
+            Step("attest the stack", (), act=_attest_built),
+            *precondition_steps(setup, present),
+            *load_steps(setup, present),
+            space_step(setup, "after load"),
+        ),
+        measure=tuple(cells),
+        keeps=golden_kept(setup, present),
+    )
+
+
+def plan_built(site: Site, trial: Trial) -> StackPlan:
+    """The plan of the stack that a trial builds.
+
+    One that is kept from block to block has a name of its own, and what belongs to the whole host (sysctl, huge pages)
+    is no part of it: that is set for the length of a trial alone, because other stacks run in between.
+    """
+    stack = site.campaign.stack(trial.stack)
+    if trial.load == "keep":
+        return plan_stack(without_host_wide(stack), site.context_named(f"keep-{trial.id}"))
+    return plan_stack(stack, site.context(trial))
+
+
+def without_host_wide(stack: Stack) -> Stack:
+    """The stack with only those kernel settings that belong to its own devices."""
+    return stack.model_copy(update={"kernel": Kernel(queue=stack.kernel.queue)})
+
+
+def _plan_tuning(site: Site, trial: Trial) -> tuple[tuple[Step, ...], tuple[Check, ...]]:
+    """What concerns the whole host, for a stack that is kept; otherwise it is part of the stack."""
+    if trial.load != "keep":
+        return (), ()
+    kernel = site.campaign.stack(trial.stack).kernel
+    return plan_kernel(kernel.model_copy(update={"queue": Kernel().queue}), ())
+
+
+def _folder_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """The folder beside the stack: the caller's, and only the server's user may pass through it.
+
+    One that is there already was not made by this trial, so its removal is not journaled either; where somebody is
+    quicker than we are, the undo leaves alone what belongs to somebody else.
+    """
+    folder = trial_directory(setup.plan.context)
+    make = Step(
+        "folder of socket and outputs",
+        (),
+        undo=(RemovePath(path=folder, uid=setup.site.uid),),
+        act=_make_folder,
+        tells=(f"make {folder} and {setup.outputs}",),
+    )
+    return plan_free_folder(folder), make
+
+
+def _make_folder(context: TrialContext) -> None:
+    user = context.site.user
+    for folder in (trial_directory(context.plan.context), context.setup.outputs):
+        context.host.make_directory(folder, mode=0o710, group=user, new=True)
+
+
+def _attest_built(context: TrialContext) -> None:
+    context.attest_stack("built")

@@ -1,0 +1,87 @@
+"""What `pgstrata plan` says is what `pgstrata run` does: every step and every command, on real filesystems."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from campaigning import environment, nothing_left, reachable, run
+from following import differences, executed_steps, not_followed, planned_steps
+from pgstrata.cli.main import app
+
+HEAD = """\
+name: small
+workload: {{scale: 1, clients: 2, duration: 1, warmup: {warmup}{workload}}}
+runs: {{blocks: {blocks}, fresh_blocks: 1{runs}}}
+defaults:
+  device: {{loop: 1, size: {size}}}
+  postgresql: {{initdb: [--no-sync], settings: {{fsync: "off", max_wal_size: 64MB}}}}
+stacks:
+{stacks}
+"""
+
+
+def campaign(
+    stacks: str, *, workload: str = "", runs: str = "", blocks: int = 1, warmup: int = 0, size: str = "2560M"
+) -> str:
+    return HEAD.format(stacks=stacks, workload=workload, runs=runs, blocks=blocks, warmup=warmup, size=size)
+
+
+SPLIT = """\
+  split:
+    data: {fs: ext4}
+    wal: {fs: xfs}
+    tablespaces: {fast: {fs: tmpfs}}
+    kernel: {sysctl: {vm.dirty_expire_centisecs: "2900"}, queue: {read_ahead_kb: 256}}
+"""
+
+CAMPAIGNS = {
+    "a copy of what was loaded, wal and tablespace apart": campaign(
+        SPLIT, workload=", tablespace: fast, freeze: true, log: all", blocks=2, warmup=1
+    ),
+    "raid1 of btrfs, trimmed, every load anew": campaign(
+        "  b: btrfs(raid1,2)", runs=", load: fresh, precondition: trim", blocks=2
+    ),
+    "a stack that is kept, and a directory": campaign("  k: tmpfs\n  d: dir:PLACE/own", runs=", load: keep", blocks=2),
+    "a filesystem that is aged, a script and a database of one's own": campaign(
+        "  x: xfs", workload=", script: PLACE/own.sql, sql: PLACE/database.sql", runs=", aged: true", size="768M"
+    ),
+    "a device that is written full, at a fixed rate": campaign(
+        "  e: ext4", workload=", rate: [200]", runs=", precondition: steady", size="512M"
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    with reachable(tmp_path) as folder:
+        (folder / "own").mkdir()
+        (folder / "own").chmod(0o777)
+        yield folder
+
+
+@pytest.mark.parametrize("name", CAMPAIGNS)
+def test_what_is_planned_is_done(name: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "database.sql").write_text("CREATE TABLE own AS SELECT g AS id FROM generate_series(1, 1000) g;\n")
+    (place / "own.sql").write_text("SELECT count(*) FROM own;\n")
+    file = place / "c.yaml"
+    file.write_text(CAMPAIGNS[name].replace("PLACE", str(place)), encoding="utf-8")
+    for key, value in environment(place).items():
+        monkeypatch.setenv(key, value)
+    asked = CliRunner().invoke(app, ["plan", str(file), "--out", str(place / "out"), "--json"])
+    assert asked.exit_code == 0, asked.output
+    planned = {t["id"]: planned_steps(t["steps"]) for t in json.loads(asked.stdout)["trials"]}
+    assert run(file, place) == 0, (place / "log.txt").read_text()
+    trials = sorted((place / "out" / "trials").iterdir())
+    assert {t.name for t in trials} == planned.keys()
+    for trial in trials:
+        assert differences(planned[trial.name], executed_steps(trial)) == []
+        assert not_followed(trial) == []
+        events = [json.loads(line) for line in (trial / "events.jsonl").read_text().splitlines()]
+        assert events[-1]["event"] == "verdict"
+        assert any(row["holds"] for e in events if e["event"] == "attested" for row in e["rows"])
+    nothing_left(place)
