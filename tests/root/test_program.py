@@ -48,10 +48,10 @@ CAMPAIGNS = {
     ),
     "a stack that is kept, and a directory": campaign("  k: tmpfs\n  d: dir:PLACE/own", runs=", load: keep", blocks=2),
     "a filesystem that is aged, a script and a database of one's own": campaign(
-        "  x: xfs", workload=", script: PLACE/own.sql, sql: PLACE/database.sql", runs=", aged: true", size="768M"
+        "  x: xfs", workload=", script: PLACE/own.sql, sql: PLACE/database.sql", runs=", aged: true", size="1536M"
     ),
     "a device that is written full, at a fixed rate": campaign(
-        "  e: ext4", workload=", rate: [200]", runs=", precondition: steady", size="512M"
+        "  e: ext4", workload=", rate: 200", runs=", precondition: steady", size="1G"
     ),
 }
 

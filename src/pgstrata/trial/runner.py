@@ -121,16 +121,16 @@ class PerformanceRunner:
         return verdict
 
     def _perform(self, trial: Trial, recorder: TrialRecorder, executor: Executor) -> None:
-        """The program that was planned; a golden copy that has changed is made anew, by another program."""
-        try:
-            self._run(self.program(trial), recorder, executor)
-        except GoldenChanged as changed:
-            executor.tell(Notice(f"golden copy {changed} is not what it was when it was made: it is made anew"))
-            self.site.host.remove(changed.directory)
-            self._golden -= {changed.directory}
-            program = self.program(trial)
-            recorder.write("planned.json", program.planned)
-            self._run(program, recorder, executor)
+        """The program that was planned; where a golden copy has changed, another one that makes it anew."""
+        while True:
+            try:
+                self._run(self.program(trial), recorder, executor)
+                return
+            except GoldenChanged as changed:
+                executor.tell(Notice(f"golden copy {changed} is not what it was when it was made: it is made anew"))
+                self.site.host.remove(changed.directory)
+                self._golden -= {changed.directory}
+                recorder.write("planned.json", self.program(trial).planned)
 
     def _run(self, program: Program, recorder: TrialRecorder, executor: Executor) -> None:
         trial = program.setup.trial
