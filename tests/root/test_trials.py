@@ -154,10 +154,10 @@ class TestRecord:
             for file in (place / "out" / "scratch").glob("pgstrata-golden-*/*/files/data/PG_VERSION"):
                 file.write_bytes(b"9")
 
-        progress = Meddling("check the golden directory", decay)
-        assert run(place, campaign(stack("ext4"), blocks=2), progress).counts == {"ok": 2}
+        meddling = Meddling("check the golden directory", decay)
+        assert run(place, campaign(stack("ext4"), blocks=2), meddling).counts == {"ok": 2}
         assert [t.load.how for t in read(place / "out").trials if t.load] == ["fresh", "fresh"]
-        assert len([line for line in progress.told if "made anew" in line]) == 2, "of the data and of the empty cluster"
+        assert len([line for line in meddling.told if "made anew" in line]) == 2, "of the data and of the empty cluster"
 
     @kernel_settings
     def test_keep_runs_again_on_the_same_filesystem(self, place: Path) -> None:

@@ -12,7 +12,7 @@ from pgstrata.record.schema import PlannedRecord, PlannedStep
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import Kernel, Stack
 from pgstrata.stack.free_name import plan_free_folder
-from pgstrata.stack.parts import Check
+from pgstrata.stack.kind import Check
 from pgstrata.stack.plan import StackPlan, plan_stack
 from pgstrata.stack.step import Step
 from pgstrata.stack.tuning.kernel import plan_kernel

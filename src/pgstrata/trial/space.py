@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from pgstrata.host.protocol import Host
 from pgstrata.record.schema import SpaceRecord
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.kind import FILESYSTEMS
+from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.step import Step, planned
 from pgstrata.trial.context import TrialContext, TrialSetup
 
@@ -26,10 +28,7 @@ def space_step(setup: TrialSetup, moment: str, cell: Cell | None = None) -> Step
 def _measure_space(context: TrialContext, *, moment: str, cell: Cell | None) -> None:
     context.executor.run_next()
     with context.host.looking():
-        by_role = {
-            v.role: FILESYSTEMS[v.volume.fs.kind].used_bytes(context.host, v.mount_point, v.directory)
-            for v in context.plan.volumes
-        }
+        by_role = physical_bytes(context.host, context.plan)
     logical = context.cell(cell).database_bytes_after if cell is not None else None
     physical = sum(by_role.values())
     if cell is not None and context.spaces[-1].database_bytes is None:
@@ -38,3 +37,8 @@ def _measure_space(context: TrialContext, *, moment: str, cell: Cell | None) -> 
     found = SpaceRecord(moment=moment, physical_bytes=physical, database_bytes=logical, by_role=by_role)
     context.spaces.append(found)
     context.recorder.write_list("space.json", context.spaces)
+
+
+def physical_bytes(host: Host, plan: StackPlan) -> dict[str, int]:
+    """What every volume takes on its medium, by role."""
+    return {v.role: FILESYSTEMS[v.volume.fs.kind].used_bytes(host, v.mount_point, v.directory) for v in plan.volumes}

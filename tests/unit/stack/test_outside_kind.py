@@ -28,7 +28,7 @@ from pgstrata.stack.kind import register, unregister
 from pgstrata.stack.plan import PlanContext, plan_empty_caches, plan_stack
 from pgstrata.stack.sizing import scratch_bytes
 from pgstrata.trial.facts import describe_medium
-from pgstrata.trial.space import run_space
+from pgstrata.trial.space import physical_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_it_is_planned_built_attested_counted_and_taken_back(host: LocalHost, st
     built = build(host, plan, journal)
     assert (drawer / "in" / "in" / "pgdata").is_dir()
     assert [(row.what, row.holds) for row in attest(host, plan, built)] == [("data drawer locked", True)]
-    assert run_space(host, plan, "loaded").by_role == {"data": 1}
+    assert physical_bytes(host, plan) == {"data": 1}
     assert [c.argv for c in plan_empty_caches(plan)] == [("true", str(drawer))]
     (drawer / "in" / "in").chmod(0o755)
     assert [row.holds for row in attest(host, plan, built)] == [False]
