@@ -199,9 +199,9 @@ class TestSabotage:
     """Somebody changes something while pgbench runs: the trial fails, and says what."""
 
     def fail(self, place: Path, asked: Campaign, do: Callable[[], object]) -> str:
-        progress = Meddling("measure", do)
-        assert run(place, asked, progress).counts == {"failed": 1}
-        assert progress.seen[-1] == "undo"
+        meddling = Meddling("measure", do)
+        assert run(place, asked, meddling).counts == {"failed": 1}
+        assert meddling.seen[-1] == "undo"
         return only(place).verdict.reason
 
     def test_mount_option_dropped(self, place: Path) -> None:
