@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from standing import context_in
@@ -18,10 +16,9 @@ from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.stack import Kernel, Stack, Volume
-from pgstrata.stack.build import build
+from pgstrata.stack.build import StepRunner
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import StackPlan, plan_stack
-from pgstrata.stack.step import Step
 from pgstrata.stack.undo import Undo
 
 
@@ -54,17 +51,15 @@ def main() -> None:
     host = LocalHost(state_directory=str(folder / "state"))
     plan = plan_everything(folder)
 
-    @contextmanager
-    def around(step: Step) -> Iterator[None]:
-        yield
-        if when == "after" and plan.steps.index(step) == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     journal = DyingJournal.create(host, "t1")
     assert isinstance(journal, DyingJournal)
     journal.plan = plan
     journal.dies_at = at if when == "before" else -1
-    build(host, plan, journal, around=around)
+    runner = StepRunner(host, journal, plan.context.erase)
+    for number, step in enumerate(plan.steps):
+        runner.run(step)
+        if when == "after" and number == at:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,10 @@ from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack import safety
-from pgstrata.stack.build import build
+from pgstrata.stack.build import StepRunner
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import plan_stack
 from pgstrata.stack.safety import held_to_erase
-from pgstrata.stack.step import Step
 
 SIZE_BYTES = 64 * 2**20
 BY_ID = Path("/dev/disk/by-id")
@@ -88,15 +87,19 @@ def test_an_id_that_is_switched_while_building_is_caught(
     context = context_in(tmp_path, erase=(str(switched.link),) if erase else ())
     plan = plan_stack(_stack(switched), context)
     before = _digest(switched.theirs)
+    runner = StepRunner(host, Journal.create(host, "t1"), plan.context.erase)
 
-    @contextmanager
-    def around(step: Step) -> Iterator[None]:
-        if step.name.startswith(at):
-            switched.lead_to(switched.theirs)
-        yield
+    def build_and_switch() -> None:
+        for step in plan.steps:
+            if step.name.startswith(at):
+                switched.lead_to(switched.theirs)
+            runner.run(step)
 
-    with pytest.raises(PreflightError, match=r"not the device any more|to the kernel that name is"):
-        build(host, plan, Journal.create(host, "t1"), around=around)
+    try:
+        with pytest.raises(PreflightError, match=r"not the device any more|to the kernel that name is"):
+            build_and_switch()
+    finally:
+        runner.journal.undo_all()
     assert _digest(switched.theirs) == before
 
 
