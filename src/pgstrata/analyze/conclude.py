@@ -197,17 +197,31 @@ def is_chosen(
     leader and the runner-up, it is enough of the others that screening left them behind: the sum of their chances to be
     better than the leader by more than the margin is at most 0.05.
     """
-    fresh, all_runs = _against(leader, confirmed), _against(leader, screened)
-    rivals = [n for k, n in enumerate(design.stacks) if n != leader and design.can_choose(n) and fit.component[k] >= 0]
-    open_rivals = [n for n in rivals if not _favours(leader, fresh.get(n) or all_runs.get(n))]
+    open_rivals = left_behind(design, fit, leader, screened, confirmed)
     if not open_rivals:
         return True
-    left_behind = design.screens and not design.fixed and not imported and any(n in fresh for n in rivals)
-    if not left_behind or any(n in fresh or not _is_bounded(all_runs.get(n)) for n in open_rivals):
+    fresh, all_runs = _against(leader, confirmed), _against(leader, screened)
+    screening = design.screens and not design.fixed and not imported
+    if not screening or not any(design.can_choose(n) for n in fresh):
+        return False
+    if any(n in fresh or not _is_bounded(all_runs.get(n)) for n in open_rivals):
         return False
     indices = [design.stacks.index(n) for n in open_rivals]
     sure = probability_within_margin(fit, design.stacks.index(leader), design.bound, indices)
     return sure >= 1 - STOP_PROBABILITY / len(design.cells)
+
+
+def left_behind(
+    design: Design,
+    fit: BlockFit,
+    leader: str,
+    screened: Sequence[PairConclusion],
+    confirmed: Sequence[PairConclusion],
+) -> tuple[str, ...]:
+    """Stacks that could be chosen instead of the leader, and that no verdict says are worse or equal."""
+    fresh, all_runs = _against(leader, confirmed), _against(leader, screened)
+    rivals = (n for k, n in enumerate(design.stacks) if n != leader and design.can_choose(n) and fit.component[k] >= 0)
+    return tuple(n for n in rivals if not _favours(leader, fresh.get(n) or all_runs.get(n)))
 
 
 def _against(leader: str, pairs: Sequence[PairConclusion]) -> dict[str, PairConclusion]:

@@ -127,6 +127,8 @@ class Chosen(Finding):
     """The durability that it was chosen for."""
     probability_within_margin: float | None = None
     """At least so probable, whenever one looks; null where it is the only stack of its class."""
+    left_behind: tuple[str, ...] = ()
+    """Stacks of its class without a verdict of their own, which screening left behind the runner-up."""
 
 
 class StatementBase(Finding):

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore
+from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
 from pgstrata.analyze.evidence import Evidence, Run, gather
 from pgstrata.analyze.findings import (
     Amount,
@@ -286,7 +286,11 @@ class _JudgedCell:
             name=leader,
             class_=class_,
             probability_within_margin=1 - ALPHA if self._rivals() else None,
+            left_behind=left_behind(self.design, self.conclusion.fit, leader, *self._pairs()),
         )
+
+    def _pairs(self) -> tuple[tuple[PairConclusion, ...], tuple[PairConclusion, ...]]:
+        return self.conclusion.screened, self.conclusion.confirmed
 
     def _rivals(self) -> list[str]:
         """Ranked stacks that could be chosen instead of the leader."""

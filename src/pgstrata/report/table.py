@@ -124,8 +124,9 @@ def _verdict_table(index: Index, cell: CellFinding) -> VerdictTable:
 def _row(index: Index, cell: CellFinding, stack: StackFinding, best: str | None) -> VerdictRow:
     primary = index.findings.campaign.primary
     against = index.pair(cell.id, stack.name, best) if best and stack.name != best else None
-    verdict, tone = _verdict(index.findings, stack, against, stack.name == best)
-    detail = verdict_detail(against) if against and stack.n else ""
+    left_behind = cell.chosen is not None and stack.name in cell.chosen.left_behind
+    verdict, tone = _LEFT_BEHIND if left_behind else _verdict(index.findings, stack, against, stack.name == best)
+    detail = verdict_detail(against) if against and stack.n and not left_behind else ""
     return VerdictRow(
         rank=cell.ranking.index(stack.name) + 1 if stack.name in cell.ranking else None,
         name=stack.name,
@@ -146,6 +147,9 @@ def _row(index: Index, cell: CellFinding, stack: StackFinding, best: str | None)
         labels=stack.labels,
         unsupported=stack.unsupported,
     )
+
+
+_LEFT_BEHIND: tuple[str, Tone] = ("left behind by screening", "worse")
 
 
 def value(stack: StackFinding, name: str) -> str:

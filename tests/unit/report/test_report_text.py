@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.findings import Comparison, Findings, StackFinding
+from pgstrata.analyze.findings import Chosen, Comparison, Findings, StackFinding
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.schema import MediumRecord
@@ -190,3 +190,17 @@ def test_the_reference_of_the_json_names_every_key_of_it(findings: Findings) -> 
     reference = render_reference()
     for key in (*json.loads(render_json(findings)), *StackFinding.model_fields, *Comparison.model_fields):
         assert f"`{key}`" in reference
+
+
+def test_a_choice_stands_beside_no_open_verdict_of_its_class(findings: Findings) -> None:
+    first = findings.cells[0]
+    chosen = Chosen(**{"name": first.ranking[0], "class": "survives power loss", "left_behind": (first.ranking[1],)})
+    cells = (first.model_copy(update={"chosen": chosen}), *findings.cells[1:])
+    open_pairs = tuple(
+        c.model_copy(update={"verdict": "undecided", "proven": False, "kind": "screen"}) for c in findings.comparisons
+    )
+    changed = findings.model_copy(update={"cells": cells, "comparisons": open_pairs})
+    best, second, *rest = verdict_tables(changed)[0].rows
+    assert best.verdict == "chosen"
+    assert (second.verdict, second.verdict_detail) == ("left behind by screening", "")
+    assert all(row.verdict == "undecided" for row in rest)
