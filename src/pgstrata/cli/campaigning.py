@@ -24,7 +24,8 @@ from pgstrata.cli.publishing import with_published
 from pgstrata.errors import ExitCode, UsageError
 from pgstrata.record.decision import Policy
 from pgstrata.record.reader import CampaignData
-from pgstrata.record.recorder import CampaignDirectory, Origin
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.schema import Origin
 from pgstrata.report.json import report_value
 from pgstrata.report.render import render
 from pgstrata.report.terminal import print_terminal

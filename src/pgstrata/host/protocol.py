@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pgstrata.errors import PgstrataError
+from pgstrata.host.agent.processes import MARKER
 
 HostKind = Literal["native", "emulated"]
 
@@ -16,6 +17,11 @@ MOST_FETCHED_BYTES = 1 << 30
 
 Waiting = Callable[[], AbstractContextManager[None]]
 """What a wait for a command is wrapped in: inside it a signal may raise."""
+
+
+def marked(marker: str) -> tuple[tuple[str, str], ...]:
+    """What the environment of a trial's process holds, so that it is found again; nothing without a marker."""
+    return ((MARKER, marker),) if marker else ()
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, UsageError
-from pgstrata.record.recorder import CampaignDirectory, Origin, TrialRecorder, utc_now
+from pgstrata.record.recorder import CampaignDirectory, TrialRecorder, utc_now
 from pgstrata.record.schema import (
     LONGEST_RUN_S,
     CellResult,
     HostFacts,
     LoadRecord,
+    Origin,
     PlannedRecord,
     SpaceRecord,
     TrialVerdict,

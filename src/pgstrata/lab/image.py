@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError, PreflightError
-from pgstrata.host.protocol import Command, CommandFailed, Host, command
+from pgstrata.host.protocol import Command, CommandFailed, Host, command, marked
 from pgstrata.lab import mirror
 from pgstrata.lab.directories import image_directory
 from pgstrata.lab.initrd import insertion_order, parse_modules_dep, render_initrd
@@ -266,7 +266,7 @@ class _Build:
         options += ["--include", ",".join(packages), *more]
         argv = (*apart, "mmdebstrap", *options, self.recipe.release, str(tree), *self.sources)
         # INITRD=No: the lab has an initrd of its own (see initramfs-tools' hook in /etc/kernel/postinst.d)
-        env = (("INITRD", "No"), ("PGSTRATA_TRIAL", self.marker))
+        env = (("INITRD", "No"), *marked(self.marker))
         self._run(Command(argv, timeout_s=TREE_TIMEOUT_S, env=env))
 
     def _chroot(self, *argv: str | list[str]) -> str:

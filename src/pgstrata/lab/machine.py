@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from pgstrata.errors import PgstrataError, PreflightError
-from pgstrata.host.protocol import Command, Host, Process, command
+from pgstrata.host.protocol import Command, Host, Process, command, marked
 from pgstrata.host.ssh import SshHost, Target
 from pgstrata.lab.cpio import Entry
 from pgstrata.lab.image import Image
@@ -204,7 +204,7 @@ def _spawn(host: Host, image: Image, machine: Machine) -> Process:
         accelerator=machine.accelerator,
     )
     argv = render_qemu(machine.spec, boot)
-    started = Command(argv, env=(("PGSTRATA_TRIAL", machine.marker),))
+    started = Command(argv, env=marked(machine.marker))
     log = f"{machine.directory}/qemu.log"
     host.remove(log)  # of an attempt at another port
     return host.start(started, stdout="/dev/null", stderr=log)

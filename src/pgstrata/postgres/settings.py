@@ -7,13 +7,13 @@ what a value means (`1GB` is 131072 pages), so that no table of names and units 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import Installation, render_setting_query
+from pgstrata.spec.postgresql_conf import conf_lines
 from pgstrata.spec.server_settings import form_problem, setting_problems, split_libraries, why_left_out
 
 COMPUTED_AT_START = {
@@ -86,9 +86,6 @@ def _quoted(value: str) -> str:
     return value.replace("\\", "\\\\").replace("'", "''")
 
 
-_CONF_LINE = re.compile(r"\s*([A-Za-z_][\w.$]*)\s*(?:=|\s)\s*('(?:[^'\\\n]|''|\\.)*'|[^\s#']+)\s*(?:#.*)?", re.ASCII)
-
-
 @dataclass(frozen=True)
 class GivenConf:
     """What is taken over of a whole postgresql.conf; `left_out` has the reason for each of the other settings."""
@@ -133,33 +130,14 @@ def parse_conf(text: str) -> dict[str, str]:
     Raises PreflightError for a line that is none.
     """
     found: dict[str, str] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        match = _CONF_LINE.fullmatch(line)
-        if match is None:
+    for line in conf_lines(text):
+        if line.name is None:
             raise PreflightError(
-                f"postgresql_conf: line {number} is not `name = value`: {line.strip()}",
+                f"postgresql_conf: line {line.number} is not `name = value`: {line.text.strip()}",
                 hint="see to the quotes: name = 'value'",
             )
-        found[match[1].lower()] = _unquoted(match[2])
+        found[line.name] = line.value
     return found
-
-
-_ESCAPE = re.compile(r"''|\\([0-7]{1,3}|.)")
-_CONTROLS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-
-
-def _unquoted(token: str) -> str:
-    """The value as the server reads it (GUC_scanstr of guc-file.l)."""
-    return _ESCAPE.sub(_unescaped, token[1:-1]) if token.startswith("'") else token
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    escaped = match[1]
-    if escaped is None:
-        return "'"
-    return chr(int(escaped, 8) & 0xFF) if escaped[0] in "01234567" else _CONTROLS.get(escaped, escaped)
 
 
 def compare_settings(expected: Mapping[str, str], actual: Mapping[str, str]) -> tuple[AttestedSetting, ...]:

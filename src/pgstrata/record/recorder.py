@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from pgstrata import __version__
 from pgstrata.errors import PgstrataError, PreflightError, UsageError, writing
@@ -35,13 +35,12 @@ from pgstrata.record.schema import (
     CampaignRecord,
     DecisionRecord,
     MediumRecord,
+    Origin,
     PlannedRecord,
     Record,
     TrialVerdict,
 )
 from pgstrata.spec.campaign import Campaign, Trial
-
-Origin = Literal["run", "quick", "import csv", "import pg-fs-benchmark", "import pgbench"]
 
 
 def utc_now() -> str:

@@ -70,6 +70,12 @@ CHECKPOINT_COLUMNS = ("start_t_s", "end_t_s", "kind", "buffers_written", "write_
 LONGEST_RUN_S = 32 * 86400.0
 """Of a run, and how far from its start a row of a series may lie: counting by the second makes a place for each."""
 
+Origin = Literal["run", "quick", "import csv", "import pg-fs-benchmark", "import pgbench"]
+"""Where a record comes from."""
+
+Moment = Literal["built", "before cell", "after cell"]
+"""When something was read back."""
+
 
 class Record(BaseModel):
     """Base of everything in a campaign directory: readers ignore keys that a later version added."""
@@ -83,7 +89,7 @@ class CampaignRecord(Record):
     created: str
     """ISO 8601, UTC."""
     campaign: Campaign
-    origin: Literal["run", "quick", "import csv", "import pg-fs-benchmark", "import pgbench"] = "run"
+    origin: Origin = "run"
     paired: bool = True
     """False for imports without a block column: not protected from drift."""
     rejected: dict[str, int] = {}
@@ -146,7 +152,7 @@ class AttestedRecord(Record):
     expected: str
     actual: str
     holds: bool
-    moment: Literal["built", "before cell", "after cell"] = "built"
+    moment: Moment = "built"
 
 
 class StepRecord(Record):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pgstrata.analyze.jitter import STALL
 from pgstrata.record.reader import CellData
 
 Floats = NDArray[np.float64]
@@ -19,8 +20,6 @@ Floats = NDArray[np.float64]
 RUNNING_MEAN_S = 15
 SMOOTHED_FROM_S = 2 * RUNNING_MEAN_S
 """Of a shorter run the running mean would hardly move."""
-STALL_SHARE = 0.10
-"""A second below this share of the run's median counts as stalled (design: jitter)."""
 POINTS_OF_ALL_RUNS = 60_000
 POINTS_OF_ALL_DEVICES = 30_000
 
@@ -158,7 +157,7 @@ def running_mean(values: Floats, width: int) -> Floats:
 
 def stalls(seconds: Floats, step_s: float) -> list[tuple[float, float]]:
     """Start and end of every stretch of seconds below a tenth of the run's median."""
-    below = seconds < STALL_SHARE * np.median(seconds)
+    below = seconds < STALL * np.median(seconds)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], below, [False])).astype(int)))
     return [(float(a) * step_s, float(b) * step_s) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 

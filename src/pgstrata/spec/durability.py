@@ -7,10 +7,10 @@ synchronous_commit).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pgstrata.spec.postgresql_conf import conf_lines
 from pgstrata.spec.promise import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, WRITE_HOLE, Ground, Promises
 from pgstrata.spec.stack import Stack, Volume
 
@@ -19,7 +19,6 @@ ANY = "any"
 CLASSES = (SURVIVES, LOSES_RECENT, UNKNOWN, LOSES)
 """Strongest first."""
 _RANK = {class_: rank for rank, class_ in enumerate(CLASSES)}
-_LINE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*(?:=|\s)\s*('(?:[^']|'')*'|[^\s#]+)")
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,8 @@ def of_class(classes: Mapping[str, str], demanded: str | None) -> tuple[str, ...
 
 
 def parse_configuration(text: str) -> dict[str, str]:
-    """Settings of a postgresql.conf, names in lower case, quotes removed; the last of a name counts."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        match = _LINE.match(line)
-        if match is not None:
-            found[match[1].lower()] = match[2].strip("'").lower()
-    return found
+    """Settings of a postgresql.conf, values in lower case; the last of a name counts, what sets nothing does not."""
+    return {line.name: line.value.lower() for line in conf_lines(text) if line.name is not None}
 
 
 def is_off(value: str | None) -> bool:

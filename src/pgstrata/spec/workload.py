@@ -9,6 +9,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from pgstrata.spec.model import DurationS, Model, Name
 
+BYTES_PER_SCALE = 16 * 2**20
+"""On the large side: accounts, branches and tellers of pgbench take about 15 MB a scale unit with their keys."""
+
 LONGEST_ID = 60
 """Characters of a script's name in the name of a cell's folder, which may take 255 bytes."""
 

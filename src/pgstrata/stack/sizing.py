@@ -1,7 +1,6 @@
 """How much space a campaign takes, before it is started: pure estimates, on the large side.
 
-pgbench's accounts, branches and tellers take about 15 MB a scale unit with their keys (PostgreSQL documentation,
-pgbench: "scale factor"); what a run adds (history, bloat) is taken as 30 %.
+What a run adds to the loaded database (history, bloat) is taken as 30 %.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from dataclasses import dataclass
 
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Stack, Volume
+from pgstrata.spec.workload import BYTES_PER_SCALE
 
 MIB, GIB = 2**20, 2**30
-BYTES_PER_SCALE = 16 * MIB
 GROWTH = 1.3
 CLUSTER_BYTES = 64 * MIB
 """A cluster with nothing in it."""

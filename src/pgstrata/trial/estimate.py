@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.quick import overhead_s
-from pgstrata.workload.pgbench import ROW_BYTES_PER_SCALE
+from pgstrata.spec.workload import BYTES_PER_SCALE
 
 INITDB_BYTES = 60_000_000
 """An empty cluster with its first WAL segments."""
@@ -38,7 +38,7 @@ NOTHING = Estimate(0, 0.0)
 
 def estimate_trial(campaign: Campaign, trial: Trial) -> Estimate:
     """Load (or copy), warm-up and every cell of one trial."""
-    data_bytes = ROW_BYTES_PER_SCALE * trial.scale
+    data_bytes = BYTES_PER_SCALE * trial.scale
     loads = trial.load == "fresh" or (trial.load == "keep" and trial.block == 0)
     written = 0.0
     if loads:

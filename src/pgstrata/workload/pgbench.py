@@ -6,15 +6,12 @@ import math
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.protocol import Command
+from pgstrata.host.protocol import Command, marked
 from pgstrata.spec.workload import Cell, Workload
 
 BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
 
 FIRST_MAJOR_WITH_TRIES = 15
-
-ROW_BYTES_PER_SCALE = 15_000_000
-"""About what one unit of scale takes on disk, with indexes (100,000 rows of pgbench_accounts)."""
 
 CONNECTION_GRACE_S = 120.0
 
@@ -43,7 +40,7 @@ class Target:
             (self.program, *connection, *options, self.database),
             timeout_s=timeout_s,
             user=self.os_user,
-            env=(("PGSTRATA_TRIAL", self.marker),) if self.marker else (),
+            env=marked(self.marker),
             cwd=cwd,
         )
 

@@ -1,0 +1,35 @@
+"""Values and rules that several packages need are written in one of them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import pgstrata
+from pgstrata.record.schema import Origin
+
+SOURCE = Path(pgstrata.__file__).parent
+
+
+def modules_with(node_text: str) -> list[str]:
+    """Modules in whose code a text stands, as `ast.unparse` writes it."""
+    found = []
+    for module in sorted(SOURCE.rglob("*.py")):
+        nodes = ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if any(isinstance(n, ast.expr) and ast.unparse(n) == node_text for n in nodes):
+            found.append(module.relative_to(SOURCE).as_posix())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "module"),
+    [
+        (str(Origin).removeprefix("typing."), "record/schema.py"),
+        ("16 * 2 ** 20", "spec/workload.py"),
+    ],
+    ids=["origin", "bytes per scale"],
+)
+def test_written_once(text: str, module: str) -> None:
+    assert modules_with(text) == [module]
