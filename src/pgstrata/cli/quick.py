@@ -31,6 +31,12 @@ def quick(
         list[str] | None,
         typer.Option("--erase", metavar="ID", help="A disk whose content may be destroyed.", show_default=False),
     ] = None,
+    media: Annotated[
+        str | None,
+        typer.Option(
+            "--media", metavar="MODEL", help="Put stacks on modelled disks, e.g. hdd-7200.", show_default=False
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the order of runs and of pgbench.")] = 1,
     margin: Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")] = "2%",
     aa: Annotated[bool, typer.Option("--aa", help="Run the first stack under two names, as a check.")] = False,
@@ -60,6 +66,7 @@ def quick(
         scratch=str(scratch.resolve()) if scratch else None,
         devices=device or (),
         erase=erase or (),
+        media=media,
         seed=seed,
         host=host,
         margin=parse_margin(margin),

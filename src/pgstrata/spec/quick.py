@@ -13,7 +13,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import with_aa
 from pgstrata.spec.files import resolve_stack_files
-from pgstrata.spec.layers.kind import Filesystem
+from pgstrata.spec.layers.kind import Device, Filesystem
 from pgstrata.spec.notation import parse_stack_mapping
 from pgstrata.spec.problems import explain
 from pgstrata.spec.resolve import stack_from_mapping, takes_device
@@ -93,6 +93,7 @@ def quick_campaign(
     scratch: str | None = None,
     devices: Sequence[str] = (),
     erase: Sequence[str] = (),
+    media: str | None = None,
     seed: int = 1,
     host: str = "local",
     margin: float | str = 0.02,
@@ -102,12 +103,14 @@ def quick_campaign(
     """A campaign of those stacks that fits `minutes` (10 by default), looking for the best.
 
     `devices` are stable ids of real disks, given to each stack in turn (trials run one at a time); without them
-    stacks sit on loop files below `scratch`. `postgresql` holds keys of a stack's `postgresql:` for all stacks.
-    Raises UsageError.
+    stacks sit on disks of the model `media`, or on loop files below `scratch`. `postgresql` holds keys of a stack's
+    `postgresql:` for all stacks. Raises UsageError.
     """
     if not stacks:
         raise UsageError("no stack is named", hint="for example: pgstrata quick ext4 xfs:noatime")
-    built = [_stack(text, devices, dict(postgresql or {})) for text in stacks]
+    if media and devices:
+        raise UsageError("--media and --device exclude each other", hint="give one of the two")
+    built = [_stack(text, devices, media, dict(postgresql or {})) for text in stacks]
     shown = [stack.name for stack in built]
     twice = sorted({name for name in shown if shown.count(name) > 1})
     if twice:
@@ -138,7 +141,7 @@ def quick_campaign(
                          hint=next((p.hint for p in problems if p.hint), "")) from None  # fmt: skip
 
 
-def _stack(text: str, devices: Sequence[str], postgresql: dict[str, Any]) -> Stack:
+def _stack(text: str, devices: Sequence[str], media: str | None, postgresql: dict[str, Any]) -> Stack:
     mapping = parse_stack_mapping(text)
     if postgresql:
         own = mapping.get("postgresql", {})
@@ -146,6 +149,8 @@ def _stack(text: str, devices: Sequence[str], postgresql: dict[str, Any]) -> Sta
         mapping["postgresql"] = {**postgresql, **own, "settings": settings}
     if devices:
         _give_disks(mapping, list(devices), text)
+    if media:
+        _give_media(mapping, media)
     stack = stack_from_mapping(" ".join(text.split()), mapping, origin=repr(text))
     problems, found = resolve_stack_files(stack, Path.cwd())
     problems += setting_problems(stack.postgresql.settings)
@@ -154,14 +159,25 @@ def _stack(text: str, devices: Sequence[str], postgresql: dict[str, Any]) -> Sta
     return found
 
 
-def _give_disks(mapping: dict[str, Any], free: list[str], text: str) -> None:
-    """Puts every volume that names no device of its own on the next disks of the list."""
+def _needing_device(mapping: dict[str, Any]) -> list[dict[str, Any]]:
+    """Volumes that sit on a device and name none of their own."""
     volumes = [
         mapping["data"],
         *([mapping["wal"]] if "wal" in mapping else []),
         *mapping.get("tablespaces", {}).values(),
     ]
-    needing = [v for v in volumes if takes_device(v["fs"]) and "kind" not in v.get("device", {})]
+    return [v for v in volumes if takes_device(v["fs"]) and "kind" not in v.get("device", {})]
+
+
+def _give_media(mapping: dict[str, Any], media: str) -> None:
+    """Puts every volume that names no device of its own on disks of a model."""
+    for volume in _needing_device(mapping):
+        volume["device"] = {**Device.parse(f"media({media})"), **volume.get("device", {})}
+
+
+def _give_disks(mapping: dict[str, Any], free: list[str], text: str) -> None:
+    """Puts every volume that names no device of its own on the next disks of the list."""
+    needing = _needing_device(mapping)
     for volume in needing:
         wanted = _wanted_disks(volume, len(free), alone=len(needing) == 1)
         if wanted > len(free):

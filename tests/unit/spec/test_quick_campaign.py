@@ -64,6 +64,14 @@ def test_disks_are_dealt_to_what_needs_them() -> None:
     ]  # fmt: skip
 
 
+def test_a_model_is_put_below_what_needs_a_device_and_names_none() -> None:
+    campaign = quick_campaign(["ext4", "md(raid5,6)/xfs@wal=ext4", "tmpfs", "loop(size=2g)/xfs"], media="hdd-7200")
+    assert [render_stack(s) for s in campaign.stacks] == [
+        "media(hdd-7200)/ext4", "media(hdd-7200,6)/md(raid5)/xfs@wal=media(hdd-7200)/ext4", "tmpfs",
+        "loop(size=2g)/xfs",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("stacks", "options", "message"),
     [
@@ -73,6 +81,8 @@ def test_disks_are_dealt_to_what_needs_them() -> None:
         (["ext4"], {"margin": 0}, "goal.margin"),
         (["ext4"], {"margin": "two"}, "'two' is not a share"),
         (["ext4@wal=xfs"], {"devices": ["a"]}, "needs more devices"),
+        (["ext4"], {"media": "hdd-1"}, "data.device.model"),
+        (["ext4"], {"media": "nvme", "devices": ["a"]}, "exclude each other"),
         (["ext4"], {"clients": -1}, "at least 1"),
         (["ext4@postgresql_conf=none.conf"], {}, "file none.conf does not exist"),
     ],
