@@ -13,13 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.record.reader import read
-from synthetic import Shape, write_campaign
+from pgstrata_fake.campaigns import Shape, write_campaign
 
 STACKS = tuple(f"{kind}-{i}" for kind in ("ext4", "xfs", "btrfs") for i in range(4))
 BOUND_S = 0.5

@@ -16,7 +16,7 @@ from pgstrata.errors import PgstrataError
 from pgstrata.record.reader import read
 from pgstrata.report.csv import render_csv
 from pgstrata.report.head import incidents, report_head
-from synthetic import Shape, write_campaign
+from pgstrata_fake.campaigns import Shape, write_campaign
 
 MUTATIONS = 10_000
 OF_NO_TRIAL = ("campaign.json", "decisions.jsonl")

@@ -14,7 +14,7 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.render import render
-from synthetic import NASTY, Shape, write_campaign
+from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 

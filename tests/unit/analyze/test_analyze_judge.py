@@ -28,7 +28,7 @@ from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.stack import Postgres, Stack, Volume
-from synthetic import Shape, write_campaign
+from pgstrata_fake.campaigns import Shape, write_campaign
 
 # Ten runs each of a published comparison (SIOS Technology 2024; see studies/lvm-nfs), TPS without connection time.
 LVM_NFS = {

@@ -16,7 +16,7 @@ from pgstrata.analyze.judge import judge
 from pgstrata.analyze.stages import Design, Replay, StageOne, Table
 from pgstrata.record.reader import read
 from pgstrata.spec.campaign import Goal
-from synthetic import Shape, write_campaign
+from pgstrata_fake.campaigns import Shape, write_campaign
 
 STACKS = ("a", "b", "c", "d")
 CELLS = ("small", "large")

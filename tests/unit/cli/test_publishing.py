@@ -11,7 +11,7 @@ from pgstrata.analyze.judge import judge
 from pgstrata.cli.publishing import with_published
 from pgstrata.record.reader import read
 from pgstrata.report.render import render
-from synthetic import Shape, write_campaign
+from pgstrata_fake.campaigns import Shape, write_campaign
 
 
 def test_published_ratios_stand_beside_measured_ones(tmp_path: Path) -> None:

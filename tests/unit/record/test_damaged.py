@@ -22,7 +22,7 @@ from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.csv import render_csv
 from pgstrata.report.terminal import render_terminal
-from synthetic import Shape, write_campaign
+from pgstrata_fake.campaigns import Shape, write_campaign
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
-from synthetic import NASTY, Shape, write_campaign
+from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from pgstrata.record.frames import load_frames
 from pgstrata.record.reader import read
 from pgstrata.report.render import render
 from pgstrata.report.terminal import render_terminal
-from synthetic import Shape, write_campaign
+from pgstrata_fake.campaigns import Shape, write_campaign
 
 HOSTILE = "=HYPERLINK(1)\x1b]0;x\x07 \x9b2J \u202eabc\u2066 <script>\x00 \u200b|`a\nb` # c"
 

@@ -23,7 +23,7 @@ from pgstrata.report.published import PublishedFigure, add_published
 from pgstrata.report.reference import render_reference
 from pgstrata.report.table import verdict_tables
 from pgstrata.report.terminal import print_terminal, render_terminal
-from synthetic import NASTY, Shape, write_campaign
+from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
 
 class Tty(io.StringIO):
@@ -54,7 +54,7 @@ def test_the_head_has_the_rates_of_the_medium(data: CampaignData) -> None:
     assert value["campaign"]["host"]["baseline"]["flushes_per_s"] == 2100
 
 
-def change_files(directory: Path, pattern: str, **values: str) -> None:
+def change_files(directory: Path, pattern: str, **values: object) -> None:
     for path in directory.glob(pattern):
         path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
@@ -77,9 +77,8 @@ def test_an_unsupported_stack_is_shown_with_what_is_missing(tmp_path: Path) -> N
         tmp_path / "unsupported", Shape(("ext4", "xfs"), blocks=3, duration_s=10, incidents=False)
     )
     reason = "mkfs.xfs is not installed"
-    change_files(
-        directory, "trials/*-01-s50/verdict.json", status="unsupported", reason=reason, hint="apt-get install x"
-    )
+    changed = {"status": "unsupported", "reason": reason, "hint": "apt-get install x", "files": []}
+    change_files(directory, "trials/*-01-s50/verdict.json", **changed)
     for cells in directory.glob("trials/*-01-s50/cells"):
         shutil.rmtree(cells)
     data = read(directory)

@@ -1,4 +1,4 @@
-"""Campaign directories with made-up figures in the real layout, for tests and benchmarks of the offline side.
+"""Campaigns with made-up figures, for tests and benchmarks of the offline side.
 
 Noise is that of a typical host: run-to-run CV 2 %, AR(1) seconds, checkpoints every 30 s, a stall now and then on
 stacks whose name asks for it, one failed, one excluded and one unsupported trial. Everything is drawn from a seed.
@@ -6,24 +6,20 @@ stacks whose name asks for it, one failed, one excluded and one unsupported tria
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from pgstrata.record.parquet import write_series
+from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import (
     AttestedRecord,
-    CampaignRecord,
     CellResult,
     EventRecord,
     HostFacts,
     LoadRecord,
     PlannedRecord,
-    Record,
     SpaceRecord,
     TrialVerdict,
 )
@@ -90,113 +86,100 @@ def make_stack(name: str) -> Stack:
 
 
 def write_campaign(directory: Path, shape: Shape | None = None) -> Path:
-    """Writes a whole campaign; returns the directory."""
+    """Records a whole campaign; returns the directory."""
     shape = shape or Shape()
-    rng = np.random.default_rng(shape.seed)
     stacks = tuple(make_stack(name) for name in shape.stacks)
     workload = Workload(
         script=shape.scripts, scale=shape.scales, clients=shape.clients, duration=float(shape.duration_s)
     )
     campaign = Campaign(name="made-up figures", stacks=stacks, workload=workload, seed=shape.seed)
-    directory.mkdir(parents=True, exist_ok=True)
-    _write(
-        directory / "campaign.json",
-        CampaignRecord(version="0.1.0", created="2026-01-01T00:00:00.000+00:00", campaign=campaign),
-    )
-    drift = 1.0
-    for block in range(shape.blocks):
-        order = rng.permutation(len(stacks))
-        for position, at in enumerate(order):
-            drift *= math.exp(rng.normal(-0.0008, 0.004))
-            for scale in shape.scales:
-                _write_trial(directory, shape, stacks[at], block, position, scale, drift, rng)
-    _write_confirmation(directory, shape, stacks, rng)
-    _write_later(directory, shape, stacks, rng)
+    with CampaignDirectory.create_or_open(directory, campaign) as recorded:
+        maker = _Maker(recorded, shape, stacks, np.random.default_rng(shape.seed))
+        maker.screen()
+        maker.confirm()
+        maker.later()
     return directory
 
 
-def _write_later(directory: Path, shape: Shape, stacks: tuple[Stack, ...], rng: np.random.Generator) -> None:
-    """Latency at matched load, then soak."""
-    block = shape.blocks + shape.confirm_blocks
-    for _ in range(3 if shape.matched_rates else 0):
-        cells = tuple(c.model_copy(update={"rate_tps": rate}) for c in shape.cells for rate in shape.matched_rates)
-        for position, stack in enumerate(stacks):
-            _write_trial(directory, shape, stack, block, position, shape.scales[0], 1.0, rng, "latency", cells)
-        block += 1
-    for position, stack in enumerate(stacks if shape.soak_s else ()):
-        longer = replace(shape, duration_s=shape.soak_s)
-        _write_trial(directory, longer, stack, block, position, shape.scales[0], 1.0, rng, "soak")
+@dataclass(frozen=True)
+class _Maker:
+    """Trial after trial, from one stream of random numbers."""
 
+    directory: CampaignDirectory
+    shape: Shape
+    stacks: tuple[Stack, ...]
+    rng: np.random.Generator
 
-def _write_confirmation(directory: Path, shape: Shape, stacks: tuple[Stack, ...], rng: np.random.Generator) -> None:
-    named = [s for s in stacks if s.name in shape.confirm]
-    for pair in range(shape.confirm_blocks):
-        for position, at in enumerate(rng.permutation(len(named))):
-            block = shape.blocks + pair
-            for scale in shape.scales:
-                _write_trial(directory, shape, named[at], block, position, scale, 1.0, rng, stage="confirm")
+    def screen(self) -> None:
+        drift = 1.0
+        for block in range(self.shape.blocks):
+            for position, at in enumerate(self.rng.permutation(len(self.stacks))):
+                drift *= math.exp(self.rng.normal(-0.0008, 0.004))
+                for scale in self.shape.scales:
+                    self.trial(self.stacks[at], block, position, scale, drift)
 
+    def confirm(self) -> None:
+        named = [s for s in self.stacks if s.name in self.shape.confirm]
+        for pair in range(self.shape.confirm_blocks):
+            for position, at in enumerate(self.rng.permutation(len(named))):
+                for scale in self.shape.scales:
+                    self.trial(named[at], self.shape.blocks + pair, position, scale, stage="confirm")
 
-def _write(path: Path, record: Record) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(record.model_dump_json(indent=1) + "\n")
+    def later(self) -> None:
+        """Latency at matched load, then soak."""
+        shape, scale = self.shape, self.shape.scales[0]
+        block = shape.blocks + shape.confirm_blocks
+        for _ in range(3 if shape.matched_rates else 0):
+            cells = tuple(c.model_copy(update={"rate_tps": rate}) for c in shape.cells for rate in shape.matched_rates)
+            for position, stack in enumerate(self.stacks):
+                self.trial(stack, block, position, scale, stage="latency", cells=cells)
+            block += 1
+        longer = replace(self, shape=replace(shape, duration_s=shape.soak_s))
+        for position, stack in enumerate(self.stacks if shape.soak_s else ()):
+            longer.trial(stack, block, position, scale, stage="soak")
 
-
-def _write_list(path: Path, records: Sequence[Record]) -> None:
-    path.write_text(json.dumps([r.model_dump(mode="json") for r in records]) + "\n")
-
-
-def _write_trial(
-    directory: Path,
-    shape: Shape,
-    stack: Stack,
-    block: int,
-    position: int,
-    scale: int,
-    drift: float,
-    rng: np.random.Generator,
-    stage: Stage = "screen",
-    cells: tuple[Cell, ...] = (),
-) -> None:
-    cells = tuple(c for c in cells or shape.cells if c.scale == scale)
-    load = "fresh" if block < 3 else "copy"
-    trial_id = f"b{block:02d}-p{position:02d}-{shape.stacks.index(stack.name):02d}-s{scale}"
-    trial = Trial(
-        id=trial_id,
-        stack=stack.name,
-        block=block,
-        position=position,
-        stage=stage,
-        load=load,
-        scale=scale,
-        cells=cells,
-        workload_seed=block,
-    )
-    folder = directory / "trials" / trial_id
-    (folder / "raw").mkdir(parents=True)
-    _write(folder / "planned.json", PlannedRecord(trial=trial, stack=stack, steps=()))
-    _write(folder / "facts.json", _facts())
-    _write_list(folder / "attested.json", _attested(stack))
-    with (folder / "events.jsonl").open("w") as file:
+    def trial(
+        self,
+        stack: Stack,
+        block: int,
+        position: int,
+        scale: int,
+        drift: float = 1.0,
+        *,
+        stage: Stage = "screen",
+        cells: tuple[Cell, ...] = (),
+    ) -> None:
+        shape, rng = self.shape, self.rng
+        trial = Trial(
+            id=f"b{block:02d}-p{position:02d}-{shape.stacks.index(stack.name):02d}-s{scale}",
+            stack=stack.name,
+            block=block,
+            position=position,
+            stage=stage,
+            load="fresh" if block < 3 else "copy",
+            scale=scale,
+            cells=tuple(c for c in cells or shape.cells if c.scale == scale),
+            workload_seed=block,
+        )
+        recorder = self.directory.start_trial(trial, PlannedRecord(trial=trial, stack=stack, steps=()))
+        recorder.write("facts.json", _facts())
+        recorder.write_list("attested.json", _attested(stack))
         for name in STEPS:
+            recorder.append("events.jsonl", EventRecord(at=BEGUN, event="step_begun", step=name))
             duration_s = float(rng.gamma(2, 0.4))
-            for event in (
-                EventRecord(at=BEGUN, event="step_begun", step=name),
-                EventRecord(at=BEGUN, event="step_ended", step=name, duration_s=duration_s),
-            ):
-                file.write(event.model_dump_json(exclude_none=True) + "\n")
-    (folder / "raw" / "postgresql.log").write_text("LOG:  database system is ready to accept connections\n")
-    status, reason = _status(shape, stack, block)
-    if status in ("ok", "excluded"):
-        _write_measured(folder, shape, stack, cells, scale, load, drift, rng)
-    verdict = TrialVerdict(
-        trial_id=trial_id,
-        status=status,
-        reason=reason,
-        hint="pgstrata doctor" if status == "failed" else "",
-        duration_s=shape.duration_s + 14.0,
-    )
-    _write(folder / "verdict.json", verdict)
+            recorder.append("events.jsonl", EventRecord(at=BEGUN, event="step_ended", step=name, duration_s=duration_s))
+        recorder.write_text("raw/postgresql.log", "LOG:  database system is ready to accept connections\n")
+        status, reason = _status(shape, stack, block)
+        if status in ("ok", "excluded"):
+            _write_measured(recorder, shape, stack, drift, rng)
+        verdict = TrialVerdict(
+            trial_id=trial.id,
+            status=status,
+            reason=reason,
+            hint="pgstrata doctor" if status == "failed" else "",
+            duration_s=shape.duration_s + 14.0,
+        )
+        recorder.finish(verdict)
 
 
 def _status(shape: Shape, stack: Stack, block: int) -> tuple[str, str]:
@@ -232,25 +215,19 @@ def _attested(stack: Stack) -> list[AttestedRecord]:
 
 
 def _write_measured(
-    folder: Path,
-    shape: Shape,
-    stack: Stack,
-    cells: tuple[Cell, ...],
-    scale: int,
-    load: str,
-    drift: float,
-    rng: np.random.Generator,
+    recorder: TrialRecorder, shape: Shape, stack: Stack, drift: float, rng: np.random.Generator
 ) -> None:
+    trial = recorder.trial
     slow = 1.6 if stack.name.startswith("btrfs") else 1.0
-    phases = {name: s * slow * scale / 50 for name, s in PHASES.items()} if load == "fresh" else {}
-    _write(folder / "load.json", LoadRecord(how=load, total_s=sum(phases.values()) or 1.4, phases_s=phases))
-    database = int(15.1 * scale * MIB)
+    phases = {name: s * slow * trial.scale / 50 for name, s in PHASES.items()} if trial.load == "fresh" else {}
+    recorder.write("load.json", LoadRecord(how=trial.load, total_s=sum(phases.values()) or 1.4, phases_s=phases))
+    database = int(15.1 * trial.scale * MIB)
     spaces = [SpaceRecord(moment="after load", physical_bytes=int(database * 1.2), database_bytes=database)]
-    for cell in cells:
-        result = _write_cell(folder / "cells" / cell.id, shape, stack, cell, drift, rng)
+    for cell in trial.cells:
+        result = _write_cell(recorder, shape, stack, cell, drift, rng)
         grown = int(database * 1.2 + (result.wal_bytes or 0) * 0.4)
         spaces.append(SpaceRecord(moment=f"after {cell.id}", physical_bytes=grown, database_bytes=int(database * 1.03)))
-    _write_list(folder / "space.json", spaces)
+    recorder.write_list("space.json", spaces)
 
 
 def _seconds(shape: Shape, stack: Stack, mean: float, rng: np.random.Generator) -> np.ndarray:
@@ -270,27 +247,26 @@ def _seconds(shape: Shape, stack: Stack, mean: float, rng: np.random.Generator) 
 
 
 def _write_cell(
-    folder: Path, shape: Shape, stack: Stack, cell: Cell, drift: float, rng: np.random.Generator
+    recorder: TrialRecorder, shape: Shape, stack: Stack, cell: Cell, drift: float, rng: np.random.Generator
 ) -> CellResult:
-    (folder / "raw").mkdir(parents=True)
     base = shape.base_tps.get(stack.name, BASE_TPS.get(stack.name, 2000.0))
     factor = (cell.clients / 8) ** 0.6 * (50 / cell.scale) ** 0.15 * (1.6 if cell.script == "simple-update" else 1.0)
     tps = _seconds(shape, stack, base * factor * drift * math.exp(rng.normal(0, 0.02)), rng)
     n = len(tps)
     latency = 1000 * cell.clients / np.maximum(tps, 1)
-    write_series(
-        folder / "progress.parquet",
+    recorder.series(
+        cell.id,
         "progress",
         [(t + 1, float(tps[t]), float(latency[t]), float(latency[t]) * 0.4, None, 0, 0, 0) for t in range(n)],
     )
-    _write_probes(folder, tps, rng)
+    _write_probes(recorder, cell, tps, rng)
     mean = float(tps.mean())
-    (folder / "raw" / "pgbench.out").write_text(f"tps = {mean:.2f} (without initial connection time)\n")
-    (folder / "raw" / "pgbench.err").write_text("progress: 1.0 s\n")
+    recorder.write_text(f"cells/{cell.id}/raw/pgbench.out", f"tps = {mean:.2f} (without initial connection time)\n")
+    recorder.write_text(f"cells/{cell.id}/raw/pgbench.err", "progress: 1.0 s\n")
     percentiles = {"p50": 1.1, "p95": 3.9, "p99": 11.0, "p999": 210.0} if cell.rate_tps else {}
     result = CellResult(
         cell=cell,
-        started="2026-01-01T00:00:00.000+00:00",
+        started=BEGUN,
         duration_s=float(n),
         transactions=int(tps.sum()),
         tps=mean,
@@ -303,26 +279,24 @@ def _write_cell(
         open_loop=cell.rate_tps is not None,
         percentiles_ms={k: v * float(rng.normal(1, 0.05)) for k, v in percentiles.items()},
     )
-    _write(folder / "result.json", result)
+    recorder.write(f"cells/{cell.id}/result.json", result)
     return result
 
 
-def _write_probes(folder: Path, tps: np.ndarray, rng: np.random.Generator) -> None:
+def _write_probes(recorder: TrialRecorder, cell: Cell, tps: np.ndarray, rng: np.random.Generator) -> None:
     n = len(tps)
     starts = list(range(20, n, 30))
-    write_series(
-        folder / "checkpoints.parquet", "checkpoints", [(s, min(s + 9, n), "time", 4000, 8.1, 0.4, 8.9) for s in starts]
-    )
+    recorder.series(cell.id, "checkpoints", [(s, min(s + 9, n), "time", 4000, 8.1, 0.4, 8.9) for s in starts])
     devices = []
     for t in range(n):
         rate = float(tps[t])
         devices.append((t + 1, "loop0", "data", 12.0, rate * 1.4, rate * 0.2, 0, 90e3, rate * 14e3, 1.2, 0.71))
         devices.append((t + 1, "vda", "backing", 12.0, rate * 1.5, rate * 0.2, 0, 90e3, rate * 15e3, 1.4, 0.83))
-    write_series(folder / "devices.parquet", "devices", devices)
+    recorder.series(cell.id, "devices", devices)
     cpu = rng.uniform(0.1, 0.3, n)
-    write_series(
-        folder / "system.parquet",
+    recorder.series(
+        cell.id,
         "system",
         [(t + 1, float(cpu[t]), 0.1, 0.2, 0.4, 0.0, 8e7, 1e6, 0.1, 0.2, 0.0) for t in range(n)],
     )
-    write_series(folder / "waits.parquet", "waits", [(t + 1, "IO", "WALSync", 5.0) for t in range(n)])
+    recorder.series(cell.id, "waits", [(t + 1, "IO", "WALSync", 5.0) for t in range(n)])
