@@ -84,35 +84,17 @@ def _text_or(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open_devices(definitions: dict[str, Any]) -> None:
-    """`device: /dev/...`, `device: {loop: 4}`, `device: {disk: ID}`, `device: {media: MODEL}` besides `kind:`."""
-    size = definitions["LoopDevice"]["properties"]["size"]
-    names = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
-    loop = {
-        "type": "object",
-        "properties": {
-            "loop": {"anyOf": [{"type": ["integer", "null"]}, {"$ref": "#/$defs/LoopDevice"}]},
-            "size": size,
-            "count": {"type": "integer"},
-        },
-        "additionalProperties": False,
-    }
-    disk = {
-        "type": "object",
-        "properties": {"disk": names, "count": {"type": "integer"}},
-        "required": ["disk"],
-        "additionalProperties": False,
-    }
-    own = definitions["MediaDevice"]["properties"]
-    media = {
-        "type": "object",
-        "properties": {"media": own["model"], **{k: own[k] for k in ("size", "count", "stretch")}},
-        "required": ["media"],
-        "additionalProperties": False,
-    }
-    whole = [{"$ref": f"#/$defs/{name}"} for name in (m.__name__ for m in _offered(Device))]
-    definitions["Device"] = {
-        "anyOf": [{"type": ["string", "boolean", "null"]}, names["anyOf"][1], loop, disk, media, *whole]
-    }
+    """`device: /dev/...`, `device: [ID, ID]`, `device: {loop: 4}`, `device: {disk: ID}` besides `kind:`."""
+    ids = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    short, whole = [], []
+    for model in Device.kinds.values():
+        own = definitions[model.__name__]["properties"]
+        rest = {k: v for k, v in own.items() if k not in ("kind", model.short_field)}
+        properties = {model.name(): model.short_schema(own), **rest, "count": {"type": "integer"}}
+        required = [model.name()]
+        short.append({"type": "object", "properties": properties, "required": required, "additionalProperties": False})
+        whole.append({"$ref": f"#/$defs/{model.__name__}"})
+    definitions["Device"] = {"anyOf": [{"type": ["string", "boolean", "null"]}, ids, *short, *whole]}
 
 
 def _open_fields(model: type[Kind], properties: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ filesystem, layer or device is text or a mapping. What short notation says repla
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_origin
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
@@ -129,8 +129,7 @@ def _expand_layers(value: Any, line: int, path: Location, volume: Marked) -> Any
 
 
 def expand_device(value: Any, line: int, path: Location) -> Any:
-    """`loop`, `loop(4)`, `/dev/disk/by-id/...`, `{loop: 4}`, `{disk: ID}`, `{disk: [ID, ID]}`, `{media: MODEL}`,
-    or with `kind`."""
+    """`loop`, `loop(4)`, `/dev/disk/by-id/...`, `{loop: 4}`, `{disk: ID}`, `{disk: [ID, ID]}`, or with `kind`."""
     if isinstance(value, str):
         if value.startswith(("/", "PARTUUID=")):
             return mark({"kind": "disk", "ids": [value]}, line)
@@ -150,19 +149,19 @@ def _expand_device_mapping(value: Marked) -> Marked:
     full = Marked(value.line)
     for key in value:
         item, at = value[key], value.lines[key]
-        if key == "disk":
-            full.put("kind", "disk", at)
-            full.put("ids", item if isinstance(item, MarkedList) else mark([item], at), at)
-        elif key == "loop":
-            full.put("kind", "loop", at)
-            inner = item if isinstance(item, Marked) else mark({"count": item}, at)
-            for name in inner:
-                full.take_from(inner, name)
-        elif key == "media":
-            full.put("kind", "media", at)
-            full.put("model", item, at)
-        else:
+        model = Device.kinds.get(key)
+        if model is None:
             full.take_from(value, key)
+            continue
+        full.put("kind", key, at)
+        several = get_origin(model.model_fields[model.short_field].annotation) is tuple
+        if several and not isinstance(item, MarkedList):
+            item = mark([item], at)
+        if isinstance(item, Marked):
+            for name in item:
+                full.take_from(item, name)
+        else:
+            full.put(model.short_field, item, at)
     return full
 
 

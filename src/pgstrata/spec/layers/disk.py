@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -22,6 +22,7 @@ class DiskDevice(Device):
     kind: Literal["disk"] = "disk"
 
     capability: ClassVar[str] = "tools.block"
+    short_field: ClassVar[str] = "ids"
 
     ids: tuple[str, ...] = Field(min_length=1, max_length=256, description="stable ids")
 
@@ -46,6 +47,10 @@ class DiskDevice(Device):
     @property
     def count(self) -> int:
         return len(self.ids)
+
+    @classmethod
+    def short_schema(cls, own: Mapping[str, Any]) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
     @property
     def stable_ids(self) -> tuple[str, ...]:

@@ -102,6 +102,14 @@ class Device(Kind):
     capability: ClassVar[str]
     """What a host must be able to do to have it."""
 
+    short_field: ClassVar[str]
+    """The field that VALUE gives in `device: {KIND: VALUE}`."""
+
+    @classmethod
+    def short_schema(cls, own: Mapping[str, Any]) -> dict[str, Any]:
+        """JSON Schema of that VALUE; `own` has those of all fields."""
+        return dict(own[cls.short_field])
+
     if TYPE_CHECKING:
 
         @property

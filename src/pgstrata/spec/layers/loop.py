@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -20,9 +20,14 @@ class LoopDevice(Device):
     kind: Literal["loop"] = "loop"
 
     capability: ClassVar[str] = "block.loop"
+    short_field: ClassVar[str] = "count"
 
     count: int = Field(1, ge=1, le=64, description="how many; by default what the layout needs")
     size: SizeBytes | None = Field(None, description="size of each file; by default enough for the scale")
+
+    @classmethod
+    def short_schema(cls, own: Mapping[str, Any]) -> dict[str, Any]:
+        return {"anyOf": [{"type": ["integer", "null"]}, {"$ref": f"#/$defs/{cls.__name__}"}]}
 
     @property
     def each_bytes(self) -> int | None:

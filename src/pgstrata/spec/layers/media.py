@@ -21,6 +21,7 @@ class MediaDevice(Device):
     kind: Literal["media"] = "media"
 
     capability: ClassVar[str] = "block.media"
+    short_field: ClassVar[str] = "model"
 
     model: Literal[MODELS] = Field(description="the model of its timing: `strata-disk models` describes them")  # type: ignore[valid-type]
     count: int = Field(1, ge=1, le=64, description="how many; by default what the layout needs")
