@@ -30,6 +30,7 @@ interface DrawnCell {
   rate: number | null;
   ranking: number[];
   metrics: Record<string, DrawnMetric[]>;
+  logarithmic: string[];
   percentiles: Record<string, number>[];
 }
 
@@ -41,6 +42,7 @@ interface DrawnRun {
   tps: number;
   valid: boolean;
   stage: string;
+  typical: boolean;
   series: RunSeries | null;
   devices: DeviceSeries[];
 }

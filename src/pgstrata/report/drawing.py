@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from pgstrata.report.series import DeviceSeries, Resolution, RunSeries, device_s
 from pgstrata.report.table import cell_title
 
 PERCENTILES = ("p50", "p95", "p99", "p999")
+FACTOR_FOR_LOG = 4.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class DrawnCell:
     """Scheduled transactions a second; None for a closed loop."""
     ranking: list[int]
     metrics: dict[str, list[DrawnMetric]]
+    logarithmic: list[str]
+    """Metrics that need a logarithmic axis: stacks that differ by factors are told apart on no other."""
     percentiles: list[dict[str, float | int]]
     """Of an open loop: stack, runs, and the estimate of each percentile, ms."""
 
@@ -62,6 +65,8 @@ class DrawnRun:
     tps: float
     valid: bool
     stage: str
+    typical: bool
+    """The run that stands for its stack until the reader picks another."""
     series: RunSeries | None
     devices: list[DeviceSeries]
 
@@ -152,7 +157,7 @@ def draw(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
         stacks=context.names,
         metrics={name: metric_of(name) for name in order},
         cells=[_cell(context, cell, order) for cell in findings.cells],
-        runs=list(_runs(context)),
+        runs=list(_with_typical(list(_runs(context)))),
         loads=_loads(context),
         spaces=_spaces(context),
         drift=_drift(context),
@@ -178,6 +183,7 @@ def _cell(context: _Context, cell: CellFinding, order: tuple[str, ...]) -> Drawn
         rate=cell.rate_tps,
         ranking=[context.names.index(name) for name in cell.ranking],
         metrics=metrics,
+        logarithmic=[name for name, drawn in metrics.items() if _differ_by_factors(drawn)],
         percentiles=_percentiles(context, stacks) if cell.rate_tps is not None else [],
     )
 
@@ -236,9 +242,31 @@ def _runs(context: _Context) -> Iterator[DrawnRun]:
             tps=_digits(run.result.tps) or 0.0,
             valid=run.trial_id in valid and (run.trial_id, run.id) not in excluded,
             stage=stages[run.trial_id],
+            typical=False,
             series=run_series(run, resolution.run_points),
             devices=device_series(run, resolution.device_points),
         )
+
+
+def _with_typical(runs: list[DrawnRun]) -> Iterator[DrawnRun]:
+    """Typical is the run in the middle by throughput, of a stack's valid runs in a cell that have a series (or of all).
+
+    Soak runs, which are longer, have one of their own.
+    """
+    groups: dict[tuple[int, int, bool], list[DrawnRun]] = {}
+    for run in runs:
+        if run.valid:
+            groups.setdefault((run.stack, run.cell, run.stage == "soak"), []).append(run)
+    typical = set()
+    for group in groups.values():
+        ordered = sorted([r for r in group if r.series is not None] or group, key=lambda r: r.tps)
+        typical.add(id(ordered[(len(ordered) - 1) // 2]))
+    return (replace(run, typical=id(run) in typical) for run in runs)
+
+
+def _differ_by_factors(drawn: list[DrawnMetric]) -> bool:
+    known = [v for d in drawn for v in (d.low, d.high, d.estimate, *d.runs) if v is not None]
+    return bool(known) and min(known) > 0 and max(known) / min(known) > FACTOR_FOR_LOG
 
 
 def _loads(context: _Context) -> list[DrawnLoad]:

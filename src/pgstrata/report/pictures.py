@@ -29,7 +29,6 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 PNG_SCALE = 2.0
 WIDTH = 720
 _GIB = 1024**3
-_FACTOR_FOR_LOG = 4
 
 
 def write_pictures(
@@ -115,11 +114,10 @@ def _shape(drawing: Drawing, legend: bool = False) -> Any:
     return alt.Shape("stack:N", scale=scale, legend=alt.Legend(title=None) if legend else None)
 
 
-def _axis_scale(values: list[float | None]) -> Any:
-    """Logarithmic where stacks differ by factors, as on the page."""
-    known = [v for v in values if v is not None]
-    factors = bool(known) and min(known) > 0 and max(known) / min(known) > _FACTOR_FOR_LOG
-    return alt.Scale(type="log", nice=False, padding=18) if factors else alt.Scale(zero=False, padding=18)
+def _axis_scale(cell: DrawnCell, name: str) -> Any:
+    if name in cell.logarithmic:
+        return alt.Scale(type="log", nice=False, padding=18)
+    return alt.Scale(zero=False, padding=18)
 
 
 def _in_unit(name: str, value: float | None) -> float | None:
@@ -145,7 +143,7 @@ def _interval_rows(drawing: Drawing, cell: DrawnCell, name: str) -> tuple[Rows, 
 
 def _intervals(drawing: Drawing, cell: DrawnCell, name: str) -> Any:
     stacks, runs = _interval_rows(drawing, cell, name)
-    scale = _axis_scale([r["value"] for r in runs] + [s["estimate"] for s in stacks])
+    scale = _axis_scale(cell, name)
     y = alt.Y("stack:N", sort=[s["stack"] for s in stacks], title=None, axis=alt.Axis(domain=False, ticks=False))
     x = {"title": _axis_title(name), "scale": scale}
     base = alt.Chart(alt.Data(values=stacks)).encode(y=y, color=_colour(drawing))
@@ -160,15 +158,11 @@ def _intervals(drawing: Drawing, cell: DrawnCell, name: str) -> Any:
 
 
 def typical_runs(drawing: Drawing, cell: int) -> list[DrawnRun]:
-    """Of each stack the valid run in the middle by throughput, best stack first."""
-    chosen = []
+    """The run that stands for each stack, best stack first."""
     ranking = drawing.cells[cell].ranking
-    for stack in [*ranking, *(i for i in range(len(drawing.stacks)) if i not in ranking)]:
-        found = (r for r in drawing.runs if (r.stack, r.cell) == (stack, cell) and r.valid and r.stage != "soak")
-        runs = sorted(found, key=lambda r: r.tps)
-        if runs:
-            chosen.append(runs[(len(runs) - 1) // 2])
-    return chosen
+    order = {stack: at for at, stack in enumerate(ranking)}
+    found = [r for r in drawing.runs if r.cell == cell and r.typical and r.stage != "soak"]
+    return sorted(found, key=lambda r: (order.get(r.stack, len(order)), r.stack))
 
 
 def _timeline(drawing: Drawing, runs: list[DrawnRun]) -> Any:
@@ -279,8 +273,8 @@ def _tradeoff(drawing: Drawing, cell: DrawnCell, cost: str) -> Any:
         if up.stack in along
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("along:Q", title=_axis_title(cost), scale=_axis_scale([r["along"] for r in rows])),
-        y=alt.Y("up:Q", title=_axis_title(drawing.primary), scale=_axis_scale([r["up"] for r in rows])),
+        x=alt.X("along:Q", title=_axis_title(cost), scale=_axis_scale(cell, cost)),
+        y=alt.Y("up:Q", title=_axis_title(drawing.primary), scale=_axis_scale(cell, drawing.primary)),
         color=_colour(drawing),
     )
     points = base.mark_point(size=130, filled=True, opacity=1).encode(shape=_shape(drawing))

@@ -13,7 +13,7 @@ function drawIntervals(host, name) {
     label: `${metric.title}: estimate, interval and runs of ${rows.length} stacks`,
   });
   const values = rows.flatMap((r) => [r.estimate, r.low, r.high, ...r.runs]);
-  const scale = scaleOf(values, [plot.box.left, plot.box.right]);
+  const scale = scaleOf(values, [plot.box.left, plot.box.right], { log: cell().logarithmic.includes(name) });
   const ticks = metric.unit === "bytes" && !scale.logarithmic ? byteTicks(scale.low, scale.high, narrow ? 3 : 5) : null;
   plot.axisX(scale, { format: axisFormat(metric, scale.high), ticks, count: narrow ? 3 : 6, title: axisTitle(metric, scale) });
   for (const [i, row] of rows.entries()) intervalRow(plot, scale, metric, row, 6 + i * rowHeight, rowHeight, narrow);
@@ -67,8 +67,10 @@ function fit(text, width) {
 // The same, small, inside the verdict table.
 function drawStrips() {
   for (const view of all("#verdicts .cell-view")) {
-    const rows = (DATA.cells[Number(view.dataset.cell)]?.metrics[DATA.primary] ?? []).filter((m) => shown(m.stack));
-    const scale = scaleOf(rows.flatMap((r) => [r.low, r.high, r.estimate, ...r.runs]), [2, 98]);
+    const here = DATA.cells[Number(view.dataset.cell)];
+    const rows = (here?.metrics[DATA.primary] ?? []).filter((m) => shown(m.stack));
+    const log = here?.logarithmic.includes(DATA.primary);
+    const scale = scaleOf(rows.flatMap((r) => [r.low, r.high, r.estimate, ...r.runs]), [2, 98], { log });
     for (const line of all("tbody tr", view)) {
       const row = rows.find((r) => DATA.stacks[r.stack] === line.dataset.stack);
       const strip = line.querySelector(".strip");

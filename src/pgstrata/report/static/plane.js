@@ -23,8 +23,8 @@ function drawTradeoff(host) {
   const plot = new Plot(host, { height: host.clientWidth < 620 ? 320 : 400, left: 62, right: 18, top: 14, bottom: 46,
     label: `${metricOf(DATA.primary).title} against ${metricOf(cost).title}` });
   const whole = (ms) => ms.flatMap((m) => [m.estimate, m.low, m.high]);
-  const x = scaleOf(whole(points.map((p) => p.along)), [plot.box.left, plot.box.right], { pad: 0.12 });
-  const y = scaleOf(whole(points.map((p) => p.up)), [plot.box.bottom, plot.box.top], { pad: 0.1 });
+  const x = scaleOf(whole(points.map((p) => p.along)), [plot.box.left, plot.box.right], { log: cell().logarithmic.includes(cost), pad: 0.12 });
+  const y = scaleOf(whole(points.map((p) => p.up)), [plot.box.bottom, plot.box.top], { log: cell().logarithmic.includes(DATA.primary), pad: 0.1 });
   const metric = metricOf(cost);
   plot.axisX(x, { format: axisFormat(metric, x.high), title: metric.title + (x.logarithmic ? ", logarithmic" : ""),
     ticks: metric.unit === "bytes" && !x.logarithmic ? byteTicks(x.low, x.high, 4) : null });
@@ -118,7 +118,8 @@ function gridPanel(grid, title, indices, along) {
   const rows = indices.map((i) => (DATA.cells[i].metrics[DATA.primary] ?? []).filter((m) => shown(m.stack)));
   const plot = new Plot(block, { height: 210, left: 48, right: 12, bottom: 36, label: `${title}: ${metricOf(DATA.primary).title} by ${along}` });
   const x = linear([-0.5, indices.length - 0.5], [plot.box.left, plot.box.right]);
-  const y = scaleOf(rows.flat().flatMap((m) => [m.low, m.high, m.estimate]), [plot.box.bottom, plot.box.top], { zero: true });
+  const y = scaleOf(rows.flat().flatMap((m) => [m.low, m.high, m.estimate]), [plot.box.bottom, plot.box.top],
+    { log: indices.some((i) => DATA.cells[i].logarithmic.includes(DATA.primary)), zero: true });
   plot.axisY(y, { format: axisFormat(metricOf(DATA.primary), y.high), count: 4 });
   for (const [i, cellIndex] of indices.entries()) plot.text(x(i), plot.box.bottom + 16, DATA.cells[cellIndex][along], { "text-anchor": "middle" });
   plot.text(plot.box.right, plot.box.bottom + 31, along + (y.logarithmic ? ", logarithmic axis" : ""), { "text-anchor": "end" });

@@ -58,14 +58,13 @@ function domainOf(values, { zero = false, pad = 0.06 } = {}) {
   return [low === 0 ? 0 : low - room, high + room];
 }
 
-// Stacks that differ by factors are told apart on a logarithmic axis only; intervals are of ratios anyway.
-const FACTOR_FOR_LOG = 4;
-
+// Which metrics need a logarithmic axis is decided where the data come from.
+/** @param {number[]} values @param {number[]} range @param {{log?: boolean, zero?: boolean, pad?: number}} options */
 function scaleOf(values, range, options = {}) {
   const known = values.filter((v) => v !== null && v !== undefined && Number.isFinite(v));
   const low = Math.min(...known);
   const high = Math.max(...known);
-  if (!options.linear && low > 0 && high / low > FACTOR_FOR_LOG) {
+  if (options.log && low > 0) {
     const scale = logarithmic([low / 1.12, high * 1.12], range);
     scale.logarithmic = true;
     return scale;

@@ -2,13 +2,12 @@
 
 const runsOf = (stack) => DATA.runs.filter((r) => r.stack === stack && r.cell === state.cell && r.valid);
 
-// The run in the middle of a stack's runs stands for it until the reader picks a block.
+// The typical run stands for its stack until the reader picks a block.
 function chosenRun(stack, has) {
   const soak = state.run === "soak";
   const runs = runsOf(stack).filter((r) => has(r) && (r.stage === "soak") === soak);
   if (state.run !== "typical" && !soak) return runs.find((r) => r.block === Number(state.run));
-  const sorted = [...runs].sort((a, b) => a.tps - b.tps);
-  return sorted[Math.floor((sorted.length - 1) / 2)];
+  return runs.find((r) => r.typical);
 }
 
 /** @param {(run: DrawnRun) => boolean} has @returns {[number, DrawnRun][]} */
@@ -36,7 +35,8 @@ function drawTimeline(host) {
 }
 
 // Until the reader chooses: one scale, unless it would press some stack flat.
-const sameScale = (tops) => state.sameScale ?? Math.max(...tops) <= FACTOR_FOR_LOG * Math.min(...tops);
+const MOST_APART = 4;
+const sameScale = (tops) => state.sameScale ?? Math.max(...tops) <= MOST_APART * Math.min(...tops);
 
 const topOf = (values) => values.reduce((a, v) => (v !== null && v > a ? v : a), 0) || 1;
 

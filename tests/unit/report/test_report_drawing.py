@@ -1,0 +1,32 @@
+"""What is drawn is decided once, for the page and for the pictures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median_low
+
+from pgstrata.analyze.findings import Findings
+from pgstrata.record.reader import CampaignData
+from pgstrata.report.drawing import FACTOR_FOR_LOG, draw
+from pgstrata.report.pictures import typical_runs
+from pgstrata.report.sample import Sample
+
+
+def test_one_run_in_the_middle_stands_for_its_stack(data: CampaignData, findings: Findings) -> None:
+    drawing = draw(data, findings, Sample.of(data))
+    typical = [r for r in drawing.runs if r.typical]
+    assert Counter((r.stack, r.cell) for r in typical) == Counter({(r.stack, r.cell) for r in drawing.runs if r.valid})
+    for run in typical:
+        alike = [r.tps for r in drawing.runs if r.valid and (r.stack, r.cell) == (run.stack, run.cell)]
+        assert run.tps == median_low(alike)
+    assert [r.stack for r in typical_runs(drawing, 0)] == drawing.cells[0].ranking
+
+
+def test_metrics_whose_figures_differ_by_factors_have_a_logarithmic_axis(
+    data: CampaignData, findings: Findings
+) -> None:
+    (cell,) = draw(data, findings, Sample.of(data)).cells
+    for name, drawn in cell.metrics.items():
+        known = [v for d in drawn for v in (d.low, d.high, d.estimate, *d.runs) if v is not None]
+        apart = min(known) > 0 and max(known) > FACTOR_FOR_LOG * min(known)
+        assert (name in cell.logarithmic) == apart
