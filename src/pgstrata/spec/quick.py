@@ -37,7 +37,7 @@ WISHES = ((8, 30.0), (6, 20.0), (5, 12.0), (4, 8.0), (MIN_BLOCKS, MIN_DURATION_S
 
 
 @dataclass(frozen=True)
-class Layout:
+class QuickDesign:
     """How a budget is spent: so many blocks at most, so many seconds measured and warmed up in each run."""
 
     scale: int
@@ -55,7 +55,7 @@ def overhead_s(scale: int, *, fresh: bool) -> float:
     return 6.0 + 0.25 * scale if fresh else 5.0 + 0.05 * scale
 
 
-def plan_layout(stacks: int, minutes: float, scales: Sequence[int]) -> Layout:
+def plan_design(stacks: int, minutes: float, scales: Sequence[int]) -> QuickDesign:
     """The largest scale and then the most blocks that leave runs of a useful length; UsageError if none do."""
     budget_s = minutes * 60.0
     for least_blocks, wanted_s in WISHES:
@@ -64,7 +64,7 @@ def plan_layout(stacks: int, minutes: float, scales: Sequence[int]) -> Layout:
                 spare_s = _spare_s(budget_s, stacks, blocks, scale)
                 warmup_s = float(int(min(max((1 - MEASURED_SHARE) * spare_s, MIN_WARMUP_S), MAX_WARMUP_S)))
                 if spare_s - warmup_s >= wanted_s:
-                    return Layout(scale, blocks, float(int(min(spare_s - warmup_s, MAX_DURATION_S))), warmup_s)
+                    return QuickDesign(scale, blocks, float(int(min(spare_s - warmup_s, MAX_DURATION_S))), warmup_s)
     shortest_s = stacks * sum(
         _trial_s(block, scales[-1]) + MIN_DURATION_S + MIN_WARMUP_S for block in range(MIN_BLOCKS)
     )
@@ -115,7 +115,7 @@ def quick_campaign(
     twice = sorted({name for name in shown if shown.count(name) > 1})
     if twice:
         raise UsageError(f"stack {twice[0]!r} is named twice", hint="to compare a stack with itself: --aa")
-    layout = plan_layout(len(built) + aa, minutes or DEFAULT_MINUTES, (scale,) if scale else SCALES)
+    design = plan_design(len(built) + aa, minutes or DEFAULT_MINUTES, (scale,) if scale else SCALES)
     data: dict[str, Any] = {
         "name": f"quick {' '.join(shown)}"[:120],
         "seed": seed,
@@ -124,13 +124,13 @@ def quick_campaign(
         "erase": tuple(erase),
         "stacks": tuple(built),
         "workload": {
-            "scale": (layout.scale,),
+            "scale": (design.scale,),
             "clients": (clients or 8,),
             "jobs": min(clients or 8, 2),
-            "duration": layout.duration_s,
-            "warmup": layout.warmup_s,
+            "duration": design.duration_s,
+            "warmup": design.warmup_s,
         },
-        "runs": {"max_blocks": layout.blocks, "budget": (minutes or DEFAULT_MINUTES) * 60.0, "aa": aa},
+        "runs": {"max_blocks": design.blocks, "budget": (minutes or DEFAULT_MINUTES) * 60.0, "aa": aa},
         "goal": {"margin": margin},
     }
     try:

@@ -6,13 +6,13 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.notation import render_stack
-from pgstrata.spec.quick import MIN_BLOCKS, SCALES, overhead_s, plan_layout, quick_campaign
+from pgstrata.spec.quick import MIN_BLOCKS, SCALES, overhead_s, plan_design, quick_campaign
 
 
 @pytest.mark.parametrize("minutes", [3, 5, 10, 30, 120, 600])
 @pytest.mark.parametrize("stacks", [1, 2, 4])
 def test_the_layout_fits_the_budget(minutes: float, stacks: int) -> None:
-    layout = plan_layout(stacks, minutes, SCALES)
+    layout = plan_design(stacks, minutes, SCALES)
     each_s = layout.duration_s + layout.warmup_s
     overheads_s = sum(overhead_s(layout.scale, fresh=b < MIN_BLOCKS) for b in range(layout.blocks))
     assert stacks * (overheads_s + layout.blocks * each_s) <= minutes * 60
@@ -21,7 +21,7 @@ def test_the_layout_fits_the_budget(minutes: float, stacks: int) -> None:
 
 
 def test_more_time_means_more_measured_seconds() -> None:
-    layouts = [plan_layout(4, minutes, (20,)) for minutes in range(5, 200, 5)]
+    layouts = [plan_design(4, minutes, (20,)) for minutes in range(5, 200, 5)]
     measured_s = [layout.blocks * layout.duration_s for layout in layouts]
     assert measured_s == sorted(measured_s)
 
