@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import pgstrata
-from pgstrata.record.schema import Origin
+from pgstrata.host.agent.processes import MARKER
+from pgstrata.record.schema import Moment, Origin
 
 SOURCE = Path(pgstrata.__file__).parent
 
@@ -26,10 +27,12 @@ def modules_with(node_text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "module"),
     [
+        (repr(MARKER), "host/agent/processes.py"),
         (str(Origin).removeprefix("typing."), "record/schema.py"),
+        (str(Moment).removeprefix("typing."), "record/schema.py"),
         ("16 * 2 ** 20", "spec/workload.py"),
     ],
-    ids=["origin", "bytes per scale"],
+    ids=["marker", "origin", "moment", "bytes per scale"],
 )
 def test_written_once(text: str, module: str) -> None:
     assert modules_with(text) == [module]

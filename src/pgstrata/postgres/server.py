@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgstrata.errors import PreflightError, TrialError
-from pgstrata.host.protocol import Command, CommandFailed, Host
+from pgstrata.host.protocol import Command, CommandFailed, Host, marked
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import (
     AttestedSetting,
@@ -349,8 +349,7 @@ class Server:
 
     def as_user(self, *argv: str, timeout_s: float = 60.0, stdin: str = "") -> Command:
         """A command as the server user, marked as belonging to the trial."""
-        env = (("PGSTRATA_TRIAL", self.marker),) if self.marker else ()
-        return Command(argv, timeout_s=timeout_s, stdin=stdin, user=self.user, env=env, cwd="/")
+        return Command(argv, timeout_s=timeout_s, stdin=stdin, user=self.user, env=marked(self.marker), cwd="/")
 
     def _refuse_used_socket(self) -> None:
         lock = self._read(f"{self.run_directory}/.s.PGSQL.{self.port}.lock") or ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import TrialError
-from pgstrata.host.protocol import Command, Host, Process
+from pgstrata.host.protocol import Command, Host, Process, marked
 from pgstrata.probe.postgres import render_probe_script
 
 SAMPLES = "samples.jsonl"
@@ -58,7 +58,7 @@ def plan_host_probe(devices: str, *, watcher: str | None = None, marker: str = "
         timeout_s=_LONGEST_S,
         stdin=_SAMPLER.read_text(encoding="utf-8"),
         user=watcher,
-        env=_marked(marker),
+        env=marked(marker),
         cwd="/",
     )
 
@@ -67,11 +67,7 @@ def plan_postgres_probe(psql: Sequence[str], major: int, *, user: str | None = N
     """Samples the server: `psql` are the arguments that connect to the database of the workload (`Server.psql`),
     `major` is the server's, `user` the OS user that may connect."""
     script = render_probe_script(major)
-    return Command(tuple(psql), timeout_s=_LONGEST_S, stdin=script, user=user, env=_marked(marker), cwd="/")
-
-
-def _marked(marker: str) -> tuple[tuple[str, str], ...]:
-    return (("PGSTRATA_TRIAL", marker),) if marker else ()
+    return Command(tuple(psql), timeout_s=_LONGEST_S, stdin=script, user=user, env=marked(marker), cwd="/")
 
 
 def start_probes(host: Host, directory: str, host_probe: Command, postgres_probe: Command | None = None) -> Probes:

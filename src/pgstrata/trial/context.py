@@ -6,14 +6,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.database import Prewarmed
 from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.record.recorder import TrialRecorder
-from pgstrata.record.schema import AttestedRecord, SpaceRecord
+from pgstrata.record.schema import AttestedRecord, Moment, SpaceRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
@@ -27,8 +26,6 @@ from pgstrata.workload.pgbench import Target
 
 Percentiles = Callable[[Sequence[Path], bool], Mapping[str, float]]
 """From pgbench's logs of one run to its percentiles (`p50`, ...); the flag says whether the load was open-loop."""
-
-Moment = Literal["built", "before cell", "after cell"]
 
 
 @dataclass(frozen=True)

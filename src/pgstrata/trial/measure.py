@@ -18,11 +18,12 @@ from pgstrata.postgres.database import (
     wal_position_bytes,
 )
 from pgstrata.record.recorder import utc_now
+from pgstrata.record.schema import Moment
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.plan import plan_empty_caches
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder
-from pgstrata.trial.context import Moment, TrialContext, TrialSetup
+from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.probes import plan_probes, probing
 from pgstrata.trial.site import DATABASE
 from pgstrata.trial.warmup import warmup_settled
