@@ -49,8 +49,3 @@ def render_markup_html(sentence: str) -> Markup:
 
 def _typeset(text: str) -> str:
     return _UNIT_GAP.sub("\N{NO-BREAK SPACE}", _MINUS.sub("\N{MINUS SIGN}", text)).replace("...", "…")
-
-
-def render_markup_plain(sentence: str) -> str:
-    """The sentence without its marks."""
-    return "".join(s.text for s in parse_markup(sentence))

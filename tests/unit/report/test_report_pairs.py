@@ -14,7 +14,7 @@ from pgstrata.analyze.findings import (
     MetricFinding,
     StackFinding,
 )
-from pgstrata.report.markup import parse_markup, render_markup_html, render_markup_plain
+from pgstrata.report.markup import parse_markup, render_markup_html
 from pgstrata.report.pairs import Index, flip
 from pgstrata.report.published import PublishedFigure, add_published
 from pgstrata.report.table import verdict_detail, verdict_words
@@ -100,7 +100,6 @@ def test_where_nothing_is_compared_the_measured_ratio_has_no_interval() -> None:
 def test_markup_knows_names_and_strong_words_alone() -> None:
     kinds = [(s.kind, s.text) for s in parse_markup("`xfs` is **proven** 2 * 3")]
     assert kinds == [("name", "xfs"), ("plain", " is "), ("strong", "proven"), ("plain", " 2 * 3")]
-    assert render_markup_plain("`a` **b** c") == "a b c"
 
 
 def test_a_name_in_a_sentence_stays_text() -> None:
