@@ -48,7 +48,7 @@ class Design:
     goal: Goal
     max_blocks: int = MAX_BLOCKS
     fixed: bool = False
-    """So many complete blocks: screening drops nothing and never ends early."""
+    """Whether exactly `max_blocks` complete blocks are run: screening then drops nothing and never ends early."""
     candidates: frozenset[str] | None = None
     """Stacks that can be chosen, of the durability that the goal demands; all where it is None."""
 

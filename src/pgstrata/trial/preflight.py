@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pgstrata.errors import PreflightError, UsageError
+from pgstrata.host.facts.activity import read_servers
 from pgstrata.host.facts.gather import BUSY, NOBODY
-from pgstrata.host.facts.load import read_servers
 from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign
 from pgstrata.trial.site import Site
 
 LOADED_PER_DUMPED = 3
-"""A database with its indexes takes about three times its dump, the more the better that is compressed."""
+"""A database with its indexes takes about three times the size of its dump, and more if the dump is well compressed."""
 
 
 def run_preflight(site: Site) -> Preflight:

@@ -9,7 +9,7 @@ import pytest
 
 from fake_host import FakeHost
 from pgstrata.host.advice import Readings, advise, read_for_advice
-from pgstrata.host.facts.load import Server
+from pgstrata.host.facts.activity import Server
 from pgstrata.host.protocol import Busy, Space
 
 GOOD = Readings(

@@ -8,6 +8,7 @@ import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.host import facts
+from pgstrata.host.facts.activity import Server, parse_load, parse_servers, read_busy
 from pgstrata.host.facts.block import parse_lsblk
 from pgstrata.host.facts.cpu import parse_lscpu, read_energy_preferences, read_governors, read_turbo
 from pgstrata.host.facts.filesystems import (
@@ -19,7 +20,6 @@ from pgstrata.host.facts.filesystems import (
     raid_available,
 )
 from pgstrata.host.facts.kernel import parse_command_line
-from pgstrata.host.facts.load import Server, parse_load, parse_servers, read_busy
 from pgstrata.host.facts.machine import read_machine_id
 from pgstrata.host.facts.medium import parse_parents, render_device
 from pgstrata.host.facts.memory import parse_meminfo

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pgstrata.host.facts.activity import read_busy, read_load, read_servers
 from pgstrata.host.facts.clock import read_clock_source
 from pgstrata.host.facts.cpu import read_cpu, read_energy_preferences, read_governors, read_smt, read_turbo
 from pgstrata.host.facts.kernel import read_kernel_parameters, read_kernel_release
-from pgstrata.host.facts.load import read_busy, read_load, read_servers
 from pgstrata.host.facts.machine import read_machine_id
 from pgstrata.host.facts.memory import read_memory
 from pgstrata.host.facts.os_release import read_os_release
