@@ -63,6 +63,16 @@ def _same_word(asked: str, run: str, known: dict[str, str]) -> bool:
     return known.setdefault(name, value) == value
 
 
+def not_followed_so_far(trial: Path) -> list[str]:
+    """The same of a trial that failed: the steps that ended well are the first ones of its plan, as planned."""
+    planned = planned_steps(json.loads((trial / "planned.json").read_text(encoding="utf-8"))["steps"])
+    events = [json.loads(line) for line in (trial / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    ended = [event for event in events if event["event"] == "step_ended"]
+    failed = next(number for number, event in enumerate(ended) if event.get("error"))
+    assert failed > 0
+    return differences(planned[:failed], executed_steps(trial)[:failed])
+
+
 def not_followed(trial: Path) -> list[str]:
     """Differences between a trial and the plan in its own folder."""
     planned = json.loads((trial / "planned.json").read_text(encoding="utf-8"))["steps"]

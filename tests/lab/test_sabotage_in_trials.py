@@ -9,6 +9,7 @@ from typing import Any
 
 from bench import slow_resync
 
+from following import not_followed_so_far
 from pgstrata.host.protocol import Host, command
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
@@ -149,6 +150,8 @@ def test_each_fails_its_trial(host: Host, tmp_path: Path) -> None:
         )
     assert sorted(saboteur.done) == sorted(CASES)
     assert outcome.counts == {"failed": len(CASES)}
+    for trial in (tmp_path / "out" / "trials").iterdir():
+        assert not_followed_so_far(trial) == []
     reasons = {t.trial.stack: t.verdict.reason for t in read(tmp_path / "out").trials}
     for name, case in CASES.items():
         for difference in case.named:
