@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from standing import context_in, up_attest_write_down
 
+from awaiting import is_running, wait_until
 from built import standing
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.notation import parse_stack
@@ -19,6 +20,14 @@ from pgstrata.stack.plan import plan_stack
 pytestmark = pytest.mark.skipif(
     not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"
 )
+
+
+def backing_file(node: str) -> str:
+    """Empty where the loop device is free; of a file whose mount is gone only the end of its path is left."""
+    try:
+        return Path(f"/sys/block/{Path(node).name}/loop/backing_file").read_text()
+    except OSError:
+        return ""
 
 
 @pytest.mark.parametrize(
@@ -31,11 +40,15 @@ def test_a_stack_on_modelled_media(host: LocalHost, tmp_path: Path, text: str) -
     assert rows["media data.0 model"] in text
 
 
-def test_a_daemon_that_dies_is_noticed_and_leaves_nothing(host: LocalHost, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_daemon_that_dies_is_noticed_and_leaves_nothing(host: LocalHost, tmp_path: Path, number: int) -> None:
     plan = plan_stack(parse_stack("media(nvme)/ext4"), context_in(tmp_path))
     with standing(host, plan) as built:
         lock = tmp_path / "pgstrata-t1" / "data.media" / "lock"
-        os.kill(int(lock.read_text()), signal.SIGKILL)
+        pid = int(lock.read_text())
+        os.kill(pid, number)
+        wait_until(lambda: not is_running(pid), "the daemon has ended")
         attested = {row.what: row for row in attest(host, plan, built)}
         assert not attested["media data.0 model"].holds
     assert not (tmp_path / "pgstrata-t1").exists()
+    assert "disk0" not in backing_file(built.bindings["data.0"])

@@ -179,7 +179,7 @@ pub fn serve(place: &Place, log: Option<&Path>, ready: impl FnOnce()) -> Result<
     signal.map(drop).map_err(|error| told("wait for a signal", &error))
 }
 
-/// What is under way fails, so that nothing above hangs, and the mount goes even while files in it are open.
+/// What is under way fails, so that nothing above hangs.
 fn stop(place: &Place, shared: &Shared) {
     let mut engine = shared.engine();
     for (name, _) in engine.list() {
@@ -191,7 +191,8 @@ fn stop(place: &Place, shared: &Shared) {
         eprintln!("strata-disk: {error}");
     }
     drop(engine);
-    let _ = umount2(&place.disks(), MntFlags::MNT_DETACH);
+    // While a loop device has a disk open this fails, and the mount stays: what is left is found by its path.
+    let _ = umount2(&place.disks(), MntFlags::empty());
     let _ = fs::remove_file(place.control());
 }
 

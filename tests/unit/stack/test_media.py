@@ -40,6 +40,12 @@ def test_one_daemon_serves_the_disks_of_a_volume() -> None:
     assert f"losetup --find --show --direct-io=on {FOLDER}/disks/disk1" in commands
 
 
+def test_the_daemon_does_not_carry_the_marker_of_processes_that_are_ended_first() -> None:
+    lines = [line for step in planned("media(nvme)/ext4").steps for line in step.shown if "strata-disk" in line]
+    assert lines
+    assert all("unset PGSTRATA_TRIAL" in line for line in lines)
+
+
 def test_what_stops_the_daemon_is_journaled_before_it_starts() -> None:
     step = next(step for step in planned("media(nvme)/ext4").steps if step.name == "modelled disks for data")
     assert StopMedia(folder=FOLDER) in step.undo

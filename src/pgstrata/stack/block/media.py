@@ -30,7 +30,8 @@ from pgstrata.stack.undo import RemovePath, Undo
 PROGRAM = "strata-disk"
 OWN_FOLDER = str(Path(sys.prefix) / "bin")
 """Where the program lies beside the Python that runs pgstrata; elsewhere it is one of the system's."""
-_CALL = 'PATH="$PATH:$0"; exec strata-disk "$@"'
+_CALL = 'unset PGSTRATA_TRIAL; PATH="$PATH:$0"; exec strata-disk "$@"'
+"""Without the marker of the trial: its processes are ended first of all, and the daemon after what stands on it."""
 
 
 def call(*words: str) -> PlannedCommand:
