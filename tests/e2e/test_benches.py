@@ -23,6 +23,7 @@ TINY = {
     "bench_report.py": ["--trials", "4", "--seconds", "5"],
     "bench_scale.py": ["--trials", "10", "20", "--runs", "5", "10"],
     "bench_ssh.py": [],
+    "bench_strata_disk.py": ["--seconds", "1"],
 }
 MISSED_ITS_BOUND = 1
 

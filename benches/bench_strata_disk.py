@@ -1,0 +1,172 @@
+"""What a disk of strata-disk can do without a model, beside qemu-storage-daemon, and how late a modelled one answers.
+
+Run, as root and on an idle machine: python benches/bench_strata_disk.py [--seconds 5]
+
+Requests a second through FUSE and a loop device with the event log on: 4 KiB at queue depth 1 and 32, and 8 KiB with a
+flush each. qemu-storage-daemon (blklogwrites, FUSE export) does the same in the same run where it is installed. Then
+attaching and detaching an overlay, and how late answers of a modelled disk left the daemon. Exit code 1 on a miss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAM = Path(sys.executable).with_name("strata-disk")
+SIZE_BYTES = 1 << 30
+JOBS = {
+    "4k read, depth 1": ("--rw=randread", "--bs=4k", "--iodepth=1"),
+    "4k write, depth 1": ("--rw=randwrite", "--bs=4k", "--iodepth=1"),
+    "4k read, depth 32": ("--rw=randread", "--bs=4k", "--iodepth=32"),
+    "4k write, depth 32": ("--rw=randwrite", "--bs=4k", "--iodepth=32"),
+    "8k write and flush": ("--rw=randwrite", "--bs=8k", "--iodepth=1", "--fdatasync=1"),
+}
+BOUNDS_IOPS = dict(zip(JOBS, (18_000, 14_000, 60_000, 33_000, 8_000), strict=True))
+AGAINST_QEMU = 2.5
+RATIOS = ("4k read, depth 1", "4k write, depth 1", "8k write and flush")
+OVERLAY_BOUND_MS = 15.0
+LATE_MEDIAN_PERCENT, LATE_P99_PERCENT = 5, 20
+OVERLAYS = 20
+
+
+def run(*argv: object) -> str:
+    return subprocess.run([str(a) for a in argv], check=True, capture_output=True, text=True, timeout=300).stdout
+
+
+@contextmanager
+def attached(file: Path) -> Iterator[str]:
+    node = run("losetup", "--find", "--show", "--direct-io=on", file).strip()
+    try:
+        yield node
+    finally:
+        run("losetup", "--detach", node)
+
+
+@contextmanager
+def daemon(folder: Path, *options: object) -> Iterator[Path]:
+    run(PROGRAM, "serve", folder, "--background", *options)
+    try:
+        yield folder
+    finally:
+        run(PROGRAM, "stop", folder)
+
+
+def measure(node: str, options: tuple[str, ...], seconds: float) -> float:
+    """Requests a second that fio gets."""
+    common = ("--name=bench", f"--filename={node}", "--direct=1", "--ioengine=libaio", "--time_based")
+    report = run("fio", *common, f"--runtime={seconds}", f"--size={SIZE_BYTES}", "--output-format=json", *options)
+    job = json.loads(report[report.index("{") :])["jobs"][0]
+    return float(job["read"]["iops"] + job["write"]["iops"])
+
+
+def measure_ours(folder: Path, seconds: float) -> dict[str, float]:
+    with daemon(folder / "ours", "--log", folder / "log") as serving:
+        run(PROGRAM, "add", serving, "disk", "--size", SIZE_BYTES)
+        with attached(serving / "disks" / "disk") as node:
+            return {name: measure(node, options, seconds) for name, options in JOBS.items()}
+
+
+def end(pid: int) -> None:
+    """Returns once the process is gone."""
+    os.kill(pid, signal.SIGTERM)
+    while Path(f"/proc/{pid}").exists():
+        time.sleep(0.05)
+
+
+def measure_qemu(folder: Path, seconds: float) -> dict[str, float]:
+    """The same through qemu-storage-daemon; empty where it is not installed."""
+    program = shutil.which("qemu-storage-daemon")
+    if program is None:
+        return {}
+    image, log, export, pid = (folder / name for name in ("image", "qemu-log", "export", "pid"))
+    run("truncate", f"--size={SIZE_BYTES}", image)
+    run("truncate", f"--size={16 * SIZE_BYTES}", log)
+    export.touch()
+    run(
+        *(program, "--daemonize", "--pidfile", pid),
+        *("--blockdev", f"driver=file,filename={image},node-name=image"),
+        *("--blockdev", f"driver=file,filename={log},node-name=log"),
+        *("--blockdev", "driver=blklogwrites,file=image,log=log,node-name=disk"),
+        *("--export", f"type=fuse,id=disk,node-name=disk,mountpoint={export},writable=on"),
+    )
+    try:
+        with attached(export) as node:
+            return {name: measure(node, options, seconds) for name, options in JOBS.items()}
+    finally:
+        end(int(pid.read_text()))
+        subprocess.run(["umount", "--lazy", str(export)], check=False, capture_output=True, timeout=60)
+
+
+def measure_overlays(folder: Path) -> float:
+    """Milliseconds to attach and detach an overlay, median."""
+    taken = []
+    with daemon(folder / "overlays") as serving:
+        run(PROGRAM, "add", serving, "below", "--size", 40 * SIZE_BYTES)
+        run(PROGRAM, "ask", serving, '{"op": "snapshot", "disk": "below", "name": "loaded"}')
+        for number in range(OVERLAYS):
+            began = time.monotonic()
+            run(PROGRAM, "add", serving, f"disk{number}", "--snapshot", "loaded")
+            with attached(serving / "disks" / f"disk{number}"):
+                pass
+            taken.append((time.monotonic() - began) * 1e3)
+    return statistics.median(taken)
+
+
+def measure_lateness(folder: Path, seconds: float) -> tuple[int, int]:
+    """Median and p99 of how late answers left, in percent of what they were to take."""
+    with daemon(folder / "timed") as serving:
+        run(PROGRAM, "add", serving, "disk", "--size", SIZE_BYTES, "--media", "sata-ssd")
+        with attached(serving / "disks" / "disk") as node:
+            measure(node, JOBS["4k read, depth 1"], seconds)
+        disk = json.loads(run(PROGRAM, "stats", serving))["disks"][0]
+    return disk["late_median_percent"], disk["late_p99_percent"]
+
+
+def told(what: str, holds: bool) -> bool:
+    print(f"{what}: {'holds' if holds else 'DOES NOT HOLD'}", flush=True)
+    return holds
+
+
+def bench(folder: Path, seconds: float) -> bool:
+    ours, theirs = measure_ours(folder, seconds), measure_qemu(folder, seconds)
+    good = [
+        told(f"{name}: {ours[name]:,.0f} a second (>= {bound:,})", ours[name] >= bound)
+        for name, bound in BOUNDS_IOPS.items()
+    ]
+    for name in RATIOS if theirs else ():
+        ratio = ours[name] / theirs[name]
+        good.append(told(f"{name}: {ratio:.1f} times qemu's (>= {AGAINST_QEMU})", ratio >= AGAINST_QEMU))
+    overlay_ms = measure_overlays(folder)
+    good.append(
+        told(f"overlay up and down: {overlay_ms:.1f} ms (<= {OVERLAY_BOUND_MS})", overlay_ms <= OVERLAY_BOUND_MS)
+    )
+    median, p99 = measure_lateness(folder, seconds)
+    holds = median <= LATE_MEDIAN_PERCENT and p99 <= LATE_P99_PERCENT
+    good.append(told(f"answers of a modelled disk are late by {median} % (median), {p99} % (p99)", holds))
+    return all(good)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=5)
+    seconds = parser.parse_args().seconds
+    if not PROGRAM.exists():
+        print("0 figures: strata-disk is not built, cargo is missing")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="pgstrata-bench-", dir="/var/tmp") as folder:
+        return 0 if bench(Path(folder), seconds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
