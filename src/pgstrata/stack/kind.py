@@ -162,16 +162,6 @@ def register(kind: AnyKind) -> None:
             IN_EFFECT.update(kind.settings_in_effect)
 
 
-def unregister(kind: FilesystemKind) -> None:
-    """Takes back a filesystem that was registered for a time."""
-    del FILESYSTEMS[kind.model.name()]
-    Filesystem.unregister(kind.model.name())
-    for undo in kind.undos:
-        del RUNS[undo.model_fields["kind"].default]
-    for path in kind.settings_in_effect:
-        del IN_EFFECT[path]
-
-
 def plan_device(device: Device, place: Place) -> PlannedLayer:
     """The plan of a device or a set of them."""
     return DEVICES[device.kind].plan(device, place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -13,6 +14,7 @@ from pgstrata.errors import UsageError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.durability import durability_class
+from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.load import load_campaign
 from pgstrata.spec.notation import parse_stack, render_stack
 from pgstrata.spec.promise import LOSES
@@ -24,18 +26,25 @@ from pgstrata.stack.build import build
 from pgstrata.stack.capabilities import known_capabilities, missing, required_for
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
-from pgstrata.stack.kind import register, unregister
+from pgstrata.stack.kind import FILESYSTEMS, register
 from pgstrata.stack.plan import PlanContext, plan_empty_caches, plan_stack
 from pgstrata.stack.sizing import scratch_bytes
+from pgstrata.stack.tuning.setting import IN_EFFECT
+from pgstrata.stack.undoing import RUNS
 from pgstrata.trial.facts import describe_medium
 from pgstrata.trial.space import physical_bytes
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
+    """Known for the time of a test."""
+    tables: tuple[dict[str, Any], ...] = (FILESYSTEMS, Filesystem.kinds, RUNS, IN_EFFECT)
+    before = [dict(table) for table in tables]
     register(KIND)
     yield
-    unregister(KIND)
+    for table, held in zip(tables, before, strict=True):
+        table.clear()
+        table.update(held)
 
 
 @pytest.fixture

@@ -51,13 +51,6 @@ class Kind(Spelled):
                 sort.kinds[model.name()] = model
 
     @classmethod
-    def unregister(cls, name: str) -> None:
-        """Takes a kind back, for those that register one for a time."""
-        for sort in cls.kinds[name].__mro__:
-            if issubclass(sort, Kind) and "kinds" in vars(sort):
-                sort.kinds.pop(name, None)
-
-    @classmethod
     def offered_names(cls) -> tuple[str, ...]:
         """What a user can ask for."""
         return tuple(name for name, model in cls.kinds.items() if model.offered)
