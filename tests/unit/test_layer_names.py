@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import pgstrata
-from pgstrata.spec.layers.kind import BlockLayer, Filesystem
+from pgstrata.spec.layers.registry import FILESYSTEMS, LAYERS
 
 SOURCE = Path(pgstrata.__file__).parent
-NAMES = sorted({name for sort in (Filesystem, BlockLayer) for name in sort.kinds} - {"dir", "imported"})
+NAMES = sorted({model.name() for model in (*FILESYSTEMS, *LAYERS)} - {"dir", "imported"})
 """`dir` and `imported` are words of English and of Python."""
 
 REGISTRIES = {"spec/layers/registry.py", "stack/registry.py"}
@@ -73,6 +73,10 @@ def test_only_its_own_module_names_a_layer(module: Path) -> None:
         m[0].lower() for text in _texts(ast.parse(module.read_text(encoding="utf-8"))) for m in _NAMED.finditer(text)
     }
     assert found <= _own(module), "ask the kind: spec.layers.kind and stack.kind say what may be asked"
+
+
+def test_names_are_looked_for() -> None:
+    assert NAMES == ["btrfs", "ext4", "lvm", "md", "nfs", "tmpfs", "xfs", "zfs"]
 
 
 def test_exceptions_are_needed() -> None:
