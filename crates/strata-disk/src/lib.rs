@@ -5,6 +5,7 @@ pub mod daemon;
 pub mod durability;
 pub mod engine;
 pub mod fault;
+pub mod fit;
 pub mod front;
 pub mod log;
 pub mod media;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use strata_disk::control::{Added, Asked, ask};
 use strata_disk::daemon::{Place, serve};
+use strata_disk::fit::fit;
 use strata_disk::log::native::Reader;
 use strata_disk::log::{Event, dm_log_writes};
 use strata_disk::media::model::supplied;
@@ -81,6 +82,12 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Propose a model of a disk from a report of fio (--output-format=json)
+    Fit {
+        report: PathBuf,
+        #[arg(long, default_value = "fitted")]
+        name: String,
+    },
     /// One disk of an event log in the format of dm-log-writes
     ExportLog { log: PathBuf, disk: String, out: PathBuf },
 }
@@ -114,6 +121,7 @@ fn run(verb: Verb) -> Result<(), String> {
         Verb::Stop { dir } => stop(&dir),
         Verb::Ask { dir, request } => tell(ask(&Place(dir).control(), &request)?),
         Verb::Models { json } => models(json),
+        Verb::Fit { report, name } => fit_report(&report, &name),
         Verb::ExportLog { log, disk, out } => export_log(&log, &disk, &out),
     }
 }
@@ -180,6 +188,13 @@ fn models(json: bool) -> Result<(), String> {
     for model in models {
         println!("{:14} {}", model.name, model.about);
     }
+    Ok(())
+}
+
+fn fit_report(report: &Path, name: &str) -> Result<(), String> {
+    let text = std::fs::read_to_string(report).map_err(|error| format!("{}: {error}", report.display()))?;
+    let model = fit(&text, name).map_err(|error| error.to_string())?;
+    print!("{}", toml::to_string(&model).map_err(|error| error.to_string())?);
     Ok(())
 }
 
