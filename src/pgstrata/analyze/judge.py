@@ -388,6 +388,7 @@ class _JudgedCell:
         first = {self.conclusion.leader, *self._rivals()[:1]}
         for pair in self.conclusion.screened:
             if {pair.a, pair.b} == first and not pair.verdict.decided:
+                yield self._pair(pair)
                 reach = _as_share(self.evidence.primary, smallest_margin(pair.sigma, MAX_PAIRS))
                 yield NotConfirmed(
                     subject=pair.a, object=pair.b, metric=self.primary, pairs=MAX_PAIRS, provable_margin=reach

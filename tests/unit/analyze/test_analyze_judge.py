@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pgstrata.analyze.evidence import durability_of, gather
-from pgstrata.analyze.findings import BadModeStatement, Comparison, Findings, Price
+from pgstrata.analyze.findings import BadModeStatement, Comparison, Findings, PairStatement, Price
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.selection import Selection
@@ -161,6 +161,15 @@ def test_a_bad_mode_of_a_stack_is_told(campaign: Path) -> None:
 def _slowed(trial: TrialData) -> TrialData:
     cells = (replace(c, result=c.result.model_copy(update={"tps": c.result.tps / 2})) for c in trial.cells)
     return replace(trial, cells=tuple(cells))
+
+
+def test_what_would_settle_the_runner_up_is_told_of_a_choice_that_is_open(tmp_path: Path) -> None:
+    shape = Shape(stacks=("ext4", "xfs", "btrfs"), blocks=3, duration_s=5, incidents=False)
+    (cell,) = judge(read(write_campaign(tmp_path / "c", shape))).cells
+    assert cell.chosen is None
+    (told,) = [s for s in cell.statements if isinstance(s, PairStatement)]
+    assert {told.subject, told.object} == set(cell.ranking[:2])
+    assert (told.certainty, told.settled_by_pairs is None) == ("open", told.settled_by_s is None)
 
 
 def test_the_order_of_durability(campaign: Path) -> None:
