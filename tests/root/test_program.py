@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 from campaigning import environment, nothing_left, reachable, run
 from following import differences, executed_steps, not_followed, planned_steps
 from pgstrata.cli.main import app
+from pgstrata.record.reader import read
 
 HEAD = """\
 name: small
 workload: {{scale: 1, clients: 2, duration: 1, warmup: {warmup}{workload}}}
 runs: {{blocks: {blocks}, fresh_blocks: 1{runs}}}
+{stages}
 defaults:
   device: {{loop: 1, size: {size}}}
   postgresql: {{initdb: [--no-sync], settings: {{fsync: "off", max_wal_size: 64MB}}}}
@@ -26,9 +28,18 @@ stacks:
 
 
 def campaign(
-    stacks: str, *, workload: str = "", runs: str = "", blocks: int = 1, warmup: int = 0, size: str = "2560M"
+    stacks: str,
+    *,
+    workload: str = "",
+    runs: str = "",
+    blocks: int = 1,
+    warmup: int = 0,
+    size: str = "2560M",
+    stages: str = "",
 ) -> str:
-    return HEAD.format(stacks=stacks, workload=workload, runs=runs, blocks=blocks, warmup=warmup, size=size)
+    return HEAD.format(
+        stacks=stacks, workload=workload, runs=runs, blocks=blocks, warmup=warmup, size=size, stages=stages
+    )
 
 
 SPLIT = """\
@@ -54,6 +65,15 @@ CAMPAIGNS = {
         "  e: ext4", workload=", rate: 200", runs=", precondition: steady", size="1G"
     ),
 }
+
+
+STAGES = {
+    "latency at a matched rate, then a soak": campaign(
+        "  t: tmpfs\n  d: dir:PLACE/own", stages="latency: {rates: [50%], blocks: 1}\nsoak: {duration: 2s, runs: 1}"
+    ),
+    "capacity": campaign("  t: tmpfs", stages="latency: {rates: [50%], blocks: 1, objective_ms: 0.001}"),
+}
+"""What a plan cannot hold: rates and stacks of later stages follow from what was measured before."""
 
 
 @pytest.fixture
@@ -84,4 +104,25 @@ def test_what_is_planned_is_done(name: str, place: Path, monkeypatch: pytest.Mon
         events = [json.loads(line) for line in (trial / "events.jsonl").read_text().splitlines()]
         assert events[-1]["event"] == "verdict"
         assert any(row["holds"] for e in events if e["event"] == "attested" for row in e["rows"])
+    nothing_left(place)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_does_what_its_own_plans_say(name: str, place: Path) -> None:
+    file = place / "c.yaml"
+    file.write_text(STAGES[name].replace("PLACE", str(place)), encoding="utf-8")
+    assert run(file, place) == 0, (place / "log.txt").read_text()
+    trials = read(place / "out").trials
+    stages = {t.trial.stage for t in trials}
+    assert stages == ({"screen", "latency", "soak"} if "soak" in name else {"screen", "latency", "capacity"})
+    for trial in (place / "out" / "trials").iterdir():
+        assert not_followed(trial) == []
+        (record,) = (t for t in trials if t.id == trial.name)
+        measured = [argv for step, run in executed_steps(trial) if step.endswith(": measure") for argv in run]
+        (pgbench,) = (argv for argv in measured if argv[0].endswith("/pgbench"))
+        if record.trial.stage == "soak":
+            assert pgbench[pgbench.index("--time") + 1] == "2"
+        if record.trial.stage in ("latency", "capacity"):
+            assert float(pgbench[pgbench.index("--rate") + 1]) > 0
+            assert any(argument.startswith("--log-prefix=") for argument in pgbench)
     nothing_left(place)
