@@ -72,13 +72,14 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
     from pgstrata.cli.forecasting import forecast
     from pgstrata.cli.hosts import LAB
     from pgstrata.spec.expand import block_trials
-    from pgstrata.trial.estimate import NOTHING, estimate_trial
+    from pgstrata.trial.estimate import NOTHING, estimate_stages, estimate_trial
 
     names = tuple(s.name for s in campaign.stacks)
     planned_blocks = campaign.runs.blocks or campaign.runs.max_blocks
     trials = [t for block in range(planned_blocks) for t in block_trials(campaign, block, names)]
     estimates = {t.id: estimate_trial(campaign, t) for t in trials}
-    whole = sum(estimates.values(), NOTHING)
+    stages = estimate_stages(campaign)
+    whole = sum((*estimates.values(), *(stage.estimate for stage in stages)), NOTHING)
     return {
         "campaign": campaign.name,
         "host": campaign.host,
@@ -89,6 +90,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "budget_s": campaign.runs.budget,
         "at_most": {"written_bytes": whole.written_bytes, "duration_s": whole.duration_s},
         "first_block_s": sum(estimates[t.id].duration_s for t in trials if t.block == 0),
+        "stages": [{"stage": s.stage, "trials": s.trials, "duration_s": s.estimate.duration_s} for s in stages],
         "host_wide": _host_wide(campaign, site, [t for t in trials if t.block == 0]),
         "left_out": {name: dict(given.left_out) for name, given in site.given_conf.items() if given.left_out},
         **_preflight(site),
@@ -209,6 +211,7 @@ def _render(value: dict[str, Any], *, commands: bool = False) -> str:
         f"{render_count(count, 'trial')} in {render_count(value['blocks'], 'block')}{rest}",
         f"time: about {render_duration(most['duration_s'])}, of it {render_duration(value['first_block_s'])} for the "
         "first block" + (f"; budget {render_duration(value['budget_s'])}" if value["budget_s"] else ""),
+        *_render_stages(value["stages"]),
         f"bytes written: about {render_size(most['written_bytes'])} (load, copies, and runs at an assumed 1000 "
         "transactions a second of 16 KiB)",
         "",
@@ -225,6 +228,15 @@ def _render(value: dict[str, Any], *, commands: bool = False) -> str:
         *(_render_programs(value["trials"]) if commands else _render_kinds(value["trials"])),
     ]
     return "\n".join(lines)
+
+
+def _render_stages(stages: list[dict[str, Any]]) -> Iterator[str]:
+    from pgstrata.report.figures import render_count
+    from pgstrata.spec.units import render_duration
+
+    for stage in stages:
+        trials = render_count(stage["trials"], "trial")
+        yield f"after the comparison, {stage['stage']}: at most {trials}, about {render_duration(stage['duration_s'])}"
 
 
 def _render_left_out(left_out: dict[str, dict[str, str]]) -> Iterator[str]:

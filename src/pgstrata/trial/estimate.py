@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.campaign import Campaign, Stage, Trial
+from pgstrata.spec.expand import block_trials
 from pgstrata.spec.quick import overhead_s
 from pgstrata.spec.workload import BYTES_PER_SCALE
 
@@ -20,6 +21,10 @@ ASSUMED_BYTES_PER_TRANSACTION = 16_384
 
 ASSUMED_TRANSACTIONS_S = 60.0
 """For runs bounded by transactions, whose length nobody knows beforehand."""
+
+
+CAPACITY_STEPS = 12
+"""Halving and bisecting to 2.5 %, with the runs that confirm."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,45 @@ def estimate_trial(campaign: Campaign, trial: Trial) -> Estimate:
         written = INITDB_BYTES + data_bytes
     duration_s = overhead_s(trial.scale, fresh=loads)
     for cell in trial.cells:
-        run_s = campaign.workload.warmup + (campaign.workload.cell_duration_s(cell) or ASSUMED_TRANSACTIONS_S)
+        measured_s = trial.duration_s or campaign.workload.cell_duration_s(cell) or ASSUMED_TRANSACTIONS_S
+        run_s = campaign.workload.warmup + measured_s
         duration_s += run_s
         if cell.script != "select-only":
             written += run_s * ASSUMED_TPS * ASSUMED_BYTES_PER_TRANSACTION
     return Estimate(round(written), duration_s)
+
+
+@dataclass(frozen=True)
+class StageEstimate:
+    """A stage that follows the comparison, if every stack comes to it: so many trials at most."""
+
+    stage: Stage
+    trials: int
+    estimate: Estimate
+
+
+def estimate_stages(campaign: Campaign) -> tuple[StageEstimate, ...]:
+    """What comes after the comparison, in its order; empty where nothing does."""
+    stacks, latency, soak = len(campaign.stacks), campaign.latency, campaign.soak
+    found = []
+    if latency is not None:
+        found.append(_stage(campaign, "latency", stacks * latency.blocks, rates=len(latency.rates)))
+        if latency.objective_ms is not None:
+            found.append(_stage(campaign, "capacity", stacks * CAPACITY_STEPS))
+    if soak is not None:
+        soaked = len(soak.stacks) or stacks
+        found.append(_stage(campaign, "soak", soaked * soak.runs, duration_s=soak.duration))
+    return tuple(found)
+
+
+def _stage(
+    campaign: Campaign, stage: Stage, trials: int, *, rates: int = 1, duration_s: float | None = None
+) -> StageEstimate:
+    """At every scale, each trial with all its cells, which are as many as the comparison's for each rate."""
+    whole = NOTHING
+    for trial in block_trials(campaign, campaign.runs.blocks or campaign.runs.max_blocks, (campaign.stacks[0].name,)):
+        one = estimate_trial(
+            campaign, trial.model_copy(update={"cells": rates * trial.cells, "duration_s": duration_s})
+        )
+        whole += Estimate(trials * one.written_bytes, trials * one.duration_s)
+    return StageEstimate(stage, trials, whole)

@@ -17,15 +17,13 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.units import render_size
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.preflight import existing_parent
-from pgstrata.trial.estimate import ASSUMED_TPS, ASSUMED_TRANSACTIONS_S
+from pgstrata.trial.estimate import ASSUMED_TPS, ASSUMED_TRANSACTIONS_S, CAPACITY_STEPS
 
 SECOND_BYTES = 4096
 RUN_BYTES = 64 * 1024
 LOG_LINE_BYTES = 48
 MOST_PAIRS = 60
 """Pairs that an adaptive campaign confirms with at most."""
-CAPACITY_STEPS = 12
-"""Halving and bisecting to 2.5 %, with the runs that confirm."""
 
 
 @dataclass(frozen=True)

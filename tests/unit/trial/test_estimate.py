@@ -1,0 +1,41 @@
+"""What a campaign will take: the comparison and every stage that may follow it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.quick import overhead_s
+from pgstrata.trial.estimate import CAPACITY_STEPS, estimate_stages
+
+COPY_S = overhead_s(10, fresh=False)
+
+
+def campaign(**stages: object) -> Campaign:
+    stacks = [{"name": kind, "data": {"fs": {"kind": kind}}} for kind in ("ext4", "xfs", "tmpfs")]
+    workload = {"scale": 10, "clients": [1, 4], "duration": 30, "warmup": 5}
+    return Campaign.model_validate(
+        {"name": "x", "stacks": stacks, "workload": workload, "runs": {"blocks": 4}, **stages}
+    )
+
+
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        ({}, {}),
+        ({"latency": {"rates": [0.5, 0.7, 0.9], "blocks": 2}}, {"latency": (6, 6 * (COPY_S + 2 * 3 * 35))}),
+        (
+            {"latency": {"rates": [0.5], "blocks": 1, "objective_ms": 20}},
+            {
+                "latency": (3, 3 * (COPY_S + 2 * 35)),
+                "capacity": (3 * CAPACITY_STEPS, 3 * CAPACITY_STEPS * (COPY_S + 2 * 35)),
+            },
+        ),
+        ({"soak": {"duration": 600, "runs": 2}}, {"soak": (6, 6 * (COPY_S + 2 * 605))}),
+        ({"soak": {"duration": 600, "runs": 1, "stacks": ["xfs"]}}, {"soak": (1, COPY_S + 2 * 605)}),
+    ],
+)
+def test_stages_are_counted(stages: dict[str, object], expected: dict[str, tuple[int, float]]) -> None:
+    found = estimate_stages(campaign(**stages))
+    assert {s.stage: (s.trials, pytest.approx(s.estimate.duration_s)) for s in found} == expected
+    assert all(s.estimate.written_bytes > 0 for s in found)
