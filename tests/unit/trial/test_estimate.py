@@ -37,5 +37,7 @@ def campaign(**stages: object) -> Campaign:
 )
 def test_stages_are_counted(stages: dict[str, object], expected: dict[str, tuple[int, float]]) -> None:
     found = estimate_stages(campaign(**stages))
-    assert {s.stage: (s.trials, pytest.approx(s.estimate.duration_s)) for s in found} == expected
+    assert {s.stage: s.trials for s in found} == {stage: trials for stage, (trials, _) in expected.items()}
+    for stage in found:
+        assert stage.estimate.duration_s == pytest.approx(expected[stage.stage][1])
     assert all(s.estimate.written_bytes > 0 for s in found)
