@@ -28,7 +28,7 @@ from pgstrata.record.reader import TrialData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Trial
-from pgstrata.spec.load import load_campaign
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.stack import Postgres
 from pgstrata.trial.events import Event, TrialEnded
 from pgstrata.trial.interruption import Interruption

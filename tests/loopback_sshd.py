@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from awaiting import wait_until
-from pgstrata.host.ssh import SshHost, Target
+from pgstrata.host.ssh import SshHost, SshTarget
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 SEPARATION = Path("/run/sshd")
@@ -92,8 +92,8 @@ class LoopbackSshd:
         self.process.wait(timeout=60)
 
     @property
-    def target(self) -> Target:
-        return Target("127.0.0.1", getpass.getuser(), self.port)
+    def target(self) -> SshTarget:
+        return SshTarget("127.0.0.1", getpass.getuser(), self.port)
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ from pgstrata.host.ssh import parse_target
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.postgres.fetch import parse_links
 from pgstrata.postgres.settings import parse_conf, take_over
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.durability import parse_configuration
-from pgstrata.spec.load import load_campaign
 from pgstrata.spec.notation import parse_stack, render_stack
 from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_bytes
 from pgstrata.stack.block.loop import parse_losetup

@@ -18,8 +18,8 @@ from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.golden import place_golden, save_golden
 from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import readable_installation, run_user
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.expand import block_trials
-from pgstrata.spec.load import load_campaign
 from pgstrata.spec.stack import Postgres
 from pgstrata.stack.plan import PlanContext
 from pgstrata.stack.undo import RemovePath

@@ -20,7 +20,7 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.facts import gather
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, HostLost, command
-from pgstrata.host.ssh import SshHost, Target
+from pgstrata.host.ssh import SshHost, SshTarget
 from pgstrata.stack.capabilities import known_capabilities, missing
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed: apt-get install openssh-server")
@@ -100,10 +100,10 @@ def test_operations_run_side_by_side(sshd: LoopbackSshd, tmp_path: Path) -> None
 
 def test_unreachable_hosts_are_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="Connection refused") as caught:
-        SshHost(Target("127.0.0.1", "root", 1), options=("-F", "none"))
+        SshHost(SshTarget("127.0.0.1", "root", 1), options=("-F", "none"))
     assert "ssh -p 1 root@127.0.0.1 true" in caught.value.hint
     with pytest.raises(PreflightError, match=r"cannot reach ssh://no-such-host\.invalid"):
-        SshHost(Target("no-such-host.invalid"), options=("-F", "none"))
+        SshHost(SshTarget("no-such-host.invalid"), options=("-F", "none"))
 
 
 def test_a_refused_key_is_told(own_sshd: LoopbackSshd) -> None:
@@ -218,9 +218,9 @@ def test_interrupting_ends_the_far_command(own_sshd: LoopbackSshd, tmp_path: Pat
     script = (
         "import sys\n"
         f"sys.path.insert(0, {str(Path(__file__).parent.parent)!r})\n"
-        "from pgstrata.host.ssh import SshHost, Target\n"
+        "from pgstrata.host.ssh import SshHost, SshTarget\n"
         "from pgstrata.host.protocol import command\n"
-        f"target = Target('127.0.0.1', {own_sshd.target.user!r}, {own_sshd.port})\n"
+        f"target = SshTarget('127.0.0.1', {own_sshd.target.user!r}, {own_sshd.port})\n"
         f"host = SshHost(target, options={own_sshd.options!r})\n"
         "try:\n"
         f"    host.run(command('sh', '-c', 'echo $$ >\"$0\"; exec sleep 300', {str(tmp_path / 'pid')!r}))\n"

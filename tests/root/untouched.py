@@ -24,7 +24,7 @@ from pgstrata.host.protocol import Host
 from pgstrata.host.ssh import SshHost
 from pgstrata.postgres.user import run_user
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.spec.load import load_campaign
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.stack.clean import clean
 from pgstrata.trial.events import silent
 from pgstrata.trial.executor import KILL_HOOK

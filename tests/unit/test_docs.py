@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from pgstrata.cli.main import app
-from pgstrata.spec.load import load_campaign
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.notation import parse_stack
 
 ROOT = Path(__file__).parents[2]

@@ -26,8 +26,8 @@ from pgstrata.cli import (
     status,
     studies,
 )
-from pgstrata.cli.misuse import show_misuse
 from pgstrata.cli.output import debugging, print_error, print_notice
+from pgstrata.cli.usage_errors import show_usage_error
 from pgstrata.errors import ExitCode, PgstrataError
 
 EPILOG = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20"
@@ -83,7 +83,7 @@ def main() -> None:
     try:
         sys.exit(app(prog_name="pgstrata", standalone_mode=False))
     except TyperException as error:
-        sys.exit(show_misuse(error))
+        sys.exit(show_usage_error(error))
     except PgstrataError as error:
         if debugging():
             raise

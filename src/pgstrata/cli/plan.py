@@ -43,8 +43,8 @@ def plan(
     """Show trials, bytes, time, host-wide changes, what the budget can prove, and on request every command."""
     from pgstrata.cli.changes import changed
     from pgstrata.cli.hosts import LAB
+    from pgstrata.spec.campaign_file import load_campaign
     from pgstrata.spec.expand import slug, with_aa
-    from pgstrata.spec.load import load_campaign
     from pgstrata.trial.survey import REMOTE_SCRATCH, survey
 
     campaign = with_aa(changed(load_campaign(file), blocks=blocks, budget=budget, scratch=scratch, host=host))

@@ -35,8 +35,8 @@ def run(
     """Run a campaign, or resume it: the same command goes on after any interruption."""
     from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
     from pgstrata.cli.changes import changed
+    from pgstrata.spec.campaign_file import load_campaign
     from pgstrata.spec.expand import slug, with_aa
-    from pgstrata.spec.load import load_campaign
 
     campaign = changed(load_campaign(file), blocks=blocks, budget=budget, scratch=scratch, host=host)
     text = file.read_text(encoding="utf-8")

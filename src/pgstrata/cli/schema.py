@@ -9,7 +9,7 @@ from pgstrata.cli.output import print_json
 
 def schema() -> None:
     """Print the JSON Schema of campaign files."""
-    from pgstrata.spec.load import campaign_schema
+    from pgstrata.spec.campaign_file import campaign_schema
 
     print_json(campaign_schema())
 

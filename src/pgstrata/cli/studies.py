@@ -66,8 +66,8 @@ def run_study(
     """Run a published comparison; the report puts its figures beside the measured ones."""
     from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
     from pgstrata.cli.changes import changed
+    from pgstrata.spec.campaign_file import load_campaign
     from pgstrata.spec.expand import with_aa
-    from pgstrata.spec.load import load_campaign
     from pgstrata.studies import campaign_file, load_study
 
     study = load_study(name)

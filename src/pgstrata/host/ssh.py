@@ -59,7 +59,7 @@ SSH_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Target:
+class SshTarget:
     """`ssh://[user@]host[:port]`; `host` may be an alias of the user's ssh configuration."""
 
     host: str
@@ -88,7 +88,7 @@ _TARGET = re.compile(
 )
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> SshTarget:
     """UsageError when it is not `ssh://[user@]host[:port]`."""
     found = _TARGET.fullmatch(text)
     if found is None:
@@ -96,10 +96,10 @@ def parse_target(text: str) -> Target:
     port = int(found["port"]) if found["port"] else None
     if port is not None and not 0 < port < 65536:
         raise UsageError(f"not an ssh host: {text}: there is no port {port}", hint="a port is 1 to 65535")
-    return Target(found["six"] or found["host"], found["user"], port)
+    return SshTarget(found["six"] or found["host"], found["user"], port)
 
 
-def explain(target: Target, exit_code: int | None, stderr: str) -> PreflightError:
+def explain(target: SshTarget, exit_code: int | None, stderr: str) -> PreflightError:
     """Why a connection could not be made, from what ssh or the login shell said last."""
     said = " ".join(line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("@@@"))
     login = " ".join(["ssh", *(["-p", str(target.port)] if target.port else []), target.destination])
@@ -144,7 +144,7 @@ def _make_directory() -> Path:
 class _Session:
     """One agent at the far end of one ssh session: sends requests, hands answers to whom they belong."""
 
-    def __init__(self, target: Target, options: Sequence[str], directory: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, target: SshTarget, options: Sequence[str], directory: Path, arguments: Sequence[str]) -> None:
         self._target = target
         self._stderr = directory / "stderr"
         remote = shlex.join(["exec", "python3", "-I", "-u", "-c", source.BOOTSTRAP, "serve", *arguments])
@@ -280,7 +280,7 @@ class SshHost(AgentHost):
 
     def __init__(
         self,
-        target: Target,
+        target: SshTarget,
         *,
         name: str | None = None,
         kind: HostKind = "native",

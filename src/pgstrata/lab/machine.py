@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import Command, Host, Process, command, marked
-from pgstrata.host.ssh import SshHost, Target
+from pgstrata.host.ssh import SshHost, SshTarget
 from pgstrata.lab.cpio import Entry
 from pgstrata.lab.image import Image
 from pgstrata.lab.initrd import render_seed
@@ -261,9 +261,9 @@ def restart_machine(host: Host, image: Image, machine: Machine) -> None:
     wait_until_up(host, machine)
 
 
-def ssh_target(machine: Machine) -> Target:
+def ssh_target(machine: Machine) -> SshTarget:
     """Where its sshd is reached from this host."""
-    return Target("127.0.0.1", "root", machine.ssh_port)
+    return SshTarget("127.0.0.1", "root", machine.ssh_port)
 
 
 def connect_machine(machine: Machine) -> SshHost:

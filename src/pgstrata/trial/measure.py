@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pgstrata.errors import TrialError, TrialExcluded
-from pgstrata.host.facts.thermal import read_throttle_count
+from pgstrata.host.facts.cpu import read_throttle_count
 from pgstrata.host.protocol import Command, command
 from pgstrata.postgres.database import (
     WAL_POSITION,

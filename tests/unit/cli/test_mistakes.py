@@ -10,7 +10,7 @@ import pytest
 
 from pgstrata.cli.campaigning import FAKE_MODE
 from pgstrata.cli.main import main
-from pgstrata.cli.misuse import explain_misuse
+from pgstrata.cli.usage_errors import explain_usage_error
 
 FILES = {
     "good.yaml": "stacks: [ext4, xfs]\nworkload: {scale: 1}\n",
@@ -100,6 +100,6 @@ def test_a_verb_without_words_shows_its_help(told: Callable[..., tuple[int, str,
 
 
 def test_sentences_of_the_parser() -> None:
-    guess = explain_misuse("No such option: --blocs (Possible options: --blocks, --budget)", "pgstrata run")
+    guess = explain_usage_error("No such option: --blocs (Possible options: --blocks, --budget)", "pgstrata run")
     assert guess.message == "no such option: --blocs"
     assert guess.hint == "did you mean --blocks, --budget? pgstrata run --help lists all"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgstrata.cli import plan
-from pgstrata.spec.load import load_campaign
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.trial.survey import survey
 
 CAMPAIGN = """\

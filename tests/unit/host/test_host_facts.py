@@ -8,9 +8,15 @@ import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.host import facts
-from pgstrata.host.facts.activity import Server, parse_load, parse_servers, read_busy
+from pgstrata.host.facts.activity import Server, parse_load, parse_pressure, parse_servers, read_busy
 from pgstrata.host.facts.block import parse_lsblk
-from pgstrata.host.facts.cpu import parse_lscpu, read_energy_preferences, read_governors, read_turbo
+from pgstrata.host.facts.cpu import (
+    parse_lscpu,
+    read_energy_preferences,
+    read_governors,
+    read_throttle_count,
+    read_turbo,
+)
 from pgstrata.host.facts.filesystems import (
     filesystem_available,
     module_available,
@@ -19,14 +25,12 @@ from pgstrata.host.facts.filesystems import (
     parse_personalities,
     raid_available,
 )
+from pgstrata.host.facts.gather import read_machine_id
 from pgstrata.host.facts.kernel import parse_command_line
-from pgstrata.host.facts.machine import read_machine_id
 from pgstrata.host.facts.medium import parse_parents, render_device
 from pgstrata.host.facts.memory import parse_meminfo
 from pgstrata.host.facts.mounts import Mount, parse_findmnt
 from pgstrata.host.facts.os_release import parse_os_release
-from pgstrata.host.facts.pressure import parse_pressure
-from pgstrata.host.facts.thermal import read_throttle_count
 from pgstrata.host.facts.tools import BY_NAME, parse_version, read_tool
 from pgstrata.host.facts.virtualisation import read_virtualisation
 from pgstrata.host.facts.vm import parse_choice

@@ -7,19 +7,19 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.host.connect import connect
 from pgstrata.host.local import LocalHost
-from pgstrata.host.ssh import Target, explain, parse_target
+from pgstrata.host.ssh import SshTarget, explain, parse_target
 
 
 @pytest.mark.parametrize(
     ("text", "target"),
     [
-        ("ssh://db1", Target("db1")),
-        ("ssh://root@db1:2222", Target("db1", "root", 2222)),
-        ("ssh://Alias_of-Config/", Target("Alias_of-Config")),
-        ("ssh://root@[fe80::1%eth0]:22", Target("fe80::1%eth0", "root", 22)),
+        ("ssh://db1", SshTarget("db1")),
+        ("ssh://root@db1:2222", SshTarget("db1", "root", 2222)),
+        ("ssh://Alias_of-Config/", SshTarget("Alias_of-Config")),
+        ("ssh://root@[fe80::1%eth0]:22", SshTarget("fe80::1%eth0", "root", 22)),
     ],
 )
-def test_targets(text: str, target: Target) -> None:
+def test_targets(text: str, target: SshTarget) -> None:
     assert parse_target(text) == target
     assert parse_target(target.text) == target
 
@@ -66,6 +66,6 @@ def test_connect_knows_local_and_refuses_the_rest() -> None:
     ],
 )  # fmt: skip
 def test_failed_logins_are_explained(code: int | None, said: str, message: str, hint: str) -> None:
-    error = explain(Target("db1", "root", 2222), code, said)
+    error = explain(SshTarget("db1", "root", 2222), code, said)
     assert message in error.message
     assert hint in error.hint

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.load import load_campaign
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.notation import parse_stack
 from pgstrata.workload.pgbench_logs import summarise_logs
 

@@ -8,7 +8,7 @@ import pytest
 
 from pgstrata.errors import ExitCode, UsageError
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.load import load_campaign
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.notation import render_stack
 
 

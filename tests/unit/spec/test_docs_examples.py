@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.spec.load import load_campaign
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.notation import parse_stack, render_stack
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.load import load_campaign
+from pgstrata.spec.campaign_file import load_campaign
 
 CAMPAIGNS = Path(__file__).parents[3] / "campaigns"
 ORIGINALS = [yaml.safe_load(f.read_text()) for f in sorted(CAMPAIGNS.rglob("*.yaml")) if f.parent.name != "lab"]

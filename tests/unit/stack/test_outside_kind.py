@@ -13,9 +13,9 @@ from drawer import KIND, Drawer
 from pgstrata.errors import UsageError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.durability import durability_class
 from pgstrata.spec.layers.kind import Filesystem
-from pgstrata.spec.load import load_campaign
 from pgstrata.spec.notation import parse_stack, render_stack
 from pgstrata.spec.promise import LOSES
 from pgstrata.spec.reference import render_reference

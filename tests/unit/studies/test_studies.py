@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.load import load_campaign
+from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.workload import Cell
 from pgstrata.studies import Study, campaign_file, list_campaigns, list_studies, load_study
 

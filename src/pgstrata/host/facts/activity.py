@@ -1,4 +1,4 @@
-"""What else runs on the host: load average, the busiest processes, PostgreSQL servers."""
+"""What else runs on the host: load average, pressure, the busiest processes, PostgreSQL servers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ SAMPLE_S = 1.0
 CPU_NOTICED = 0.05
 """Share of one processor above which a process counts as busy."""
 IO_NOTICED_BYTES_PER_S = 1_000_000
+
+PRESSED = ("cpu", "io", "memory")
+"""What the kernel tells pressure (PSI) of, since Linux 4.20."""
 
 _SERVER_NAMES = frozenset({"postgres", "postmaster"})
 
@@ -32,6 +35,21 @@ def parse_load(text: str) -> float:
 def read_load(host: Host) -> float | None:
     text = read_file(host, "/proc/loadavg")
     return parse_load(text) if text else None
+
+
+def parse_pressure(text: str) -> dict[str, dict[str, float]]:
+    """By kind (`some`, `full`): avg10, avg60, avg300 in percent, total in microseconds."""
+    return {
+        words[0]: {key: float(value) for key, _, value in (word.partition("=") for word in words[1:])}
+        for words in (line.split() for line in text.splitlines())
+        if words
+    }
+
+
+def read_pressure(host: Host) -> dict[str, float]:
+    """Percent of the last ten seconds in which something waited for cpu, io, memory; empty without PSI."""
+    found = {name: read_file(host, f"/proc/pressure/{name}") for name in PRESSED}
+    return {name: parse_pressure(text)["some"]["avg10"] for name, text in found.items() if text}
 
 
 def read_busy(host: Host, seconds: float = SAMPLE_S) -> tuple[Busy, ...]:

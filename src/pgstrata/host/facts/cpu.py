@@ -1,8 +1,9 @@
-"""The processors: lscpu, frequency governors, turbo, idle states."""
+"""The processors: lscpu, frequency governors, turbo, energy preferences, SMT, throttling."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -89,3 +90,11 @@ def read_energy_preferences(host: Host) -> tuple[str, ...]:
 def read_smt(host: Host) -> str | None:
     """`on`, `off`, `notsupported`, ..."""
     return read_file(host, f"{CPU_DIRECTORY}/smt/control")
+
+
+def read_throttle_count(host: Host) -> int | None:
+    """How often a core was slowed down for heat since boot; None where it is not counted (Intel counts it)."""
+    cpus = [name for name in read_names(host, CPU_DIRECTORY) if re.fullmatch(r"cpu\d+", name)]
+    counts = [read_file(host, f"{CPU_DIRECTORY}/{name}/thermal_throttle/core_throttle_count") for name in cpus]
+    known = [int(count) for count in counts if count is not None]
+    return sum(known) if known else None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pgstrata.host.facts.activity import read_busy, read_load, read_servers
+from pgstrata.host.facts.activity import read_busy, read_load, read_pressure, read_servers
 from pgstrata.host.facts.clock import read_clock_source
-from pgstrata.host.facts.cpu import read_cpu, read_energy_preferences, read_governors, read_smt, read_turbo
+from pgstrata.host.facts.cpu import (
+    Cpu,
+    read_cpu,
+    read_energy_preferences,
+    read_governors,
+    read_smt,
+    read_throttle_count,
+    read_turbo,
+)
 from pgstrata.host.facts.kernel import read_kernel_parameters, read_kernel_release
-from pgstrata.host.facts.machine import read_machine_id
 from pgstrata.host.facts.memory import read_memory
 from pgstrata.host.facts.os_release import read_os_release
-from pgstrata.host.facts.pressure import read_pressure
-from pgstrata.host.facts.thermal import read_throttle_count
+from pgstrata.host.facts.source import read_file
 from pgstrata.host.facts.tools import read_tools
 from pgstrata.host.facts.virtualisation import read_virtualisation
 from pgstrata.host.facts.vm import read_huge_pages, read_sysctls
@@ -87,3 +94,22 @@ def _told(reader: Callable[[], str | None]) -> str | None:
         return reader()
     except (ValueError, KeyError, IndexError) as error:  # a parser met something new; the trial is not worse for it
         return f"not understood: {error}"
+
+
+def read_machine_id(host: Host, cpu: Cpu | None, memory_bytes: int) -> str:
+    """Tells whether two results come from the same machine, without telling which one it is.
+
+    From /etc/machine-id, else the mainboard's UUID, else from what does not change at a boot.
+    """
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id", "/sys/class/dmi/id/product_uuid"):
+        text = read_file(host, path)
+        if text and text != "uninitialized":
+            return _render_machine_id(text)
+    name = read_file(host, "/proc/sys/kernel/hostname") or ""
+    parts = (name, cpu.model if cpu else "", str(cpu.count if cpu else 0), str(memory_bytes >> 27))
+    return _render_machine_id("|".join(parts))
+
+
+def _render_machine_id(secret: str) -> str:
+    """A hash for this application: machine-id(5) asks not to show the id itself."""
+    return hashlib.sha256(f"pgstrata:{secret}".encode()).hexdigest()[:16]

@@ -17,16 +17,16 @@ _WORDS = (
 )
 
 
-def show_misuse(error: Any) -> int:
+def show_usage_error(error: Any) -> int:
     """Prints what the parser of the command line raised; returns the exit code. A verb without words shows its help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print_notice(error.format_message())
     else:
-        print_error(explain_misuse(error.format_message(), _command(error)))
+        print_error(explain_usage_error(error.format_message(), _command(error)))
     return int(ExitCode.USAGE)
 
 
-def explain_misuse(message: str, command: str) -> UsageError:
+def explain_usage_error(message: str, command: str) -> UsageError:
     """The parser's sentence in our words; `command` is the verb, whose help is the hint where nothing is near."""
     hint = f"{command} --help"
     guess = _GUESS.search(message)
