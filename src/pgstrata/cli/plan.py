@@ -104,27 +104,22 @@ def _preflight(site: Site) -> dict[str, Any]:
     """What `run` would refuse, and the stacks that it would leave out; not known of a machine that is not there yet."""
     from pgstrata.cli.hosts import LAB
     from pgstrata.errors import PreflightError
-    from pgstrata.trial.preflight import render_unsupported, run_preflight
+    from pgstrata.host.protocol import command
+    from pgstrata.trial.preflight import check_servers, render_unsupported, require_some, run_preflight
 
     if site.campaign.host == LAB:
         return {"refused": None, "unsupported": []}
     try:
         found = run_preflight(site)
-        _check_settings(site)
+        # The user that servers run as may not be there yet; whoever asks may ask the programs.
+        user = site.host.run(command("id", "-un")).stdout.strip()
+        lacking = {u.stack for u in found.unsupported}
+        others = [s.name for s in site.campaign.stacks if s.name not in lacking]
+        unsupported = (*found.unsupported, *check_servers(site, others, user))
+        require_some(site, unsupported)
     except PreflightError as error:
         return {"refused": str(error), "unsupported": []}
-    return {"refused": None, "unsupported": [render_unsupported(u) for u in found.unsupported]}
-
-
-def _check_settings(site: Site) -> None:
-    """PreflightError for a setting that a stack's server would refuse."""
-    from pgstrata.host.protocol import command
-    from pgstrata.postgres.settings import check_settings
-
-    # The user that servers run as may not be there yet; whoever asks may ask the programs.
-    user = site.host.run(command("id", "-un")).stdout.strip()
-    for stack in site.campaign.stacks:
-        check_settings(site.host, site.installations[stack.name], user, site.settings_of(stack))
+    return {"refused": None, "unsupported": [render_unsupported(u) for u in unsupported]}
 
 
 def _lab_notes(campaign: Campaign) -> list[str]:

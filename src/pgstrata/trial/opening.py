@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Host
-from pgstrata.postgres.settings import check_settings
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign
@@ -21,7 +20,7 @@ from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.footprint import check_record_space
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.medium import record_baseline
-from pgstrata.trial.preflight import notices, render_unsupported, run_preflight
+from pgstrata.trial.preflight import check_servers, notices, render_unsupported, require_some, run_preflight
 from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.scratch import check_scratch
 from pgstrata.trial.site import Site
@@ -49,13 +48,15 @@ def opened_runner(
         check_scratch(site)
         found = run_preflight(site)
         check_record_space(host, campaign, directory.path, site.scratch, found.scratch_bytes)
-        for line in (*notices(site), *(render_unsupported(u) for u in found.unsupported)):
+        for line in notices(site):
             tell(Notice(line))
-        lacking = {u.stack for u in found.unsupported}
-        stacks = tuple(s.name for s in campaign.stacks if s.name not in lacking)
         site = open_site(site)
-        _check_settings(site, stacks)
-        record_unsupported(directory, found.unsupported)
+        unsupported = (*found.unsupported, *check_servers(site, _others(campaign, found.unsupported), site.user))
+        require_some(site, unsupported)
+        for stack in unsupported:
+            tell(Notice(render_unsupported(stack)))
+        stacks = _others(campaign, unsupported)
+        record_unsupported(directory, unsupported)
         record_baseline(site, directory)
         runner = PerformanceRunner(site, interruption, percentiles)
         try:
@@ -65,6 +66,11 @@ def opened_runner(
             for line in lines:
                 tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
             note_undo_errors(directory.path, lines)
+
+
+def _others(campaign: Campaign, unsupported: Sequence[Unsupported]) -> tuple[str, ...]:
+    lacking = {u.stack for u in unsupported}
+    return tuple(s.name for s in campaign.stacks if s.name not in lacking)
 
 
 def refuse_leftovers(site: Site) -> None:
@@ -78,18 +84,6 @@ def refuse_leftovers(site: Site) -> None:
             f"an earlier run of this campaign could not be undone on {site.host.name}: {folder}/{own[0]}",
             hint=f"pgstrata clean --host {site.host.name}",
         )
-
-
-def _check_settings(site: Site, stacks: tuple[str, ...]) -> None:
-    """Asks the server itself whether it takes every setting: a misspelt one must not fail trial after trial."""
-    asked: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
-    for name in stacks:
-        installation = site.installations[name]
-        settings = site.settings_of(site.campaign.stack(name))
-        what = (installation.bin_directory, tuple(sorted(settings.items())))
-        if what not in asked:
-            asked.add(what)
-            check_settings(site.host, installation, site.user, settings)
 
 
 def record_unsupported(directory: CampaignDirectory, unsupported: Sequence[Unsupported]) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.host.facts.activity import read_servers
 from pgstrata.host.facts.gather import BUSY, NOBODY
+from pgstrata.postgres.binaries import Installation
+from pgstrata.postgres.settings import check_settings
 from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign
 from pgstrata.trial.site import Site
 
+DEFAULT_CONNECTIONS = 100
+"""What initdb writes."""
+OWN_CONNECTIONS = 2
+"""Beside pgbench's clients: the probe, and statements between."""
 LOADED_PER_DUMPED = 3
 """A database with its indexes takes about three times the size of its dump, and more if the dump is well compressed."""
 
@@ -25,15 +31,53 @@ def run_preflight(site: Site) -> Preflight:
         server_user=site.user if site.as_root and _user_exists(site) else None,
         loaded_bytes=loaded_bytes(site.campaign),
     )
-    if len(found.unsupported) == len(site.campaign.stacks):
-        first = found.unsupported[0]
-        more = len(found.unsupported) - 1
-        others = f" (and {more} more stacks cannot be built either)" if more else ""
-        raise PreflightError(
-            f"no stack of the campaign can be built on {site.host.name}: {first.stack}: {first.reason}{others}",
-            hint=first.hint or "pgstrata doctor",
-        )
+    require_some(site, found.unsupported)
     return found
+
+
+def require_some(site: Site, unsupported: Sequence[Unsupported]) -> None:
+    """PreflightError when no stack of the campaign is left."""
+    if len(unsupported) < len(site.campaign.stacks):
+        return
+    first, more = unsupported[0], len(unsupported) - 1
+    others = f" (and {more} more stacks cannot be built either)" if more else ""
+    raise PreflightError(
+        f"no stack of the campaign can be built on {site.host.name}: {first.stack}: {first.reason}{others}",
+        hint=first.hint or "pgstrata doctor",
+    )
+
+
+def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsupported, ...]:
+    """Of those stacks the ones whose server cannot be as asked: a setting that this build does not have or a value that
+    it refuses, or fewer connections than the workload opens. The programs are asked, as OS user `user`."""
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[str, str] | None] = {}
+    unusable = []
+    for name in stacks:
+        installation = site.installations[name]
+        settings = site.settings_of(site.campaign.stack(name))
+        what = (installation.bin_directory, tuple(sorted(settings.items())))
+        if what not in found:
+            found[what] = _problem(site, installation, settings, user)
+        problem = found[what]
+        if problem is not None:
+            unusable.append(Unsupported(name, *problem))
+    return tuple(unusable)
+
+
+def _problem(site: Site, installation: Installation, settings: Mapping[str, str], user: str) -> tuple[str, str] | None:
+    """What is wrong, and what to do."""
+    try:
+        normalised = check_settings(site.host, installation, user, settings)
+    except PreflightError as error:
+        return error.message, error.hint
+    allowed = int(normalised.get("max_connections", DEFAULT_CONNECTIONS))
+    wanted = max(cell.clients for cell in site.campaign.workload.cells) + OWN_CONNECTIONS
+    if wanted > allowed:
+        return (
+            f"max_connections = {allowed} is too few: the workload and its probe open {wanted}",
+            f"max_connections: {wanted} among the settings, or fewer workload.clients",
+        )
+    return None
 
 
 def _user_exists(site: Site) -> bool:
