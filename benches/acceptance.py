@@ -28,14 +28,14 @@ from scipy.signal import lfilter
 from pgstrata.analyze import conclude as conclusions
 from pgstrata.analyze import equivalence
 from pgstrata.analyze.changepoint import changepoints_s
+from pgstrata.analyze.checkpoint_cycle import checkpoint_cycle
+from pgstrata.analyze.comparison import Design, Replay
 from pgstrata.analyze.conclude import CellConclusion, PairConclusion, conclude
 from pgstrata.analyze.fit import BlockFit
-from pgstrata.analyze.fold import fold
 from pgstrata.analyze.interval import Interval
 from pgstrata.analyze.periodogram import strongest_period
 from pgstrata.analyze.screen import probability_within_margin
-from pgstrata.analyze.simulate import CELL, LEVELS, Campaign, Scenario, run_campaign
-from pgstrata.analyze.stages import Design, Replay
+from pgstrata.analyze.simulate import CELL, LEVELS, Scenario, SimulatedCampaign, run_campaign
 from pgstrata.analyze.trend import trend_p, trend_per_hour
 from pgstrata.record.decision import Observation
 from pgstrata.spec.campaign import Goal
@@ -164,7 +164,7 @@ def simulate(job: Job) -> Result:
     ever = wrongly = False
     replay = Replay(scenario.design)
 
-    def look(campaign: Campaign) -> None:
+    def look(campaign: SimulatedCampaign) -> None:
         nonlocal ever, wrongly
         seen = conclude(scenario.design, campaign.observations, CELL, replay=replay)
         ever = ever or _false_claim(scenario, seen)
@@ -298,8 +298,8 @@ def shape_checks(count: int) -> Iterator[Check]:
     rng = np.random.default_rng(7)
     series = [_ar1(rng, 3600) for _ in range(count)]
     starts = np.arange(0, 3601, 300, dtype=float)
-    folds = [f.p < 0.05 for s in series if (f := fold(s, starts)) is not None]
-    yield Check("7", "fold false alarm", _mean(folds), True, 0.06, len(folds))
+    cycles = [f.p < 0.05 for s in series if (f := checkpoint_cycle(s, starts)) is not None]
+    yield Check("7", "checkpoint cycle false alarm", _mean(cycles), True, 0.06, len(cycles))
     periods = [line.found for s in series if (line := strongest_period(s)) is not None]
     yield Check("7", "periodogram false alarm", _mean(periods), True, 0.05, len(periods))
     steps = [bool(changepoints_s(s)) for s in series]

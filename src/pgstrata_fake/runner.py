@@ -68,8 +68,8 @@ class FakeRunner:
         trial = recorder.trial
         built = AttestedRecord(what="filesystem", expected=stack.data.fs.kind, actual=stack.data.fs.kind, holds=True)
         recorder.write_list("attested.json", [built])
-        luck = _seeded(self.campaign.seed, trial.id)
-        load_s = 0.15 * trial.scale * luck.uniform(0.95, 1.05)
+        rng = _seeded(self.campaign.seed, trial.id)
+        load_s = 0.15 * trial.scale * rng.uniform(0.95, 1.05)
         recorder.write(
             "load.json", LoadRecord(how=trial.load, total_s=load_s, phases_s={"client-side generate": load_s})
         )
@@ -78,7 +78,7 @@ class FakeRunner:
         for cell in trial.cells:
             tell(StepBegun(self.campaign.name, trial.id, f"pgbench {cell.id}", 0.0))
             tps = _fake_tps(self.campaign, stack, trial, cell)
-            _write_cell(recorder, cell, tps, trial.duration_s or self.campaign.workload.duration_s or 60.0, luck)
+            _write_cell(recorder, cell, tps, trial.duration_s or self.campaign.workload.duration_s or 60.0, rng)
             grown = int(size_bytes * 1.1)
             space.append(SpaceRecord(moment=f"after {cell.id}", physical_bytes=grown, database_bytes=grown))
         recorder.write_list("space.json", space)
@@ -106,9 +106,9 @@ def _fake_percentiles(cell: Cell, capacity_tps: float) -> dict[str, float]:
     return {"p50": wait_ms, "p95": 3 * wait_ms, "p99": 5 * wait_ms}
 
 
-def _write_cell(recorder: TrialRecorder, cell: Cell, level_tps: float, duration_s: float, luck: random.Random) -> None:
+def _write_cell(recorder: TrialRecorder, cell: Cell, level_tps: float, duration_s: float, rng: random.Random) -> None:
     tps = min(level_tps, cell.rate_tps or level_tps)
-    seconds = [tps * luck.gauss(1, 0.1) for _ in range(max(1, round(duration_s)))]
+    seconds = [tps * rng.gauss(1, 0.1) for _ in range(max(1, round(duration_s)))]
     mean = sum(seconds) / len(seconds)
     seconds = [s * tps / mean for s in seconds]
     transactions = round(tps * duration_s)

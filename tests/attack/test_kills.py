@@ -38,10 +38,10 @@ def place(tmp_path: Path) -> Iterator[Path]:
 def test_killed_at_any_moment(chunk: int, place: Path) -> None:
     stacks = KINDS[chunk % len(KINDS)]
     file = write_campaign(place, *stacks, blocks=BLOCKS, load="keep" if chunk < CHUNKS // 2 else "copy")
-    luck = random.Random(chunk)
+    rng = random.Random(chunk)
     left = scaled(KILLS // CHUNKS)
     while left:
-        if killed_after(luck.uniform(0.3, LONGEST_S), file, place):
+        if killed_after(rng.uniform(0.3, LONGEST_S), file, place):
             left -= 1
         else:  # it had come to its end, after what earlier kills had let it finish
             shutil.rmtree(place / "out")

@@ -66,10 +66,10 @@ def test_killed_after_every_step_on_every_stack(stack: str, place: Path) -> None
 def test_killed_at_random_and_resumed(place: Path) -> None:
     """Three kills at any moment of a campaign of two blocks; the same command ends it, nothing runs twice."""
     file = write_campaign(place, "ext4", "tmpfs", blocks=2)
-    luck = random.Random(os.getpid())
+    rng = random.Random(os.getpid())
     finished: dict[str, str] = {}
     for _ in range(3):
-        pause_s = luck.uniform(0.5, 6.0)
+        pause_s = rng.uniform(0.5, 6.0)
         child = subprocess.Popen(
             [sys.executable, "-m", "pgstrata.cli.main", "run", str(file), "--out", str(place / "out"), "--quiet"],
             env={**os.environ, **environment(place)},

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pgstrata.analyze.comparison import Table
 from pgstrata.analyze.interval import Floats
-from pgstrata.analyze.stages import Table
 
 LEAST_RUNS = 6
 LEAST_BAD = 2

@@ -13,13 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from pgstrata.analyze.badmode import BadMode, bad_modes
-from pgstrata.analyze.equivalence import LEAST_RUNS, PairVerdict, difference_of_means, judge_pair, mean_of_differences
-from pgstrata.analyze.fit import BlockFit, fit_blocks, fit_cells
-from pgstrata.analyze.forecast import pairs_needed
-from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
-from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Estimate, Floats, Interval, interval
-from pgstrata.analyze.screen import STOP_PROBABILITY, probability_within_margin, rank
-from pgstrata.analyze.stages import (
+from pgstrata.analyze.comparison import (
     Design,
     ErrorRates,
     Pair,
@@ -30,6 +24,12 @@ from pgstrata.analyze.stages import (
     leading_pair,
     tabulate,
 )
+from pgstrata.analyze.equivalence import LEAST_RUNS, PairVerdict, difference_of_means, judge_pair, mean_of_differences
+from pgstrata.analyze.fit import BlockFit, fit_blocks, fit_cells
+from pgstrata.analyze.forecast import pairs_needed
+from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
+from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Estimate, Floats, Interval, interval
+from pgstrata.analyze.screen import STOP_PROBABILITY, probability_within_margin, rank
 from pgstrata.record.decision import Observation, Stage
 
 COMPARISON: tuple[Stage, ...] = ("screen", "confirm")

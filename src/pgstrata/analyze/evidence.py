@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pgstrata.analyze.comparison import Design, goal_within
 from pgstrata.analyze.findings import Excluded
 from pgstrata.analyze.medium import medium_notices
 from pgstrata.analyze.metrics import open_loop_of, run_metrics
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.selection import Selection
-from pgstrata.analyze.stages import Design, goal_within
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.schema import AttestedRecord

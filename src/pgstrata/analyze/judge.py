@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack, tabulate
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
 from pgstrata.analyze.evidence import Evidence, Run, gather
 from pgstrata.analyze.findings import (
@@ -50,13 +51,12 @@ from pgstrata.analyze.findings import (
 from pgstrata.analyze.fit import BlockFit
 from pgstrata.analyze.forecast import smallest_margin
 from pgstrata.analyze.interval import ALPHA, Interval
-from pgstrata.analyze.later import capacities_tps
-from pgstrata.analyze.noise import suggested_length
+from pgstrata.analyze.later_stages import capacities_tps
 from pgstrata.analyze.policy import MAX_PAIRS
+from pgstrata.analyze.run_features import RunFeatures, features_of
+from pgstrata.analyze.run_scatter import suggested_length
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import rank
-from pgstrata.analyze.shape import Shape, describe
-from pgstrata.analyze.stages import Design, Replay, seconds_by_stack, tabulate
 from pgstrata.analyze.trend import trend_p
 from pgstrata.record.decision import Stage
 from pgstrata.record.reader import CampaignData
@@ -317,7 +317,7 @@ class _JudgedCell:
             yield from self._best_length(leader)
             if self.conclusion.apart:
                 yield NotCompared(names=self.conclusion.apart)
-        yield from self._shapes()
+        yield from self._features()
 
     def _choice(self, leader: str) -> Choice:
         chosen, rivals = self.conclusion.chosen, self._rivals()
@@ -443,7 +443,7 @@ class _JudgedCell:
                 blocks=found.blocks,
             )
 
-    def _shapes(self) -> Iterator[Statement]:
+    def _features(self) -> Iterator[Statement]:
         """Stalls and trends, named; soak runs by themselves."""
         for name in self.evidence.stacks:
             yield from self._soak(name)
@@ -455,9 +455,9 @@ class _JudgedCell:
             long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)
             if long and slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
                 yield Trend(subject=name, per_hour=float(np.median(slopes)))
-            shape = describe([r.data for r in runs])
-            if shape is not None:
-                yield from _shape_statements(name, shape)
+            features = features_of([r.data for r in runs])
+            if features is not None:
+                yield from _feature_statements(name, features)
 
     def _soak(self, name: str) -> Iterator[Statement]:
         """Slope, stalls and changes of level of a stack's long runs."""
@@ -472,9 +472,9 @@ class _JudgedCell:
                 per_hour=float(np.median(slopes)),
             )
         yield from _stalls(name, soaked, soak=True)
-        shape = describe([r.data for r in soaked])
-        if shape is not None and shape.changes_s:
-            yield LevelChanges(subject=name, at_s=shape.changes_s, soak=True)
+        features = features_of([r.data for r in soaked])
+        if features is not None and features.changes_s:
+            yield LevelChanges(subject=name, at_s=features.changes_s, soak=True)
 
 
 class _MatchedCell(_JudgedCell):
@@ -540,14 +540,14 @@ def _leaning(pair: PairConclusion) -> Literal["better", "worse"] | None:
     return "better" if pair.verdict.estimate.value > 0 else "worse"
 
 
-def _shape_statements(name: str, shape: Shape) -> Iterator[Statement]:
+def _feature_statements(name: str, features: RunFeatures) -> Iterator[Statement]:
     """Checkpoints, periods and changes of level within the runs of a stack."""
-    if shape.checkpoint_depth is not None and shape.checkpoint_slowest is not None:
-        yield CheckpointCost(subject=name, slowest_fifth=shape.checkpoint_slowest, depth=shape.checkpoint_depth)
-    if shape.period_s is not None:
-        yield Period(subject=name, period_s=shape.period_s)
-    if shape.changes_s:
-        yield LevelChanges(subject=name, at_s=shape.changes_s)
+    if features.checkpoint_depth is not None and features.checkpoint_slowest is not None:
+        yield CheckpointCost(subject=name, slowest_fifth=features.checkpoint_slowest, depth=features.checkpoint_depth)
+    if features.period_s is not None:
+        yield Period(subject=name, period_s=features.period_s)
+    if features.changes_s:
+        yield LevelChanges(subject=name, at_s=features.changes_s)
 
 
 def _is_told(metric: str, value: float | None) -> bool:

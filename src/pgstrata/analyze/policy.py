@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pgstrata.analyze.equivalence import PairVerdict
-from pgstrata.analyze.fit import BlockFit
-from pgstrata.analyze.forecast import Outlook, smallest_margin
-from pgstrata.analyze.stages import (
+from pgstrata.analyze.comparison import (
     Design,
     Pair,
     Replay,
@@ -29,6 +26,9 @@ from pgstrata.analyze.stages import (
     summary,
     tabulate,
 )
+from pgstrata.analyze.equivalence import PairVerdict
+from pgstrata.analyze.fit import BlockFit
+from pgstrata.analyze.forecast import Outlook, smallest_margin
 from pgstrata.record.decision import Decision, Observation, Stage
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.durability import durability_class, of_class

@@ -16,8 +16,8 @@ from typing import Literal
 
 import numpy as np
 
+from pgstrata.analyze.comparison import Design
 from pgstrata.analyze.policy import MAX_PAIRS, AdaptivePolicy
-from pgstrata.analyze.stages import Design
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.spec.campaign import Goal
 
@@ -122,7 +122,7 @@ class Scenario:
 
 
 @dataclass
-class Campaign:
+class SimulatedCampaign:
     """What a simulated campaign saw and did."""
 
     scenario: Scenario
@@ -134,16 +134,16 @@ class Campaign:
     last: Decision | None = None
 
 
-Look = Callable[[Campaign], None]
+Look = Callable[[SimulatedCampaign], None]
 
 
 def run_campaign(
     scenario: Scenario, seed: int | Sequence[int], *, policy: Policy | None = None, look: Look | None = None
-) -> Campaign:
+) -> SimulatedCampaign:
     """Runs blocks as the scheduler does, in random order, until the policy is done; `look` sees every run."""
     rng = np.random.default_rng(seed)
     machine = Machine(scenario.noise, rng)
-    campaign = Campaign(scenario)
+    campaign = SimulatedCampaign(scenario)
     policy = policy or scenario.policy()
     index = {name: k for k, name in enumerate(scenario.names)}
     while True:
@@ -162,7 +162,7 @@ def run_campaign(
         campaign.screen_blocks += decision.stage == "screen"
 
 
-def _observe(campaign: Campaign, name: str, value: float, stage: Stage) -> None:
+def _observe(campaign: SimulatedCampaign, name: str, value: float, stage: Stage) -> None:
     cost_s = campaign.scenario.noise.trial_s
     campaign.observations.append(Observation(name, campaign.blocks, CELL, value, stage, cost_s))
     campaign.elapsed_s += cost_s

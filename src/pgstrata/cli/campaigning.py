@@ -14,7 +14,7 @@ from typing import Any
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition, require_stacks
 from pgstrata.analyze.judge import judge
-from pgstrata.analyze.later import StagedPolicy
+from pgstrata.analyze.later_stages import StagedPolicy
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.cli.forecasting import announce

@@ -13,19 +13,19 @@ from pgstrata.analyze.forecast import (
     smallest_difference,
     smallest_margin,
 )
-from pgstrata.analyze.noise import measured_sigma
 from pgstrata.analyze.policy import MAX_PAIRS
+from pgstrata.analyze.run_scatter import measured_sigma
 from pgstrata.analyze.runlength import best_length_s
 from pgstrata.analyze.screen import MIN_BLOCKS
 from pgstrata.record.reader import CampaignData
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.units import render_duration
-from pgstrata.trial.estimate import Estimate, estimate_trial
+from pgstrata.trial.estimate import Expected, estimate_trial
 
 
 def forecast(
-    campaign: Campaign, trials: Sequence[Trial], estimates: Mapping[str, Estimate], sigma_run: float | None = None
+    campaign: Campaign, trials: Sequence[Trial], estimates: Mapping[str, Expected], sigma_run: float | None = None
 ) -> Iterator[str]:
     """Sentences; `sigma_run` is the run-to-run CV where this host has been measured, else the stated assumption."""
     if len(campaign.stacks) < 2:
@@ -79,7 +79,7 @@ def announce(campaign: Campaign, recorded: CampaignData | None) -> Iterator[str]
     yield from forecast(campaign, trials, estimates, measured_sigma(recorded) if recorded is not None else None)
 
 
-def _pairs_in_reach(campaign: Campaign, estimates: Mapping[str, Estimate], pair_s: float) -> int:
+def _pairs_in_reach(campaign: Campaign, estimates: Mapping[str, Expected], pair_s: float) -> int:
     blocks = campaign.runs.blocks
     if blocks is not None:
         return blocks

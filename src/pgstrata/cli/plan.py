@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pgstrata.spec.campaign import Campaign, Trial
     from pgstrata.spec.stack import Stack
     from pgstrata.stack.plan import StackPlan
-    from pgstrata.trial.estimate import Estimate
+    from pgstrata.trial.estimate import Expected
     from pgstrata.trial.site import Site
 
 
@@ -136,7 +136,7 @@ def _plan_of(site: Site, trial: Trial) -> Any:
     return plan_stack(site.campaign.stack(trial.stack), site.context(trial))
 
 
-def _describe_trials(site: Site, trials: list[Trial], estimates: Mapping[str, Estimate]) -> Iterator[dict[str, Any]]:
+def _describe_trials(site: Site, trials: list[Trial], estimates: Mapping[str, Expected]) -> Iterator[dict[str, Any]]:
     """The program of every trial, as it will be when those before it have ended well."""
     from pgstrata.trial.load import Present
     from pgstrata.trial.program import make_program

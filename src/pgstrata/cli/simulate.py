@@ -9,7 +9,7 @@ import typer
 from pgstrata.cli.output import JsonFlag, parse_margin, print_json, print_text
 
 if TYPE_CHECKING:
-    from pgstrata.analyze.simulate import Campaign, Scenario
+    from pgstrata.analyze.simulate import Scenario, SimulatedCampaign
 
 
 def simulate(
@@ -60,7 +60,7 @@ def _effect(text: str) -> float:
     return math.log1p(share)
 
 
-def _summary(scenario: Scenario, runs: list[Campaign], noise: str) -> dict[str, Any]:
+def _summary(scenario: Scenario, runs: list[SimulatedCampaign], noise: str) -> dict[str, Any]:
     best = max(scenario.effects)
     names = {n for n, e in zip(scenario.names, scenario.effects, strict=True) if e == best}
     leaders = [_leader(run) for run in runs]
@@ -77,7 +77,7 @@ def _summary(scenario: Scenario, runs: list[Campaign], noise: str) -> dict[str, 
     }
 
 
-def _leader(run: Campaign) -> str | None:
+def _leader(run: SimulatedCampaign) -> str | None:
     from pgstrata.analyze.simulate import CELL
 
     figures = run.last.figures.get(CELL) if run.last is not None else None

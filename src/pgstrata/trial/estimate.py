@@ -28,20 +28,20 @@ CAPACITY_STEPS = 12
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Expected:
     """Of one trial or of many."""
 
     written_bytes: int
     duration_s: float
 
-    def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(self.written_bytes + other.written_bytes, self.duration_s + other.duration_s)
+    def __add__(self, other: Expected) -> Expected:
+        return Expected(self.written_bytes + other.written_bytes, self.duration_s + other.duration_s)
 
 
-NOTHING = Estimate(0, 0.0)
+NOTHING = Expected(0, 0.0)
 
 
-def estimate_trial(campaign: Campaign, trial: Trial) -> Estimate:
+def estimate_trial(campaign: Campaign, trial: Trial) -> Expected:
     """Load (or copy), warm-up and every cell of one trial."""
     data_bytes = BYTES_PER_SCALE * trial.scale
     loads = trial.load == "fresh" or (trial.load == "keep" and trial.block == 0)
@@ -57,19 +57,19 @@ def estimate_trial(campaign: Campaign, trial: Trial) -> Estimate:
         duration_s += run_s
         if cell.script != "select-only":
             written += run_s * ASSUMED_TPS * ASSUMED_BYTES_PER_TRANSACTION
-    return Estimate(round(written), duration_s)
+    return Expected(round(written), duration_s)
 
 
 @dataclass(frozen=True)
-class StageEstimate:
+class ExpectedStage:
     """A stage that follows the comparison, if every stack comes to it: so many trials at most."""
 
     stage: Stage
     trials: int
-    estimate: Estimate
+    estimate: Expected
 
 
-def estimate_stages(campaign: Campaign) -> tuple[StageEstimate, ...]:
+def estimate_stages(campaign: Campaign) -> tuple[ExpectedStage, ...]:
     """What comes after the comparison, in its order; empty where nothing does."""
     stacks, latency, soak = len(campaign.stacks), campaign.latency, campaign.soak
     found = []
@@ -85,12 +85,12 @@ def estimate_stages(campaign: Campaign) -> tuple[StageEstimate, ...]:
 
 def _stage(
     campaign: Campaign, stage: Stage, trials: int, *, rates: int = 1, duration_s: float | None = None
-) -> StageEstimate:
+) -> ExpectedStage:
     """At every scale, each trial with all its cells, which are as many as the comparison's for each rate."""
     whole = NOTHING
     for trial in block_trials(campaign, campaign.runs.blocks or campaign.runs.max_blocks, (campaign.stacks[0].name,)):
         one = estimate_trial(
             campaign, trial.model_copy(update={"cells": rates * trial.cells, "duration_s": duration_s})
         )
-        whole += Estimate(trials * one.written_bytes, trials * one.duration_s)
-    return StageEstimate(stage, trials, whole)
+        whole += Expected(trials * one.written_bytes, trials * one.duration_s)
+    return ExpectedStage(stage, trials, whole)

@@ -106,21 +106,21 @@ def _age(context: TrialContext, *, places: tuple[str, ...]) -> None:
         mean_bytes = int(space.total_bytes * AGED_SHARE - (space.total_bytes - space.free_bytes)) // AGED_FILES
         if mean_bytes < MIB:
             raise TrialError(f"{place} is too small to be aged: {space.total_bytes} bytes")
-        luck = random.Random(context.trial.workload_seed)
+        rng = random.Random(context.trial.workload_seed)
         folder = f"{place}/pgstrata-aged"
         context.host.make_directory(folder)
         files = [f"{folder}/{number}" for number in range(AGED_FILES)]
-        _write_files(context, files, mean_bytes, luck)
+        _write_files(context, files, mean_bytes, rng)
         for _ in range(AGED_CHURN_ROUNDS):
-            victims = luck.sample(files, AGED_FILES // 2)
+            victims = rng.sample(files, AGED_FILES // 2)
             for path in victims:
                 context.host.remove(path)
-            _write_files(context, victims, mean_bytes, luck)
+            _write_files(context, victims, mean_bytes, rng)
         context.executor.run_next()
 
 
-def _write_files(context: TrialContext, paths: Sequence[str], mean_bytes: int, luck: random.Random) -> None:
+def _write_files(context: TrialContext, paths: Sequence[str], mean_bytes: int, rng: random.Random) -> None:
     """Half to one and a half times the mean in size; the mean of all keeps to the share."""
-    blocks = [max(1, round(mean_bytes * luck.uniform(0.5, 1.5) / MIB)) for _ in paths]
+    blocks = [max(1, round(mean_bytes * rng.uniform(0.5, 1.5) / MIB)) for _ in paths]
     words = "".join(f"of={path}\0count={count}\0" for path, count in zip(paths, blocks, strict=True))
     context.executor.run_next(stdin=words)

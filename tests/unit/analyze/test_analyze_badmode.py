@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pgstrata.analyze.badmode import bad_modes
-from pgstrata.analyze.stages import Table
+from pgstrata.analyze.comparison import Table
 
 NAMES = ("a", "b")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pgstrata.analyze.comparison import Design
 from pgstrata.analyze.conclude import conclude
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.analyze.simulate import CELL
-from pgstrata.analyze.stages import Design
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.spec.campaign import Goal
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from pgstrata.analyze.comparison import Design
 from pgstrata.analyze.policy import MAX_PAIRS, AdaptivePolicy
 from pgstrata.analyze.simulate import CELL, LEVELS, Scenario, run_campaign
-from pgstrata.analyze.stages import Design
 from pgstrata.record.decision import Decision, Observation
 from pgstrata.spec.campaign import Campaign, Goal, Runs
 from pgstrata.spec.notation import parse_stack

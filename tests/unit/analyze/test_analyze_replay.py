@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgstrata.analyze import stages
+from pgstrata.analyze import comparison
+from pgstrata.analyze.comparison import Design, Replay, StageOne, Table
 from pgstrata.analyze.fit import BlockFit, fit_blocks
 from pgstrata.analyze.judge import judge
-from pgstrata.analyze.stages import Design, Replay, StageOne, Table
 from pgstrata.record.reader import read
 from pgstrata.spec.campaign import Goal
 from pgstrata_fake.campaigns import Shape, write_campaign
@@ -66,7 +66,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counted.append(y.shape[1])
         return fit_blocks(y)
 
-    monkeypatch.setattr(stages, "fit_blocks", counting)
+    monkeypatch.setattr(comparison, "fit_blocks", counting)
     return counted
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pgstrata.analyze.later import CONFIRMING_RUNS, StagedPolicy, capacities_tps, finalists
+from pgstrata.analyze.later_stages import CONFIRMING_RUNS, StagedPolicy, capacities_tps, finalists
 from pgstrata.record.decision import Decision, Observation, OpenLoop
 from pgstrata.spec.campaign import Campaign, Latency, Runs, Soak
 from pgstrata.spec.notation import parse_stack

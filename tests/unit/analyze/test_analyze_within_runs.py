@@ -1,4 +1,4 @@
-"""Jitter, trend, checkpoint fold, periods, changepoints, run length, warm-up."""
+"""Jitter, trend, checkpoint cycle, periods, changepoints, run length, warm-up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scipy.stats import theilslopes
 
 from pgstrata.analyze import jitter
 from pgstrata.analyze.changepoint import changepoints_s, pelt
-from pgstrata.analyze.fold import fold
+from pgstrata.analyze.checkpoint_cycle import checkpoint_cycle
 from pgstrata.analyze.periodogram import strongest_period
 from pgstrata.analyze.runlength import autocorrelation, best_length_s, suggest
 from pgstrata.analyze.trend import theil_sen, trend_p, trend_per_hour
@@ -99,13 +99,13 @@ def test_trend_of_a_falling_run() -> None:
 def test_fold_finds_a_checkpoint_and_nothing_else() -> None:
     starts = np.arange(0, 1801, 300, dtype=float)
     quiet = ar1(1, 1800)
-    plain = fold(quiet, starts)
+    plain = checkpoint_cycle(quiet, starts)
     assert plain is not None
     assert plain.p > 0.01
     slowed = quiet.copy()
     for start in range(0, 1800, 300):
         slowed[start : start + 60] *= 0.7
-    found = fold(slowed, starts)
+    found = checkpoint_cycle(slowed, starts)
     assert found is not None
     assert found.p < 0.001
     assert found.cycles == 6
@@ -114,8 +114,8 @@ def test_fold_finds_a_checkpoint_and_nothing_else() -> None:
 
 
 def test_fold_needs_whole_cycles() -> None:
-    assert fold(np.ones(100), np.array([0.0, 50.0])) is None
-    assert fold(np.ones(100), np.array([])) is None
+    assert checkpoint_cycle(np.ones(100), np.array([0.0, 50.0])) is None
+    assert checkpoint_cycle(np.ones(100), np.array([])) is None
 
 
 def test_a_period_is_found_and_noise_is_not() -> None:

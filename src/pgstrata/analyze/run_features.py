@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze.changepoint import changepoints_s
-from pgstrata.analyze.fold import Fold, fold
+from pgstrata.analyze.checkpoint_cycle import CheckpointCycle, checkpoint_cycle
 from pgstrata.analyze.metrics import seconds_of
 from pgstrata.analyze.periodogram import Line, strongest_period
 from pgstrata.record.reader import CellData
@@ -22,13 +22,13 @@ Floats = npt.NDArray[np.float64]
 RUN_S = 300.0
 LEVELS_RUN_S = 900.0
 RUNS = 3
-FOLD_ALPHA = 0.01
+CYCLE_ALPHA = 0.01
 NOTABLE_DEPTH = 0.05
 """Checkpoints that cost less do not deserve a sentence."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class RunFeatures:
     """What most of the runs show; None where they do not."""
 
     runs: int
@@ -41,17 +41,17 @@ class Shape:
     """Of the last run, where most runs change their level."""
 
 
-def describe(cells: Sequence[CellData]) -> Shape | None:
+def features_of(cells: Sequence[CellData]) -> RunFeatures | None:
     """The shape of a stack's runs; None without a run that is long enough."""
     runs = list(_long_runs(cells))
     if not runs:
         return None
-    folds = [f for seconds, starts in runs if (f := fold(seconds, starts)) is not None]
-    deep = [f for f in folds if f.p < FOLD_ALPHA and f.depth >= NOTABLE_DEPTH]
+    cycles = [c for seconds, starts in runs if (c := checkpoint_cycle(seconds, starts)) is not None]
+    deep = [c for c in cycles if c.p < CYCLE_ALPHA and c.depth >= NOTABLE_DEPTH]
     lines = [line for seconds, _ in runs if (line := strongest_period(seconds)) is not None and line.found]
-    return Shape(
+    return RunFeatures(
         runs=len(runs),
-        checkpoint_depth=_of_most(deep, runs, lambda f: f.depth),
+        checkpoint_depth=_of_most(deep, runs, lambda c: c.depth),
         checkpoint_slowest=_slowest(deep) if len(deep) * 2 > len(runs) else None,
         period_s=_period(lines, len(runs)),
         changes_s=_changes([seconds for seconds, _ in runs]),
@@ -66,12 +66,14 @@ def _long_runs(cells: Sequence[CellData]) -> Iterator[tuple[Floats, Floats]]:
             yield seconds, starts - cell.result.settled_samples[0]
 
 
-def _of_most(found: Sequence[Fold], runs: Sequence[object], value: Callable[[Fold], float]) -> float | None:
-    return float(np.median([value(f) for f in found])) if len(found) * 2 > len(runs) else None
+def _of_most(
+    found: Sequence[CheckpointCycle], runs: Sequence[object], value: Callable[[CheckpointCycle], float]
+) -> float | None:
+    return float(np.median([value(c) for c in found])) if len(found) * 2 > len(runs) else None
 
 
-def _slowest(folds: Sequence[Fold]) -> int:
-    return int(np.argmin(np.mean([f.phases for f in folds], axis=0)))
+def _slowest(cycles: Sequence[CheckpointCycle]) -> int:
+    return int(np.argmin(np.mean([c.phases for c in cycles], axis=0)))
 
 
 def _period(lines: Sequence[Line], runs: int) -> float | None:

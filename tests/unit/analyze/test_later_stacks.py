@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgstrata.analyze.later import StagedPolicy
+from pgstrata.analyze.later_stages import StagedPolicy
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.spec.campaign import Campaign, Goal, Latency, Runs

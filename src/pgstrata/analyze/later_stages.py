@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from pgstrata.analyze.capacity import capacity_tps, next_rate
+from pgstrata.analyze.comparison import seconds_by_stack
 from pgstrata.analyze.evidence import COMPARISON, copies_on_write
-from pgstrata.analyze.stages import seconds_by_stack
 from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
 from pgstrata.spec.units import render_duration

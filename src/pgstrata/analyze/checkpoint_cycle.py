@@ -23,7 +23,7 @@ _MIN_BIN_S = 2
 
 
 @dataclass(frozen=True)
-class Fold:
+class CheckpointCycle:
     """Throughput by phase of the checkpoint cycle, relative to the mean of all; `p` of no effect of the phase."""
 
     phases: tuple[float, ...]
@@ -36,8 +36,8 @@ class Fold:
         return max(self.phases) - min(self.phases)
 
 
-def fold(tps: Floats, checkpoint_starts_s: Floats) -> Fold | None:
-    """Folds a run; None where it does not hold three whole cycles, or where they are too short for 5 bins."""
+def checkpoint_cycle(tps: Floats, checkpoint_starts_s: Floats) -> CheckpointCycle | None:
+    """Of one run; None where it does not hold three whole cycles, or where they are too short for 5 bins."""
     table = _cycles(tps, np.sort(checkpoint_starts_s))
     if table is None:
         return None
@@ -46,7 +46,7 @@ def fold(tps: Floats, checkpoint_starts_s: Floats) -> Fold | None:
         return None
     centred = table - table.mean(axis=1, keepdims=True)
     phase = centred.mean(axis=0)
-    return Fold(tuple(((phase + mean) / mean).tolist()), table.shape[0], _p(centred, phase))
+    return CheckpointCycle(tuple(((phase + mean) / mean).tolist()), table.shape[0], _p(centred, phase))
 
 
 def _cycles(tps: Floats, starts_s: Floats) -> Floats | None:
