@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pgstrata import __version__
-from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.details import Links, stack_details
@@ -30,7 +30,6 @@ from pgstrata.report.markup import render_markup_html
 from pgstrata.report.matrix import verdict_matrix
 from pgstrata.report.pairs import Index
 from pgstrata.report.sample import Sample
-from pgstrata.report.statistic import author_rows
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
 from pgstrata.report.words import Tone, cell_words, sentence, tone_of
 from pgstrata.spec.printable import printable
@@ -48,6 +47,19 @@ SCRIPTS = (
 
 
 @dataclass(frozen=True)
+class AuthorRow:
+    """Figures that authors of published comparisons use, over the valid runs of a stack, TPS; no interval."""
+
+    name: str
+    runs: int
+    estimate: float | None
+    first_three_max: float
+    mean: float
+    least: float
+    greatest: float
+
+
+@dataclass(frozen=True)
 class CellView:
     """What the page says about one cell."""
 
@@ -55,7 +67,7 @@ class CellView:
     words: tuple[tuple[Tone, Markup], ...]
     matrix: Any
     published: Any
-    author: Any
+    author: tuple[AuthorRow, ...]
     index: int
     """Of the cell among all that are drawn."""
     matched: tuple[Markup, ...]
@@ -108,12 +120,22 @@ def _views(findings: Findings) -> Iterator[CellView]:
             words=tuple((tone_of(s), render_markup_html(sentence(s))) for s in table.cell.statements),
             matrix=verdict_matrix(index, table.cell),
             published=tuple(row for row in findings.published if row.cell == table.cell.id),
-            author=author_rows(index, table.cell),
+            author=tuple(_author_rows(index, table.cell)),
             index=findings.cells.index(table.cell),
             matched=tuple(
                 render_markup_html(words) for cell in matched_cells(findings, table.cell) for words in cell_words(cell)
             ),
         )
+
+
+def _author_rows(index: Index, cell: CellFinding) -> Iterator[AuthorRow]:
+    """A row for each stack with runs, best first."""
+    for stack in index.stacks_of(cell):
+        found = stack.metrics.get("tps")
+        runs = [v for v in found.runs if v is not None] if found else []
+        if found and runs:
+            mean = sum(runs) / len(runs)
+            yield AuthorRow(stack.name, len(runs), found.estimate, max(runs[:3]), mean, min(runs), max(runs))
 
 
 def _host_facts(data: CampaignData, findings: Findings) -> tuple[tuple[str, str, bool], ...]:
