@@ -4,6 +4,7 @@ interface Drawing {
   primary: string;
   margin: number;
   stacks: string[];
+  shapes: string[];
   metrics: Record<string, Metric>;
   cells: DrawnCell[];
   runs: DrawnRun[];

@@ -18,6 +18,8 @@ from pgstrata.report.table import cell_title
 
 PERCENTILES = ("p50", "p95", "p99", "p999")
 FACTOR_FOR_LOG = 4.0
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star", "triangle-right")
+"""Eight, and seven colours: 56 stacks look different, also without colour. All of them have an area to fill."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ class Drawing:
     primary: str
     margin: float
     stacks: list[str]
+    shapes: list[str]
+    """Of the marks of each stack."""
     metrics: dict[str, Metric]
     cells: list[DrawnCell]
     runs: list[DrawnRun] = field(default_factory=list)
@@ -155,6 +159,7 @@ def draw(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
         primary=findings.campaign.primary,
         margin=findings.campaign.margin,
         stacks=context.names,
+        shapes=[SHAPES[i % len(SHAPES)] for i in range(len(context.names))],
         metrics={name: metric_of(name) for name in order},
         cells=[_cell(context, cell, order) for cell in findings.cells],
         runs=list(_with_typical(list(_runs(context)))),

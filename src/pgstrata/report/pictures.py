@@ -25,7 +25,11 @@ Rows = list[dict[str, Any]]
 
 COLOURS = ("#0072b2", "#d1490a", "#00875f", "#a8407f", "#b07c00", "#0f93a8", "#5a5f66")
 """Okabe and Ito, adjusted for contrast on white: the page's own colours."""
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "stroke", "triangle-right")
+PATHS = {
+    "star": "M0,-1L0.265,-0.364L0.951,-0.309L0.428,0.139L0.588,0.809"
+    "L0,0.45L-0.588,0.809L-0.428,0.139L-0.951,-0.309L-0.265,-0.364Z",
+}
+"""Of the shapes that Vega has no name for, between -1 and 1."""
 PNG_SCALE = 2.0
 WIDTH = 720
 _GIB = 1024**3
@@ -109,8 +113,7 @@ def _colour(drawing: Drawing, legend: bool = False) -> Any:
 
 
 def _shape(drawing: Drawing, legend: bool = False) -> Any:
-    names = drawing.stacks
-    scale = alt.Scale(domain=names, range=[SHAPES[i % len(SHAPES)] for i in range(len(names))])
+    scale = alt.Scale(domain=drawing.stacks, range=[PATHS.get(shape, shape) for shape in drawing.shapes])
     return alt.Shape("stack:N", scale=scale, legend=alt.Legend(title=None) if legend else None)
 
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from importlib.resources import files
 from statistics import median_low
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.drawing import FACTOR_FOR_LOG, draw
-from pgstrata.report.pictures import typical_runs
+from pgstrata.report.drawing import FACTOR_FOR_LOG, SHAPES, draw
+from pgstrata.report.pictures import PATHS, typical_runs
 from pgstrata.report.sample import Sample
+
+FILLED = {"circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right"}
+"""Shapes that Vega knows by name and fills; its `stroke` and `arrow` vanish where marks are filled."""
+BASE = files("pgstrata.report") / "static" / "base.js"
+
+
+def test_page_and_pictures_draw_every_shape(data: CampaignData, findings: Findings) -> None:
+    drawing = draw(data, findings, Sample.of(data))
+    assert drawing.shapes == list(SHAPES[: len(drawing.stacks)])
+    assert set(SHAPES) <= FILLED | set(PATHS)
+    (table,) = re.findall(r"const SHAPES = \{\n(.*?)\n\};", BASE.read_text(encoding="utf-8"), re.DOTALL)
+    assert set(re.findall(r'^  "?([a-z-]+)"?: ', table, re.MULTILINE)) == set(SHAPES)
 
 
 def test_one_run_in_the_middle_stands_for_its_stack(data: CampaignData, findings: Findings) -> None:

@@ -51,32 +51,32 @@ function svg(tag, attributes = {}, ...children) {
   return node;
 }
 
-// Eight shapes and seven colours have no common divisor: 56 stacks look different, also without colour.
-const SHAPES = [
-  (r) => `M${r},0A${r},${r} 0 1 1 ${-r},0A${r},${r} 0 1 1 ${r},0Z`,
-  (r) => polygon([[-r, -r], [r, -r], [r, r], [-r, r]], 0.9),
-  (r) => polygon([[0, -r], [r, r * 0.8], [-r, r * 0.8]], 1.15),
-  (r) => polygon([[0, -r], [r, 0], [0, r], [-r, 0]], 1.25),
-  (r) => polygon([[-r, -r * 0.8], [r, -r * 0.8], [0, r]], 1.15),
-  (r) => polygon(star(r, 5, 0.45), 1.3),
-  (r) => polygon([[-r / 3, -r], [r / 3, -r], [r / 3, -r / 3], [r, -r / 3], [r, r / 3], [r / 3, r / 3],
+// The shapes that `report.drawing` names.
+const SHAPES = {
+  circle: (r) => `M${r},0A${r},${r} 0 1 1 ${-r},0A${r},${r} 0 1 1 ${r},0Z`,
+  square: (r) => polygon([[-r, -r], [r, -r], [r, r], [-r, r]], 0.9),
+  "triangle-up": (r) => polygon([[0, -r], [r, r * 0.8], [-r, r * 0.8]], 1.15),
+  diamond: (r) => polygon([[0, -r], [r, 0], [0, r], [-r, 0]], 1.25),
+  "triangle-down": (r) => polygon([[-r, -r * 0.8], [r, -r * 0.8], [0, r]], 1.15),
+  cross: (r) => polygon([[-r / 3, -r], [r / 3, -r], [r / 3, -r / 3], [r, -r / 3], [r, r / 3], [r / 3, r / 3],
     [r / 3, r], [-r / 3, r], [-r / 3, r / 3], [-r, r / 3], [-r, -r / 3], [-r / 3, -r / 3]], 1.1),
-  (r) => polygon(star(r, 3, 0.86), 1.05),
-];
+  star: (r) => polygon(star(r), 1.3),
+  "triangle-right": (r) => polygon([[-r * 0.8, -r], [r, 0], [-r * 0.8, r]], 1.15),
+};
 
 function polygon(points, factor) {
   return `M${points.map(([x, y]) => `${(x * factor).toFixed(2)},${(y * factor).toFixed(2)}`).join("L")}Z`;
 }
 
-function star(r, arms, inner) {
-  return Array.from({ length: arms * 2 }, (_, i) => {
-    const radius = i % 2 ? r * inner : r;
-    const angle = (Math.PI * i) / arms - Math.PI / 2;
+function star(r) {
+  return Array.from({ length: 10 }, (_, i) => {
+    const radius = i % 2 ? r * 0.45 : r;
+    const angle = (Math.PI * i) / 5 - Math.PI / 2;
     return [radius * Math.cos(angle), radius * Math.sin(angle)];
   });
 }
 
-const shape = (stack, r) => SHAPES[stack % SHAPES.length](r);
+const shape = (stack, r) => SHAPES[DATA.shapes[stack]](r);
 
 function fillSwatches(root) {
   for (const node of all("[data-swatch]", root)) {
