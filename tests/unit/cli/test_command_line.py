@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import zipfile
@@ -14,6 +13,7 @@ import pytest
 import pgstrata
 from pgstrata.cli.main import app
 from pgstrata.spec.campaign import Campaign
+from typed import typed
 
 VERBS = sorted(command.name or command.callback.__name__ for command in app.registered_commands if command.callback)
 GROUPS = sorted(group.name or "" for group in app.registered_groups)
@@ -28,25 +28,12 @@ runs: {blocks: 3}
 """
 
 
-def pgstrata_run(*argv: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PGSTRATA_")}
-    return subprocess.run(
-        [sys.executable, "-m", "pgstrata.cli.main", *argv],
-        cwd=cwd,
-        env={**environment, "PGSTRATA_FAKE": "1", **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished campaign in `out`."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "small.yaml").write_text(CAMPAIGN)
-    done = pgstrata_run("run", "small.yaml", "--out", "out", cwd=folder)
+    done = typed("run", "small.yaml", "--out", "out", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -58,12 +45,14 @@ class TestHelp:
 
     @pytest.mark.parametrize("verb", VERBS)
     def test_every_verb_has_an_example(self, verb: str, tmp_path: Path) -> None:
-        shown = pgstrata_run(verb, "--help", cwd=tmp_path)
+        shown = typed(verb, "--help", cwd=tmp_path)
         assert shown.returncode == 0
         assert f"Example: pgstrata {verb}" in " ".join(shown.stdout.split())
 
-    def test_version(self, tmp_path: Path) -> None:
-        assert pgstrata_run("--version", cwd=tmp_path).stdout == f"pgstrata {pgstrata.__version__}\n"
+    def test_version(self) -> None:
+        argv = [sys.executable, "-m", "pgstrata.cli.main", "--version"]
+        shown = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
+        assert shown.stdout == f"pgstrata {pgstrata.__version__}\n"
 
     def test_help_loads_nothing_heavy(self, tmp_path: Path) -> None:
         code = (
@@ -77,14 +66,14 @@ class TestHelp:
 
 class TestRun:
     def test_ends_with_the_table_and_the_page(self, finished: Path) -> None:
-        again = pgstrata_run("run", "small.yaml", "--out", "out", cwd=finished)
+        again = typed("run", "small.yaml", "--out", "out", cwd=finished)
         assert again.returncode == 0
         assert "ext4" in again.stdout
         assert again.stdout.rstrip().endswith("report: out/report.html")
         assert (finished / "out" / "report.html").stat().st_size > 10_000
 
     def test_progress_goes_to_stderr_and_json_to_stdout(self, tmp_path: Path) -> None:
-        done = pgstrata_run("quick", "ext4", "tmpfs", "--minutes", "30", "--out", "q", "--json", cwd=tmp_path)
+        done = typed("quick", "ext4", "tmpfs", "--minutes", "30", "--out", "q", "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["schema"] == "pgstrata.report/1"
         assert "block 1" in done.stderr
@@ -92,27 +81,27 @@ class TestRun:
 
     def test_quiet(self, tmp_path: Path) -> None:
         (tmp_path / "small.yaml").write_text(CAMPAIGN)
-        assert pgstrata_run("run", "small.yaml", "--quiet", cwd=tmp_path).stderr == ""
+        assert typed("run", "small.yaml", "--quiet", cwd=tmp_path).stderr == ""
         assert (tmp_path / "out" / "small" / "campaign.json").is_file()
 
     def test_failed_trials_end_with_4(self, tmp_path: Path) -> None:
         (tmp_path / "f.yaml").write_text(CAMPAIGN.replace("[ext4, xfs, tmpfs]", "{ext4: , failing: {data: xfs}}"))
-        done = pgstrata_run("run", "f.yaml", "--out", "out", cwd=tmp_path)
+        done = typed("run", "f.yaml", "--out", "out", cwd=tmp_path)
         assert done.returncode == 4, done.stderr
         assert "made to fail by its name" in done.stdout
 
     def test_a_condition_that_holds_ends_with_5(self, finished: Path) -> None:
-        holds = pgstrata_run("report", "out", "--fail-on", "tps(ext4) < 0.95*tps(tmpfs)", cwd=finished)
+        holds = typed("report", "out", "--fail-on", "tps(ext4) < 0.95*tps(tmpfs)", cwd=finished)
         assert holds.returncode == 5, holds.stderr
-        fails = pgstrata_run("report", "out", "--fail-on", "tps(ext4) > tps(tmpfs)", cwd=finished)
+        fails = typed("report", "out", "--fail-on", "tps(ext4) > tps(tmpfs)", cwd=finished)
         assert fails.returncode == 0
-        wrong = pgstrata_run("report", "out", "--fail-on", "tps(zfs) > 1", cwd=finished)
+        wrong = typed("report", "out", "--fail-on", "tps(zfs) > 1", cwd=finished)
         assert wrong.returncode == 2
         assert "zfs" in wrong.stderr
 
     def test_another_campaign_is_refused(self, finished: Path) -> None:
         (finished / "other.yaml").write_text(CAMPAIGN.replace("small", "other"))
-        done = pgstrata_run("run", "other.yaml", "--out", "out", cwd=finished)
+        done = typed("run", "other.yaml", "--out", "out", cwd=finished)
         assert done.returncode == 2
         assert done.stderr.startswith("error: ")
         assert "HINT: " in done.stderr
@@ -120,49 +109,49 @@ class TestRun:
 
     @pytest.mark.parametrize("argv", [["quick", "ext5"], ["quick"], ["run", "missing.yaml"], ["frobnicate"]])
     def test_usage_errors_end_with_2(self, argv: list[str], tmp_path: Path) -> None:
-        done = pgstrata_run(*argv, cwd=tmp_path)
+        done = typed(*argv, cwd=tmp_path)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
 
     def test_crash_says_that_it_is_not_there(self, tmp_path: Path) -> None:
         for argv in (["crash", "ext4"], ["quick", "ext4", "xfs", "--crash"]):
-            done = pgstrata_run(*argv, cwd=tmp_path)
+            done = typed(*argv, cwd=tmp_path)
             assert done.returncode == 2
             assert "do not exist yet" in done.stderr
 
 
 class TestStatus:
     def test_counts(self, finished: Path) -> None:
-        value = json.loads(pgstrata_run("status", "out", "--json", cwd=finished).stdout)
+        value = json.loads(typed("status", "out", "--json", cwd=finished).stdout)
         assert value["stacks"]["ext4"]["ok"] == 3
         assert value["finished"] is True
         assert value["running"] is False
-        assert "3 ok" in pgstrata_run("status", "out", cwd=finished).stdout
+        assert "3 ok" in typed("status", "out", cwd=finished).stdout
 
 
 class TestReport:
     @pytest.mark.parametrize(("form", "start"), [("json", "{"), ("md", "# "), ("csv", "stack,block,")])
     def test_texts_go_to_stdout(self, finished: Path, form: str, start: str) -> None:
-        done = pgstrata_run("report", "out", "--format", form, cwd=finished)
+        done = typed("report", "out", "--format", form, cwd=finished)
         assert done.returncode == 0
         assert done.stdout.startswith(start)
 
     def test_one_text_at_a_time(self, finished: Path) -> None:
-        assert pgstrata_run("report", "out", "--format", "json,md", cwd=finished).returncode == 2
-        assert pgstrata_run("report", "out", "--format", "docx", cwd=finished).returncode == 2
+        assert typed("report", "out", "--format", "json,md", cwd=finished).returncode == 2
+        assert typed("report", "out", "--format", "docx", cwd=finished).returncode == 2
 
     def test_of_a_zip(self, finished: Path, tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / "out.zip", "w") as archive:
             for file in (finished / "out").rglob("*"):
                 archive.write(file, file.relative_to(finished))
-        packed = pgstrata_run("report", str(tmp_path / "out.zip"), "--format", "json", cwd=tmp_path)
-        plain = pgstrata_run("report", "out", "--format", "json", cwd=finished)
+        packed = typed("report", str(tmp_path / "out.zip"), "--format", "json", cwd=tmp_path)
+        plain = typed("report", "out", "--format", "json", cwd=finished)
         assert packed.stdout == plain.stdout != ""
 
 
 class TestExport:
     def test_tables(self, finished: Path, tmp_path: Path) -> None:
-        done = pgstrata_run("export", "out", "--to", str(tmp_path / "tables"), "--json", cwd=finished)
+        done = typed("export", "out", "--to", str(tmp_path / "tables"), "--json", cwd=finished)
         assert len(json.loads(done.stdout)["files"]) == 10
         assert (tmp_path / "tables" / "runs.csv").read_text().count("\n") == 10
 
@@ -177,5 +166,5 @@ class TestExport:
 
 class TestSchema:
     def test_is_json_schema(self, tmp_path: Path) -> None:
-        value = json.loads(pgstrata_run("schema", cwd=tmp_path).stdout)
+        value = json.loads(typed("schema", cwd=tmp_path).stdout)
         assert set(Campaign.model_fields) <= set(value["properties"])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pgstrata.cli.campaigning import FAKE_MODE
-from pgstrata.cli.main import main
 from pgstrata.cli.usage_errors import explain_usage_error
+from typed import typed
 
 FILES = {
     "good.yaml": "stacks: [ext4, xfs]\nworkload: {scale: 1}\n",
@@ -59,44 +56,24 @@ MISTAKES = [
 ]
 
 
-@pytest.fixture
-def told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Exit code, stdout and stderr of a command line, in this process: nothing is started before a mistake is told."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv(FAKE_MODE, "1")
-        monkeypatch.setattr(sys, "argv", ["pgstrata", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, *capsys.readouterr()
-
-    return run
-
-
 @pytest.mark.parametrize(("line", "what", "hint"), MISTAKES, ids=[line for line, _, _ in MISTAKES])
-def test_a_mistake_is_explained(
-    tmp_path: Path, told: Callable[..., tuple[int, str, str]], line: str, what: str, hint: str
-) -> None:
+def test_a_mistake_is_explained(tmp_path: Path, line: str, what: str, hint: str) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    code, out, err = told(*line.split())
-    said, _, mended = err.partition("\nHINT: ")
-    assert code == 2
+    done = typed(*line.split(), cwd=tmp_path)
+    said, _, mended = done.stderr.partition("\nHINT: ")
+    assert done.returncode == 2
     assert said.startswith("error: ")
     assert what in said
     assert hint in mended
-    assert out == ""
+    assert done.stdout == ""
 
 
-def test_a_verb_without_words_shows_its_help(told: Callable[..., tuple[int, str, str]]) -> None:
-    code, _, err = told("import")
-    assert code == 2
-    assert "pg-fs-benchmark" in err
-    assert "error:" not in err
+def test_a_verb_without_words_shows_its_help(tmp_path: Path) -> None:
+    done = typed("import", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "pg-fs-benchmark" in done.stderr
+    assert "error:" not in done.stderr
 
 
 def test_sentences_of_the_parser() -> None:

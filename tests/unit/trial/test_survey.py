@@ -121,7 +121,7 @@ def kill_when_it_runs():
     os.kill(os.getpid(), signal.SIGKILL)
 
 threading.Thread(target=kill_when_it_runs).start()
-host.run(command("sh", "-c", f"echo $$ >{place}/pid; sleep 600; true"))
+host.run(command("sh", "-c", f"trap 'kill $!' INT; sleep 600 & echo $$ >{place}/pid; wait"))
 """
 
 
@@ -131,8 +131,8 @@ def test_a_command_that_outlives_a_killed_pgstrata_is_ended(tmp_path: Path) -> N
     ended = subprocess.run([sys.executable, "-c", KILLED_IN_A_COMMAND, str(tmp_path)], timeout=120, env=env)
     assert ended.returncode == -signal.SIGKILL
     pid = int((tmp_path / "pid").read_text())
-    assert Path(f"/proc/{pid}").exists()
+    assert awaiting.is_running(pid)
     cleaned = clean(LocalHost(state_directory=str(tmp_path / "state")))
     assert not cleaned.failed
     assert "ended 2 processes" in cleaned.lines[0]
-    assert not Path(f"/proc/{pid}").exists()
+    assert not awaiting.is_running(pid)
