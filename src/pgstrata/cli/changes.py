@@ -28,7 +28,7 @@ def changed(
     if blocks is not None:
         runs["blocks"] = blocks
     if budget is not None:
-        runs["budget"] = _budget_s(budget)
+        runs["budget"] = duration_option("--budget", budget, "90min")
     update: dict[str, Any] = {"runs": campaign.runs.model_copy(update=runs)}
     if scratch is not None:
         update["scratch"] = str(scratch.resolve())
@@ -38,11 +38,12 @@ def changed(
     return campaign.model_copy(update=update)
 
 
-def _budget_s(text: str) -> float:
+def duration_option(option: str, text: str, example: str) -> float:
+    """Seconds; UsageError for a value that is no duration."""
     try:
         return parse_duration_s(text)
     except ValueError as error:
-        raise UsageError(f"--budget: {error}", hint="for example --budget 90min") from None
+        raise UsageError(f"{option}: {error}", hint=f"for example {option} {example}") from None
 
 
 def require_known(campaign: Campaign) -> None:

@@ -42,16 +42,22 @@ def plan(
 ) -> None:
     """Show trials, bytes, time, host-wide changes, what the budget can prove, and on request every command."""
     from pgstrata.cli.changes import changed
-    from pgstrata.cli.hosts import LAB
     from pgstrata.spec.campaign_file import load_campaign
     from pgstrata.spec.expand import slug, with_aa
-    from pgstrata.trial.survey import REMOTE_SCRATCH, survey
 
     campaign = with_aa(changed(load_campaign(file), blocks=blocks, budget=budget, scratch=scratch, host=host))
+    show_plan(campaign, out or Path("out") / slug(campaign.name), commands=commands, json=json)
+
+
+def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bool = False) -> None:
+    """Prints what running the campaign into that directory would do; touches nothing."""
+    from pgstrata.cli.hosts import LAB
+    from pgstrata.trial.survey import REMOTE_SCRATCH, survey
+
     if campaign.host == LAB and campaign.scratch is None:
         campaign = campaign.model_copy(update={"scratch": REMOTE_SCRATCH})
     with _looked_at(campaign) as found:
-        site = survey(found, campaign, out or Path("out") / slug(campaign.name))
+        site = survey(found, campaign, out)
         value = _describe(campaign, site)
     if json:
         print_json(value)

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.output import FailOn, FailUndecided, JsonFlag, OutDirectory, QuietFlag, ScratchDirectory, parse_margin
+from pgstrata.cli.output import (
+    Blocks,
+    FailOn,
+    FailUndecided,
+    JsonFlag,
+    OutDirectory,
+    QuietFlag,
+    ScratchDirectory,
+    parse_margin,
+)
 
 EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20 --scratch /var/tmp"
 
@@ -21,6 +30,24 @@ def quick(
     ] = None,
     scale: Annotated[int | None, typer.Option("--scale", min=1, help="pgbench scale; by default as fits.")] = None,
     clients: Annotated[int | None, typer.Option("--clients", min=1, help="pgbench clients.", show_default="8")] = None,
+    duration: Annotated[
+        str | None, typer.Option("--duration", metavar="TIME", help="Length of a run, e.g. 60s; by default as fits.")
+    ] = None,
+    blocks: Blocks = None,
+    script: Annotated[
+        str | None,
+        typer.Option(
+            "--script", metavar="NAME", help="A script of pgbench's, or an SQL file.", show_default="tpcb-like"
+        ),
+    ] = None,
+    sql: Annotated[
+        Path | None,
+        typer.Option("--sql", metavar="FILE", help="A database to load instead of pgbench's.", show_default=False),
+    ] = None,
+    postgresql_conf: Annotated[
+        Path | None,
+        typer.Option("--postgresql-conf", metavar="FILE", help="Settings of the servers.", show_default=False),
+    ] = None,
     out: OutDirectory = None,
     scratch: ScratchDirectory = None,
     device: Annotated[
@@ -44,6 +71,7 @@ def quick(
     crash: Annotated[
         bool, typer.Option("--crash/--no-crash", help="Power-cut verdicts (not in this version).")
     ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what would be done, and touch nothing.")] = False,
     fail_on: FailOn = None,
     fail_undecided: FailUndecided = False,
     json: JsonFlag = False,
@@ -51,8 +79,9 @@ def quick(
 ) -> None:
     """Compare stacks named on the command line: build each, run PostgreSQL and pgbench on it, report."""
     from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
-    from pgstrata.cli.changes import require_known
+    from pgstrata.cli.changes import duration_option, require_known
     from pgstrata.cli.crash import refuse_crash
+    from pgstrata.cli.plan import show_plan
     from pgstrata.spec.expand import slug
     from pgstrata.spec.quick import quick_campaign
 
@@ -71,10 +100,19 @@ def quick(
         host=host,
         margin=parse_margin(margin),
         aa=aa,
+        duration_s=duration_option("--duration", duration, "60s") if duration else None,
+        blocks=blocks,
+        script=script,
+        sql=str(sql) if sql else None,
+        postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
     )
     require_known(campaign)
+    directory = out or Path("out") / slug(campaign.name)
+    if plan:
+        show_plan(campaign, directory, json=json)
+        return
     shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
-    run_to_report(campaign, out or Path("out") / slug(campaign.name), "quick", shown)
+    run_to_report(campaign, directory, "quick", shown)
 
 
 def register(app: typer.Typer) -> None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import with_aa
-from pgstrata.spec.files import resolve_stack_files
+from pgstrata.spec.files import resolve_stack_files, resolve_workload_files
 from pgstrata.spec.layers.kind import Device, Filesystem
 from pgstrata.spec.notation import parse_stack_mapping
 from pgstrata.spec.problems import explain
@@ -55,22 +55,35 @@ def overhead_s(scale: int, *, fresh: bool) -> float:
     return 6.0 + 0.25 * scale if fresh else 5.0 + 0.05 * scale
 
 
-def plan_design(stacks: int, minutes: float, scales: Sequence[int]) -> QuickDesign:
-    """The largest scale and then the most blocks that leave runs of a useful length; UsageError if none do."""
+def plan_design(
+    stacks: int, minutes: float, scales: Sequence[int], *, duration_s: float | None = None, blocks: int | None = None
+) -> QuickDesign:
+    """The largest scale and then the most blocks that leave runs of a useful length; UsageError if none do.
+
+    `duration_s` is the length that runs must have, `blocks` the number that there must be; with both, nothing is left
+    to choose but the scale.
+    """
     budget_s = minutes * 60.0
     for least_blocks, wanted_s in WISHES:
         for scale in scales:
-            for blocks in range(MAX_BLOCKS, least_blocks - 1, -1):
-                spare_s = _spare_s(budget_s, stacks, blocks, scale)
-                warmup_s = float(int(min(max((1 - MEASURED_SHARE) * spare_s, MIN_WARMUP_S), MAX_WARMUP_S)))
-                if spare_s - warmup_s >= wanted_s:
-                    return QuickDesign(scale, blocks, float(int(min(spare_s - warmup_s, MAX_DURATION_S))), warmup_s)
-    shortest_s = stacks * sum(
-        _trial_s(block, scales[-1]) + MIN_DURATION_S + MIN_WARMUP_S for block in range(MIN_BLOCKS)
-    )
-    raise UsageError(
-        f"{minutes:g} minutes are too short for {stacks} stacks at scale {scales[-1]}: "
-        f"{MIN_BLOCKS} blocks take about {shortest_s / 60:.0f} minutes",
+            for count in (blocks,) if blocks else range(MAX_BLOCKS, least_blocks - 1, -1):
+                spare_s = _spare_s(budget_s, stacks, count, scale)
+                share_s = (1 - MEASURED_SHARE) * spare_s if duration_s is None else duration_s / 4
+                warmup_s = float(int(min(max(share_s, MIN_WARMUP_S), MAX_WARMUP_S)))
+                measured_s = spare_s - warmup_s
+                if duration_s is not None and measured_s >= duration_s:
+                    return QuickDesign(scale, count, duration_s, warmup_s)
+                if duration_s is None and measured_s >= wanted_s:
+                    return QuickDesign(scale, count, float(int(min(measured_s, MAX_DURATION_S))), warmup_s)
+    raise _too_short(stacks, minutes, scales[-1], duration_s or MIN_DURATION_S, blocks or MIN_BLOCKS)
+
+
+def _too_short(stacks: int, minutes: float, scale: int, duration_s: float, blocks: int) -> UsageError:
+    warmup_s = max(MIN_WARMUP_S, min(duration_s / 4, MAX_WARMUP_S))
+    shortest_s = stacks * sum(_trial_s(block, scale) + duration_s + warmup_s for block in range(blocks))
+    return UsageError(
+        f"{minutes:g} minutes are too short for {stacks} stacks at scale {scale}: "
+        f"{blocks} blocks take about {shortest_s / 60:.0f} minutes",
         hint=f"--minutes {int(shortest_s / 60) + 1}, a smaller --scale, or fewer stacks",
     )
 
@@ -98,13 +111,19 @@ def quick_campaign(
     host: str = "local",
     margin: float | str = 0.02,
     aa: bool = False,
+    duration_s: float | None = None,
+    blocks: int | None = None,
+    script: str | None = None,
+    sql: str | None = None,
     postgresql: Mapping[str, Any] | None = None,
 ) -> Campaign:
     """A campaign of those stacks that fits `minutes` (10 by default), looking for the best.
 
     `devices` are stable ids of real disks, given to each stack in turn (trials run one at a time); without them
-    stacks sit on disks of the model `media`, or on loop files below `scratch`. `postgresql` holds keys of a stack's
-    `postgresql:` for all stacks. Raises UsageError.
+    stacks sit on disks of the model `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen
+    where they are not given. `script` is a builtin one or a file, `sql` the file of a database to load instead of
+    pgbench's tables, whose scale then means nothing. `postgresql` holds keys of a stack's `postgresql:` for all stacks.
+    Raises UsageError.
     """
     if not stacks:
         raise UsageError("no stack is named", hint="for example: pgstrata quick ext4 xfs:noatime")
@@ -115,7 +134,8 @@ def quick_campaign(
     twice = sorted({name for name in shown if shown.count(name) > 1})
     if twice:
         raise UsageError(f"stack {twice[0]!r} is named twice", hint="to compare a stack with itself: --aa")
-    design = plan_design(len(built) + aa, minutes or DEFAULT_MINUTES, (scale,) if scale else SCALES)
+    scales = (scale,) if scale else SCALES[-1:] if sql else SCALES
+    design = plan_design(len(built) + aa, minutes or DEFAULT_MINUTES, scales, duration_s=duration_s, blocks=blocks)
     data: dict[str, Any] = {
         "name": f"quick {' '.join(shown)}"[:120],
         "seed": seed,
@@ -124,21 +144,31 @@ def quick_campaign(
         "erase": tuple(erase),
         "stacks": tuple(built),
         "workload": {
+            "script": (script or "tpcb-like",),
+            "sql": sql,
             "scale": (design.scale,),
             "clients": (clients or 8,),
             "jobs": min(clients or 8, 2),
             "duration": design.duration_s,
             "warmup": design.warmup_s,
         },
-        "runs": {"max_blocks": design.blocks, "budget": (minutes or DEFAULT_MINUTES) * 60.0, "aa": aa},
+        "runs": {
+            "blocks" if blocks else "max_blocks": design.blocks,
+            "budget": (minutes or DEFAULT_MINUTES) * 60.0,
+            "aa": aa,
+        },
         "goal": {"margin": margin},
     }
     try:
-        return with_aa(Campaign.model_validate(data))
+        campaign = with_aa(Campaign.model_validate(data))
     except ValidationError as error:
-        problems = explain(error, Campaign, data)
-        raise UsageError("; ".join(f"{p.path}: {p.text}" for p in problems),
-                         hint=next((p.hint for p in problems if p.hint), "")) from None  # fmt: skip
+        wrong = explain(error, Campaign, data)
+        raise UsageError("; ".join(f"{p.path}: {p.text}" for p in wrong),
+                         hint=next((p.hint for p in wrong if p.hint), "")) from None  # fmt: skip
+    problems, workload = resolve_workload_files(campaign.workload, Path.cwd())
+    if problems:
+        raise UsageError(problems[0].text, hint=problems[0].hint)
+    return campaign.model_copy(update={"workload": workload})
 
 
 def _stack(text: str, devices: Sequence[str], media: str | None, postgresql: dict[str, Any]) -> Stack:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pgstrata.errors import UsageError
@@ -90,3 +92,44 @@ def test_a_model_is_put_below_what_needs_a_device_and_names_none() -> None:
 def test_what_is_refused(stacks: list[str], options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         quick_campaign(stacks, **options)  # type: ignore[arg-type]
+
+
+def test_a_given_length_and_number_of_blocks_are_kept() -> None:
+    by_length = plan_design(2, 10, SCALES, duration_s=40.0)
+    assert by_length.duration_s == 40.0
+    assert by_length.blocks >= MIN_BLOCKS
+    by_blocks = plan_design(2, 10, SCALES, blocks=7)
+    assert by_blocks.blocks == 7
+    both = plan_design(2, 30, (10,), duration_s=40.0, blocks=5)
+    assert (both.scale, both.blocks, both.duration_s) == (10, 5, 40.0)
+    with pytest.raises(UsageError, match=r"9 blocks take about") as error:
+        plan_design(2, 5, SCALES, duration_s=40.0, blocks=9)
+    assert "--minutes" in error.value.hint
+
+
+def test_what_minutes_are_asked_for_is_enough() -> None:
+    with pytest.raises(UsageError) as error:
+        plan_design(2, 1, (1,), duration_s=40.0, blocks=9)
+    minutes = int(error.value.hint.split("--minutes ")[1].split(",")[0])
+    assert plan_design(2, minutes, (1,), duration_s=40.0, blocks=9).blocks == 9
+
+
+def test_scripts_databases_and_settings_of_the_users(tmp_path: Path) -> None:
+    (tmp_path / "own.sql").write_text("SELECT 1;\n")
+    (tmp_path / "database.sql").write_text("CREATE TABLE t ();\n")
+    (tmp_path / "postgresql.conf").write_text("work_mem = 8MB\n")
+    made = quick_campaign(
+        ["ext4", "xfs@work_mem=1MB"],
+        script=str(tmp_path / "own.sql"),
+        sql=str(tmp_path / "database.sql"),
+        blocks=4,
+        postgresql={"postgresql_conf": str(tmp_path / "postgresql.conf")},
+    )
+    assert made.workload.script == (str(tmp_path / "own.sql"),)
+    assert made.workload.sql == str(tmp_path / "database.sql")
+    assert made.workload.scale == (1,)
+    assert made.runs.blocks == 4
+    assert {s.postgresql.postgresql_conf for s in made.stacks} == {str(tmp_path / "postgresql.conf")}
+    assert made.stacks[1].postgresql.settings == {"work_mem": "1MB"}
+    with pytest.raises(UsageError, match="does not exist"):
+        quick_campaign(["ext4"], script="nowhere.sql")
