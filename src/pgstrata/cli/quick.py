@@ -21,57 +21,70 @@ from pgstrata.cli.output import (
 EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20 --scratch /var/tmp"
 
 
+Stacks = Annotated[
+    list[str], typer.Argument(metavar="STACK...", help="Short notation, e.g. xfs:noatime.", show_default=False)
+]
+Minutes = Annotated[
+    float | None, typer.Option("--minutes", metavar="N", min=0.1, help="Time budget.", show_default="10")
+]
+Scale = Annotated[int | None, typer.Option("--scale", min=1, help="pgbench scale; by default as fits.")]
+Clients = Annotated[int | None, typer.Option("--clients", min=1, help="pgbench clients.", show_default="8")]
+Duration = Annotated[
+    str | None, typer.Option("--duration", metavar="TIME", help="Length of a run, e.g. 60s; by default as fits.")
+]
+Script = Annotated[
+    str | None,
+    typer.Option("--script", metavar="NAME", help="A script of pgbench's, or an SQL file.", show_default="tpcb-like"),
+]
+Database = Annotated[
+    Path | None,
+    typer.Option("--sql", metavar="FILE", help="A database to load instead of pgbench's.", show_default=False),
+]
+Conf = Annotated[
+    Path | None,
+    typer.Option("--postgresql-conf", metavar="FILE", help="Settings of the servers.", show_default=False),
+]
+Disks = Annotated[
+    list[str] | None,
+    typer.Option("--device", metavar="ID", help="Stable id of a real disk; repeatable.", show_default=False),
+]
+Erase = Annotated[
+    list[str] | None,
+    typer.Option("--erase", metavar="ID", help="A disk whose content may be destroyed.", show_default=False),
+]
+Media = Annotated[
+    str | None,
+    typer.Option("--media", metavar="MODEL", help="Put stacks on modelled disks, e.g. hdd-7200.", show_default=False),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the order of runs and of pgbench.")]
+Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
+Aa = Annotated[bool, typer.Option("--aa", help="Run the first stack under two names, as a check.")]
+OnHost = Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")]
+Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Power-cut verdicts (not in this version).")]
+PlanOnly = Annotated[bool, typer.Option("--plan", help="Say what would be done, and touch nothing.")]
+
+
 def quick(
-    stacks: Annotated[
-        list[str], typer.Argument(metavar="STACK...", help="Short notation, e.g. xfs:noatime.", show_default=False)
-    ],
-    minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="N", min=0.1, help="Time budget.", show_default="10")
-    ] = None,
-    scale: Annotated[int | None, typer.Option("--scale", min=1, help="pgbench scale; by default as fits.")] = None,
-    clients: Annotated[int | None, typer.Option("--clients", min=1, help="pgbench clients.", show_default="8")] = None,
-    duration: Annotated[
-        str | None, typer.Option("--duration", metavar="TIME", help="Length of a run, e.g. 60s; by default as fits.")
-    ] = None,
+    stacks: Stacks,
+    minutes: Minutes = None,
+    scale: Scale = None,
+    clients: Clients = None,
+    duration: Duration = None,
     blocks: Blocks = None,
-    script: Annotated[
-        str | None,
-        typer.Option(
-            "--script", metavar="NAME", help="A script of pgbench's, or an SQL file.", show_default="tpcb-like"
-        ),
-    ] = None,
-    sql: Annotated[
-        Path | None,
-        typer.Option("--sql", metavar="FILE", help="A database to load instead of pgbench's.", show_default=False),
-    ] = None,
-    postgresql_conf: Annotated[
-        Path | None,
-        typer.Option("--postgresql-conf", metavar="FILE", help="Settings of the servers.", show_default=False),
-    ] = None,
+    script: Script = None,
+    sql: Database = None,
+    postgresql_conf: Conf = None,
     out: OutDirectory = None,
     scratch: ScratchDirectory = None,
-    device: Annotated[
-        list[str] | None,
-        typer.Option("--device", metavar="ID", help="Stable id of a real disk; repeatable.", show_default=False),
-    ] = None,
-    erase: Annotated[
-        list[str] | None,
-        typer.Option("--erase", metavar="ID", help="A disk whose content may be destroyed.", show_default=False),
-    ] = None,
-    media: Annotated[
-        str | None,
-        typer.Option(
-            "--media", metavar="MODEL", help="Put stacks on modelled disks, e.g. hdd-7200.", show_default=False
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the order of runs and of pgbench.")] = 1,
-    margin: Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")] = "2%",
-    aa: Annotated[bool, typer.Option("--aa", help="Run the first stack under two names, as a check.")] = False,
-    host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")] = "local",
-    crash: Annotated[
-        bool, typer.Option("--crash/--no-crash", help="Power-cut verdicts (not in this version).")
-    ] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what would be done, and touch nothing.")] = False,
+    device: Disks = None,
+    erase: Erase = None,
+    media: Media = None,
+    seed: Seed = 1,
+    margin: Margin = "2%",
+    aa: Aa = False,
+    host: OnHost = "local",
+    crash: Crash = False,
+    plan: PlanOnly = False,
     fail_on: FailOn = None,
     fail_undecided: FailUndecided = False,
     json: JsonFlag = False,

@@ -159,12 +159,17 @@ def quick_campaign(
         },
         "goal": {"margin": margin},
     }
+    return _checked(data)
+
+
+def _checked(data: dict[str, Any]) -> Campaign:
+    """The campaign, with absolute paths of the user's files; UsageError for what is wrong in it."""
     try:
         campaign = with_aa(Campaign.model_validate(data))
     except ValidationError as error:
         wrong = explain(error, Campaign, data)
-        raise UsageError("; ".join(f"{p.path}: {p.text}" for p in wrong),
-                         hint=next((p.hint for p in wrong if p.hint), "")) from None  # fmt: skip
+        hint = next((p.hint for p in wrong if p.hint), "")
+        raise UsageError("; ".join(f"{p.path}: {p.text}" for p in wrong), hint=hint) from None
     problems, workload = resolve_workload_files(campaign.workload, Path.cwd())
     if problems:
         raise UsageError(problems[0].text, hint=problems[0].hint)
