@@ -30,6 +30,7 @@ from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
+from pgstrata_fake.cells import Rows, write_cell
 
 MIB = 1024**2
 NASTY = "ext4-<script>alert(1)</script>"
@@ -224,7 +225,7 @@ def _write_measured(
     database = int(15.1 * trial.scale * MIB)
     spaces = [SpaceRecord(moment="after load", physical_bytes=int(database * 1.2), database_bytes=database)]
     for cell in trial.cells:
-        result = _write_cell(recorder, shape, stack, cell, drift, rng)
+        result = _make_cell(recorder, shape, stack, cell, drift, rng)
         grown = int(database * 1.2 + (result.wal_bytes or 0) * 0.4)
         spaces.append(SpaceRecord(moment=f"after {cell.id}", physical_bytes=grown, database_bytes=int(database * 1.03)))
     recorder.write_list("space.json", spaces)
@@ -246,23 +247,15 @@ def _seconds(shape: Shape, stack: Stack, mean: float, rng: np.random.Generator) 
     return tps
 
 
-def _write_cell(
+def _make_cell(
     recorder: TrialRecorder, shape: Shape, stack: Stack, cell: Cell, drift: float, rng: np.random.Generator
 ) -> CellResult:
     base = shape.base_tps.get(stack.name, BASE_TPS.get(stack.name, 2000.0))
     factor = (cell.clients / 8) ** 0.6 * (50 / cell.scale) ** 0.15 * (1.6 if cell.script == "simple-update" else 1.0)
     tps = _seconds(shape, stack, base * factor * drift * math.exp(rng.normal(0, 0.02)), rng)
+    series = _series(cell, tps, rng)
     n = len(tps)
-    latency = 1000 * cell.clients / np.maximum(tps, 1)
-    recorder.series(
-        cell.id,
-        "progress",
-        [(t + 1, float(tps[t]), float(latency[t]), float(latency[t]) * 0.4, None, 0, 0, 0) for t in range(n)],
-    )
-    _write_probes(recorder, cell, tps, rng)
     mean = float(tps.mean())
-    recorder.write_text(f"cells/{cell.id}/raw/pgbench.out", f"tps = {mean:.2f} (without initial connection time)\n")
-    recorder.write_text(f"cells/{cell.id}/raw/pgbench.err", "progress: 1.0 s\n")
     percentiles = {"p50": 1.1, "p95": 3.9, "p99": 11.0, "p999": 210.0} if cell.rate_tps else {}
     result = CellResult(
         cell=cell,
@@ -279,24 +272,25 @@ def _write_cell(
         open_loop=cell.rate_tps is not None,
         percentiles_ms={k: v * float(rng.normal(1, 0.05)) for k, v in percentiles.items()},
     )
-    recorder.write(f"cells/{cell.id}/result.json", result)
+    write_cell(recorder, result, tps.tolist(), series)
     return result
 
 
-def _write_probes(recorder: TrialRecorder, cell: Cell, tps: np.ndarray, rng: np.random.Generator) -> None:
+def _series(cell: Cell, tps: np.ndarray, rng: np.random.Generator) -> dict[str, Rows]:
     n = len(tps)
-    starts = list(range(20, n, 30))
-    recorder.series(cell.id, "checkpoints", [(s, min(s + 9, n), "time", 4000, 8.1, 0.4, 8.9) for s in starts])
+    latency = 1000 * cell.clients / np.maximum(tps, 1)
     devices = []
     for t in range(n):
         rate = float(tps[t])
         devices.append((t + 1, "loop0", "data", 12.0, rate * 1.4, rate * 0.2, 0, 90e3, rate * 14e3, 1.2, 0.71))
         devices.append((t + 1, "vda", "backing", 12.0, rate * 1.5, rate * 0.2, 0, 90e3, rate * 15e3, 1.4, 0.83))
-    recorder.series(cell.id, "devices", devices)
     cpu = rng.uniform(0.1, 0.3, n)
-    recorder.series(
-        cell.id,
-        "system",
-        [(t + 1, float(cpu[t]), 0.1, 0.2, 0.4, 0.0, 8e7, 1e6, 0.1, 0.2, 0.0) for t in range(n)],
-    )
-    recorder.series(cell.id, "waits", [(t + 1, "IO", "WALSync", 5.0) for t in range(n)])
+    return {
+        "progress": [
+            (t + 1, float(tps[t]), float(latency[t]), float(latency[t]) * 0.4, None, 0, 0, 0) for t in range(n)
+        ],
+        "checkpoints": [(s, min(s + 9, n), "time", 4000, 8.1, 0.4, 8.9) for s in range(20, n, 30)],
+        "devices": devices,
+        "system": [(t + 1, float(cpu[t]), 0.1, 0.2, 0.4, 0.0, 8e7, 1e6, 0.1, 0.2, 0.0) for t in range(n)],
+        "waits": [(t + 1, "IO", "WALSync", 5.0) for t in range(n)],
+    }

@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import (
@@ -27,6 +25,7 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.events import StepBegun, Tell
+from pgstrata_fake.cells import Rows, write_cell
 
 _BEGIN = "2026-01-01T00:00:00.000+00:00"
 _LEVEL_TPS = {"tmpfs": 4000.0, "xfs": 2100.0, "ext4": 2000.0, "btrfs": 1300.0, "zfs": 1200.0, "nfs": 900.0}
@@ -78,7 +77,7 @@ class FakeRunner:
         for cell in trial.cells:
             tell(StepBegun(self.campaign.name, trial.id, f"pgbench {cell.id}", 0.0))
             tps = _fake_tps(self.campaign, stack, trial, cell)
-            _write_cell(recorder, cell, tps, trial.duration_s or self.campaign.workload.duration_s or 60.0, rng)
+            _make_cell(recorder, cell, tps, trial.duration_s or self.campaign.workload.duration_s or 60.0, rng)
             grown = int(size_bytes * 1.1)
             space.append(SpaceRecord(moment=f"after {cell.id}", physical_bytes=grown, database_bytes=grown))
         recorder.write_list("space.json", space)
@@ -106,7 +105,7 @@ def _fake_percentiles(cell: Cell, capacity_tps: float) -> dict[str, float]:
     return {"p50": wait_ms, "p95": 3 * wait_ms, "p99": 5 * wait_ms}
 
 
-def _write_cell(recorder: TrialRecorder, cell: Cell, level_tps: float, duration_s: float, rng: random.Random) -> None:
+def _make_cell(recorder: TrialRecorder, cell: Cell, level_tps: float, duration_s: float, rng: random.Random) -> None:
     tps = min(level_tps, cell.rate_tps or level_tps)
     seconds = [tps * rng.gauss(1, 0.1) for _ in range(max(1, round(duration_s)))]
     mean = sum(seconds) / len(seconds)
@@ -129,18 +128,10 @@ def _write_cell(recorder: TrialRecorder, cell: Cell, level_tps: float, duration_
         percentiles_ms=_fake_percentiles(cell, level_tps),
         open_loop=cell.rate_tps is not None,
     )
-    recorder.write(f"cells/{cell.id}/result.json", result)
-    lines = [
-        f"progress: {t}.0 s, {s:.1f} tps, lat {latency_ms:.3f} ms stddev {latency_ms / 2:.3f}, 0 failed"
-        for t, s in enumerate(seconds, 1)
-    ]
-    recorder.write_text(f"cells/{cell.id}/raw/pgbench.err", "\n".join(lines) + "\n")
-    recorder.write_text(f"cells/{cell.id}/raw/pgbench.out", f"tps = {tps:.6f} (without initial connection time)\n")
-    for series, rows in _fake_series(seconds, latency_ms).items():
-        recorder.series(cell.id, series, rows)
+    write_cell(recorder, result, seconds, _fake_series(seconds, latency_ms))
 
 
-def _fake_series(seconds: list[float], latency_ms: float) -> dict[str, Iterator[dict[str, Any]]]:
+def _fake_series(seconds: list[float], latency_ms: float) -> dict[str, Rows]:
     times = list(enumerate(seconds, 1))
     end_s = float(len(seconds))
     checkpoint = {"start_t_s": end_s / 3, "end_t_s": end_s / 2, "kind": "time", "buffers_written": 1000.0}
@@ -155,5 +146,5 @@ def _fake_series(seconds: list[float], latency_ms: float) -> dict[str, Iterator[
         ),
         "postgres": ({"t_s": t, "wal_bytes": 600 * s * t, "xact_commit": s * t} for t, s in times),
         "waits": ({"t_s": t, "wait_event_type": "IO", "wait_event": "WALSync", "sessions": 2.0} for t, _ in times),
-        "checkpoints": iter([checkpoint]),
+        "checkpoints": [checkpoint],
     }
