@@ -1,7 +1,7 @@
 """Rare bad modes: a few runs of one stack that lie far below its others, while the machine was as usual.
 
-Robust estimates give such runs little weight, and rightly say nothing of them; a user who meets them does not care how
-rare they are. With the deviation e of a run from the median of its stack and, in the same block, the median o of the
+Robust estimates give such runs little weight, so they do not show them; a user who meets one does not care how rare it
+is. With the deviation e of a run from the median of its stack and, in the same block, the median o of the
 other stacks' deviations (0 where there are none), r = e - o; a run is bad where both e and r lie below
 
     -max(4 s, ln 1.1);  s = 1.4826 median|r| of the stack
@@ -63,7 +63,7 @@ def _found(names: Sequence[str], table: Table, deviation: Floats) -> Iterator[Ba
 
 
 def _others(deviation: Floats, k: int) -> Floats:
-    """What the machine did: the median deviation of the other stacks in each block."""
+    """Deviation of the machine: the median deviation of the other stacks in each block."""
     others = np.delete(deviation, k, axis=0)
     usual = np.zeros(deviation.shape[1])
     for j in np.flatnonzero(np.isfinite(others).any(axis=0)):

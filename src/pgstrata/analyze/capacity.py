@@ -1,4 +1,4 @@
-"""Capacity under a latency objective: the highest rate that a stack carries while it keeps its promise.
+"""Capacity under a latency objective: the highest rate that a stack carries within a limit on its latency.
 
 A rate meets the objective when a percentile of the latency, counted from the scheduled start, is within the limit,
 less than one per cent of the transactions were late or skipped, and the schedule lag does not rise during the run.
@@ -22,7 +22,7 @@ RISING_P = 0.01
 
 
 def meets(objective_ms: float, result: OpenLoop) -> bool:
-    """Whether a run kept the promise."""
+    """Whether a run met the objective."""
     within = result.latency_ms <= objective_ms
     return within and result.failed_share < FAILED_SHARE and not result.lag_rising
 

@@ -1,8 +1,8 @@
 """Moments at which the level of throughput changed: PELT on 15 s means.
 
 Killick, Fearnhead & Eckley, Optimal Detection of Changepoints with a Linear Computational Cost, JASA 107 (2012), cost
-of a changed mean, penalty 10 ln n in units of the noise's variance (from the differences of neighbours). Never on
-seconds: their serial correlation always gives false alarms.
+of a changed mean, penalty 10 ln n in units of the noise's variance (from the differences of neighbours). Not on
+seconds: they are serially correlated, which gives false alarms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _noise(y: Floats) -> float:
 
 
 def pelt(y: Floats, penalty: float) -> tuple[int, ...]:
-    """Starts of the second and later segments of the best partition under that penalty a segment."""
+    """Starts of the second and later segments of the best partition; each segment costs `penalty`."""
     n = y.size
     sums = np.concatenate([[0.0], np.cumsum(y)])
     squares = np.concatenate([[0.0], np.cumsum(y**2)])

@@ -1,4 +1,4 @@
-"""What a checkpoint costs: throughput folded by the logged checkpoint times, with an F test blocked by cycle.
+"""What a checkpoint costs: throughput by phase of the logged checkpoint cycle, with an F test blocked by cycle.
 
 Every whole cycle between two checkpoint starts is cut into 5 phase bins; the means of cycle x bin make a two-way
 table without replication (Montgomery, Design and Analysis of Experiments, chapter 4): F = MS(phase) / MS(rest). Bins of
@@ -24,7 +24,7 @@ _MIN_BIN_S = 2
 
 @dataclass(frozen=True)
 class CheckpointCycle:
-    """Throughput by phase of the checkpoint cycle, relative to the mean of all; `p` of no effect of the phase."""
+    """Throughput by phase of the checkpoint cycle, relative to the mean of all; `p`: no effect of the phase."""
 
     phases: tuple[float, ...]
     cycles: int

@@ -48,9 +48,9 @@ class Design:
     goal: Goal
     max_blocks: int = MAX_BLOCKS
     fixed: bool = False
-    """Whether exactly `max_blocks` complete blocks are run: screening then drops nothing and never ends early."""
+    """Whether exactly `max_blocks` complete blocks are run: screening then drops no stack and does not end early."""
     candidates: frozenset[str] | None = None
-    """Stacks that can be chosen, of the durability that the goal demands; all where it is None."""
+    """Stacks that can be chosen, because they have the durability that the goal demands; None means all."""
 
     @property
     def metric(self) -> Metric:
@@ -81,7 +81,7 @@ class Design:
 
 
 def goal_within(goal: Goal, names: Sequence[str]) -> Goal:
-    """The goal as far as these stacks go: those that can be built, or those that ran."""
+    """The goal limited to these stacks: those that can be built, or those that ran."""
     if goal.kind == "against" and goal.against not in names:
         return goal.model_copy(update={"kind": "best", "against": None})
     pairs = tuple(e for e in goal.equivalent if e.a in names and e.b in names)
@@ -128,13 +128,13 @@ class StageOne:
     survivors: tuple[int, ...]
     screening: Screening | None
     settled: bool
-    """The leader is sure enough."""
+    """Whether the leader is certain enough."""
 
 
 @dataclass
 class Replay:
-    """Stage 1 after each block. What the last look computed of blocks that are still the same is not computed again,
-    which changes nothing but time: a campaign that grows by a block costs one fit."""
+    """Stage 1 after each block. Blocks that have not changed since the last look are not fitted again: a campaign that
+    grows by a block costs one fit."""
 
     design: Design
     _tables: dict[str, Table] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class Replay:
         return self._state
 
     def _shared_blocks(self, tables: dict[str, Table]) -> int | None:
-        """Up to which block the tables are those of the last look; None where they are the same altogether."""
+        """The first block that differs from the last look; None where none does."""
         if tables.keys() != self._tables.keys():
             return 0
         ends = (_shared_columns(self._tables[cell].y, table.y) for cell, table in tables.items())
@@ -179,7 +179,7 @@ class Replay:
 
 
 def _shared_columns(a: Floats, b: Floats) -> int | None:
-    """How many first columns of two tables are the same; None when the tables are."""
+    """How many leading columns of two tables are equal; None when all are."""
     width = min(a.shape[1], b.shape[1])
     left, right = a[:, :width], b[:, :width]
     differing = np.flatnonzero(((left != right) & ~(np.isnan(left) & np.isnan(right))).any(axis=0))
@@ -237,7 +237,7 @@ def pair_sigma(verdict: PairVerdict) -> float:
 
 
 def seconds_by_stack(observations: Iterable[Observation]) -> dict[str, float]:
-    """Mean machine time of one block's run of each stack, over all its cells."""
+    """Mean machine time that each stack takes in a block, over all its cells."""
     total: dict[str, float] = {}
     blocks: dict[str, set[int]] = {}
     for o in observations:

@@ -37,7 +37,7 @@ COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
 
 @dataclass(frozen=True)
 class PairConclusion:
-    """A pair with its verdict and what is told beside it; values on the scale of the model."""
+    """A pair with its verdict and what is reported beside it; values on the scale of the model."""
 
     a: str
     b: str
@@ -49,7 +49,7 @@ class PairConclusion:
     """Standard deviation of one paired difference."""
     rates: ErrorRates
     counted: int
-    """Pairs here that go on counting when more are run."""
+    """Pairs that still count when more are run."""
     x: Floats
     y: Floats
     """Runs of a and b; in the same order where they are paired, with nan for a missing one."""
@@ -63,7 +63,7 @@ class PairConclusion:
         return hodges_lehmann_shift(self.x[np.isfinite(self.x)], self.y[np.isfinite(self.y)])
 
     def needed(self) -> int | None:
-        """Further pairs until a verdict, by the forecast; at least one while it is open, None beyond reason."""
+        """Further pairs until a verdict, by the forecast; at least one while it is open, None where too many."""
         if self.verdict.decided or not self.sigma > 0:
             return None
         rates = self.rates
@@ -73,7 +73,7 @@ class PairConclusion:
 
 @dataclass(frozen=True)
 class OwnLevel:
-    """What a stack itself does, on the scale of the model; the interval is infinite while nothing can be said."""
+    """Level of one stack, on the scale of the model; the interval is infinite while there are too few runs."""
 
     level: float
     interval: Interval
@@ -109,7 +109,7 @@ def conclude(
 ) -> CellConclusion:
     """The conclusion about the primary metric, by the stages of the campaign.
 
-    `replay` keeps what was computed of stage 1 from one look at a growing campaign to the next, and from cell to cell.
+    `replay` keeps the fits of stage 1 from one look at a growing campaign to the next, and from cell to cell.
     """
     stages: tuple[Stage, ...] = ("screen",) if design.screens and not imported else COMPARISON
     table = tabulate(design, observations, cell, stages)

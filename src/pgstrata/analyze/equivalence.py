@@ -4,12 +4,12 @@ Two one-sided tests as an interval (Schuirmann 1987): the 90 % interval inside (
 anytime-valid interval (g = 0.1, finite from 9 pairs). *Equal* wins over a proven difference: a proven difference
 that is smaller than the margin does not matter by the user's own declaration.
 
-A robust estimate gives little weight to rare bad runs, which a user feels. So equality must hold of the plain mean too,
+A robust estimate gives little weight to rare bad runs, which users notice. So it must hold for the plain mean too,
 
     mean(d) +- t(1 - 1.5 alpha/2; n - 1) sd(d) / sqrt(n)  inside (-bound, bound)
 
-(Welch's form where the runs are not paired), and, where more runs can be had, of so many that a bad mode of one run in
-ten would have shown itself: 0.9^32 = 0.034.
+(Welch's form where the runs are not paired), and, where more runs can be made, over enough of them that a bad
+mode of one run in ten would have shown: 0.9^32 = 0.034.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pgstrata.analyze.interval import (
 Verdict = Literal["better", "worse", "equal", "undecided"]
 
 LEAST_RUNS = 32
-"""Of each stack before two are called equal in a campaign, which can go on. Imports cannot."""
+"""Runs of each stack before two are called equal in a campaign, which can go on. Imports cannot."""
 MEAN_SHARE = 1.5
 """By simulation: 1 finds fewer than 90 % of the equal pairs within 60 pairs, and 2 calls a stack with rare bad runs
 equal in more than 5 % of campaigns (docs/statistics.md)."""
@@ -52,7 +52,7 @@ class PairVerdict:
     mean: Interval
     """Of the plain mean of the difference."""
     enough: bool
-    """Whether there are runs enough to call it equal."""
+    """Whether there are enough runs to call it equal."""
     p: float
     """Anytime p of no difference."""
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""What of a recorded campaign counts: valid runs with their metrics, what was left out and why, and what to say first.
+"""Which runs of a recorded campaign count, with their metrics; what was left out and why; what to say first.
 
 Nothing is left out silently; `selection` says which trials count.
 """

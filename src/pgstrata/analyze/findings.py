@@ -98,9 +98,9 @@ class Comparison(Finding):
     pairs: int
     """Pairs that the estimate rests on."""
     needed_pairs: int | None = None
-    """Additional pairs that would settle the margin, by the forecast."""
+    """Further pairs that would settle the margin, by the forecast."""
     needed_s: float | None = None
-    """Machine time of those pairs; null for imports, which nobody can go on with."""
+    """Machine time of those pairs; null for imports, which cannot be continued."""
     source: Source = "screening"
     """Whose runs it rests on."""
     leaning: Literal["better", "worse"] | None = None
@@ -110,7 +110,7 @@ class Comparison(Finding):
     proven: bool = False
     """The interval excludes no difference, for the declared primary metric, with confirmation's fresh data."""
     smallest_provable: float | None = None
-    """The smallest difference that so many pairs can prove: half width of the interval, as a share (ratio scale)."""
+    """The smallest difference that these pairs can prove: half width of the interval, as a share (ratio scale)."""
     acceptable_margin: float | None = None
     """The smallest margin within which the two are equal already."""
     sigma: float | None = None
@@ -126,7 +126,7 @@ class Chosen(Finding):
     class_: str = Field(alias="class")
     """The durability that it was chosen for."""
     probability_within_margin: float | None = None
-    """At least so probable, whenever one looks; null where it is the only stack of its class."""
+    """Lower bound of the probability, valid at any look; null where it is the only stack of its class."""
     left_behind: tuple[str, ...] = ()
     """Stacks of its class without a verdict of their own, which screening left behind the runner-up."""
 
@@ -178,7 +178,7 @@ class PairStatement(StatementBase):
 
 
 class NotConfirmed(StatementBase):
-    """Leader and runner-up that got no fresh pairs: what so many could prove."""
+    """Leader and runner-up that got no fresh pairs, and what that many could prove."""
 
     about: Literal["not confirmed"] = "not confirmed"
     subject: str
@@ -276,7 +276,7 @@ class SoakTrend(StatementBase):
 
 
 class CheckpointCost(StatementBase):
-    """Throughput that follows the checkpoints: slowest in a fifth of the cycle (from 0), by so much of its mean."""
+    """Throughput that follows the checkpoints: slowest in a fifth of the cycle (from 0), by that share of its mean."""
 
     about: Literal["checkpoints"] = "checkpoints"
     subject: str
@@ -302,7 +302,7 @@ class LevelChanges(StatementBase):
 
 
 class MatchedLoad(StatementBase):
-    """Latency at one rate that every stack was given alike, lowest first."""
+    """Latency at one rate, the same for every stack, lowest first."""
 
     about: Literal["matched load"] = "matched load"
     rate_tps: float
@@ -411,4 +411,4 @@ class Findings(Finding):
     published: tuple[PublishedFinding, ...] = ()
     """Figures of the study that the campaign repeats, where it repeats one."""
     published_source: str = ""
-    """Who published them, on what, and which statistic they are."""
+    """Who published them, measured on what, and which statistic they are."""

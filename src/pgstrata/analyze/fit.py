@@ -6,7 +6,7 @@ at most 100 times. With m = share of cells with w = 1, p = parameters, df = N - 
 
     v = kappa^2 sum((w r)^2) / df / m^2                      pooled variance of a run
     s_k^2 = sum r^2 / sum(1 - h)                             of stack k; h = leverage in the unweighted design
-    v_k = (6 v + (n_k - 1) s_k^2) / (n_k + 5)                shrunk: pooling alone gives false claims when sigmas differ
+    v_k = (6 v + (n_k - 1) s_k^2) / (n_k + 5)                shrunk: pooling alone makes false claims if sigmas differ
     se^2 = sum over cells of c^2 v_k                         c = the contrast's row of (X'X)^-1 X'
     nu = (sum u_k)^2 / sum(u_k^2 / (n_k + 5)), at most df    Satterthwaite; u_k = part of se^2 that stack k adds
 

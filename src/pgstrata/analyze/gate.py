@@ -56,7 +56,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a condition in one cell, with the interval that decided (of left/right, or left-right)."""
+    """The outcome of a condition in one cell, with the interval that decided (of left/right, or left-right)."""
 
     condition: Condition
     cell: str

@@ -1,7 +1,7 @@
 """How steady a run was, from its throughput second by second.
 
 Definitions: a missing progress second counts 0, except the last one where transactions were made that no progress
-line tells of (pgbench may end before it prints its last line); CV is the population CV (standard deviation / mean);
+line reports (pgbench may end before it prints its last line); CV is the population CV (standard deviation / mean);
 15 s means do not overlap (a rest at the end is left out); a stall is a second below 10 % of the run's median.
 """
 

@@ -68,7 +68,7 @@ TREND_ALPHA = 0.05
 NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S = 0.25, 0.01, 3.0
 """Share of seconds below half and below a tenth of the median, and longest stall, that deserve a sentence."""
 TREND_RUN_S = 300.0
-"""Shorter runs are all beginning: their slope says nothing about the hours after."""
+"""The slope of shorter runs says nothing about the hours after them."""
 
 
 def judge(data: CampaignData) -> Findings:
@@ -405,7 +405,7 @@ class _JudgedCell:
             yield Behind(subject=leader, metric=metric.name, others=tuple(_amounts(others)), source=source)
 
     def _prices(self, leader: str) -> Iterator[Price]:
-        """Stacks that promise less and are faster, as far as is known."""
+        """Stacks that promise less durability and are faster by their estimate."""
         metric = self.evidence.primary
         for pair in (*self.conclusion.confirmed, *self._only_screened()):
             other = pair.b if pair.a == leader else pair.a
@@ -551,7 +551,7 @@ def _feature_statements(name: str, features: RunFeatures) -> Iterator[Statement]
 
 
 def _is_told(metric: str, value: float | None) -> bool:
-    """Whether a run's value is reason enough to show the metric: the share of failures is not while it is 0."""
+    """Whether a run's value is reason to show the metric; a share of failures of 0 is none."""
     return value is not None and (metric != "failed_fraction" or value > 0)
 
 

@@ -1,4 +1,4 @@
-"""Whether the medium stayed the same from one beginning of a run to the next."""
+"""Whether the medium stayed the same between the baselines that a campaign measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from pgstrata.record.schema import MediumRecord
 
 CHANGED = 2.0
-"""Factor between two baselines from which on a rate is told: the rates of a shared or virtual disk vary by less."""
+"""A rate that differs by this factor is reported: the rates of a shared or virtual disk vary by less."""
 SHORTEST_S = 1.0
 """Shorter measurements vary by more than that on the same disk."""
 RATES = {

@@ -50,7 +50,7 @@ def seconds_of(cell: CellData) -> Floats:
     tps = table.column("tps").to_numpy()
     first, last = cell.result.settled_samples
     if first or last:
-        # Sampled by others, about once a second: every sample is what it is, and the run's ends were cut.
+        # Sampled by others, about once a second: samples are taken as they are, and the ends of the run were cut.
         return np.asarray(tps[first : tps.size - last])
     duration_s = cell.result.duration_s or float(t_s.max(initial=0))
     return jitter.per_second(t_s, tps, duration_s, cell.result.transactions)
@@ -60,8 +60,8 @@ def seconds_of(cell: CellData) -> Floats:
 class Observer:
     """What the scheduler hands to its policy: the primary metric of every cell of the trials that the judge counts.
 
-    Trials are taken up once, as they come; only when another host or server has become that of most trials is it
-    looked again which of them count.
+    Each trial is read once, as it comes. Which trials count is decided anew only when most trials come from another
+    host or server than before.
     """
 
     primary: str
@@ -72,7 +72,7 @@ class Observer:
     _observations: list[Observation] = field(default_factory=list)
 
     def __call__(self, trials: Sequence[TrialData]) -> Sequence[Observation]:
-        """Takes further trials up; the observations of all so far, in the order in which they came."""
+        """Adds trials; returns the observations of all so far, in the order in which they came."""
         self._tally.add(trials)
         new = [(t, tuple(_observations(t, self.primary, self.percentile))) for t in trials if t.valid]
         self._taken += new

@@ -1,7 +1,7 @@
-"""Periods nobody logged (btrfs commits, zfs transaction groups): a line in the spectrum of the seconds.
+"""Periods that no log shows (btrfs commits, zfs transaction groups): a line in the spectrum of the seconds.
 
 Hann-windowed periodogram over a running-median background (Vaughan, A&A 431, 2005, on red noise): under noise alone
-power is exponential, with median ln 2. The background is itself estimated, as well as m averaged powers would do it, so
+power is exponential, with median ln 2. The background is itself estimated, as precisely as by m averaged powers, so
 a ratio R to it has tail (1 + R/m)^-m (an F distribution with 2 and 2m degrees of freedom), and the largest of M ratios
 p = 1 - (1 - (1 + R/m)^-m)^M.
 """
@@ -23,7 +23,7 @@ _HALF_WINDOW = 30
 _BACKGROUND_POWERS = 20
 """m: 61 Hann-windowed powers hold about 40 independent ones, and a median is half as efficient as a mean."""
 _SLOWEST_CYCLES = 8
-"""A period must fit so often into the run; slower swings cannot be told from drift."""
+"""A period must fit into the run this many times; slower swings cannot be told from drift."""
 _FASTEST_S = 3.0
 _ENOUGH_S = 240
 

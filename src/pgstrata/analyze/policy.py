@@ -46,7 +46,7 @@ START = 0.22
 """Leader and runner-up are confirmed while a difference has at least this chance within the budget (the forecast is
 wide then: at 10 % nearly every confirmation of equal stacks would start), ..."""
 LIKELY = 0.50
-"""... or equality this one: many equal stacks are the common case, and there the pairs would cost as much as screening.
+"""... or equality has this one: equal stacks are common, and the pairs would cost as much there as screening.
 """
 ENOUGH_PAIRS = 5
 """From here on confirmation forecasts from its own pairs."""
@@ -114,7 +114,7 @@ class AdaptivePolicy:
         return Decision("screen", run, dropped, _dropped_words(dropped), figures=_screen_figures(self.design, stages))
 
     def _pays_another_round(self, moment: _Moment, stacks: int) -> bool:
-        """Whether what dropped stacks saved pays a round beyond `max_blocks`; for at most as many rounds again."""
+        """Whether the time saved by dropping pays for a round beyond `max_blocks`; at most as many rounds again."""
         spent = len({(o.stack, o.block) for o in moment.observations if o.stage == "screen"})
         most = self.design.max_blocks
         cheap = spent + stacks <= SAVED_SHARE * most * len(self.design.stacks)
@@ -208,7 +208,7 @@ class AdaptivePolicy:
 
 @dataclass(frozen=True)
 class _Moment:
-    """What is known when a decision is asked for."""
+    """What is known when a decision is made."""
 
     policy: AdaptivePolicy
     observations: Sequence[Observation]
@@ -246,7 +246,7 @@ class _Moment:
 
 
 def _from_screening(fit: BlockFit, i: int, j: int, most: int) -> Outlook | None:
-    """What stage 1 lets one expect: its estimate, with its own uncertainty and that of the pairs to come."""
+    """The expectation from stage 1: its estimate, with its own uncertainty and that of the pairs to come."""
     estimate = fit.estimate(i, j)
     if not estimate.se > 0:
         return None

@@ -24,7 +24,7 @@ LEVELS_RUN_S = 900.0
 RUNS = 3
 CYCLE_ALPHA = 0.01
 NOTABLE_DEPTH = 0.05
-"""Checkpoints that cost less do not deserve a sentence."""
+"""Checkpoints that cost less are not reported."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RunFeatures:
 
 
 def features_of(cells: Sequence[CellData]) -> RunFeatures | None:
-    """The shape of a stack's runs; None without a run that is long enough."""
+    """Features of a stack's runs; None without a run that is long enough."""
     runs = list(_long_runs(cells))
     if not runs:
         return None

@@ -1,4 +1,4 @@
-"""What a recorded campaign tells about its host: how much runs scatter, and how long they should be."""
+"""How much the runs of a recorded campaign scatter, and how long they should be."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def measured_sigma(data: CampaignData) -> float | None:
 
 
 def suggested_length(evidence: Evidence, stack: str, cell: str, sigma_run: float) -> tuple[RunLength, float] | None:
-    """The best length of a run by the runs of one stack, and their length so far in seconds."""
+    """The best length of a run, from the runs of one stack, and the length of those in seconds."""
     runs = evidence.of(stack, cell)[-RUNS_READ:]
     if evidence.imported or not runs:
         return None

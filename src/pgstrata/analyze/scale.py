@@ -1,6 +1,6 @@
 """The metrics: names, units, which direction is better, and whether a ratio (logarithms) or a difference is compared.
 
-One table for judging and for showing.
+One table for analysis and reports.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _TABLE = (
     ),
 )
 METRICS = {m.name: m for m in _TABLE}
-"""In the order of showing."""
+"""In the order in which they are shown."""
 
 _LOWER = ("latency", "load", "time", "space", "size", "wal", "lag", "cv", "stall", "failed", "retried", "late")
 _SUFFIXES: tuple[tuple[str, Unit], ...] = (

@@ -1,4 +1,4 @@
-"""Stage 1 decisions: who leads, who is out of the running, and when screening has said enough.
+"""Stage 1 decisions: which stack leads, which are dropped, and when screening ends.
 
 Leader L is the best survivor. Screening stops when the sum over all other stacks, dropped ones included, of
 P(T_nu > (a_L - a_k + bound) / se) is at most 0.05: then L is within the margin of the best with that probability
@@ -94,7 +94,7 @@ def rank(fit: BlockFit, stacks: Sequence[int], names: Sequence[str]) -> tuple[in
 
 
 def probability_within_margin(fit: BlockFit, leader: int, bound: float, rivals: Sequence[int]) -> float:
-    """max(0, 1 - sum over the rivals of P(T_nu > (a_L - a_k + bound) / se)): what screening goes by, not a claim."""
+    """max(0, 1 - sum over the rivals of P(T_nu > (a_L - a_k + bound) / se)): the rule of screening, not a claim."""
     pairs = fit.pairs
     others = np.zeros(pairs.se.shape[0], dtype=bool)
     others[list(rivals)] = True

@@ -62,7 +62,7 @@ LEVELS: dict[str, Noise] = {"quiet": Noise(0.02), "typical": Noise(0.03), "noisy
 
 @dataclass
 class Machine:
-    """A host whose clock runs with every trial."""
+    """A host whose clock advances with every trial."""
 
     noise: Noise
     rng: np.random.Generator

@@ -42,7 +42,7 @@ def trend_per_hour(tps: Floats) -> float:
 
 
 def trend_p(slopes: Floats) -> float:
-    """Two-sided p of no trend, t test across runs; 1 below 3 runs, because less shows nothing."""
+    """Two-sided p of no trend, t test across runs; 1 below 3 runs, which are too few for a test."""
     slopes = slopes[np.isfinite(slopes)]
     if slopes.size < 3:
         return 1.0

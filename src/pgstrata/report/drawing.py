@@ -51,7 +51,7 @@ class DrawnCell:
     ranking: list[int]
     metrics: dict[str, list[DrawnMetric]]
     logarithmic: list[str]
-    """Metrics that need a logarithmic axis: stacks that differ by factors are told apart on no other."""
+    """Metrics that need a logarithmic axis, because stacks differ by factors."""
     percentiles: list[dict[str, float | int]]
     """Of an open loop: stack, runs, and the estimate of each percentile, ms."""
 
@@ -100,7 +100,7 @@ class DrawnSpace:
 
 @dataclass(frozen=True)
 class DrawnDrift:
-    """One run against the mean of its stack: what the machine did over the blocks."""
+    """One run against the mean of its stack; over the blocks it shows the drift of the machine."""
 
     stack: int
     cell: int

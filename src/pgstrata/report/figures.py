@@ -9,7 +9,7 @@ from pgstrata.spec.units import render_duration, render_size
 
 NOT_KNOWN = "n/a"
 UNBOUNDED = "no bounds yet"
-"""The interval of too few runs: it exists, and is infinite."""
+"""For the interval of too few runs, which is infinite."""
 
 
 def render_number(value: float | None, digits: int = 3) -> str:
@@ -40,7 +40,7 @@ def render_percent(fraction: float | None, *, sign: bool = False) -> str:
 
 
 def render_ratio(ratio: float | None) -> str:
-    """A ratio as people say it: `+3.1 %` close to one, `2.4×` from two on."""
+    """A ratio in the usual form: `+3.1 %` close to one, `2.4×` from two on."""
     if ratio is None or not math.isfinite(ratio):
         return NOT_KNOWN
     return f"{render_number(ratio)}×" if ratio >= 2 else render_percent(ratio - 1, sign=True)

@@ -61,7 +61,7 @@ class AuthorRow:
 
 @dataclass(frozen=True)
 class CellView:
-    """What the page says about one cell."""
+    """What the page shows of one cell."""
 
     table: VerdictTable
     words: tuple[tuple[Tone, Markup], ...]

@@ -17,7 +17,7 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 @dataclass(frozen=True)
 class Rendered:
-    """What came of it: texts by format (json, md, csv), and files that were written (html, png, svg)."""
+    """The results: texts by format (json, md, csv), and files that were written (html, png, svg)."""
 
     texts: dict[str, str] = field(default_factory=dict)
     paths: tuple[Path, ...] = ()

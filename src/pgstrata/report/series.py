@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 RUNNING_MEAN_S = 15
 SMOOTHED_FROM_S = 2 * RUNNING_MEAN_S
-"""Of a shorter run the running mean would hardly move."""
+"""The running mean of a shorter run would be almost constant."""
 POINTS_OF_ALL_RUNS = 60_000
 POINTS_OF_ALL_DEVICES = 30_000
 

@@ -38,7 +38,7 @@ from pgstrata.spec.units import render_duration
 Tone = Literal["chosen", "proven", "equal", "undecided", "stalls", "plain"]
 
 MOST_ACCEPTABLE = 0.20
-"""A margin beyond which "equal within" would be no help to anybody."""
+"""A margin beyond which "equal within" is of no use."""
 _FASTER = frozenset({"tps", "latency_avg_ms"})
 _FEW = 3
 _FIFTHS = ("first", "second", "third", "fourth", "last")
@@ -105,11 +105,11 @@ def sentence(statement: Statement) -> str:
             return _bad_mode(statement)
         case BestLength():
             return (
-                f"Runs of about {render_duration(round(statement.best_s, -1) or 10)} would make the most of the "
-                f"machine's time here (these: {render_duration(statement.length_s)})."
+                f"Runs of about {render_duration(round(statement.best_s, -1) or 10)} would make the best "
+                f"use of the machine's time here (these runs: {render_duration(statement.length_s)})."
             )
         case Trend() | SoakTrend() | CheckpointCost() | Period() | LevelChanges():
-            return _shape(statement)
+            return _within_runs(statement)
     assert_never(statement)
 
 
@@ -161,7 +161,7 @@ def _no_verdict(statement: NoVerdict) -> str:
         case "emulated":
             return "Functional only: throughput on an emulated machine is not compared."
         case "single runs":
-            return "Single runs give **no verdict**: nothing tells a difference of the stacks from luck of the run."
+            return "Single runs give **no verdict**: a difference between stacks cannot be told from chance."
         case "alone":
             return f"{quoted(statement.subject)} alone: there is nothing to compare it with."
         case "no candidate":
@@ -176,7 +176,7 @@ def _choice(statement: Choice) -> str:
         case "chosen":
             return f"{among}{name} is **chosen**: within {margin} of the best, with at least 95 % confidence."
         case "leads":
-            return f"{among}{name} leads, but that is **not settled**: a verdict against another is open."
+            return f"{among}{name} leads, but that is **not settled**: a verdict against another stack is open."
         case "only one":
             return f"{name} is **chosen**: it is the only stack {_promise(statement.class_)}."
     assert_never(statement.relation)
@@ -327,13 +327,13 @@ def _stalls(statement: Stalls) -> str:
     return f"{soak}{quoted(statement.subject)} **stalls**: of its seconds, {' and '.join(shares)}."
 
 
-def _shape(statement: Trend | SoakTrend | CheckpointCost | Period | LevelChanges) -> str:
+def _within_runs(statement: Trend | SoakTrend | CheckpointCost | Period | LevelChanges) -> str:
     name = quoted(statement.subject)
     match statement:
         case Trend():
             word = "falls" if statement.per_hour < 0 else "rises"
             size = percent(abs(statement.per_hour))
-            return f"Throughput of {name} {word} within a run, by {size} an hour: a long run would tell."
+            return f"Throughput of {name} {word} within a run, by {size} an hour; a longer run would show more."
         case SoakTrend():
             return _soak(statement)
         case CheckpointCost():
