@@ -62,8 +62,8 @@ class AgentProcess:
         notes: Notes,
         ended: Callable[[int], None],
     ) -> None:
-        """`notes` are the notes of exit codes that are still awaited; this program's own is among them. `ended` is told
-        the exit code, once."""
+        """`notes` are the notes of exit codes that are still awaited; this program's own is among them. `ended` is
+        called once, with the exit code."""
         self._host = host
         self._call = call
         self._handle = handle

@@ -160,7 +160,7 @@ def _fields(path: Path, least: int, rejected: Counter[str]) -> Iterator[list[str
 
 
 def _labels(middle: Sequence[str], folder: Path) -> _Labels:
-    """From `raid[;config][;fs]`; the filesystem may be told by the run folder's name alone."""
+    """From `raid[;config][;fs]`; the filesystem may stand in the run folder's name alone."""
     fs = next((m for m in middle[1:] if m in FILESYSTEMS), "")
     config = next((m for m in middle[1:] if m not in FILESYSTEMS), "default")
     named = [name for name in FILESYSTEMS if name in re.split(r"[^a-z0-9]+", folder.name.lower())]

@@ -52,7 +52,7 @@ MAX_JSON_BYTES = 256 << 20
 MAX_MEMBER_BYTES = 2 << 30
 SMALL_BYTES = 16 << 20
 MAX_RATIO = 200
-"""Of what unpacks to what was packed, above SMALL_BYTES: logs of pgbench pack to a tenth."""
+"""Unpacked to packed size of a member above SMALL_BYTES; logs of pgbench shrink to a tenth."""
 MAX_MEMBERS = 1_000_000
 MAX_ROWS = 50_000_000
 """Of one series: a day of a hundred rows a second is nine million."""

@@ -389,7 +389,7 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def _fixed_part(campaign: Campaign) -> dict[str, Any]:
-    """What must not change: everything but how long to go on, what is asked of the result, and notes."""
+    """What must stay as it was: all but when to stop, what is asked of the result, and notes."""
     value = campaign.model_dump(mode="json")
     for key in ("blocks", "max_blocks", "budget", "max_trial_duration"):
         value["runs"].pop(key)

@@ -50,7 +50,7 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
 
 
 def rescue_outputs(context: TrialContext) -> None:
-    """What runs that failed had printed, as far as it can be had: the error that came first is the one that counts."""
+    """Fetches what failed runs had printed, as far as possible: nothing here may hide the error that came first."""
     for cell in context.trial.cells:
         run = context.cells.get(cell.id)
         if run is not None and not run.collected:
@@ -77,7 +77,7 @@ def _fetch_logs(context: TrialContext, cell: Cell, pid: int, raw: Path) -> None:
 
 
 def log_names(workload: Workload, cell: Cell, pid: int) -> tuple[str, ...]:
-    """One for each thread of the pgbench with that pid."""
+    """Of the logs of the pgbench with that pid: one for each of its threads."""
     threads = min(workload.jobs, cell.clients) if workload.logs(cell) else 0
     return tuple(f"{LOG_PREFIX}.{pid}.{thread}" if thread else f"{LOG_PREFIX}.{pid}" for thread in range(threads))
 
@@ -93,7 +93,7 @@ def most_log_bytes(workload: Workload, cell: Cell, duration_s: float | None) -> 
 
 
 def _duration_s(found: PgbenchResult) -> float:
-    """As bounded; for a run bounded by transactions, as its rate says."""
+    """The length that was asked for; of a run bounded by transactions, the length that its rate gives."""
     if found.duration_s is not None:
         return float(found.duration_s)
     return found.transactions / found.tps if found.tps else 0.0

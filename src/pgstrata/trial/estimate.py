@@ -62,7 +62,7 @@ def estimate_trial(campaign: Campaign, trial: Trial) -> Expected:
 
 @dataclass(frozen=True)
 class ExpectedStage:
-    """A stage that follows the comparison, if every stack comes to it: so many trials at most."""
+    """A stage that follows the comparison; `trials` is the most there can be, with every stack in it."""
 
     stage: Stage
     trials: int

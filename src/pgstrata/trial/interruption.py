@@ -71,7 +71,7 @@ class Interruption:
 
 
 def _forget_terminal() -> None:
-    """What is undone is told, and must not fail because the terminal that it is told to is gone."""
+    """Undoing prints what it does, and must not fail because the terminal is gone."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         if stat.S_ISCHR(os.fstat(fd).st_mode):

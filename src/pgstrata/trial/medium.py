@@ -19,13 +19,13 @@ from pgstrata.workload.medium import MediumBaseline, measure_medium
 LONGEST_S = 2.0
 """For one rate; pg_test_fsync takes nine times as long."""
 SHARE_OF_RUN = 1 / 30
-"""A baseline is no longer than a small part of what it stands beside."""
+"""Of the length of a run: no rate of a baseline is measured for longer."""
 SHORTEST_RUN_S = 10.0
 """Shorter runs try something out and measure nothing."""
 
 
 def measure_place(host: Host, place: str, server_binaries: str | None, *, seconds: float = LONGEST_S) -> MediumBaseline:
-    """The baseline of what a folder lies on, made if it is missing; whatever is written there is journaled and goes."""
+    """The baseline of what a folder lies on. A missing folder is made; all that is written is journaled and removed."""
     name = f"medium-{secrets.token_hex(4)}"
     folder = f"{place.rstrip('/')}/pgstrata-{name}"
     journal = Journal.create(host, name)

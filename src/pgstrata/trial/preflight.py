@@ -48,7 +48,7 @@ def require_some(site: Site, unsupported: Sequence[Unsupported]) -> None:
 
 
 def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsupported, ...]:
-    """Of those stacks the ones whose server cannot be as asked: a setting that this build does not have or a value that
+    """Those of the stacks whose server cannot be as asked: a setting that this build does not have or a value that
     it refuses, or fewer connections than the workload opens. The programs are asked, as OS user `user`."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[str, str] | None] = {}
     unusable = []

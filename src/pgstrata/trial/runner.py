@@ -66,7 +66,7 @@ class PerformanceRunner:
         return (*self.kept.undo_all(), *failures(self._shared.undo_all()))
 
     def program(self, trial: Trial) -> Program:
-        """What the trial will do, by what earlier ones have left."""
+        """What the trial will do, given what earlier trials left on the host."""
         kept = self.kept.of(trial)
         return make_program(self.site, trial, Present(self._golden, kept.plan if kept else None))
 
@@ -198,7 +198,7 @@ class PerformanceRunner:
         journal.register(StopProcesses(marker=marker))
 
     def _report(self, lines: tuple[str, ...], recorder: TrialRecorder, executor: Executor) -> None:
-        """Teardown errors are told and logged; the error that came first stays the primary one."""
+        """Errors of undoing are reported and logged; the error that came first stays the reason."""
         for line in lines:
             executor.tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
         if lines:

@@ -21,7 +21,7 @@ from pgstrata.trial.events import BlockBegun, Tell, TrialBegun, TrialEnded, Tria
 from pgstrata.trial.interruption import Interrupted, Interruption
 
 GIVE_UP_AFTER = 3
-"""A stack whose first trials all fail, this many of them, is not tried again."""
+"""A stack is not tried again once its first trials, this many, have all failed."""
 
 Observe = Callable[[Sequence[TrialData]], Sequence[Observation]]
 """Takes up the trials of one more block; returns the primary metric of every cell of the trials that count, of all

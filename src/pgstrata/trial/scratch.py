@@ -68,9 +68,9 @@ def check_scratch(site: Site) -> None:
 
 
 def make_scratch(host: Host, scratch: str, journal: Journal) -> None:
-    """Makes the folder and those above it that are missing, and journals each with what it is told by.
+    """Makes the folder and those above it that are missing, and journals each by its device and inode.
 
-    Afterwards, because only then is that known: one that a kill leaves in between is empty. A folder that was there
+    Only afterwards, when these are known: a folder that a kill leaves in between is empty. A folder that was there
     before, such as /var/tmp, is never removed.
     """
     folders = [str(folder) for folder in (*reversed(PurePosixPath(scratch).parents), PurePosixPath(scratch))]

@@ -11,7 +11,7 @@ FILE = "undo-errors.txt"
 
 
 def note_undo_errors(directory: Path, lines: Sequence[str]) -> None:
-    """Adds a line for each."""
+    """Adds a line to the note for each error."""
     if lines:
         path = directory / FILE
         with writing(path), path.open("a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What a host is: one file a fact, each a command or file and a pure parser of what it says.
+"""What is known of a host: each fact is a command or file, and a pure parser of what it says.
 
 `gather` collects them in words, `medium` names what a path lies on. Imports `errors`, `spec` and `host`.
 """
