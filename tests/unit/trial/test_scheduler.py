@@ -14,7 +14,7 @@ from pgstrata.record import recorder
 from pgstrata.record.decision import Decision, Observation
 from pgstrata.record.reader import Source, TrialData, read, read_trial
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import PlannedRecord, TrialVerdict
+from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.preflight import Unsupported
@@ -204,13 +204,22 @@ def test_the_decisions_of_a_run_are_those_replayed_from_its_record(tmp_path: Pat
         assert replayed.model_dump_json() == recorded.model_dump_json()
 
 
+@pytest.fixture(scope="module")
+def adaptive_decisions(tmp_path_factory: pytest.TempPathFactory) -> tuple[DecisionRecord, ...]:
+    """Those of a campaign that was never interrupted."""
+    whole = tmp_path_factory.mktemp("adaptive") / "whole"
+    adaptive(whole)
+    return read(whole).decisions
+
+
 @pytest.mark.parametrize("after", [1, 7, 12])
-def test_an_adaptive_campaign_decides_the_same_when_it_is_resumed(tmp_path: Path, after: int) -> None:
+def test_an_adaptive_campaign_decides_the_same_when_it_is_resumed(
+    tmp_path: Path, adaptive_decisions: tuple[DecisionRecord, ...], after: int
+) -> None:
     asked = campaign(max_blocks=5)
-    adaptive(tmp_path / "whole")
     assert adaptive(tmp_path / "c", Stopping(FakeRunner(asked), after)).interrupted
     adaptive(tmp_path / "c")
-    assert read(tmp_path / "c").decisions == read(tmp_path / "whole").decisions
+    assert read(tmp_path / "c").decisions == adaptive_decisions
 
 
 def test_every_trial_is_read_once_while_it_runs_and_when_it_is_resumed(

@@ -50,25 +50,25 @@ def test_who_became_root_by_sudo_is_trusted_on_this_machine_alone() -> None:
     assert trusted(FakeHost(name="local"), {"SUDO_UID": "x"}) == Trusted()
 
 
-def site(tmp_path: Path, scratch: Path | None = None) -> Site:
+def site(tmp_path: Path) -> Site:
     stack = Stack(name="here", data=Volume(fs=Existing(path=str(tmp_path))))
     host = LocalHost(state_directory=str(tmp_path / "state"))
-    asked = Campaign(name="x", stacks=(stack,), scratch=str(scratch) if scratch else None)
-    return replace(survey(host, asked, tmp_path / "out"), uid=0)
+    return replace(survey(host, Campaign(name="x", stacks=(stack,)), tmp_path / "out"), uid=0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the folders must be root's")
 def test_a_folder_on_the_way_that_others_may_change_is_refused(tmp_path: Path) -> None:
-    check_scratch(site(tmp_path))
+    here = site(tmp_path)
+    check_scratch(here)
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "inner").mkdir()
     (tmp_path / "open").chmod(0o777)
     for scratch in (tmp_path / "open", tmp_path / "open" / "inner", tmp_path / "open" / "not" / "yet"):
         with pytest.raises(PreflightError, match="open can be written to by everybody") as refused:
-            check_scratch(site(tmp_path, scratch))
+            check_scratch(replace(here, scratch=str(scratch)))
         assert "chmod go-w" in refused.value.hint
     (tmp_path / "open").chmod(0o1777)
-    check_scratch(site(tmp_path, tmp_path / "open"))
+    check_scratch(replace(here, scratch=str(tmp_path / "open")))
 
 
 def _journal(host: Host) -> Journal:
