@@ -22,7 +22,7 @@ from campaigning import clean, reachable, remains, run, run_directories, write_c
 PACKAGE = Path(pgstrata.__file__).parent
 TRACED = (
     *("trial/", "stack/build.py", "stack/journal.py", "stack/attest.py", "stack/safety.py", "probe/start.py"),
-    *("postgres/cluster.py", "postgres/golden.py", "postgres/database.py", "host/base.py"),
+    *("postgres/server.py", "postgres/golden.py", "postgres/database.py", "host/base.py"),
 )
 CHUNKS = 12
 FEWEST_LINES = 500
@@ -112,6 +112,7 @@ def test_interrupted_at_every_line(chunk: int, place: Path) -> None:
     file = write_campaign(place, "tmpfs" if chunk % 2 else "ext4", load="keep" if chunk % 2 else "copy")
     lines = lines_of_a_trial(file, place)
     assert len(lines) > FEWEST_LINES
+    assert all((PACKAGE / traced).exists() for traced in TRACED)
     share = lines[chunk::CHUNKS]
     chosen = random.Random(chunk).sample(share, scaled(len(share)))
     lost = {}
