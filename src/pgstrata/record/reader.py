@@ -6,6 +6,7 @@ campaign of any length streams.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import lzma
@@ -100,7 +101,14 @@ class FolderSource:
         return tuple(sorted(p.name for p in (self.root / "trials").glob("[!.]*") if p.is_dir()))
 
     def has(self, name: str) -> bool:
-        return (self.root / name).is_file()
+        try:
+            return (self.root / name).is_file()
+        except OSError as error:
+            if (
+                error.errno == errno.ENAMETOOLONG
+            ):  # names come from the record, which may be damaged: no file has this one
+                return False
+            raise
 
     def below(self, folder: str) -> tuple[str, ...]:
         files = (p for p in (self.root / folder).rglob("*") if p.is_file())

@@ -88,6 +88,10 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a line of no JSON": ("events.jsonl", lambda p: p.write_text("{\n" + p.read_text())),
     "another trial's": ("planned.json", lambda p: p.write_text(p.read_text().replace('"id":', '"id": "b9", "was":'))),
     "missing": ("planned.json", Path.unlink),
+    "a name too long for a file": (
+        "verdict.json",
+        lambda p: p.write_text(json.dumps({**json.loads(p.read_text()), "files": ["x" * 300]})),
+    ),
     "no verdict": ("verdict.json", Path.unlink),
 }
 
@@ -100,7 +104,7 @@ def test_damage_costs_its_trial_alone_and_is_told_everywhere(directory: Path, ki
     damage(path)
     data = read(directory)
     assert [t.id for t in data.unreadable] == [trial.name]
-    assert name in data.unreadable[0].reason or kind == "another trial's"
+    assert name in data.unreadable[0].reason or kind in ("another trial's", "a name too long for a file")
     assert [t.id for t in data.trials] == [t.id for t in before.trials if t.id != trial.name]
     findings = judge(data)
     assert any(trial.name in notice for notice in findings.campaign.notices)
