@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from pgstrata.record.reader import read
 
 HEAD = """\
 name: small
-workload: {{scale: 1, clients: 2, duration: 1, warmup: {warmup}{workload}}}
+workload: {{scale: 1, warmup: {warmup}{workload}}}
 runs: {{blocks: {blocks}, fresh_blocks: 1{runs}}}
 {stages}
 defaults:
@@ -37,9 +38,8 @@ def campaign(
     size: str = "2560M",
     stages: str = "",
 ) -> str:
-    return HEAD.format(
-        stacks=stacks, workload=workload, runs=runs, blocks=blocks, warmup=warmup, size=size, stages=stages
-    )
+    given = workload if "clients:" in workload else f", clients: 2, duration: 1{workload}"
+    return HEAD.format(stacks=stacks, workload=given, runs=runs, blocks=blocks, warmup=warmup, size=size, stages=stages)
 
 
 SPLIT = """\
@@ -47,7 +47,7 @@ SPLIT = """\
     data: {fs: ext4}
     wal: {fs: xfs}
     tablespaces: {fast: {fs: tmpfs}}
-    kernel: {sysctl: {vm.dirty_expire_centisecs: "2900"}, queue: {read_ahead_kb: 256}}
+    kernel: {queue: {read_ahead_kb: 256}}
 """
 
 CAMPAIGNS = {
@@ -67,6 +67,26 @@ CAMPAIGNS = {
 }
 
 
+MEDIA = "modelled media"
+CAMPAIGNS[MEDIA] = campaign("  m: media(nvme,2)/btrfs(raid1)@wal=media(sata-ssd)/ext4")
+CAMPAIGNS["servers of two majors"] = campaign("  old: tmpfs@major=16\n  new: tmpfs@major=18")
+CAMPAIGNS["checksums, small segments and settings from a file"] = campaign(
+    """\
+  s:
+    data: {fs: ext4}
+    postgresql:
+      initdb: [--no-sync, --wal-segsize=4]
+      data_checksums: true
+      postgresql_conf: PLACE/own.conf
+      settings: {work_mem: 2MB}
+"""
+)
+CAMPAIGNS["two scripts at two numbers of clients, by transactions"] = campaign(
+    "  t: tmpfs", workload=", script: [select-only, simple-update], clients: [1, 2], transactions: 20"
+)
+HAS_DISKS = (Path(sys.executable).parent / "strata-disk").exists()
+
+
 STAGES = {
     "latency at a matched rate, then a soak": campaign(
         "  t: tmpfs\n  d: dir:PLACE/own", stages="latency: {rates: [50%], blocks: 1}\nsoak: {duration: 2s, runs: 1}"
@@ -84,10 +104,17 @@ def place(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize("name", CAMPAIGNS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(name == MEDIA and not HAS_DISKS, reason="strata-disk is not built"))
+        for name in CAMPAIGNS
+    ],
+)
 def test_what_is_planned_is_done(name: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "database.sql").write_text("CREATE TABLE own AS SELECT g AS id FROM generate_series(1, 1000) g;\n")
     (place / "own.sql").write_text("SELECT count(*) FROM own;\n")
+    (place / "own.conf").write_text("work_mem = 8MB\narchive_command = 'false'\nrandom_page_cost = 1.1\n")
     file = place / "c.yaml"
     file.write_text(CAMPAIGNS[name].replace("PLACE", str(place)), encoding="utf-8")
     for key, value in environment(place).items():

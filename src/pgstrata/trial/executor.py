@@ -27,13 +27,16 @@ from pgstrata.trial.interruption import Interruption
 KILL_HOOK = "PGSTRATA_KILL_AFTER_STEP"
 """For the tests of `pgstrata clean`: the process kills itself after that many steps (counted from 1)."""
 
-_steps_done = 0
+_steps_done = (0, 0)
+"""A process, and the steps that it has done: one that was forked begins anew."""
 
 
 def _obey_kill_hook() -> None:
     global _steps_done
-    _steps_done += 1
-    if os.environ.get(KILL_HOOK) == str(_steps_done):
+    process, done = _steps_done
+    done = done + 1 if process == os.getpid() else 1
+    _steps_done = os.getpid(), done
+    if os.environ.get(KILL_HOOK) == str(done):
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -39,11 +39,14 @@ def require_some(site: Site, unsupported: Sequence[Unsupported]) -> None:
     """PreflightError when no stack of the campaign is left."""
     if len(unsupported) < len(site.campaign.stacks):
         return
-    first, more = unsupported[0], len(unsupported) - 1
-    others = f" (and {more} more stacks cannot be built either)" if more else ""
+    stacks: dict[tuple[str, str], list[str]] = {}
+    for one in unsupported:
+        stacks.setdefault((one.reason, one.hint), []).append(one.stack)
+    reasons = "; ".join(f"{', '.join(names)}: {reason}" for (reason, _), names in stacks.items())
+    hints = dict.fromkeys(hint for _, hint in stacks if hint)
     raise PreflightError(
-        f"no stack of the campaign can be built on {site.host.name}: {first.stack}: {first.reason}{others}",
-        hint=first.hint or "pgstrata doctor",
+        f"no stack of the campaign can be built on {site.host.name}: {reasons}",
+        hint="; ".join(hints) or "pgstrata doctor",
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -34,7 +36,7 @@ from pgstrata.trial.events import (
     TrialBegun,
     TrialEnded,
 )
-from pgstrata.trial.executor import Executor, Identity, NotAsPlanned
+from pgstrata.trial.executor import KILL_HOOK, Executor, Identity, NotAsPlanned
 from pgstrata.trial.interruption import Interrupted, Interruption
 
 BOOT = {"/proc/sys/kernel/random/boot_id": "b\n"}
@@ -154,6 +156,20 @@ class TestPlan:
         assert differences(asked, [("a", [["mkfs", "/dev/loop1"], ["mount", "/dev/loop2"]])]) != []
         assert differences(asked, [("a", [["mkfs", "/dev/loop1"]])]) != []
         assert differences(asked, [("b", [])]) != []
+
+
+def test_a_forked_process_counts_its_own_steps_for_the_kill_hook() -> None:
+    Bed().run(Step("before", ()), Step("too", ()))
+    child = os.fork()
+    if child == 0:
+        os.environ[KILL_HOOK] = "2"
+        try:
+            Bed().run(Step("first", ()))
+            Bed().run(Step("second", ()))
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
 class TestTime:
