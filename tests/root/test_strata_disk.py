@@ -289,6 +289,16 @@ def test_bad_requests_are_told_and_change_nothing(daemon: Daemon, tmp_path: Path
     assert daemon.ask("stats")["disks"] == []
 
 
+def test_a_folder_may_be_deeper_than_an_address_of_a_socket_is_long(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / ("deep" * 30) / "daemon")
+    daemon.start()
+    try:
+        daemon.add("disk")
+        assert daemon.statistics("disk")["writes"] == 0
+    finally:
+        daemon.close()
+
+
 def test_an_open_disk_is_not_removed(daemon: Daemon) -> None:
     daemon.add("disk", size=16 * MIB)
     daemon.attach("disk")

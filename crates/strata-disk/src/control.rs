@@ -15,9 +15,10 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const LONGEST_LINE: u64 = 1 << 20;
@@ -132,6 +133,20 @@ pub enum Lies {
 
 pub fn parse_asked(line: &str) -> Result<Asked, String> {
     serde_json::from_str(line).map_err(|error| format!("no request: {error}"))
+}
+
+/// Binds the socket; its path may be longer than the 107 bytes that an address holds.
+pub fn bind(socket: &Path) -> io::Result<UnixListener> {
+    reached(socket, UnixListener::bind)
+}
+
+/// Calls `act` with a short path to the socket, through an open descriptor of its folder.
+fn reached<T>(socket: &Path, act: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
+    let (Some(folder), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no path of a socket"));
+    };
+    let folder = File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?;
+    act(Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name))
 }
 
 pub fn listen(listener: &UnixListener, shared: &Arc<Shared>) {
@@ -309,9 +324,9 @@ fn image(shared: &Shared, added: &Added, keeping: Keeping) -> Result<Image, Stri
 }
 
 /// Asks the daemon in a folder; its answer, or its error.
-pub fn ask(socket: &std::path::Path, asked: &str) -> Result<Value, String> {
-    let told = |error: std::io::Error| format!("daemon at {}: {error}", socket.display());
-    let mut stream = UnixStream::connect(socket).map_err(told)?;
+pub fn ask(socket: &Path, asked: &str) -> Result<Value, String> {
+    let told = |error: io::Error| format!("daemon at {}: {error}", socket.display());
+    let mut stream = reached(socket, UnixStream::connect).map_err(told)?;
     stream.write_all(format!("{asked}\n").as_bytes()).map_err(told)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(told)?;

@@ -14,7 +14,6 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -164,7 +163,7 @@ pub fn serve(place: &Place, log: Option<&Path>, ready: impl FnOnce()) -> Result<
     let signals = block_signals()?;
     stay_out_of_reclaim();
     let shared = Arc::new(Shared::new(log));
-    let listener = UnixListener::bind(place.control()).map_err(|error| told("control socket", &error))?;
+    let listener = control::bind(&place.control()).map_err(|error| told("control socket", &error))?;
     let session = Session::new(Front(shared.clone()), place.disks(), &mount_options())
         .map_err(|error| format!("mount of {}: {error}", place.disks().display()))?;
     let session = session.spawn().map_err(|error| told("session of fuse", &error))?;
