@@ -91,6 +91,9 @@ class TimedRunner:
     inner: FakeRunner
     processor_s: float = 0.0
 
+    def begin_block(self, block: int, directory: CampaignDirectory) -> None:
+        self.inner.begin_block(block, directory)
+
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         began_s = time.process_time()
         verdict = self.inner.run(trial, directory, tell)

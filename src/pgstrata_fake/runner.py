@@ -44,6 +44,9 @@ class FakeRunner:
 
     campaign: Campaign
 
+    def begin_block(self, block: int, directory: CampaignDirectory) -> None:
+        """There is no medium to look at."""
+
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         stack = self.campaign.stack(trial.stack)
         steps = (PlannedStep(name="pretend", commands=("true",)),)

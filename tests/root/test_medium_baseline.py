@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from campaigning import environment, nothing_left, reachable, run, run_in_fork, write_campaign
+from pgstrata.host.local import LocalHost
 from pgstrata.record.reader import read
+from pgstrata.workload.medium import MediumBaseline, measure_flushes
 
 pytestmark = [
     pytest.mark.root,
@@ -36,6 +38,15 @@ def test_a_folder_has_every_rate_and_is_left_as_it_was(place: Path) -> None:
     assert all(rate > 0 for name, rate in found.items() if name.endswith("_per_s"))
     assert list(measured.iterdir()) == []
     nothing_left(place)
+
+
+def test_flushes_alone_are_measured_and_their_file_goes(place: Path) -> None:
+    measured = place / "measured"
+    measured.mkdir()
+    found = measure_flushes(LocalHost(state_directory=str(place / "state")), str(measured), seconds=0.1)
+    assert found.flushes_per_s
+    assert found == MediumBaseline(flushes_per_s=found.flushes_per_s, flushes_by="fio")
+    assert list(measured.iterdir()) == []
 
 
 def test_a_campaign_records_it_before_its_first_block(place: Path) -> None:

@@ -104,8 +104,8 @@ def _campaign(evidence: Evidence) -> CampaignFinding:
     checked = facts.checked if facts else {}
     versions = [v for k, v in checked.items() if "postgres" in k.lower()]
     host: dict[str, Any] = {"name": facts.name, "kind": facts.kind, "medium": facts.medium, **checked} if facts else {}
-    if data.media:
-        host["baseline"] = data.media[-1].model_dump(mode="json", exclude={"format"})
+    if data.baselines:
+        host["baseline"] = data.baselines[-1].model_dump(mode="json", exclude={"format"})
     return CampaignFinding(
         name=data.campaign.name,
         primary=evidence.goal.primary,

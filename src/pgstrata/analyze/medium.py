@@ -1,4 +1,4 @@
-"""Whether the medium stayed the same between the baselines that a campaign measured."""
+"""Whether the medium stayed the same while a campaign ran: by its baselines, and by the checks before its blocks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,24 @@ RATES = {
 
 
 def medium_notices(media: Sequence[MediumRecord]) -> Iterator[str]:
-    """A line for each baseline that differs from the one before it."""
-    for earlier, later in pairwise(media):
+    """A line for each baseline that differs from the one before it, and one for the checks that differ most."""
+    for earlier, later in pairwise(record for record in media if record.kind == "baseline"):
         changed = [earlier.medium, later.medium] if earlier.medium != later.medium else []
         differing = [] if changed else [name for name in RATES if _differ(earlier, later, name)]
         if changed:
             yield _sentence(earlier, later, *changed)
         elif differing:
             yield _sentence(earlier, later, _rates(earlier, differing), _rates(later, differing))
+    checks = [record for record in media if record.kind == "check" and record.flushes_per_s]
+    if checks:
+        ends = (min(checks, key=_flushes), max(checks, key=_flushes))
+        earlier, later = sorted(ends, key=lambda record: record.before_block)
+        if _differ(earlier, later, "flushes_per_s"):
+            yield _sentence(earlier, later, _rates(earlier, ["flushes_per_s"]), _rates(later, ["flushes_per_s"]))
+
+
+def _flushes(record: MediumRecord) -> float:
+    return record.flushes_per_s or 0.0
 
 
 def _sentence(earlier: MediumRecord, later: MediumRecord, before: str, after: str) -> str:

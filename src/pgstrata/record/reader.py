@@ -301,7 +301,12 @@ class CampaignData:
     source: Source = field(repr=False, compare=False)
     unreadable: tuple[UnreadableTrial, ...] = ()
     media: tuple[MediumRecord, ...] = ()
-    """What the medium itself did, whenever a run began; empty where nobody measured it."""
+    """What the medium itself did, whenever a run began and before each block; empty where nobody measured it."""
+
+    @property
+    def baselines(self) -> tuple[MediumRecord, ...]:
+        """Without the short checks before blocks."""
+        return tuple(record for record in self.media if record.kind == "baseline")
 
     @property
     def campaign(self) -> Campaign:

@@ -5,7 +5,7 @@
       campaign.yaml                 what the user wrote (absent for `quick` and imports)
       campaign-before.jsonl         what campaign.json held before the campaign was extended, or in an earlier format
       decisions.jsonl               DecisionRecord, one a line: what the scheduler decided after each block, and why
-      media.jsonl                   MediumRecord, one a line: rates of the medium itself, whenever a run began
+      media.jsonl                   MediumRecord, one a line: rates of the medium itself, and when they were measured
       source/                       what an import read all its runs from: kept once, with its digest in campaign.json
       interrupted/                  partial trials, moved aside when a campaign is resumed
       trials/<trial id>/
@@ -119,6 +119,8 @@ class MediumRecord(Record):
     medium: str
     seconds: float = Field(gt=0)
     """That each rate was measured for."""
+    kind: Literal["baseline", "check"] = "baseline"
+    """A check is short and made before each block: flushes alone, always by fio."""
     flushes_per_s: float | None = Field(None, ge=0)
     flushes_by: str = ""
     random_reads_per_s: float | None = Field(None, ge=0)

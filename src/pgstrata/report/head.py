@@ -60,7 +60,7 @@ def report_head(data: CampaignData, findings: Findings) -> Head:
     return Head(
         name=campaign.name,
         medium=_medium(findings, trial),
-        baseline=medium_line(data.media),
+        baseline=medium_line(data.baselines),
         host=_host(findings, trial),
         postgres=campaign.postgres_version or NOT_KNOWN,
         measured=_measured(data),

@@ -1,9 +1,12 @@
-"""The baseline of a campaign's medium: measured and recorded whenever a run begins or goes on."""
+"""The medium of a campaign: its baseline whenever a run begins or goes on, and its flushes before each block."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
+from typing import Literal
 
 from pgstrata.host.protocol import Host, command
 from pgstrata.record.recorder import CampaignDirectory, utc_now
@@ -14,7 +17,7 @@ from pgstrata.stack.journal import Journal
 from pgstrata.stack.undo import RemovePath, StopProcesses
 from pgstrata.trial.scratch import make_scratch
 from pgstrata.trial.site import Site
-from pgstrata.workload.medium import MediumBaseline, measure_medium
+from pgstrata.workload.medium import SHORTEST_FSYNC_S, MediumBaseline, measure_flushes, measure_medium
 
 LONGEST_S = 2.0
 """For one rate; pg_test_fsync takes nine times as long."""
@@ -24,8 +27,16 @@ SHORTEST_RUN_S = 10.0
 """Shorter runs try something out and measure nothing."""
 
 
+Measure = Callable[[Host, str], MediumBaseline]
+"""Measures by files in a folder that is its own."""
+
+
 def measure_place(host: Host, place: str, server_binaries: str | None, *, seconds: float = LONGEST_S) -> MediumBaseline:
     """The baseline of what a folder lies on. A missing folder is made; all that is written is journaled and removed."""
+    return _measured(host, place, partial(measure_medium, server_binaries=server_binaries, seconds=seconds))
+
+
+def _measured(host: Host, place: str, measure: Measure) -> MediumBaseline:
     name = f"medium-{secrets.token_hex(4)}"
     folder = f"{place.rstrip('/')}/pgstrata-{name}"
     journal = Journal.create(host, name)
@@ -35,7 +46,7 @@ def measure_place(host: Host, place: str, server_binaries: str | None, *, second
         journal.register(RemovePath(path=folder, uid=uid), StopProcesses(marker=name))
         host.mark(name)
         host.make_directory(folder, mode=0o700, new=True)
-        found = measure_medium(host, folder, server_binaries, seconds=seconds)
+        found = measure(host, folder)
     finally:
         left = failures(journal.undo_all())
     return found if not left else found.lacking(f"could not be undone: {'; '.join(left)}; run `pgstrata clean`")
@@ -44,14 +55,35 @@ def measure_place(host: Host, place: str, server_binaries: str | None, *, second
 def record_baseline(site: Site, directory: CampaignDirectory) -> None:
     """Measures the medium of a campaign's scratch folder before it goes on; nothing where all stacks lie in memory, or
     where runs are too short to tell anything."""
-    run_s = site.campaign.workload.duration_s or LONGEST_S / SHARE_OF_RUN
-    if site.medium == MEMORY or run_s < SHORTEST_RUN_S:
+    if _run_s(site) < SHORTEST_RUN_S:
         return
-    seconds = min(LONGEST_S, SHARE_OF_RUN * run_s)
-    binaries = next(iter(site.installations.values())).bin_directory
-    found = measure_place(site.host, site.scratch, binaries, seconds=seconds)
     blocks = {trial.trial.block for trial in directory.finished() if trial.verdict.status != "unsupported"}
-    before = max(blocks, default=-1) + 1
-    directory.record_medium(
-        MediumRecord(at=utc_now(), before_block=before, medium=site.medium, seconds=seconds, **asdict(found))
-    )
+    binaries = next(iter(site.installations.values())).bin_directory
+    measure = partial(measure_medium, server_binaries=binaries, seconds=_seconds(site))
+    _record(site, directory, "baseline", max(blocks, default=-1) + 1, measure)
+
+
+def record_check(site: Site, directory: CampaignDirectory, block: int) -> None:
+    """Measures the flushes of the scratch folder before a block, where there is a baseline and a thirtieth of a run is
+    long enough for a rate that can be compared."""
+    if _seconds(site) >= SHORTEST_FSYNC_S:
+        _record(site, directory, "check", block, partial(measure_flushes, seconds=_seconds(site)))
+
+
+def _run_s(site: Site) -> float:
+    return site.campaign.workload.duration_s or LONGEST_S / SHARE_OF_RUN
+
+
+def _seconds(site: Site) -> float:
+    return min(LONGEST_S, SHARE_OF_RUN * _run_s(site))
+
+
+def _record(
+    site: Site, directory: CampaignDirectory, kind: Literal["baseline", "check"], block: int, measure: Measure
+) -> None:
+    if site.medium == MEMORY:
+        return
+    found = asdict(_measured(site.host, site.scratch, measure))
+    seconds = _seconds(site)
+    record = MediumRecord(at=utc_now(), before_block=block, medium=site.medium, seconds=seconds, kind=kind, **found)
+    directory.record_medium(record)

@@ -25,6 +25,7 @@ from pgstrata.trial.executor import Executor, Identity
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.kept_stacks import KeptStack, KeptStacks
 from pgstrata.trial.load import GoldenChanged, Present
+from pgstrata.trial.medium import record_check
 from pgstrata.trial.program import Program, make_program
 from pgstrata.trial.scratch import make_scratch
 from pgstrata.trial.site import Site
@@ -64,6 +65,15 @@ class PerformanceRunner:
     def close(self) -> tuple[str, ...]:
         """Undoes golden copies and kept stacks; what could not be undone, a line each."""
         return (*self.kept.undo_all(), *failures(self._shared.undo_all()))
+
+    def begin_block(self, block: int, directory: CampaignDirectory) -> None:
+        """Looks whether the medium is what it was."""
+        if self._lost:
+            return
+        try:
+            record_check(self.site, directory, block)
+        except HostLost:
+            self._lost = True  # the next trial goes on from there
 
     def program(self, trial: Trial) -> Program:
         """What the trial will do, given what earlier trials left on the host."""

@@ -31,6 +31,10 @@ blocks so far. `analyze` knows how; the command line hands in a new one each tim
 class TrialRunner(Protocol):
     """Runs one trial to its verdict; everything that it built is gone when it returns or raises."""
 
+    def begin_block(self, block: int, directory: CampaignDirectory) -> None:
+        """Records what is looked at before the trials of a block. Raises as `run` does."""
+        ...
+
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         """Records the trial. Raises `Interrupted` or an error that no further trial could survive."""
         ...
@@ -234,6 +238,8 @@ def _run_block(
 ) -> None:
     trials = _trials(campaign, block, decision)
     tell(BlockBegun(campaign.name, block, len(trials), decision.stage, decision.reason))
+    if any(trial.id not in state.finished for trial in trials):
+        runner.begin_block(block, state.directory)
     for trial in trials:
         if trial.id in state.finished:
             tell(TrialSkipped(campaign.name, trial))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pgstrata.errors import PgstrataError
-from pgstrata.host.protocol import Command, Host
+from pgstrata.host.protocol import Command, Host, HostLost
 from pgstrata.workload.fio import FioResult, Pattern, parse_fio, plan_fio
 from pgstrata.workload.pg_test_fsync import parse_pg_test_fsync, plan_pg_test_fsync
 
@@ -24,6 +24,7 @@ SHORTEST_FSYNC_S = 1.0
 """pg_test_fsync counts in whole seconds, 18 of them: shorter baselines ask fio."""
 NO_FIO = "random and sequential rates: fio is not installed"
 NOTHING_WRITTEN = "flushes and writes: nothing is written to a device; name a folder of a filesystem on it"
+NO_FLUSHES_BY_FIO = "flushes: fio is not installed"
 NO_FLUSHES = "flushes: neither fio nor pg_test_fsync is installed"
 
 
@@ -77,6 +78,14 @@ def measure_medium(host: Host, folder: str, server_binaries: str | None, *, seco
         return _taken(found, "random writes", fio.random_writes)
 
 
+def measure_flushes(host: Host, folder: str, *, seconds: float) -> MediumBaseline:
+    """The flushes alone, by fio; 16 MiB are written again and again."""
+    if not _has_fio(host):
+        return MediumBaseline(missing=(NO_FLUSHES_BY_FIO,))
+    with _removed(host, f"{folder}/flushed") as path:
+        return _taken(MediumBaseline(), "flushes", _Fio(host, path, SMALLEST_BYTES, seconds).flushes)
+
+
 def measure_device(host: Host, device: str, size_bytes: int, *, seconds: float = 2.0) -> MediumBaseline:
     """What a block device tells without a byte written to it: its reads."""
     found = MediumBaseline().lacking(NOTHING_WRITTEN)
@@ -92,6 +101,8 @@ Measure = Callable[[MediumBaseline], MediumBaseline]
 def _taken(found: MediumBaseline, what: str, measure: Measure) -> MediumBaseline:
     try:
         return measure(found)
+    except HostLost:
+        raise
     except PgstrataError as error:
         return found.lacking(f"{what}: {error.message}")
 

@@ -52,3 +52,20 @@ def test_sequential_rates_are_told_in_megabytes() -> None:
 def test_a_campaign_without_baselines_says_nothing() -> None:
     assert list(medium_notices([])) == []
     assert list(medium_notices([baseline(0, 1.0)])) == []
+
+
+def check(block: int, flushes: float | None) -> MediumRecord:
+    return baseline(block, flushes, kind="check", flushes_by="fio", seconds=1.0)
+
+
+def test_checks_are_told_once_by_the_two_that_differ_most() -> None:
+    rates = {0: 900.0, 1: 1000.0, 2: None, 3: 2400.0, 4: 500.0, 5: 1900.0}
+    found = list(medium_notices([baseline(0, 9800.0), *(check(block, rate) for block, rate in rates.items())]))
+    assert found == [
+        "the medium did not stay the same: 2,400 flushes a second before block 3, 500 flushes a second before block 4"
+    ]
+
+
+def test_checks_that_agree_say_nothing() -> None:
+    assert list(medium_notices([check(0, 900.0), check(1, 1700.0)])) == []
+    assert list(medium_notices([check(0, None)])) == []

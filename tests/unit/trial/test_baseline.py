@@ -42,8 +42,8 @@ def test_it_is_measured_in_a_folder_that_goes(place: str, monkeypatch: pytest.Mo
     host = Machine()
     seen = []
 
-    def measured(target: FakeHost, folder: str, binaries: str | None, *, seconds: float) -> MediumBaseline:
-        seen.append((folder, target.modes[folder], binaries, seconds))
+    def measured(target: FakeHost, folder: str, *, server_binaries: str | None, seconds: float) -> MediumBaseline:
+        seen.append((folder, target.modes[folder], server_binaries, seconds))
         target.write_text(f"{folder}/flushed", "x")
         return MediumBaseline(flushes_per_s=1.0)
 
@@ -60,7 +60,7 @@ def test_it_is_measured_in_a_folder_that_goes(place: str, monkeypatch: pytest.Mo
 def test_what_ends_it_takes_the_folder_along(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Machine()
 
-    def interrupted(*_: object, seconds: float) -> MediumBaseline:
+    def interrupted(*_: object, **__: object) -> MediumBaseline:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(medium, "measure_medium", interrupted)
@@ -91,7 +91,9 @@ LOOP = "loop file on ext4 on /dev/vda"
 def test_it_is_recorded_where_it_tells_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, medium_: str, duration_s: float, seconds: float | None
 ) -> None:
-    monkeypatch.setattr(medium, "measure_medium", lambda *_, seconds: MediumBaseline(flushes_per_s=seconds))
+    monkeypatch.setattr(
+        medium, "measure_medium", lambda *_, seconds, server_binaries: MediumBaseline(flushes_per_s=seconds)
+    )
     asked = site(medium_, duration_s)
     with CampaignDirectory.create_or_open(tmp_path / "c", asked.campaign) as directory:
         medium.record_baseline(asked, directory)
@@ -102,3 +104,21 @@ def test_it_is_recorded_where_it_tells_something(
         media = directory.data().media
     expected = [] if seconds is None else [(0, seconds, seconds, LOOP), (1, seconds, seconds, LOOP)]
     assert [(m.before_block, m.seconds, m.flushes_per_s, m.medium) for m in media] == expected
+
+
+@pytest.mark.parametrize(
+    ("medium_", "duration_s", "seconds"),
+    [("memory", 60.0, None), (LOOP, 29.0, None), (LOOP, 30.0, 1.0), (LOOP, 600.0, 2.0)],
+)
+def test_flushes_are_checked_before_a_block_where_they_compare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, medium_: str, duration_s: float, seconds: float | None
+) -> None:
+    monkeypatch.setattr(medium, "measure_flushes", lambda *_, seconds: MediumBaseline(flushes_per_s=seconds))
+    asked = site(medium_, duration_s)
+    with CampaignDirectory.create_or_open(tmp_path / "c", asked.campaign) as directory:
+        medium.record_check(asked, directory, 3)
+        data = directory.data()
+    assert data.baselines == ()
+    assert [(m.kind, m.before_block, m.flushes_per_s) for m in data.media] == (
+        [] if seconds is None else [("check", 3, seconds)]
+    )

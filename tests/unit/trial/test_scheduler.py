@@ -72,6 +72,11 @@ class Stopping:
     inner: TrialRunner
     trials: int
     ran: list[str] = field(default_factory=list)
+    begun: list[int] = field(default_factory=list)
+
+    def begin_block(self, block: int, directory: CampaignDirectory) -> None:
+        self.begun.append(block)
+        self.inner.begin_block(block, directory)
 
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         if len(self.ran) == self.trials:
@@ -90,6 +95,9 @@ class Failing:
 
     inner: TrialRunner
     stack: str
+
+    def begin_block(self, block: int, directory: CampaignDirectory) -> None:
+        self.inner.begin_block(block, directory)
 
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         if trial.stack != self.stack:
@@ -158,6 +166,15 @@ def test_a_resumed_block_keeps_the_cells_and_the_duration_that_were_decided(tmp_
     assert len(trials) == 3
     assert {c.rate_tps for t in trials for c in t.cells} == {70.0}
     assert {t.duration_s for t in trials} == {9.0}
+
+
+def test_a_block_is_begun_again_only_while_trials_of_it_are_left(tmp_path: Path) -> None:
+    asked = campaign()
+    size = len(STACKS)
+    first, second = (Stopping(FakeRunner(asked), trials) for trials in (2 * size + 1, 99))
+    run(tmp_path / "c", asked, runner=first)
+    run(tmp_path / "c", asked, runner=second)
+    assert (first.begun, second.begun) == ([0, 1, 2], [2])
 
 
 def test_the_policy_sees_the_same_after_a_resume(tmp_path: Path) -> None:
