@@ -20,6 +20,7 @@ from pgstrata.record.schema import (
     HostFacts,
     LoadRecord,
     PlannedRecord,
+    SettingRecord,
     SpaceRecord,
     TrialVerdict,
 )
@@ -165,6 +166,7 @@ class _Maker:
         recorder = self.directory.start_trial(trial, PlannedRecord(trial=trial, stack=stack, steps=()))
         recorder.write("facts.json", _facts())
         recorder.write_list("attested.json", _attested(stack))
+        recorder.write_list("settings.json", _settings(stack))
         for name in STEPS:
             recorder.append("events.jsonl", EventRecord(at=BEGUN, event="step_begun", step=name))
             duration_s = float(rng.gamma(2, 0.4))
@@ -212,6 +214,18 @@ def _attested(stack: Stack) -> list[AttestedRecord]:
         AttestedRecord(what="filesystem", expected=kind, actual=kind, holds=True),
         AttestedRecord(what="mount options", expected="rw", actual="rw,relatime", holds=True, moment="before cell"),
         AttestedRecord(what="fsync", expected="on", actual="on", holds=True),
+    ]
+
+
+def _settings(stack: Stack) -> list[SettingRecord]:
+    """Copy-on-write filesystems are run without full page writes."""
+    by_file = "configuration file"
+    full_page_writes = "off" if stack.data.fs.kind in ("btrfs", "zfs") else "on"
+    return [
+        SettingRecord(name="full_page_writes", setting=full_page_writes, default="on", source=by_file),
+        SettingRecord(name="server_version", setting="16.4", default="16.4", source="default"),
+        SettingRecord(name="shared_buffers", setting="131072", unit="8kB", default="16384", source=by_file),
+        SettingRecord(name="data_directory", setting=f"/mnt/{stack.name}", source="command line"),
     ]
 
 

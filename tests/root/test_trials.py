@@ -129,6 +129,12 @@ class TestRecord:
         assert {a.moment for a in trial.attested} == {"built", "before cell", "after cell"}
         assert all(a.holds for a in trial.attested)
         assert any(a.what.startswith("PostgreSQL fsync") for a in trial.attested)
+        settings = {s.name: s for s in trial.settings}
+        assert (settings["max_wal_size"].setting, settings["max_wal_size"].default) == ("64", "1024"), "changed"
+        assert settings["random_page_cost"].source == "default", "important, and at its default"
+        assert not {"application_name", "enable_seqscan"} & set(settings), (
+            "of psql's own session; at its default and not important"
+        )
         assert [s.moment for s in trial.space] == ["after load", *(f"after {c.id}" for c in trial.cells)]
         assert all(set(s.by_role) == {"data", "wal", "tablespace.fast"} for s in trial.space)
         tables = trial.space[0].by_role["tablespace.fast"]

@@ -19,7 +19,9 @@ from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.protocol import Command, CommandFailed, Host, marked
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import (
+    IMPORTANT,
     AttestedSetting,
+    ServerSetting,
     check_settings,
     compare_settings,
     parse_conf,
@@ -78,6 +80,14 @@ FROM pg_db_role_setting, unnest(setconfig) c ORDER BY 1
 """Every setting in force, and `elsewhere` those by ALTER SYSTEM, ALTER ROLE and ALTER DATABASE, which win over the
 file."""
 
+CHANGED_OR_IMPORTANT = """
+SELECT name, setting, unit, boot_val AS default, source
+FROM pg_settings
+WHERE source NOT IN ('client', 'session')
+  AND (setting IS DISTINCT FROM boot_val OR name = ANY (string_to_array(:'important', ',')))
+ORDER BY name
+"""
+"""`client` and `session` are of psql alone."""
 
 WAL_NOW = """
 SELECT pg_walfile_name(pg_current_wal_insert_lsn()) AS name,
@@ -423,6 +433,12 @@ class Server:
             if row["elsewhere"] and row["name"] not in known
         ]
         return (*compared, *elsewhere, *(self._attest_file(name) for name in self._written))
+
+    def read_settings(self) -> tuple[ServerSetting, ...]:
+        """Every setting of the running server that differs from its default, and the important ones."""
+        with self.host.looking():
+            rows = self.sql(CHANGED_OR_IMPORTANT, important=",".join(IMPORTANT))
+        return tuple(ServerSetting(**row) for row in rows)
 
     def _attest_file(self, name: str) -> AttestedSetting:
         same = self._read(self._in_data(name)) == self._written[name]

@@ -24,6 +24,21 @@ COMPUTED_AT_START = {
 }
 """Settings with a value that tells the server to work out another one; reading back gives the other one."""
 
+IMPORTANT = (
+    "server_version", "block_size", "wal_segment_size", "data_checksums", "shared_buffers", "huge_pages",
+    "max_connections", "work_mem", "maintenance_work_mem", "effective_cache_size", "fsync", "synchronous_commit",
+    "full_page_writes", "wal_level", "wal_sync_method", "wal_compression", "wal_buffers", "wal_init_zero",
+    "wal_recycle", "wal_writer_delay", "wal_writer_flush_after", "commit_delay", "max_wal_size", "min_wal_size",
+    "checkpoint_timeout",
+    "checkpoint_completion_target", "checkpoint_flush_after", "bgwriter_delay", "bgwriter_lru_maxpages",
+    "bgwriter_flush_after", "backend_flush_after", "effective_io_concurrency", "maintenance_io_concurrency",
+    "io_method", "io_workers", "io_combine_limit", "debug_io_direct", "file_copy_method",
+    "random_page_cost", "seq_page_cost", "jit",
+    "max_parallel_workers_per_gather", "autovacuum", "autovacuum_naptime", "autovacuum_vacuum_cost_delay",
+    "track_io_timing", "track_wal_io_timing", "shared_preload_libraries",
+)  # fmt: skip
+"""What decides on speed and durability beside the storage: told of every server, also at its default."""
+
 _UNKNOWN = "unrecognized configuration parameter"
 
 
@@ -35,6 +50,17 @@ class AttestedSetting:
     expected: str
     actual: str
     holds: bool
+
+
+@dataclass(frozen=True)
+class ServerSetting:
+    """One setting in force, as pg_settings has it: value and default in `unit`."""
+
+    name: str
+    setting: str
+    unit: str | None
+    default: str | None
+    source: str
 
 
 def check_settings(host: Host, installation: Installation, user: str, asked: Mapping[str, str]) -> dict[str, str]:

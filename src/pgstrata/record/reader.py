@@ -38,6 +38,7 @@ from pgstrata.record.schema import (
     MediumRecord,
     PlannedRecord,
     Record,
+    SettingRecord,
     SpaceRecord,
     StepRecord,
     TrialVerdict,
@@ -252,6 +253,8 @@ class TrialData:
     verdict: TrialVerdict
     facts: HostFacts | None
     attested: tuple[AttestedRecord, ...]
+    settings: tuple[SettingRecord, ...]
+    """Of the server; empty where they were not recorded."""
     steps: tuple[StepRecord, ...]
     load: LoadRecord | None
     space: tuple[SpaceRecord, ...]
@@ -380,6 +383,7 @@ def read_trial(source: Source, name: str, *, series: bool = False) -> TrialData:
         verdict=verdict,
         facts=files.one("facts.json", HostFacts),
         attested=files.listed("attested.json", AttestedRecord),
+        settings=files.listed("settings.json", SettingRecord),
         steps=_read_steps(files),
         load=files.one("load.json", LoadRecord),
         space=files.listed("space.json", SpaceRecord),

@@ -12,6 +12,7 @@
         planned.json                PlannedRecord: trial, stack and every step in order
         facts.json                  HostFacts of this trial's host
         attested.json               list of AttestedRecord
+        settings.json               list of SettingRecord: what the running server was set to, at the last cell
         events.jsonl                EventRecord, one a line: steps and commands as they were carried out
         load.json, raw/load.*       LoadRecord: how the data got there, phase times
         space.json                  list of SpaceRecord: after load, after each cell
@@ -155,6 +156,18 @@ class AttestedRecord(Record):
     actual: str
     holds: bool
     moment: Moment = "built"
+
+
+class SettingRecord(Record):
+    """A setting of the running server, as pg_settings has it: one that differs from its default, or matters anyway."""
+
+    name: str
+    setting: str
+    unit: str | None = None
+    default: str | None = None
+    """What the program sets by itself (boot_val), in the same unit; None where it sets nothing."""
+    source: str
+    """`default`, `configuration file`, `command line`, ..."""
 
 
 class StepRecord(Record):

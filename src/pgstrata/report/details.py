@@ -19,6 +19,7 @@ from pgstrata.record.reader import CampaignData, CellData, FolderSource, TrialDa
 from pgstrata.report.drawing import is_shown
 from pgstrata.report.figures import NOT_KNOWN, render_count, render_metric, render_number
 from pgstrata.report.sample import Sample
+from pgstrata.report.settings import StackSetting, stack_settings
 from pgstrata.report.table import cell_title, durability_words, figure, main_cells, matched_cells
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration, render_size
@@ -99,6 +100,7 @@ class StackDetails:
     """By which method, in how many runs; empty where that was not recorded."""
     settings: tuple[tuple[str, str], ...]
     figures: tuple[CellFigures, ...]
+    server: tuple[StackSetting, ...]
     facts: tuple[FactRow, ...]
     steps: tuple[StepRow, ...]
     runs: int
@@ -158,6 +160,7 @@ def _details(
         prewarmed=_prewarmed(trials),
         settings=tuple(settings_of(spec)) if spec else (),
         figures=tuple(_cell_figures(findings, found)),
+        server=stack_settings(trials),
         facts=_facts(trials),
         steps=_steps(trials),
         runs=sum(max(1, len(t.cells)) for t in trials),

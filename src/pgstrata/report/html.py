@@ -30,6 +30,7 @@ from pgstrata.report.markup import render_markup_html
 from pgstrata.report.matrix import verdict_matrix
 from pgstrata.report.pairs import Index
 from pgstrata.report.sample import Sample
+from pgstrata.report.settings import setting_table
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
 from pgstrata.report.words import Tone, cell_words, sentence, tone_of
 from pgstrata.spec.printable import printable
@@ -94,6 +95,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[st
             head=report_head(data, findings),
             findings=findings,
             views=tuple(_views(findings)),
+            settings=setting_table(data),
             stacks=stack_details(data, findings, Links(data, folder), sample),
             sample=sample.words,
             incidents=tuple(i for i in found if i.trial is None or i.trial in sample.trials),

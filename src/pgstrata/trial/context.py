@@ -12,7 +12,7 @@ from pgstrata.host.protocol import Host
 from pgstrata.postgres.database import Prewarmed
 from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.record.recorder import TrialRecorder
-from pgstrata.record.schema import AttestedRecord, Moment, SpaceRecord
+from pgstrata.record.schema import AttestedRecord, Moment, SettingRecord, SpaceRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
@@ -151,6 +151,10 @@ class TrialContext:
             )
             for r in rows
         )
+
+    def record_settings(self) -> None:
+        """What the running server is set to, beside what was asked of it."""
+        self.recorder.write_list("settings.json", [SettingRecord(**vars(s)) for s in self.server.read_settings()])
 
     def _note(self, rows: Iterable[AttestedRecord]) -> None:
         new = tuple(rows)

@@ -163,6 +163,8 @@ def _warm_up(context: TrialContext, *, cell: Cell) -> None:
 def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
     context.attest_stack(moment)
     context.attest_server(moment)
+    if moment == "before cell":
+        context.record_settings()
 
 
 def _measure(context: TrialContext, *, cell: Cell) -> None:

@@ -144,3 +144,13 @@ def test_a_folder_that_cannot_be_written_is_refused(data: CampaignData, findings
 def test_the_committed_reference_is_that_of_the_models() -> None:
     committed = (ROOT / "docs" / "reference" / "report-json.md").read_text(encoding="utf-8")
     assert committed == render_reference(), "run: python -m pgstrata.report.reference > docs/reference/report-json.md"
+
+
+def test_checks_that_held_are_folded_and_settings_that_differ_stand_in_a_table(
+    data: CampaignData, findings: Findings, tmp_path: Path
+) -> None:
+    (path,) = render(data, findings, ["html"], tmp_path).paths
+    text = path.read_text(encoding="utf-8")
+    assert text.count("<summary>3 checks held</summary>") == len(data.campaign.stacks)
+    assert '<th scope="row" class="mono">full_page_writes</th>' in text
+    assert "3 settings recorded, 2 not at the default" in text
