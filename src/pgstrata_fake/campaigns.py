@@ -305,6 +305,8 @@ def _series(cell: Cell, tps: np.ndarray, rng: np.random.Generator) -> dict[str, 
         ],
         "checkpoints": [(s, min(s + 9, n), "time", 4000, 8.1, 0.4, 8.9) for s in range(20, n, 30)],
         "devices": devices,
-        "system": [(t + 1, float(cpu[t]), 0.1, 0.2, 0.4, 0.0, 8e7, 1e6, 0.1, 0.2, 0.0) for t in range(n)],
+        "system": [
+            (t + 1, float(cpu[t]), 0.1, 0.2, 0.4, 0.0, 8e7, 1e6, 0.1, 0.2, 0.0, 0.9, 0.1, 0.2, 0.0) for t in range(n)
+        ],
         "waits": [(t + 1, "IO", "WALSync", 5.0) for t in range(n)],
     }

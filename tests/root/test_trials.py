@@ -152,6 +152,9 @@ class TestRecord:
             assert {"pgbench.out", "pgbench.err", "samples.jsonl", "postgres.jsonl"} <= raw
             for series in ("progress", "devices", "system", "postgres"):
                 assert cell.table(series).num_rows >= 1, series
+            system = cell.table("system").drop_null().to_pylist()
+            assert all(row["server_cpu"] > 0 and row["client_cpu"] > 0 for row in system)
+            assert system, "neither server nor pgbench was found by the probe"
         writing = [c for c in data.cells() if c.cell.script == "tpcb-like"]
         assert all((c.result.wal_bytes or 0) > 100 * c.result.transactions for c in writing)
 

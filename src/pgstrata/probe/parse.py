@@ -79,6 +79,8 @@ def system_rows(samples: Iterable[dict[str, Any]], origin_epoch_s: float) -> lis
     """SYSTEM_COLUMNS: shares of all CPUs (0 to 1), bytes waiting for writeback, and pressure.
 
     Pressure is the share of time in which some task waited for the resource (PSI `some`); null without PSI.
+    `server_cpu` is how many processors the server's processes used, `server_cpu_wait` how many of them waited for one,
+    in the mean over the time; `client_cpu` and `client_cpu_wait` are the same of one thread of pgbench.
     """
     rows = []
     for before, after, elapsed_s in _pairs(samples):
@@ -96,6 +98,8 @@ def system_rows(samples: Iterable[dict[str, Any]], origin_epoch_s: float) -> lis
         }
         for resource in ("cpu", "io", "memory"):
             row[f"pressure_{resource}"] = _pressure(before, after, resource, elapsed_s)
+        for program in ("server", "client"):
+            row |= _program(before, after, program, elapsed_s)
         rows.append(row)
     return rows
 
@@ -109,6 +113,17 @@ def _pressure(before: dict[str, Any], after: dict[str, Any], resource: str, elap
         return None
     waited_us = after["pressure"][resource] - before["pressure"][resource]
     return min(1.0, max(0.0, float(waited_us) / 1e6 / elapsed_s))
+
+
+def _program(before: dict[str, Any], after: dict[str, Any], name: str, elapsed_s: float) -> Row:
+    """Null where the process was not there in both samples."""
+    row: Row = {f"{name}_cpu": None, f"{name}_cpu_wait": None}
+    tasks = after.get(name, {}).get("tasks", 0)
+    if name in before and tasks:
+        divisor = elapsed_s * (tasks if name == "client" else 1)
+        row[f"{name}_cpu"] = (after[name]["cpu_s"] - before[name]["cpu_s"]) / divisor
+        row[f"{name}_cpu_wait"] = (after[name]["wait_s"] - before[name]["wait_s"]) / divisor
+    return row
 
 
 def postgres_rows(samples: list[dict[str, Any]], origin_epoch_s: float) -> list[Row]:

@@ -5,13 +5,15 @@ What each major calls its statistics is decided here and nowhere else; a line ha
 
 from __future__ import annotations
 
+FIRST_MAJOR_WITH_PG_STAT_WAL = 14
 FIRST_MAJOR_WITH_PG_STAT_IO = 16
 FIRST_MAJOR_WITH_PG_STAT_CHECKPOINTER = 17
+FIRST_MAJOR_WITH_WAL_IN_PG_STAT_IO = 18
 
 COUNTERS = (
     "wal_bytes", "xact_commit", "xact_rollback", "blks_hit", "blks_read",
     "buffers_backend", "buffers_checkpoint", "buffers_clean", "checkpoints_timed", "checkpoints_requested",
-    "io_reads", "io_writes", "io_extends", "io_fsyncs",
+    "io_reads", "io_writes", "io_extends", "io_fsyncs", "wal_writes", "wal_syncs",
 )  # fmt: skip
 """Keys of a line that only grow; null where the major does not count it."""
 
@@ -46,8 +48,10 @@ def render_sample_query(major: int) -> str:
         " 'blks_hit', d.blks_hit, 'blks_read', d.blks_read,"
         f" {bgwriter}, {checkpointer},"
         " 'io_reads', io.reads, 'io_writes', io.writes, 'io_extends', io.extends, 'io_fsyncs', io.fsyncs,"
+        " 'wal_writes', wal.writes, 'wal_syncs', wal.syncs,"
         " 'waits', w.waits)"
-        f" FROM pg_stat_database d, pg_stat_bgwriter b{_checkpointer_view(major)}, {io} io, {_waits()} w"
+        f" FROM pg_stat_database d, pg_stat_bgwriter b{_checkpointer_view(major)}, {io} io,"
+        f" {_wal(major)} wal, {_waits()} w"
         " WHERE d.datname = current_database()"
     )
 
@@ -86,6 +90,15 @@ def _io(major: int) -> str:
         f"(SELECT {sums}, sum(coalesce(writes, 0) + coalesce(extends, 0)) FILTER (WHERE {backends}) AS backend_writes"
         " FROM pg_stat_io WHERE object = 'relation')"
     )
+
+
+def _wal(major: int) -> str:
+    """How often WAL was written and synced, by whomever; 18 moved the counters of pg_stat_wal to pg_stat_io."""
+    if major < FIRST_MAJOR_WITH_PG_STAT_WAL:
+        return "(SELECT NULL::bigint AS writes, NULL::bigint AS syncs)"
+    if major < FIRST_MAJOR_WITH_WAL_IN_PG_STAT_IO:
+        return "(SELECT wal_write AS writes, wal_sync AS syncs FROM pg_stat_wal)"
+    return "(SELECT sum(writes) AS writes, sum(fsyncs) AS syncs FROM pg_stat_io WHERE object = 'wal')"
 
 
 def _waits() -> str:

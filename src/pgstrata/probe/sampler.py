@@ -2,13 +2,17 @@
 
 One file, standard library alone (Python 3.9 and later), because it is sent to a Python on the host under test, which
 reads it from its standard input: `python3 -I - --devices 7:0,7:1`. It needs no rights. Files stay open and are read
-with pread, and nothing is computed here, so that a sample costs a fraction of a millisecond. Ends on SIGINT or SIGTERM
+with pread, and nothing is computed here but the sums over the tasks of a program, so that a sample costs a fraction of
+a millisecond. Ends on SIGINT or SIGTERM
 with a last sample.
 
 A line holds `time` (Unix) and `mono` (monotonic) in seconds; `disk`, for each device the fields of
 /sys/block/*/stat (kernel: Documentation/block/stat.rst); `cpu`, the first line of /proc/stat in ticks, and `hz`;
 `dirty_kb`, `writeback_kb`; `pressure`, for each resource the microseconds of `some` (absent where the kernel has no
-PSI); `self_s`, the CPU time this program has used.
+PSI); `self_s`, the CPU time this program has used. `server` and `client`, each once its process was found: the seconds
+that its tasks have been on a processor (`cpu_s`) and have waited for one (`wait_s`), and how many there are (`tasks`).
+The server is the `postgres` with the data directory among its arguments, with the processes that it started; the client
+the `pgbench` with the server's socket directory among its own. What a process used after its last sample is lost.
 """
 
 from __future__ import annotations
@@ -47,10 +51,76 @@ def read(fd: int | None, size: int = 8192) -> bytes:
         return b""
 
 
+def read_path(path: str) -> bytes:
+    """The content of a file that may go away at any moment; empty when it has."""
+    fd = open_file(path)
+    try:
+        return read(fd, 65536)
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def find_process(name: str, argument: str) -> int | None:
+    """The process of that name with that argument; None while there is not exactly one."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if read_path(f"/proc/{pid}/comm").strip() != name.encode():
+            continue
+        if argument.encode() in read_path(f"/proc/{pid}/cmdline").split(b"\0")[1:]:
+            found.append(int(pid))
+    return found[0] if len(found) == 1 else None
+
+
+class Program:
+    """A program under test: its process is looked for until it is there, and its tasks are summed up."""
+
+    def __init__(self, name: str, argument: str) -> None:
+        self.name, self.argument = name, argument
+        self.pid: int | None = None
+        self.seen: dict[str, tuple[int, int]] = {}
+        self.cpu_ns = self.wait_ns = 0
+
+    def sample(self) -> dict[str, Any] | None:
+        """None until there is a process; its sums stay when it ends."""
+        if self.pid is None:
+            self.pid = find_process(self.name, self.argument) if self.argument else None
+        if self.pid is None:
+            return None
+        now = {}
+        for task in self.tasks(self.pid):
+            # run time, run delay, time slices (kernel: Documentation/scheduler/sched-stats.rst)
+            fields = read_path(f"/proc/{task}/schedstat").split()
+            if len(fields) == 3:
+                now[task] = (int(fields[0]), int(fields[1]))
+        for task, (cpu_ns, wait_ns) in now.items():
+            before = self.seen.get(task, (0, 0))
+            self.cpu_ns += max(0, cpu_ns - before[0])
+            self.wait_ns += max(0, wait_ns - before[1])
+        self.seen = now
+        return {"cpu_s": round(self.cpu_ns / 1e9, 6), "wait_s": round(self.wait_ns / 1e9, 6), "tasks": len(now)}
+
+    def tasks(self, pid: int) -> list[str]:
+        """The threads, as paths below /proc."""
+        try:
+            return [f"{pid}/task/{thread}" for thread in os.listdir(f"/proc/{pid}/task")]
+        except OSError:
+            return []
+
+
+class Server(Program):
+    """PostgreSQL: each session is a process that the first one started."""
+
+    def tasks(self, pid: int) -> list[str]:
+        children = read_path(f"/proc/{pid}/task/{pid}/children").decode().split()
+        return [str(pid), *children]
+
+
 class Sampler:
     """Keeps the files open; `sample` reads them once."""
 
-    def __init__(self, devices: list[str]) -> None:
+    def __init__(self, devices: list[str], server: str = "", client: str = "") -> None:
+        self.programs = {"server": Server("postgres", server), "client": Program("pgbench", client)}
         self.disks = {d: open_file(f"/sys/dev/block/{d}/stat") for d in devices}
         self.stat = open_file("/proc/stat")
         self.meminfo = open_file("/proc/meminfo")
@@ -71,6 +141,10 @@ class Sampler:
         if match:
             line["dirty_kb"], line["writeback_kb"] = int(match.group(1)), int(match.group(2))
         line["pressure"] = self._pressure()
+        for name, program in self.programs.items():
+            sums = program.sample()
+            if sums is not None:
+                line[name] = sums
         line["self_s"] = round(time.process_time(), 6)
         return line
 
@@ -86,6 +160,8 @@ class Sampler:
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="one JSON line of raw counters a second")
     parser.add_argument("--devices", default="", help="major:minor, separated by commas")
+    parser.add_argument("--server", default="", help="data directory of the server")
+    parser.add_argument("--client", default="", help="socket directory that pgbench connects to")
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between samples")
     return parser.parse_args(argv)
 
@@ -99,7 +175,7 @@ def main(argv: list[str]) -> int:
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end)  # so that a signal just before select is not slept through
 
-    sampler = Sampler([d for d in arguments.devices.split(",") if d])
+    sampler = Sampler([d for d in arguments.devices.split(",") if d], arguments.server, arguments.client)
     due = time.monotonic()
     while True:
         sys.stdout.write(json.dumps(sampler.sample(), separators=(",", ":")) + "\n")

@@ -50,11 +50,15 @@ DEVICES_AT = 4
 """The position of the devices' numbers among the arguments of the host probe."""
 
 
-def plan_host_probe(devices: str, *, watcher: str | None = None, marker: str = "") -> Command:
+def plan_host_probe(
+    devices: str, *, data_directory: str = "", sockets: str = "", watcher: str | None = None, marker: str = ""
+) -> Command:
     """Samples the host and the devices (`major:minor`, commas between) as OS user `watcher`: all it reads is open to
-    everybody."""
+    everybody. The server on `data_directory` and the pgbench that connects by `sockets` are told apart by these."""
+    programs = [f"--server={data_directory}"] if data_directory else []
+    programs += [f"--client={sockets}"] if sockets else []
     return Command(
-        ("python3", "-I", "-", "--devices", devices),
+        ("python3", "-I", "-", "--devices", devices, *programs),
         timeout_s=_LONGEST_S,
         stdin=_SAMPLER.read_text(encoding="utf-8"),
         user=watcher,

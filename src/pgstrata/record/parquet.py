@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pgstrata.record.schema import (
+    ADDED_COLUMNS,
     CHECKPOINT_COLUMNS,
     DEVICE_COLUMNS,
     LONGEST_RUN_S,
@@ -53,6 +54,14 @@ def write_series(path: Path, series: str, rows: Iterable[Mapping[str, Any] | Seq
     arrays = [pa.array(values[f.name], type=f.type) for f in schema]
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd")
     return count
+
+
+def with_added(table: pa.Table, series: str) -> pa.Table:
+    """With a column of nulls for each that the series has got since the table was written."""
+    for name in ADDED_COLUMNS.get(series, ()):
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, pa.float64()))
+    return table
 
 
 def check_times(table: pa.Table) -> None:

@@ -26,8 +26,9 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
-from pgstrata.record.parquet import SERIES, arrow_schema, check_times
+from pgstrata.record.parquet import SERIES, arrow_schema, check_times, with_added
 from pgstrata.record.schema import (
+    ADDED_COLUMNS,
     AttestedRecord,
     CampaignRecord,
     CellResult,
@@ -233,7 +234,7 @@ class CellData:
                 # Not pq.read_table: for files this small its data set machinery costs four times the reading.
                 parquet = pq.ParquetFile(file)
                 _check_series(parquet, series)
-                table = parquet.read(columns=columns, use_threads=False)
+                table = with_added(parquet.read(columns=columns, use_threads=False), series)
                 check_times(table)
             except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
                 raise UsageError(f"{self.source.text}/{name} is no whole Parquet file: {error}", hint=DAMAGED) from None
@@ -482,7 +483,9 @@ def _check_series(parquet: pq.ParquetFile, series: str) -> None:
     """ValueError for a file of other columns, or of a size that no run leaves: a small one can unpack to anything."""
     metadata, wanted = parquet.metadata, arrow_schema(SERIES[series])
     found = parquet.schema_arrow
-    if any(name not in found.names or found.field(name).type != wanted.field(name).type for name in wanted.names):
+    added = ADDED_COLUMNS.get(series, ())
+    expected = [name for name in wanted.names if name in found.names or name not in added]
+    if any(name not in found.names or found.field(name).type != wanted.field(name).type for name in expected):
         raise ValueError(f"it has other columns than {', '.join(wanted.names)}")
     size_bytes = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
     if metadata.num_rows > MAX_ROWS or size_bytes > MAX_MEMBER_BYTES:

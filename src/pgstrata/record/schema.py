@@ -37,6 +37,7 @@ Times `t_s` are seconds since the start of the measured pgbench run, by the cloc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Literal
 
@@ -58,15 +59,21 @@ DEVICE_COLUMNS = (
 SYSTEM_COLUMNS = (
     "t_s", "cpu_user", "cpu_system", "cpu_iowait", "cpu_idle", "cpu_steal", "dirty_bytes", "writeback_bytes",
     "pressure_cpu", "pressure_io", "pressure_memory",
+    "server_cpu", "server_cpu_wait", "client_cpu", "client_cpu_wait",
 )  # fmt: skip
 POSTGRES_COLUMNS = (
     "t_s", "wal_bytes", "xact_commit", "xact_rollback", "blks_hit", "blks_read", "buffers_backend",
     "buffers_checkpoint", "buffers_clean", "checkpoints_timed", "checkpoints_requested",
-    "io_reads", "io_writes", "io_extends", "io_fsyncs",
+    "io_reads", "io_writes", "io_extends", "io_fsyncs", "wal_writes", "wal_syncs",
 )  # fmt: skip
 WAIT_COLUMNS = ("t_s", "wait_event_type", "wait_event", "sessions")
 CHECKPOINT_COLUMNS = ("start_t_s", "end_t_s", "kind", "buffers_written", "write_s", "sync_s", "total_s")
 
+ADDED_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "system": ("server_cpu", "server_cpu_wait", "client_cpu", "client_cpu_wait"),
+    "postgres": ("wal_writes", "wal_syncs"),
+}
+"""Of a series: what earlier records of this format do not have; it is null there."""
 
 LONGEST_RUN_S = 32 * 86400.0
 """Of a run, and how far from its start a row of a series may lie: counting by the second makes a place for each."""

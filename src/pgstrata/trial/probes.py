@@ -22,7 +22,9 @@ def plan_probes(setup: TrialSetup) -> tuple[PlannedCommand, PlannedCommand]:
     """Of the host and of the server. Which numbers the devices have is known once they are there (`DEVICES`)."""
     server, site, marker = setup.server, setup.site, setup.plan.context.marker
     watcher = NOBODY if site.as_root else None
-    host_probe = plan_host_probe("", watcher=watcher, marker=marker)
+    host_probe = plan_host_probe(
+        "", data_directory=server.layout.data_directory, sockets=server.run_directory, watcher=watcher, marker=marker
+    )
     postgres_probe = plan_postgres_probe(
         server.psql(DATABASE), server.installation.major, user=site.user, marker=marker
     )

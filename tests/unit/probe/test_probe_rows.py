@@ -62,6 +62,21 @@ def test_system_shares() -> None:
     assert probe_cpu_s(SAMPLES) == pytest.approx(0.002)
 
 
+def test_processors_that_the_programs_used_and_waited_for() -> None:
+    def sums(cpu_s: float, wait_s: float, tasks: int) -> dict[str, float]:
+        return {"cpu_s": cpu_s, "wait_s": wait_s, "tasks": tasks}
+
+    first = {**SAMPLES[0], "server": sums(10.0, 1.0, 9), "client": sums(3.0, 0.0, 2)}
+    later = {**SAMPLES[1], "server": sums(13.0, 7.0, 9), "client": sums(4.0, 2.0, 2)}
+    (row,) = system_rows([first, later], 1000.0)
+    assert (row["server_cpu"], row["server_cpu_wait"]) == (1.5, 3.0)
+    assert (row["client_cpu"], row["client_cpu_wait"]) == (0.25, 0.5)
+    ended = {**later, "client": sums(4.0, 2.0, 0)}
+    for pair in ([SAMPLES[0], later], [first, ended], SAMPLES):
+        (row,) = system_rows(pair, 1000.0)
+        assert (row["client_cpu"], row["client_cpu_wait"]) == (None, None)
+
+
 def test_a_torn_last_line_is_left_out_and_any_other_is_an_error() -> None:
     whole = json.dumps(SAMPLES[0])
     assert parse_lines(f"{whole}\n{whole[:40]}") == [SAMPLES[0]]

@@ -14,6 +14,8 @@ def test_every_column_is_selected(major: int) -> None:
     for name in (*COUNTERS, "waits"):
         assert f"'{name}'" in query
     assert ("pg_stat_io" in query) == (major >= 16)
+    assert ("pg_stat_wal" in query) == (14 <= major < 18)
+    assert ("object = 'wal'" in query) == (major >= 18)
     assert ("pg_stat_checkpointer" in query) == (major >= 17)
     assert ("b.buffers_backend" in query) == (major < 17)
 

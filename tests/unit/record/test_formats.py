@@ -18,7 +18,7 @@ from pgstrata.analyze.metrics import Observer
 from pgstrata.errors import UsageError
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import FORMAT
+from pgstrata.record.schema import ADDED_COLUMNS, FORMAT
 from pgstrata.record.upgrade import CHANGES
 from pgstrata.report.render import render
 from pgstrata.trial.events import silent
@@ -182,3 +182,14 @@ class TestAnotherFormat:
         (directory / "campaign.json").write_text("{}")
         with pytest.raises(UsageError, match="does not say its format"):
             read(directory)
+
+
+@pytest.mark.parametrize("series", ADDED_COLUMNS)
+def test_columns_that_a_series_has_got_since_are_null(series: str) -> None:
+    for cell in data_of(FIXTURES / "version-1-majors.zip").cells():
+        table = cell.table(series)
+        added = ADDED_COLUMNS[series]
+        assert set(added) < set(table.column_names)
+        assert table.num_rows > 0
+        assert all(table.column(name).null_count == table.num_rows for name in added)
+        assert cell.table(series, ["t_s", *added]).num_columns == 1 + len(added)
