@@ -38,6 +38,7 @@ def test_a_stack_on_modelled_media(host: LocalHost, tmp_path: Path, text: str) -
     rows = {row.what: row.actual for row in attested}
     assert rows["media data.0 flush"] == "arrives"
     assert rows["media data.0 model"] in text
+    assert "read_us" in rows["media data parameters"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

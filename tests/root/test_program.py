@@ -131,6 +131,13 @@ def test_what_is_planned_is_done(name: str, place: Path, monkeypatch: pytest.Mon
         events = [json.loads(line) for line in (trial / "events.jsonl").read_text().splitlines()]
         assert events[-1]["event"] == "verdict"
         assert any(row["holds"] for e in events if e["event"] == "attested" for row in e["rows"])
+    if name == MEDIA:
+        used = [
+            (use.disk, use.model, use.elapsed_s > 0)
+            for cell in read(place / "out").cells()
+            for use in cell.result.disks
+        ]
+        assert used == [("data.0", "nvme", True), ("data.1", "nvme", True), ("wal.0", "sata-ssd", True)]
     nothing_left(place)
 
 

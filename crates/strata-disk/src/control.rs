@@ -285,7 +285,9 @@ fn timed(model: &Model, added: &Added) -> Result<Timed, String> {
         1.0 => medium,
         factor => Box::new(Stretched::new(medium, factor)),
     };
-    Ok(Timed { model: model.name.clone(), stretch: added.stretch, medium })
+    let parameters =
+        model.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value)).collect();
+    Ok(Timed { model: model.name.clone(), parameters, stretch: added.stretch, medium })
 }
 
 fn image(shared: &Shared, added: &Added, keeping: Keeping) -> Result<Image, String> {

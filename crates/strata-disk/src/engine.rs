@@ -83,6 +83,7 @@ pub struct Counters {
 /// A medium, and what it is called.
 pub struct Timed {
     pub model: String,
+    pub parameters: BTreeMap<String, f64>,
     pub stretch: f64,
     pub medium: Box<dyn Medium>,
 }
@@ -125,6 +126,7 @@ pub struct Statistics {
     pub name: String,
     pub size_bytes: u64,
     pub model: Option<String>,
+    pub parameters: Option<BTreeMap<String, f64>>,
     pub stretch: Option<f64>,
     pub power: Power,
     pub elapsed_s: f64,
@@ -132,6 +134,8 @@ pub struct Statistics {
     #[serde(flatten)]
     pub counters: Counters,
     pub effort: Option<Effort>,
+    /// How many answers were late by 0, 1, ... and by 100 or more percent of the time they were to take.
+    pub late_percent_counts: Option<Vec<u64>>,
     pub late_median_percent: Option<usize>,
     pub late_p99_percent: Option<usize>,
 }
@@ -528,6 +532,7 @@ fn describe(name: String, disk: &Disk, now: Ns) -> Statistics {
     Statistics {
         name,
         model: timed.map(|timed| timed.model.clone()),
+        parameters: timed.map(|timed| timed.parameters.clone()),
         stretch: timed.map(|timed| timed.stretch),
         size_bytes: disk.image.size(),
         power: disk.power,
@@ -535,6 +540,7 @@ fn describe(name: String, disk: &Disk, now: Ns) -> Statistics {
         volatile_bytes: disk.image.volatile_bytes(),
         counters: disk.counters.clone(),
         effort: timed.map(|timed| timed.medium.effort()),
+        late_percent_counts: timed.map(|_| disk.timing.0.to_vec()),
         late_median_percent: disk.timing.quantile(0.5).filter(|_| timed.is_some()),
         late_p99_percent: disk.timing.quantile(0.99).filter(|_| timed.is_some()),
     }

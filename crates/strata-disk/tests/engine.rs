@@ -29,6 +29,7 @@ impl Bench {
         let mut engine = Engine::new(None);
         let timed = media.map(|name| Timed {
             model: name.into(),
+            parameters: Default::default(),
             stretch: 1.0,
             medium: find_model(name).unwrap().medium(0).unwrap(),
         });

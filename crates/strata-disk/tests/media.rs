@@ -66,6 +66,18 @@ fn random_reads_of_a_disk_take_a_seek_and_half_a_turn() {
 }
 
 #[test]
+fn an_arm_that_stays_within_a_cylinder_does_not_seek() {
+    let model = model("hdd-7200");
+    let span = value(&model, "capacity_bytes") * 0.999;
+    let mut far = model.medium(0).unwrap();
+    drive(&mut *far, 1, 1000, random(Kind::Read, span, 4096));
+    assert!(far.effort().seeks >= 990, "{} seeks of 1000 random reads", far.effort().seeks);
+    let mut near = model.medium(0).unwrap();
+    drive(&mut *near, 1, 1000, sequential(Kind::Read, 4096));
+    assert!(near.effort().seeks <= 10, "{} seeks of 1000 sequential reads", near.effort().seeks);
+}
+
+#[test]
 fn a_queue_makes_a_disk_faster() {
     let model = model("hdd-7200");
     let span = value(&model, "capacity_bytes") * 0.999;

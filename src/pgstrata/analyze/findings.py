@@ -57,6 +57,30 @@ class DurabilityFinding(Finding):
     first_counterexample: str | None = None
 
 
+class DiskFinding(Finding):
+    """What a modelled disk of a stack did by its own account: sums over the runs, by time or by transaction."""
+
+    disk: str
+    model: str
+    stretch: float
+    runs: int
+    reads_per_s: float
+    writes_per_s: float
+    flushes_per_s: float
+    flushes_per_transaction: float | None
+    seeks_per_transaction: float | None
+    """Movements of an arm; 0 on a medium that has none."""
+    queue: float
+    """Requests under way, on average."""
+    busy_share: float
+    seek_share: float
+    """Of the time of the runs."""
+    errors: int
+    late_median_percent: int | None
+    late_p99_percent: int | None
+    """How late answers left the program that models the disk, in percent of the time that the model gives them."""
+
+
 class StackFinding(Finding):
     """One stack in one cell of the grid."""
 
@@ -75,6 +99,8 @@ class StackFinding(Finding):
     """Trial ids behind `runs`, in the same order."""
     labels: tuple[str, ...] = ()
     """For example `checkpoint cost not included`, `functional only`, `imported`."""
+    disks: tuple[DiskFinding, ...] = ()
+    """Of its modelled disks; none for disks that keep no account."""
 
 
 class Comparison(Finding):

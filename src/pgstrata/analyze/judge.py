@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack, tabulate
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
+from pgstrata.analyze.disk_use import disk_findings
 from pgstrata.analyze.evidence import Evidence, Run, gather
 from pgstrata.analyze.findings import (
     Amount,
@@ -178,6 +179,7 @@ class _JudgedCell:
             durability=DurabilityFinding(class_=durability.class_, reason=durability.reason),
             trials=tuple(r.trial.id for r in runs),
             labels=tuple(self._labels(runs)),
+            disks=disk_findings([r.data.result for r in runs]),
         )
 
     def _metric(self, metric: str, stack: str, runs: tuple[Run, ...]) -> MetricFinding:

@@ -226,6 +226,34 @@ class SpaceRecord(Record):
     by_role: dict[str, int] = {}
 
 
+class DiskUse(Record):
+    """What a modelled disk did during one measured run, by its own account."""
+
+    disk: str
+    """`data.0`: of the volume and its number there."""
+    model: str
+    stretch: float = 1.0
+    """By which all times of the model were multiplied."""
+    elapsed_s: float = Field(gt=0)
+    """Between the two readings of its account, right before and right after the run."""
+    reads: int = Field(ge=0)
+    writes: int = Field(ge=0)
+    zeroes: int = Field(ge=0)
+    """Discards and writes of zeroes."""
+    flushes: int = Field(ge=0)
+    errors: int = Field(ge=0)
+    read_bytes: int = Field(ge=0)
+    written_bytes: int = Field(ge=0)
+    queued_s: float = Field(ge=0)
+    """Time that requests were under way, summed: over `elapsed_s` it is the mean queue."""
+    busy_s: float = Field(ge=0)
+    """Time of the medium's own work, counted when the work begins."""
+    seeks: int = Field(ge=0)
+    seek_s: float = Field(ge=0)
+    late_percent_counts: tuple[int, ...] = ()
+    """How many answers were late by 0, 1, ... and by 100 or more percent of the time that they were to take."""
+
+
 class CellResult(Record):
     """One measured run of pgbench: what it printed, in numbers."""
 
@@ -254,6 +282,8 @@ class CellResult(Record):
     """Samples at the start and the end of an imported series that do not count (the run was not settled)."""
     extra: dict[str, float] = {}
     """Further metric columns of an import."""
+    disks: tuple[DiskUse, ...] = ()
+    """Of the modelled disks; none for disks that keep no account."""
 
     @field_validator("percentiles_ms", "extra", mode="before")
     @classmethod

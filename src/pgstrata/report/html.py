@@ -22,7 +22,9 @@ from pgstrata import __version__
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
+from pgstrata.report import disk_use
 from pgstrata.report.details import Links, stack_details
+from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.drawing import Drawing, draw
 from pgstrata.report.figures import render_count, render_factor, render_metric, render_number, render_percent
 from pgstrata.report.head import incidents, report_head
@@ -73,6 +75,8 @@ class CellView:
     """Of the cell among all that are drawn."""
     matched: tuple[Markup, ...]
     """What is said of latency at matched load."""
+    disks: tuple[tuple[str, ...], ...]
+    """What modelled disks did."""
 
 
 def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
@@ -101,6 +105,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[st
             incidents=tuple(i for i in found if i.trial is None or i.trial in sample.trials),
             incidents_in_all=len(found),
             facts=_host_facts(data, findings),
+            disk_use=disk_use,
             rejected=data.record.rejected or findings.campaign.rejected,
             drawing=drawing,
             resolution=_resolution(drawing),
@@ -127,6 +132,7 @@ def _views(findings: Findings) -> Iterator[CellView]:
             matched=tuple(
                 render_markup_html(words) for cell in matched_cells(findings, table.cell) for words in cell_words(cell)
             ),
+            disks=disk_rows(findings, table.cell),
         )
 
 

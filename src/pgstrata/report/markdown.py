@@ -7,6 +7,7 @@ import re
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
+from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
 from pgstrata.report.figures import render_factor, render_metric, render_number
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.markup import Span, parse_markup
@@ -35,6 +36,7 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
         for cell in matched_cells(findings, table.cell):
             lines += ["", *(_sentence(words) for words in cell_words(cell))]
         lines += _published(findings, table)
+        lines += _disks(findings, table)
     found = incidents(data, findings)
     if found:
         lines += [
@@ -98,3 +100,11 @@ def _published(findings: Findings, table: VerdictTable) -> list[str]:
         value = render_metric(row.value, metric_of(row.metric))
         lines.append(_line([row.stack, value, row.baseline, render_factor(row.ratio), here]))
     return lines
+
+
+def _disks(findings: Findings, table: VerdictTable) -> list[str]:
+    rows = disk_rows(findings, table.cell)
+    if not rows:
+        return []
+    head = ["", f"### {TITLE}", "", EXPLAINED, "", _line(list(COLUMNS)), _line(["---"] * len(COLUMNS))]
+    return [*head, *(_line(list(row)) for row in rows)]

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
+from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TEXTS, TITLE, disk_rows
 from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
 from pgstrata.report.markup import parse_markup
@@ -58,6 +59,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
             for words in cell_words(cell):
                 console.print(_sentence(words))
         _print_published(console, findings, table, plain)
+        _print_disks(console, findings, table, plain)
     found = incidents(data, findings)
     if found:
         console.print(Text("\nFailed, excluded, unsupported", style="bold"))
@@ -110,6 +112,20 @@ def _print_published(console: Console, findings: Findings, table: VerdictTable, 
             bounds = f" ({render_number(row.measured_low)} … {render_number(row.measured_high)})"
         here = render_factor(row.measured_ratio) + bounds
         grid.add_row(Text(printable(row.stack)), Text(printable(row.baseline)), render_factor(row.ratio), here)
+    console.print(grid)
+
+
+def _print_disks(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
+    rows = disk_rows(findings, table.cell)
+    if not rows:
+        return
+    console.print(Text(f"\n{TITLE}", style="bold"))
+    console.print(Text(EXPLAINED, style="dim"))
+    grid = _empty_grid(plain)
+    for number, title in enumerate(COLUMNS):
+        grid.add_column(title.lower(), justify="right" if number >= TEXTS else "left")
+    for row in rows:
+        grid.add_row(*(Text(printable(text)) for text in row))
     console.print(grid)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from pgstrata.host.capabilities import Capability
 from pgstrata.host.protocol import Command, Host
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
+from pgstrata.stack.disk_counts import CountedDisks
 from pgstrata.stack.place import Place
 from pgstrata.stack.room import Wanted
 from pgstrata.stack.space import used_bytes
@@ -62,6 +63,8 @@ class PlannedLayer:
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
     """What a user should know, for example a stripe that does not fit the array below."""
+    counted: tuple[CountedDisks, ...] = ()
+    """Disks that say themselves what they did."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class PlannedFilesystem:
     wal_mount_point: str | None = None
     extra_media: tuple[Argument, ...] = ()
     notes: tuple[str, ...] = ()
+    counted: tuple[CountedDisks, ...] = ()
+    """Of the devices that the filesystem brought itself."""
 
 
 Undos = Mapping[type[Undo], Callable[[Host, Any], str]]

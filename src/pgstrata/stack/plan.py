@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.protocol import Command
 from pgstrata.spec.stack import Kernel, Queue, Stack, Volume
+from pgstrata.stack.disk_counts import CountedDisks
 from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.kind import (
     FILESYSTEMS,
@@ -93,6 +94,8 @@ class StackPlan:
     wal_directory: str | None
     tablespace_directories: dict[str, str]
     notes: tuple[str, ...] = ()
+    counted: tuple[CountedDisks, ...] = ()
+    """Disks that say themselves what they did."""
 
     @property
     def mounts(self) -> dict[str, str]:
@@ -115,6 +118,7 @@ class _Planned:
     checks: tuple[Check, ...]
     notes: tuple[str, ...]
     wal_mount_point: str | None
+    counted: tuple[CountedDisks, ...]
 
 
 def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
@@ -142,6 +146,7 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
         wal_directory=wal,
         tablespace_directories={n: by_role[f"tablespace.{n}"] for n in stack.tablespaces},
         notes=tuple(note for v in volumes for note in v.notes),
+        counted=tuple(disks for v in volumes for disks in v.counted),
     )
 
 
@@ -174,6 +179,7 @@ def _plan_volume(role: str, volume: Volume, context: PlanContext, queue: Queue) 
         (*base.checks, *fs.checks, *late_checks),
         tuple(f"{role}: {note}" for note in (*base.notes, *fs.notes)),
         fs.wal_mount_point,
+        (*base.counted, *fs.counted),
     )
 
 
@@ -195,6 +201,7 @@ def _plan_base(volume: Volume, place: Place, queue: Kernel) -> PlannedLayer:
         parts[-1].above,
         (*first.checks, *queue_checks, *(check for part in others for check in part.checks)),
         tuple(note for part in parts for note in part.notes),
+        tuple(disks for part in parts for disks in part.counted),
     )
 
 

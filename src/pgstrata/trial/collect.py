@@ -127,6 +127,7 @@ def _result(
         prewarmed=run.prewarmed,
         percentiles_ms=percentiles_ms,
         open_loop=cell.rate_tps is not None,
+        disks=run.disks,
     )
 
 

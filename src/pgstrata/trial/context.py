@@ -12,7 +12,7 @@ from pgstrata.host.protocol import Host
 from pgstrata.postgres.database import Prewarmed
 from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.record.recorder import TrialRecorder
-from pgstrata.record.schema import AttestedRecord, Moment, SettingRecord, SpaceRecord
+from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SpaceRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
@@ -96,6 +96,7 @@ class CellRun:
     began_epoch_s: float = 0.0
     """By the clock of the host."""
     wal_bytes: int = 0
+    disks: tuple[DiskUse, ...] = ()
     collected: bool = False
 
 

@@ -24,6 +24,7 @@ from pgstrata.stack.plan import plan_empty_caches
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder
 from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.disk_accounts import disks_used, plan_accounts, read_accounts
 from pgstrata.trial.probes import plan_probes, probing
 from pgstrata.trial.site import DATABASE
 from pgstrata.trial.warmup import warmup_settled
@@ -64,7 +65,13 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         step("attest before", act=partial(_attest, moment="before cell")),
         step(
             "measure",
-            *(wal, *plan_probes(setup), HOST_CLOCK, _plan_measured(setup, cell), wal),
+            wal,
+            *plan_probes(setup),
+            *plan_accounts(setup),
+            HOST_CLOCK,
+            _plan_measured(setup, cell),
+            *plan_accounts(setup),
+            wal,
             act=_measure,
             expected_s=_duration_s(setup, cell),
         ),
@@ -173,6 +180,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         throttled_before = read_throttle_count(context.host)
     wal_before = wal_position_bytes(context.server)
     with probing(context, folder):
+        counted = read_accounts(context)
         run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
         outputs = {"stdout": f"{folder}/pgbench.out", "stderr": f"{folder}/pgbench.err"}
         process, pgbench = context.executor.start_next(**outputs)
@@ -180,6 +188,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         code = process.wait(pgbench.timeout_s)
         if code != 0:
             raise _failure(context, folder, code)
+        run.disks = disks_used(counted, read_accounts(context))
     run.wal_bytes = wal_position_bytes(context.server) - wal_before
     with context.host.looking():
         refuse_throttled(throttled_before, read_throttle_count(context.host))

@@ -14,9 +14,10 @@ import pytest
 from pgstrata.analyze.findings import Chosen, Comparison, Findings, StackFinding
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
-from pgstrata.record.schema import MediumRecord
+from pgstrata.record.schema import DiskUse, MediumRecord
 from pgstrata.report.csv import render_csv
 from pgstrata.report.head import incidents
+from pgstrata.report.html import write_html
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
 from pgstrata.report.published import PublishedFigure, add_published
@@ -203,3 +204,32 @@ def test_a_choice_stands_beside_no_open_verdict_of_its_class(findings: Findings)
     assert best.verdict == "chosen"
     assert (second.verdict, second.verdict_detail) == ("left behind by screening", "")
     assert all(row.verdict == "undecided" for row in rest)
+
+
+def with_disks(data: CampaignData) -> CampaignData:
+    """The first run of each stack has a modelled disk."""
+    used = {"elapsed_s": 45.0, "reads": 9, "writes": 90, "zeroes": 0, "flushes": 45, "errors": 0, "read_bytes": 1}
+    spent = {"written_bytes": 1, "queued_s": 9.0, "busy_s": 40.5, "seeks": 18, "seek_s": 4.5}
+    use = DiskUse.model_validate(
+        {"disk": "data.0", "model": "hdd-7200", **used, **spent, "late_percent_counts": (9, 0, 1)}
+    )
+    trials = tuple(
+        replace(t, cells=tuple(replace(c, result=c.result.model_copy(update={"disks": (use,)})) for c in t.cells))
+        for t in data.trials
+    )
+    return replace(data, trials=trials)
+
+
+def test_what_modelled_disks_did_is_in_every_text(data: CampaignData, tmp_path: Path) -> None:
+    assert "modelled disks" not in render_terminal(data, judge(data))
+    known = with_disks(data)
+    found = judge(known)
+    page = write_html(known, found, tmp_path / "page.html").read_text()
+    for text in (render_terminal(known, found, 220), render_markdown(known, found), page):
+        assert "What the modelled disks did" in text
+        shown = text.replace("\\", "")
+        assert "hdd-7200" in shown
+        assert "90 %" in shown  # busy
+        assert "0 %, 2 %" in shown  # late
+    disks = json.loads(render_json(found))["stacks"][0]["disks"]
+    assert disks[0]["busy_share"] == pytest.approx(0.9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -15,6 +16,16 @@ from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 
 CRATE = Path(__file__).parents[3] / "crates" / "strata-disk"
 CONTEXT = PlanContext("b0-t1", "/scratch", 4 * 2**30)
+ACCOUNT = {
+    "model": "nvme",
+    "parameters": {"read_us": 80.0},
+    "stretch": 1.0,
+    "elapsed_s": 2.0,
+    **dict.fromkeys(("writes", "zeroes", "flushes", "errors", "read_bytes", "written_bytes"), 0),
+    "queued_s": 0.5,
+    "effort": {"busy_s": 0.25, "seeks": 0, "seek_s": 0.0},
+    "late_percent_counts": [1] + [0] * 100,
+}
 FOLDER = "/scratch/pgstrata-b0-t1/data.media"
 
 
@@ -57,8 +68,8 @@ def test_the_head_of_a_table_says_that_the_medium_is_modelled() -> None:
 
 
 def test_statistics_are_in_the_order_of_disks() -> None:
-    text = '{"ok": true, "disks": [{"name": "disk10"}, {"name": "disk2"}, {"name": "disk0"}]}'
-    assert [disk["name"] for disk in parse_statistics(text)] == ["disk0", "disk2", "disk10"]
+    text = json.dumps({"ok": True, "disks": [{**ACCOUNT, "name": f"disk{i}", "reads": i} for i in (10, 2, 0)]})
+    assert [disk.reads for disk in parse_statistics(text)] == [0, 2, 10]
 
 
 @pytest.mark.parametrize(

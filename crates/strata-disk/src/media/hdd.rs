@@ -333,6 +333,7 @@ impl Hdd {
         self.buffer.left = self.buffer.left.or(Some(now));
         let (seek, turn) = self.positioning(now, start, matches!(job, Job::Drain { .. }));
         let transfer = self.layout.time(start + length) - self.layout.time(start);
+        self.effort.seeks += u64::from(seek > 0.0);
         self.effort.seek_s += seek;
         self.effort.rotation_s += turn;
         self.effort.transfer_s += transfer;

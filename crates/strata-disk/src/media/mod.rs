@@ -40,6 +40,8 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Effort {
     pub busy_s: f64,
+    /// Movements of an arm to another cylinder.
+    pub seeks: u64,
     pub seek_s: f64,
     pub rotation_s: f64,
     pub transfer_s: f64,

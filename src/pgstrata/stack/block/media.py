@@ -22,9 +22,10 @@ from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.stack.block.loop import DetachLoops, LoopCheck, plan_attach
+from pgstrata.stack.disk_counts import CountedDisks, DiskCounts
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
-from pgstrata.stack.step import Attested, PlannedCommand, Ref, Step, planned
+from pgstrata.stack.step import Attested, PlannedCommand, Ref, Step, planned, told
 from pgstrata.stack.undo import RemovePath, Undo
 
 PROGRAM = "strata-disk"
@@ -55,17 +56,34 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
     )
     attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
     checks = (LoopCheck(nodes, files, size_bytes), MediaCheck(nodes, folder, device.model, device.stretch))
-    return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), checks)
+    counted = CountedDisks(tuple(node.name for node in nodes), call("stats", folder), parse_statistics)
+    return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), checks, counted=(counted,))
 
 
 @parser_of(PROGRAM)
-def parse_statistics(text: str) -> tuple[Mapping[str, Any], ...]:
+def parse_statistics(text: str) -> tuple[DiskCounts, ...]:
     """The disks of `strata-disk stats`, in the order of their names' numbers."""
-    disks = [dict(disk) for disk in json.loads(text)["disks"]]
-    return tuple(sorted(disks, key=lambda disk: int(str(disk["name"]).removeprefix("disk"))))
+    disks = sorted(json.loads(text)["disks"], key=lambda disk: int(str(disk["name"]).removeprefix("disk")))
+    return tuple(_parse_disk(disk) for disk in disks)
 
 
-def read_statistics(host: Host, folder: str) -> tuple[Mapping[str, Any], ...]:
+def _parse_disk(disk: Mapping[str, Any]) -> DiskCounts:
+    own = ("reads", "writes", "zeroes", "flushes", "errors", "read_bytes", "written_bytes")
+    return DiskCounts(
+        model=str(disk["model"]),
+        parameters={str(name): float(value) for name, value in disk["parameters"].items()},
+        stretch=float(disk["stretch"]),
+        elapsed_s=float(disk["elapsed_s"]),
+        queued_s=float(disk["queued_s"]),
+        busy_s=float(disk["effort"]["busy_s"]),
+        seeks=int(disk["effort"]["seeks"]),
+        seek_s=float(disk["effort"]["seek_s"]),
+        late_percent_counts=tuple(int(count) for count in disk["late_percent_counts"]),
+        **{name: int(disk[name]) for name in own},
+    )
+
+
+def read_statistics(host: Host, folder: str) -> tuple[DiskCounts, ...]:
     """What each disk of a daemon did; empty when it does not answer."""
     asked = host.run(call("stats", folder).resolve({}), check=False)
     return parse_statistics(asked.stdout) if asked.exit_code == 0 else ()
@@ -87,15 +105,19 @@ class MediaCheck:
         after = read_statistics(host, self.folder)
         if len(before) != len(self.nodes) or len(after) != len(self.nodes):
             return tuple(Attested(f"media {ref.name} model", self.model, "no answer") for ref in self.nodes)
-        rows: list[Attested] = []
+        rows = [told(f"media {self.nodes[0].name.rpartition('.')[0]} parameters", _parameters(after[0]))]
         for ref, old, new in zip(self.nodes, before, after, strict=True):
-            what, arrives = f"media {ref.name}", new["flushes"] > old["flushes"]
+            what, arrives = f"media {ref.name}", new.flushes > old.flushes
             rows += (
-                Attested(f"{what} model", self.model, str(new["model"])),
-                Attested(f"{what} stretch", f"{self.stretch:g}", f"{new['stretch']:g}"),
+                Attested(f"{what} model", self.model, new.model),
+                Attested(f"{what} stretch", f"{self.stretch:g}", f"{new.stretch:g}"),
                 Attested(f"{what} flush", "arrives", "arrives" if arrives else "does not arrive"),
             )
         return tuple(rows)
+
+
+def _parameters(disk: DiskCounts) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in disk.parameters.items())
 
 
 class StopMedia(Undo):

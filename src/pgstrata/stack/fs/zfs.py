@@ -69,6 +69,7 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> PlannedFilesystem:
         ),
         wal_mount_point=wal,
         extra_media=tuple(node for part in parts.values() for node in part.above.media),
+        counted=tuple(disks for part in parts.values() for disks in part.counted),
     )
 
 

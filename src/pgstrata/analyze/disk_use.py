@@ -1,0 +1,52 @@
+"""What modelled disks did over the runs of a stack: sums of all runs, by transaction or by time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgstrata.analyze.findings import DiskFinding
+from pgstrata.record.schema import CellResult, DiskUse
+
+
+def disk_findings(results: Sequence[CellResult]) -> tuple[DiskFinding, ...]:
+    """One for each disk, in the order in which the stack has them. Pure."""
+    names = dict.fromkeys(use.disk for result in results for use in result.disks)
+    return tuple(_finding(name, results) for name in names)
+
+
+def _finding(name: str, results: Sequence[CellResult]) -> DiskFinding:
+    runs = [(result.transactions, use) for result in results for use in result.disks if use.disk == name]
+    uses = [use for _, use in runs]
+    transactions, elapsed_s = sum(count for count, _ in runs), sum(use.elapsed_s for use in uses)
+    flushes, seeks = sum(use.flushes for use in uses), sum(use.seeks for use in uses)
+    return DiskFinding(
+        disk=name,
+        model=uses[0].model,
+        stretch=uses[0].stretch,
+        runs=len(uses),
+        reads_per_s=sum(use.reads for use in uses) / elapsed_s,
+        writes_per_s=sum(use.writes for use in uses) / elapsed_s,
+        flushes_per_s=flushes / elapsed_s,
+        flushes_per_transaction=flushes / transactions if transactions else None,
+        seeks_per_transaction=seeks / transactions if transactions else None,
+        queue=sum(use.queued_s for use in uses) / elapsed_s,
+        busy_share=min(1.0, sum(use.busy_s for use in uses) / elapsed_s),
+        seek_share=min(1.0, sum(use.seek_s for use in uses) / elapsed_s),
+        errors=sum(use.errors for use in uses),
+        late_median_percent=late_percent(uses, 0.5),
+        late_p99_percent=late_percent(uses, 0.99),
+    )
+
+
+def late_percent(uses: Sequence[DiskUse], share: float) -> int | None:
+    """The percent of its time by which this share of the answers was late at most; None without an answer."""
+    longest = max((len(use.late_percent_counts) for use in uses), default=0)
+    counts = [
+        sum(use.late_percent_counts[i] for use in uses if i < len(use.late_percent_counts)) for i in range(longest)
+    ]
+    wanted, seen = share * sum(counts), 0
+    for percent, count in enumerate(counts):
+        seen += count
+        if seen and seen >= wanted:
+            return percent
+    return None

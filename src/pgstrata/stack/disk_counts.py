@@ -1,0 +1,44 @@
+"""What disks that keep account of themselves have done since they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pgstrata.stack.step import PlannedCommand
+
+
+@dataclass(frozen=True)
+class DiskCounts:
+    """The account of one disk; all but the model, its parameters and stretch only grow.
+
+    `queued_s` is the time that requests were under way, summed; `busy_s` and `seek_s` are the medium's own, counted
+    when the work begins. `late_percent_counts` says how many answers were late by 0, 1, ... and by 100 or more percent
+    of the time that they were to take.
+    """
+
+    model: str
+    parameters: Mapping[str, float]
+    stretch: float
+    elapsed_s: float
+    reads: int
+    writes: int
+    zeroes: int
+    flushes: int
+    errors: int
+    read_bytes: int
+    written_bytes: int
+    queued_s: float
+    busy_s: float
+    seeks: int
+    seek_s: float
+    late_percent_counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CountedDisks:
+    """Disks by the names that plans give them, and the command whose output holds their accounts in that order."""
+
+    disks: tuple[str, ...]
+    ask: PlannedCommand
+    parse: Callable[[str], tuple[DiskCounts, ...]]

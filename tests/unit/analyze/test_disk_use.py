@@ -1,0 +1,56 @@
+"""What modelled disks did over the runs of a stack."""
+
+from __future__ import annotations
+
+from pgstrata.analyze.disk_use import disk_findings, late_percent
+from pgstrata.record.schema import CellResult, DiskUse
+from pgstrata.spec.workload import Cell
+
+USE = DiskUse(
+    disk="data.0",
+    model="hdd-7200",
+    elapsed_s=10.0,
+    reads=20,
+    writes=400,
+    zeroes=0,
+    flushes=300,
+    errors=0,
+    read_bytes=0,
+    written_bytes=0,
+    queued_s=5.0,
+    busy_s=9.0,
+    seeks=600,
+    seek_s=2.5,
+    late_percent_counts=(90, 9, 1),
+)
+
+
+def result(transactions: int, *disks: DiskUse) -> CellResult:
+    cell = Cell(script="tpcb-like", scale=1, clients=1)
+    return CellResult(
+        cell=cell, started="", duration_s=10, transactions=transactions, tps=transactions / 10, disks=disks
+    )
+
+
+def test_figures_are_sums_over_the_runs() -> None:
+    (found,) = disk_findings([result(100, USE), result(200, USE.model_copy(update={"flushes": 600}))])
+    assert (found.runs, found.flushes_per_transaction, found.seeks_per_transaction) == (2, 3.0, 4.0)
+    assert (found.reads_per_s, found.writes_per_s, found.flushes_per_s) == (2.0, 40.0, 45.0)
+    assert (found.queue, found.busy_share, found.seek_share) == (0.5, 0.9, 0.25)
+    assert (found.late_median_percent, found.late_p99_percent) == (0, 1)
+
+
+def test_what_cannot_be_divided_is_not_known() -> None:
+    (found,) = disk_findings([result(0, USE.model_copy(update={"late_percent_counts": ()}))])
+    assert found.flushes_per_transaction is None
+    assert found.late_median_percent is None
+
+
+def test_disks_without_an_account_give_nothing() -> None:
+    assert disk_findings([result(5)]) == ()
+
+
+def test_lateness_is_taken_over_all_runs() -> None:
+    later = USE.model_copy(update={"late_percent_counts": (0, 0, 0, 300)})
+    assert late_percent([USE, later], 0.5) == 3
+    assert late_percent([], 0.5) is None

@@ -1,0 +1,42 @@
+"""What a run records of modelled disks: the difference of two readings of their accounts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pgstrata.stack.disk_counts import DiskCounts
+from pgstrata.trial.disk_accounts import disks_used
+
+BEFORE = DiskCounts(
+    model="hdd-7200",
+    parameters={"rotation_rpm": 7200.0},
+    stretch=2.0,
+    elapsed_s=10.0,
+    reads=5,
+    writes=100,
+    zeroes=1,
+    flushes=50,
+    errors=0,
+    read_bytes=40960,
+    written_bytes=819200,
+    queued_s=4.0,
+    busy_s=3.0,
+    seeks=7,
+    seek_s=0.5,
+    late_percent_counts=(3, 1, 0),
+)
+
+
+def test_only_what_happened_in_between_counts() -> None:
+    after = replace(BEFORE, elapsed_s=14.0, writes=130, flushes=65, seeks=9, busy_s=5.0, late_percent_counts=(10, 1, 2))
+    (used,) = disks_used({"data.0": BEFORE}, {"data.0": after})
+    assert (used.disk, used.model, used.stretch) == ("data.0", "hdd-7200", 2.0)
+    assert (used.elapsed_s, used.reads, used.writes, used.flushes, used.seeks) == (4.0, 0, 30, 15, 2)
+    assert used.busy_s == 2.0
+    assert used.late_percent_counts == (7, 0, 2)
+
+
+def test_disks_keep_their_order() -> None:
+    before = {f"data.{i}": BEFORE for i in range(3)}
+    after = {name: replace(counts, elapsed_s=11.0) for name, counts in before.items()}
+    assert [used.disk for used in disks_used(before, after)] == ["data.0", "data.1", "data.2"]
