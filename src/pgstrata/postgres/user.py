@@ -53,7 +53,7 @@ def planned_installation(host: Host, installation: Installation, user: str) -> I
     """What `readable_installation` will give, by the modes of files and folders; copies nothing."""
 
     def planned(bin_directory: str, program: str) -> str:
-        if user != SYSTEM_USER or _open_to_all(host, f"{bin_directory}/{program}"):
+        if user != SYSTEM_USER or open_to_all(host, f"{bin_directory}/{program}"):
             return bin_directory
         return f"{_copy_of(installation, bin_directory)}/package/tree/bin"
 
@@ -64,7 +64,8 @@ def planned_installation(host: Host, installation: Installation, user: str) -> I
     return replace(installation, bin_directory=server, client_directory=client)
 
 
-def _open_to_all(host: Host, program: str) -> bool:
+def open_to_all(host: Host, program: str) -> bool:
+    """Whether every user may pass through the folders of a program and run it."""
     parts = (PurePosixPath(program), *PurePosixPath(program).parents)
     found = [host.status(str(part)) for part in parts]
     return all(status is not None and status.mode & 0o001 for status in found)

@@ -10,6 +10,10 @@ from pgstrata.report.figures import NOT_KNOWN, render_count
 from pgstrata.report.medium import medium_line
 from pgstrata.spec.units import render_duration
 
+SERVER = "PostgreSQL version"
+"""The checked fact that names the server of a trial."""
+_MOST_NAMED = 4
+
 
 @dataclass(frozen=True)
 class Head:
@@ -62,7 +66,7 @@ def report_head(data: CampaignData, findings: Findings) -> Head:
         medium=_medium(findings, trial),
         baseline=medium_line(data.baselines),
         host=_host(findings, trial),
-        postgres=campaign.postgres_version or NOT_KNOWN,
+        postgres=_servers(data) or campaign.postgres_version or NOT_KNOWN,
         measured=_measured(data),
         machine_time=render_duration(campaign.machine_time_s) if campaign.machine_time_s else NOT_KNOWN,
         labels=labels,
@@ -80,6 +84,23 @@ def _host(findings: Findings, trial: TrialData | None) -> str:
     name = str(findings.campaign.host.get("name") or (facts.name if facts else NOT_KNOWN))
     kind = str(findings.campaign.host.get("kind") or (facts.kind if facts else ""))
     return f"{name} (emulated)" if kind == "emulated" else name
+
+
+def _servers(data: CampaignData) -> str:
+    """Which server each stack had, where they had several; of one, its name alone."""
+    stacks: dict[str, dict[str, None]] = {}
+    for trial in data.trials:
+        version = trial.facts.checked.get(SERVER) if trial.facts else None
+        if version is not None:
+            stacks.setdefault(version, {})[trial.trial.stack] = None
+    if len(stacks) < 2:
+        return next(iter(stacks), "")
+    return "; ".join(f"{version}: {_few(list(names))}" for version, names in stacks.items())
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _measured(data: CampaignData) -> str:

@@ -24,7 +24,7 @@ from pgstrata.spec.resolve import stack_from_mapping
 from pgstrata.spec.stack import Kernel, Postgres, Stack, Volume
 from pgstrata.spec.words import quote, split_call, split_top, unquote
 
-_POSTGRES_KEYS = ("major", "source", "data_checksums", "initdb", "postgresql_conf")
+_POSTGRES_KEYS = ("major", "source", "installation", "data_checksums", "initdb", "postgresql_conf")
 _ROLE_KEYS = ("wal", "thp", *_POSTGRES_KEYS)
 _PREFIXES = ("tablespace", "queue", "kernel")
 _SETTING = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")

@@ -22,6 +22,8 @@ from pgstrata.spec.promise import Parity
 
 register_kinds()
 
+LONGEST_PATH = 500
+
 
 class Volume(Model):
     """A mounted filesystem, from the device up."""
@@ -103,6 +105,10 @@ class Postgres(Model):
         None,
         description="system packages, or the PostgreSQL that comes with pgstrata; by default system before embedded",
     )
+    installation: str | None = Field(
+        None,
+        description="the folder of a build (with bin/postgres in it), on the host: a minor, a patched server",
+    )
     data_checksums: bool | None = Field(None, description="by default as initdb of that version does")
     initdb: tuple[str, ...] = Field(
         (), description="further options of initdb: what the cluster is made like, no files and no ways in"
@@ -118,6 +124,21 @@ class Postgres(Model):
         if problem := initdb_problem(options):
             raise ValueError(problem)
         return options
+
+    @field_validator("installation")
+    @classmethod
+    def _whole_path(cls, path: str | None) -> str | None:
+        if path is None:
+            return None
+        if re.fullmatch(r"(/[\w.+~-]+)+/?", path, re.ASCII) is None or len(path) > LONGEST_PATH or "/../" in f"{path}/":
+            raise ValueError(f"{path[:60]!r} is no whole path of a folder, such as /usr/local/pgsql-18.1")
+        return path.rstrip("/")
+
+    @model_validator(mode="after")
+    def _one_server(self) -> Postgres:
+        if self.installation is not None and self.source is not None:
+            raise ValueError("installation names the programs: leave source out")
+        return self
 
     @field_validator("settings", mode="before")
     @classmethod

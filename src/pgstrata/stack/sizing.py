@@ -142,7 +142,7 @@ def _golden_bytes(campaign: Campaign, loaded_bytes: int | None) -> int:
     if campaign.runs.load != "copy":
         return 0
     ways = {
-        (p.major, p.source, p.initdb, p.data_checksums, tuple(sorted(s.tablespaces)))
+        (p.major, p.source, p.installation, p.initdb, p.data_checksums, tuple(sorted(s.tablespaces)))
         for s, p in ((s, s.postgresql) for s in campaign.stacks)
     }
     scales = campaign.workload.scale if loaded_bytes is None else ()

@@ -24,11 +24,14 @@ def record_facts(context: TrialContext) -> None:
     installation = context.server.installation
     checked = {
         **found.checked,
-        "PostgreSQL version": f"{installation.version} ({installation.source})",
+        "PostgreSQL version": installation.title,
+        **({"PostgreSQL program": f"SHA-256 {installation.digest}"} if installation.digest else {}),
         "pgstrata version": __version__,
     }
     with context.host.looking():
-        told = {**found.told, **_now(context.host)}
+        told = {**found.told, **_now(context.host), "PostgreSQL build": installation.exact}
+    if installation.configured:
+        told["PostgreSQL configured with"] = installation.configured
     if not context.site.as_root:
         told["caches"] = "not dropped before runs: that takes root"
     facts = HostFacts(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from pgstrata.errors import UsageError
 from pgstrata.host.facts.gather import gather
 from pgstrata.host.protocol import Host, command
 from pgstrata.postgres.binaries import Installation, choose, discover
+from pgstrata.postgres.named import named_installation
 from pgstrata.postgres.settings import GivenConf, take_over
 from pgstrata.postgres.user import planned_installation, readable_installation, run_user, server_user
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.stack import Stack
+from pgstrata.spec.stack import Postgres, Stack
 from pgstrata.stack.sizing import loop_size_bytes
 from pgstrata.trial.facts import describe_medium
 from pgstrata.trial.preflight import loaded_bytes
@@ -37,7 +40,7 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
         user=server_user(host),
         uid=uid,
         loop_size_bytes=loop_size_bytes(campaign, loaded_bytes(campaign)),
-        installations=_installations(host, campaign),
+        installations=_installations(host, campaign, as_root=uid == 0),
         given_conf={s.name: _given_conf(s) for s in campaign.stacks if s.postgresql.postgresql_conf},
         medium=describe_medium(host, campaign, scratch),
         database_digest=_digest(campaign.workload.sql or campaign.workload.pg_restore),
@@ -63,10 +66,19 @@ def _without_links(host: Host, path: str) -> str:
     return host.run(command("readlink", "--canonicalize-missing", path)).stdout.strip()
 
 
-def _installations(host: Host, campaign: Campaign) -> dict[str, Installation]:
+def _installations(host: Host, campaign: Campaign, *, as_root: bool) -> dict[str, Installation]:
     """By stack; a PreflightError names the first that cannot be had."""
     found = discover(host)
-    return {stack.name: choose(found, stack.postgresql) for stack in campaign.stacks}
+
+    @cache
+    def chosen(
+        installation: str | None, major: int | None, source: Literal["system", "embedded"] | None
+    ) -> Installation:
+        spec = Postgres(installation=installation, major=major, source=source)
+        return named_installation(host, spec, found, as_root=as_root) if installation else choose(found, spec)
+
+    servers = {stack.name: stack.postgresql for stack in campaign.stacks}
+    return {name: chosen(s.installation, s.major, s.source) for name, s in servers.items()}
 
 
 def _digest(path: str | None) -> str:

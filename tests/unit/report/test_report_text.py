@@ -13,10 +13,10 @@ import pytest
 
 from pgstrata.analyze.findings import Chosen, Comparison, Findings, StackFinding
 from pgstrata.analyze.judge import judge
-from pgstrata.record.reader import CampaignData, read
-from pgstrata.record.schema import DiskUse, MediumRecord
+from pgstrata.record.reader import CampaignData, TrialData, read
+from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
 from pgstrata.report.csv import render_csv
-from pgstrata.report.head import incidents
+from pgstrata.report.head import incidents, report_head
 from pgstrata.report.html import write_html
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
@@ -30,6 +30,18 @@ from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 class Tty(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_the_head_says_which_server_each_stack_had(data: CampaignData, findings: Findings) -> None:
+    def served(trial: TrialData, version: str) -> TrialData:
+        return replace(trial, facts=HostFacts(name="h", checked={"PostgreSQL version": version}))
+
+    both = [served(t, "18.1-x (/opt/x)" if t.trial.stack == "xfs" else "18.1 (system)") for t in data.trials]
+    head = report_head(replace(data, trials=tuple(both)), findings)
+    assert "18.1-x (/opt/x): xfs" in head.postgres.split("; ")
+    assert head.postgres.count("18.1 (system): ") == 1
+    one = replace(data, trials=tuple(served(t, "18.1 (system)") for t in data.trials))
+    assert report_head(one, findings).postgres == "18.1 (system)"
 
 
 def test_the_table_names_the_medium_before_any_figure(data: CampaignData, findings: Findings) -> None:

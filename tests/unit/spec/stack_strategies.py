@@ -140,6 +140,10 @@ servers = st.builds(
     ).map(tuple),
     settings=st.dictionaries(st.sampled_from(["fsync", "shared_buffers", "my.setting"]), texts, max_size=3),
     postgresql_conf=st.none() | texts,
+) | st.builds(
+    Postgres,
+    major=st.none() | st.integers(13, 18),
+    installation=st.sampled_from(["/usr/local/pgsql-18.1", "/opt/pg_18+x/~b"]),
 )
 
 

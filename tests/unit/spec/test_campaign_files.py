@@ -180,6 +180,14 @@ BAD = [
      "c.yaml:2: stacks.a.kernel.transparent_hugepage: 'of' is not valid here", "valid here: always, madvise, never"),
     ("stacks:\n  a: {fs: ext4, postgresql: {major: 12}}",
      "c.yaml:2: stacks.a.postgresql.major: '12' must be at least 13", ""),
+    ("stacks:\n  a: {fs: ext4, postgresql: {installation: pgsql}}",
+     "c.yaml:2: stacks.a.postgresql.installation: 'pgsql' is no whole path of a folder, such as"
+     " /usr/local/pgsql-18.1", ""),
+    ("stacks:\n  a: {fs: ext4, postgresql: {installation: /opt/pg/../x}}",
+     "c.yaml:2: stacks.a.postgresql.installation: '/opt/pg/../x' is no whole path of a folder, such as"
+     " /usr/local/pgsql-18.1", ""),
+    ("stacks:\n  a: {fs: ext4, postgresql: {installation: /opt/pg, source: system}}",
+     "c.yaml:2: stacks.a.postgresql: installation names the programs: leave source out", ""),
     ("stacks:\n  a: {fs: {kind: imported}}", "c.yaml:2: stacks.a.data.fs: an imported stack cannot be built", ""),
     ("stacks:\n  a: {fs: {kind: zfs, wal_dataset: {}}, wal: xfs}",
      "c.yaml:2: stacks.a: pg_wal is placed twice: by wal and by the wal_dataset of zfs", ""),

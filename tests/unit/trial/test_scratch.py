@@ -11,13 +11,14 @@ import pytest
 from fake_host import FakeHost
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
+from pgstrata.host.ownership import Trusted, folder_problem, trusted
 from pgstrata.host.protocol import FileStatus, Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
-from pgstrata.trial.scratch import Trusted, check_scratch, folder_problem, make_scratch, trusted
+from pgstrata.trial.scratch import check_scratch, make_scratch
 from pgstrata.trial.site import Site
 from pgstrata.trial.survey import survey
 
