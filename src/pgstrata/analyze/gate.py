@@ -53,6 +53,13 @@ class Condition:
     less: bool
     right: Side
 
+    def limit(self, metric: str) -> float | None:
+        """The ratio of two stacks in that metric that decides; None where something else does."""
+        left, right = self.left, self.right
+        if left.metric == right.metric == metric and left.factor > 0 and right.factor > 0:
+            return right.factor / left.factor
+        return None
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -140,11 +147,12 @@ def _require(condition: Condition, kind: str, value: str, known: Sequence[str]) 
 
 def _judge(condition: Condition, cell: str, findings: Findings) -> Judged:
     left, right = condition.left, condition.right
-    if left.metric is not None and left.metric == right.metric and left.factor > 0 and right.factor > 0:
+    limit = condition.limit(left.metric) if left.metric is not None else None
+    if limit is not None:
         ratio = _ratio(findings, cell, left, right)
         if ratio is not None:
             low, high = ratio
-            return _decide(condition, cell, low, high, right.factor / left.factor)
+            return _decide(condition, cell, low, high, limit)
     a, b = _interval(findings, cell, left), _interval(findings, cell, right)
     if a is None or b is None:
         return Judged(condition, cell, "undecided", None, None)

@@ -17,7 +17,7 @@ from pgstrata.analyze.judge import judge
 from pgstrata.analyze.later_stages import StagedPolicy
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
-from pgstrata.cli.forecasting import announce
+from pgstrata.cli.forecasting import Foretelling, expected_trials, forecast, gate_warnings
 from pgstrata.cli.output import end, print_json, print_notice, print_text
 from pgstrata.cli.progress import listening
 from pgstrata.cli.publishing import with_published
@@ -75,8 +75,6 @@ def run_to_report(
 ) -> None:
     """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
     require_stacks(shown.gate.conditions, [s.name for s in campaign.stacks])  # not only when hours have passed
-    if shown.gate.conditions and campaign.runs.blocks == 1:
-        print_notice("warning: --fail-on: one block gives no intervals, so no condition can be decided")
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
         left: tuple[str, ...] = ()
         recorded = directory.data()
@@ -86,7 +84,10 @@ def run_to_report(
             print_notice(f"nothing is left to run in {out}: the report is made from its record")
         else:
             if not shown.quiet:
-                print_notice("\n".join(f"forecast: {line}" for line in announce(campaign, recorded)))
+                lines = forecast(campaign, expected_trials(campaign), recorded)
+                print_notice("\n".join(f"forecast: {line}" for line in lines))
+            for warning in gate_warnings(campaign, shown.gate.conditions, recorded):
+                print_notice(f"warning: --fail-on: {warning}")
             outcome = _run(campaign, directory, shown)
             left = undo_errors(out)
         data = directory.data()
@@ -124,7 +125,7 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
             campaign,
             directory,
             runner,
-            choose_policy(campaign, stacks),
+            Foretelling(choose_policy(campaign, stacks), campaign, directory.path, tell),
             tell,
             observe=_observer(campaign),
             interruption=interruption,

@@ -19,7 +19,7 @@ def changed(
     campaign: Campaign,
     *,
     blocks: int | None = None,
-    budget: str | None = None,
+    budget_s: float | None = None,
     scratch: Path | None = None,
     host: str | None = None,
 ) -> Campaign:
@@ -27,8 +27,8 @@ def changed(
     runs: dict[str, Any] = {}
     if blocks is not None:
         runs["blocks"] = blocks
-    if budget is not None:
-        runs["budget"] = duration_option("--budget", budget, "90min")
+    if budget_s is not None:
+        runs["budget"] = budget_s
     update: dict[str, Any] = {"runs": campaign.runs.model_copy(update=runs)}
     if scratch is not None:
         update["scratch"] = str(scratch.resolve())

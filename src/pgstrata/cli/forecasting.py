@@ -3,96 +3,216 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
 
 from pgstrata.analyze.forecast import (
-    ASSUMED_SIGMA_RUN,
     ASSUMED_TAU_S,
     ASSUMED_WITHIN,
     pairs_needed,
     smallest_difference,
     smallest_margin,
 )
+from pgstrata.analyze.gate import Condition
 from pgstrata.analyze.policy import MAX_PAIRS
+from pgstrata.analyze.reach import ASSUMED_LENGTH_S, expected_sigma, least_blocks, width_in_sigmas
 from pgstrata.analyze.run_scatter import measured_sigma
 from pgstrata.analyze.runlength import best_length_s
 from pgstrata.analyze.screen import MIN_BLOCKS
+from pgstrata.cli.begun import run_command
+from pgstrata.record.decision import Decision, Observation, Policy
 from pgstrata.record.reader import CampaignData
-from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.report.figures import render_count
+from pgstrata.report.words import MOST_ACCEPTABLE
+from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.estimate import Expected, estimate_trial
+from pgstrata.trial.events import Notice, Tell
 
 
-def forecast(
-    campaign: Campaign, trials: Sequence[Trial], estimates: Mapping[str, Expected], sigma_run: float | None = None
-) -> Iterator[str]:
-    """Sentences; `sigma_run` is the run-to-run CV where this host has been measured, else the stated assumption."""
+@dataclass(frozen=True)
+class Foreseen:
+    """What a campaign has room for, and how much its runs scatter."""
+
+    campaign: Campaign
+    trial_s: float
+    sigma: float
+    known: str
+    """Where sigma comes from."""
+
+    @property
+    def screens(self) -> bool:
+        return self.campaign.goal.kind == "best" and len(self.campaign.stacks) > 2
+
+    @property
+    def fixed(self) -> bool:
+        return self.campaign.runs.blocks is not None
+
+    @property
+    def block_s(self) -> float:
+        return len(self.campaign.stacks) * self.trial_s
+
+    @property
+    def blocks(self) -> int:
+        """Complete blocks of all stacks that fit."""
+        runs = self.campaign.runs
+        most = runs.blocks or (runs.max_blocks if self.screens else MAX_PAIRS)
+        return most if runs.budget is None else min(most, int(runs.budget / self.block_s))
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that the two stacks in question can have; after screening that ends as early as it may."""
+        budget_s = self.campaign.runs.budget
+        if not self.screens or self.fixed:
+            return self.blocks
+        if budget_s is None:
+            return MAX_PAIRS
+        return max(0, int((budget_s - MIN_BLOCKS * self.block_s) / (2 * self.trial_s)))
+
+    @property
+    def difference(self) -> float:
+        """The smallest that the blocks of all stacks show."""
+        stacks = len(self.campaign.stacks)
+        return self.sigma * width_in_sigmas(self.campaign.goal.kind, stacks, self.blocks, fixed=self.fixed)
+
+
+def foresee(campaign: Campaign, estimates: Sequence[Expected], recorded: CampaignData | None = None) -> Foreseen:
+    """By the estimates of trials; by what was recorded, where there is something."""
+    trial_s = sum(e.duration_s for e in estimates) / max(1, len(estimates))
+    measured = [t.verdict.duration_s for t in recorded.trials if t.valid] if recorded is not None else []
+    sigma = measured_sigma(recorded) if recorded is not None else None
+    length_s = campaign.workload.duration_s or ASSUMED_LENGTH_S
+    known = f"assumed: a quiet server, runs of {render_duration(length_s)}" if sigma is None else "measured here"
+    return Foreseen(
+        campaign,
+        max(fmean(measured) if measured else trial_s, 0.001),
+        expected_sigma(length_s) if sigma is None else sigma,
+        known,
+    )
+
+
+def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: CampaignData | None = None) -> Iterator[str]:
+    """What the campaign can prove, in sentences."""
     if len(campaign.stacks) < 2:
         yield "one stack alone: there is nothing to compare"
         return
-    sigma = ASSUMED_SIGMA_RUN if sigma_run is None else sigma_run
-    known = "measured here" if sigma_run is not None else "assumed: a quiet server at 300 s"
-    pair_s = 2 * sum(e.duration_s for e in estimates.values()) / max(1, len(trials))
-    pairs = _pairs_in_reach(campaign, estimates, pair_s)
-    sigma_pair = math.sqrt(2) * sigma
-    difference, margin = smallest_difference(sigma_pair, pairs), smallest_margin(sigma_pair, pairs)
-    yield f"run-to-run variation {100 * sigma:.1f} % ({known}); pairs of two stacks in reach: {pairs}"
-    yield f"smallest difference that can be proven: {_percent(difference, 5)}"
-    yield f"smallest margin within which equal stacks can be shown equal: {_percent(margin, 9)}"
+    found = foresee(campaign, estimates, recorded)
+    yield f"scatter from run to run: {100 * found.sigma:.1f} % ({found.known})"
+    yield _room(found)
+    if found.screens and not found.fixed and found.pairs:
+        proven = smallest_difference(math.sqrt(2) * found.sigma, found.pairs)
+        then = f"{render_count(found.pairs, 'fresh pair')} of the two best"
+        if math.isfinite(proven):
+            yield f"when screening ends early, {then}: they prove differences from about {_percent(proven)} on"
+    yield _equality(found)
+    yield from _length(campaign, found)
+
+
+@dataclass(frozen=True)
+class Foretelling:
+    """The policy of a campaign that tells after the first block when what is left has room for no bounds."""
+
+    policy: Policy
+    campaign: Campaign
+    directory: Path
+    tell: Tell
+
+    def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
+        """As the policy does."""
+        decision = self.policy.decide(observations, blocks_done, elapsed_s)
+        if blocks_done == 1 and decision.stage != "done":
+            notice = after_first_block(self.campaign, elapsed_s, self.directory)
+            if notice:
+                self.tell(Notice(notice))
+        return decision
+
+
+def after_first_block(campaign: Campaign, block_s: float, directory: Path) -> str:
+    """What the budget lacks by the time that the first block took; empty where nothing."""
+    found = replace(foresee(campaign, expected_trials(campaign)), trial_s=block_s / len(campaign.stacks))
+    if found.fixed or campaign.runs.budget is None or math.isfinite(found.difference):
+        return ""
+    least = least_blocks(campaign.goal.kind, len(campaign.stacks))
+    minutes = math.ceil(least * block_s / 60)
+    return (
+        f"the first block took {render_duration(block_s)}, so {render_duration(campaign.runs.budget)} have room for "
+        f"{render_count(found.blocks, 'block')}; bounds take {least}: {run_command(directory, minutes)}"
+    )
+
+
+def _room(found: Foreseen) -> str:
+    """How many blocks there are, and what they show."""
+    campaign, blocks = found.campaign, render_count(found.blocks, "block")
+    head = f"{blocks} of {len(campaign.stacks)} runs"
+    if math.isfinite(found.difference):
+        verb = "show" if found.screens else "prove"
+        return f"{head}: they {verb} differences from about {_percent(found.difference)} on"
+    least = least_blocks(campaign.goal.kind, len(campaign.stacks), fixed=found.fixed)
+    need = f"{head}: no bounds; it takes {render_count(least, 'block')}"
+    if found.fixed:
+        return f"{need} (--blocks {least})"
+    return f"{need}, about {render_duration(least * found.block_s)} (--minutes {math.ceil(least * found.block_s / 60)})"
+
+
+def _equality(found: Foreseen) -> str:
+    campaign, sigma_pair = found.campaign, math.sqrt(2) * found.sigma
     bound = math.log1p(campaign.goal.margin)
-    needed = pairs_needed(0.0, sigma_pair, bound)
     if campaign.goal.kind == "equivalent":
         bound = math.log1p(min(e.margin for e in campaign.goal.equivalent))
-        needed = pairs_needed(0.0, sigma_pair, bound)
     shown = f"{100 * math.expm1(bound):.3g} %"
+    needed = pairs_needed(0.0, sigma_pair, bound)
     if needed is None:
-        yield f"equality within {shown} cannot be shown with any number of runs at this variation"
-    elif needed > pairs:
-        yield (
-            f"equality within {shown} cannot be shown within this design: it takes about {needed} pairs "
-            f"({render_duration(needed * pair_s)})"
-        )
-    else:
-        yield f"equality within {shown} takes about {needed} pairs ({render_duration(needed * pair_s)})"
-    yield from _length(campaign, trials, pair_s / 2, sigma, known)
+        return f"equality within {shown} cannot be shown with any number of runs of this length"
+    cost = f"about {needed} pairs ({render_duration(needed * 2 * found.trial_s)})"
+    if needed <= found.pairs:
+        return f"equality within {shown} takes {cost}"
+    margin = smallest_margin(sigma_pair, found.pairs)
+    instead = f"; equality within {_percent(margin)} can be shown" if margin <= MOST_ACCEPTABLE else ""
+    return f"equality within {shown} cannot be shown here: it takes {cost}{instead}"
 
 
-def _length(campaign: Campaign, trials: Sequence[Trial], trial_s: float, sigma: float, known: str) -> Iterator[str]:
+def _length(campaign: Campaign, found: Foreseen) -> Iterator[str]:
     """The best length of a run (Kalibera & Jones), where the campaign's own is far from it."""
-    run_s = campaign.workload.duration_s
-    cells = sum(len(t.cells) for t in trials) / max(1, len(trials))
-    if run_s is None or not cells:
+    run_s, cells = campaign.workload.duration_s, len(campaign.workload.cells) / len(set(campaign.workload.scale))
+    # The length of quick's runs was chosen for the number of blocks that fit.
+    if run_s is None or campaign.runs.budget is not None:
         return
-    overhead_s = max(1.0, trial_s / cells - run_s)
-    between = math.sqrt(max(sigma**2 - ASSUMED_WITHIN**2 * ASSUMED_TAU_S / 300, sigma**2 / 4))
+    overhead_s = max(1.0, found.trial_s / cells - run_s)
+    between = math.sqrt(max(found.sigma**2 - ASSUMED_WITHIN**2 * ASSUMED_TAU_S / run_s, found.sigma**2 / 4))
     best_s = best_length_s(overhead_s, ASSUMED_WITHIN, ASSUMED_TAU_S, between)
     if not 0.5 <= best_s / run_s <= 2:
-        yield f"best length of a run: about {render_duration(round(best_s, -1) or 10)} ({known})"
+        yield f"best length of a run: about {render_duration(round(best_s, -1) or 10)} ({found.known})"
 
 
-def announce(campaign: Campaign, recorded: CampaignData | None) -> Iterator[str]:
-    """The forecast at the start of a run, with the noise measured so far where the campaign is resumed."""
+def expected_trials(campaign: Campaign) -> tuple[Expected, ...]:
+    """Of the first blocks, which load anew, and as many that do not."""
     names = tuple(s.name for s in campaign.stacks)
-    trials = [t for block in range(MIN_BLOCKS) for t in block_trials(campaign, block, names)]
-    estimates = {t.id: estimate_trial(campaign, t) for t in trials}
-    yield from forecast(campaign, trials, estimates, measured_sigma(recorded) if recorded is not None else None)
+    trials = [t for block in range(2 * MIN_BLOCKS) for t in block_trials(campaign, block, names)]
+    return tuple(estimate_trial(campaign, t) for t in trials)
 
 
-def _pairs_in_reach(campaign: Campaign, estimates: Mapping[str, Expected], pair_s: float) -> int:
-    blocks = campaign.runs.blocks
-    if blocks is not None:
-        return blocks
-    if campaign.runs.budget is None:
-        return MAX_PAIRS
-    left_s = campaign.runs.budget
-    if campaign.goal.kind == "best" and len(campaign.stacks) > 2:
-        # Screening comes first: at least so many blocks of all stacks.
-        left_s -= MIN_BLOCKS * len(campaign.stacks) * pair_s / 2
-    return min(MAX_PAIRS, max(0, int(left_s / pair_s))) if pair_s else 0
+def gate_warnings(
+    campaign: Campaign, conditions: Sequence[Condition], recorded: CampaignData | None = None
+) -> Iterator[str]:
+    """Conditions that this campaign can hardly decide."""
+    if not conditions:
+        return
+    found = foresee(campaign, expected_trials(campaign), recorded)
+    if not math.isfinite(found.difference):
+        yield f"no condition can be decided: {_room(found)}"
+        return
+    for condition in conditions:
+        limit = condition.limit(campaign.goal.primary)
+        if limit is not None and abs(math.log(limit)) < found.difference:
+            low, high = (100 * limit * math.exp(side * found.difference) for side in (-1, 1))
+            yield (
+                f"{condition.text}: intervals of about ±{_percent(found.difference)} are expected, so a ratio between "
+                f"{low:.0f} % and {high:.0f} % stays undecided"
+            )
 
 
-def _percent(value: float, least_pairs: int) -> str:
-    return (
-        f"{100 * math.expm1(value):.1f} %" if math.isfinite(value) else f"none: it takes at least {least_pairs} pairs"
-    )
+def _percent(value: float) -> str:
+    return f"{100 * math.expm1(value):.3g} %"

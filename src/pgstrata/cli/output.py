@@ -16,7 +16,10 @@ from pgstrata.spec.printable import printable
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
-CampaignFile = Annotated[Path, typer.Argument(metavar="FILE", help="Campaign in YAML.", show_default=False)]
+CampaignFile = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="Campaign in YAML, or a campaign directory to go on with.", show_default=False),
+]
 CampaignPath = Annotated[
     Path, typer.Argument(metavar="DIR", help="Campaign directory, or a zip of one.", show_default=False)
 ]
@@ -28,6 +31,10 @@ Blocks = Annotated[
 ]
 Budget = Annotated[
     str | None, typer.Option("--budget", metavar="TIME", help="Time budget, e.g. 90min; instead of the file's.")
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option("--minutes", metavar="N", min=0.1, help="Time budget in minutes, like --budget.", show_default=False),
 ]
 ScratchDirectory = Annotated[
     Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)

@@ -14,6 +14,7 @@ from pgstrata.cli.output import (
     Budget,
     CampaignFile,
     JsonFlag,
+    Minutes,
     OtherHost,
     OutDirectory,
     ScratchDirectory,
@@ -34,6 +35,7 @@ def plan(
     file: CampaignFile,
     out: OutDirectory = None,
     blocks: Blocks = None,
+    minutes: Minutes = None,
     budget: Budget = None,
     scratch: ScratchDirectory = None,
     host: OtherHost = None,
@@ -41,12 +43,10 @@ def plan(
     json: JsonFlag = False,
 ) -> None:
     """Show trials, bytes, time, host-wide changes, what the budget can prove, and on request every command."""
-    from pgstrata.cli.changes import changed
-    from pgstrata.spec.campaign_file import load_campaign
-    from pgstrata.spec.expand import slug, with_aa
+    from pgstrata.cli.begun import asked_campaign
 
-    campaign = with_aa(changed(load_campaign(file), blocks=blocks, budget=budget, scratch=scratch, host=host))
-    show_plan(campaign, out or Path("out") / slug(campaign.name), commands=commands, json=json)
+    asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)
+    show_plan(asked.campaign, out or asked.out, commands=commands, json=json)
 
 
 def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bool = False) -> None:
@@ -101,7 +101,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "left_out": {name: dict(given.left_out) for name, given in site.given_conf.items() if given.left_out},
         **_preflight(site),
         "notes": [*_lab_notes(campaign), *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes})],
-        "forecast": list(forecast(campaign, trials, estimates)),
+        "forecast": list(forecast(campaign, tuple(estimates.values()))),
         "trials": list(_describe_trials(site, trials, estimates)),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -91,17 +92,21 @@ def quick(
     quiet: QuietFlag = False,
 ) -> None:
     """Compare stacks named on the command line: build each, run PostgreSQL and pgbench on it, report."""
+    from pgstrata.analyze.reach import smallest_shown
+    from pgstrata.cli.begun import begun_quick
     from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
     from pgstrata.cli.changes import duration_option, require_known
     from pgstrata.cli.crash import refuse_crash
     from pgstrata.cli.plan import show_plan
     from pgstrata.spec.expand import slug
-    from pgstrata.spec.quick import quick_campaign
+    from pgstrata.spec.quick import quick_campaign, quick_name
 
     if crash:
         refuse_crash()
+    directory = out or Path("out") / slug(quick_name(stacks))
     campaign = quick_campaign(
         stacks,
+        partial(smallest_shown, fixed=blocks is not None),
         minutes=minutes,
         scale=scale,
         clients=clients,
@@ -118,9 +123,9 @@ def quick(
         script=script,
         sql=str(sql) if sql else None,
         postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
+        begun=begun_quick(directory),
     )
     require_known(campaign)
-    directory = out or Path("out") / slug(campaign.name)
     if plan:
         show_plan(campaign, directory, json=json)
         return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
 from pgstrata.cli.output import (
@@ -13,6 +11,7 @@ from pgstrata.cli.output import (
     FailOn,
     FailUndecided,
     JsonFlag,
+    Minutes,
     OtherHost,
     OutDirectory,
     QuietFlag,
@@ -24,6 +23,7 @@ def run(
     file: CampaignFile,
     out: OutDirectory = None,
     blocks: Blocks = None,
+    minutes: Minutes = None,
     budget: Budget = None,
     scratch: ScratchDirectory = None,
     host: OtherHost = None,
@@ -32,16 +32,16 @@ def run(
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Run a campaign, or resume it: the same command goes on after any interruption."""
-    from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
-    from pgstrata.cli.changes import changed
-    from pgstrata.spec.campaign_file import load_campaign
-    from pgstrata.spec.expand import slug, with_aa
+    """Run a campaign, or resume it: the same command goes on after any interruption.
 
-    campaign = changed(load_campaign(file), blocks=blocks, budget=budget, scratch=scratch, host=host)
-    text = file.read_text(encoding="utf-8")
+    A campaign directory goes on too, with more --minutes where its budget is used up.
+    """
+    from pgstrata.cli.begun import asked_campaign
+    from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
+
+    asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)
     shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
-    run_to_report(with_aa(campaign), out or Path("out") / slug(campaign.name), "run", shown, source_text=text)
+    run_to_report(asked.campaign, out or asked.out, asked.origin, shown, source_text=asked.source_text)
 
 
 def register(app: typer.Typer) -> None:

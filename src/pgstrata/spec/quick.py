@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,31 +20,45 @@ from pgstrata.spec.problems import explain
 from pgstrata.spec.resolve import stack_from_mapping, takes_device
 from pgstrata.spec.server_settings import setting_problems
 from pgstrata.spec.stack import Stack
+from pgstrata.spec.units import render_duration
 
 DEFAULT_MINUTES = 10.0
 SCALES = (50, 20, 10, 5, 1)
+LONGEST_QUICK_NAME = 120
 
 MAX_BLOCKS = 12
+"""Of screening."""
+MAX_PAIRS = 60
 MIN_BLOCKS = 3
-MIN_DURATION_S = 5.0
+MOST_FRESH = 3
+"""Blocks that load anew."""
+MIN_DURATION_S = 3.0
 MAX_DURATION_S = 300.0
-MIN_WARMUP_S = 2.0
+MIN_WARMUP_S = 1.0
 MAX_WARMUP_S = 30.0
 MEASURED_SHARE = 0.8
 """Of the seconds left for warm-up and measuring."""
+SCREENING_SHARE = 0.75
+"""Of the budget, with more than two stacks; the rest is for fresh pairs of the two best."""
+PLANNED_SHARE = 0.9
+"""Of the budget: what a trial takes beside its runs is known only roughly beforehand."""
+WORTH_A_SCALE = 1.25
+"""A larger scale may cost so much: by this factor larger differences than the best design would show."""
 
-WISHES = ((8, 30.0), (6, 20.0), (5, 12.0), (4, 8.0), (MIN_BLOCKS, MIN_DURATION_S))
-"""Blocks at least and seconds a run at least, best first: the first interval that is finite needs 5 pairs."""
+Shows = Callable[[int, int, float], float]
+"""From stacks, blocks and the seconds of a run to the smallest difference that they can show, infinite where there will
+be no bounds. Statistics know it; see `analyze.reach`."""
 
 
 @dataclass(frozen=True)
 class QuickDesign:
-    """How a budget is spent: so many blocks at most, so many seconds measured and warmed up in each run."""
+    """How a budget is spent: so many blocks, so many seconds measured and warmed up in each run."""
 
     scale: int
     blocks: int
     duration_s: float
     warmup_s: float
+    fresh_blocks: int
 
 
 def overhead_s(scale: int, *, fresh: bool) -> float:
@@ -52,53 +67,107 @@ def overhead_s(scale: int, *, fresh: bool) -> float:
     Rough figures of a small virtual machine, only there to choose durations; what is really used is measured and
     the budget stops the campaign in any case.
     """
-    return 6.0 + 0.25 * scale if fresh else 5.0 + 0.05 * scale
+    return 5.0 + 0.25 * scale if fresh else 4.5 + 0.05 * scale
 
 
 def plan_design(
-    stacks: int, minutes: float, scales: Sequence[int], *, duration_s: float | None = None, blocks: int | None = None
+    stacks: int,
+    minutes: float,
+    scales: Sequence[int],
+    shows: Shows,
+    *,
+    duration_s: float | None = None,
+    blocks: int | None = None,
 ) -> QuickDesign:
-    """The largest scale and then the most blocks that leave runs of a useful length; UsageError if none do.
+    """The largest scale at which the budget shows differences nearly as small as it can, with the number of blocks and
+    the length of runs that show the smallest ones; UsageError if none has bounds.
 
-    `duration_s` is the length that runs must have, `blocks` the number that there must be; with both, nothing is left
-    to choose but the scale.
+    `duration_s` is the length that runs must have, `blocks` the number that there must be: whoever asks for a number
+    of blocks gets them without bounds too.
     """
-    budget_s = minutes * 60.0
-    for least_blocks, wanted_s in WISHES:
-        for scale in scales:
-            for count in (blocks,) if blocks else range(MAX_BLOCKS, least_blocks - 1, -1):
-                spare_s = _spare_s(budget_s, stacks, count, scale)
-                share_s = (1 - MEASURED_SHARE) * spare_s if duration_s is None else duration_s / 4
-                warmup_s = float(int(min(max(share_s, MIN_WARMUP_S), MAX_WARMUP_S)))
-                measured_s = spare_s - warmup_s
-                if duration_s is not None and measured_s >= duration_s:
-                    return QuickDesign(scale, count, duration_s, warmup_s)
-                if duration_s is None and measured_s >= wanted_s:
-                    return QuickDesign(scale, count, float(int(min(measured_s, MAX_DURATION_S))), warmup_s)
-    raise _too_short(stacks, minutes, scales[-1], duration_s or MIN_DURATION_S, blocks or MIN_BLOCKS)
+    found = _found(stacks, minutes, scales, shows, duration_s, blocks)
+    if not found:
+        raise _too_short(stacks, minutes, scales[-1], shows, duration_s, blocks)
+    enough = WORTH_A_SCALE * min(shown for shown, _ in found)
+    return next(design for shown, design in found if shown <= enough)
 
 
-def _too_short(stacks: int, minutes: float, scale: int, duration_s: float, blocks: int) -> UsageError:
-    warmup_s = max(MIN_WARMUP_S, min(duration_s / 4, MAX_WARMUP_S))
-    shortest_s = stacks * sum(_trial_s(block, scale) + duration_s + warmup_s for block in range(blocks))
-    return UsageError(
-        f"{minutes:g} minutes are too short for {stacks} stacks at scale {scale}: "
-        f"{blocks} blocks take about {shortest_s / 60:.0f} minutes",
-        hint=f"--minutes {int(shortest_s / 60) + 1}, a smaller --scale, or fewer stacks",
+def _found(
+    stacks: int, minutes: float, scales: Sequence[int], shows: Shows, duration_s: float | None, blocks: int | None
+) -> list[tuple[float, QuickDesign]]:
+    """What the best design at each scale shows, and that design; time is kept for fresh pairs where there is enough."""
+    for share in (SCREENING_SHARE, 1.0) if stacks > 2 and not blocks else (1.0,):
+        own_s = PLANNED_SHARE * share * minutes * 60.0 / stacks
+        all_ = (_best_at(stacks, own_s, scale, shows, duration_s, blocks) for scale in scales)
+        found = [best for best in all_ if best is not None]
+        if found:
+            return found
+    return []
+
+
+def _best_at(
+    stacks: int, own_s: float, scale: int, shows: Shows, duration_s: float | None, blocks: int | None
+) -> tuple[float, QuickDesign] | None:
+    """The best of one scale, with so many seconds for each stack."""
+    best: tuple[float, QuickDesign] | None = None
+    for count in (blocks,) if blocks else _counts(stacks):
+        design = _filling(own_s, scale, count, duration_s)
+        if design is None:
+            continue
+        shown = shows(stacks, count, design.duration_s) if stacks > 1 else 1 / count
+        if (blocks or math.isfinite(shown)) and (best is None or shown < best[0]):
+            best = shown, design
+    return best
+
+
+def _counts(stacks: int) -> Sequence[int]:
+    """Numbers of blocks to choose from; one stack alone is measured so many times and no more."""
+    return (
+        (MIN_BLOCKS,) if stacks == 1 else range(2, MAX_PAIRS + 1) if stacks == 2 else range(MIN_BLOCKS, MAX_BLOCKS + 1)
     )
 
 
-def _trial_s(block: int, scale: int) -> float:
-    return overhead_s(scale, fresh=block < MIN_BLOCKS)
+def _filling(own_s: float, scale: int, blocks: int, duration_s: float | None) -> QuickDesign | None:
+    """The design of so many blocks that fills the time of a stack; None where runs would be too short."""
+    fresh = min(MOST_FRESH, max(1, blocks // 3))
+    spare_s = (own_s - sum(overhead_s(scale, fresh=block < fresh) for block in range(blocks))) / blocks
+    share_s = (1 - MEASURED_SHARE) * spare_s if duration_s is None else duration_s / 4
+    warmup_s = float(int(min(max(share_s, MIN_WARMUP_S), MAX_WARMUP_S)))
+    measured_s = spare_s - warmup_s
+    if measured_s < (duration_s or MIN_DURATION_S):
+        return None
+    return QuickDesign(scale, blocks, duration_s or float(int(min(measured_s, MAX_DURATION_S))), warmup_s, fresh)
 
 
-def _spare_s(budget_s: float, stacks: int, blocks: int, scale: int) -> float:
-    """Seconds left for warm-up and measuring in each run of a design of complete blocks."""
-    return (budget_s / stacks - sum(_trial_s(block, scale) for block in range(blocks))) / blocks
+def _too_short(
+    stacks: int, minutes: float, scale: int, shows: Shows, duration_s: float | None, blocks: int | None
+) -> UsageError:
+    enough = math.floor(minutes) + 1
+    while not _found(stacks, enough, (scale,), shows, duration_s, blocks):
+        enough += 1
+    wanted = f"{blocks} blocks take" if blocks else "an answer with bounds takes"
+    return UsageError(
+        f"{render_duration(60 * minutes)} is too short for {stacks} stack{'s' * (stacks != 1)} at scale {scale}: "
+        f"{wanted} about {enough} minutes",
+        hint=f"--minutes {enough}, a smaller --scale, or fewer stacks",
+    )
+
+
+def extended(campaign: Campaign, minutes: float) -> Campaign:
+    """The quick campaign with that budget: as many blocks of screening as fit. Length and scale of its runs stay."""
+    stacks, workload, runs = len(campaign.stacks), campaign.workload, campaign.runs
+    run_s = (workload.duration_s or 0.0) + workload.warmup
+    left_s, blocks = (SCREENING_SHARE if stacks > 2 else 1.0) * minutes * 60.0 / stacks, 0
+    while blocks < MAX_BLOCKS and left_s >= 0:
+        left_s -= overhead_s(workload.scale[0], fresh=blocks < runs.fresh_blocks) + run_s
+        blocks += left_s >= 0
+    update = {"budget": minutes * 60.0, "max_blocks": max(MIN_BLOCKS, blocks)}
+    return campaign.model_copy(update={"runs": runs.model_copy(update=update)})
 
 
 def quick_campaign(
     stacks: Sequence[str],
+    shows: Shows,
     *,
     minutes: float | None = None,
     scale: int | None = None,
@@ -116,9 +185,11 @@ def quick_campaign(
     script: str | None = None,
     sql: str | None = None,
     postgresql: Mapping[str, Any] | None = None,
+    begun: Campaign | None = None,
 ) -> Campaign:
     """A campaign of those stacks that fits `minutes` (10 by default), looking for the best.
 
+    `begun` is the campaign to go on with: scale and length of its runs stay, where no others are given.
     `devices` are stable ids of real disks, given to each stack in turn (trials run one at a time); without them
     stacks sit on disks of the model `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen
     where they are not given. `script` is a builtin one or a file, `sql` the file of a database to load instead of
@@ -134,10 +205,14 @@ def quick_campaign(
     twice = sorted({name for name in shown if shown.count(name) > 1})
     if twice:
         raise UsageError(f"stack {twice[0]!r} is named twice", hint="to compare a stack with itself: --aa")
-    scales = (scale,) if scale else SCALES[-1:] if sql else SCALES
-    design = plan_design(len(built) + aa, minutes or DEFAULT_MINUTES, scales, duration_s=duration_s, blocks=blocks)
+    minutes = minutes or DEFAULT_MINUTES
+    if begun is not None:
+        design = _begun_design(begun, scale, duration_s)
+    else:
+        scales = (scale,) if scale else SCALES[-1:] if sql else SCALES
+        design = plan_design(len(built) + aa, minutes, scales, shows, duration_s=duration_s, blocks=blocks)
     data: dict[str, Any] = {
-        "name": f"quick {' '.join(shown)}"[:120],
+        "name": quick_name(stacks),
         "seed": seed,
         "host": host,
         "scratch": scratch,
@@ -152,14 +227,21 @@ def quick_campaign(
             "duration": design.duration_s,
             "warmup": design.warmup_s,
         },
-        "runs": {
-            "blocks" if blocks else "max_blocks": design.blocks,
-            "budget": (minutes or DEFAULT_MINUTES) * 60.0,
-            "aa": aa,
-        },
+        "runs": {"blocks": blocks, "fresh_blocks": design.fresh_blocks, "aa": aa},
         "goal": {"margin": margin},
     }
-    return _checked(data)
+    return extended(_checked(data), minutes)
+
+
+def quick_name(stacks: Sequence[str]) -> str:
+    """What a campaign of those stacks is called."""
+    return " ".join(f"quick {' '.join(stacks)}".split())[:LONGEST_QUICK_NAME]
+
+
+def _begun_design(begun: Campaign, scale: int | None, duration_s: float | None) -> QuickDesign:
+    workload, runs = begun.workload, begun.runs
+    length_s = duration_s or workload.duration_s or MIN_DURATION_S
+    return QuickDesign(scale or workload.scale[0], runs.max_blocks, length_s, workload.warmup, runs.fresh_blocks)
 
 
 def _checked(data: dict[str, Any]) -> Campaign:

@@ -131,7 +131,7 @@ def test_an_undecided_condition_fails_a_gate_only_when_asked(
     monkeypatch.setenv(FAKE_MODE, "1")
     assert gate_on_one_block(tmp_path / "a", fail_undecided=False) == 0
     said = capsys.readouterr().err
-    assert "one block gives no intervals, so no condition can be decided" in said
+    assert "no condition can be decided: 1 block of 2 runs: no bounds" in said
     assert "tps(a) < 0.5*tps(b): is undecided" in said
     assert gate_on_one_block(tmp_path / "b", fail_undecided=True) == 5
     with pytest.raises(UsageError, match="there is none"):

@@ -32,7 +32,7 @@ MISTAKES = [
     ("run good.yaml --budget soon", "--budget: 'soon' is not a duration", "90min"),
     ("run good.yaml --fail-on tps(xf)<1", "there is no stack 'xf'", "did you mean 'xfs'?"),
     ("run absent.yaml", "campaign file absent.yaml does not exist", "pgstrata studies"),
-    ("run .", "campaign file . cannot be read", "name a YAML file"),
+    ("run .", ". holds no campaign", "the directory of a campaign"),
     ("run open.yaml", "open.yaml:2: not valid YAML", "bracket"),
     ("run scale.yaml", "scale.yaml:2: workload.scale: 'abc' is not a whole number", "docs/reference"),
     ("run metric.yaml", "goal.primary: there is no metric 'tsp'", "did you mean tps?"),

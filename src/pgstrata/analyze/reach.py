@@ -1,0 +1,76 @@
+"""What a design can show before anything was measured: how wide its intervals will be.
+
+There is no formula here: made-up runs of equal stacks, in complete blocks, go through `conclude` as the real ones will,
+so that whatever decides about real runs decides about these.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from statistics import median
+from typing import Literal
+
+import numpy as np
+
+from pgstrata.analyze.comparison import Design
+from pgstrata.analyze.conclude import conclude
+from pgstrata.analyze.forecast import ASSUMED_SIGMA_RUN, ASSUMED_TAU_S, ASSUMED_WITHIN
+from pgstrata.record.decision import Observation, Stage
+from pgstrata.spec.campaign import Goal
+
+ASSUMED_LENGTH_S = 300.0
+"""Of the runs whose scatter is ASSUMED_SIGMA_RUN."""
+GoalKind = Literal["best", "all-pairs", "against", "equivalent"]
+MOST = 60
+"""Blocks; those of an adaptive campaign without a budget are no more."""
+_SMALL = 1e-3
+"""Scatter of the made-up runs, whatever it is: widths are taken in standard errors."""
+_CELL = "made up"
+
+
+def expected_sigma(duration_s: float) -> float:
+    """Run-to-run CV of an ordinary quiet server at that length of a run: what seconds scatter averages out in it."""
+    seconds = ASSUMED_WITHIN**2 * ASSUMED_TAU_S
+    between = ASSUMED_SIGMA_RUN**2 - seconds / ASSUMED_LENGTH_S
+    return math.sqrt(between + seconds / duration_s)
+
+
+def smallest_shown(stacks: int, blocks: int, duration_s: float, *, fixed: bool = False) -> float:
+    """The smallest difference (a logarithm) that the interval of two of the stacks excludes after so many complete
+    blocks of runs of that length, in search of the best; infinite while there are no bounds. `fixed` where exactly so
+    many blocks were declared."""
+    return expected_sigma(duration_s) * width_in_sigmas("best", stacks, blocks, fixed=fixed)
+
+
+def width_in_sigmas(kind: GoalKind, stacks: int, blocks: int, *, fixed: bool = False) -> float:
+    """Half width of that interval for any goal, in standard deviations of a run; blocks beyond MOST count as MOST."""
+    if kind == "equivalent":  # each declared pair by itself
+        kind, stacks = "best", 2
+    return _width(kind, stacks, min(blocks, MOST), fixed) if stacks > 1 and blocks > 0 else math.inf
+
+
+def least_blocks(kind: GoalKind, stacks: int, *, fixed: bool = False) -> int:
+    """The first number of blocks with bounds; MOST where even those have none."""
+    numbers = range(1, MOST + 1)
+    return next((n for n in numbers if math.isfinite(width_in_sigmas(kind, stacks, n, fixed=fixed))), MOST)
+
+
+@lru_cache(maxsize=1024)
+def _width(kind: GoalKind, stacks: int, blocks: int, fixed: bool) -> float:
+    """The interval's own multiple of the standard error that so many blocks have. More blocks never show less."""
+    names = tuple(f"s{k:03d}" for k in range(stacks))
+    goal = Goal(kind=kind, against=names[0] if kind == "against" else None)
+    design = Design(names, (_CELL,), goal, max_blocks=blocks, fixed=fixed)
+    stage: Stage = "screen" if design.screens or fixed else "confirm"
+    values = np.exp(_SMALL * np.random.default_rng((stacks, blocks)).standard_normal((blocks, stacks)))
+    runs = [
+        Observation(name, block, _CELL, float(values[block, k]), stage)
+        for block in range(blocks)
+        for k, name in enumerate(names)
+    ]
+    found = conclude(design, runs, _CELL)
+    verdicts = [pair.verdict for pair in found.confirmed or found.screened]
+    multiples = [(v.interval.high - v.interval.low) / (2 * v.estimate.se) for v in verdicts if v.estimate.se > 0]
+    before = _width(kind, stacks, blocks - 1, fixed) if blocks > 1 else math.inf
+    return min(before, median(multiples or [math.inf]) * math.sqrt(2 / blocks))

@@ -1,0 +1,82 @@
+"""A campaign that has ended goes on with more minutes, by either verb; made-up trials take a minute each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgstrata.cli.begun import begun_quick, run_command
+from typed import typed
+
+SMALL = "name: small\nstacks: [ext4, xfs]\nworkload: {scale: 1, clients: 2, duration: 5}\nruns: {budget: 6min}\n"
+
+
+def blocks_of(directory: Path) -> int:
+    done = typed("status", str(directory), "--json", cwd=directory)
+    blocks: int = json.loads(done.stdout)["blocks"]
+    return blocks
+
+
+def trials_of(directory: Path) -> dict[str, int]:
+    return {path.parent.name: path.stat().st_mtime_ns for path in directory.glob("trials/*/verdict.json")}
+
+
+@pytest.mark.parametrize("again", ["quick ext4 xfs --minutes 24", "run out/quick-ext4-xfs --minutes 24"])
+def test_quick_goes_on_as_begun(tmp_path: Path, again: str) -> None:
+    first = typed("quick", "ext4", "xfs", "--minutes", "6", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    out = tmp_path / "out" / "quick-ext4-xfs"
+    begun, before = begun_quick(out), trials_of(out)
+    assert begun is not None
+    assert blocks_of(out) == 3
+    done = typed(*again.split(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    extended, after = begun_quick(out), trials_of(out)
+    assert extended is not None
+    assert extended.workload == begun.workload
+    assert blocks_of(out) > 3
+    assert {name: after[name] for name in before} == before, "nothing that was finished runs again"
+
+
+def test_both_verbs_go_on_with_the_same_campaign(tmp_path: Path) -> None:
+    stacks = ("ext4", "xfs", "btrfs", "tmpfs")
+    for name in ("a", "b"):
+        typed("quick", *stacks, "--minutes", "14", "--out", name, cwd=tmp_path)
+    typed("quick", *stacks, "--minutes", "60", "--out", "a", cwd=tmp_path)
+    typed("run", "b", "--budget", "1h", cwd=tmp_path)
+    assert begun_quick(tmp_path / "a") == begun_quick(tmp_path / "b")
+    assert trials_of(tmp_path / "a").keys() == trials_of(tmp_path / "b").keys()
+
+
+def test_a_campaign_of_a_file_goes_on_without_the_file(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    typed("run", "small.yaml", cwd=tmp_path)
+    (tmp_path / "small.yaml").unlink()
+    assert blocks_of(tmp_path / "out" / "small") == 3
+    plan = typed("plan", "out/small", "--minutes", "10", cwd=tmp_path)
+    assert "budget 10 min" in plan.stdout
+    done = typed("run", "out/small", "--minutes", "10", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert blocks_of(tmp_path / "out" / "small") == 5
+    assert (tmp_path / "out" / "small" / "campaign.yaml").read_text() == SMALL
+
+
+def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("stack,block,tps\na,1,10\nb,1,11\n")
+    typed("import", "csv", "runs.csv", "--out", "imported", cwd=tmp_path)
+    refused = typed("run", "imported", "--minutes", "10", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "imported results, which cannot be run" in refused.stderr
+    both = typed("run", "imported", "--minutes", "10", "--budget", "10min", cwd=tmp_path)
+    assert "--minutes and --budget exclude each other" in both.stderr
+    typed("quick", "ext4", "xfs", "--minutes", "6", cwd=tmp_path)
+    other = typed("quick", "ext4", "xfs", "--minutes", "24", "--clients", "3", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "workload differ" in other.stderr
+
+
+def test_the_command_is_whole(tmp_path: Path) -> None:
+    assert run_command(tmp_path / "a b", minutes=12).endswith(f"run '{tmp_path}/a b' --minutes 12")
+    assert run_command(Path("out/x"), blocks=9).endswith("run out/x --blocks 9")
