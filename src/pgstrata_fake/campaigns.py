@@ -308,5 +308,6 @@ def _series(cell: Cell, tps: np.ndarray, rng: np.random.Generator) -> dict[str, 
         "system": [
             (t + 1, float(cpu[t]), 0.1, 0.2, 0.4, 0.0, 8e7, 1e6, 0.1, 0.2, 0.0, 0.9, 0.1, 0.2, 0.0) for t in range(n)
         ],
+        "postgres": [{"t_s": t + 1, "wal_syncs": float(tps[: t + 1].sum()) * 0.2} for t in range(n)],
         "waits": [(t + 1, "IO", "WALSync", 5.0) for t in range(n)],
     }

@@ -15,6 +15,10 @@ MetricScale = Literal["ratio", "difference"]
 Kind = Literal["screen", "confirm", "equivalence"]
 Verdict = Literal["better", "worse", "equal", "undecided"]
 Source = Literal["fresh pairs", "screening", "import"]
+TimeKind = Literal["wal", "files", "locks", "running", "client", "other"]
+"""Of session time: writing and flushing WAL (also waiting for the session that does it), other files, locks of any
+sort, no wait, between statements, every other wait."""
+Cause = Literal["storage", "processor", "locks", "client", "unexplained"]
 
 
 class Finding(BaseModel):
@@ -425,6 +429,105 @@ class PublishedFinding(Finding):
     note: str = ""
 
 
+class EventTime(Finding):
+    """Session time in one wait event."""
+
+    name: str
+    """As the server calls it; `Running` is no wait, `idle` is between statements."""
+    ms: float
+    """A transaction."""
+    share: float
+    """Of the session time."""
+
+
+class TimePart(Finding):
+    """Session time of one kind; those of a profile add up to its `time_ms`."""
+
+    kind: TimeKind
+    ms: float
+    """A transaction, mean of the runs."""
+    low: float | None
+    """Of the 95 % t interval over the runs."""
+    high: float | None
+    share: float
+    """Of the session time."""
+    events: tuple[EventTime, ...]
+    """The wait events with the most time, at most three."""
+
+
+class FigureMean(Finding):
+    """Mean over runs, with the 95 % t interval; null of a single run."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class StackProfile(Finding):
+    """Where the sessions' time went on one stack in one cell, and what its transactions cost the machine."""
+
+    name: str
+    cell: str
+    runs: int
+    """That were read: the last ones, where there are many."""
+    time_ms: float
+    """Session time a transaction: clients over transactions a second."""
+    parts: tuple[TimePart, ...]
+    figures: dict[str, FigureMean]
+    """What was not recorded is left out."""
+    mostly: Cause | None = None
+    """What at least half of the session time went to, as far as the record shows it."""
+    behind_locks: TimePart | None = None
+    """Where locks take the most: what sessions did most that waited neither for locks nor for the client."""
+
+
+class WhyPart(Finding):
+    """How much more session time of one kind a transaction takes on one stack than on the other."""
+
+    kind: TimeKind
+    cause: Cause
+    difference_ms: float
+    low: float | None
+    high: float | None
+    p: float
+    """Of no difference: paired t test over the blocks."""
+    beyond_noise: bool
+    """By Holm's procedure at 5 % over every test of the cell."""
+    share: float
+    """Of the whole difference in session time a transaction."""
+
+
+class FigurePair(Finding):
+    """A figure of both stacks whose intervals lie apart."""
+
+    name: str
+    a: float
+    b: float
+
+
+class Why(Finding):
+    """Why transactions take longer on stack a than on b, the best: exploratory, an account of recorded time."""
+
+    a: str
+    b: str
+    cell: str
+    difference_ms: float
+    low: float | None
+    high: float | None
+    p: float
+    beyond_noise: bool
+    """Whether there is anything to explain; without it no cause is named."""
+    pairs: int
+    tests: int
+    """In the cell; the error rate is shared among them."""
+    cause: Cause | None
+    """Of the part that accounts for most, where it is at least half; null where there is nothing to explain."""
+    parts: tuple[WhyPart, ...]
+    """Those that account for most first."""
+    evidence: tuple[FigurePair, ...] = ()
+    """Of the figures that belong to the cause, those that differ clearly."""
+
+
 class Findings(Finding):
     schema_: str = Field(REPORT_SCHEMA, alias="schema")
     campaign: CampaignFinding
@@ -438,3 +541,7 @@ class Findings(Finding):
     """Figures of the study that the campaign repeats, where it repeats one."""
     published_source: str = ""
     """Who published them, measured on what, and which statistic they are."""
+    profiles: tuple[StackProfile, ...] = ()
+    """Of every stack and cell whose sessions were recorded."""
+    whys: tuple[Why, ...] = ()
+    """Of every ranked stack against the best of its cell."""

@@ -59,6 +59,7 @@ from pgstrata.analyze.run_scatter import suggested_length
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import rank
 from pgstrata.analyze.trend import trend_p
+from pgstrata.analyze.why import explain
 from pgstrata.record.decision import Stage
 from pgstrata.record.reader import CampaignData
 from pgstrata.spec.durability import CLASSES
@@ -83,6 +84,7 @@ def judge(data: CampaignData) -> Findings:
         cells.append(judged.finding())
         stacks += list(judged.stacks())
         comparisons += list(judged.comparisons())
+    profiles, whys = explain(evidence, cells)
     for cell in evidence.matched:
         matched = _MatchedCell(evidence, design, cell, replay)
         cells.append(matched.finding())
@@ -96,6 +98,8 @@ def judge(data: CampaignData) -> Findings:
         comparisons=tuple(comparisons),
         ranking=first.ranking if first else (),
         chosen=first.chosen if first else None,
+        profiles=profiles,
+        whys=whys,
     )
 
 

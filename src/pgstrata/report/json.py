@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from pgstrata.analyze.findings import Findings
+from pgstrata.report.why import profile_words, profiles_of, why_words
 from pgstrata.report.words import cell_words, comparison_words, warning_words
 
 
@@ -17,6 +18,11 @@ def report_value(findings: Findings) -> dict[str, Any]:
     for shown, comparison in zip(value["comparisons"], findings.comparisons, strict=True):
         shown["sentence"] = comparison_words(comparison)
         shown["warning"] = warning_words(comparison)
+    by_cell = {cell.id: profiles_of(findings, cell) for cell in findings.cells}
+    for shown, profile in zip(value["profiles"], findings.profiles, strict=True):
+        shown["sentence"] = profile_words(profile)
+    for shown, why in zip(value["whys"], findings.whys, strict=True):
+        shown["sentence"] = why_words(why, by_cell[why.cell])
     return value
 
 

@@ -75,6 +75,8 @@ _SENTENCES = {
         ("sentence", "string", "Of the declared metric; empty for others."),
         ("warning", "string", "That a second estimate disagrees; empty when there is none."),
     ),
+    "StackProfile": (("sentence", "string", "Where the session time went."),),
+    "Why": (("sentence", "string", "The difference and what it comes from, with the evidence."),),
 }
 """Keys that are made from the findings when the report is written."""
 

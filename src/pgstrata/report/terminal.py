@@ -18,6 +18,7 @@ from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
 from pgstrata.report.markup import parse_markup
 from pgstrata.report.table import Figure, Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.why import terminal_words
 from pgstrata.report.words import cell_words
 from pgstrata.spec.printable import printable
 
@@ -55,6 +56,8 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
     _print_head(console, data, findings)
     for table in verdict_tables(findings):
         _print_cell(console, table, plain)
+        for words in terminal_words(findings, table.cell):
+            console.print(_sentence(words))
         for cell in matched_cells(findings, table.cell):
             for words in cell_words(cell):
                 console.print(_sentence(words))

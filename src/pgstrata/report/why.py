@@ -1,0 +1,147 @@
+"""Sentences on where session time went, for terminal, page and JSON alike; marked up like those of `words`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pgstrata.analyze.findings import (
+    Cause,
+    CellFinding,
+    FigurePair,
+    Findings,
+    StackProfile,
+    TimeKind,
+    TimePart,
+    Why,
+    WhyPart,
+)
+from pgstrata.report.figures import render_number
+from pgstrata.report.words import percent, quoted
+from pgstrata.spec.units import render_size
+
+KIND_WORDS: Mapping[TimeKind, str] = {
+    "wal": "writing and flushing WAL",
+    "files": "reading and writing files",
+    "locks": "waiting for locks",
+    "running": "running without a wait",
+    "client": "waiting for pgbench",
+    "other": "other waits",
+}
+_CAUSES: Mapping[Cause, str] = {
+    "storage": "most of it in **storage**",
+    "processor": "most of it for want of **processor** time",
+    "locks": "most of it in waits for **locks**",
+    "client": "most of it waiting for the **client**",
+    "unexplained": "**not explained** by what was recorded",
+}
+FIGURE_TITLES: Mapping[str, str] = {
+    "flushes_per_transaction": "flushes a transaction",
+    "device_bytes_per_transaction": "written to the device a transaction",
+    "device_utilisation": "the busiest device in use",
+    "server_cpu_wait": "server processes waiting for a processor",
+    "server_cpu": "processors used by the server",
+    "client_cpu": "a thread of pgbench on a processor",
+    "client_cpu_wait": "a thread of pgbench waiting for one",
+}
+MOST_PARTS = 2
+LEAST_SHARE = 0.1
+"""Parts of a difference that account for less are left to the table."""
+MOST_IN_TERMINAL = 3
+
+
+def why_words(why: Why, profiles: Mapping[str, StackProfile]) -> str:
+    """The sentence on a pair; `profiles` are those of the cell, by stack."""
+    a, b = profiles[why.a], profiles[why.b]
+    if not why.beyond_noise or why.cause is None:
+        return (
+            f"{quoted(why.a)} against {quoted(why.b)}: session time a transaction differs by no more than the noise "
+            "between runs."
+        )
+    told = [
+        f"{quoted(why.a)} takes {_ms(why.difference_ms)} more session time a transaction than {quoted(why.b)} "
+        f"({render_number(a.time_ms)} against {_ms(b.time_ms)}), {_CAUSES[why.cause]}"
+    ]
+    parts = [p for p in why.parts if p.beyond_noise and p.share >= LEAST_SHARE][:MOST_PARTS]
+    if parts:
+        told.append(", ".join(_part(p, a, b) for p in parts))
+    if why.cause == "locks" and a.behind_locks is not None:
+        told.append(f"of the sessions that waited for neither locks nor pgbench, most were {_kind(a.behind_locks)}")
+    told += [_figures(pair) for pair in why.evidence]
+    return _joined(told)
+
+
+def _joined(told: list[str]) -> str:
+    head, *rest = told
+    return f"{head}{': ' if rest else ''}{'; '.join(rest)}."
+
+
+def _part(part: WhyPart, a: StackProfile, b: StackProfile) -> str:
+    ours, theirs = _of(a, part.kind), _of(b, part.kind)
+    return (
+        f"{KIND_WORDS[part.kind]} +{_ms(part.difference_ms)} ({percent(ours.share)} of session time against "
+        f"{percent(theirs.share)}{_most(ours)})"
+    )
+
+
+def _of(profile: StackProfile, kind: TimeKind) -> TimePart:
+    return next(part for part in profile.parts if part.kind == kind)
+
+
+def _kind(part: TimePart) -> str:
+    event = f" ({part.events[0].name})" if part.events and part.kind != "running" else ""
+    return f"{KIND_WORDS[part.kind]}{event}"
+
+
+def _most(part: TimePart) -> str:
+    """The wait event with the most of the time, where its name says more than the kind."""
+    return f"; mostly {part.events[0].name}" if part.events and part.kind not in ("running", "client") else ""
+
+
+def _figures(pair: FigurePair) -> str:
+    return f"{FIGURE_TITLES[pair.name]}: {render_figure(pair.name, pair.a)} against {render_figure(pair.name, pair.b)}"
+
+
+def render_figure(name: str, value: float) -> str:
+    """A figure of a profile with its unit."""
+    if name.endswith("bytes_per_transaction") or name == "dirty_bytes":
+        return render_size(value)
+    shares = ("device_utilisation", "client_cpu", "client_cpu_wait", "cpu_busy", "cpu_iowait", "cpu_steal")
+    return percent(value) if name in shares or name.startswith("pressure_") else render_number(value)
+
+
+def profile_words(profile: StackProfile) -> str:
+    """Where the session time of one stack went, the largest kinds first."""
+    parts = sorted((p for p in profile.parts if p.share >= LEAST_SHARE), key=lambda p: -p.share)
+    told = ", ".join(f"{percent(p.share)} {KIND_WORDS[p.kind]}{_named(p)}" for p in parts)
+    return f"{quoted(profile.name)} spends {_ms(profile.time_ms)} of session time a transaction: {told}."
+
+
+def _named(part: TimePart) -> str:
+    if not part.events or part.kind in ("running", "client"):
+        return ""
+    return f" ({', '.join(event.name for event in part.events if event.share >= LEAST_SHARE / 2)})"
+
+
+def profiles_of(findings: Findings, cell: CellFinding) -> dict[str, StackProfile]:
+    """Of a cell, by stack, best first."""
+    found = {profile.name: profile for profile in findings.profiles if profile.cell == cell.id}
+    return {name: found[name] for name in (*cell.ranking, *found) if name in found}
+
+
+def whys_of(findings: Findings, cell: CellFinding) -> tuple[Why, ...]:
+    """Of a cell, in the order of its ranking."""
+    return tuple(why for why in findings.whys if why.cell == cell.id)
+
+
+def terminal_words(findings: Findings, cell: CellFinding) -> Iterator[str]:
+    """Where the best spends its time, and what the first of the others take longer with."""
+    profiles = profiles_of(findings, cell)
+    if not profiles:
+        return
+    yield profile_words(next(iter(profiles.values())))
+    explained = [why for why in whys_of(findings, cell) if why.beyond_noise]
+    yield from (why_words(why, profiles) for why in explained[:MOST_IN_TERMINAL])
+
+
+def _ms(value: float) -> str:
+    return f"{render_number(value)} ms"

@@ -1,0 +1,124 @@
+"""Sentences on session time: what is named, what is left out, in JSON and terminal too."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pgstrata.analyze.findings import (
+    Cause,
+    EventTime,
+    FigurePair,
+    Findings,
+    StackProfile,
+    TimeKind,
+    TimePart,
+    Why,
+    WhyPart,
+)
+from pgstrata.analyze.judge import judge
+from pgstrata.record.reader import CampaignData, read
+from pgstrata.report.json import render_json
+from pgstrata.report.terminal import render_terminal
+from pgstrata.report.why import KIND_WORDS, profile_words, terminal_words, why_words
+from pgstrata_fake.campaigns import Shape, write_campaign
+
+
+def part(kind: TimeKind, ms: float, whole_ms: float, *events: str) -> TimePart:
+    named = tuple(EventTime(name=e, ms=ms / len(events), share=ms / whole_ms / len(events)) for e in events)
+    return TimePart(kind=kind, ms=ms, low=None, high=None, share=ms / whole_ms, events=named)
+
+
+def profile(name: str, wal_ms: float, locks_ms: float = 0.3) -> StackProfile:
+    whole = wal_ms + locks_ms + 1.0
+    parts = (
+        part("wal", wal_ms, whole, "WALSync", "WALWrite"),
+        part("locks", locks_ms, whole, "tuple"),
+        part("running", 1.0, whole, "Running"),
+    )
+    behind = parts[0] if locks_ms > wal_ms else None
+    return StackProfile(name=name, cell="c", runs=5, time_ms=whole, parts=parts, figures={}, behind_locks=behind)
+
+
+def why(cause: Cause | None, *parts: WhyPart, evidence: tuple[FigurePair, ...] = ()) -> Why:
+    return Why(
+        a="xfs", b="ext4", cell="c", difference_ms=1.0, low=0.9, high=1.1, p=0.001, beyond_noise=cause is not None,
+        pairs=5, tests=4, cause=cause, parts=parts, evidence=evidence,
+    )  # fmt: skip
+
+
+def why_part(kind: TimeKind, share: float, *, beyond: bool = True) -> WhyPart:
+    return WhyPart(
+        kind=kind, cause="storage", difference_ms=share, low=None, high=None, p=0.001, beyond_noise=beyond, share=share
+    )
+
+
+PROFILES = {"xfs": profile("xfs", 3.0), "ext4": profile("ext4", 2.0)}
+
+
+def test_a_sentence_with_its_evidence() -> None:
+    flushes = FigurePair(name="flushes_per_transaction", a=1.9, b=1.4)
+    assert why_words(why("storage", why_part("wal", 0.95), evidence=(flushes,)), PROFILES) == (
+        "`xfs` takes 1 ms more session time a transaction than `ext4` (4.30 against 3.30 ms), "
+        "most of it in **storage**: "
+        "writing and flushing WAL +0.950 ms (70 % of session time against 61 %; mostly WALSync); "
+        "flushes a transaction: 1.90 against 1.40."
+    )
+
+
+def test_parts_within_the_noise_and_small_ones_are_not_named() -> None:
+    words = why_words(
+        why("storage", why_part("wal", 0.9), why_part("locks", 0.05), why_part("client", 0.5, beyond=False)), PROFILES
+    )
+    assert KIND_WORDS["wal"] in words
+    assert KIND_WORDS["locks"] not in words
+    assert KIND_WORDS["client"] not in words
+
+
+def test_nothing_that_explains_it_is_said_so() -> None:
+    assert why_words(why("unexplained"), PROFILES).endswith("**not explained** by what was recorded.")
+    assert "no more than the noise" in why_words(why(None, why_part("wal", 0.9)), PROFILES)
+
+
+def test_what_stands_behind_locks() -> None:
+    profiles = {"xfs": profile("xfs", 1.5, 3.0), "ext4": profile("ext4", 1.5, 2.0)}
+    words = why_words(why("locks", why_part("locks", 1.0)), profiles)
+    assert "in waits for **locks**" in words
+    assert "most were writing and flushing WAL (WALSync)" in words
+
+
+def test_a_profile_in_words() -> None:
+    assert profile_words(PROFILES["xfs"]) == (
+        "`xfs` spends 4.30 ms of session time a transaction: 70 % writing and flushing WAL (WALSync, WALWrite), "
+        "23 % running without a wait."
+    )
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[CampaignData, Findings]:
+    directory = tmp_path_factory.mktemp("why") / "c"
+    tps = {"ext4": 1000.0, "xfs": 2000.0}
+    data = read(
+        write_campaign(directory, Shape(stacks=("ext4", "xfs"), blocks=5, duration_s=30, base_tps=tps, incidents=False))
+    )
+    return data, judge(data)
+
+
+def test_json_and_terminal_have_the_sentences(recorded: tuple[CampaignData, Findings]) -> None:
+    data, findings = recorded
+    value = json.loads(render_json(findings))
+    (shown,) = value["whys"]
+    assert (shown["a"], shown["b"], shown["cause"]) == ("ext4", "xfs", "storage")
+    text = " ".join(render_terminal(data, findings).split())
+    assert shown["sentence"].replace("`", "").replace("**", "") in text
+    best = next(p for p in value["profiles"] if p["name"] == "xfs")
+    assert best["sentence"].replace("`", "") in text
+
+
+def test_a_terminal_shows_the_first_few(recorded: tuple[CampaignData, Findings]) -> None:
+    _, findings = recorded
+    (cell,) = findings.cells
+    many = findings.model_copy(update={"whys": findings.whys * 9})
+    assert len(list(terminal_words(many, cell))) == 4
+    assert list(terminal_words(findings.model_copy(update={"profiles": (), "whys": ()}), cell)) == []
