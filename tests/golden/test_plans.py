@@ -21,7 +21,7 @@ CONTEXT = PlanContext("b0-t1", "/scratch", 4 * 2**30, owner="postgres", mount_ro
 def shown(stack: dict[str, object]) -> dict[str, object]:
     """A plan as text: a line for each command and write, then the notes."""
     plan = plan_stack(Stack.model_validate(stack), CONTEXT)
-    commands = [line for step in plan.steps for line in step.shown]
+    commands = [line for step in plan.steps for line in (*step.shown_besides, *step.shown_commands)]
     return {"commands": commands, **({"notes": list(plan.notes)} if plan.notes else {})}
 
 

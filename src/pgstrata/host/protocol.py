@@ -24,6 +24,11 @@ def marked(marker: str) -> tuple[tuple[str, str], ...]:
     return ((MARKER, marker),) if marker else ()
 
 
+def unmarked() -> tuple[tuple[str, str], ...]:
+    """What the environment of a process holds that is not ended with the trial's others."""
+    return ((MARKER, ""),)
+
+
 @dataclass(frozen=True)
 class Command:
     """One program with its arguments; never a shell string.

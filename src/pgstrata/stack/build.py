@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host, OpenDevice
@@ -53,13 +54,18 @@ class StepRunner:
     """Ids of the real devices that were inspected, by the name of their binding."""
 
     def run(self, step: Step, do: Callable[[], None] | None = None) -> None:
-        """One step: inspect what it will overwrite, journal its undo, write its settings, run its commands (or `do`,
-        which runs them)."""
+        """One step: look at what it requires and will overwrite, journal its undo, write its settings, run its commands
+        (or `do`, which runs them), wait for what it awaits."""
+        act = step.act
+        if do is None and act is not None:
+            do = partial(act, self)
         with ExitStack() as held:
             with self.host.looking():
+                for look in step.requires:
+                    look.require(self.host, self.bindings)
                 self._require_same_disks(step)
                 erased = [self._hold(erased, held) for erased in step.erases]
-            undos = step.undo
+                undos = tuple(u for u in step.undo if step.undoes is None or step.undoes(self.host, u))
             for state, _ in erased:
                 undos = tuple(_knowing(undo, state) for undo in undos)
             self.journal.register(*undos)
@@ -73,6 +79,8 @@ class StepRunner:
                 for state, open_device in erased:
                     self.host.zero(open_device.handle)
                     require_blank(self.host, state, open_device)
+                for look in step.awaits:
+                    look.require(self.host, self.bindings)
         self._disks |= {erased.node.name: erased.id for erased in step.erases}
 
     def _run_commands(self, step: Step) -> None:

@@ -29,8 +29,12 @@ class Place:
         """A name for a volume group, an array or a pool: `pgstrata-<trial>-<role>`, dots as dashes."""
         return f"pgstrata-{self.trial}-{self.role}".replace(".", "-")
 
+    @property
+    def backing_folder(self) -> str:
+        return f"{self.work_directory}/{self.role}.disks"
+
     def backing_file(self, index: int) -> str:
-        return f"{self.work_directory}/{self.role}.{index}.img"
+        return f"{self.backing_folder}/{index}.img"
 
     def beside(self, name: str) -> Place:
         """The place of another layer of the same volume: `data` -> `data.log`."""

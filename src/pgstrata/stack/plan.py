@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pgstrata.host.protocol import Command
 from pgstrata.spec.stack import Kernel, Queue, Stack, Volume
 from pgstrata.stack.disk_counts import CountedDisks
-from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.kind import (
     FILESYSTEMS,
     Below,
@@ -23,6 +22,7 @@ from pgstrata.stack.kind import (
     plan_filesystem,
     plan_layer,
 )
+from pgstrata.stack.looks import FreePath
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Step, planned, resolve
 from pgstrata.stack.tuning.kernel import plan_kernel
@@ -162,8 +162,9 @@ def _plan_folders(context: PlanContext) -> tuple[Step, ...]:
             *(planned("mkdir", ["--mode", "0711"], folder) for folder in folders),
         ),
         undo=tuple(RemovePath(path=folder) for folder in folders),
+        requires=tuple(FreePath(folder) for folder in folders),
     )
-    return *(plan_free_folder(folder) for folder in folders), make
+    return (make,)
 
 
 def _plan_volume(role: str, volume: Volume, context: PlanContext, queue: Queue) -> _Planned:

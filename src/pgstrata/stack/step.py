@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from pgstrata.host.protocol import DEFAULT_TIMEOUT_S, Command
+from pgstrata.host.protocol import DEFAULT_TIMEOUT_S, Command, Host
 from pgstrata.stack.undo import Undo
 
 
@@ -86,6 +86,26 @@ class Erased:
     node: Ref
 
 
+class Look(Protocol):
+    """Something that a step looks at on the host, and changes nothing."""
+
+    @property
+    def told(self) -> str:
+        """What it does, for people."""
+        ...
+
+    def require(self, host: Host, bindings: Mapping[str, str]) -> None:
+        """TrialError when it is not as it must be; may wait until it is."""
+        ...
+
+
+class OnHost(Protocol):
+    """As much of a program's context as the steps of a stack need."""
+
+    @property
+    def host(self) -> Host: ...
+
+
 Act = Callable[[Any], None]
 """What a step does besides its commands, or between them. It is given the context of its program (of a trial:
 `trial.context.TrialContext`) and runs the step's commands, each of them and in their order."""
@@ -93,7 +113,9 @@ Act = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do. `undo` is journaled before the commands run and tolerates half-done work.
+    """One thing to do. `undo` is journaled before the commands run and tolerates half-done work; of it only what
+    `undoes` says is needed, as the host is before the step. `requires` is looked at before anything is journaled,
+    `awaits` when the commands are done.
 
     `binds` names the value that the last command prints (stripped standard output). `host_wide` marks a change
     that others on the host notice, which a plan points out. `erases` names the real devices that the step is the
@@ -114,12 +136,21 @@ class Step:
     act: Act | None = None
     tells: tuple[str, ...] = ()
     expected_s: float | None = None
+    requires: tuple[Look, ...] = ()
+    awaits: tuple[Look, ...] = ()
+    undoes: Callable[[Host, Undo], bool] | None = None
 
     @property
-    def shown(self) -> tuple[str, ...]:
-        """Every command and write, for people."""
+    def shown_commands(self) -> tuple[str, ...]:
+        """Every command, for people."""
+        return tuple(command.shown for command in self.commands)
+
+    @property
+    def shown_besides(self) -> tuple[str, ...]:
+        """What is done without a command, for people."""
+        required, awaited = ([look.told for look in looks] for looks in (self.requires, self.awaits))
         zeroed = (f"write zeroes to both ends and samples of {erased.node.shown}" for erased in self.erases)
-        return (*(s.shown for s in self.settings), *(c.shown for c in self.commands), *zeroed)
+        return (*required, *(s.shown for s in self.settings), *zeroed, *self.tells, *awaited)
 
 
 def planned(*argv: Argument | Sequence[Argument], timeout_s: float = DEFAULT_TIMEOUT_S) -> PlannedCommand:

@@ -6,7 +6,7 @@ what was found out later, because the program may be killed between the two.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,11 +16,16 @@ class Undo(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    this_boot_only: ClassVar[bool] = False
+    """Whether what it takes back is gone after a reboot of the host, so that what has its name then is not ours."""
+
     kind: str
 
 
 class StopProcesses(Undo):
     """End every process whose environment holds PGSTRATA_TRIAL=`marker` (with its children)."""
+
+    this_boot_only = True
 
     kind: Literal["stop_processes"] = "stop_processes"
     marker: str
@@ -70,6 +75,8 @@ class WipeDevice(Undo):
 
 class GiveBackSetting(Undo):
     """Put a setting of the kernel back when no other trial needs it (`tuning.holding`, which knows the value)."""
+
+    this_boot_only = True
 
     kind: Literal["give_back_setting"] = "give_back_setting"
     trial: str

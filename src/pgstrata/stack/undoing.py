@@ -31,10 +31,9 @@ _COMMAND_NOT_FOUND = 127
 def run_undo(host: Host, undo: kinds.Undo, *, same_boot: bool) -> str:
     """Takes one step back and says what was done; empty when there was nothing to do.
 
-    `same_boot` is false after a reboot of the host: settings of the kernel and processes are gone by then, and what
-    now has their names is not ours. Raises PgstrataError or OSError when it could not be done.
+    `same_boot` is false after a reboot of the host. Raises PgstrataError or OSError when it could not be done.
     """
-    if isinstance(undo, kinds.StopProcesses | kinds.GiveBackSetting) and not same_boot:
+    if undo.this_boot_only and not same_boot:
         return ""
     if isinstance(undo, kinds.RemovePath) and undo.mount_source and not same_boot:
         return _remove_from_export(host, undo)

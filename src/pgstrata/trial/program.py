@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pgstrata.record.schema import PlannedRecord, PlannedStep
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import Kernel, Stack
-from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.kind import Check
+from pgstrata.stack.looks import FreePath
 from pgstrata.stack.plan import StackPlan, plan_stack
 from pgstrata.stack.step import Step
 from pgstrata.stack.tuning.kernel import plan_kernel
@@ -50,7 +50,8 @@ class Program:
         """The program for people and for the record."""
         trial = self.setup.trial
         steps = tuple(
-            PlannedStep(name=s.name, commands=_commands(s), tells=_tells(s), host_wide=s.host_wide) for s in self.steps
+            PlannedStep(name=s.name, commands=s.shown_commands, tells=s.shown_besides, host_wide=s.host_wide)
+            for s in self.steps
         )
         undo = PlannedStep(name="undo", commands=(), tells=tuple(self._undo_lines()))
         stack = self.setup.site.campaign.stack(trial.stack)
@@ -60,16 +61,6 @@ class Program:
         for undo in reversed([undo for step in self.steps for undo in step.undo]):
             what = ", ".join(str(v) for k, v in undo.model_dump().items() if k not in ("kind", "before"))
             yield f"{undo.kind.replace('_', ' ')}: {what}"
-
-
-def _commands(step: Step) -> tuple[str, ...]:
-    return tuple(command.shown for command in step.commands)
-
-
-def _tells(step: Step) -> tuple[str, ...]:
-    settings = (setting.shown for setting in step.settings)
-    zeroed = (f"write zeroes to both ends and samples of {erased.node.shown}" for erased in step.erases)
-    return (*settings, *zeroed, *step.tells)
 
 
 def make_program(site: Site, trial: Trial, present: Present) -> Program:
@@ -136,8 +127,9 @@ def _folder_steps(setup: TrialSetup) -> tuple[Step, ...]:
         undo=(RemovePath(path=folder, uid=setup.site.uid),),
         act=_make_folder,
         tells=(f"make {folder} and {setup.outputs}",),
+        requires=(FreePath(folder),),
     )
-    return plan_free_folder(folder), make
+    return (make,)
 
 
 def _make_folder(context: TrialContext) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from fake_host import FakeHost, completed
+from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.block.lvm import LogicalVolume, LvmCheck, RemoveVg, parse_lvs, parse_pvs, pv_uuid
-from pgstrata.stack.block.md import ArrayState, MdCheck, StopMd, array_name, parse_array, parse_array_name
-from pgstrata.stack.fs.nfs import COMPANIONS, UNIT, Export, ExportCheck, StopUnit, expectations, parse_exports
+from pgstrata.stack.block.md import ArrayState, MdCheck, Settled, StopMd, array_name, parse_array, parse_array_name
+from pgstrata.stack.build import StepRunner
+from pgstrata.stack.fs.nfs import COMPANIONS, GRACES, UNIT, Export, ExportCheck, StopUnit, expectations, parse_exports
 from pgstrata.stack.fs.zfs import DatasetCheck, PoolCheck, normalised, properties
 from pgstrata.stack.fs.zfs_labels import DestroyPool
 from pgstrata.stack.fs.zfs_status import (
@@ -28,6 +30,7 @@ from pgstrata.stack.fs.zfs_status import (
     parse_zpool_status,
     render_layout,
 )
+from pgstrata.stack.journal import Journal
 from pgstrata.stack.mounts import parse_mountinfo
 from pgstrata.stack.place import Place
 from pgstrata.stack.plan import PlanContext, plan_stack
@@ -281,56 +284,114 @@ def test_real_devices_are_named_to_the_undo(volume: dict[str, object], undo: obj
     assert undo in [u for step in plan.steps for u in step.undo]
 
 
-def test_the_nfs_server_is_stopped_only_where_we_started_it() -> None:
-    plan = plan_stack(
-        Stack(name="s", data=Volume(fs=Nfs()), wal=Volume(fs=Nfs())), PlanContext("t1", "/scratch", 1 << 30)
+class Systemd(FakeHost):
+    """A machine on which some units run."""
+
+    def __init__(self, running: tuple[str, ...] = (), files: dict[str, str] | None = None) -> None:
+        graces = dict.fromkeys(GRACES, "")
+        super().__init__(
+            files={"/proc/sys/kernel/random/boot_id": "b\n", **graces, **(files or {})}, answer=self.systemctl
+        )
+        self.running = set(running)
+
+    def systemctl(self, asked: Command) -> Completed | None:
+        if asked.argv[0] != "systemctl":
+            return None
+        verb, unit = asked.argv[1], asked.argv[-1]
+        if verb == "is-active":
+            return completed(asked.argv, exit_code=0 if unit in self.running else 3)
+        if verb == "start":
+            self.running |= {unit, *COMPANIONS}
+        else:
+            self.running.remove(unit)
+        return completed(asked.argv)
+
+
+def start_server(host: Systemd) -> Journal:
+    plan = plan_stack(Stack(name="s", data=Volume(fs=Nfs())), PlanContext("t1", "/s", 1 << 30))
+    (step,) = [step for step in plan.steps if step.name == "NFS server"]
+    journal = Journal.create(host, "t1")
+    StepRunner(host, journal).run(step)
+    return journal
+
+
+@pytest.mark.parametrize("running", [(), ("rpcbind.socket", "rpcbind.service"), (UNIT, *COMPANIONS)])
+def test_of_the_units_of_nfs_those_are_stopped_that_were_not_running(running: tuple[str, ...]) -> None:
+    host = Systemd(running)
+    journal = start_server(host)
+    assert host.running == {UNIT, *COMPANIONS}
+    assert {host.read_text(grace) for grace in GRACES} == ({""} if UNIT in running else {"Y\n"})
+    assert [undone.error for undone in journal.undo_all() if undone.error] == []
+    assert host.running == set(running)
+
+
+def test_after_a_reboot_no_unit_is_ours() -> None:
+    host = Systemd((UNIT,))
+    assert run_undo(host, StopUnit(unit=UNIT), same_boot=False) == ""
+    assert host.running == {UNIT}
+    assert run_undo(host, StopUnit(unit=UNIT), same_boot=True) == f"stopped {UNIT}"
+    assert run_undo(host, StopUnit(unit=UNIT), same_boot=True) == ""
+
+
+@pytest.mark.parametrize("path", ["/etc/exports", "/etc/exports.d/more.exports"])
+def test_a_stopped_server_with_exports_of_its_own_is_not_started(path: str) -> None:
+    exports = {path: "# ours\n\n /srv *(rw)\n"}
+    host = Systemd(files=exports)
+    with pytest.raises(TrialError, match=f"{path} names folders"):
+        start_server(host)
+    assert host.running == set()
+    assert start_server(Systemd((UNIT,), exports)) is not None
+    assert start_server(Systemd(files={path: "# nothing\n\n", "/etc/exports.d/old": "/srv *(rw)"})) is not None
+
+
+class Array(FakeHost):
+    """An array, and what its files say at one wait after another."""
+
+    FOLDER = "/sys/class/block/md127/md"
+
+    def __init__(self, states: list[tuple[str, str, str]]) -> None:
+        super().__init__(answer=self.mdadm, files={f"{self.FOLDER}/level": "raid1"})
+        self.states = states
+        self.pauses = 0
+
+    def mdadm(self, asked: Command) -> Completed | None:
+        if asked.argv[0] == "readlink":
+            return completed(asked.argv, "/dev/md127\n")
+        if asked.argv[:2] != ("mdadm", "--wait"):
+            return None
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        for name, text in zip(("sync_action", "resync_start", "degraded"), state, strict=True):
+            self.write_text(f"{self.FOLDER}/{name}", f"{text}\n")
+        return completed(asked.argv, exit_code=1)
+
+    def pause(self, seconds: float) -> None:
+        self.pauses += 1
+
+
+def test_a_resync_that_has_not_begun_yet_is_waited_for() -> None:
+    host = Array([("idle", "0", "1"), ("recover", "0", "1"), ("idle", "none", "1"), ("idle", "none", "0")])
+    Settled("/dev/md/a", missing=0).require(host, {})
+    assert host.pauses == 3
+
+
+def test_an_array_that_stays_degraded_is_an_error() -> None:
+    host = Array([("idle", "none", "2")])
+    with pytest.raises(TrialError, match="2 members missing"):
+        Settled("/dev/md/a", missing=1).require(host, {})
+    assert host.pauses > 1
+
+
+def test_a_name_that_somebody_has_is_refused_before_anything_is_journaled() -> None:
+    plan = plan_stack(parse_stack("loop/lvm(1)/xfs"), PlanContext("t1", "/s", 1 << 30))
+    (step,) = [step for step in plan.steps if step.name.startswith("volume group")]
+    host = FakeHost(
+        files={"/proc/sys/kernel/random/boot_id": "b\n"}, answer=lambda asked: completed(asked.argv, "there\n")
     )
-    undos = [u for step in plan.steps for u in step.undo if isinstance(u, StopUnit)]
-    servers = [u.marker_file for u in undos if u.unit == UNIT]
-    assert servers == ["/run/pgstrata-t1-data.nfs-server", "/run/pgstrata-t1-wal.nfs-server"]
-    first = [(u.unit, u.marker_file) for u in undos if "-data." in u.marker_file]
-    assert first == [
-        *((unit, f"/run/pgstrata-t1-data.nfs-server.{unit}") for unit in COMPANIONS),
-        (UNIT, "/run/pgstrata-t1-data.nfs-server"),
-    ]
-
-
-@pytest.mark.parametrize("running", [(), ("rpcbind.socket", "rpcbind.service")])
-def test_what_comes_up_with_the_nfs_server_is_noted_unless_it_ran_before(
-    tmp_path: Path, running: tuple[str, ...]
-) -> None:
-    """The program itself, with a systemctl that notes what it is asked and another folder of exports."""
-    systemctl = tmp_path / "systemctl"
-    cases = "".join(f'*" {unit}") exit 0;; ' for unit in running)
-    systemctl.write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\ncase "$*" in {cases}start*) exit 0;; esac\nexit 3\n'
-    )
-    systemctl.chmod(0o755)
-    (step,) = [
-        step
-        for step in plan_stack(Stack(name="s", data=Volume(fs=Nfs())), PlanContext("t1", "/s", 1 << 30)).steps
-        if step.name == "NFS server"
-    ]
-    shell, option, script, zero, unit, _, *companions = step.commands[0].resolve({}).argv
-    script = script.replace("/etc/exports", f"{tmp_path}/exports").replace("/proc/fs", f"{tmp_path}/proc")
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    argv = [shell, option, script, zero, unit, f"{tmp_path}/marker", *companions]
-    subprocess.run(argv, check=True, env=environment, timeout=60)
-    noted = sorted(path.name for path in tmp_path.glob("marker*"))
-    assert noted == sorted(["marker", *(f"marker.{c}" for c in COMPANIONS if c not in running)])
-    assert (tmp_path / "asked").read_text().splitlines()[-1] == f"start {UNIT}"
-
-
-def test_a_unit_that_the_host_does_not_have_is_not_stopped() -> None:
-    def systemctl(asked: Command) -> Completed:
-        known = asked.argv[-1] != "rpc-statd.service"
-        return completed(asked.argv, "loaded\n" if known else "not-found\n")
-
-    host = FakeHost(files={"/run/a": "", "/run/b": ""}, answer=systemctl)
-    assert run_undo(host, StopUnit(unit="rpc-statd.service", marker_file="/run/a"), same_boot=True) == ""
-    assert run_undo(host, StopUnit(unit=UNIT, marker_file="/run/b"), same_boot=True) == f"stopped {UNIT}"
-    assert [c.argv for c in host.asked if c.argv[1] == "stop"] == [("systemctl", "stop", UNIT)]
-    assert host.list_directory("/run") == ()
+    journal = Journal.create(host, "t1")
+    with pytest.raises(TrialError, match="volume group pgstrata-t1-data is there already"):
+        StepRunner(host, journal, bindings={"data.0": "/dev/loop0"}).run(step)
+    assert [asked.argv for asked in host.asked] == [("vgs", "pgstrata-t1-data")]
+    assert journal.undo_all() == ()
 
 
 @pytest.mark.parametrize(

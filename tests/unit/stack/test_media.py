@@ -11,7 +11,7 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.spec.layers.media import MODELS
 from pgstrata.spec.notation import parse_stack
-from pgstrata.stack.block.media import OWN_FOLDER, StopMedia, parse_statistics
+from pgstrata.stack.block.media import OWN_FOLDER, PROGRAM, StopMedia, parse_statistics
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 
 CRATE = Path(__file__).parents[3] / "crates" / "strata-disk"
@@ -40,21 +40,21 @@ def test_the_daemon_has_the_models_that_can_be_asked_for() -> None:
 
 def test_one_daemon_serves_the_disks_of_a_volume() -> None:
     plan = planned("media(hdd-7200,2,stretch=20)/btrfs(raid1)")
-    shown = [line.partition(OWN_FOLDER)[2].strip() for step in plan.steps for line in step.shown if OWN_FOLDER in line]
+    commands = [line for step in plan.steps for line in step.shown_commands]
     size = f"--size {4 * 2**30} --media hdd-7200 --stretch 20"
-    assert shown == [
-        f"serve {FOLDER} --background",
-        f"add {FOLDER} disk0 {size} --seed 0",
-        f"add {FOLDER} disk1 {size} --seed 1",
+    assert [line for line in commands if line.startswith("strata-disk")] == [
+        f"strata-disk serve {FOLDER} --background",
+        f"strata-disk add {FOLDER} disk0 {size} --seed 0",
+        f"strata-disk add {FOLDER} disk1 {size} --seed 1",
     ]
-    commands = [line for step in plan.steps for line in step.shown]
     assert f"losetup --find --show --direct-io=on {FOLDER}/disks/disk1" in commands
 
 
 def test_the_daemon_does_not_carry_the_marker_of_processes_that_are_ended_first() -> None:
-    lines = [line for step in planned("media(nvme)/ext4").steps for line in step.shown if "strata-disk" in line]
-    assert lines
-    assert all("unset PGSTRATA_TRIAL" in line for line in lines)
+    commands = [command for step in planned("media(nvme)/ext4").steps for command in step.commands]
+    environments = [dict(command.env) for command in commands if command.argv[0] == PROGRAM]
+    assert {environment["PGSTRATA_TRIAL"] for environment in environments} == {""}
+    assert all(environment["PATH"].endswith(f":{OWN_FOLDER}") for environment in environments)
 
 
 def test_what_stops_the_daemon_is_journaled_before_it_starts() -> None:

@@ -114,7 +114,7 @@ def test_it_is_planned_built_attested_counted_and_taken_back(host: LocalHost, st
     plan = plan_stack(stack, PlanContext("t1", str(tmp_path), 2**30))
     drawer = tmp_path / "pgstrata-t1" / "mount" / "data"
     (make,) = (step for step in plan.steps if step.name == "drawer for data")
-    assert make.shown == (f"install --directory --mode 0700 {drawer}/in/in",)
+    assert make.shown_commands == (f"install --directory --mode 0700 {drawer}/in/in",)
     journal = Journal.create(host, "t1")
     built = build(host, plan, journal)
     assert (drawer / "in" / "in" / "pgdata").is_dir()

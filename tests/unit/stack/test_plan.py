@@ -58,7 +58,7 @@ def test_without_a_mount_root_mounts_go_below_the_scratch_folder() -> None:
     context = PlanContext("t1", "/scratch", 2**30)
     plan = plan_stack(Stack(name="x", data=Volume(fs=Xfs())), context)
     assert plan.mounts == {"data": "/scratch/pgstrata-t1/mount/data"}
-    assert not any("--owner" in line for step in plan.steps for line in step.shown)
+    assert not any("--owner" in line for step in plan.steps for line in step.shown_commands)
 
 
 def test_every_step_that_makes_something_names_its_undo() -> None:
@@ -82,8 +82,8 @@ def test_host_wide_changes_are_marked() -> None:
 def test_filesystems_are_aligned_to_the_array_below() -> None:
     place = CONTEXT.place("data")
     ext4, xfs = plan_ext4(Ext4(), ARRAY, place), plan_xfs(Xfs(), ARRAY, place)
-    assert "stride=16,stripe_width=48 -b 4096" in ext4.steps[0].shown[0]
-    assert "-d su=65536,sw=3" in xfs.steps[0].shown[0]
+    assert "stride=16,stripe_width=48 -b 4096" in ext4.steps[0].shown_commands[0]
+    assert "-d su=65536,sw=3" in xfs.steps[0].shown_commands[0]
     assert ext4.notes == xfs.notes == ()
 
 
@@ -99,12 +99,12 @@ def test_misalignment_is_told() -> None:
 
 def test_a_block_size_scales_the_stride() -> None:
     part = plan_ext4(Ext4(block_size="1k"), ARRAY, CONTEXT.place("data"))
-    assert "stride=64,stripe_width=192 -b 1024" in part.steps[0].shown[0]
+    assert "stride=64,stripe_width=192 -b 1024" in part.steps[0].shown_commands[0]
 
 
 def test_btrfs_names_every_device_when_it_is_mounted() -> None:
     part = plan_btrfs(Btrfs(), Below(nodes=(Ref("data.0"), Ref("data.1"), "/dev/sdc")), CONTEXT.place("data"))
-    assert "--options 'device=<data.1>' --options device=/dev/sdc '<data.0>'" in part.steps[1].shown[1]
+    assert "--options 'device=<data.1>' --options device=/dev/sdc '<data.0>'" in part.steps[1].shown_commands[1]
 
 
 @pytest.mark.parametrize(

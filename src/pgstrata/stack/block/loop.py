@@ -21,12 +21,10 @@ from pgstrata.stack.step import Attested, Ref, Step, planned, told
 from pgstrata.stack.undo import RemovePath, Undo
 from pgstrata.stack.undoing import BUSY_ATTEMPTS, BUSY_PAUSE_S
 
-_MAKE = 'umask 077; exec truncate "$@"'
-"""Sparse files that nobody else reads: the user's own data may lie in them."""
-
 
 def plan_loop(device: LoopDevice, place: Place) -> PlannedLayer:
-    """One sparse file and one loop device for each of `device.count`; binds `ROLE.0`, `ROLE.1`, ...
+    """One sparse file and one loop device for each of `device.count`; binds `ROLE.0`, `ROLE.1`, ... The files lie in a
+    folder that nobody else reads: the user's own data may be in them.
 
     All files are made, and all loop devices detached, by one program each: where programs are emulated, those of 25
     devices take a minute.
@@ -36,8 +34,11 @@ def plan_loop(device: LoopDevice, place: Place) -> PlannedLayer:
     files = tuple(place.backing_file(i) for i in range(device.count))
     make = Step(
         name=f"backing files for {place.role}",
-        commands=(planned("sh", "-c", _MAKE, "sh", f"--size={size_bytes}", files),),
-        undo=(*(RemovePath(path=file) for file in files), DetachLoops(backing_files=files)),
+        commands=(
+            planned("mkdir", ["--mode", "0700"], place.backing_folder),
+            planned("truncate", f"--size={size_bytes}", files),
+        ),
+        undo=(RemovePath(path=place.backing_folder), DetachLoops(backing_files=files)),
     )
     attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
     return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), (LoopCheck(nodes, files, size_bytes),))

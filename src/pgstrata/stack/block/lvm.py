@@ -17,8 +17,8 @@ from pgstrata.host.capabilities import Capability, everywhere, kernel_has, named
 from pgstrata.host.facts.filesystems import driver_available, module_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.lvm import Lvm
-from pgstrata.stack.free_name import plan_free_name
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
+from pgstrata.stack.looks import FreeName
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned, resolve, told
 from pgstrata.stack.undo import Undo
@@ -40,7 +40,6 @@ def plan_lvm(layer: Lvm, below: Below, place: Place) -> PlannedLayer:
     node = Ref(f"{place.role}.lvm")
     stripe_bytes = layer.stripe_size or DEFAULT_STRIPE_BYTES
     steps = (
-        plan_free_name("volume group", place.name, "vgs", place.name),
         _plan_group(below, place),
         *_plan_volume(layer, stripe_bytes, len(below.nodes), place),
         *(_plan_snapshot(layer, index, place) for index in range(1, layer.snapshots + 1)),
@@ -76,6 +75,7 @@ def _plan_group(below: Below, place: Place) -> Step:
         name=f"volume group {place.name}",
         commands=(*pvs, create),
         undo=(RemoveVg(vg=place.name, devices=below.ids, pv_uuids=uuids),),
+        requires=(FreeName("volume group", place.name, ("vgs", place.name)),),
     )
 
 

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability, Need, everywhere, kernel_has, program
 from pgstrata.host.facts.filesystems import raid_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.md import Md
-from pgstrata.stack.free_name import plan_free_name
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
+from pgstrata.stack.looks import FreePath
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve, told
 from pgstrata.stack.undo import Undo
@@ -31,29 +32,10 @@ LONGEST_NAME = 32
 
 _DATA_DISKS = {"raid0": lambda n: n, "raid10": lambda n: n // 2, "raid5": lambda n: n - 1, "raid6": lambda n: n - 2}
 
-# $1 the link to the array, which udev makes: mdadm waits for it, but not long enough for a busy machine
-_LINKED = """for attempt in $(seq 120); do
-    [ -e "$1" ] && exit 0
-    sleep 0.5
-done
-echo "there is no link $1 to the array" >&2
-exit 1
-"""
-# $1 the array, $2 how many members may be missing. mdadm --wait comes back at once where the kernel has not begun yet
-# (raid5 first starts with its last member missing), so what it waited for is looked at and not its exit code.
-_WAIT = """md=/sys/class/block/$(basename "$(readlink -f "$1")")/md
-still=0
-while [ "$still" -lt 30 ]; do
-    mdadm --wait "$1"
-    if [ "$(cat "$md/sync_action") $(cat "$md/resync_start")" = "idle none" ]; then
-        [ "$(cat "$md/degraded")" -le "$2" ] && exit 0
-        still=$((still + 1))
-    fi
-    sleep 1
-done
-echo "array $1 has $(cat "$md/degraded") members missing, and nothing is being rebuilt" >&2
-exit 1
-"""
+LINK_WAIT_S = 60.0
+PAUSE_S = 0.5
+SETTLED_LOOKS, SETTLED_PAUSE_S = 30, 1.0
+"""The kernel may begin a resync some seconds after the array is there."""
 
 
 def array_name(place: Place) -> str:
@@ -70,7 +52,6 @@ def plan_md(layer: Md, below: Below, place: Place) -> PlannedLayer:
     if chunk_bytes is not None:
         geometry = Geometry(chunk_bytes, _DATA_DISKS[layer.level](len(below.nodes)))
     steps = (
-        plan_free_name("array", array, "test", "-e", array),
         _plan_create(layer, chunk_bytes, below, array, place),
         *_plan_settle(layer, below, array, place),
         _plan_find(array, node),
@@ -90,11 +71,10 @@ def _plan_create(layer: Md, chunk_bytes: int | None, below: Below, array: str, p
     options += ["--assume-clean"] if layer.assume_clean and layer.level != "raid0" else []
     return Step(
         name=f"array {name} for {place.role}",
-        commands=(
-            planned("mdadm", "--create", array, options, members, timeout_s=CREATE_TIMEOUT_S),
-            planned("sh", "-c", _LINKED, "sh", array, timeout_s=CREATE_TIMEOUT_S),
-        ),
+        commands=(planned("mdadm", "--create", array, options, members, timeout_s=CREATE_TIMEOUT_S),),
         undo=(StopMd(array=array, devices=below.ids),),
+        requires=(FreePath(array, "array"),),
+        awaits=(Linked(array),),
     )
 
 
@@ -102,15 +82,66 @@ def _plan_settle(layer: Md, below: Below, array: str, place: Place) -> tuple[Ste
     """Waits for the first resync; a rebuild is begun after it and left to run."""
     steps = []
     if layer.level != "raid0" and not layer.assume_clean:
-        missing = "0" if layer.state == "clean" else "1"
-        wait = planned("sh", "-c", _WAIT, "sh", array, missing, timeout_s=RESYNC_TIMEOUT_S)
-        steps.append(Step(name=f"wait for the resync for {place.role}", commands=(wait,)))
+        settled = Settled(array, missing=0 if layer.state == "clean" else 1)
+        steps.append(Step(name=f"wait for the resync for {place.role}", commands=(), awaits=(settled,)))
     # what an earlier array of the same layout carried shows through again
     steps.append(Step(name=f"wipe the array for {place.role}", commands=(planned("wipefs", "--all", array),)))
     if layer.state == "rebuilding":
         add = planned("mdadm", "--manage", array, "--add", below.nodes[-1])
         steps.append(Step(name=f"begin the rebuild for {place.role}", commands=(add,)))
     return tuple(steps)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The link to an array is there: udev makes it, and mdadm does not wait long enough for a busy machine."""
+
+    array: str
+
+    @property
+    def told(self) -> str:
+        return f"wait for {self.array}"
+
+    def require(self, host: Host, bindings: Mapping[str, str]) -> None:
+        for _ in range(round(LINK_WAIT_S / PAUSE_S)):
+            if host.status(self.array) is not None:
+                return
+            host.pause(PAUSE_S)
+        raise TrialError(f"there is no link {self.array} to the array on {host.name}", hint="udevadm settle")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Nothing of an array is being rebuilt, and at most `missing` members are missing.
+
+    mdadm --wait comes back at once where the kernel has not begun yet (raid5 first starts with its last member
+    missing), so what it waited for is looked at and not its exit code.
+    """
+
+    array: str
+    missing: int
+
+    @property
+    def told(self) -> str:
+        return f"wait until nothing of {self.array} is being rebuilt"
+
+    def require(self, host: Host, bindings: Mapping[str, str]) -> None:
+        node = host.run(command("readlink", "--canonicalize-existing", self.array)).stdout.strip()
+        folder = f"/sys/class/block/{node.rsplit('/', 1)[-1]}/md"
+        degraded, idle = 0, 0
+        while idle < SETTLED_LOOKS:
+            host.run(command("mdadm", "--wait", self.array, timeout_s=RESYNC_TIMEOUT_S), check=False)
+            state = [host.read_text(f"{folder}/{name}").strip() for name in ("sync_action", "resync_start")]
+            if state == ["idle", "none"]:
+                degraded = int(host.read_text(f"{folder}/degraded"))
+                if degraded <= self.missing:
+                    return
+                idle += 1
+            host.pause(SETTLED_PAUSE_S)
+        raise TrialError(
+            f"array {self.array} on {host.name} has {degraded} members missing, and nothing is being rebuilt",
+            hint=f"mdadm --detail {self.array}",
+        )
 
 
 def _plan_find(array: str, node: Ref) -> Step:

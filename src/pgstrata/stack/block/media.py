@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from pgstrata.host.capabilities import (
     kernel_has,
 )
 from pgstrata.host.facts.filesystems import driver_available
-from pgstrata.host.protocol import Host, command
+from pgstrata.host.protocol import Host, command, unmarked
 from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.stack.block.loop import DetachLoops, LoopCheck, plan_attach
 from pgstrata.stack.disk_counts import CountedDisks, DiskCounts
@@ -31,13 +31,13 @@ from pgstrata.stack.undo import RemovePath, Undo
 PROGRAM = "strata-disk"
 OWN_FOLDER = str(Path(sys.prefix) / "bin")
 """Where the program lies beside the Python that runs pgstrata; elsewhere it is one of the system's."""
-_CALL = 'unset PGSTRATA_TRIAL; PATH="$PATH:$0"; exec strata-disk "$@"'
+_ENVIRONMENT = (*unmarked(), ("PATH", ":".join((*PROGRAM_DIRECTORIES, OWN_FOLDER))))
 """Without the marker of the trial: its processes are ended first of all, and the daemon after what stands on it."""
 
 
 def call(*words: str) -> PlannedCommand:
     """The program with some arguments, wherever it lies."""
-    return planned("sh", "-c", _CALL, OWN_FOLDER, list(words))
+    return replace(planned(PROGRAM, list(words)), env=_ENVIRONMENT)
 
 
 def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:

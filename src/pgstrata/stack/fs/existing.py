@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.existing import Existing
-from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
+from pgstrata.stack.looks import FreePath
 from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.place import Place
 from pgstrata.stack.room import Wanted, require_free
@@ -27,10 +27,9 @@ def plan_existing(fs: Existing, below: Below, place: Place) -> PlannedFilesystem
         name=f"folder for {place.role}",
         commands=(planned("mkdir", ["--mode", "0755"], folder),),
         undo=(RemovePath(path=folder),),
+        requires=(FreePath(folder),),
     )
-    return PlannedFilesystem(
-        steps=(plan_free_folder(folder), step), mount_point=folder, checks=(ExistingCheck(place.role, folder),)
-    )
+    return PlannedFilesystem(steps=(step,), mount_point=folder, checks=(ExistingCheck(place.role, folder),))
 
 
 @dataclass(frozen=True)

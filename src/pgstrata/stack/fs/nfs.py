@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability, filesystem, named, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.nfs import Nfs
-from pgstrata.stack.free_name import plan_free_folder
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, plan_filesystem
+from pgstrata.stack.looks import FreePath
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -24,7 +25,7 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.place import Place
-from pgstrata.stack.step import Attested, Step, planned
+from pgstrata.stack.step import Attested, OnHost, Step, planned
 from pgstrata.stack.undo import RemovePath, Undo
 from pgstrata.stack.undoing import UNMOUNT_TIMEOUT_S, ask_tool
 
@@ -34,25 +35,10 @@ COMPANIONS = ("rpcbind.socket", "rpcbind.service", "rpc-statd.service")
 """Units that come up with a server or with a mount over NFS 3, and stay when it is stopped; the last one goes first."""
 START_TIMEOUT_S = 120.0
 
-# $1 the unit, $2 the file that says we started it, then units that may come up with it; that they were down before is
-# said by files of their own. A server that was just started lets clients of the one before it
-# reclaim their files for 90 s and keeps everybody else waiting; there was no server before, so that is ended at once.
-_START = """unit=$1 marker=$2; shift 2
-systemctl is-active --quiet "$unit" && exit 0
-if grep --quiet --no-messages '^[[:space:]]*[^#[:space:]]' /etc/exports /etc/exports.d/*.exports; then
-    echo "$unit is stopped, and /etc/exports names folders that would be served to the network if it were started:" \
-        "start it yourself if they may be, or empty /etc/exports" >&2
-    exit 1
-fi
-for companion in "$@"; do
-    systemctl is-active --quiet "$companion" || touch "$marker.$companion" || exit 1
-done
-touch "$marker" && systemctl start "$unit" || exit 1
-for grace in /proc/fs/nfsd/v4_end_grace /proc/fs/lockd/nlm_end_grace; do
-    [ -e "$grace" ] && echo Y > "$grace"
-done
-exit 0
-"""
+EXPORTS, EXPORTS_FOLDER = "/etc/exports", "/etc/exports.d"
+GRACES = ("/proc/fs/nfsd/v4_end_grace", "/proc/fs/lockd/nlm_end_grace")
+"""A server that was just started lets clients of the one before it reclaim their files for 90 s and keeps everybody
+else waiting; there was no server before, so that is ended at once."""
 
 
 def plan_nfs(fs: Nfs, below: Below, place: Place) -> PlannedFilesystem:
@@ -66,7 +52,7 @@ def _plan_own(fs: Nfs, below: Below, place: Place) -> PlannedFilesystem:
     source = f"{CLIENT}:{path}"
     return PlannedFilesystem(
         steps=(
-            _plan_server(place),
+            _plan_server(),
             *inner.steps,
             _plan_export(fs, path, place),
             plan_mount("nfs", mount_options(fs), source, place),
@@ -86,26 +72,72 @@ def _plan_existing(fs: Nfs, place: Place) -> PlannedFilesystem:
         name=f"folder for {place.role}",
         commands=(planned("mkdir", ["--mode", "0755"], folder),),
         undo=(RemovePath(path=folder, mount_source=fs.server),),
+        requires=(FreePath(folder),),
     )
     return PlannedFilesystem(
-        steps=(plan_mount("nfs", mount_options(fs), fs.server, place), plan_free_folder(folder), make),
+        steps=(plan_mount("nfs", mount_options(fs), fs.server, place), make),
         mount_point=folder,
         checks=(_mount_check(fs, fs.server, place),),
         notes=("what the server does with a commit (sync or async) cannot be seen from here",),
     )
 
 
-def _plan_server(place: Place) -> Step:
-    marker = f"/run/{place.name}.nfs-server"
+def _plan_server() -> Step:
     return Step(
         name="NFS server",
-        commands=(planned("sh", "-c", _START, "sh", UNIT, marker, COMPANIONS, timeout_s=START_TIMEOUT_S),),
-        undo=(
-            *(StopUnit(unit=unit, marker_file=f"{marker}.{unit}") for unit in COMPANIONS),
-            StopUnit(unit=UNIT, marker_file=marker),
-        ),
+        commands=(planned("systemctl", "start", UNIT, timeout_s=START_TIMEOUT_S),),
+        undo=tuple(StopUnit(unit=unit) for unit in (*COMPANIONS, UNIT)),
         host_wide=True,
+        act=_start_server,
+        tells=("end the grace period of a server that was not running",),
+        requires=(NothingServed(),),
+        undoes=_stopped_before,
     )
+
+
+def _is_active(host: Host, unit: str) -> bool:
+    return host.run(command("systemctl", "is-active", "--quiet", unit), check=False).exit_code == 0
+
+
+def _stopped_before(host: Host, undo: Undo) -> bool:
+    return not (isinstance(undo, StopUnit) and _is_active(host, undo.unit))
+
+
+def _start_server(context: OnHost) -> None:
+    host = context.host
+    with host.looking():
+        ran_before = _is_active(host, UNIT)
+    host.run(command("systemctl", "start", UNIT, timeout_s=START_TIMEOUT_S))
+    for grace in () if ran_before else GRACES:
+        if host.status(grace) is not None:
+            host.write_text(grace, "Y\n")
+
+
+@dataclass(frozen=True)
+class NothingServed:
+    """A server that is stopped has no exports: they would be served to the network if it were started."""
+
+    @property
+    def told(self) -> str:
+        return f"refuse when {UNIT} is stopped and {EXPORTS} names folders"
+
+    def require(self, host: Host, bindings: Mapping[str, str]) -> None:
+        if _is_active(host, UNIT):
+            return
+        there = host.status(EXPORTS_FOLDER) is not None
+        names = [name for name in (host.list_directory(EXPORTS_FOLDER) if there else ()) if name.endswith(".exports")]
+        for path in (EXPORTS, *(f"{EXPORTS_FOLDER}/{name}" for name in sorted(names))):
+            if host.status(path) is not None and names_folders(host.read_text(path)):
+                raise TrialError(
+                    f"{UNIT} of {host.name} is stopped, and {path} names folders that would be served to the network "
+                    "if it were started",
+                    hint=f"start it yourself if they may be, or empty {path}",
+                )
+
+
+def names_folders(exports: str) -> bool:
+    """Whether exports(5) has a line that is no comment."""
+    return any(line.strip() and not line.lstrip().startswith("#") for line in exports.splitlines())
 
 
 def _plan_export(fs: Nfs, path: str, place: Place) -> Step:
@@ -194,11 +226,12 @@ class ExportCheck:
 
 
 class StopUnit(Undo):
-    """Stop a systemd unit that pgstrata started, which it noted by making `marker_file`."""
+    """Stop a systemd unit that was not running before."""
+
+    this_boot_only = True
 
     kind: Literal["stop_unit"] = "stop_unit"
     unit: str
-    marker_file: str
 
 
 class Unexport(Undo):
@@ -210,14 +243,10 @@ class Unexport(Undo):
 
 
 def _stop_unit(host: Host, undo: StopUnit) -> str:
-    if host.status(undo.marker_file) is None:
+    if not _is_active(host, undo.unit):
         return ""
-    asked = host.run(command("systemctl", "show", ["--property", "LoadState"], "--value", undo.unit))
-    known = asked.stdout.strip() != "not-found"
-    if known:
-        host.run(command("systemctl", "stop", undo.unit, timeout_s=UNMOUNT_TIMEOUT_S))
-    host.remove(undo.marker_file)
-    return f"stopped {undo.unit}" if known else ""
+    host.run(command("systemctl", "stop", undo.unit, timeout_s=UNMOUNT_TIMEOUT_S))
+    return f"stopped {undo.unit}"
 
 
 def _unexport(host: Host, undo: Unexport) -> str:

@@ -13,7 +13,6 @@ from pgstrata.host.facts.os_release import Family
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.units import parse_size_bytes
-from pgstrata.stack.free_name import plan_free_name
 from pgstrata.stack.fs.zfs_labels import DestroyPool, destroy_pool
 from pgstrata.stack.fs.zfs_status import (
     ROOT,
@@ -24,6 +23,7 @@ from pgstrata.stack.fs.zfs_status import (
     render_layout,
 )
 from pgstrata.stack.kind import Below, Check, FilesystemKind, PlannedFilesystem, PlannedLayer, plan_device
+from pgstrata.stack.looks import FreeName
 from pgstrata.stack.mounts import MountCheck
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Attested, Setting, Step, asked_or_told, planned, told
@@ -56,7 +56,6 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> PlannedFilesystem:
     steps = (
         *_plan_module(fs),
         *(step for part in parts.values() for step in part.steps),
-        plan_free_name("zfs pool", place.name, "zpool", "list", place.name),
         _plan_pool(fs, below, parts, place),
         *(_plan_dataset(fs, name, mount, place) for name, (mount, _) in datasets.items()),
     )
@@ -140,6 +139,7 @@ def _plan_pool(fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: 
         name=f"zfs pool {place.name}",
         commands=(planned("zpool", "create", options, place.name, vdevs, timeout_s=CREATE_TIMEOUT_S),),
         undo=(DestroyPool(pool=place.name, devices=ids),),
+        requires=(FreeName("zfs pool", place.name, ("zpool", "list", place.name)),),
     )
 
 
