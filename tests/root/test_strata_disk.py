@@ -251,6 +251,41 @@ def test_what_is_kept_in_a_file_is_there_again(daemon: Daemon, tmp_path: Path) -
         wait_until(lambda: daemon.removed("disk"), "the disk is closed")
 
 
+def test_a_state_of_the_log_is_a_disk(daemon: Daemon, tmp_path: Path) -> None:
+    recorded, log = Daemon(tmp_path / "recorded"), tmp_path / "log"
+    recorded.start("--log", log)
+    try:
+        recorded.add("disk", size=16 * MIB)
+        node = recorded.attach("disk")
+        run("dd", "if=/dev/zero", f"of={node}", "bs=4k", "count=1", "oflag=direct", "conv=fsync")
+        recorded.ask("mark", text="begin")
+        (tmp_path / "new").write_bytes(b"n" * 4096)
+        run("dd", f"if={tmp_path / 'new'}", f"of={node}", "bs=4k", "count=1", "oflag=direct")
+        recorded.ask("mark", text="end")
+    finally:
+        recorded.close()
+    block = ("--block", 4096)
+    window = (*block, "--after", "begin", "--until", "end", "--seed", 3)
+    lines = run(PROGRAM, "states", log, *window).stdout.splitlines()
+    assert lines == run(PROGRAM, "states", log, *window).stdout.splitlines()
+    contents = set()
+    for number, line in enumerate(lines):
+        added = [PROGRAM, "add", daemon.folder, f"state{number}", "--log", log, "--of", "disk", *block]
+        subprocess.run(
+            [str(word) for word in added],
+            input=line,
+            text=True,
+            check=True,
+            timeout=PATIENCE_S,
+            stdout=subprocess.DEVNULL,
+        )
+        contents.add((daemon.folder / "disks" / f"state{number}").read_bytes()[:4096])
+    assert contents == {bytes(4096), b"n" * 4096}
+    assert len(lines) == len(contents)
+    marks = [json.loads(line)["text"] for line in run(PROGRAM, "marks", log).stdout.splitlines()]
+    assert marks == ["begin", "end"]
+
+
 def test_the_log_is_exported_for_the_kernel_s_tools(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "daemon")
     daemon.start("--log", tmp_path / "log")

@@ -9,6 +9,8 @@ use crate::engine::{Cut, Timed};
 use crate::fault::Fault;
 use crate::media::model::{Model, find_model};
 use crate::media::{Medium, Stretched};
+use crate::states::State;
+use crate::states::replay::Replay;
 use crate::store::{Image, Keeping, Snapshot};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -69,7 +71,7 @@ pub enum Asked {
     },
     Lie {
         disk: String,
-        flushes: Lies,
+        flushes: Lie,
     },
     ClearFaults {
         disk: String,
@@ -103,6 +105,18 @@ pub struct Added {
     /// Start as an overlay of this file, which is not written to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<PathBuf>,
+    /// Start as what a power cut left of a disk in an event log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Box<LeftByCut>>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftByCut {
+    pub log: PathBuf,
+    /// The disk's name in the log.
+    pub of: String,
+    pub state: State,
 }
 
 fn one() -> f64 {
@@ -121,14 +135,6 @@ pub enum Kept {
     Everything,
     Random,
     Only(Vec<Seq>),
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lies {
-    None,
-    All,
-    Last(usize),
 }
 
 pub fn parse_asked(line: &str) -> Result<Asked, String> {
@@ -208,7 +214,7 @@ fn answer(shared: &Shared, asked: Asked) -> Result<Value, String> {
             dropped.ok_or(format!("no snapshot {name:?}")).and(nothing)
         }
         Asked::Fault { disk, fault } => shared.engine().add_fault(&disk, fault).and(nothing),
-        Asked::Lie { disk, flushes } => shared.engine().set_lie(&disk, lie(flushes)).and(nothing),
+        Asked::Lie { disk, flushes } => shared.engine().set_lie(&disk, flushes).and(nothing),
         Asked::ClearFaults { disk } => shared.engine().clear_faults(&disk).and(nothing),
         Asked::Stats => {
             let engine = shared.engine();
@@ -228,14 +234,6 @@ fn kept(keep: Kept) -> Keep {
         Kept::Everything => Keep::Everything,
         Kept::Random => Keep::Random,
         Kept::Only(chosen) => Keep::Only(chosen),
-    }
-}
-
-fn lie(flushes: Lies) -> Lie {
-    match flushes {
-        Lies::None => Lie::None,
-        Lies::All => Lie::All,
-        Lies::Last(count) => Lie::Last(count),
     }
 }
 
@@ -300,6 +298,12 @@ fn image(shared: &Shared, added: &Added, keeping: Keeping) -> Result<Image, Stri
             size => Ok(size),
         }
     };
+    if let Some(left) = &added.state {
+        if added.file.is_some() || added.snapshot.is_some() || added.base.is_some() {
+            return Err("state excludes file, snapshot and base".into());
+        }
+        return Ok(Image::over(&left_by_cut(shared, left, added.block)?, keeping));
+    }
     match (&added.file, &added.snapshot, &added.base) {
         (None, None, None) => Ok(Image::over(&Snapshot::blank(size()?), keeping)),
         (Some(path), None, None) => {
@@ -323,6 +327,24 @@ fn image(shared: &Shared, added: &Added, keeping: Keeping) -> Result<Image, Stri
         }
         _ => Err("file, snapshot and base exclude one another".into()),
     }
+}
+
+/// The log is gone through once as long as states come in the order of their cuts, else from its beginning again.
+fn left_by_cut(shared: &Shared, left: &LeftByCut, block_bytes: u64) -> Result<Snapshot, String> {
+    let key = (left.log.clone(), block_bytes);
+    let mut replays = shared.replays.lock().map_err(|error| error.to_string())?;
+    let there = replays.remove(&key).filter(|replay| replay.reaches(&left.state));
+    let mut replay = match there {
+        Some(replay) => replay,
+        None => {
+            let log = File::open(&left.log).map_err(|error| format!("{}: {error}", left.log.display()))?;
+            let log = BufReader::new(log);
+            Replay::new(log, block_bytes, left.state.lying).map_err(|error| error.to_string())?
+        }
+    };
+    let snapshot = replay.state(&left.state, &left.of).map_err(|error| error.to_string())?;
+    replays.insert(key, replay);
+    Ok(snapshot)
 }
 
 /// Asks the daemon in a folder; its answer, or its error.

@@ -5,6 +5,7 @@ use crate::engine::{Answer, Engine, Op};
 use crate::front::fuse::{Front, Reply};
 use crate::log::native::Writer;
 use crate::media::Ns;
+use crate::states::replay::Replay;
 use crate::store::Snapshot;
 use fuser::{Config, MountOption, Session, SessionACL};
 use nix::fcntl::{Flock, FlockArg};
@@ -12,7 +13,7 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{SigSet, Signal};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{BufReader, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -24,9 +25,13 @@ const LOG_BUFFER: usize = 1 << 20;
 /// Of linux/prctl.h since 5.6.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
+type Replays = HashMap<(PathBuf, u64), Replay<BufReader<File>>>;
+
 pub struct Shared {
     engine: Mutex<Engine<Reply>>,
     pub snapshots: Mutex<HashMap<String, Snapshot>>,
+    /// Event logs that states are made from, by file and logical block.
+    pub replays: Mutex<Replays>,
     began: Instant,
     /// When the thread of due answers is to wake; notified when that becomes earlier.
     planned: Mutex<Option<Ns>>,
@@ -38,6 +43,7 @@ impl Shared {
         Self {
             engine: Mutex::new(Engine::new(log)),
             snapshots: Mutex::new(HashMap::new()),
+            replays: Mutex::new(HashMap::new()),
             began: Instant::now(),
             planned: Mutex::new(None),
             earlier: Condvar::new(),

@@ -10,4 +10,5 @@ pub mod front;
 pub mod log;
 pub mod media;
 pub mod rng;
+pub mod states;
 pub mod store;

@@ -2,16 +2,18 @@
 
 use clap::{Parser, Subcommand};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use strata_disk::control::{Added, Asked, ask};
+use strata_disk::control::{Added, Asked, LeftByCut, ask};
 use strata_disk::daemon::{Place, serve};
+use strata_disk::durability::Lie;
 use strata_disk::fit::fit;
 use strata_disk::log::native::Reader;
 use strata_disk::log::{Event, dm_log_writes};
 use strata_disk::media::model::supplied;
+use strata_disk::states::enumerate::{Asked as Wanted, enumerate};
 
 /// Disks that a host does not have: the timing of real media, a volatile cache, power cuts and faults.
 ///
@@ -62,6 +64,12 @@ enum Verb {
         /// Start as an overlay of this file
         #[arg(long)]
         base: Option<PathBuf>,
+        /// Start as a power cut left a disk of this event log: standard input has the state, a line of `states`
+        #[arg(long, requires = "of")]
+        log: Option<PathBuf>,
+        /// The disk's name in the event log
+        #[arg(long, requires = "log")]
+        of: Option<String>,
     },
     /// Remove a disk
     Remove {
@@ -88,6 +96,29 @@ enum Verb {
         #[arg(long, default_value = "fitted")]
         name: String,
     },
+    /// States that a power cut could have left, from an event log: a JSON object a line, in the order of their cuts
+    States {
+        log: PathBuf,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        states: usize,
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Power is lost after the mark of this text
+        #[arg(long)]
+        after: Option<String>,
+        /// Power is lost before the mark of this text
+        #[arg(long)]
+        until: Option<String>,
+        /// Logical block, in which a power cut tears
+        #[arg(long, default_value_t = 512)]
+        block: u64,
+        /// What the disk does about flushes from the first cut on: all of them ignored, or the last ones
+        #[arg(long, value_name = "all|NUMBER", value_parser = parse_lie, default_value = "0")]
+        ignore_flushes: Lie,
+    },
+    /// The marks of an event log: a JSON object a line
+    Marks { log: PathBuf },
     /// One disk of an event log in the format of dm-log-writes
     ExportLog { log: PathBuf, disk: String, out: PathBuf },
 }
@@ -108,12 +139,24 @@ fn run(verb: Verb) -> Result<(), String> {
         Verb::Serve { dir, log, background: false } => {
             serve(&Place(dir), log.as_deref(), || println!("ready {}", std::process::id()))
         }
-        Verb::Add { dir, name, size, media, stretch, seed, block, file, snapshot, base } => {
+        Verb::Add { dir, name, size, media, stretch, seed, block, file, snapshot, base, log, of } => {
+            let state = log.zip(of).map(|(log, of)| read_state(absolute(log), of)).transpose()?.map(Box::new);
             let media = media.map(absolute_file);
             let (file, base) = (file.map(absolute), base.map(absolute));
             request(
                 &dir,
-                &Asked::Add(Added { disk: name, size, media, stretch, seed, block, file, snapshot, base }),
+                &Asked::Add(Added {
+                    disk: name,
+                    size,
+                    media,
+                    stretch,
+                    seed,
+                    block,
+                    file,
+                    snapshot,
+                    base,
+                    state,
+                }),
             )
         }
         Verb::Remove { dir, name, force } => request(&dir, &Asked::Remove { disk: name, force }),
@@ -122,6 +165,11 @@ fn run(verb: Verb) -> Result<(), String> {
         Verb::Ask { dir, request } => tell(ask(&Place(dir).control(), &request)?),
         Verb::Models { json } => models(json),
         Verb::Fit { report, name } => fit_report(&report, &name),
+        Verb::States { log, states, seed, after, until, block, ignore_flushes } => {
+            let wanted = Wanted { after, until, states, seed, block_bytes: block, flushes: ignore_flushes };
+            print_states(&log, &wanted)
+        }
+        Verb::Marks { log } => print_marks(&log),
         Verb::ExportLog { log, disk, out } => export_log(&log, &disk, &out),
     }
 }
@@ -170,6 +218,12 @@ fn serve_in_background(dir: &Path, log: Option<&Path>) -> Result<(), String> {
     Err(errors.trim().trim_start_matches("strata-disk: ").to_string())
 }
 
+fn read_state(log: PathBuf, of: String) -> Result<LeftByCut, String> {
+    let state = io::read_to_string(io::stdin()).map_err(|error| format!("standard input: {error}"))?;
+    let state = serde_json::from_str(&state).map_err(|error| format!("no state: {error}"))?;
+    Ok(LeftByCut { log, of, state })
+}
+
 /// Returns once the daemon has given up its folder; one that is not there is no error.
 fn stop(dir: &Path) -> Result<(), String> {
     let place = Place(dir.into());
@@ -196,6 +250,43 @@ fn fit_report(report: &Path, name: &str) -> Result<(), String> {
     let model = fit(&text, name).map_err(|error| error.to_string())?;
     print!("{}", toml::to_string(&model).map_err(|error| error.to_string())?);
     Ok(())
+}
+
+fn parse_lie(text: &str) -> Result<Lie, String> {
+    match (text, text.parse()) {
+        ("all", _) => Ok(Lie::All),
+        (_, Ok(0)) => Ok(Lie::None),
+        (_, Ok(count)) => Ok(Lie::Last(count)),
+        _ => Err("neither all nor a number".into()),
+    }
+}
+
+fn print_states(log: &Path, wanted: &Wanted) -> Result<(), String> {
+    if ![512, 4096].contains(&wanted.block_bytes) {
+        return Err(format!("block of {} bytes is neither 512 nor 4096", wanted.block_bytes));
+    }
+    let open = || Ok(BufReader::new(File::open(log)?));
+    let states = enumerate(open, wanted).map_err(|error| format!("{}: {error}", log.display()))?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    for state in states {
+        let line = serde_json::to_string(&state).map_err(|error| error.to_string())?;
+        writeln!(out, "{line}").map_err(|error| error.to_string())?;
+    }
+    out.flush().map_err(|error| error.to_string())
+}
+
+fn print_marks(log: &Path) -> Result<(), String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", log.display());
+    let input = BufReader::new(File::open(log).map_err(|error| told(&error))?);
+    let mut reader = Reader::new(input).map_err(|error| told(&error))?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    while let Some(record) = reader.read().map_err(|error| told(&error))? {
+        if let Event::Mark { text } = record.event {
+            let line = serde_json::json!({ "seq": record.seq, "text": text });
+            writeln!(out, "{line}").map_err(|error| error.to_string())?;
+        }
+    }
+    out.flush().map_err(|error| error.to_string())
 }
 
 fn export_log(log: &Path, disk: &str, out: &Path) -> Result<(), String> {

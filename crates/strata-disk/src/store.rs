@@ -74,6 +74,40 @@ impl Snapshot {
     pub fn size(&self) -> u64 {
         self.size
     }
+
+    /// The digest of this content, given that of an earlier one of the same disk: only what changed is read.
+    pub fn digest_after(&self, before: &Snapshot, digest: u64) -> u64 {
+        let chunks = before.pages.0.iter().zip(&self.pages.0).enumerate();
+        let changed = chunks.filter(|(_, (old, new))| !same(old, new));
+        changed.fold(digest, |digest, (number, (old, new))| {
+            (0..CHUNK).fold(digest, |digest, index| {
+                let (old, new) = (page_of(old, index), page_of(new, index));
+                let page = (number * CHUNK + index) as u64;
+                if same(old, new) { digest } else { digest ^ page_digest(page, old) ^ page_digest(page, new) }
+            })
+        })
+    }
+}
+
+fn page_of(chunk: &Option<Arc<Chunk>>, index: usize) -> &Option<Arc<Page>> {
+    chunk.as_ref().map_or(&None, |chunk| &chunk[index])
+}
+
+fn same<T>(a: &Option<Arc<T>>, b: &Option<Arc<T>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// A page of zeroes counts as one that is not there.
+fn page_digest(number: u64, page: &Option<Arc<Page>>) -> u64 {
+    let Some(page) = page.as_deref().filter(|page| page.iter().any(|byte| *byte != 0)) else { return 0 };
+    page.chunks_exact(8).fold(Rng::new(number).draw(), |digest, word| {
+        let word = word.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        Rng::new(digest.rotate_left(23) ^ word).draw()
+    })
 }
 
 enum Durable {
@@ -159,6 +193,31 @@ impl Image {
     pub fn snapshot(&self) -> Option<Snapshot> {
         let whole = matches!(self.durable, Durable::Memory(_));
         whole.then(|| Snapshot { size: self.size, pages: self.current.clone(), base: self.base.clone() })
+    }
+
+    /// What may be lost at a power cut, by submission.
+    pub fn volatile(&self) -> impl ExactSizeIterator<Item = &Change<Payload>> {
+        self.machine.volatile()
+    }
+
+    /// What a power cut at this moment leaves, with these blocks of each volatile change; a disk in memory alone.
+    pub fn left<'a>(
+        &'a self,
+        blocks_of: impl Fn(&'a Change<Payload>) -> Vec<Range<u64>>,
+    ) -> io::Result<Snapshot> {
+        let Durable::Memory(pages) = &self.durable else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the disk lies in a file"));
+        };
+        let durable = Snapshot { size: self.size, pages: pages.clone(), base: self.base.clone() };
+        let keeping = Keeping { block_bytes: self.block, volatile_cache: true, cache_bytes: u64::MAX };
+        let mut left = Self::over(&durable, keeping);
+        for change in self.machine.volatile() {
+            for blocks in blocks_of(change) {
+                left.make_durable(change, blocks)?;
+            }
+        }
+        let Durable::Memory(pages) = left.durable else { return Ok(durable) };
+        Ok(Snapshot { pages, ..durable })
     }
 
     pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

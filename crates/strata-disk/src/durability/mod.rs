@@ -10,6 +10,7 @@
 pub mod reference;
 
 use crate::rng::Rng;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -52,7 +53,8 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> Option<Range<u64>> {
 }
 
 /// Which flushes the disk lies about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Lie {
     #[default]
     None,

@@ -1,0 +1,192 @@
+//! What of the volatile changes a state keeps.
+
+use crate::durability::Seq;
+use crate::rng::Rng;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// So many volatile blocks are tried in all their combinations.
+pub const EXHAUSTIVE_BLOCKS: u64 = 8;
+/// So many volatile changes are tried in all their combinations, each whole.
+pub const EXHAUSTIVE_CHANGES: usize = 6;
+/// Larger changes, which only discards are, are torn at one place.
+const SCATTERED_BLOCKS: u64 = 1 << 12;
+
+/// A volatile change, and the blocks on which it still counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volatile {
+    pub seq: Seq,
+    pub blocks: Vec<Range<u64>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whole {
+    Nothing,
+    Everything,
+    Only(Vec<Seq>),
+    But(Vec<Seq>),
+}
+
+/// The blocks that are left of a torn change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Torn {
+    pub seq: Seq,
+    pub blocks: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chosen {
+    pub whole: Whole,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub torn: Vec<Torn>,
+}
+
+impl Chosen {
+    /// The blocks that are left of a change that still counts on `effective`.
+    pub fn left(&self, seq: Seq, effective: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        if let Some(torn) = self.torn.iter().find(|torn| torn.seq == seq) {
+            let wanted = torn.blocks.iter().flat_map(|(from, to)| {
+                effective.iter().map(move |range| range.start.max(*from)..range.end.min(*to))
+            });
+            return wanted.filter(|range| !range.is_empty()).collect();
+        }
+        let kept = match &self.whole {
+            Whole::Nothing => false,
+            Whole::Everything => true,
+            Whole::Only(seqs) => seqs.contains(&seq),
+            Whole::But(seqs) => !seqs.contains(&seq),
+        };
+        if kept { effective } else { Vec::new() }
+    }
+}
+
+/// How a state chooses, before it is known what there is to choose from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recipe {
+    Nothing,
+    Everything,
+    /// The blocks whose bits are set, of all volatile blocks in order.
+    Blocks(u64),
+    /// The changes whose bits are set.
+    Changes(u64),
+    Prefix(usize),
+    Without(usize),
+    Alone(usize),
+    /// The changes whose number has this bit; with its opposite for every bit, all pairs occur in all four ways.
+    Bit {
+        bit: u32,
+        set: bool,
+    },
+    /// One change in part, and all others or none.
+    Tear {
+        index: usize,
+        others: bool,
+    },
+}
+
+impl Recipe {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing kept",
+            Self::Everything => "everything kept",
+            Self::Blocks(_) => "some blocks kept",
+            Self::Changes(_) => "some writes kept",
+            Self::Prefix(_) => "the first writes kept",
+            Self::Without(_) => "one write lost",
+            Self::Alone(_) => "one write kept",
+            Self::Bit { .. } => "half of the writes kept",
+            Self::Tear { .. } => "one write torn",
+        }
+    }
+}
+
+fn blocks_in(volatile: &Volatile) -> u64 {
+    volatile.blocks.iter().map(|range| range.end - range.start).sum()
+}
+
+/// Everything that is tried at one cut: all there is for small sets, otherwise a covering selection.
+pub fn recipes(volatile: &[Volatile]) -> Vec<Recipe> {
+    let blocks: u64 = volatile.iter().map(blocks_in).sum();
+    if blocks <= EXHAUSTIVE_BLOCKS {
+        return (0..1 << blocks).map(Recipe::Blocks).collect();
+    }
+    let count = volatile.len();
+    let mut found = if count <= EXHAUSTIVE_CHANGES {
+        (0..1 << count).map(Recipe::Changes).collect()
+    } else {
+        let mut found = vec![Recipe::Nothing, Recipe::Everything];
+        found.extend((1..count).map(Recipe::Prefix));
+        found.extend((0..count).flat_map(|index| [Recipe::Without(index), Recipe::Alone(index)]));
+        let bits = usize::BITS - (count - 1).leading_zeros();
+        found.extend((0..bits).flat_map(|bit| [true, false].map(|set| Recipe::Bit { bit, set })));
+        found
+    };
+    let torn = (0..count).filter(|index| blocks_in(&volatile[*index]) > 1);
+    found.extend(torn.flat_map(|index| [true, false].map(|others| Recipe::Tear { index, others })));
+    found
+}
+
+/// What a recipe chooses. `rng` decides where a write is torn.
+pub fn choose(recipe: Recipe, volatile: &[Volatile], rng: &mut Rng) -> Chosen {
+    let seqs = |wanted: &dyn Fn(usize) -> bool| -> Vec<Seq> {
+        (0..volatile.len()).filter(|index| wanted(*index)).map(|index| volatile[index].seq).collect()
+    };
+    let whole = match recipe {
+        Recipe::Nothing => Whole::Nothing,
+        Recipe::Everything => Whole::Everything,
+        Recipe::Blocks(bits) => return some_blocks(bits, volatile),
+        Recipe::Changes(bits) => Whole::Only(seqs(&|index| bits >> index & 1 == 1)),
+        Recipe::Prefix(length) => Whole::Only(seqs(&|index| index < length)),
+        Recipe::Without(index) => Whole::But(vec![volatile[index].seq]),
+        Recipe::Alone(index) => Whole::Only(vec![volatile[index].seq]),
+        Recipe::Bit { bit, set } => Whole::Only(seqs(&|index| (index >> bit & 1 == 1) == set)),
+        Recipe::Tear { index, others } => {
+            let torn = Torn { seq: volatile[index].seq, blocks: tear(&volatile[index], rng) };
+            let whole = if others { Whole::Everything } else { Whole::Nothing };
+            return Chosen { whole, torn: vec![torn] };
+        }
+    };
+    Chosen { whole, torn: Vec::new() }
+}
+
+fn some_blocks(bits: u64, volatile: &[Volatile]) -> Chosen {
+    let mut number = 0;
+    let mut torn = Vec::new();
+    for change in volatile {
+        let mut blocks = Vec::new();
+        for block in change.blocks.iter().cloned().flatten() {
+            if bits >> number & 1 == 1 {
+                blocks.push((block, block + 1));
+            }
+            number += 1;
+        }
+        torn.push(Torn { seq: change.seq, blocks });
+    }
+    Chosen { whole: Whole::Nothing, torn }
+}
+
+/// The first blocks, the last blocks, or each by the toss of a coin; at least one of them and not all.
+fn tear(volatile: &Volatile, rng: &mut Rng) -> Vec<(u64, u64)> {
+    let total = blocks_in(volatile);
+    let at = 1 + rng.draw() % (total - 1);
+    let coins = rng.draw();
+    let ways = if total > SCATTERED_BLOCKS { 2 } else { 3 };
+    let kept = |place: u64| match coins % ways {
+        0 => place < at,
+        1 => place >= at,
+        _ => place != at && (place + 1 == at || Rng::new(coins ^ place).coin()),
+    };
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    for (place, block) in (0..).zip(volatile.blocks.iter().cloned().flatten()) {
+        if kept(place) {
+            match found.last_mut().filter(|(_, end)| *end == block) {
+                Some((_, end)) => *end += 1,
+                None => found.push((block, block + 1)),
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,249 @@
+//! Which states are tried within a budget.
+//!
+//! One pass looks where power can be lost and how much is volatile there, a second one makes states at the chosen
+//! numbers and drops those whose content was there before. Three kinds of cut are chosen: right after the last mark before
+//! a flush takes effect (all volatile changes lost: nothing that was acknowledged may depend on them), right before a
+//! flush takes effect (most is volatile; those where changes overwrite what was there come first), and anywhere.
+
+use super::choice::{Chosen, Recipe, Whole, choose, recipes};
+use super::replay::{Replay, ReplayError};
+use super::{Lying, State};
+use crate::durability::{Lie, Seq};
+use crate::log::Event;
+use crate::rng::Rng;
+use crate::store::Snapshot;
+use std::collections::{BTreeMap, HashSet};
+use std::io::Read;
+
+/// A window of at most so many events is tried at each of them, with everything that can be chosen.
+const EXHAUSTIVE_EVENTS: usize = 64;
+/// So many times more choices are made than states are asked for: some leave the same content.
+const SPARE: usize = 2;
+/// Of the cuts right before a flush takes effect, the share that is tried again and again.
+const RANKED_SHARE: usize = 4;
+
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Cuts come after the mark of this text, and before that of the other one.
+    pub after: Option<String>,
+    pub until: Option<String>,
+    pub states: usize,
+    pub seed: u64,
+    pub block_bytes: u64,
+    /// What flushes do from the first cut on.
+    pub flushes: Lie,
+}
+
+/// A number at which power could be lost.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    cut: Seq,
+    overwriting: usize,
+    volatile: usize,
+}
+
+/// Where power can be lost within the window.
+#[derive(Debug, Default)]
+struct Places {
+    from: Seq,
+    every: Vec<Seq>,
+    last_marks: Vec<Place>,
+    before_flushes: Vec<Place>,
+}
+
+/// What is tried at one number: one recipe by lot, or a given one. The first of all in `priority` are kept.
+#[derive(Debug, Clone, Copy)]
+struct Draw {
+    priority: usize,
+    pick: Pick,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Pick {
+    Nothing,
+    Lot(u64),
+    All,
+}
+
+/// The states of a log, in the order of their cuts. `open` gives the log from its beginning, each time it is called.
+pub fn enumerate<R: Read>(
+    open: impl Fn() -> Result<R, ReplayError>,
+    asked: &Asked,
+) -> Result<Vec<State>, ReplayError> {
+    let start = find_start(open()?, asked)?;
+    let lying = Lying { from: start, flushes: asked.flushes };
+    let places = look(Replay::new(open()?, asked.block_bytes, lying)?, start, asked)?;
+    let draws = draw(&places, asked);
+    let mut found = make(Replay::new(open()?, asked.block_bytes, lying)?, &draws, asked.seed, lying)?;
+    found.sort_by_key(|(priority, state)| (*priority, state.cut));
+    found.truncate(asked.states);
+    let mut states: Vec<State> = found.into_iter().map(|(_, state)| state).collect();
+    states.sort_by(|a, b| (a.cut, &a.digest).cmp(&(b.cut, &b.digest)));
+    for (id, state) in states.iter_mut().enumerate() {
+        state.id = id;
+    }
+    Ok(states)
+}
+
+fn is_mark(event: &Event, wanted: &str) -> bool {
+    matches!(event, Event::Mark { text } if text == wanted)
+}
+
+/// The number of the mark that the window begins with; 0 where none is asked for.
+fn find_start<R: Read>(input: R, asked: &Asked) -> Result<Seq, ReplayError> {
+    let Some(wanted) = &asked.after else { return Ok(0) };
+    let mut reader = crate::log::native::Reader::new(input)?;
+    while let Some(record) = reader.read()? {
+        if is_mark(&record.event, wanted) {
+            return Ok(record.seq);
+        }
+    }
+    Err(ReplayError::Unfit(format!("no mark {wanted:?}")))
+}
+
+fn look<R: Read>(mut replay: Replay<R>, start: Seq, asked: &Asked) -> Result<Places, ReplayError> {
+    let mut places = Places { from: start, ..Places::default() };
+    let mut written = HashSet::new();
+    let mut last_mark = None;
+    while let Some(next) = replay.next() {
+        if asked.until.as_deref().is_some_and(|until| is_mark(&next.event, until)) {
+            break;
+        }
+        let (inside, marks) = (next.seq > start, matches!(next.event, Event::Mark { .. }));
+        if inside && replay.flush_ends() {
+            places.last_marks.extend(last_mark.take());
+            places.before_flushes.push(place(&replay, &written));
+        }
+        if let Some(Event::Write { offset, data, .. }) = replay.next().map(|next| &next.event) {
+            if !inside {
+                written.extend(pages(*offset, data.len()));
+            }
+        }
+        replay.step()?;
+        if inside {
+            places.every.push(replay.at());
+            if marks {
+                last_mark = Some(place(&replay, &HashSet::new()));
+            }
+        }
+    }
+    places.last_marks.extend(last_mark);
+    Ok(places)
+}
+
+fn pages(offset: u64, length: usize) -> impl Iterator<Item = u64> {
+    offset / 4096..(offset + length as u64).div_ceil(4096)
+}
+
+fn place<R: Read>(replay: &Replay<R>, written: &HashSet<u64>) -> Place {
+    let changes =
+        replay.disks().flat_map(|image| image.volatile().map(|change| (image.block_bytes(), change)));
+    let overwrites = |(block, change): &(u64, &crate::durability::Change<_>)| {
+        written.contains(&(change.blocks.start * block / 4096))
+    };
+    let overwriting = if written.is_empty() { 0 } else { changes.filter(overwrites).count() };
+    Place {
+        cut: replay.at(),
+        overwriting,
+        volatile: replay.disks().map(|image| image.volatile().len()).sum(),
+    }
+}
+
+/// What is tried where. The same window, budget and seed give the same.
+fn draw(places: &Places, asked: &Asked) -> BTreeMap<Seq, Vec<Draw>> {
+    let mut draws: BTreeMap<Seq, Vec<Draw>> = BTreeMap::new();
+    if places.every.len() <= EXHAUSTIVE_EVENTS {
+        let all = Draw { priority: 0, pick: Pick::All };
+        draws.extend(
+            places.every.iter().chain([&places.from]).filter(|cut| **cut > 0).map(|cut| (*cut, vec![all])),
+        );
+        return draws;
+    }
+    let mut rng = Rng::new(asked.seed);
+    let mut add = |cut: Seq, pick: Pick, priority: usize| {
+        draws.entry(cut).or_default().push(Draw { priority, pick });
+    };
+    let mut marks: Vec<Seq> =
+        places.last_marks.iter().filter(|place| place.volatile > 0).map(|place| place.cut).collect();
+    shuffle(&mut marks, &mut rng);
+    for (number, cut) in marks.iter().take(asked.states / 3).enumerate() {
+        add(*cut, Pick::Nothing, 2 * number);
+    }
+    let mut ranked: Vec<Place> =
+        places.before_flushes.iter().copied().filter(|place| place.volatile > 0).collect();
+    ranked.sort_by_key(|place| std::cmp::Reverse((place.overwriting, place.volatile, place.cut)));
+    ranked.truncate(ranked.len().div_ceil(RANKED_SHARE));
+    for number in 0..asked.states * SPARE {
+        let cut = match number % 4 {
+            0 | 1 if !ranked.is_empty() => ranked[number / 2 % ranked.len()].cut,
+            2 if !marks.is_empty() => marks[(rng.draw() % marks.len() as u64) as usize],
+            _ => places.every[(rng.draw() % places.every.len() as u64) as usize],
+        };
+        add(cut, Pick::Lot(rng.draw()), 2 * number + 1);
+    }
+    draws
+}
+
+fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, (rng.draw() % (last as u64 + 1)) as usize);
+    }
+}
+
+fn make<R: Read>(
+    mut replay: Replay<R>,
+    draws: &BTreeMap<Seq, Vec<Draw>>,
+    seed: u64,
+    lying: Lying,
+) -> Result<Vec<(usize, State)>, ReplayError> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    let mut by_lot = Rng::new(seed);
+    let mut durable: Vec<(Snapshot, u64)> = Vec::new();
+    let nothing = Chosen { whole: Whole::Nothing, torn: Vec::new() };
+    for (cut, draws) in draws {
+        replay.advance(*cut)?;
+        durable = digested(&durable, replay.left(&nothing)?);
+        let volatile = replay.volatile();
+        let recipes = recipes(&volatile);
+        for draw in draws {
+            let picked: Vec<Recipe> = match draw.pick {
+                Pick::Nothing => vec![Recipe::Nothing],
+                Pick::Lot(lot) => vec![recipes[(lot % recipes.len() as u64) as usize]],
+                Pick::All => recipes.clone(),
+            };
+            for recipe in picked {
+                let mut rng = Rng::new(seed ^ cut.rotate_left(32) ^ draw.priority as u64);
+                let whole_window = matches!(draw.pick, Pick::All);
+                let priority = if whole_window { by_lot.draw() as usize } else { draw.priority };
+                let chosen = choose(recipe, &volatile, &mut rng);
+                let kept = volatile.iter().filter(|one| !chosen.left(one.seq, one.blocks.clone()).is_empty());
+                let kept = kept.count();
+                let digest = digest(&digested(&durable, replay.left(&chosen)?));
+                if seen.insert(digest) {
+                    let (how, digest) = (recipe.name().to_string(), format!("{digest:016x}"));
+                    let (id, volatile) = (0, volatile.len());
+                    let state = State { id, cut: *cut, chosen, lying, volatile, kept, how, digest };
+                    found.push((priority, state));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Contents with their digests, from those that were there before.
+fn digested(before: &[(Snapshot, u64)], now: Vec<Snapshot>) -> Vec<(Snapshot, u64)> {
+    let digest = |(index, snapshot): (usize, Snapshot)| {
+        let blank = (Snapshot::blank(snapshot.size()), 0);
+        let (old, digest) = before.get(index).unwrap_or(&blank);
+        let digest = snapshot.digest_after(old, *digest);
+        (snapshot, digest)
+    };
+    now.into_iter().enumerate().map(digest).collect()
+}
+
+/// Of all disks together, in their order.
+fn digest(disks: &[(Snapshot, u64)]) -> u64 {
+    disks.iter().fold(0, |all, (_, digest)| Rng::new(all ^ digest).draw())
+}

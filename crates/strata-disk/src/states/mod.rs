@@ -1,0 +1,38 @@
+//! The states that a power cut could have left, from an event log: which cuts are worth trying, and what of the
+//! volatile changes each leaves. Pure and seeded: the same log, window, seed and budget give the same states anywhere.
+//!
+//! A state is data (`State`): the number of the sequence at which power is lost, and the volatile changes that are kept.
+//! `replay` makes its content from the log again, without the enumeration that found it.
+
+pub mod choice;
+pub mod enumerate;
+pub mod replay;
+
+use crate::durability::{Lie, Seq};
+use choice::Chosen;
+use serde::{Deserialize, Serialize};
+
+/// A disk that lies about flushes from a moment on; it counts into what is volatile, so into the states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lying {
+    pub from: Seq,
+    pub flushes: Lie,
+}
+
+/// What a power cut after the event `cut` could have left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Its place among the states of this enumeration.
+    pub id: usize,
+    pub cut: Seq,
+    pub chosen: Chosen,
+    #[serde(default)]
+    pub lying: Lying,
+    /// Volatile changes at the cut, and how many of them are there in full or in part.
+    pub volatile: usize,
+    pub kept: usize,
+    pub how: String,
+    /// Of the content of all disks, in hexadecimal digits: two states of an enumeration never have the same.
+    pub digest: String,
+}

@@ -1,0 +1,170 @@
+//! The disks of an event log at any number of its sequence: what is durable by then, and what may be lost.
+
+use super::choice::{Chosen, Volatile};
+use super::{Lying, State};
+use crate::durability::Seq;
+use crate::log::native::{LogError, Reader};
+use crate::log::{Event, Record};
+use crate::store::{Image, Keeping, Snapshot};
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::io::{self, Read};
+
+#[derive(Debug)]
+pub enum ReplayError {
+    Log(LogError),
+    Content(io::Error),
+    /// The log has what no states can be made of.
+    Unfit(String),
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(error) => write!(out, "{error}"),
+            Self::Content(error) => write!(out, "content of a disk: {error}"),
+            Self::Unfit(what) => write!(out, "no states of this log: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ReplayError {}
+
+impl From<LogError> for ReplayError {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<io::Error> for ReplayError {
+    fn from(error: io::Error) -> Self {
+        Self::Content(error)
+    }
+}
+
+/// Goes through a log, forwards only. Disks are those of memory that began blank, and their caches have no limit: all
+/// that was not flushed may be lost.
+pub struct Replay<R: Read> {
+    reader: Reader<R>,
+    next: Option<Record>,
+    at: Seq,
+    disks: BTreeMap<u32, (String, Image)>,
+    flushes: HashSet<Seq>,
+    block_bytes: u64,
+    lying: Lying,
+}
+
+impl<R: Read> Replay<R> {
+    pub fn new(input: R, block_bytes: u64, lying: Lying) -> Result<Self, ReplayError> {
+        let mut reader = Reader::new(input)?;
+        let next = reader.read()?;
+        let (disks, flushes) = (BTreeMap::new(), HashSet::new());
+        Ok(Self { reader, next, at: 0, disks, flushes, block_bytes, lying })
+    }
+
+    /// The number of the last event that has happened.
+    pub fn at(&self) -> Seq {
+        self.at
+    }
+
+    /// The event that happens next; None at the end of the log.
+    pub fn next(&self) -> Option<&Record> {
+        self.next.as_ref()
+    }
+
+    pub fn disks(&self) -> impl Iterator<Item = &Image> {
+        self.disks.values().map(|(_, image)| image)
+    }
+
+    /// Lets the next event happen.
+    pub fn step(&mut self) -> Result<(), ReplayError> {
+        let Some(record) = self.next.take() else { return Ok(()) };
+        self.at = record.seq;
+        self.happen(record)?;
+        if self.at >= self.lying.from {
+            for (_, image) in self.disks.values_mut() {
+                image.set_lie(self.lying.flushes);
+            }
+        }
+        self.next = self.reader.read()?;
+        Ok(())
+    }
+
+    /// Lets everything happen up to a number.
+    pub fn advance(&mut self, to: Seq) -> Result<(), ReplayError> {
+        while self.next.as_ref().is_some_and(|next| next.seq <= to) {
+            self.step()?;
+        }
+        if self.at != to {
+            return Err(ReplayError::Unfit(format!("no event has the number {to}")));
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, record: Record) -> Result<(), ReplayError> {
+        let Record { seq, disk, event } = record;
+        if let Event::Added { name, size } = event {
+            let keeping =
+                Keeping { block_bytes: self.block_bytes, volatile_cache: true, cache_bytes: u64::MAX };
+            self.disks.insert(disk, (name, Image::over(&Snapshot::blank(size), keeping)));
+            return Ok(());
+        }
+        if event == Event::Cut {
+            return Err(ReplayError::Unfit(format!("power was cut in it already, at {seq}")));
+        }
+        let Some((_, image)) = self.disks.get_mut(&disk) else { return Ok(()) };
+        match event {
+            Event::Write { offset, fua, data } => image.write(seq, offset, &data, fua)?,
+            Event::WriteZeroes { offset, length } | Event::Discard { offset, length } => {
+                image.zero(seq, offset, length)?;
+            }
+            Event::Flush => {
+                image.submit_flush(seq);
+                self.flushes.insert(seq);
+            }
+            Event::Completed { of, failed: false } if self.flushes.remove(&of) => image.complete_flush(of)?,
+            Event::Completed { of, failed: false } => image.complete_change(of, seq)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the next event is the completion of a flush.
+    pub fn flush_ends(&self) -> bool {
+        let event = self.next.as_ref().map(|record| &record.event);
+        matches!(event, Some(Event::Completed { of, failed: false }) if self.flushes.contains(of))
+    }
+
+    /// What may be lost now, of all disks in the order of submission.
+    pub fn volatile(&self) -> Vec<Volatile> {
+        let changes = self.disks().flat_map(Image::volatile);
+        let mut found: Vec<Volatile> = changes
+            .map(|change| Volatile { seq: change.seq, blocks: change.effective() })
+            .filter(|volatile| !volatile.blocks.is_empty())
+            .collect();
+        found.sort_by_key(|volatile| volatile.seq);
+        found
+    }
+
+    /// What a power cut now leaves of every disk.
+    pub fn left(&self, chosen: &Chosen) -> Result<Vec<Snapshot>, ReplayError> {
+        let left = self
+            .disks()
+            .map(|image| image.left(|change| chosen.left(change.seq, change.effective())))
+            .collect::<io::Result<_>>();
+        Ok(left?)
+    }
+
+    /// Whether a state of this log still lies ahead.
+    pub fn reaches(&self, state: &State) -> bool {
+        self.at <= state.cut && self.lying == state.lying
+    }
+
+    /// The content of one disk in a state, which must not lie behind.
+    pub fn state(&mut self, state: &State, disk: &str) -> Result<Snapshot, ReplayError> {
+        self.advance(state.cut)?;
+        let image = self.disks.values().find(|(name, _)| name == disk).map(|(_, image)| image);
+        let image = image.ok_or_else(|| ReplayError::Unfit(format!("no disk {disk:?} in it")))?;
+        Ok(image.left(|change| state.chosen.left(change.seq, change.effective()))?)
+    }
+}

@@ -1,0 +1,294 @@
+//! The enumeration of states against the reference model, over random histories.
+
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::io::Cursor;
+use std::ops::Range;
+use strata_disk::durability::reference::{Event as Happened, Reference};
+use strata_disk::durability::{Lie, Seq};
+use strata_disk::log::native::Writer;
+use strata_disk::log::{EVERY, Event, Record};
+use strata_disk::rng::Rng;
+use strata_disk::states::choice::{Volatile, choose, recipes};
+use strata_disk::states::enumerate::{Asked, enumerate};
+use strata_disk::states::replay::Replay;
+use strata_disk::states::{Lying, State};
+use strata_disk::store::{Image, Keeping, Snapshot};
+
+const BLOCKS: u64 = 8;
+const BLOCK: u64 = 512;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Write { start: u64, length: u64, fua: bool },
+    Flush,
+    Complete(usize),
+}
+
+fn acts(most: usize) -> impl Strategy<Value = Vec<Act>> {
+    let write = (0..BLOCKS, 1..4u64, prop::bool::weighted(0.1)).prop_map(|(start, length, fua)| Act::Write {
+        start,
+        length,
+        fua,
+    });
+    let act = prop_oneof![4 => write, 2 => Just(Act::Flush), 5 => (0..8usize).prop_map(Act::Complete)];
+    prop::collection::vec(act, 0..most)
+}
+
+/// A log of one disk, and the same as the reference sees it. Every write fills its blocks with its own number.
+struct History {
+    records: Vec<Record>,
+    happened: Vec<(Seq, Happened)>,
+}
+
+fn history(acts: &[Act]) -> History {
+    let added = Record { seq: 1, disk: 0, event: Event::Added { name: "d".into(), size: 4096 } };
+    let mut history = History { records: vec![added], happened: Vec::new() };
+    let mut open: Vec<Seq> = Vec::new();
+    for act in acts {
+        let seq = history.records.len() as Seq + 1;
+        let event = match act {
+            Act::Write { start, length, fua } => {
+                let blocks = *start..(start + length).min(BLOCKS);
+                let data = vec![seq as u8; ((blocks.end - blocks.start) * BLOCK) as usize];
+                history.happened.push((seq, Happened::Change { seq, blocks: blocks.clone(), fua: *fua }));
+                open.push(seq);
+                Event::Write { offset: blocks.start * BLOCK, fua: *fua, data }
+            }
+            Act::Flush => {
+                history.happened.push((seq, Happened::Flush { seq }));
+                open.push(seq);
+                Event::Flush
+            }
+            Act::Complete(_) if open.is_empty() => Event::Mark { text: "nothing".into() },
+            Act::Complete(which) => {
+                let of = open.remove(which % open.len());
+                history.happened.push((seq, Happened::Completed { seq: of, at: seq }));
+                Event::Completed { of, failed: false }
+            }
+        };
+        history.records.push(Record {
+            seq,
+            disk: if matches!(event, Event::Mark { .. }) { EVERY } else { 0 },
+            event,
+        });
+    }
+    history
+}
+
+impl History {
+    fn log(&self) -> Vec<u8> {
+        let mut log = Vec::new();
+        let mut writer = Writer::new(&mut log).unwrap();
+        self.records.iter().for_each(|record| writer.write(record).unwrap());
+        log
+    }
+
+    fn reference(&self, cut: Seq) -> Reference {
+        let events = self.happened.iter().filter(|(seq, _)| *seq <= cut).map(|(_, event)| event.clone());
+        Reference { events: events.collect() }
+    }
+
+    /// The contents, a number a block, that a cut may leave.
+    fn legal(&self, cut: Seq) -> Vec<BTreeSet<Seq>> {
+        (0..BLOCKS).map(|block| self.reference(cut).legal(block)).collect()
+    }
+}
+
+fn states(log: &[u8], states: usize, seed: u64, flushes: Lie) -> Vec<State> {
+    let asked = Asked { after: None, until: None, states, seed, block_bytes: BLOCK, flushes };
+    enumerate(|| Ok(Cursor::new(log)), &asked).unwrap()
+}
+
+fn content(log: &[u8], state: &State) -> Vec<Seq> {
+    let mut replay = Replay::new(Cursor::new(log), BLOCK, state.lying).unwrap();
+    let snapshot = replay.state(state, "d").unwrap();
+    let keeping = Keeping { block_bytes: BLOCK, volatile_cache: true, cache_bytes: u64::MAX };
+    let mut bytes = [0; 4096];
+    Image::over(&snapshot, keeping).read(0, &mut bytes).unwrap();
+    bytes.chunks(BLOCK as usize).map(|block| Seq::from(block[0])).collect()
+}
+
+fn all_of(legal: &[BTreeSet<Seq>]) -> BTreeSet<Vec<Seq>> {
+    legal.iter().fold(BTreeSet::from([Vec::new()]), |found, block| {
+        found.iter().flat_map(|state| block.iter().map(|seq| [&state[..], &[*seq]].concat())).collect()
+    })
+}
+
+fn range(start: u64, length: u64) -> Vec<Range<u64>> {
+    std::iter::once(start..start + length).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn every_state_is_legal_and_there_once(acts in acts(60), seed: u64) {
+        let history = history(&acts);
+        let log = history.log();
+        let found = states(&log, 50, seed, Lie::None);
+        prop_assert!(!found.is_empty() && found.len() <= 50);
+        let mut seen = BTreeSet::new();
+        for state in &found {
+            let content = content(&log, state);
+            for (seen, legal) in content.iter().zip(history.legal(state.cut)) {
+                prop_assert!(legal.contains(seen), "{:?} shows {:?}", state, content);
+            }
+            prop_assert!(seen.insert(content), "{:?} is there twice", state);
+        }
+    }
+
+    #[test]
+    fn every_legal_state_of_a_small_log_is_found(acts in acts(9)) {
+        let history = history(&acts);
+        let log = history.log();
+        let found: BTreeSet<_> = states(&log, usize::MAX, 1, Lie::None).iter().map(|state| content(&log, state)).collect();
+        let volatile_blocks = |cut| history.reference(cut).events.iter().map(|event| match event {
+            Happened::Change { blocks, .. } => blocks.end - blocks.start,
+            _ => 0,
+        }).sum::<u64>();
+        let cuts = (1..=history.records.len() as Seq).filter(|cut| volatile_blocks(*cut) <= 8);
+        let legal: BTreeSet<_> = cuts.flat_map(|cut| all_of(&history.legal(cut))).collect();
+        prop_assert!(legal.is_subset(&found), "missed {:?}", legal.difference(&found).next());
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_states(acts in acts(200), seed: u64) {
+        let log = history(&acts).log();
+        prop_assert_eq!(states(&log, 20, seed, Lie::None), states(&log, 20, seed, Lie::None));
+    }
+
+    #[test]
+    fn a_selection_covers_every_pair_of_writes_in_all_four_ways(count in 7..40usize) {
+        let volatile: Vec<_> = (0..count as u64).map(|seq| Volatile { seq, blocks: range(2 * seq, 2) }).collect();
+        let mut pairs = BTreeSet::new();
+        for recipe in recipes(&volatile) {
+            let chosen = choose(recipe, &volatile, &mut Rng::new(1));
+            let kept: Vec<bool> = volatile.iter().map(|one| !chosen.left(one.seq, one.blocks.clone()).is_empty()).collect();
+            for a in 0..count {
+                pairs.extend((0..a).map(|b| (a, b, kept[a], kept[b])));
+            }
+        }
+        prop_assert_eq!(pairs.len(), count * (count - 1) / 2 * 4);
+    }
+
+    #[test]
+    fn a_torn_write_is_there_in_part(blocks in 2..100u64, seed: u64) {
+        let volatile: Vec<_> = (0..9).map(|seq| Volatile { seq, blocks: range(seq * 100, blocks) }).collect();
+        let torn = recipes(&volatile).into_iter().filter(|recipe| recipe.name() == "one write torn");
+        for recipe in torn {
+            let chosen = choose(recipe, &volatile, &mut Rng::new(seed));
+            let torn = volatile.iter().find(|one| one.seq == chosen.torn[0].seq).unwrap();
+            let left: u64 = chosen.left(torn.seq, torn.blocks.clone()).iter().map(|range| range.end - range.start).sum();
+            prop_assert!(0 < left && left < blocks);
+        }
+    }
+}
+
+/// A hundred writes, each flushed, and a mark after each of them.
+fn flushed_one_by_one() -> Vec<u8> {
+    let mut records = vec![Event::Added { name: "d".into(), size: 1 << 20 }];
+    for number in 0..100u64 {
+        let at = records.len() as Seq;
+        records.push(Event::Write { offset: number * 4096, fua: false, data: vec![1; 4096] });
+        records.push(Event::Completed { of: at + 1, failed: false });
+        records.push(Event::Flush);
+        records.push(Event::Completed { of: at + 3, failed: false });
+        records.push(Event::Mark { text: number.to_string() });
+    }
+    let mut log = Vec::new();
+    let mut writer = Writer::new(&mut log).unwrap();
+    for (index, event) in records.into_iter().enumerate() {
+        writer.write(&Record { seq: index as Seq + 1, disk: 0, event }).unwrap();
+    }
+    log
+}
+
+/// How many of the marks before the cut stand for a write that is not there.
+fn missing(log: &[u8], state: &State) -> u64 {
+    let mut replay = Replay::new(Cursor::new(log), BLOCK, state.lying).unwrap();
+    let keeping = Keeping { block_bytes: BLOCK, volatile_cache: true, cache_bytes: u64::MAX };
+    let image = Image::over(&replay.state(state, "d").unwrap(), keeping);
+    let marked = (state.cut - 1) / 5;
+    let there = |number: &u64| {
+        let mut byte = [0];
+        image.read(number * 4096, &mut byte).unwrap();
+        byte[0] == 1
+    };
+    marked - (0..marked).filter(there).count() as u64
+}
+
+#[test]
+fn what_was_flushed_is_there_in_every_state_and_lost_where_flushes_are_ignored() {
+    let log = flushed_one_by_one();
+    let honest = states(&log, 200, 1, Lie::None);
+    assert!(honest.len() > 100);
+    assert!(honest.iter().all(|state| missing(&log, state) == 0));
+    assert!(
+        honest.iter().any(|state| state.chosen.torn.iter().any(|torn| torn.blocks.len() < 8)),
+        "nothing was ever dropped"
+    );
+    let lying = states(&log, 200, 1, Lie::All);
+    assert!(lying.iter().any(|state| missing(&log, state) > 50));
+    let last = states(&log, 200, 1, Lie::Last(3));
+    assert_eq!(last.iter().map(|state| missing(&log, state)).max(), Some(3));
+}
+
+#[test]
+fn another_seed_gives_other_states() {
+    let log = flushed_one_by_one();
+    assert_ne!(states(&log, 20, 1, Lie::None), states(&log, 20, 2, Lie::None));
+}
+
+#[test]
+fn cuts_lie_between_the_marks_of_the_window() {
+    let log = flushed_one_by_one();
+    let window = |after: &str| Asked {
+        after: Some(after.into()),
+        until: Some("60".into()),
+        states: 50,
+        seed: 1,
+        block_bytes: BLOCK,
+        flushes: Lie::None,
+    };
+    let found = enumerate(|| Ok(Cursor::new(&log[..])), &window("30")).unwrap();
+    assert!(found.iter().all(|state| (30 * 5 + 6..60 * 5 + 6).contains(&state.cut)));
+    let error = enumerate(|| Ok(Cursor::new(&log[..])), &window("x")).unwrap_err();
+    assert_eq!(error.to_string(), "no states of this log: no mark \"x\"");
+}
+
+#[test]
+fn a_state_survives_json() {
+    let log = flushed_one_by_one();
+    for state in states(&log, 20, 1, Lie::Last(2)) {
+        let again: State = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
+        assert_eq!(state, again);
+    }
+}
+
+#[test]
+fn a_digest_is_of_the_content_alone() {
+    let keeping = Keeping { block_bytes: BLOCK, volatile_cache: true, cache_bytes: u64::MAX };
+    let blank = Snapshot::blank(1 << 20);
+    let mut image = Image::over(&blank, keeping);
+    image.write(1, 4096, &[7; 8192], false).unwrap();
+    image.write(2, 4096, &[0; 4096], false).unwrap();
+    let digest = |wanted: &[Seq]| {
+        let left =
+            image.left(|change| if wanted.contains(&change.seq) { change.effective() } else { Vec::new() });
+        left.unwrap().digest_after(&blank, 0)
+    };
+    assert_eq!((digest(&[]), digest(&[2])), (0, 0));
+    assert_ne!(digest(&[1]), digest(&[1, 2]));
+}
+
+#[test]
+fn a_log_with_a_cut_in_it_is_refused() {
+    let mut log = Vec::new();
+    Writer::new(&mut log).unwrap().write(&Record { seq: 1, disk: EVERY, event: Event::Cut }).unwrap();
+    let mut replay = Replay::new(Cursor::new(&log[..]), BLOCK, Lying::default()).unwrap();
+    assert_eq!(
+        replay.step().unwrap_err().to_string(),
+        "no states of this log: power was cut in it already, at 1"
+    );
+}
