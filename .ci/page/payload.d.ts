@@ -27,6 +27,7 @@ interface DrawnCell {
   title: string;
   script: string;
   scale: number;
+  memory_share: number | null;
   clients: number;
   rate: number | null;
   ranking: number[];

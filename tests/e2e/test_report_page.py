@@ -227,6 +227,9 @@ def test_drill_down_opens_by_keyboard_and_from_the_table(campaign: Campaign, ope
     view.page.keyboard.press("Enter")
     body = view.page.locator("#stack-0 .stack-body")
     assert body.is_visible()
+    assert "3 checks held" in body.inner_text()
+    assert "mount options" not in body.inner_text()
+    body.locator("summary", has_text="3 checks held").click()
     assert "mount options" in body.inner_text()
     assert "server closed the connection unexpectedly" in body.inner_text()
     view.page.locator("#verdicts .stack-link", has_text="xfs").first.click()
@@ -265,8 +268,10 @@ def test_the_grid_is_filtered_by_its_factors(grid: Campaign, open_page: Any) -> 
     view = open_page(grid.page)
     cells = grid.findings.cells
     assert len(cells) == 8
-    assert view.count("#chart-grid svg.plot") == 4
-    assert view.count("#chart-grid .estimate") == 2 * len(cells)
+    assert view.count("#chart-grid svg.plot") == 4 + 4, "over clients and over scale"
+    assert view.count("#chart-grid .estimate") == 2 * 2 * len(cells)
+    assert view.count(".heat tbody tr") == len(cells)
+    assert view.count(".heat td[data-tip]") == 2 * len(cells)
     assert view.visible("#verdicts .cell-view") == 1
     for select, value in zip(
         view.page.locator("#cell-filters select").all(), ("simple-update", "100", "4"), strict=True
@@ -275,6 +280,8 @@ def test_the_grid_is_filtered_by_its_factors(grid: Campaign, open_page: Any) -> 
     title = view.page.locator("#verdicts .cell-title:visible").inner_text()
     assert title == "simple-update, scale 100, 4 clients"
     assert view.count("#chart-intervals .run-mark") == grid.runs("simple-update-s100-c4")
+    view.page.locator(".heat button", has_text="tpcb-like, scale 100, 8 clients").click()
+    assert view.page.locator("#verdicts .cell-title:visible").inner_text() == "tpcb-like, scale 100, 8 clients"
 
 
 def test_latency_at_matched_load_has_a_panel_a_rate_and_soak_runs_stand_apart(later: Campaign, open_page: Any) -> None:

@@ -376,7 +376,10 @@ class CellFinding(Finding):
 
     id: str
     script: str
+    """Without folder and ending, where it is a file."""
     scale: int
+    scaled: bool = True
+    """False where the user's own database was loaded, which has no scale."""
     clients: int
     rate_tps: float | None = None
     """Scheduled transactions a second of an open-loop cell: latency at matched load."""

@@ -274,8 +274,9 @@ class _JudgedCell:
     def finding(self) -> CellFinding:
         return CellFinding(
             id=self.cell.id,
-            script=self.cell.script,
+            script=self.cell.script_name,
             scale=self.cell.scale,
+            scaled=self.evidence.data.campaign.workload.scaled,
             clients=self.cell.clients,
             rate_tps=self.cell.rate_tps,
             ranking=() if self.evidence.emulated else self._ranking(),

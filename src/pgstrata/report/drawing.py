@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +19,8 @@ from pgstrata.report.table import cell_title
 
 PERCENTILES = ("p50", "p95", "p99", "p999")
 FACTOR_FOR_LOG = 4.0
+GIB = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) GiB")
+"""How the facts of a host give its memory."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star", "triangle-right")
 """Eight, and seven colours: 56 stacks look different, also without colour. All of them have an area to fill."""
 
@@ -45,6 +48,8 @@ class DrawnCell:
     title: str
     script: str
     scale: int
+    memory_share: float | None
+    """The loaded database over the memory of the host; None where either is not known."""
     clients: int
     rate: float | None
     """Scheduled transactions a second; None for a closed loop."""
@@ -184,6 +189,7 @@ def _cell(context: _Context, cell: CellFinding, order: tuple[str, ...]) -> Drawn
         title=cell_title(cell),
         script=cell.script,
         scale=cell.scale,
+        memory_share=_memory_share(context.data, cell.scale),
         clients=cell.clients,
         rate=cell.rate_tps,
         ranking=[context.names.index(name) for name in cell.ranking],
@@ -191,6 +197,16 @@ def _cell(context: _Context, cell: CellFinding, order: tuple[str, ...]) -> Drawn
         logarithmic=[name for name, drawn in metrics.items() if _differ_by_factors(drawn)],
         percentiles=_percentiles(context, stacks) if cell.rate_tps is not None else [],
     )
+
+
+def _memory_share(data: CampaignData, scale: int) -> float | None:
+    trials = [t for t in data.trials if t.trial.scale == scale and t.facts is not None]
+    loaded = [s.database_bytes for t in trials if (s := t.space_after("after load")) is not None]
+    memory = next((GIB.fullmatch(t.facts.checked.get("memory", "")) for t in trials if t.facts is not None), None)
+    size_bytes = _mean(loaded)
+    if memory is None or size_bytes is None or float(memory[1]) == 0:
+        return None
+    return _digits(size_bytes / (float(memory[1]) * 2**30))
 
 
 def is_shown(name: str, cell: CellFinding) -> bool:

@@ -27,6 +27,7 @@ from pgstrata.report.details import Links, stack_details
 from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.drawing import Drawing, draw
 from pgstrata.report.figures import render_count, render_factor, render_metric, render_number, render_percent
+from pgstrata.report.grid import grid_map
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.markup import render_markup_html
 from pgstrata.report.matrix import verdict_matrix
@@ -98,6 +99,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[st
         .generate(
             head=report_head(data, findings),
             findings=findings,
+            grid=grid_map(findings),
             views=tuple(_views(findings)),
             settings=setting_table(data),
             stacks=stack_details(data, findings, Links(data, folder), sample),

@@ -81,12 +81,32 @@ class VerdictTable:
 
 def cell_title(cell: CellFinding) -> str:
     """`tpcb-like, scale 50, 8 clients`, with the rate of an open loop."""
-    parts = [cell.script]
-    if cell.scale:  # imports may not know it
-        parts += [f"scale {cell.scale:,}", render_count(cell.clients, "client")]
+    return ", ".join(_parts(cell).values())
+
+
+def _parts(cell: CellFinding) -> dict[str, str]:
+    """What a cell is, by factor; imports may not know scale and clients, and not every database has a scale."""
+    parts = {"script": cell.script}
+    if cell.scale and cell.scaled:
+        parts["scale"] = f"scale {cell.scale:,}"
+    if cell.clients:
+        parts["clients"] = render_count(cell.clients, "client")
     if cell.rate_tps is not None:
-        parts.append(f"open loop at {cell.rate_tps:,.0f} TPS")
-    return ", ".join(parts)
+        parts["rate"] = f"open loop at {cell.rate_tps:,.0f} TPS"
+    return parts
+
+
+def short_titles(findings: Findings) -> dict[str, str]:
+    """Titles of the cells by id, without the factors that are the same in all of them."""
+    parts = {cell.id: _parts(cell) for cell in main_cells(findings)}
+    seen: dict[str, set[str]] = {}
+    for one in parts.values():
+        for factor, text in one.items():
+            seen.setdefault(factor, set()).add(text)
+    return {
+        id_: ", ".join(text for factor, text in one.items() if len(seen[factor]) > 1) or ", ".join(one.values())
+        for id_, one in parts.items()
+    }
 
 
 def main_cells(findings: Findings) -> tuple[CellFinding, ...]:

@@ -100,6 +100,11 @@ class Workload(Model):
             for clients in self.clients
         )
 
+    @property
+    def scaled(self) -> bool:
+        """Whether pgbench loads its own tables: of the user's own database there is no scale."""
+        return self.sql is None and self.pg_restore is None
+
     def logs(self, cell: Cell) -> bool:
         """Whether single transactions are logged: an open loop without percentiles would say nothing."""
         return self.log != "none" or cell.rate_tps is not None
@@ -114,10 +119,17 @@ class Cell(Model):
     rate_tps: float | None = Field(None, gt=0, description="open loop: scheduled transactions a second")
 
     @property
+    def script_name(self) -> str:
+        """What a script is called in texts: a file of one's own without its folder and ending."""
+        return self.script.rsplit("/", 1)[-1].removesuffix(".sql") or self.script
+
+    @property
     def id(self) -> str:
         """A name fit for a directory, unique within a campaign: `tpcb-like-s50-c8`."""
-        stem = self.script.rsplit("/", 1)[-1].removesuffix(".sql")
-        name = "".join(c if c.isalnum() or c in "-_" else "_" for c in stem).lstrip("-")[:LONGEST_ID] or "script"
+        name = (
+            "".join(c if c.isalnum() or c in "-_" else "_" for c in self.script_name).lstrip("-")[:LONGEST_ID]
+            or "script"
+        )
         # Imports may not know scale and clients: 0.
         grid = f"{name}-s{self.scale}-c{self.clients}" if self.scale else name
         return grid if self.rate_tps is None else f"{grid}-r{self.rate_tps:g}"

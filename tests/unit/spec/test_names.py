@@ -9,7 +9,7 @@ from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.spec.workload import Workload
+from pgstrata.spec.workload import Cell, Workload
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,14 @@ def test_tablespaces_have_plain_names(name: str) -> None:
 def test_a_directory_does_not_go_up() -> None:
     with pytest.raises(ValidationError, match="goes up"):
         Existing(path="/mnt/x/../../etc")
+
+
+def test_a_script_of_ones_own_is_called_by_its_short_name() -> None:
+    names = {"tpcb-like": "tpcb-like", "/srv/load/orders.v2.sql": "orders.v2", "x.sql": "x", ".sql": ".sql"}
+    assert {s: Cell(script=s, scale=1, clients=1).script_name for s in names} == names
+
+
+def test_a_database_of_ones_own_has_no_scale() -> None:
+    assert Workload().scaled
+    assert not Workload(sql="/srv/dump.sql").scaled
+    assert not Workload(pg_restore="/srv/dump").scaled

@@ -20,8 +20,8 @@ const CHARTS = {
 function draw(...names) {
   hideTip();
   for (const name of names.length ? names : Object.keys(CHARTS)) {
-    const host = byId(`chart-${name}`);
-    if (!host.closest("section").hidden) CHARTS[name](host);
+    const host = document.getElementById(`chart-${name}`);
+    if (host) CHARTS[name](host);
   }
 }
 
@@ -108,7 +108,14 @@ function chooseCell(factor, value) {
   applyCell();
 }
 
+function cellButtons() {
+  for (const button of all("[data-choose]")) {
+    button.addEventListener("click", () => { state.cell = Number(button.dataset.choose); applyCell(); });
+  }
+}
+
 function applyCell() {
+  for (const button of all("[data-choose]")) button.setAttribute("aria-pressed", String(Number(button.dataset.choose) === state.cell));
   for (const node of all(".cell-view")) node.hidden = Number(node.dataset.cell) !== state.cell;
   cellFilters();
   drawControls();
@@ -167,12 +174,12 @@ function redrawOnResize() {
   });
 }
 
-byId("grid").hidden = MAIN.length < 2;
 document.body.classList.toggle("single-cell", MAIN.length < 2);
 stackFilters();
 fillSwatches(document);
 themeButton();
 cellTips();
+cellButtons();
 applyCell();
 redrawOnResize();
 window.addEventListener("hashchange", openTarget);

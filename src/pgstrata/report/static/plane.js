@@ -94,21 +94,24 @@ function driftMark(plot, x, y, row, blocks) {
   plot.mark(node, { title: DATA.stacks[row.stack], rows: [["against its mean", percent(row.deviation, true)], ["block", String(row.block)], ["trial", row.trial]] }, row.trial);
 }
 
-// The factor along a panel is the number of clients where it varies, else scale, else script; the others make panels.
-function gridFactors() {
+// Curves over clients, then over scale; over scripts or rates where neither varies. The other factors make panels.
+function gridCurves() {
   const varies = (factor) => new Set(MAIN.map((i) => DATA.cells[i][factor])).size > 1;
-  const along = ["clients", "scale", "script", "rate"].find(varies) ?? "clients";
-  return { along, across: ["script", "scale", "clients"].filter((f) => f !== along && (varies(f) || f === "script")) };
+  const numbers = ["clients", "scale"].filter(varies);
+  const along = numbers.length ? numbers : [["script", "rate"].find(varies) ?? "clients"];
+  return along.map((one) => ({ along: one, across: ["script", "scale", "clients"].filter((f) => f !== one && (varies(f) || f === "script")) }));
 }
 
 function drawGrid(host) {
   host.replaceChildren();
-  const { along, across } = gridFactors();
-  const groups = Map.groupBy(MAIN, (i) => across.map((f) => `${f === "script" ? "" : `${f} `}${DATA.cells[i][f]}`).join(", "));
   stackLegend(host, ranked());
-  const grid = html("div", { className: "panels" });
-  host.append(grid);
-  for (const [title, indices] of groups) gridPanel(grid, title, indices, along);
+  for (const { along, across } of gridCurves()) {
+    const groups = Map.groupBy(MAIN, (i) => across.map((f) => `${f === "script" ? "" : `${f} `}${DATA.cells[i][f]}`).join(", "));
+    host.append(html("h4", { className: "over" }, `Over ${along}`));
+    const grid = html("div", { className: "panels" });
+    host.append(grid);
+    for (const [title, indices] of groups) gridPanel(grid, title, indices.toSorted((a, b) => DATA.cells[a][along] - DATA.cells[b][along]), along);
+  }
 }
 
 function gridPanel(grid, title, indices, along) {
@@ -122,17 +125,24 @@ function gridPanel(grid, title, indices, along) {
     { log: indices.some((i) => DATA.cells[i].logarithmic.includes(DATA.primary)), zero: true });
   plot.axisY(y, { format: axisFormat(metricOf(DATA.primary), y.high), count: 4 });
   for (const [i, cellIndex] of indices.entries()) plot.text(x(i), plot.box.bottom + 16, DATA.cells[cellIndex][along], { "text-anchor": "middle" });
-  plot.text(plot.box.right, plot.box.bottom + 31, along + (y.logarithmic ? ", logarithmic axis" : ""), { "text-anchor": "end" });
+  const below = along === "scale" ? sizeTitle(indices) : along;
+  plot.text(plot.box.right, plot.box.bottom + 31, below + (y.logarithmic ? ", logarithmic axis" : ""), { "text-anchor": "end" });
   const stacks = ranked();
   const step = Math.min(14, ((plot.box.right - plot.box.left) / indices.length / stacks.length) * 0.7);
   for (const [k, stack] of stacks.entries()) gridLine(plot, (i) => x(i) + (k - (stacks.length - 1) / 2) * step, y, stack, rows, indices);
+}
+
+// What the database of each scale takes of the machine's memory, where both are known.
+function sizeTitle(indices) {
+  const shares = indices.map((i) => DATA.cells[i].memory_share);
+  return shares.every((s) => s !== null) ? `scale; database / memory ${shares.map((s) => number(s)).join(", ")}` : "scale";
 }
 
 function gridLine(plot, place, y, stack, rows, indices) {
   const points = rows.map((row) => row.find((m) => m.stack === stack) ?? null);
   if (!points.some(Boolean)) return;
   const group = plot.add("g", { class: colour(stack) });
-  group.append(svg("path", { d: pathOf(points.map((_, i) => place(i)), points.map((p) => (p ? y(p.estimate) : null))), class: "seconds", "stroke-dasharray": dash(stack) }));
+  group.append(svg("path", { d: pathOf(points.map((_, i) => place(i)), points.map((p) => (p ? y(p.estimate) : null))), class: "curve", "stroke-dasharray": dash(stack) }));
   points.forEach((point, i) => {
     if (!point) return;
     if (point.low !== null) group.append(svg("line", { x1: place(i), x2: place(i), y1: y(point.low), y2: y(point.high), class: "whisker" }));
