@@ -77,10 +77,11 @@ demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, in ab
 	@$(BIN)/pgstrata run campaigns/demo.yaml --out out/demo
 
 .PHONY: docs
-docs: $(STAMP) ## the reference pages that are written from the code
+docs: $(STAMP) $(DISK) ## the reference pages that are written from the code
 	@$(BIN)/python -m pgstrata.spec.reference > docs/reference/campaign.md
 	@$(BIN)/python -m pgstrata.cli.reference > docs/reference/cli.md
 	@$(BIN)/python -m pgstrata.report.reference > docs/reference/report-json.md
+	@if test -x $(DISK); then $(DISK) models --markdown > docs/reference/media-models.md; fi
 
 .PHONY: bench
 bench: $(STAMP) $(DISK) ## the speed figures against their bounds, on an idle machine, as root; about twenty-five minutes

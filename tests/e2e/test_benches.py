@@ -17,6 +17,7 @@ TINY = {
     "bench_analysis.py": ["--seconds", "5"],
     "bench_help.py": [],
     "bench_logs.py": ["--millions", "1"],
+    "bench_media_models.py": ["--seconds", "0.3"],
     "bench_overhead.py": ["--pairs", "2", "--seconds", "1"],
     "bench_probe.py": ["--seconds", "2"],
     "bench_repetition.py": ["--scale", "1", "--runs", "2"],

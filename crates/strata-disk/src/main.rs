@@ -12,7 +12,9 @@ use strata_disk::durability::Lie;
 use strata_disk::fit::fit;
 use strata_disk::log::native::Reader;
 use strata_disk::log::{Event, dm_log_writes};
-use strata_disk::media::model::supplied;
+use strata_disk::media::model::{find_model, supplied};
+use strata_disk::media::page::render_page;
+use strata_disk::media::validation::figures;
 use strata_disk::states::enumerate::{Asked as Wanted, enumerate};
 
 /// Disks that a host does not have: the timing of real media, a volatile cache, power cuts and faults.
@@ -89,7 +91,12 @@ enum Verb {
     Models {
         #[arg(long)]
         json: bool,
+        /// The page of the models, with what each gives on a virtual clock
+        #[arg(long, conflicts_with = "json")]
+        markdown: bool,
     },
+    /// What a model gives on a virtual clock beside what its parameters imply, as JSON
+    Validate { media: String },
     /// Propose a model of a disk from a report of fio (--output-format=json)
     Fit {
         report: PathBuf,
@@ -163,7 +170,8 @@ fn run(verb: Verb) -> Result<(), String> {
         Verb::Stats { dir } => request(&dir, &Asked::Stats),
         Verb::Stop { dir } => stop(&dir),
         Verb::Ask { dir, request } => tell(ask(&Place(dir).control(), &request)?),
-        Verb::Models { json } => models(json),
+        Verb::Models { json, markdown } => models(json, markdown),
+        Verb::Validate { media } => validate(&media),
         Verb::Fit { report, name } => fit_report(&report, &name),
         Verb::States { log, states, seed, after, until, block, ignore_flushes } => {
             let wanted = Wanted { after, until, states, seed, block_bytes: block, flushes: ignore_flushes };
@@ -233,8 +241,19 @@ fn stop(dir: &Path) -> Result<(), String> {
     place.clean()
 }
 
-fn models(json: bool) -> Result<(), String> {
+fn validate(media: &str) -> Result<(), String> {
+    let model = find_model(media).map_err(|error| error.to_string())?;
+    let figures = figures(&model).map_err(|error| error.to_string())?;
+    println!("{}", serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn models(json: bool, markdown: bool) -> Result<(), String> {
     let models = supplied();
+    if markdown {
+        print!("{}", render_page(&models).map_err(|error| error.to_string())?);
+        return Ok(());
+    }
     if json {
         println!("{}", serde_json::to_string_pretty(&models).map_err(|error| error.to_string())?);
         return Ok(());

@@ -5,6 +5,8 @@
 pub mod flash;
 pub mod hdd;
 pub mod model;
+pub mod page;
+pub mod validation;
 pub mod volume;
 
 use serde::Serialize;

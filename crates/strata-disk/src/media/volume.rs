@@ -71,7 +71,8 @@ impl Volume {
         self.credits = (self.credits + earned).min(self.of.burst_credits);
         self.refilled = self.refilled.max(now);
         let rate = if self.credits >= requests { self.of.burst_iops } else { self.of.base_iops };
-        self.credits = (self.credits - requests).max(0.0);
+        // A request at the base rate takes what is earned meanwhile.
+        self.credits = (self.credits - requests).max(-requests);
         let begin = self.requests_free.max(now);
         self.requests_free = begin + ns(requests / rate);
         self.bandwidth_free = self.bandwidth_free.max(now) + ns(length as f64 / self.of.rate);
