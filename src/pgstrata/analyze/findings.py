@@ -202,6 +202,8 @@ class PairStatement(StatementBase):
     source: Source
     margin: float
     leaning: Literal["better", "worse"] | None = None
+    sigma: float | None = None
+    """Standard deviation of one paired difference; null while it is not known, so that nothing can be forecast."""
     settled_by_pairs: int | None = None
     settled_by_s: float | None = None
     acceptable_margin: float | None = None

@@ -531,6 +531,7 @@ def pair_statement(comparison: Comparison) -> PairStatement:
         source=comparison.source,
         margin=comparison.margin or 0.0,
         leaning=comparison.leaning,
+        sigma=comparison.sigma if comparison.sigma and math.isfinite(comparison.sigma) else None,
         settled_by_pairs=comparison.needed_pairs,
         settled_by_s=comparison.needed_s,
         acceptable_margin=comparison.acceptable_margin,

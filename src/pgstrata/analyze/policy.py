@@ -28,12 +28,13 @@ from pgstrata.analyze.comparison import (
 )
 from pgstrata.analyze.equivalence import PairVerdict
 from pgstrata.analyze.fit import BlockFit
-from pgstrata.analyze.forecast import Outlook, smallest_margin
+from pgstrata.analyze.forecast import MOST_PAIRS, Outlook, smallest_margin
 from pgstrata.record.decision import Decision, Observation, Stage
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.durability import durability_class, of_class
 
 MAX_PAIRS = 60
+"""Of a campaign without a budget; with one, the budget is the limit that the user set."""
 SAVED_SHARE = 0.80
 """Survivors go on beyond `max_blocks` up to this share of the cost of `max_blocks` rounds with every stack.
 
@@ -48,6 +49,8 @@ wide then: at 10 % nearly every confirmation of equal stacks would start), ...""
 LIKELY = 0.50
 """... or equality has this one: equal stacks are common, and the pairs would cost as much there as screening.
 """
+USEFUL_MARGIN = math.log1p(0.20)
+"""Equality within more helps nobody."""
 ENOUGH_PAIRS = 5
 """From here on confirmation forecasts from its own pairs."""
 
@@ -69,7 +72,8 @@ class AdaptivePolicy:
         candidates = frozenset(of_class(classes, campaign.goal.durability))
         goal = goal_within(campaign.goal, names)
         design = Design(names, cells, goal, campaign.runs.max_blocks, candidates=candidates)
-        return cls(design, budget_s=campaign.runs.budget)
+        budget_s = campaign.runs.budget
+        return cls(design, MAX_PAIRS if budget_s is None else MOST_PAIRS, budget_s)
 
     def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
         """What to run next; see `record.decision.Policy`."""
@@ -157,7 +161,9 @@ class AdaptivePolicy:
         rates = error_rates(declared, len(self.design.cells))
         outlook = self._forecast(pair, verdict, fit, most)
         if done >= most or moment.confirm_blocks >= self.max_pairs:
-            return f"{name}: {verdict.verdict} after {done} pairs{self._reach(outlook, most, rates.equivalence)}"
+            return (
+                f"{name}: {verdict.verdict} after {_pairs_words(done)}{self._reach(outlook, most, rates.equivalence)}"
+            )
         if outlook is None:
             return ""
         different = outlook.chance_of_difference(rates.alpha)
@@ -172,17 +178,17 @@ class AdaptivePolicy:
             worth = different >= (WORTHWHILE if done else START) or equal >= LIKELY
         if worth:
             return ""
+        chance = _chance_words(different + equal)
+        pairs = "1 pair" if most == 1 else f"{most} pairs"
         return (
-            f"{name}: {most} pairs would prove a difference with a chance of {different:.0%} and equality with "
-            f"{equal:.0%}{self._reach(outlook, most, rates.equivalence)}"
+            f"{name}: {pairs} would settle it with a chance of {chance}{self._reach(outlook, most, rates.equivalence)}"
         )
 
     def _reach(self, outlook: Outlook | None, most: int, alpha: float) -> str:
-        if outlook is None:
+        """The smallest margin within which they could show equality, where it is of any use."""
+        reach = smallest_margin(outlook.sigma_pair, most, alpha) if outlook is not None else math.inf
+        if reach > USEFUL_MARGIN:
             return ""
-        reach = smallest_margin(outlook.sigma_pair, most, alpha)
-        if not math.isfinite(reach):
-            return "; so few pairs could show equality within no margin"
         return f"; the smallest margin that they could prove is {self.design.metric.margin_of(reach)}"
 
     def _most_pairs(self, moment: _Moment, pair: Pair, done: int) -> int:
@@ -264,6 +270,14 @@ def _screen_figures(design: Design, stages: dict[str, StageOne]) -> dict[str, An
         for cell, s in stages.items()
         if s.screening is not None
     }
+
+
+def _pairs_words(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count} pairs"
+
+
+def _chance_words(chance: float) -> str:
+    return "less than 1 %" if chance < 0.01 else f"{100 * chance:.0f} %"
 
 
 def _dropped_words(dropped: Sequence[str]) -> str:

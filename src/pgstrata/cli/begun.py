@@ -76,5 +76,5 @@ def _recorded(path: Path) -> Asked:
 def run_command(directory: Path, minutes: int | None = None, blocks: int | None = None) -> str:
     """What to type to go on with the campaign of a directory, by the name that this program was called by."""
     program = "pgstrata" if shutil.which("pgstrata") else sys.argv[0]
-    more = ["--blocks", str(blocks)] if blocks else ["--minutes", str(minutes)] if minutes else []
+    more = [*(["--blocks", str(blocks)] if blocks else []), *(["--minutes", str(minutes)] if minutes else [])]
     return shlex.join([program, "run", str(directory), *more])

@@ -17,6 +17,7 @@ from pgstrata.analyze.judge import judge
 from pgstrata.analyze.later_stages import StagedPolicy
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
+from pgstrata.cli.begun import run_command
 from pgstrata.cli.forecasting import Foretelling, expected_trials, forecast, gate_warnings
 from pgstrata.cli.output import end, print_json, print_notice, print_text
 from pgstrata.cli.progress import listening
@@ -27,7 +28,9 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import Origin
 from pgstrata.report.json import report_value
+from pgstrata.report.markup import plain_words
 from pgstrata.report.render import render
+from pgstrata.report.settling import answer
 from pgstrata.report.terminal import print_terminal
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.events import Tell
@@ -197,8 +200,16 @@ def show_report(
         print_terminal(data, findings, sys.stdout)
         if note:
             print_text(f"ended: {note}")
+        print_answer(data, findings, out)
         print_text(f"report: {page}")
     return judge_gate(shown.gate, findings)
+
+
+def print_answer(data: CampaignData, findings: Findings, directory: Path) -> None:
+    """The answer in one sentence, with the command that would settle what is open."""
+    text = answer(data, findings, lambda minutes, blocks: run_command(directory, minutes, blocks))
+    if text:
+        print_text(f"answer: {plain_words(text)}")
 
 
 def judge_gate(gate: Gate, findings: Findings) -> ExitCode:

@@ -27,7 +27,7 @@ def report(
 ) -> None:
     """Show a campaign: json, md and csv go to stdout, html to DIR/report.html, pictures to DIR/charts."""
     from pgstrata.analyze.judge import judge
-    from pgstrata.cli.campaigning import judge_gate, parse_gate
+    from pgstrata.cli.campaigning import judge_gate, parse_gate, print_answer
     from pgstrata.cli.output import end
     from pgstrata.cli.publishing import with_published
     from pgstrata.record.reader import read
@@ -51,6 +51,8 @@ def report(
         import sys
 
         print_terminal(data, findings, sys.stdout)
+        if directory.is_dir():
+            print_answer(data, findings, directory)
     code = judge_gate(gate, findings)
     if code is not ExitCode.DONE:
         end(code)

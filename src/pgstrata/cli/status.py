@@ -79,7 +79,8 @@ def _render(value: dict[str, Any]) -> str:
     if value["undo_errors"]:
         lines.append("HINT: pgstrata clean, on the host of the campaign")
     if value["last_decision"]:
-        lines.append(f"last decision: {value['last_decision']['stage']}: {value['last_decision']['reason']}")
+        last = value["last_decision"]
+        lines.append(": ".join(part for part in ("last decision", last["stage"], last["reason"]) if part))
     return "\n".join(lines)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
 
 from pgstrata.analyze.scale import Metric
 from pgstrata.spec.units import render_duration, render_size
@@ -10,6 +12,10 @@ from pgstrata.spec.units import render_duration, render_size
 NOT_KNOWN = "n/a"
 UNBOUNDED = "no bounds yet"
 """For the interval of too few runs, which is infinite."""
+WIDEST = 100.0
+"""Upper bound over lower one, beyond which an interval says nothing about a rate or a ratio."""
+LEAST_S = 0.0005
+"""Seconds below it are rounding: everything in seconds is seconds long, or nothing."""
 
 
 def render_number(value: float | None, digits: int = 3) -> str:
@@ -63,15 +69,23 @@ def render_metric(value: float | None, metric: Metric) -> str:
         case "per hour":
             return f"{render_percent(value, sign=True)}/h"
         case "s":
+            value = value if abs(value) >= LEAST_S else 0.0
             return render_duration(value) if value >= 60 else f"{render_number(value)} s"
         case "":
             return render_number(value)
     return f"{render_number(value)} {metric.unit}"
 
 
-def render_interval(low: float | None, high: float | None, metric: Metric) -> str:
-    """`1,200 … 1,268`, without unit; says so while the interval is unbounded."""
+def is_bounded(low: float | None, high: float | None, metric: Metric) -> bool:
+    """Whether an interval is worth showing: finite, and of a ratio or rate not wider than WIDEST."""
     if low is None or high is None:
+        return False
+    return metric.scale != "ratio" or 0 < high <= WIDEST * low
+
+
+def render_interval(low: float | None, high: float | None, metric: Metric) -> str:
+    """`1,200 … 1,268`, without unit; says so while there are no bounds."""
+    if low is None or high is None or not is_bounded(low, high, metric):
         return UNBOUNDED
     texts = [render_metric(v, metric).removesuffix(f" {metric.unit}") for v in (low, high)]
     first, _, unit = texts[0].rpartition(" ")
@@ -81,8 +95,8 @@ def render_interval(low: float | None, high: float | None, metric: Metric) -> st
 
 
 def render_ratio_interval(low: float | None, high: float | None) -> str:
-    """`−1.6 … +1.1 %`; says so while the interval is unbounded."""
-    if low is None or high is None:
+    """`−1.6 … +1.1 %`; says so while there are no bounds."""
+    if low is None or high is None or high > WIDEST * low:
         return UNBOUNDED
     if high >= 2:
         return f"{render_number(low)} … {render_number(high)}×"
@@ -92,3 +106,15 @@ def render_ratio_interval(low: float | None, high: float | None) -> str:
 def render_count(count: int, noun: str, plural: str = "") -> str:
     """`1 run`, `12 runs`."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def render_spread(values: Sequence[float], metric: Metric) -> str:
+    """`no bounds yet; SD 3.1 %, 980 … 1,050`: what runs say for themselves, where there is no interval."""
+    if len(values) < 2:
+        return f"{UNBOUNDED}; one run" if values else UNBOUNDED
+    mean, sd = fmean(values), stdev(values)
+    spread = (
+        f"SD {render_percent(sd / mean)}" if metric.scale == "ratio" and mean > 0 else f"SD {render_metric(sd, metric)}"
+    )
+    low, high = (render_metric(v, metric).removesuffix(f" {metric.unit}") for v in (min(values), max(values)))
+    return f"{UNBOUNDED}; {spread}, {low} … {high}"

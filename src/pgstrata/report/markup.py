@@ -37,6 +37,11 @@ def parse_markup(sentence: str) -> tuple[Span, ...]:
     return tuple(spans)
 
 
+def plain_words(sentence: str) -> str:
+    """The sentence without its marks."""
+    return "".join(span.text for span in parse_markup(sentence))
+
+
 def render_markup_html(sentence: str) -> Markup:
     """Escaped first, then tagged: whatever a name holds stays text. Numbers keep their units on the same line."""
     return Markup("").join(

@@ -9,12 +9,14 @@ from pgstrata.analyze.findings import CellFinding, Choice, Comparison, Findings,
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.report.figures import (
     NOT_KNOWN,
+    is_bounded,
     render_count,
     render_interval,
     render_metric,
     render_percent,
     render_ratio,
     render_ratio_interval,
+    render_spread,
 )
 from pgstrata.report.pairs import Index
 from pgstrata.report.words import MOST_ACCEPTABLE
@@ -183,9 +185,11 @@ def figure(stack: StackFinding, name: str) -> Figure:
     found = stack.metrics.get(name)
     if found is None or found.estimate is None:
         return Figure(NOT_KNOWN, "")
-    return Figure(
-        render_metric(found.estimate, metric_of(name)), render_interval(found.low, found.high, metric_of(name))
-    )
+    metric = metric_of(name)
+    if not is_bounded(found.low, found.high, metric):
+        known = [v for v in found.runs if v is not None]
+        return Figure(render_metric(found.estimate, metric), render_spread(known, metric))
+    return Figure(render_metric(found.estimate, metric), render_interval(found.low, found.high, metric))
 
 
 def durability_words(stack: StackFinding) -> str:

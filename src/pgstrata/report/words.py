@@ -33,21 +33,27 @@ from pgstrata.analyze.findings import (
 )
 from pgstrata.analyze.judge import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S, pair_statement
 from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.report.figures import LEAST_S, UNBOUNDED, is_bounded, render_count, render_factor, render_number
 from pgstrata.spec.units import render_duration
 
 Tone = Literal["chosen", "proven", "equal", "undecided", "stalls", "plain"]
 
 MOST_ACCEPTABLE = 0.20
 """A margin beyond which "equal within" is of no use."""
+LONGEST_SETTLING_S = 7 * 86400.0
+"""Nobody runs a benchmark for longer to settle a margin."""
+FACTOR_FROM = 2.0
+"""Ratios from here on are told as factors, as in the table."""
 _FASTER = frozenset({"tps", "latency_avg_ms"})
 _FEW = 3
 _FIFTHS = ("first", "second", "third", "fourth", "last")
 _PROMISES = {
-    "survives power loss": "that survive power loss",
-    "loses recent commits": "that lose recent commits at most",
-    "unknown": "whose durability is not known to be weak",
-    "loses on power loss": "that may lose everything",
+    "survives power loss": ("that survives power loss", "that survive power loss"),
+    "loses recent commits": ("that loses recent commits at most", "that lose recent commits at most"),
+    "unknown": ("whose durability is not known to be weak", "whose durability is not known to be weak"),
+    "loses on power loss": ("that may lose everything", "that may lose everything"),
 }
+"""Of one stack, and of several."""
 
 
 def cell_words(cell: CellFinding) -> tuple[str, ...]:
@@ -165,7 +171,7 @@ def _no_verdict(statement: NoVerdict) -> str:
         case "alone":
             return f"{quoted(statement.subject)} alone: there is nothing to compare it with."
         case "no candidate":
-            return f"**No verdict**: there is no stack {_promise(statement.subject)}, as the goal demands."
+            return f"**No verdict**: there is no stack {_promise(statement.subject, 1)}, as the goal demands."
     return "There are too few runs for any verdict yet: at least two blocks with two stacks."
 
 
@@ -178,12 +184,13 @@ def _choice(statement: Choice) -> str:
         case "leads":
             return f"{among}{name} leads, but that is **not settled**: a verdict against another stack is open."
         case "only one":
-            return f"{name} is **chosen**: it is the only stack {_promise(statement.class_)}."
+            return f"{name} is **chosen**: it is the only stack {_promise(statement.class_, 1)}."
     assert_never(statement.relation)
 
 
-def _promise(class_: str | None) -> str:
-    return _PROMISES.get(class_ or "", "with enough runs")
+def _promise(class_: str | None, stacks: int = 2) -> str:
+    one, several = _PROMISES.get(class_ or "", ("with enough runs", "with enough runs"))
+    return one if stacks == 1 else several
 
 
 def _pair(statement: PairStatement) -> str:
@@ -212,7 +219,8 @@ def _different(pair: PairStatement) -> str:
     turned = values if pair.relation == "worse" else [_turned(metric, v) for v in values]
     # How far the lesser one is behind is positive; a bound on the other side of no difference keeps its minus.
     estimate, *bounds = (-metric.sign * _change(metric, v) for v in turned)
-    interval = f" ({' ... '.join(_bare(metric, v) for v in sorted(bounds))})" if bounds else ""
+    shown = is_bounded(pair.low, pair.high, metric)
+    interval = f" ({' ... '.join(_bare(metric, v) for v in sorted(bounds))})" if shown else ""
     proof = "**proven**" if pair.certainty == "proven" else "**shown, not confirmed**"
     imported = " (imported)" if pair.source == "import" else ""
     text = f"{quoted(a)} is {_word(metric, better=False)} {quoted(b)} by {_changed(metric, estimate)}"
@@ -221,48 +229,76 @@ def _different(pair: PairStatement) -> str:
 
 def _undecided(pair: PairStatement) -> str:
     metric = metric_of(pair.metric)
-    text = f"{_versus(pair, metric)}: **undecided**."
-    margin, settling = _margin(metric, pair.margin), ""
-    if pair.source != "import":
-        settling = f" No affordable number of pairs would settle {margin}"
-        if pair.settled_by_pairs is not None:
-            cost = f" ({render_duration(pair.settled_by_s)})" if pair.settled_by_s else ""
-            more = "pair" if pair.settled_by_pairs == 1 else "pairs"
-            settling = f" About {pair.settled_by_pairs} more {more}{cost} would settle {margin}"
+    settling = _settling(pair, metric)
+    text = f"{_versus(pair, metric)}: **undecided**.{f' {settling}' if settling else ''}"
     acceptable = pair.acceptable_margin
-    if acceptable is not None and pair.margin < acceptable <= MOST_ACCEPTABLE:
-        now = f"{_margin(metric, acceptable)} can be accepted now."
-        return f"{text}{settling}; {now}" if settling else f"{text} {now}"
-    return f"{text}{settling}." if settling else text
+    if acceptable is not None and metric.scale == "ratio" and pair.margin < acceptable <= MOST_ACCEPTABLE:
+        now = f"{_margin(metric, acceptable)} can be accepted now"
+        return f"{text}; {now}." if settling else f"{text} {now}."
+    return f"{text}." if settling else text
+
+
+def _settling(pair: PairStatement, metric: Metric) -> str:
+    """What more runs would cost, without its full stop; empty where there can be none, or nothing is known of them."""
+    margin = _margin(metric, pair.margin)
+    if pair.source == "import" or (pair.sigma is None and pair.settled_by_pairs is None):
+        return ""
+    if pair.settled_by_pairs is None or (pair.settled_by_s or 0.0) > LONGEST_SETTLING_S:
+        return f"No affordable number of pairs would settle {margin}"
+    cost = f" ({render_duration(pair.settled_by_s)})" if pair.settled_by_s else ""
+    return f"About {render_count(pair.settled_by_pairs, 'more pair')}{cost} would settle {margin}"
 
 
 def _not_confirmed(statement: NotConfirmed) -> str:
     pair = f"{quoted(statement.subject)} against {quoted(statement.object)} was not confirmed with fresh pairs"
     metric, reach = metric_of(statement.metric), statement.provable_margin
-    if reach is None:
-        return f"{pair}; {statement.pairs} pairs could show equality within no margin."
+    if reach is None or (metric.scale == "ratio" and reach > MOST_ACCEPTABLE):
+        return f"{pair}."
     return f"{pair}; the smallest margin that {statement.pairs} pairs could prove here is {_margin(metric, reach)}."
 
 
 def _price(statement: Price) -> str:
     metric = metric_of(statement.metric)
-    size = abs(_change(metric, statement.amount))
-    interval = ""
-    if statement.low is not None and statement.high is not None:
-        low, high = sorted(metric.sign * _change(metric, v) for v in (statement.low, statement.high))
-        interval = f" ({_bare(metric, low)} ... {_bare(metric, high)})"
-    faster = f"would be {_word(metric, better=True)} {quoted(statement.object)} by {_changed(metric, size)}{interval}"
     loss = "its durability is not known" if statement.class_ == "unknown" else f"it {statement.class_}"
-    return f"The price of durability: {quoted(statement.subject)} {faster}, but {loss}."
+    is_certain = _excludes_none(metric, statement.low, statement.high)
+    better = f"{'would be' if is_certain else 'seems'} {_word(metric, better=True)} {quoted(statement.object)}"
+    size, bounds = _size(metric, statement.amount, statement.low, statement.high, sign=False)
+    by = ": " if size.endswith("×") else " by "
+    return f"The price of durability: {quoted(statement.subject)} {better}{by}{size}{bounds}, but {loss}."
+
+
+def _excludes_none(metric: Metric, low: float | None, high: float | None) -> bool:
+    """Whether there are bounds worth showing, both on one side of no difference."""
+    if low is None or high is None or not is_bounded(low, high, metric):
+        return False
+    return (_change(metric, low) > 0) == (_change(metric, high) > 0)
 
 
 def _versus(pair: PairStatement, metric: Metric) -> str:
     """`a` vs `b`: -0.3 % (-1.6 ... +1.1)."""
-    text = f"{quoted(pair.subject)} vs {quoted(pair.object)}: {_amount(metric, pair.amount, sign=True)}"
-    if pair.low is None or pair.high is None:
-        return text
-    low, high = (_bare(metric, _change(metric, v), sign=True) for v in (pair.low, pair.high))
-    return f"{text} ({low} ... {high})"
+    size, bounds = _size(metric, pair.amount, pair.low, pair.high)
+    return f"{quoted(pair.subject)} vs {quoted(pair.object)}: {size}{bounds}"
+
+
+def _size(
+    metric: Metric, amount: float, low: float | None, high: float | None, *, sign: bool = True
+) -> tuple[str, str]:
+    """An estimate and its bounds in one notation: shares of change, or factors where one of them is a factor of two.
+
+    Without `sign` they are sizes of what the sentence names the direction of.
+    """
+    if low is None or high is None or not is_bounded(low, high, metric):
+        factor = metric.scale == "ratio" and amount >= FACTOR_FROM
+        return render_factor(amount) if factor else _told(metric, amount, sign), f" ({UNBOUNDED})"
+    if metric.scale == "ratio" and high >= FACTOR_FROM:
+        return render_factor(amount), f" ({render_number(low)} ... {render_factor(high)})"
+    turn = 1.0 if sign else metric.sign
+    bounds = sorted((turn * _change(metric, low), turn * _change(metric, high)))
+    return _told(metric, amount, sign), f" ({' ... '.join(_bare(metric, v, sign=sign) for v in bounds)})"
+
+
+def _told(metric: Metric, amount: float, sign: bool) -> str:
+    return _amount(metric, amount, sign=True) if sign else _changed(metric, abs(_change(metric, amount)))
 
 
 def _turned(metric: Metric, value: float) -> float:
@@ -287,7 +323,7 @@ def _changed(metric: Metric, change: float, *, sign: bool = False) -> str:
 def _bare(metric: Metric, value: float, *, sign: bool = False) -> str:
     plus = "+" if sign else ""
     if metric.scale == "difference":
-        return f"{value:{plus}.3g}"
+        return f"{value if abs(value) >= LEAST_S else 0.0:{plus}.3g}"
     value = round(100 * value, 1) + 0.0  # no minus zero
     text = f"{value:{plus}.1f}" if abs(value) < 10 else f"{value:{plus}.0f}"
     return text.removesuffix(".0")
