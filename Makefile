@@ -36,13 +36,13 @@ $(DISK): $(DISK_SOURCES) .ci/strata-disk | $(STAMP)
 
 .PHONY: format
 format: $(STAMP) ## rewrites the code in the house format
-	@$(BIN)/ruff format src tests benches
-	@$(BIN)/ruff check --fix src tests benches
+	@$(BIN)/ruff format src tests benches hatch_build.py
+	@$(BIN)/ruff check --fix src tests benches hatch_build.py
 
 .PHONY: check
 check: $(STAMP) ## format, lint, types, dead code, unit tests
-	@$(BIN)/ruff format --check src tests benches
-	@$(BIN)/ruff check src tests benches
+	@$(BIN)/ruff format --check src tests benches hatch_build.py
+	@$(BIN)/ruff check src tests benches hatch_build.py
 	@bash .ci/types $(BIN)/mypy
 	@bash .ci/dead-code $(BIN)/vulture
 	@bash .ci/strata-disk check

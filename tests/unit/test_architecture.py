@@ -126,4 +126,4 @@ def test_what_is_made_up_is_reached_from_one_place_and_not_installed() -> None:
     reached = [m for m in MODULES if any(name.split(".")[0] == "pgstrata_fake" for name in imported(tree_of(m)))]
     assert reached == [SOURCE / "cli" / "campaigning.py"]
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
-    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["src/pgstrata"]}
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/pgstrata"]

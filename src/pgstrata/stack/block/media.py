@@ -148,7 +148,12 @@ KIND = DeviceKind(
             MediaDevice.capability,
             "have disks with the timing of modelled media",
             (
-                Need(_not_installed, advice=always("make setup builds strata-disk where cargo (Rust 1.85) is")),
+                Need(
+                    _not_installed,
+                    advice=always(
+                        "make setup builds strata-disk where cargo is (Rust 1.85); a wheel built there holds it"
+                    ),
+                ),
                 kernel_has(lambda host: host.status("/dev/fuse") is not None, "/dev/fuse"),
                 kernel_has(lambda host: driver_available(host, "loop", "loop"), "loop devices"),
                 *UTIL_LINUX,
