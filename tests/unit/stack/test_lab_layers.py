@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -323,6 +325,18 @@ def test_of_the_units_of_nfs_those_are_stopped_that_were_not_running(running: tu
     assert {host.read_text(grace) for grace in GRACES} == ({""} if UNIT in running else {"Y\n"})
     assert [undone.error for undone in journal.undo_all() if undone.error] == []
     assert host.running == set(running)
+
+
+def test_a_grace_period_that_has_ended_is_no_error() -> None:
+    class Ended(Systemd):
+        def write_text(self, path: str, text: str, *, mode: int = 0o644) -> None:
+            if path in GRACES:
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+            super().write_text(path, text, mode=mode)
+
+    host = Ended()
+    start_server(host)
+    assert UNIT in host.running
 
 
 def test_after_a_reboot_no_unit_is_ours() -> None:

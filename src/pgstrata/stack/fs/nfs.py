@@ -5,6 +5,7 @@ Options: nfs(5), exports(5). Tested with nfs-utils 2.6.2.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,7 +111,15 @@ def _start_server(context: OnHost) -> None:
     host.run(command("systemctl", "start", UNIT, timeout_s=START_TIMEOUT_S))
     for grace in () if ran_before else GRACES:
         if host.status(grace) is not None:
-            host.write_text(grace, "Y\n")
+            _end_grace(host, grace)
+
+
+def _end_grace(host: Host, grace: str) -> None:
+    try:
+        host.write_text(grace, "Y\n")
+    except OSError as error:
+        if error.errno != errno.EBUSY:  # it has ended by itself
+            raise
 
 
 @dataclass(frozen=True)
