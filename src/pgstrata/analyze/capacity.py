@@ -2,8 +2,9 @@
 
 A rate meets the objective when a percentile of the latency, counted from the scheduled start, is within the limit,
 less than one per cent of the transactions were late or skipped, and the schedule lag does not rise during the run.
-The search bisects on the logarithm of the rate until the bracket is 2.5 % wide; the answer is then confirmed by runs
-interleaved between stacks.
+The percentile of a run is known when ten transactions lie beyond it; a run with fewer that seems to keep the objective
+says nothing. The search bisects on the logarithm of the rate until the bracket is 2.5 % wide; the answer is then
+confirmed by runs interleaved between stacks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ from pgstrata.record.decision import OpenLoop
 RESOLUTION = 0.025
 FAILED_SHARE = 0.01
 RISING_P = 0.01
+BEYOND = 10
+"""Transactions beyond a percentile from which on it is known."""
+
+
+def least_transactions(percentile: str) -> int:
+    """Of a run that is to know that percentile: 1000 for `p99`, 10000 for `p999`."""
+    digits = percentile.removeprefix("p")
+    return round(BEYOND / (1 - int(digits) / 10.0 ** len(digits)))
 
 
 def meets(objective_ms: float, result: OpenLoop) -> bool:

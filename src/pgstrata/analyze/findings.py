@@ -349,6 +349,10 @@ class Capacity(StatementBase):
     percentile: str
     objective_ms: float
     rates_tps: tuple[Amount, ...]
+    unknown: tuple[str, ...] = ()
+    """Stacks whose runs had too few transactions for the percentile."""
+    least_transactions: int | None = None
+    """Of a run that knows the percentile."""
 
 
 Statement = Annotated[

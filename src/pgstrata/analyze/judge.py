@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from pgstrata.analyze.capacity import least_transactions
 from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack, tabulate
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
 from pgstrata.analyze.disk_use import disk_findings
@@ -359,9 +360,13 @@ class _JudgedCell:
         found = capacities_tps(self.evidence.data.campaign, self.evidence.open_loops(asked.percentile))
         own = {stack: tps for (stack, cell), tps in found.items() if cell == self.cell.id}
         if own:
-            rates = sorted(own.items(), key=lambda item: -item[1])
+            rates = sorted(((n, tps) for n, tps in own.items() if math.isfinite(tps)), key=lambda item: -item[1])
             yield Capacity(
-                percentile=asked.percentile, objective_ms=asked.objective_ms, rates_tps=tuple(_amounts(rates))
+                percentile=asked.percentile,
+                objective_ms=asked.objective_ms,
+                rates_tps=tuple(_amounts(rates)),
+                unknown=tuple(n for n, tps in own.items() if math.isnan(tps)),
+                least_transactions=least_transactions(asked.percentile),
             )
 
     def _no_verdict(self) -> NoVerdict:

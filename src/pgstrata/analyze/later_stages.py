@@ -11,11 +11,11 @@ Like every policy this is a pure function of what was observed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from pgstrata.analyze.capacity import capacity_tps, next_rate
+from pgstrata.analyze.capacity import capacity_tps, least_transactions, meets, next_rate
 from pgstrata.analyze.comparison import seconds_by_stack
 from pgstrata.analyze.evidence import COMPARISON, copies_on_write
 from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
@@ -27,6 +27,8 @@ CONFIRMING_RUNS = 2
 """Further runs at the rate that the search found, interleaved with those of the other stacks."""
 MOST_CAPACITY_BLOCKS = 16
 """Halving and bisecting to 2.5 % takes fewer; a stack whose runs scatter around its limit might not settle."""
+LONGEST_STEP_S = 600.0
+"""A run is lengthened so far, and no further, to have the transactions that its percentile needs."""
 FAILURES_ALLOWED = 3
 CAPACITY_START = 0.7
 """Of a stack's closed-loop throughput; the first rate tried."""
@@ -161,7 +163,19 @@ def _latency(
     if not cells:
         return None
     reason = f"latency at matched load, block {done + 1} of {asked.blocks}"
-    return Decision("latency", tuple(names), reason=reason, cells=dict.fromkeys(names, cells))
+    lengthened_s = _lengthened_s(campaign, asked, cells)
+    return Decision("latency", tuple(names), reason=reason, cells=dict.fromkeys(names, cells), duration_s=lengthened_s)
+
+
+def _lengthened_s(campaign: Campaign, asked: Latency, cells: Iterable[Cell]) -> float | None:
+    """Seconds of a run, where the workload's own have too few transactions for the percentile; None where they do."""
+    own = [campaign.workload.cell_duration_s(cell) for cell in cells]
+    known_s = [s for s in own if s is not None]
+    slowest_tps = min((cell.rate_tps for cell in cells if cell.rate_tps), default=math.inf)
+    needed_s = float(math.ceil(least_transactions(asked.percentile) / slowest_tps))
+    if not known_s or needed_s <= min(known_s):
+        return None
+    return min(max(needed_s, *known_s), max(LONGEST_STEP_S, *known_s))
 
 
 def _capacity(
@@ -180,7 +194,8 @@ def _capacity(
     if not cells or done >= MOST_CAPACITY_BLOCKS:
         return None
     reason = f"capacity at {asked.percentile} <= {asked.objective_ms:g} ms, step {done + 1}"
-    return Decision("capacity", tuple(cells), reason=reason, cells=cells)
+    lengthened_s = _lengthened_s(campaign, asked, [c for own in cells.values() for c in own])
+    return Decision("capacity", tuple(cells), reason=reason, cells=cells, duration_s=lengthened_s)
 
 
 def _next_cells(
@@ -194,9 +209,19 @@ def _next_cells(
             continue
         tried = rates_tried(later, stack, cell)
         rate_tps = _next_rate(asked.objective_ms, tried, start_tps)
-        if rate_tps is not None:
+        if rate_tps is not None and rate_tps * _longest_s(campaign, cell) >= least_transactions(asked.percentile):
             cells.append(cell.model_copy(update={"rate_tps": rate_tps}))
     return cells
+
+
+def _lowest(tried: Sequence[OpenLoop]) -> float:
+    return min(r.rate_tps for r in tried)
+
+
+def _longest_s(campaign: Campaign, cell: Cell) -> float:
+    """What a step may take for enough transactions; runs that are bounded by transactions take what they take."""
+    own_s = campaign.workload.cell_duration_s(cell)
+    return math.inf if own_s is None else max(LONGEST_STEP_S, own_s)
 
 
 def _next_rate(objective_ms: float, tried: Sequence[OpenLoop], start_tps: float) -> float | None:
@@ -224,16 +249,24 @@ def rates_tried(observations: Sequence[Observation], stack: str, cell: Cell) -> 
 
 
 def capacities_tps(campaign: Campaign, observations: Sequence[Observation]) -> Mapping[tuple[str, str], float]:
-    """By stack and closed-loop cell: the highest rate that kept the campaign's objective."""
+    """By stack and closed-loop cell: the highest rate that kept the campaign's objective.
+
+    Rates with too few transactions for the percentile count for nothing; where no other was tried, or lower ones would
+    have too few, the rate is nan.
+    """
     asked = campaign.latency
     if asked is None or asked.objective_ms is None:
         return {}
-    found = {}
+    found, least = {}, least_transactions(asked.percentile)
     for stack in dict.fromkeys(o.stack for o in observations):
         for cell in campaign.workload.cells:
-            best = capacity_tps(asked.objective_ms, rates_tried(observations, stack, cell))
+            tried = rates_tried(observations, stack, cell)
+            known = [r for r in tried if r.transactions >= least or not meets(asked.objective_ms, r)]
+            best = capacity_tps(asked.objective_ms, known)
             if best is not None and math.isfinite(best):
                 found[stack, cell.id] = best
+            elif tried and (len(known) < len(tried) or _lowest(tried) / 2 * _longest_s(campaign, cell) < least):
+                found[stack, cell.id] = math.nan
     return found
 
 

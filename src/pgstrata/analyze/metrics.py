@@ -113,6 +113,7 @@ def open_loop_of(cell: CellData, percentile: str) -> OpenLoop | None:
         latency_ms=latency_ms,
         failed_share=(result.failed + result.skipped + result.late) / max(scheduled, 1),
         lag_rising=is_lag_rising(lag_ms),
+        transactions=result.transactions,
     )
 
 

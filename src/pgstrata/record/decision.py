@@ -6,6 +6,7 @@ is a pure function of what was observed, so that a resumed campaign decides the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -25,6 +26,8 @@ class OpenLoop:
     """The percentile that the campaign asks for, counted from the scheduled start."""
     failed_share: float
     lag_rising: bool
+    transactions: float = math.inf
+    """Those that the percentile was taken from."""
 
 
 @dataclass(frozen=True)

@@ -398,12 +398,20 @@ def _soak(statement: SoakTrend) -> str:
 
 def _open_loop(statement: MatchedLoad | Capacity) -> str:
     if isinstance(statement, Capacity):
-        rates = _levels(statement.rates_tps, ",.0f", "TPS")
-        return f"Capacity with {statement.percentile} within {statement.objective_ms:g} ms (to 2.5 %): {rates}."
+        return _capacity(statement)
     head = f"At {statement.rate_tps:g} transactions a second scheduled"
     if not statement.levels:
         return f"{head}: no latency was recorded."
     return f"{head}, {metric_of(statement.metric).phrase}: {_levels(statement.levels, '.3g', 'ms')}."
+
+
+def _capacity(statement: Capacity) -> str:
+    parts = [_levels(statement.rates_tps, ",.0f", "TPS")] if statement.rates_tps else []
+    if statement.unknown:
+        least = f", a run needs {statement.least_transactions:,}" if statement.least_transactions else ""
+        parts.append(f"too few transactions for a {statement.percentile} of {listed(statement.unknown)}{least}")
+    head = f"Capacity with {statement.percentile} within {statement.objective_ms:g} ms (to 2.5 %)"
+    return f"{head}: {'; '.join(parts)}."
 
 
 def _levels(levels: Sequence[Amount], form: str, unit: str) -> str:

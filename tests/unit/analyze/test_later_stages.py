@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
-from pgstrata.analyze.later_stages import CONFIRMING_RUNS, StagedPolicy, capacities_tps, finalists
+from pgstrata.analyze.capacity import least_transactions
+from pgstrata.analyze.later_stages import (
+    CONFIRMING_RUNS,
+    LONGEST_STEP_S,
+    StagedPolicy,
+    capacities_tps,
+    finalists,
+)
 from pgstrata.record.decision import Decision, Observation, OpenLoop
 from pgstrata.spec.campaign import Campaign, Latency, Runs, Soak
 from pgstrata.spec.notation import parse_stack
@@ -149,3 +157,57 @@ def test_stages_whose_trials_fail_are_given_up() -> None:
     decisions, _ = play(campaign(Latency(blocks=2)), failing="latency")
     assert [d.stage for d in decisions].count("latency") == 3
     assert "given up" in decisions[-1].reason
+
+
+def test_runs_are_long_enough_for_the_percentile() -> None:
+    short = Workload(scale=(10,), clients=(4,), warmup=30, duration=1)
+    asked = campaign(Latency(rates=(0.5, 0.9), blocks=1, objective_ms=10)).model_copy(update={"workload": short})
+    decisions, seen = play(asked)
+    lengths = {d.stage: d.duration_s for d in decisions}
+    slowest_tps = 0.5 * min(CAPACITY["ext4"], CAPACITY["xfs"])
+    assert lengths["latency"] == math.ceil(1000 / slowest_tps)
+    for decision in (d for d in decisions if d.stage == "capacity"):
+        assert decision.cells is not None
+        rates = [c.rate_tps or 0.0 for own in decision.cells.values() for c in own]
+        assert min(rates) * (decision.duration_s or 1.0) >= 1000
+    assert all(math.isfinite(tps) for tps in capacities_tps(asked, seen).values())
+    enough = campaign(Latency(blocks=1, objective_ms=10))
+    assert {d.duration_s for d in play(enough)[0]} == {None}, "60 s are enough at these rates"
+
+
+def test_a_percentile_of_too_few_transactions_is_no_capacity() -> None:
+    asked = campaign(Latency(objective_ms=10))
+    few, fine = OpenLoop(7.0, 3.0, 0.0, False, 35), OpenLoop(7.0, 3.0, 0.0, False, 1000)
+
+    def found(*loops: OpenLoop) -> float | None:
+        runs = [Observation("xfs", n, f"{CELL}-r{r.rate_tps:g}", 7.0, "capacity", 60.0, r) for n, r in enumerate(loops)]
+        return capacities_tps(asked, runs).get(("xfs", CELL))
+
+    assert math.isnan(found(few) or 0.0)
+    assert found(fine) == 7.0
+    assert found(few, OpenLoop(5.0, 3.0, 0.0, False, 1200)) == 5.0
+    assert math.isnan(found(OpenLoop(3.0, 50.0, 0.2, True, 900)) or 0.0), "lower rates have too few within ten minutes"
+    assert found(OpenLoop(300.0, 50.0, 0.2, True, 9000)) is None
+
+
+@pytest.mark.parametrize(("name", "least"), [("p50", 20), ("p90", 100), ("p95", 200), ("p99", 1000), ("p999", 10_000)])
+def test_ten_transactions_lie_beyond_a_percentile(name: str, least: int) -> None:
+    assert least_transactions(name) == least
+
+
+def test_a_search_ends_where_rates_become_too_low_for_the_percentile() -> None:
+    asked = campaign(Latency(rates=(0.5,), blocks=1, objective_ms=10, percentile="p999"))
+    policy, seen = StagedPolicy(TwoBlocks(), asked), list(play(campaign())[1])
+    seen += [Observation(n, 2, "x", 1.0, "latency", 60.0) for n in ("ext4", "xfs")]
+    for block in range(3, 30):
+        decision = policy.decide(seen, block, 0.0)
+        if decision.stage == "done":
+            break
+        assert decision.cells is not None
+        for stack, cells in decision.cells.items():
+            (rate,) = (c.rate_tps or 0.0 for c in cells)
+            assert rate * LONGEST_STEP_S >= 10_000
+            loop = OpenLoop(rate, 99.0, 0.5, True, 10_000)
+            seen.append(Observation(stack, block, cells[0].id, 1.0, "capacity", 60.0, loop))
+    assert decision.stage == "done"
+    assert [math.isnan(tps) for tps in capacities_tps(asked, seen).values()] == [True, True]

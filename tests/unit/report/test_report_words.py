@@ -7,7 +7,9 @@ from typing import Any, Literal
 import pytest
 
 from pgstrata.analyze.findings import (
+    Amount,
     BadModeStatement,
+    Capacity,
     Choice,
     NoVerdict,
     PairStatement,
@@ -92,3 +94,12 @@ def test_a_choice_names_the_durability_that_it_is_limited_to() -> None:
     limited = Choice(**{"subject": "ext4", "relation": "chosen", "metric": "tps", "margin": 0.02,
                         "class": "survives power loss"})  # fmt: skip
     assert sentence(limited).startswith("Among stacks that survive power loss: `ext4` is **chosen**")
+
+
+def test_capacity_of_too_few_transactions_is_not_told_as_a_rate() -> None:
+    known = Amount(name="xfs", value=900.0)
+    some = Capacity(percentile="p99", objective_ms=10, rates_tps=(known,), unknown=("zfs",), least_transactions=1000)
+    assert sentence(some) == (
+        "Capacity with p99 within 10 ms (to 2.5 %): `xfs` 900 TPS; "
+        "too few transactions for a p99 of `zfs`, a run needs 1,000."
+    )
