@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze.capacity import least_transactions
 from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack, tabulate
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
 from pgstrata.analyze.disk_use import disk_findings
@@ -25,7 +24,6 @@ from pgstrata.analyze.findings import (
     Behind,
     BestLength,
     CampaignFinding,
-    Capacity,
     CellFinding,
     CheckpointCost,
     Choice,
@@ -53,7 +51,7 @@ from pgstrata.analyze.findings import (
 from pgstrata.analyze.fit import BlockFit
 from pgstrata.analyze.forecast import smallest_margin
 from pgstrata.analyze.interval import ALPHA, Interval
-from pgstrata.analyze.later_stages import capacities_tps
+from pgstrata.analyze.later_stages import capacities_tps, capacity_statement
 from pgstrata.analyze.policy import MAX_PAIRS
 from pgstrata.analyze.run_features import RunFeatures, features_of
 from pgstrata.analyze.run_scatter import suggested_length
@@ -360,14 +358,7 @@ class _JudgedCell:
         found = capacities_tps(self.evidence.data.campaign, self.evidence.open_loops(asked.percentile))
         own = {stack: tps for (stack, cell), tps in found.items() if cell == self.cell.id}
         if own:
-            rates = sorted(((n, tps) for n, tps in own.items() if math.isfinite(tps)), key=lambda item: -item[1])
-            yield Capacity(
-                percentile=asked.percentile,
-                objective_ms=asked.objective_ms,
-                rates_tps=tuple(_amounts(rates)),
-                unknown=tuple(n for n, tps in own.items() if math.isnan(tps)),
-                least_transactions=least_transactions(asked.percentile),
-            )
+            yield capacity_statement(asked, own)
 
     def _no_verdict(self) -> NoVerdict:
         if len(self.conclusion.ranking) > 1:

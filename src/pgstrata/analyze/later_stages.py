@@ -18,6 +18,7 @@ from statistics import fmean
 from pgstrata.analyze.capacity import capacity_tps, least_transactions, meets, next_rate
 from pgstrata.analyze.comparison import seconds_by_stack
 from pgstrata.analyze.evidence import COMPARISON, copies_on_write
+from pgstrata.analyze.findings import Amount, Capacity
 from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
 from pgstrata.spec.units import render_duration
@@ -268,6 +269,18 @@ def capacities_tps(campaign: Campaign, observations: Sequence[Observation]) -> M
             elif tried and (len(known) < len(tried) or _lowest(tried) / 2 * _longest_s(campaign, cell) < least):
                 found[stack, cell.id] = math.nan
     return found
+
+
+def capacity_statement(asked: Latency, rates_tps: Mapping[str, float]) -> Capacity:
+    """What is said of the capacities of a cell, by stack; nan where one is not known."""
+    known = sorted(((n, tps) for n, tps in rates_tps.items() if math.isfinite(tps)), key=lambda item: -item[1])
+    return Capacity(
+        percentile=asked.percentile,
+        objective_ms=asked.objective_ms or 0.0,
+        rates_tps=tuple(Amount(name=name, value=tps) for name, tps in known),
+        unknown=tuple(n for n, tps in rates_tps.items() if math.isnan(tps)),
+        least_transactions=least_transactions(asked.percentile),
+    )
 
 
 def _soak(

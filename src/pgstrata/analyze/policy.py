@@ -160,6 +160,8 @@ class AdaptivePolicy:
         most = self._most_pairs(moment, pair, done)
         rates = error_rates(declared, len(self.design.cells))
         outlook = self._forecast(pair, verdict, fit, most)
+        if done == most == 0:
+            return f"{name}: the time left has room for no fresh pair"
         if done >= most or moment.confirm_blocks >= self.max_pairs:
             return (
                 f"{name}: {verdict.verdict} after {_pairs_words(done)}{self._reach(outlook, most, rates.equivalence)}"
