@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -127,6 +128,14 @@ def test_the_budget_ends_it() -> None:
     assert len(seen) == 3
 
 
+def test_an_end_is_told_without_chances_and_margins_of_no_use() -> None:
+    value = levels(0.5, a=0, b=0, c=0)
+    reasons = [Bench(policy("abc", budget_s=n * TRIAL_S), value).play()[0][-1].reason for n in range(3, 30)]
+    assert any("room for no fresh pair" in reason for reason in reasons)
+    for reason in reasons:
+        assert re.search(r"0 pairs|\b1 pairs|chance of 0|no margin|prove is ([3-9]\d|\d{3,})", reason) is None, reason
+
+
 def test_a_campaign_can_be_extended() -> None:
     value = levels(0.05, a=0, b=0, c=0)
     short = Bench(policy("abc", budget_s=5 * 3 * TRIAL_S), value)
@@ -188,6 +197,9 @@ def test_from_a_campaign() -> None:
     assert made.design.stacks == ("ext4", "xfs")
     assert len(made.design.cells) == 2
     assert (made.design.max_blocks, made.budget_s) == (5, 60.0)
+    assert made.max_pairs > 1000, "the budget is the limit"
+    unlimited = campaign.model_copy(update={"runs": Runs()})
+    assert AdaptivePolicy.of(unlimited).max_pairs == MAX_PAIRS
 
 
 @pytest.mark.parametrize(

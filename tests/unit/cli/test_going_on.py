@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,11 @@ def test_quick_goes_on_as_begun(tmp_path: Path, again: str) -> None:
 
 
 def test_both_verbs_go_on_with_the_same_campaign(tmp_path: Path) -> None:
-    stacks = ("ext4", "xfs", "btrfs", "tmpfs")
+    stacks = ("ext4", "xfs", "btrfs")
     for name in ("a", "b"):
-        typed("quick", *stacks, "--minutes", "14", "--out", name, cwd=tmp_path)
-    typed("quick", *stacks, "--minutes", "60", "--out", "a", cwd=tmp_path)
-    typed("run", "b", "--budget", "1h", cwd=tmp_path)
+        typed("quick", *stacks, "--minutes", "11", "--out", name, cwd=tmp_path)
+    typed("quick", *stacks, "--minutes", "18", "--out", "a", cwd=tmp_path)
+    typed("run", "b", "--budget", "18min", cwd=tmp_path)
     assert begun_quick(tmp_path / "a") == begun_quick(tmp_path / "b")
     assert trials_of(tmp_path / "a").keys() == trials_of(tmp_path / "b").keys()
 
@@ -80,3 +81,21 @@ def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
 def test_the_command_is_whole(tmp_path: Path) -> None:
     assert run_command(tmp_path / "a b", minutes=12).endswith(f"run '{tmp_path}/a b' --minutes 12")
     assert run_command(Path("out/x"), blocks=9).endswith("run out/x --blocks 9")
+
+
+@pytest.mark.parametrize("first", ["quick ext4 xfs --minutes 6", "quick ext4 xfs --minutes 40 --blocks 3"])
+def test_the_command_that_would_settle_it_goes_on_until_it_is_settled(tmp_path: Path, first: str) -> None:
+    """Typed as it is printed, again and again: every time more runs, and in the end a verdict."""
+    done = typed(*first.split(), cwd=tmp_path)
+    before = 0
+    for _ in range(8):
+        said = next(line for line in done.stdout.splitlines() if line.startswith("answer: "))
+        if "is chosen" in said:
+            return
+        blocks = blocks_of(tmp_path / "out" / "quick-ext4-xfs")
+        assert blocks > before, said
+        before = blocks
+        words = shlex.split(said[said.index(" run ") :])
+        done = typed(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    raise AssertionError(f"still open after eight times: {done.stdout}")
