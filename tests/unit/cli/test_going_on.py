@@ -11,7 +11,7 @@ import pytest
 from pgstrata.cli.begun import begun_quick, run_command
 from typed import typed
 
-SMALL = "name: small\nstacks: [ext4, xfs]\nworkload: {scale: 1, clients: 2, duration: 5}\nruns: {budget: 6min}\n"
+SMALL = "stacks: [ext4, xfs]\nworkload: {scale: 1, clients: 2, duration: 5}\nruns: {budget: 6min}\n"
 
 
 def blocks_of(directory: Path) -> int:
@@ -99,3 +99,21 @@ def test_the_command_that_would_settle_it_goes_on_until_it_is_settled(tmp_path: 
         done = typed(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     raise AssertionError(f"still open after eight times: {done.stdout}")
+
+
+def test_a_decision_without_a_reason_is_no_empty_line(tmp_path: Path) -> None:
+    typed("quick", "ext4", "xfs", "--minutes", "6", cwd=tmp_path)
+    decisions = tmp_path / "out" / "quick-ext4-xfs" / "decisions.jsonl"
+    first = json.loads(decisions.read_text().splitlines()[0])
+    assert first["reason"] == ""
+    decisions.write_text(json.dumps(first) + "\n")
+    shown = typed("status", "out/quick-ext4-xfs", cwd=tmp_path).stdout
+    assert shown.rstrip().endswith("last decision: confirm")
+
+
+def test_a_grid_says_in_how_many_cells_the_best_is_chosen(tmp_path: Path) -> None:
+    (tmp_path / "grid.yaml").write_text(SMALL.replace("clients: 2", "clients: [2, 4]").replace("6min", "12min"))
+    done = typed("run", "grid.yaml", cwd=tmp_path)
+    said = next(line for line in done.stdout.splitlines() if line.startswith("answer: "))
+    assert said.startswith("answer: The best is chosen in 0 of 2 cells. About ")
+    assert " run out/grid --minutes " in said
