@@ -136,7 +136,8 @@ def test_every_chart_has_a_mark_for_every_figure(campaign: Campaign, open_page: 
     assert view.count(".matrix td[data-tip]") == stacks * (stacks - 1)
     assert view.count("#verdicts tbody .strip .run") == runs
     assert view.count("#chart-timeline .stall") >= 1
-    assert "no run of this cell was scheduled by rate" in view.page.locator("#chart-percentiles").inner_text()
+    assert "no run of this cell was scheduled by rate" in view.page.locator("#left-out").inner_text()
+    assert view.visible("#figure-percentiles") == 0
 
 
 def test_a_line_has_a_point_for_every_second(campaign: Campaign, open_page: Any) -> None:
@@ -313,13 +314,17 @@ def test_the_scheme_follows_the_system_and_can_be_chosen(campaign: Campaign, ope
     assert button.get_attribute("aria-label") == "Colour scheme: dark"
 
 
-def test_a_campaign_without_a_valid_run_says_so_in_every_chart(tmp_path: Path, open_page: Any) -> None:
+def test_a_campaign_without_a_valid_run_has_no_empty_charts_and_says_why(tmp_path: Path, open_page: Any) -> None:
     empty = write_campaign(tmp_path / "empty", Shape(stacks=("ext4", "xfs"), blocks=1, duration_s=10))
     shutil.rmtree(empty / "trials")
     data = read(empty)
     view = open_page(render(data, judge(data), ["html"], empty).paths[0])
-    charts = view.count("section:not([hidden]) .chart")
-    assert view.count("section:not([hidden]) .chart .nothing") == charts > 8
+    assert view.visible("figure.card") == 0
+    assert view.visible(":is(#throughput, #latency, #devices, #drift)") == 0
+    assert view.visible(".toolbar nav a:is([href='#throughput'], [href='#devices'])") == 0
+    left_out = view.page.locator("#left-out").inner_text()
+    assert "Second by second (no progress" in left_out
+    assert left_out.count("; ") == view.count(".chart .nothing") - 1 > 8
     assert "no valid run" in view.page.locator("#verdicts").inner_text()
 
 

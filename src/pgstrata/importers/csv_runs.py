@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.importers.own_csv import is_own, read_own
 from pgstrata.importers.runs import (
     ImportedCell,
     ImportedTrial,
@@ -29,7 +30,7 @@ from pgstrata.importers.runs import (
 )
 from pgstrata.record.schema import CellResult, HostFacts
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.printable import plain_name
+from pgstrata.spec.printable import plain_name, spreadsheet_source
 from pgstrata.spec.workload import Cell
 
 KEYS = ("stack", "block", "script", "scale", "clients")
@@ -89,7 +90,26 @@ def import_csv(
     if not 0 < margin < 1:
         raise UsageError(f"margin {margin:g} is not between 0 and 1", hint="for example --margin 5%")
     content = _read(path)
-    header, lines = _parse_table(path, content)
+    written, lines = _parse_table(path, content)
+    goal = Goal(kind="all-pairs", primary="tps", margin=margin)
+    if is_own(written):
+        own = read_own([spreadsheet_source(column) for column in written], lines, _facts(path))
+        if not own.trials:
+            raise UsageError(
+                f"{path}: no row with a run", hint="pgstrata report DIR --format csv, of a campaign with runs"
+            )
+        return write_campaign(
+            own.trials,
+            out,
+            name=name or path.stem,
+            origin="import csv",
+            paired=own.paired,
+            goal=goal,
+            rejected=own.left_out,
+            notices=(),
+            sources={path.name: content},
+        )
+    header = [column.lower() for column in written]
     _check_header(path, header)
     faults = _Faults()
     rows = [row for line, cells in lines if (row := _parse_row(line, header, cells, faults)) is not None]
@@ -107,7 +127,7 @@ def import_csv(
         name=name or path.stem,
         origin="import csv",
         paired="block" in header,
-        goal=Goal(kind="all-pairs", primary="tps", margin=margin),
+        goal=goal,
         rejected=Counter(reason for _, reason, _ in faults.found),
         notices=tuple(_notices(rows, "block" in header)),
         sources={path.name: content},
@@ -144,7 +164,7 @@ def _parse_table(path: Path, content: bytes) -> tuple[list[str], list[tuple[int,
         raise UsageError(f"{path}: line {reader.line_num}: {error}", hint="check the quotes of that line") from None
     if not lines:
         raise UsageError(f"{path} is empty", hint="the first line names the columns: stack,block,tps")
-    return [c.lower() for c in lines[0][1]], lines[1:]
+    return lines[0][1], lines[1:]
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
@@ -239,8 +259,12 @@ def _without_duplicates(rows: Sequence[_Row], faults: _Faults) -> Iterator[_Row]
         yield row
 
 
+def _facts(path: Path) -> HostFacts:
+    return HostFacts(name="imported", told={"source": path.name}, medium="imported, medium not known")
+
+
 def _trials(path: Path, rows: Sequence[_Row]) -> list[ImportedTrial]:
-    facts = HostFacts(name="imported", told={"source": path.name}, medium="imported, medium not known")
+    facts = _facts(path)
     blocks = {block: at for at, block in enumerate(sorted({row.block for row in rows if row.block is not None}))}
     seen: Counter[tuple[str, str]] = Counter()
     trials = []

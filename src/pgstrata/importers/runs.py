@@ -25,7 +25,7 @@ from pgstrata.record.schema import (
     SpaceRecord,
     TrialVerdict,
 )
-from pgstrata.spec.campaign import Campaign, Goal, Trial
+from pgstrata.spec.campaign import Campaign, Goal, Stage, Trial
 from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.printable import plain_name
@@ -53,6 +53,7 @@ class ImportedTrial:
     facts: HostFacts
     load: LoadRecord | None = None
     raw: Mapping[str, Path] = field(default_factory=dict)
+    stage: Stage = "screen"
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ def _write_trial(directory: CampaignDirectory, imported: ImportedTrial, position
         stack=imported.stack.name,
         block=imported.block,
         position=position,
+        stage=imported.stage,
         load="fresh",
         scale=scale,
         cells=cells,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import log
 
 from pgstrata.analyze.findings import CellFinding, Findings
+from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.report.figures import NOT_KNOWN, render_count, render_ratio
 from pgstrata.report.pairs import Index
 from pgstrata.report.table import Tone, VerdictRow, VerdictTable, short_titles, verdict_tables
@@ -22,7 +23,8 @@ class GridField:
     stack: str
     text: str
     shade: int | None
-    """0 at the best and near it, up to the number of `STEPS`; None where there is no ratio to the best."""
+    """0 at the best and near it, up to the number of `STEPS`; None where there is no ratio, or it
+    is ahead of the best, which is of another durability class."""
     tone: Tone
     tip: str
 
@@ -88,7 +90,7 @@ def _field(index: Index, cell: CellFinding, name: str, row: VerdictRow | None, b
     detail = (row.primary.value, row.primary.interval, row.verdict, row.verdict_detail)
     tip = "; ".join((name, *(text for text in detail if text), render_count(row.runs, "run")))
     text = row.primary.value if ratio is None or name == best else render_ratio(ratio)
-    return GridField(name, text, _shade(ratio), row.tone, tip)
+    return GridField(name, text, _shade(ratio, metric_of(index.findings.campaign.primary)), row.tone, tip)
 
 
 def _ratio(index: Index, cell: CellFinding, name: str, best: str | None) -> float | None:
@@ -102,8 +104,11 @@ def _ratio(index: Index, cell: CellFinding, name: str, best: str | None) -> floa
     return own / other if own is not None and other is not None and own > 0 and other > 0 else None
 
 
-def _shade(ratio: float | None) -> int | None:
-    return None if ratio is None else sum(1 for step in STEPS if abs(log(ratio)) >= step)
+def _shade(ratio: float | None, metric: Metric) -> int | None:
+    behind = None if ratio is None else -metric.sign * log(ratio)
+    if behind is None or behind < -STEPS[0]:  # ahead of the best of a durability class that it is not of
+        return None
+    return sum(1 for step in STEPS if behind >= step)
 
 
 def _words(rows: tuple[GridRow, ...]) -> str:

@@ -37,6 +37,11 @@ def spreadsheet_text(text: str) -> str:
     return printable(f"'{text}" if _FORMULA.match(text) else text)
 
 
+def spreadsheet_source(text: str) -> str:
+    """The text that `spreadsheet_text` made that of."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
+
+
 def plain_name(text: str) -> str:
     """A name as it is; ValueError for one that is empty, too long for a line, or holds a control character."""
     if not text:

@@ -21,8 +21,25 @@ function draw(...names) {
   hideTip();
   for (const name of names.length ? names : Object.keys(CHARTS)) {
     const host = document.getElementById(`chart-${name}`);
-    if (host) CHARTS[name](host);
+    if (!host) continue;
+    for (let node = host; node; node = node.parentElement) node.hidden = false;
+    CHARTS[name](host);
   }
+  leaveOut();
+}
+
+// Charts with nothing to draw, and sections of nothing else, are left out; one line says which, and why.
+function leaveOut() {
+  const empty = [...all("figure.card")].filter((figure) => figure.querySelector(".nothing"));
+  for (const figure of empty) figure.hidden = true;
+  for (const section of all("main > section")) {
+    const figures = [...all("figure.card", section)];
+    section.hidden = figures.length > 0 && figures.every((f) => f.hidden) && ![...all(".card:not(figure), .sentences", section)].some((c) => c.checkVisibility());
+  }
+  for (const link of all(".toolbar nav a")) link.hidden = byId(link.getAttribute("href").slice(1))?.hidden ?? false;
+  const line = byId("left-out");
+  line.hidden = !empty.length;
+  line.textContent = `Left out, with nothing to draw: ${empty.map((f) => `${f.querySelector("h3").textContent} (${f.querySelector(".nothing").textContent.replace(/^n\/a: /, "")})`).join("; ")}.`;
 }
 
 function set(change, ...charts) {
