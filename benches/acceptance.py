@@ -21,21 +21,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from types import ModuleType
 
 import numpy as np
 from scipy.signal import lfilter
 
 from pgstrata.analyze import conclude as conclusions
-from pgstrata.analyze import equivalence
+from pgstrata.analyze import equivalence, shared_scatter
 from pgstrata.analyze.changepoint import changepoints_s
 from pgstrata.analyze.checkpoint_cycle import checkpoint_cycle
 from pgstrata.analyze.comparison import Design, Replay
 from pgstrata.analyze.conclude import CellConclusion, PairConclusion, conclude
 from pgstrata.analyze.fit import BlockFit
-from pgstrata.analyze.interval import Interval
+from pgstrata.analyze.interval import Interval, Mixture
 from pgstrata.analyze.periodogram import strongest_period
 from pgstrata.analyze.screen import probability_within_margin
-from pgstrata.analyze.simulate import CELL, LEVELS, Scenario, SimulatedCampaign, run_campaign
+from pgstrata.analyze.simulate import CELL, LEVELS, Noise, Scenario, SimulatedCampaign, run_campaign
 from pgstrata.analyze.trend import trend_p, trend_per_hour
 from pgstrata.record.decision import Observation
 from pgstrata.spec.campaign import Goal
@@ -82,6 +83,9 @@ class Result:
     """Chosen while a verdict against the runner-up is open."""
     says_reach: bool
     """Whether an open end says what could be proven."""
+    runs: int
+    all_proven: bool
+    """Whether every confirmed pair is proven, the right way round."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def scenarios() -> dict[str, tuple[Scenario, bool]]:
     apart = (math.log1p(MARGIN), 0.0)
     for level in ("quiet", "typical"):
         found[f"equivalent at margin {level}"] = Scenario(apart, LEVELS[level], EQUIVALENT), False
-    found |= _uneven_scenarios() | _rare_scenarios()
+    found |= _uneven_scenarios() | _rare_scenarios() | _proof_scenarios() | _shared_scatter_scenarios()
     found["looks A/A 2 typical"] = Scenario((0.0, 0.0), typical), True
     found["looks A/A 4 typical"] = Scenario((0.0,) * 4, typical), True
     found["looks at margin quiet"] = Scenario(apart, LEVELS["quiet"], EQUIVALENT), True
@@ -154,6 +158,53 @@ def _rare_scenarios() -> dict[str, tuple[Scenario, bool]]:
         goal = Goal.model_validate({"kind": "equivalent", "equivalent": [["s00", "s01", margin]]})
         noise = replace(LEVELS["quiet"], bad_share=share, bad_loss=loss)
         found[f"rare {share:.0%} x -{loss:.0%} margin {margin:.0%}"] = Scenario((0.0, 0.0), noise, goal), False
+    return found
+
+
+PROOF = {
+    "proof against 4, 10 % at 3 %": (4, 0.10, 0.03, 22),
+    "proof against 4, 20 % at 3 %": (4, 0.20, 0.03, 15),
+    "proof against 8, 10 % at 3 %": (8, 0.10, 0.03, 44),
+    "proof against 8, 20 % at 3 %": (8, 0.20, 0.03, 30),
+    "proof against 8, 30 % at 10 %": (8, 0.30, 0.10, 57),
+    "proof best 4, 20 % at 3 %": (4, 0.20, 0.03, 22),
+    "proof best 12, 30 % at 3 %": (12, 0.30, 0.03, 45),
+}
+"""Stacks, how far the others are behind or one is ahead, run-to-run CV, and the most runs in the mean."""
+
+
+def _proof_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """A difference to be proven: of every stack against a baseline, or of one ahead of equals."""
+    found = {}
+    for name, (stacks, difference, sigma, _) in PROOF.items():
+        against = name.startswith("proof against")
+        ahead = (0.0, *(math.log1p(difference),) * (stacks - 1))
+        effects = ahead if against else (math.log1p(difference), *(0.0,) * (stacks - 1))
+        found[name] = Scenario(effects, Noise(sigma, lost_share=0.0), _AGAINST if against else Goal()), False
+    return found
+
+
+_AGAINST = Goal.model_validate({"against": "s00"})
+
+
+def _shared_scatter_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Equal stacks whose scatter is told from all runs, in every noise that could make it false."""
+    typical, calm = LEVELS["typical"], Noise(0.02)
+    found = {}
+    for stacks in (4, 8):
+        noises = {
+            "typical": typical,
+            "t3": replace(typical, tails="t3"),
+            "AR(1) with steps": replace(typical, correlation=0.6, step_chance=0.05),
+            "10 % x -30 %": replace(typical, lost_share=0.10, lost=(0.30, 0.30)),
+            "unequal sigmas": replace(typical, sigma_factors=tuple(np.geomspace(0.5, 2, stacks).tolist())),
+            "baseline 20 %, others 2 %": replace(calm, sigma_factors=(10.0,)),
+            "one 20 %, others 2 %": replace(calm, sigma_factors=(*(1.0,) * (stacks - 1), 10.0)),
+            "half 20 %, half 2 %": replace(calm, sigma_factors=(*(1.0,) * (stacks // 2), *(10.0,) * (stacks // 2))),
+            "scatter 1 to 10": replace(typical, sigma_factors=tuple(np.geomspace(1, 10, stacks).tolist())),
+        }
+        for name, noise in noises.items():
+            found[f"A/A against {stacks}, {name}"] = Scenario((0.0,) * stacks, noise, _AGAINST), False
     return found
 
 
@@ -191,6 +242,8 @@ def simulate(job: Job) -> Result:
         wrongly_chosen=wrongly or _wrongly_chosen(scenario, found),
         beside_open=found.chosen and confirm is not None and not confirm.verdict.decided,
         says_reach="smallest margin" in reason or (confirm is not None and confirm.verdict.decided),
+        runs=len(campaign.observations),
+        all_proven=bool(found.confirmed) and all(_proves(scenario, p) for p in found.confirmed),
     )
 
 
@@ -237,7 +290,7 @@ def _false_claim(scenario: Scenario, found: CellConclusion) -> bool:
 
 
 def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
-    """Rows 1 to 6 and 9, of whatever scenarios were run."""
+    """Rows 1 to 6 and 9 to 12, of whatever scenarios were run."""
     for name, found in results.items():
         count = len(found)
         false = _mean(r.false_claim for r in found)
@@ -252,6 +305,9 @@ def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
         said = [not r.wrongly_chosen for r in found if r.chosen]
         if len(said) >= 20:
             yield Check("10", f"{name}: of the chosen, true", _mean(said), False, 0.95, len(said))
+        if name in PROOF:
+            yield Check("12", f"{name}: runs", _mean(r.runs for r in found), True, PROOF[name][-1], count, rate=False)
+            yield Check("12", f"{name}: proven", _mean(r.all_proven for r in found), False, 0.95, count)
         if name.startswith("rare"):
             yield Check("11", f"{name}: falsely equal", _mean(r.equal for r in found), True, 0.05, count)
         if name.startswith("equivalent at margin"):
@@ -368,7 +424,7 @@ def narrow_intervals(factor: float) -> Callable[[], None]:
     """The mutant: every interval of a verdict narrower by the factor; returns what undoes it."""
     honest = equivalence.interval
 
-    def narrow(estimate: equivalence.Estimate, alpha: float, g: float) -> Interval:
+    def narrow(estimate: equivalence.Estimate, alpha: float, g: Mixture) -> Interval:
         found = honest(estimate, alpha, g)
         half = (found.high - found.low) / 2 / factor
         return Interval(estimate.value - half, estimate.value + half, found.level) if math.isfinite(half) else found
@@ -414,10 +470,28 @@ def _chosen_by_screening() -> Callable[[], None]:
     return lambda: setattr(conclusions, "is_chosen", honest)
 
 
+def _without_own_scatter() -> Callable[[], None]:
+    """A stack that evidently scatters more than the others takes their scatter too."""
+    return _replaced(shared_scatter, "EVIDENT", 0.0)
+
+
+def _shared_by_two_runs() -> Callable[[], None]:
+    """Two runs of a stack are enough to take the scatter of the others."""
+    return _replaced(shared_scatter, "LEAST_RUNS", 2)
+
+
+def _replaced(module: ModuleType, name: str, value: float) -> Callable[[], None]:
+    honest = getattr(module, name)
+    setattr(module, name, value)
+    return lambda: setattr(module, name, honest)
+
+
 RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "plain-mean": _without_plain_mean,
     "least-runs": _without_least_runs,
     "chosen": _chosen_by_screening,
+    "own-scatter": _without_own_scatter,
+    "three-runs": _shared_by_two_runs,
 }
 """The rules that a mutant can weaken, beside the width of intervals."""
 

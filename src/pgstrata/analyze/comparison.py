@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze.confirm import paired_location
 from pgstrata.analyze.equivalence import PairVerdict, judge_pair, mean_of_differences
 from pgstrata.analyze.fit import BlockFit, fit_blocks
 from pgstrata.analyze.holm import holm_rejects
 from pgstrata.analyze.interval import ALPHA, CONFIRM_G, EQUIVALENCE_ALPHA, anytime_p
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import MIN_BLOCKS, STOP_PROBABILITY, Screening, rank, screen
+from pgstrata.analyze.shared_scatter import pair_estimates
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.spec.campaign import Goal
 
@@ -214,19 +214,19 @@ def judge_pairs(design: Design, pairs: Sequence[Pair], table: Table) -> tuple[Pa
     """Verdicts of stage 2 in one cell: Holm over the pairs, printed intervals at alpha / pairs."""
     rates = error_rates(len(pairs), len(design.cells))
     row = {name: index for index, name in enumerate(design.stacks)}
-    differences = [table.differences(row[p.a], row[p.b]) for p in pairs]
-    estimates = [paired_location(d) for d in differences]
+    at = [(row[p.a], row[p.b]) for p in pairs]
+    estimates = pair_estimates(table.y, at)
     rejected = holm_rejects([anytime_p(e, CONFIRM_G) for e in estimates], rates.family)
     return tuple(
         judge_pair(
             e,
             p.bound,
-            mean_of_differences(d),
+            mean_of_differences(table.differences(i, j)),
             alpha=rates.alpha,
             equivalence_alpha=rates.equivalence,
             different=r if len(pairs) > 1 else None,
         )
-        for e, d, p, r in zip(estimates, differences, pairs, rejected, strict=True)
+        for e, (i, j), p, r in zip(estimates, at, pairs, rejected, strict=True)
     )
 
 

@@ -28,6 +28,7 @@ from pgstrata.analyze.interval import (
     Estimate,
     Floats,
     Interval,
+    Mixture,
     anytime_p,
     interval,
 )
@@ -101,7 +102,7 @@ def judge_pair(
     *,
     least_runs: int = LEAST_RUNS,
     alpha: float = ALPHA,
-    g: float = CONFIRM_G,
+    g: Mixture = CONFIRM_G,
     equivalence_alpha: float = EQUIVALENCE_ALPHA,
     different: bool | None = None,
 ) -> PairVerdict:

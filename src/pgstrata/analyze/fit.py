@@ -7,8 +7,12 @@ at most 100 times. With m = share of cells with w = 1, p = parameters, df = N - 
     v = kappa^2 sum((w r)^2) / df / m^2                      pooled variance of a run
     s_k^2 = sum r^2 / sum(1 - h)                             of stack k; h = leverage in the unweighted design
     v_k = (6 v + (n_k - 1) s_k^2) / (n_k + 5)                shrunk: pooling alone makes false claims if sigmas differ
+    f_k = n_k + 5                                            its degrees of freedom
     se^2 = sum over cells of c^2 v_k                         c = the contrast's row of (X'X)^-1 X'
-    nu = (sum u_k)^2 / sum(u_k^2 / (n_k + 5)), at most df    Satterthwaite; u_k = part of se^2 that stack k adds
+    nu = (sum u_k)^2 / sum(u_k^2 / f_k), at most df          Satterthwaite; u_k = part of se^2 that stack k adds
+
+With a level of `evident` above 0, a stack that evidently scatters more than the others, s_k^2 > v times the 1 - evident
+quantile of F(n_k - 1, df), keeps its own variance: then v_k = s_k^2 and f_k = n_k - 1.
 
 The blocks are absorbed (Frisch & Waugh, Econometrica 1, 1933; Lovell, JASA 58, 1963). With W the sums of weights by
 stack and block, D those of each block, and z and t the sums of w y by stack and by block, stack by stack
@@ -32,6 +36,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.lapack import dposv
+from scipy.special import fdtrc
 
 from pgstrata.analyze.interval import Estimate
 
@@ -59,6 +64,8 @@ class BlockFit:
     """Counted runs of each stack."""
     variance: Floats
     """v_k, of one run."""
+    freedom: Floats
+    """Degrees of freedom of v_k."""
     pooled_variance: float
     df: int
     component: Ints
@@ -79,7 +86,7 @@ class BlockFit:
         n = int(self.runs[k])
         if n < 2 or self.df < 1:
             return Estimate(float(self.level[k]), math.nan, math.nan, n)
-        return Estimate(float(self.level[k]), math.sqrt(self.variance[k] / n), min(n + 5, self.df), n)
+        return Estimate(float(self.level[k]), math.sqrt(self.variance[k] / n), min(float(self.freedom[k]), self.df), n)
 
     @property
     def sigma(self) -> float:
@@ -108,7 +115,7 @@ class BlockFit:
         share = (own[:, :, None] + own[:, None, :] - 2 * gram) * self.variance[kept][:, None, None]
         total = share.sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            nu = total**2 / (share**2 / (self.runs[kept] + 5)[:, None, None]).sum(axis=0)
+            nu = total**2 / (share**2 / self.freedom[kept][:, None, None]).sum(axis=0)
         return np.sqrt(np.maximum(total, 0)), np.minimum(nu, self.df)
 
 
@@ -128,8 +135,11 @@ def fit_blocks(y: Floats) -> BlockFit:
     return fit_cells(stack, block, y[stack, block], y.shape[0])
 
 
-def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int) -> BlockFit:
-    """Fits runs given as three arrays; several runs of a stack in one block are allowed."""
+def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int, *, evident: float = 0.0) -> BlockFit:
+    """Fits runs given as three arrays; several runs of a stack in one block are allowed.
+
+    `evident` is the level of the F test by which a stack keeps its own variance.
+    """
     keep = _counted(stack, block, stacks)
     stack, block, y = stack[keep], block[keep], y[keep]
     runs = np.bincount(stack, minlength=stacks)
@@ -147,8 +157,9 @@ def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int) -> BlockFit:
     a, b, residual, weight = _huber(cells, constraint, df)
     pooled = _pooled_variance(residual, weight, df)
     rows = _Rows.of(cells, constraint)
-    variance = np.full(stacks, np.nan)
-    variance[kept] = _shrunk(residual, row, 1 - rows.leverage()[row, column], runs[kept], pooled)
+    variance, freedom = np.full(stacks, np.nan), np.full(stacks, np.nan)
+    own = _own_variance(residual, row, 1 - rows.leverage()[row, column], pooled)
+    variance[kept], freedom[kept] = _shrunk(own, runs[kept] - 1, pooled, df, evident)
     effect, level = np.full(stacks, np.nan), np.full(stacks, np.nan)
     component = np.full(stacks, -1, dtype=np.intp)
     effect[kept], component[kept] = a, parts
@@ -160,6 +171,7 @@ def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int) -> BlockFit:
         level=level,
         runs=runs,
         variance=variance,
+        freedom=freedom,
         pooled_variance=pooled,
         df=df,
         component=component,
@@ -307,12 +319,18 @@ def _pooled_variance(residual: Floats, weight: Floats, df: int) -> float:
     return v if v > _NO_SPREAD**2 else _SMALLEST_VARIANCE
 
 
-def _shrunk(residual: Floats, row: Ints, free: Floats, runs: Ints, pooled: float) -> Floats:
-    squares = np.bincount(row, weights=residual**2, minlength=runs.size)
-    freedom = np.bincount(row, weights=free, minlength=runs.size)
-    own: Floats = np.divide(squares, freedom, out=np.full(runs.size, pooled), where=freedom > 1e-9)
-    shrunk: Floats = (PRIOR_RUNS * pooled + (runs - 1) * own) / (runs - 1 + PRIOR_RUNS)
-    return shrunk
+def _own_variance(residual: Floats, row: Ints, free: Floats, pooled: float) -> Floats:
+    squares, freedom = np.bincount(row, weights=residual**2), np.bincount(row, weights=free)
+    own: Floats = np.divide(squares, freedom, out=np.full(squares.size, pooled), where=freedom > 1e-9)
+    return own
+
+
+def _shrunk(own: Floats, own_df: Ints, pooled: float, df: int, evident: float) -> tuple[Floats, Floats]:
+    """Variance of a run and its degrees of freedom: shrunk towards the pooled one, unless evidently larger."""
+    shrunk = (PRIOR_RUNS * pooled + own_df * own) / (PRIOR_RUNS + own_df)
+    ratio = own / pooled
+    apart = fdtrc(own_df, max(df, 1), ratio) < evident
+    return np.where(apart, own, shrunk), np.where(apart, own_df, own_df + PRIOR_RUNS)
 
 
 def _empty(stacks: int) -> BlockFit:
@@ -321,5 +339,5 @@ def _empty(stacks: int) -> BlockFit:
     zero = np.zeros(stacks, dtype=np.intp)
     nothing = np.zeros((0, 0))
     return BlockFit(
-        nan, nan, zero, nan, math.nan, 0, none, {}, np.zeros(0, dtype=np.intp), _Rows(nothing, nothing, nothing)
+        nan, nan, zero, nan, nan, math.nan, 0, none, {}, np.zeros(0, dtype=np.intp), _Rows(nothing, nothing, nothing)
     )

@@ -20,6 +20,7 @@ from pgstrata.analyze.interval import (
     EQUIVALENCE_ALPHA,
     EQUIVALENCE_G,
     Floats,
+    Mixture,
     t_multipliers,
 )
 
@@ -32,7 +33,7 @@ ASSUMED_TAU_S = 9.0
 
 
 @lru_cache(maxsize=256)
-def _widths(alpha: float, g: float) -> Floats:
+def _widths(alpha: float, g: Mixture) -> Floats:
     """Half width of the paired interval at 1 ... MOST_PAIRS pairs, in sigmas of one difference."""
     n = np.arange(1, MOST_PAIRS + 1, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -41,7 +42,7 @@ def _widths(alpha: float, g: float) -> Floats:
 
 
 def smallest_difference(sigma_pair: float, pairs: int, alpha: float = ALPHA) -> float:
-    """The smallest difference (scale of the model) that the interval at so many pairs excludes; inf below 5 pairs."""
+    """The smallest difference (scale of the model) that the interval at so many pairs excludes; inf below 3 pairs."""
     return _width(sigma_pair, pairs, alpha, CONFIRM_G)
 
 
@@ -50,7 +51,7 @@ def smallest_margin(sigma_pair: float, pairs: int, alpha: float = EQUIVALENCE_AL
     return _width(sigma_pair, pairs, alpha, EQUIVALENCE_G) if pairs >= LEAST_RUNS else math.inf
 
 
-def _width(sigma_pair: float, pairs: int, alpha: float, g: float) -> float:
+def _width(sigma_pair: float, pairs: int, alpha: float, g: Mixture) -> float:
     if pairs < 1:
         return math.inf
     return sigma_pair * float(_widths(alpha, g)[min(pairs, MOST_PAIRS) - 1])

@@ -1,12 +1,19 @@
 """The anytime-valid t interval: the one interval of every comparison.
 
 Lindon, Ham, Tingley, Bojinov: Anytime-Valid Linear Models and Regression Adjusted Causal Inference in Randomized
-Experiments, arXiv 2210.08589. The interval may be looked at, and the campaign stopped or extended, at any time:
+Experiments, arXiv 2210.08589. The interval may be looked at, and the campaign stopped or extended, at any time. With
+G = 1 + n g and T = difference / se, the evidence against a difference is
 
-    G = 1 + n g;  Q = (sqrt(G) / alpha) ** (2 / (nu + 1))
-    t = inf if Q >= G else sqrt(nu (Q - 1) / (1 - Q / G));  interval = estimate +- t se
+    E_g = sqrt(1 / G) ((nu + T^2) / (nu + T^2 / G)) ** ((nu + 1) / 2)
 
-`g` sets the sample size at which the interval is tightest: a large g pays off with few runs.
+whose mean is at most 1 at any look if that is the true difference. So is the mean of E_g over several g (Robbins, Ann.
+Math. Statist. 41, 1970: the method of mixtures). The interval holds every difference against which that mean is
+below 1 / alpha: estimate +- t se, unbounded while no T reaches that. In u = T^2 / (nu + T^2) the mean is increasing,
+
+    mean of sqrt(1 / G) (1 - u (1 - 1 / G)) ** (-(nu + 1) / 2) = 1 / alpha,  t = sqrt(nu u / (1 - u))
+
+and is solved by halving. `g` sets the size of effect, as variance of the true difference in variances of one pair,
+for which the interval is tightest: a large g pays off with large effects and few runs, a small one with small effects.
 """
 
 from __future__ import annotations
@@ -20,10 +27,17 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 ALPHA = 0.05
-SCREEN_G = 5.0
-CONFIRM_G = 1.0
+Mixture = tuple[float, ...]
+"""Values of g with equal weights."""
+SCREEN_G: Mixture = (5.0,)
+CONFIRM_G: Mixture = (1.0, 16.0)
+"""Of a difference: effects of 1 and of 4 standard deviations of a pair."""
 EQUIVALENCE_ALPHA = 0.10
-EQUIVALENCE_G = 0.1
+EQUIVALENCE_G: Mixture = (0.1,)
+HALVINGS = 60
+"""Until u has all of its digits."""
+_LARGEST = 700.0
+"""Logarithm of what a float can hold."""
 
 
 @dataclass(frozen=True)
@@ -52,25 +66,46 @@ class Interval:
         return -bound < self.low and self.high < bound
 
 
-def t_multiplier(n: float, nu: float, alpha: float, g: float) -> float:
+def t_multiplier(n: float, nu: float, alpha: float, g: Mixture) -> float:
     """Half width of the interval in standard errors; infinite while it is unbounded."""
     if not (n > 0 and nu > 0):
         return math.inf
-    big_g = 1 + n * g
-    q = math.exp(2 / (nu + 1) * (0.5 * math.log(big_g) - math.log(alpha)))
-    return math.sqrt(nu * (q - 1) / (1 - q / big_g)) if q < big_g else math.inf
+    power = (nu + 1) / 2
+    terms = [(-0.5 * math.log1p(n * one), 1 - 1 / (1 + n * one)) for one in g]
+    wanted = len(g) / alpha
+
+    def evidence(share: float) -> float:
+        return sum(math.exp(min(log - power * math.log1p(-share * shrink), _LARGEST)) for log, shrink in terms)
+
+    if evidence(1.0) <= wanted:
+        return math.inf
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if evidence(middle) > wanted else (middle, high)
+    return math.sqrt(nu * high / (1 - high)) if high < 1 else math.inf
 
 
-def t_multipliers(n: Floats, nu: Floats, alpha: float, g: float) -> Floats:
+def t_multipliers(n: Floats, nu: Floats, alpha: float, g: Mixture) -> Floats:
     """`t_multiplier` of arrays; n and nu must be positive or nan (which gives infinity)."""
-    big_g = 1 + n * g
-    q = np.exp(2 / (nu + 1) * (0.5 * np.log(big_g) - math.log(alpha)))
-    bounded = q < big_g
-    room = np.where(bounded, 1 - q / big_g, 1.0)
-    return np.where(bounded, np.sqrt(nu * (q - 1) / room), np.inf)
+    big_g = 1 + np.outer(g, n)
+    power, wanted = (nu + 1) / 2, len(g) / alpha
+
+    def evidence(share: Floats) -> Floats:
+        logs = -0.5 * np.log(big_g) - power * np.log1p(-share * (1 - 1 / big_g))
+        return np.asarray(np.exp(np.minimum(logs, _LARGEST)).sum(axis=0))
+
+    low, high = np.zeros(n.shape), np.ones(n.shape)
+    bounded = evidence(high) > wanted
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        over = evidence(middle) > wanted
+        low, high = np.where(over, low, middle), np.where(over, middle, high)
+    bounded &= high < 1
+    return np.where(bounded, np.sqrt(nu * high / np.where(bounded, 1 - high, 1.0)), np.inf)
 
 
-def interval(estimate: Estimate, alpha: float, g: float) -> Interval:
+def interval(estimate: Estimate, alpha: float, g: Mixture) -> Interval:
     """The two-sided interval at level 1 - alpha."""
     half = t_multiplier(estimate.n, estimate.nu, alpha, g) * estimate.se
     if not math.isfinite(half) or not math.isfinite(estimate.value):
@@ -78,14 +113,18 @@ def interval(estimate: Estimate, alpha: float, g: float) -> Interval:
     return Interval(estimate.value - half, estimate.value + half, 1 - alpha)
 
 
-def anytime_p(estimate: Estimate, g: float) -> float:
-    """p = min(1, sqrt(G) ((nu + T^2/G) / (nu + T^2)) ** ((nu + 1) / 2)), T = value / se: the interval's dual."""
+def anytime_p(estimate: Estimate, g: Mixture) -> float:
+    """p = min(1, 1 / mean over g of E), the interval's dual."""
     if not (estimate.nu > 0 and estimate.n > 0 and estimate.se > 0):
         return 1.0
-    big_g = 1 + estimate.n * g
     t2 = (estimate.value / estimate.se) ** 2
     if not math.isfinite(t2):
         return 1.0
-    log_p = 0.5 * math.log(big_g)
-    log_p += (estimate.nu + 1) / 2 * (math.log(estimate.nu + t2 / big_g) - math.log(estimate.nu + t2))
-    return math.exp(min(0.0, log_p))
+    share = t2 / (estimate.nu + t2)
+    power = (estimate.nu + 1) / 2
+    logs = [
+        -0.5 * math.log1p(estimate.n * one) - power * math.log1p(-share * (1 - 1 / (1 + estimate.n * one))) for one in g
+    ]
+    largest = max(logs)
+    mean = largest + math.log(sum(math.exp(one - largest) for one in logs) / len(logs))
+    return math.exp(min(0.0, -mean))

@@ -36,7 +36,9 @@ class Noise:
     drift_memory_s: float = 3 * 3600.0
     trend_per_day: float = -0.03
     lost_share: float = 0.02
-    """Share of the runs that lose between 5 and 25 %."""
+    """Share of the runs that lose between 5 and 25 %, ..."""
+    lost: tuple[float, float] = (0.05, 0.25)
+    """... or as much as this."""
     tails: Literal["normal", "t3"] = "normal"
     correlation: float = 0.0
     """AR(1) of the scatter from one run on the machine to the next."""
@@ -87,7 +89,7 @@ class Machine:
         y = effect + self._drift + noise.trend_per_day * self.clock_s / 86400
         y += factor * noise.sigma_run * self._scatter + self._rare(last)
         if self.rng.random() < noise.lost_share:
-            y += math.log(1 - self.rng.uniform(0.05, 0.25))
+            y += math.log(1 - self.rng.uniform(*noise.lost))
         return BASE_TPS * math.exp(y)
 
     def _rare(self, last: bool) -> float:

@@ -55,6 +55,13 @@ def test_rows_of_choice_hold(bench: ModuleType) -> None:
     assert [c for c in checks if not c.holds(SIGMAS)] == []
 
 
+def test_rows_of_proof_hold(bench: ModuleType) -> None:
+    names = ["proof against 4, 20 % at 3 %", "proof best 4, 20 % at 3 %", "A/A against 4, baseline 20 %, others 2 %"]
+    checks = list(bench.campaign_checks(bench.run_jobs(names, CAMPAIGNS, 1)))
+    assert len([c for c in checks if c.row == "12"]) == 4
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
 RARE = "rare 15% x -50% margin 5%"
 
 

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from pgstrata.analyze.fit import BlockFit, fit_cells
+from pgstrata.analyze.shared_scatter import EVIDENT
 
 
 @dataclass(frozen=True)
@@ -75,31 +77,39 @@ class Dense:
         return float(kappa**2 * ((self.weight * self.residual) ** 2).sum() / self.df / m**2)
 
     @property
-    def variance(self) -> np.ndarray:
+    def scatter(self) -> tuple[np.ndarray, np.ndarray]:
+        """Variance of a run of each stack, and its degrees of freedom."""
         free = 1 - np.diag(self.x @ np.linalg.pinv(self.x))
-        variance = np.full(self.found.runs.size, np.nan)
+        variance, freedom = (np.full(self.found.runs.size, np.nan) for _ in range(2))
         for k in np.unique(self.stack):
             mine = self.stack == k
+            n = int(mine.sum())
             fitted_exactly = free[mine].sum() < 1e-9  # the stack's runs say nothing about its variance
             own = self.pooled if fitted_exactly else (self.residual[mine] ** 2).sum() / free[mine].sum()
-            variance[k] = (6 * self.pooled + (mine.sum() - 1) * own) / (mine.sum() + 5)
-        return variance
+            ratio = own / self.pooled
+            assume(abs(ratio - stats.f.isf(EVIDENT, n - 1, self.df)) > 1e-6)
+            if stats.f.sf(ratio, n - 1, self.df) < EVIDENT:
+                variance[k], freedom[k] = own, n - 1
+            else:
+                variance[k], freedom[k] = (6 * self.pooled + (n - 1) * own) / (n + 5), n + 5
+        return variance, freedom
 
     def estimate(self, i: int, j: int) -> tuple[float, float, float]:
         """Difference, standard error, degrees of freedom."""
         contrast = np.zeros(self.x.shape[1])
         contrast[i], contrast[j] = 1, -1
-        squares = (np.linalg.pinv(self.x).T @ contrast) ** 2 * self.variance[self.stack]
+        variance, freedom = self.scatter
+        squares = (np.linalg.pinv(self.x).T @ contrast) ** 2 * variance[self.stack]
         u = np.bincount(self.stack, weights=squares, minlength=self.found.runs.size)
         known = u > 0
-        nu = float(u.sum() ** 2 / (u[known] ** 2 / (self.found.runs[known] + 5)).sum())
+        nu = float(u.sum() ** 2 / (u[known] ** 2 / freedom[known]).sum())
         return float(contrast @ self.theta), math.sqrt(u.sum()), min(nu, self.df)
 
 
 @settings(max_examples=100, derandomize=True)
 @given(designs())
 def test_the_figures_are_those_of_a_column_for_each_block(runs: Runs) -> None:
-    found = fit_cells(runs.stack, runs.block, runs.y, runs.stacks)
+    found = fit_cells(runs.stack, runs.block, runs.y, runs.stacks, evident=EVIDENT)
     counted = np.flatnonzero(found.component >= 0)
     if not counted.size:
         return
@@ -107,7 +117,7 @@ def test_the_figures_are_those_of_a_column_for_each_block(runs: Runs) -> None:
     assume(dense.converged)  # a few tiny designs go round in circles, and rounding says where they are stopped
     assert found.df == dense.df
     assert found.pooled_variance == pytest.approx(dense.pooled, rel=1e-8)
-    assert found.variance == pytest.approx(dense.variance, rel=1e-8, nan_ok=True)
+    assert found.variance == pytest.approx(dense.scatter[0], rel=1e-8, nan_ok=True)
     for i in counted.tolist():
         for j in counted[counted > i].tolist():
             if found.component[i] == found.component[j]:

@@ -62,7 +62,7 @@ def test_screening_then_fresh_pairs_then_done() -> None:
     stages = [d.stage for d in decisions]
     assert stages == sorted(stages, key=["screen", "confirm", "done"].index)
     assert stages.count("screen") >= 3
-    assert stages.count("confirm") >= 5
+    assert stages.count("confirm") >= 2
     confirmed = {o.stack for o in seen if o.stage == "confirm"}
     assert confirmed == {"a", "b"}
     assert "a against b: better" in decisions[-1].reason
@@ -80,7 +80,7 @@ def test_a_dropped_stack_never_runs_again() -> None:
 def test_two_stacks_are_paired_at_once() -> None:
     decisions, _ = Bench(policy("ab"), levels(0.01, a=0, b=-0.1)).play()
     assert {d.stage for d in decisions} == {"confirm", "done"}
-    assert len(decisions) - 1 >= 5
+    assert len(decisions) - 1 >= 3
 
 
 def test_one_stack_ends() -> None:
