@@ -56,7 +56,7 @@ def test_no_other_number_of_blocks_would_show_more() -> None:
     assert [best_with(n).blocks for n in (7, 19, 33)] == [7, 19, 33]
 
 
-@pytest.mark.parametrize("stacks", [2, 8])
+@pytest.mark.parametrize("stacks", [4, 8])
 def test_a_budget_that_cannot_do_is_refused_with_what_would(stacks: int) -> None:
     names = [f"ext4:commit={n}" for n in range(1, stacks + 1)]
     with pytest.raises(UsageError, match=f"1 min is too short for {stacks} stacks") as caught:
