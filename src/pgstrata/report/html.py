@@ -35,7 +35,7 @@ from pgstrata.report.pairs import Index
 from pgstrata.report.sample import Sample
 from pgstrata.report.settings import setting_table
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
-from pgstrata.report.words import Tone, cell_words, sentence, tone_of
+from pgstrata.report.words import Tone, cell_words, leading_statements, sentence, tone_of
 from pgstrata.spec.printable import printable
 
 SCRIPTS = (
@@ -69,6 +69,8 @@ class CellView:
 
     table: VerdictTable
     words: tuple[tuple[Tone, Markup], ...]
+    more_words: tuple[Markup, ...]
+    """Remarks that are folded away."""
     matrix: Any
     published: Any
     author: tuple[AuthorRow, ...]
@@ -126,7 +128,8 @@ def _views(findings: Findings) -> Iterator[CellView]:
     for table in verdict_tables(findings):
         yield CellView(
             table=table,
-            words=tuple((tone_of(s), render_markup_html(sentence(s))) for s in table.cell.statements),
+            words=tuple((tone_of(s), render_markup_html(sentence(s))) for s in leading_statements(table.cell)[0]),
+            more_words=tuple(render_markup_html(sentence(s)) for s in leading_statements(table.cell)[1]),
             matrix=verdict_matrix(index, table.cell),
             published=tuple(row for row in findings.published if row.cell == table.cell.id),
             author=tuple(_author_rows(index, table.cell)),

@@ -45,6 +45,8 @@ LONGEST_SETTLING_S = 7 * 86400.0
 FACTOR_FROM = 2.0
 """Ratios from here on are told as factors, as in the table."""
 _FASTER = frozenset({"tps", "latency_avg_ms"})
+MOST_SENTENCES = 6
+"""Of a cell, unless there are more verdicts than that."""
 _FEW = 3
 _FIFTHS = ("first", "second", "third", "fourth", "last")
 _PROMISES = {
@@ -56,9 +58,42 @@ _PROMISES = {
 """Of one stack, and of several."""
 
 
+Remark = Stalls | Trend | CheckpointCost | Period | LevelChanges
+"""On how steady the runs of one stack are: a cell of many stacks has many of them."""
+
+
 def cell_words(cell: CellFinding) -> tuple[str, ...]:
-    """Every sentence of a cell."""
-    return tuple(sentence(s) for s in cell.statements)
+    """What is said of a cell, and how many remarks the page and the JSON have besides."""
+    said, more = leading_statements(cell)
+    left = (f"{len(more)} more remarks on single stacks are on the page.",) if more else ()
+    return (*(sentence(s) for s in said), *left)
+
+
+def leading_statements(cell: CellFinding) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
+    """Every verdict, and with them the greatest remarks up to `MOST_SENTENCES`; then the other remarks."""
+    remarks = [s for s in cell.statements if isinstance(s, Remark)]
+    room = max(1, MOST_SENTENCES - (len(cell.statements) - len(remarks)))
+    if len(remarks) <= room + 1:  # a line that says that there is one more is as long as that one
+        return cell.statements, ()
+    kept = sorted(remarks, key=_weight, reverse=True)[:room]
+    said = tuple(s for s in cell.statements if not isinstance(s, Remark) or s in kept)
+    return said, tuple(s for s in remarks if s not in kept)
+
+
+def _weight(remark: Remark) -> tuple[int, float]:
+    """Seconds that are lost weigh most, then what the seconds differ by."""
+    match remark:
+        case Stalls():
+            return 4, remark.half_fraction + remark.stall_fraction
+        case CheckpointCost():
+            return 3, remark.depth
+        case Trend():
+            return 2, abs(remark.per_hour)
+        case LevelChanges():
+            return 1, float(len(remark.at_s))
+        case Period():
+            return 0, remark.period_s
+    assert_never(remark)
 
 
 def comparison_words(comparison: Comparison) -> str:
