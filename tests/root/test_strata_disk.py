@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from awaiting import wait_until
+from awaiting import is_running, wait_until
 
 PROGRAM = Path(sys.executable).parent / "strata-disk"
 MIB = 1 << 20
@@ -338,3 +338,66 @@ def test_an_open_disk_is_not_removed(daemon: Daemon) -> None:
     daemon.add("disk", size=16 * MIB)
     daemon.attach("disk")
     assert "is open" in daemon.refusal("remove", "disk")
+
+
+class MemoryLimit:
+    """A control group of the test's own, version 1 or 2, whose processes get no more than so many bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        first = Path("/sys/fs/cgroup/memory")
+        self.folder = (first if first.is_dir() else Path("/sys/fs/cgroup")) / f"pgstrata-test-{os.getpid()}"
+        self.file, self.reached = ("memory.limit_in_bytes", "memory.failcnt") if first.is_dir() else ("memory.max", "")
+        self.limit_bytes = limit_bytes
+
+    def __enter__(self) -> MemoryLimit:
+        try:
+            self.folder.mkdir()
+            (self.folder / self.file).write_text(str(self.limit_bytes))
+        except OSError as error:
+            pytest.skip(f"no memory control group can be made here: {error}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wait_until(self._removed, "the control group is empty")
+
+    def _removed(self) -> bool:
+        try:
+            self.folder.rmdir()
+        except OSError:
+            return False
+        return True
+
+    def run(self, *argv: object) -> str:
+        joined = f'echo $$ > {self.folder}/cgroup.procs; exec "$@"'
+        return run("sh", "-c", joined, "sh", *argv).stdout
+
+    def was_reached(self) -> bool:
+        if self.reached:
+            return int((self.folder / self.reached).read_text()) > 0
+        return "max 0\n" not in (self.folder / "memory.events").read_text()
+
+
+def test_a_filesystem_that_is_written_beyond_free_memory_does_not_hang(tmp_path: Path) -> None:
+    """The daemon and the writer share 128 MiB: what the daemon needs memory for is reclaimed by writing to its disk."""
+    size = 320 * MIB
+    written = (
+        "import os, sys\n"
+        "with open(sys.argv[1], 'wb', 0) as out:\n"
+        f"    for number in range({size // MIB}): out.write(bytes([number % 251]) * {MIB})\n"
+        "    os.fsync(out.fileno())\n"
+    )
+    daemon = Daemon(tmp_path / "daemon")
+    with MemoryLimit(128 * MIB) as limit:
+        daemon.pid = int(limit.run(PROGRAM, "serve", daemon.folder, "--background").split()[1])
+        try:
+            daemon.add("disk", "--media", "sata-ssd-plp", "--file", tmp_path / "image")
+            node = daemon.attach("disk")
+            run(*MAKE["ext4"], node)
+            at = daemon.mount(node)
+            limit.run(sys.executable, "-c", written, at / "file")
+            assert limit.was_reached()
+            with (at / "file").open("rb") as file:
+                assert all(file.read(MIB) == bytes([number % 251]) * MIB for number in range(size // MIB))
+            assert is_running(daemon.pid)
+        finally:
+            daemon.close()

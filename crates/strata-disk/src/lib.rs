@@ -1,5 +1,6 @@
 //! Disks that a host does not have. docs/media.md of pgstrata says how they are used.
 
+pub mod calibrate;
 pub mod control;
 pub mod daemon;
 pub mod durability;

@@ -6,6 +6,8 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+use strata_disk::calibrate::{self, Front, measure, range};
 use strata_disk::control::{Added, Asked, LeftByCut, ask};
 use strata_disk::daemon::{Place, serve};
 use strata_disk::durability::Lie;
@@ -95,6 +97,14 @@ enum Verb {
         #[arg(long, conflicts_with = "json")]
         markdown: bool,
     },
+    /// What the way to a disk costs on this host, and which models are out of range because of it, as JSON
+    Calibrate {
+        /// Where the disk is served meanwhile: a folder that nothing else uses
+        dir: PathBuf,
+        /// For each load
+        #[arg(long, default_value_t = 0.5)]
+        seconds: f64,
+    },
     /// What a model gives on a virtual clock beside what its parameters imply, as JSON
     Validate { media: String },
     /// Propose a model of a disk from a report of fio (--output-format=json)
@@ -142,7 +152,10 @@ fn main() -> ExitCode {
 
 fn run(verb: Verb) -> Result<(), String> {
     match verb {
-        Verb::Serve { dir, log, background: true } => serve_in_background(&dir, log.as_deref()),
+        Verb::Serve { dir, log, background: true } => {
+            print!("{}", serve_in_background(&dir, log.as_deref())?);
+            Ok(())
+        }
         Verb::Serve { dir, log, background: false } => {
             serve(&Place(dir), log.as_deref(), || println!("ready {}", std::process::id()))
         }
@@ -172,6 +185,7 @@ fn run(verb: Verb) -> Result<(), String> {
         Verb::Ask { dir, request } => tell(ask(&Place(dir).control(), &request)?),
         Verb::Models { json, markdown } => models(json, markdown),
         Verb::Validate { media } => validate(&media),
+        Verb::Calibrate { dir, seconds } => calibrate(&dir, seconds),
         Verb::Fit { report, name } => fit_report(&report, &name),
         Verb::States { log, states, seed, after, until, block, ignore_flushes } => {
             let wanted = Wanted { after, until, states, seed, block_bytes: block, flushes: ignore_flushes };
@@ -202,7 +216,8 @@ fn absolute_file(media: String) -> String {
     if file { absolute(media.into()).to_string_lossy().into_owned() } else { media }
 }
 
-fn serve_in_background(dir: &Path, log: Option<&Path>) -> Result<(), String> {
+/// What the daemon says once disks can be added.
+fn serve_in_background(dir: &Path, log: Option<&Path>) -> Result<String, String> {
     let itself = std::env::current_exe().map_err(|error| format!("own program: {error}"))?;
     std::fs::create_dir_all(dir).map_err(|error| format!("folder {}: {error}", dir.display()))?;
     let said = dir.join("daemon.log");
@@ -218,8 +233,7 @@ fn serve_in_background(dir: &Path, log: Option<&Path>) -> Result<(), String> {
         BufReader::new(out).read_line(&mut line).map_err(|error| format!("daemon: {error}"))?;
     }
     if line.starts_with("ready") {
-        print!("{line}");
-        return Ok(());
+        return Ok(line);
     }
     let _ = child.wait();
     let errors = std::fs::read_to_string(&said).unwrap_or_default();
@@ -239,6 +253,42 @@ fn stop(dir: &Path) -> Result<(), String> {
         place.wait_until_free()?;
     }
     place.clean()
+}
+
+/// Serves a disk without a medium, loads it by each front and takes it away again.
+fn calibrate(dir: &Path, seconds: f64) -> Result<(), String> {
+    let each = Duration::try_from_secs_f64(seconds).map_err(|error| format!("--seconds: {error}"))?;
+    serve_in_background(dir, None)?;
+    let measured = measure_fronts(dir, each);
+    let stopped = stop(dir);
+    let fronts = measured?;
+    stopped?;
+    let ranges: Vec<_> = supplied().iter().filter_map(|model| Some(range(model, fronts.last()?))).collect();
+    let found = serde_json::json!({ "fronts": fronts, "models": ranges });
+    println!("{}", serde_json::to_string_pretty(&found).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn measure_fronts(dir: &Path, each: Duration) -> Result<Vec<Front>, String> {
+    let size = calibrate::SIZE_BYTES;
+    let added = format!(r#"{{"op": "add", "disk": "disk", "size": {size}}}"#);
+    ask(&Place(dir.into()).control(), &added)?;
+    let file = Place(dir.into()).disks().join("disk");
+    let told = |error: io::Error| format!("loading {}: {error}", file.display());
+    let fuse = measure("fuse", &file, each).map_err(told)?;
+    let node = losetup(&["--find", "--show", "--direct-io=on"], &file)?;
+    let by_loop = measure("loop", Path::new(&node), each).map_err(told);
+    losetup(&["--detach"], Path::new(&node))?;
+    Ok(vec![fuse, by_loop?])
+}
+
+fn losetup(options: &[&str], on: &Path) -> Result<String, String> {
+    let done = Command::new("losetup").args(options).arg(on).output();
+    let done = done.map_err(|error| format!("losetup: {error}"))?;
+    if !done.status.success() {
+        return Err(String::from_utf8_lossy(&done.stderr).trim().to_string());
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).trim().to_string())
 }
 
 fn validate(media: &str) -> Result<(), String> {

@@ -115,7 +115,8 @@ fn load(rw: &'static str, bytes: u64, depth: usize) -> Load {
     Load { rw, bytes, depth, flush: false, after_bytes: 0 }
 }
 
-fn loads(model: &Model) -> Vec<(Load, f64)> {
+/// How a model can be loaded, and what its parameters imply of each load a second.
+pub fn loads(model: &Model) -> Vec<(Load, f64)> {
     let value = |name: &str| model.parameters[name].value;
     match model.kind {
         Family::Hdd => {
