@@ -401,3 +401,13 @@ def test_a_filesystem_that_is_written_beyond_free_memory_does_not_hang(tmp_path:
             assert is_running(daemon.pid)
         finally:
             daemon.close()
+
+
+def test_calibration_measures_both_fronts_and_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "calibration"
+    found = json.loads(run(PROGRAM, "calibrate", folder, "--seconds", "0.05").stdout)
+    assert [front["front"] for front in found["fronts"]] == ["fuse", "loop"]
+    assert all(rate > 0 for front in found["fronts"] for name, rate in front.items() if name != "front")
+    assert all(one["smallest_stretch"] >= 1 for one in found["models"])
+    assert str(folder) not in Path("/proc/mounts").read_text()
+    assert not (folder / "control").exists()

@@ -55,7 +55,7 @@ def _measured(host: Host, place: str, measure: Measure) -> MediumBaseline:
 def record_baseline(site: Site, directory: CampaignDirectory) -> None:
     """Measures the medium of a campaign's scratch folder before it goes on; nothing where all stacks lie in memory, or
     where runs are too short to tell anything."""
-    if _run_s(site) < SHORTEST_RUN_S:
+    if not is_measurable(site):
         return
     blocks = {trial.trial.block for trial in directory.finished() if trial.verdict.status != "unsupported"}
     binaries = next(iter(site.installations.values())).bin_directory
@@ -68,6 +68,11 @@ def record_check(site: Site, directory: CampaignDirectory, block: int) -> None:
     long enough for a rate that can be compared."""
     if _seconds(site) >= SHORTEST_FSYNC_S:
         _record(site, directory, "check", block, partial(measure_flushes, seconds=_seconds(site)))
+
+
+def is_measurable(site: Site) -> bool:
+    """Whether runs are long enough to tell anything about a medium."""
+    return _run_s(site) >= SHORTEST_RUN_S
 
 
 def _run_s(site: Site) -> float:

@@ -52,12 +52,29 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
     make = Step(
         name=f"modelled disks for {place.role}",
         commands=(call("serve", folder, "--background"), *adding),
-        undo=(RemovePath(path=folder), StopMedia(folder=folder), DetachLoops(backing_files=files)),
+        undo=undos_of(folder, files),
     )
     attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
     checks = (LoopCheck(nodes, files, size_bytes), MediaCheck(nodes, folder, device.model, device.stretch))
     counted = CountedDisks(tuple(node.name for node in nodes), call("stats", folder), parse_statistics)
     return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), checks, counted=(counted,))
+
+
+def undos_of(folder: str, files: tuple[str, ...]) -> tuple[Undo, ...]:
+    """Takes back a daemon in a folder and the loop devices over its files."""
+    return RemovePath(path=folder), StopMedia(folder=folder), DetachLoops(backing_files=files)
+
+
+def calibrate(host: Host, folder: str) -> Mapping[str, float]:
+    """From which stretch on this host is no slower than a model, by model. Serves a disk in the folder meanwhile;
+    `undos_of` it and its `disks/disk` takes back what a broken attempt leaves."""
+    return parse_calibration(host.run(call("calibrate", folder).resolve({})).stdout)
+
+
+@parser_of(PROGRAM)
+def parse_calibration(text: str) -> Mapping[str, float]:
+    """`smallest_stretch` of every model of `strata-disk calibrate`."""
+    return {str(one["model"]): float(one["smallest_stretch"]) for one in json.loads(text)["models"]}
 
 
 @parser_of(PROGRAM)
