@@ -475,11 +475,6 @@ def _without_own_scatter() -> Callable[[], None]:
     return _replaced(shared_scatter, "EVIDENT", 0.0)
 
 
-def _shared_by_two_runs() -> Callable[[], None]:
-    """Two runs of a stack are enough to take the scatter of the others."""
-    return _replaced(shared_scatter, "LEAST_RUNS", 2)
-
-
 def _replaced(module: ModuleType, name: str, value: float) -> Callable[[], None]:
     honest = getattr(module, name)
     setattr(module, name, value)
@@ -491,7 +486,6 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "least-runs": _without_least_runs,
     "chosen": _chosen_by_screening,
     "own-scatter": _without_own_scatter,
-    "three-runs": _shared_by_two_runs,
 }
 """The rules that a mutant can weaken, beside the width of intervals."""
 
