@@ -11,6 +11,7 @@ interface Drawing {
   loads: DrawnLoad[];
   spaces: DrawnSpace[];
   drift: DrawnDrift[];
+  times: DrawnTime[];
 }
 
 interface Metric {
@@ -74,6 +75,14 @@ interface DrawnDrift {
   block: number;
   trial: string;
   deviation: number;
+}
+
+interface DrawnTime {
+  stack: number;
+  cell: number;
+  runs: number;
+  time_ms: number;
+  parts_ms: Record<string, number>;
 }
 
 interface DrawnMetric {

@@ -132,6 +132,10 @@ def test_every_chart_has_a_mark_for_every_figure(campaign: Campaign, open_page: 
     assert view.count("#chart-space-bars .segment") == 4 * stacks
     assert view.count("#chart-wal .segment") == stacks
     assert view.count("#chart-load .segment") == 5 * stacks
+    assert view.count("#chart-time .segment") == 2 * stacks, "sessions that flush WAL, and those between statements"
+    assert view.count("#time table") == 3
+    assert view.count("#time tbody tr") == 3 * stacks
+    assert view.count("#time .sentences li") == len(campaign.findings.whys) == stacks - 1
     assert view.count("#chart-tradeoff .estimate") == stacks
     assert view.count(".matrix td[data-tip]") == stacks * (stacks - 1)
     assert view.count("#verdicts tbody .strip .run") == runs

@@ -10,8 +10,9 @@ A kind of time that differs beyond the noise is given a cause only with what els
     locks       sessions wait for one another
     processor   sessions wait for nothing, and at least half of that time the server's processes are known to have been
                 on a processor or in the queue for one (without that record: at least 90 % of all processors are busy);
-                or they wait for pgbench, whose threads were in that queue for a quarter of the time, and longer than
-                they ran
+                or they are between statements, and at least half of these sessions were in that queue: a session that
+                has a statement to begin, and no processor, counts as idle until it runs; or pgbench's own threads were
+                in the queue for a quarter of the time, and longer than they ran
     client      sessions wait for pgbench otherwise
 
 What is left is unexplained.
@@ -155,7 +156,7 @@ def cause_of(kind: TimeKind, readings: Readings) -> Cause:
         case "running":
             return "processor" if _is_on_processors(readings) else "unexplained"
         case "client":
-            return "processor" if _is_client_starved(readings) else "client"
+            return "processor" if _is_held_up(readings) or _is_client_starved(readings) else "client"
     return "unexplained"
 
 
@@ -164,8 +165,20 @@ def _is_on_processors(readings: Readings) -> bool:
     if used is None or waited is None:
         busy = _mean_figure("cpu_busy", readings)
         return busy is not None and busy >= BUSY
-    running = _mean(r.clients * r.parts["running"] / r.time_ms for r in readings)
-    return used + waited >= ON_PROCESSORS * running
+    return used + waited >= ON_PROCESSORS * _sessions("running", readings)
+
+
+def _is_held_up(readings: Readings) -> bool:
+    """Whether more of the server's processes run or are in the queue than sessions are in statements without a wait."""
+    used, waited = _mean_figure("server_cpu", readings), _mean_figure("server_cpu_wait", readings)
+    if used is None or waited is None:
+        return False
+    idle = min(used + waited - _sessions("running", readings), waited)
+    return idle >= ON_PROCESSORS * _sessions("client", readings)
+
+
+def _sessions(kind: TimeKind, readings: Readings) -> float:
+    return _mean(r.clients * r.parts[kind] / r.time_ms for r in readings)
 
 
 def _is_client_starved(readings: Readings) -> bool:

@@ -23,7 +23,7 @@ Event = tuple[TimeKind, str]
 
 KINDS: tuple[TimeKind, ...] = ("wal", "files", "locks", "running", "client", "other")
 GRACE_S = 1.0
-"""The last sample of a run may stand so long after its end."""
+"""A rate stands at the end of its second: the last one of a run so long after the end of the run."""
 
 _WAL_LOCKS = frozenset({"walwrite", "walwritelock"})
 """LWLocks of sessions that wait for another one to write and flush WAL for them, too."""
@@ -93,12 +93,12 @@ def read_run(run: CellData, stack: Stack) -> RunReading | None:
 
 def _sessions(run: CellData) -> dict[Event, float] | None:
     """How many sessions in a statement there were in the mean, by wait event."""
-    samples = _within(run, run.table("postgres", ["t_s"]).column("t_s").to_numpy()).sum()
+    samples = _within(run, run.table("postgres", ["t_s"]).column("t_s").to_numpy(), grace_s=0.0).sum()
     if not samples or not run.has("waits"):
         return None
     found: dict[Event, float] = {}
     table = run.table("waits")
-    inside = _within(run, table.column("t_s").to_numpy())
+    inside = _within(run, table.column("t_s").to_numpy(), grace_s=0.0)
     columns = (table.column(name).to_pylist() for name in ("wait_event_type", "wait_event", "sessions"))
     for kept, kind, name, sessions in zip(inside, *columns, strict=True):
         if kept and kind and name and sessions:
@@ -107,8 +107,8 @@ def _sessions(run: CellData) -> dict[Event, float] | None:
     return found
 
 
-def _within(run: CellData, t_s: Floats) -> npt.NDArray[np.bool_]:
-    inside: npt.NDArray[np.bool_] = (t_s > 0) & (t_s <= run.result.duration_s + GRACE_S)
+def _within(run: CellData, t_s: Floats, grace_s: float = GRACE_S) -> npt.NDArray[np.bool_]:
+    inside: npt.NDArray[np.bool_] = (t_s > 0) & (t_s <= run.result.duration_s + grace_s)
     return inside
 
 

@@ -16,6 +16,7 @@ from pgstrata.report.pairs import Index
 from pgstrata.report.sample import Sample
 from pgstrata.report.series import DeviceSeries, Resolution, RunSeries, device_series, run_series
 from pgstrata.report.table import cell_title
+from pgstrata.report.why_table import DrawnTime, drawn_times
 
 PERCENTILES = ("p50", "p95", "p99", "p999")
 FACTOR_FOR_LOG = 4.0
@@ -129,6 +130,7 @@ class Drawing:
     loads: list[DrawnLoad] = field(default_factory=list)
     spaces: list[DrawnSpace] = field(default_factory=list)
     drift: list[DrawnDrift] = field(default_factory=list)
+    times: list[DrawnTime] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ def draw(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
         loads=_loads(context),
         spaces=_spaces(context),
         drift=_drift(context),
+        times=drawn_times(findings, context.names, context.cells),
     )
 
 

@@ -35,6 +35,7 @@ from pgstrata.report.pairs import Index
 from pgstrata.report.sample import Sample
 from pgstrata.report.settings import setting_table
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.why_table import TimeView, time_view
 from pgstrata.report.words import Tone, cell_words, leading_statements, sentence, tone_of
 from pgstrata.spec.printable import printable
 
@@ -45,6 +46,7 @@ SCRIPTS = (
     "intervals.js",
     "timeline.js",
     "bars.js",
+    "why.js",
     "plane.js",
     "page.js",
 )
@@ -78,6 +80,8 @@ class CellView:
     """Of the cell among all that are drawn."""
     matched: tuple[Markup, ...]
     """What is said of latency at matched load."""
+    time: TimeView | None
+    """Where session time went."""
     disks: tuple[tuple[str, ...], ...]
     """What modelled disks did."""
 
@@ -137,6 +141,7 @@ def _views(findings: Findings) -> Iterator[CellView]:
             matched=tuple(
                 render_markup_html(words) for cell in matched_cells(findings, table.cell) for words in cell_words(cell)
             ),
+            time=time_view(findings, table.cell),
             disks=disk_rows(findings, table.cell),
         )
 

@@ -60,6 +60,9 @@ CASES: tuple[tuple[TimeKind, dict[str, float], Cause], ...] = (
     ("running", {"cpu_busy": 0.5}, "unexplained"),
     ("running", {"server_cpu": 0.4, "server_cpu_wait": 0.1, "cpu_busy": 0.97}, "unexplained"),
     ("client", STARVED_CLIENT, "processor"),
+    ("client", {"server_cpu": 0.5, "server_cpu_wait": 6.5}, "processor"),
+    ("client", {"server_cpu": 6.5, "server_cpu_wait": 0.5}, "client"),
+    ("client", {"server_cpu": 0.5, "server_cpu_wait": 2.0}, "client"),
     ("client", BUSY_CLIENT, "client"),
     ("client", {}, "client"),
     ("other", {}, "unexplained"),
@@ -184,11 +187,13 @@ def recorded(tmp_path: Path) -> Path:
 
 def write_run(folder: Path, waits: list[tuple[str, str, float]]) -> None:
     times = range(1, SECONDS + 1)
-    # Samples from before and long after the run do not belong to it.
-    around = [(t, "CPU", "Running", 8.0) for t in (-1, SECONDS + 5)]
+    # Samples from before and after the run do not belong to it.
+    around = [(t, "CPU", "Running", 8.0) for t in (-1, SECONDS + 0.5, SECONDS + 5)]
     rows = [(t, *wait) for t in times for wait in waits]
     write_series(folder / "waits.parquet", "waits", [*around, *rows])
-    counters = [{"t_s": t, "wal_syncs": 500.0 * t, "wal_writes": 800.0 * t} for t in (-1, *times, SECONDS + 5)]
+    counters = [
+        {"t_s": t, "wal_syncs": 500.0 * t, "wal_writes": 800.0 * t} for t in (-1, *times, SECONDS + 0.5, SECONDS + 5)
+    ]
     write_series(folder / "postgres.parquet", "postgres", counters)
     devices = [
         {"t_s": t, "device": device, "role": "data", "flushes_per_s": 300.0, "writes_per_s": 900.0,

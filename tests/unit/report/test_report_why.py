@@ -19,9 +19,14 @@ from pgstrata.analyze.findings import (
 )
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
+from pgstrata.report.drawing import draw
+from pgstrata.report.figures import render_number
 from pgstrata.report.json import render_json
+from pgstrata.report.sample import Sample
 from pgstrata.report.terminal import render_terminal
-from pgstrata.report.why import KIND_WORDS, profile_words, terminal_words, why_words
+from pgstrata.report.why import KIND_WORDS, profile_words, profiles_of, terminal_words, why_words
+from pgstrata.report.why_table import time_view
+from pgstrata.report.words import percent
 from pgstrata_fake.campaigns import Shape, write_campaign
 
 
@@ -114,6 +119,38 @@ def test_json_and_terminal_have_the_sentences(recorded: tuple[CampaignData, Find
     assert shown["sentence"].replace("`", "").replace("**", "") in text
     best = next(p for p in value["profiles"] if p["name"] == "xfs")
     assert best["sentence"].replace("`", "") in text
+
+
+def test_the_page_has_every_time_and_figure(recorded: tuple[CampaignData, Findings]) -> None:
+    data, findings = recorded
+    (cell,) = findings.cells
+    view = time_view(findings, cell)
+    assert view is not None
+    assert view.sentences == (why_words(findings.whys[0], profiles_of(findings, cell)),)
+    times, each, meanwhile = view.tables
+    assert [row.name for row in times.rows] == list(cell.ranking) == ["xfs", "ext4"]
+    profiles = profiles_of(findings, cell)
+    for table in view.tables:
+        assert all(len(row.cells) + bool(row.whole) == len(table.titles) for row in table.rows)
+    ours = times.rows[0]
+    assert ours.whole == f"{render_number(profiles['xfs'].time_ms)} ms"
+    assert [cell.interval for cell in ours.cells] == [percent(p.share) for p in profiles["xfs"].parts]
+    assert each.titles[0] == "WAL"
+    assert each.rows[0].cells[0].value == "1.9 KiB"
+    assert meanwhile.rows[0].cells[meanwhile.titles.index("Processors the server used")].value == "0.900"
+    drawn = draw(data, findings, Sample.of(data)).times
+    assert len(drawn) == 2
+    assert [sum(t.parts_ms.values()) for t in drawn] == pytest.approx([t.time_ms for t in drawn])
+
+
+def test_what_was_not_recorded_has_no_column_and_no_section(recorded: tuple[CampaignData, Findings]) -> None:
+    _, findings = recorded
+    (cell,) = findings.cells
+    bare = [p.model_copy(update={"figures": {}}) for p in findings.profiles]
+    view = time_view(findings.model_copy(update={"profiles": tuple(bare)}), cell)
+    assert view is not None
+    assert len(view.tables) == 1
+    assert time_view(findings.model_copy(update={"profiles": (), "whys": ()}), cell) is None
 
 
 def test_a_terminal_shows_the_first_few(recorded: tuple[CampaignData, Findings]) -> None:

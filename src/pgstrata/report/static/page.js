@@ -5,6 +5,7 @@ const byId = (id) => document.getElementById(id);
 const CHARTS = {
   intervals: (host) => drawIntervals(host, DATA.primary),
   timeline: drawTimeline,
+  time: drawTimes,
   latency: (host) => drawIntervals(host, "latency_avg_ms"),
   percentiles: drawPercentiles,
   metric: (host) => drawIntervals(host, state.metric),
