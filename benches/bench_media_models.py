@@ -28,7 +28,9 @@ def fio(node: str, load: dict[str, Any], seconds: float) -> float:
     options = [f"--rw={load['rw']}", f"--bs={load['bytes']}", f"--iodepth={load['depth']}"]
     options += ["--fdatasync=1"] if load["flush"] else []
     common = ("--name=model", f"--filename={node}", "--direct=1", "--ioengine=libaio", "--time_based", "--norandommap")
-    report = run("fio", *common, f"--runtime={seconds}", f"--size={SIZE_BYTES}", "--output-format=json", *options)
+    report = run(
+        "fio", *common, f"--runtime={round(1000 * seconds)}ms", f"--size={SIZE_BYTES}", "--output-format=json", *options
+    )
     job = json.loads(report[report.index("{") :])["jobs"][0]
     return float(job["read"]["iops"] + job["write"]["iops"])
 
