@@ -62,6 +62,10 @@ test: $(STAMP) $(DISK) ## the fast and the root tests
 	@bash .ci/strata-disk test
 	@$(BIN)/pytest $(SPREAD) -m "not every_stack" tests/root/test_kill.py tests/root tests/e2e tests/unit tests/golden tests/contract
 
+.PHONY: crash
+crash: $(STAMP) $(DISK) ## power cuts: stacks that must lose and stacks that must hold, as root; an hour or more
+	@$(BIN)/python benches/crash_controls.py
+
 .PHONY: attack
 attack: $(STAMP) ## hostile inputs, kills and signals in numbers; PGSTRATA_ATTACK_SCALE=0.1 for a tenth of them
 	@$(BIN)/pytest $(SPREAD) tests/attack

@@ -1,28 +1,137 @@
-"""`pgstrata crash`: power-cut verdicts; this version has no crash trials and says so."""
+"""`pgstrata crash`: power-cut verdicts only."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.errors import UsageError
+from pgstrata.cli.output import JsonFlag, OutDirectory, QuietFlag, ScratchDirectory, end, print_json, print_text
+from pgstrata.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from pgstrata.crash.program import CrashAsked
+    from pgstrata.record.recorder import CampaignDirectory
+    from pgstrata.record.schema import CrashRecord
+    from pgstrata.spec.campaign import Campaign
+
+EXAMPLE = "Example: pgstrata crash ext4 xfs --states 200 --scratch /var/tmp"
+FILES = (".yaml", ".yml")
+
+What = Annotated[
+    list[str], typer.Argument(metavar="FILE|STACK...", help="A campaign's file, or stacks in short notation.")
+]
+States = Annotated[
+    int | None, typer.Option("--states", min=1, max=100_000, help="States of each stack.", show_default="100")
+]
+Minutes = Annotated[
+    float | None, typer.Option("--minutes", min=0.1, help="Time for the states of each stack.", show_default=False)
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the choice of states and of the transactions.")]
+Transactions = Annotated[
+    int, typer.Option("--transactions", min=1, max=100_000, help="Recorded in each of 8 sessions.")
+]
+Ignored = Annotated[
+    str,
+    typer.Option(
+        "--ignore-flushes", metavar="all|N", help="As a disk that ignores all flushes, or always the last N of them."
+    ),
+]
 
 
-def refuse_crash(hint: str = "leave --crash out") -> None:
-    """UsageError: what to say wherever crash trials are asked for."""
+def refuse_crash() -> None:
+    """UsageError: `quick --crash` asks for what another verb does."""
     raise UsageError(
-        "crash trials do not exist yet in this version: no power-cut verdict can be given",
-        hint=f"{hint}; every report shows the durability class that each configuration has",
+        "quick has no crash trials", hint="leave --crash out; for power-cut verdicts: pgstrata crash STACK..."
     )
 
 
 def crash(
-    what: Annotated[list[str], typer.Argument(metavar="FILE|STACK...", help="Campaign or stacks in short notation.")],
+    what: What,
+    states: States = None,
+    minutes: Minutes = None,
+    seed: Seed = 1,
+    transactions: Transactions = 100,
+    ignore_flushes: Ignored = "0",
+    out: OutDirectory = None,
+    scratch: ScratchDirectory = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
 ) -> None:
-    """Power-cut verdicts only (not in this version: it says so and exits with 2)."""
-    refuse_crash("pgstrata quick or run")
+    """Cut power in many ways, recover PostgreSQL in each, and look for what was acknowledged."""
+    from pgstrata.crash.ledger import LedgerSize
+    from pgstrata.crash.program import CrashAsked
+    from pgstrata.record.recorder import CampaignDirectory
+    from pgstrata.spec.crash import crash_campaign
+    from pgstrata.spec.expand import slug
+
+    if ignore_flushes != "all" and not ignore_flushes.isdecimal():
+        raise UsageError(f"--ignore-flushes: {ignore_flushes!r} is neither all nor a number", hint="for example: 3")
+    campaign = crash_campaign(_campaign(what, seed, scratch))
+    size = LedgerSize(transactions=transactions)
+    asked = CrashAsked(states=states, minutes=minutes, seed=seed, ignored_flushes=ignore_flushes, size=size)
+    place = out or Path("out") / slug(campaign.name)
+    with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
+        _refuse_finished(directory)
+        failed = _run(campaign, directory, asked, quiet=quiet)
+        found = directory.crashes()
+    _show(campaign, found, place, json=json)
+    end(ExitCode.TRIALS_FAILED if failed else ExitCode.DONE)
+
+
+def _campaign(what: list[str], seed: int, scratch: Path | None) -> Campaign:
+    from pgstrata.spec.campaign_file import load_campaign
+    from pgstrata.spec.crash import named_stacks
+
+    is_file = len(what) == 1 and what[0].endswith(FILES)
+    campaign = load_campaign(Path(what[0])) if is_file else named_stacks(what)
+    place = {"scratch": str(scratch.resolve())} if scratch else {}
+    return campaign.model_copy(update={"seed": seed, **place})
+
+
+def _refuse_finished(directory: CampaignDirectory) -> None:
+    """What was asked of states and transactions is no part of the campaign: two requests do not go into one folder."""
+    if directory.crashes():
+        raise UsageError(f"{directory.path} has finished crash trials", hint="choose another folder with --out DIR")
+
+
+def _run(campaign: Campaign, directory: CampaignDirectory, asked: CrashAsked, *, quiet: bool) -> bool:
+    """Whether a trial failed."""
+    from pgstrata.cli.hosts import campaign_host
+    from pgstrata.cli.progress import listening
+    from pgstrata.crash.opening import crash_trials, open_crash_runner
+    from pgstrata.trial.interruption import Interrupted, Interruption
+
+    interruption = Interruption()
+    try:
+        with (
+            interruption.installed(),
+            listening(quiet=quiet) as tell,
+            campaign_host(campaign, tell, interruption.waiting) as host,
+        ):
+            runner = open_crash_runner(host, campaign, directory, asked, tell, interruption)
+            trials = crash_trials(campaign, asked.seed)
+            verdicts = [runner.run(trial, directory, tell) for trial in trials]
+            return any(verdict.status != "ok" for verdict in verdicts)
+    except Interrupted:
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+
+
+def _show(campaign: Campaign, found: tuple[CrashRecord, ...], place: Path, *, json: bool) -> None:
+    from pgstrata.analyze.crash import durability_found
+    from pgstrata.report.crash import crash_lines
+    from pgstrata.spec.durability import durability_class
+
+    tested = {one.stack: durability_found(durability_class(campaign.stack(one.stack)), one) for one in found}
+    if json:
+        stacks = [{"name": name, "durability": d.model_dump(mode="json", by_alias=True)} for name, d in tested.items()]
+        print_json({"stacks": stacks})
+        return
+    for line in crash_lines(tested):
+        print_text(line)
+    print_text(f"record: {place}")
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: pgstrata crash ext4 xfs")(crash)
+    app.command(epilog=EXAMPLE)(crash)

@@ -61,7 +61,7 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of the order of runs and
 Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
 Aa = Annotated[bool, typer.Option("--aa", help="Run the first stack under two names, as a check.")]
 OnHost = Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")]
-Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Power-cut verdicts (not in this version).")]
+Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Power-cut verdicts: `pgstrata crash` has them.")]
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Say what would be done, and touch nothing.")]
 
 

@@ -29,9 +29,11 @@ from pgstrata.errors import UsageError
 from pgstrata.record.parquet import SERIES, arrow_schema, check_times, with_added
 from pgstrata.record.schema import (
     ADDED_COLUMNS,
+    CRASH,
     AttestedRecord,
     CampaignRecord,
     CellResult,
+    CrashRecord,
     DecisionRecord,
     EventRecord,
     HostFacts,
@@ -73,8 +75,8 @@ class Source(Protocol):
     @property
     def text(self) -> str: ...
 
-    def trials(self) -> tuple[str, ...]:
-        """Names of the finished trials, sorted: the folders below `trials`, whether or not their files are there."""
+    def trials(self, folder: str = "trials") -> tuple[str, ...]:
+        """Names of the finished trials, sorted: the folders below `folder`, whether or not their files are there."""
         ...
 
     def has(self, name: str) -> bool:
@@ -98,9 +100,9 @@ class FolderSource:
     def text(self) -> str:
         return str(self.root)
 
-    def trials(self) -> tuple[str, ...]:
+    def trials(self, folder: str = "trials") -> tuple[str, ...]:
         # The trial that is being written comes and goes; its name begins with a dot.
-        return tuple(sorted(p.name for p in (self.root / "trials").glob("[!.]*") if p.is_dir()))
+        return tuple(sorted(p.name for p in (self.root / folder).glob("[!.]*") if p.is_dir()))
 
     def has(self, name: str) -> bool:
         try:
@@ -141,8 +143,8 @@ class ZipSource:
         names = self.archive.namelist()
         return sorted({n[cut:] for n in names if n.startswith(self.prefix) and not n.endswith("/")})
 
-    def trials(self) -> tuple[str, ...]:
-        root = f"{self.prefix}trials/"
+    def trials(self, folder: str = "trials") -> tuple[str, ...]:
+        root = f"{self.prefix}{folder}/"
         below = (n.removeprefix(root) for n in self.archive.namelist() if n.startswith(root))
         return tuple(sorted({n.split("/", 1)[0] for n in below if "/" in n and not n.startswith(("/", "."))}))
 
@@ -470,6 +472,24 @@ def read_decisions(source: Source) -> tuple[DecisionRecord, ...]:
 def read_media(source: Source) -> tuple[MediumRecord, ...]:
     """What the medium itself did, without a torn last line."""
     return _read_lines(source, "media.jsonl", MediumRecord)
+
+
+def read_crashes(source: Source) -> tuple[CrashRecord, ...]:
+    """What finished crash trials found; a trial that failed shows nothing that holds."""
+    return tuple(_read_crash(source, name) for name in source.trials(CRASH))
+
+
+def _read_crash(source: Source, name: str) -> CrashRecord:
+    folder = f"{CRASH}/{name}"
+    _require(source, folder, ("planned.json", "verdict.json"))
+    value = _load_json(source, f"{folder}/planned.json")
+    files = _TrialFiles(source, folder, format_of(value, f"{source.text}/{folder}/planned.json"))
+    planned = files.validated("planned.json", value, PlannedRecord)
+    verdict = files.validated("verdict.json", _load_json(source, f"{folder}/verdict.json"), TrialVerdict)
+    found = files.one("durability.json", CrashRecord) or CrashRecord(stack=planned.stack.name, seed=0)
+    if verdict.status != "ok" and found.verdict == "held":
+        return found.model_copy(update={"verdict": "unknown"})
+    return found
 
 
 def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:

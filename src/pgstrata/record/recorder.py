@@ -27,12 +27,15 @@ from pgstrata.record.reader import (
     TrialData,
     place,
     read_campaign,
+    read_crashes,
     read_decisions,
     read_media,
     read_trial,
 )
 from pgstrata.record.schema import (
+    CRASH,
     CampaignRecord,
+    CrashRecord,
     DecisionRecord,
     MediumRecord,
     Origin,
@@ -204,7 +207,7 @@ class CampaignDirectory:
 
     def _set_interrupted_aside(self) -> None:
         """Partial trials of a killed run are kept for inspection, but are no trials."""
-        for partial in sorted((self.path / "trials").glob(".*.partial")):
+        for partial in sorted(p for folder in ("trials", CRASH) for p in (self.path / folder).glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")
             number = 1
             while (self.path / "interrupted" / f"{name}.{number}").exists():
@@ -219,13 +222,20 @@ class CampaignDirectory:
 
     def start_trial(self, trial: Trial, planned: PlannedRecord) -> TrialRecorder:
         """A recorder for a trial that is not finished; `planned.json` is written at once."""
+        return self._start("trials", trial, planned)
+
+    def start_crash(self, trial: Trial, planned: PlannedRecord) -> TrialRecorder:
+        """The same for a crash trial."""
+        return self._start(CRASH, trial, planned)
+
+    def _start(self, folder: str, trial: Trial, planned: PlannedRecord) -> TrialRecorder:
         self._made = None
-        final = self.path / "trials" / trial.id
-        partial = self.path / "trials" / f".{trial.id}.partial"
+        final = self.path / folder / trial.id
+        partial = self.path / folder / f".{trial.id}.partial"
         if final.exists():
             raise PgstrataError(f"trial {trial.id} is finished: its directory is never written again")
         with writing(partial):
-            partial.mkdir()
+            partial.mkdir(parents=True)
         recorder = TrialRecorder(trial, partial, final)
         recorder.write("planned.json", planned)
         return recorder
@@ -254,6 +264,10 @@ class CampaignDirectory:
         """The campaign as it is recorded so far."""
         source = FolderSource(self.path)
         return CampaignData(self.record, self.finished(), self.decisions(), source, media=read_media(source))
+
+    def crashes(self) -> tuple[CrashRecord, ...]:
+        """Every finished crash trial."""
+        return read_crashes(FolderSource(self.path))
 
     def decisions(self) -> tuple[DecisionRecord, ...]:
         return read_decisions(FolderSource(self.path))

@@ -31,6 +31,10 @@
           waits.parquet             WAIT_COLUMNS
           checkpoints.parquet       CHECKPOINT_COLUMNS
         verdict.json                TrialVerdict; written last, then the directory gets its final name
+      crash/<trial id>/             a crash trial, with planned.json, facts.json, attested.json, events.jsonl, raw/ and
+                                    verdict.json as above
+        durability.json             CrashRecord: what all states show together
+        states.jsonl                StateRecord, one a line: each state that was looked at
 
 Times `t_s` are seconds since the start of the measured pgbench run, by the clock of the host under test.
 """
@@ -78,7 +82,7 @@ ADDED_COLUMNS: Mapping[str, tuple[str, ...]] = {
 LONGEST_RUN_S = 32 * 86400.0
 """Of a run, and how far from its start a row of a series may lie: counting by the second makes a place for each."""
 
-Origin = Literal["run", "quick", "import csv", "import pg-fs-benchmark", "import pgbench"]
+Origin = Literal["run", "quick", "crash", "import csv", "import pg-fs-benchmark", "import pgbench"]
 """Where a record comes from."""
 
 Moment = Literal["built", "before cell", "after cell"]
@@ -209,6 +213,56 @@ class EventRecord(Record):
     text: str | None = None
     status: str | None = None
     reason: str | None = None
+
+
+StateVerdict = Literal["held", "lost", "corrupt", "unknown"]
+
+
+CRASH = "crash"
+"""The folder of crash trials."""
+
+
+class StateRecord(Record):
+    """A state that a power cut could have left, and what was found in it."""
+
+    id: str
+    """Which pass over the event log found it, and its number there."""
+    cut: int
+    """The number of the last event before power was lost."""
+    how: str
+    volatile: int
+    """Writes that could have been lost, and how many of them this state has in full or in part."""
+    kept: int
+    digest: str
+    """Of the content of all disks."""
+    acknowledged: int
+    """Transactions by then."""
+    verdict: StateVerdict
+    reason: str = ""
+    lost: int = 0
+    """Acknowledged transactions that are not there."""
+    duration_s: float = Field(0.0, ge=0)
+
+
+class CrashRecord(Record):
+    """A crash trial of one stack: what was asked, and what its states show together."""
+
+    format: int = FORMAT
+    stack: str
+    seed: int
+    ignored_flushes: str = "0"
+    """What the disk does about flushes: ignores all, or the last so many."""
+    transactions: int = 0
+    """Acknowledged while it was recorded."""
+    amcheck: bool = False
+    """Whether the server has it; without it indexes and tables are compared by their counts alone."""
+    verdict: StateVerdict = "unknown"
+    states: int = 0
+    lost: int = 0
+    corrupt: int = 0
+    unknown: int = 0
+    lost_acknowledged_max: int = 0
+    first_counterexample: str | None = None
 
 
 class LoadRecord(Record):

@@ -75,11 +75,11 @@ def make_program(site: Site, trial: Trial, present: Present) -> Program:
         setup=setup,
         stack_plan=plan,
         before=check_golden_steps(setup, present),
-        build=() if present.kept else (*_folder_steps(setup), *plan.steps),
+        build=() if present.kept else (*folder_steps(setup), *plan.steps),
         prepare=(
             *tuning_steps,
             Step("facts of the host", (), act=record_facts),
-            Step("attest the stack", (), act=_attest_built),
+            Step("attest the stack", (), act=attest_built),
             *precondition_steps(setup, present),
             *load_steps(setup, present),
             space_step(setup, "after load"),
@@ -114,7 +114,7 @@ def _plan_tuning(site: Site, trial: Trial) -> tuple[tuple[Step, ...], tuple[Chec
     return plan_kernel(kernel.model_copy(update={"queue": Kernel().queue}), ())
 
 
-def _folder_steps(setup: TrialSetup) -> tuple[Step, ...]:
+def folder_steps(setup: TrialSetup) -> tuple[Step, ...]:
     """The folder beside the stack: the caller's, and only the server's user may pass through it.
 
     One that is there already was not made by this trial, so its removal is not journaled either; where somebody is
@@ -138,5 +138,5 @@ def _make_folder(context: TrialContext) -> None:
         context.host.make_directory(folder, mode=0o710, group=user, new=True)
 
 
-def _attest_built(context: TrialContext) -> None:
+def attest_built(context: TrialContext) -> None:
     context.attest_stack("built")

@@ -113,12 +113,6 @@ class TestRun:
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
 
-    def test_crash_says_that_it_is_not_there(self, tmp_path: Path) -> None:
-        for argv in (["crash", "ext4"], ["quick", "ext4", "xfs", "--crash"]):
-            done = typed(*argv, cwd=tmp_path)
-            assert done.returncode == 2
-            assert "do not exist yet" in done.stderr
-
 
 class TestStatus:
     def test_counts(self, finished: Path) -> None:

@@ -13,6 +13,8 @@ from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.units import render_size_exact
 
 MODELS = ("hdd-7200", "hdd-5400", "sata-ssd", "sata-ssd-plp", "nvme", "nvme-consumer", "cloud-volume")
+UNTIMED = "none"
+"""A disk in memory that takes no time of its own, with a cache that a power cut empties."""
 
 
 class MediaDevice(Device):
@@ -23,10 +25,13 @@ class MediaDevice(Device):
     capability: ClassVar[str] = "block.media"
     short_field: ClassVar[str] = "model"
 
-    model: Literal[MODELS] = Field(description="the model of its timing: `strata-disk models` describes them")  # type: ignore[valid-type]
+    model: Literal[*MODELS, UNTIMED] = Field(  # type: ignore[valid-type]
+        description="the model of its timing: `strata-disk models` describes them; none: no time of its own"
+    )
     count: int = Field(1, ge=1, le=64, description="how many; by default what the layout needs")
     size: SizeBytes | None = Field(None, description="size of each disk; by default enough for the scale")
     stretch: float = Field(1.0, ge=1.0, le=1000.0, description="all times of the model are multiplied by it")
+    recorded: bool = Field(False, description="log every write and flush, as crash trials do")
 
     @property
     def each_bytes(self) -> int | None:
@@ -34,6 +39,8 @@ class MediaDevice(Device):
 
     def lies_on(self, scratch: str, look: Look) -> str:
         stretched = f", times stretched {self.stretch:g}-fold" if self.stretch != 1 else ""
+        if self.model == UNTIMED:
+            return "disk in memory"
         return f"modelled medium {self.model}{stretched}"
 
     @property
@@ -59,4 +66,5 @@ class MediaDevice(Device):
         words = [self.model, *([str(self.count)] if self.count > 1 else [])]
         words += [f"size={render_size_exact(self.size)}"] if self.size is not None else []
         words += [f"stretch={self.stretch:g}"] if self.stretch != 1 else []
+        words += ["recorded=true"] if self.recorded else []
         return render_call(self.kind, words)

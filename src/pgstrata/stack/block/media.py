@@ -20,7 +20,7 @@ from pgstrata.host.capabilities import (
 )
 from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.protocol import Host, command, unmarked
-from pgstrata.spec.layers.media import MediaDevice
+from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.stack.block.loop import DetachLoops, LoopCheck, plan_attach
 from pgstrata.stack.disk_counts import CountedDisks, DiskCounts
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
@@ -47,17 +47,26 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
     names = [f"disk{i}" for i in range(device.count)]
     files = tuple(f"{folder}/disks/{name}" for name in names)
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
-    options = ["--size", str(size_bytes), "--media", device.model, "--stretch", f"{device.stretch:g}"]
+    timing = ["--media", device.model, "--stretch", f"{device.stretch:g}"] if device.model != UNTIMED else []
+    options = ["--size", str(size_bytes), *timing]
+    log = log_path(folder)
+    logging = ["--log", log] if device.recorded else []
     adding = (call("add", folder, name, *options, "--seed", str(i)) for i, name in enumerate(names))
     make = Step(
         name=f"modelled disks for {place.role}",
-        commands=(call("serve", folder, "--background"), *adding),
-        undo=undos_of(folder, files),
+        commands=(call("serve", folder, "--background", *logging), *adding),
+        undo=(*((RemovePath(path=log),) if device.recorded else ()), *undos_of(folder, files)),
     )
     attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
     checks = (LoopCheck(nodes, files, size_bytes), MediaCheck(nodes, folder, device.model, device.stretch))
-    counted = CountedDisks(tuple(node.name for node in nodes), call("stats", folder), parse_statistics)
-    return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), checks, counted=(counted,))
+    accounts = CountedDisks(tuple(node.name for node in nodes), call("stats", folder), parse_statistics)
+    counted = (accounts,) if device.model != UNTIMED else ()
+    return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), checks, counted=counted)
+
+
+def log_path(folder: str) -> str:
+    """Where a daemon's events are logged: beside its folder."""
+    return f"{folder}.log"
 
 
 def undos_of(folder: str, files: tuple[str, ...]) -> tuple[Undo, ...]:
@@ -85,17 +94,18 @@ def parse_statistics(text: str) -> tuple[DiskCounts, ...]:
 
 
 def _parse_disk(disk: Mapping[str, Any]) -> DiskCounts:
+    effort = disk["effort"] or {"busy_s": 0.0, "seeks": 0, "seek_s": 0.0}
     own = ("reads", "writes", "zeroes", "flushes", "errors", "read_bytes", "written_bytes")
     return DiskCounts(
-        model=str(disk["model"]),
-        parameters={str(name): float(value) for name, value in disk["parameters"].items()},
-        stretch=float(disk["stretch"]),
+        model=str(disk["model"] or UNTIMED),
+        parameters={str(name): float(value) for name, value in (disk["parameters"] or {}).items()},
+        stretch=float(disk["stretch"] or 1),
         elapsed_s=float(disk["elapsed_s"]),
         queued_s=float(disk["queued_s"]),
-        busy_s=float(disk["effort"]["busy_s"]),
-        seeks=int(disk["effort"]["seeks"]),
-        seek_s=float(disk["effort"]["seek_s"]),
-        late_percent_counts=tuple(int(count) for count in disk["late_percent_counts"]),
+        busy_s=float(effort["busy_s"]),
+        seeks=int(effort["seeks"]),
+        seek_s=float(effort["seek_s"]),
+        late_percent_counts=tuple(int(count) for count in disk["late_percent_counts"] or ()),
         **{name: int(disk[name]) for name in own},
     )
 

@@ -1,0 +1,36 @@
+"""What crash trials say about a stack's promise. Pure.
+
+A stack that held in all of n states is not proven safe. Were the states an independent random sample of those that
+power cuts leave, and failed a share p of these, n states would all hold with probability (1 - p)^n; so at a confidence
+of 95 % p is at most 1 - 0.05^(1/n), which is about 3/n (the rule of three: Hanley and Lippman-Hand, JAMA 249, 1983).
+The states are not such a sample: they are chosen where failures are likely, from one recording. The bound says how
+little n states can show at best, and not how likely a loss is.
+"""
+
+from __future__ import annotations
+
+from pgstrata.analyze.findings import DurabilityFinding
+from pgstrata.record.schema import CrashRecord
+from pgstrata.spec.durability import Durability
+
+LEVEL = 0.95
+
+
+def share_bound(states: int, level: float = LEVEL) -> float:
+    """The largest share of failing states that is compatible with none among so many."""
+    return 1.0 if states == 0 else 1 - (1 - level) ** (1 / states)
+
+
+def durability_found(promised: Durability, found: CrashRecord) -> DurabilityFinding:
+    """What the configuration promises, with what was found."""
+    return DurabilityFinding(
+        class_=promised.class_,
+        reason=promised.reason,
+        verdict=found.verdict,
+        states=found.states,
+        lost=found.lost,
+        corrupt=found.corrupt,
+        unknown=found.unknown,
+        lost_acknowledged_max=found.lost_acknowledged_max,
+        first_counterexample=found.first_counterexample,
+    )

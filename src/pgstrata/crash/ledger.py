@@ -1,0 +1,219 @@
+"""The ledger: entries of numbered sessions that move amounts between accounts, and what must hold of it at any moment.
+
+Session s writes entries 1, 2, 3, ...; each transaction adds one entry and moves its amount between two balances. So, of
+whatever moment a database is: entries of a session have no gap, every balance is the sum of the entries that name
+it, and all balances add up to nothing. And after a power cut: every acknowledged entry is there, and at most one more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgstrata.errors import parser_of
+from pgstrata.host.protocol import Command, marked
+from pgstrata.postgres.server import SUPERUSER, Server
+
+BEGIN, END = "begin", "end"
+"""Marks around the transactions."""
+
+_CLIENT = Path(__file__).with_name("ledger_client.py")
+_CLIENT_TIMEOUT_S = 3600.0
+
+
+@dataclass(frozen=True)
+class LedgerSize:
+    """How much is written. Accounts fill enough pages that checkpoints write many of them anew."""
+
+    sessions: int = 8
+    transactions: int = 100
+    """Of each session."""
+    accounts: int = 3000
+    checkpoint_every: int = 20
+    """Transactions of the first session between two checkpoints."""
+
+
+AMCHECK = "amcheck"
+
+
+def render_schema(size: LedgerSize, *, amcheck: bool) -> str:
+    """Tables and accounts."""
+    return f"""
+CREATE SCHEMA ledger;
+CREATE TABLE ledger.account (id int PRIMARY KEY, balance bigint NOT NULL, filler char(200) NOT NULL);
+CREATE TABLE ledger.entry (
+    session int, number int, source int NOT NULL, target int NOT NULL, amount bigint NOT NULL,
+    PRIMARY KEY (session, number)
+);
+INSERT INTO ledger.account SELECT i, 0, '' FROM generate_series(0, {size.accounts - 1}) i;
+{f"CREATE EXTENSION {AMCHECK};" if amcheck else ""}
+CHECKPOINT;
+"""
+
+
+def plan_client(control: str, server: Server, size: LedgerSize, seed: int) -> Command:
+    """Begins as the caller, who may reach the disk's control socket, and goes on as the server's user."""
+    socket = f"{server.run_directory}/.s.PGSQL.{server.port}"
+    numbers = {
+        "sessions": size.sessions,
+        "transactions": size.transactions,
+        "accounts": size.accounts,
+        "checkpoint-every": size.checkpoint_every,
+        "seed": seed,
+    }
+    return Command(
+        (
+            "python3", "-I", "-",
+            "--control", control,
+            "--socket", socket,
+            "--user", SUPERUSER,
+            "--os-user", server.user,
+            "--database", "postgres",
+            *(word for name, number in numbers.items() for word in (f"--{name}", str(number))),
+        ),
+        timeout_s=_CLIENT_TIMEOUT_S,
+        stdin=_CLIENT.read_text(encoding="utf-8"),
+        env=marked(server.marker),
+        cwd="/",
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- what was acknowledged
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The number at which a session's entry was acknowledged."""
+
+    seq: int
+    session: int
+    number: int
+
+
+@parser_of("strata-disk")
+def parse_marks(text: str) -> tuple[Mark, ...]:
+    """The acknowledgements among `strata-disk marks`, in their order."""
+    found = []
+    for line in text.splitlines():
+        given = json.loads(line)
+        word, *numbers = str(given["text"]).split()
+        if word == "ack":
+            session, number = numbers
+            found.append(Mark(int(given["seq"]), int(session), int(number)))
+    return tuple(found)
+
+
+def acknowledged_by(marks: Sequence[Mark], cut: int) -> dict[int, int]:
+    """Acknowledged entries of each session when power is lost after event `cut`."""
+    return {mark.session: mark.number for mark in marks if mark.seq <= cut}
+
+
+# ---------------------------------------------------------------- what is there
+
+
+_BY_HEAP = "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;"
+_BY_INDEX = (
+    "SET enable_indexscan = on; SET enable_indexonlyscan = on; SET enable_bitmapscan = on; SET enable_seqscan = off;"
+)
+_SESSIONS = """
+SELECT coalesce(json_agg(json_build_array(session, entries, low, high)), '[]')::text AS sessions
+FROM (SELECT session, count(*) AS entries, min(number) AS low, max(number) AS high
+      FROM ledger.entry GROUP BY session) s;
+"""
+_BALANCES = """
+SELECT json_build_array(count(*), coalesce(sum(balance), 0),
+                        count(*) FILTER (WHERE balance <> coalesce(moved, 0)))::text AS balances
+FROM ledger.account LEFT JOIN
+     (SELECT id, sum(amount) AS moved
+      FROM (SELECT source AS id, -amount AS amount FROM ledger.entry
+            UNION ALL SELECT target, amount FROM ledger.entry) b GROUP BY id) m USING (id);
+"""
+_INDEXED = """
+SELECT json_build_array((SELECT count(*) FROM ledger.entry WHERE session >= 0),
+                        (SELECT count(*) FROM ledger.account WHERE id >= 0))::text AS indexed;
+"""
+_AMCHECK_INDEXES = """
+SELECT count(bt_index_check(indexrelid, true))::text AS indexes FROM pg_index
+WHERE indrelid IN ('ledger.entry'::regclass, 'ledger.account'::regclass);
+"""
+_AMCHECK_HEAPS = """
+SELECT (SELECT count(*) FROM verify_heapam('ledger.entry'))
+     + (SELECT count(*) FROM verify_heapam('ledger.account')) || '' AS heaps;
+"""
+_END = "SELECT 'reached' AS end;"
+HEAPS_SINCE = 14
+"""The first major with verify_heapam."""
+
+
+def render_check(*, amcheck: bool, major: int) -> str:
+    """Statements for a single-user server, one a line. The last one says that all of them were reached."""
+    parts = [_BY_HEAP, _SESSIONS, _BALANCES, _BY_INDEX, _INDEXED]
+    parts += [_AMCHECK_INDEXES] if amcheck else []
+    parts += [_AMCHECK_HEAPS] if amcheck and major >= HEAPS_SINCE else []
+    return "".join(" ".join(part.split()) + "\n" for part in (*parts, _END))
+
+
+_VALUE = re.compile(r'\t 1: (\w+) = "(.*)"\t\(typeid')
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a single-user server printed, by the names of columns; errors are lines of its log."""
+
+    values: Mapping[str, str]
+    errors: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        return self.values.get("end") == "reached"
+
+
+def parse_answers(printed: str, log: str) -> Answers:
+    """The output of `postgres --single` and what it wrote to standard error."""
+    found = (_VALUE.search(line) for line in printed.splitlines())
+    errors = tuple(line for line in log.splitlines() if re.search(r"\b(ERROR|FATAL|PANIC):|^postgres: ", line))
+    return Answers({match[1]: match[2] for match in found if match}, errors)
+
+
+@dataclass(frozen=True)
+class SessionEntries:
+    """The entries of a session that are there: how many, the first and the last number."""
+
+    session: int
+    entries: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The ledger as it was read back."""
+
+    sessions: Mapping[int, SessionEntries]
+    accounts: int
+    total: int
+    differing: int
+    """Accounts whose balance is not the sum of their entries."""
+    indexed: tuple[int, int]
+    """Entries and accounts as their indexes have them."""
+    damaged: int
+    """Findings of verify_heapam."""
+
+
+@parser_of("postgres --single")
+def parse_ledger(answers: Answers) -> Ledger:
+    """KeyError when a part of it was not answered."""
+    rows = [SessionEntries(*map(int, row)) for row in json.loads(answers.values["sessions"])]
+    accounts, total, differing = json.loads(answers.values["balances"])
+    entries_indexed, accounts_indexed = json.loads(answers.values["indexed"])
+    return Ledger(
+        sessions={row.session: row for row in rows},
+        accounts=int(accounts),
+        total=int(total),
+        differing=int(differing),
+        indexed=(int(entries_indexed), int(accounts_indexed)),
+        damaged=int(answers.values.get("heaps", "0")),
+    )

@@ -1,0 +1,167 @@
+"""Writes the ledger and marks every acknowledgement in the disk's event log. Run on the host; standard library only.
+
+It begins as root, which opens the disk's control socket, and goes on as the server's user, who may connect. Each
+session sends a transaction, waits until the server says that it is committed, has that marked, and only then begins the
+next: at any moment at most one transaction a session is under way. It speaks PostgreSQL's protocol (version 3, simple
+queries) by itself, so that nothing lies between the server's word and the mark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pwd
+import random
+import socket
+import struct
+import sys
+import threading
+from typing import Any
+
+PATIENCE_S = 300.0
+PROTOCOL = 196608
+
+
+class Disk:
+    """The control socket of the daemon that records the disk; its path may be longer than an address."""
+
+    def __init__(self, path: str) -> None:
+        folder, name = os.path.split(path)
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.settimeout(PATIENCE_S)
+            self._socket.connect(f"/proc/self/fd/{opened}/{name}")
+        finally:
+            os.close(opened)
+        self._answers = self._socket.makefile("rb")
+
+    def mark(self, text: str) -> None:
+        self._socket.sendall(json.dumps({"op": "mark", "text": text}).encode() + b"\n")
+        answer = json.loads(self._answers.readline() or b"{}")
+        if not answer.get("ok"):
+            raise RuntimeError(f"mark {text}: {answer.get('error', 'no answer')}")
+
+    def close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+
+
+class Session:
+    """One connection to the server."""
+
+    def __init__(self, path: str, user: str, database: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(PATIENCE_S)
+        self._socket.connect(path)
+        self._input = self._socket.makefile("rb")
+        options = f"user\0{user}\0database\0{database}\0\0".encode()
+        self._socket.sendall(struct.pack("!ii", len(options) + 8, PROTOCOL) + options)
+        self._until_ready()
+
+    def ask(self, statements: str) -> list[str]:
+        """The command tags that the server answered with, each when it was done."""
+        text = statements.encode() + b"\0"
+        self._socket.sendall(b"Q" + struct.pack("!i", len(text) + 4) + text)
+        return self._until_ready()
+
+    def _until_ready(self) -> list[str]:
+        tags: list[str] = []
+        while True:
+            head = self._input.read(5)
+            if len(head) < 5:
+                raise RuntimeError("the server closed the connection")
+            kind, length = head[:1], struct.unpack("!i", head[1:])[0]
+            body = self._input.read(length - 4)
+            if kind == b"E":
+                fields = {part[:1]: part[1:].decode() for part in body.split(b"\0") if part}
+                raise RuntimeError(f"the server refused: {fields.get(b'M', '')}")
+            if kind == b"R" and struct.unpack("!i", body[:4])[0] != 0:
+                raise RuntimeError("the server wants a password")
+            if kind == b"C":
+                tags.append(body.rstrip(b"\0").decode())
+            if kind == b"Z":
+                return tags
+
+    def close(self) -> None:
+        self._input.close()
+        self._socket.close()
+
+
+def transfer(session: int, number: int, accounts: int, lot: random.Random) -> str:
+    """An entry and the two balances that it moves. Rows are locked in one order, so nobody deadlocks."""
+    first, second = sorted(lot.sample(range(accounts), 2))
+    amount = lot.randint(-1000, 1000)
+    return (
+        "BEGIN;"
+        f"INSERT INTO ledger.entry VALUES ({session}, {number}, {first}, {second}, {amount});"
+        f"UPDATE ledger.account SET balance = balance - {amount} WHERE id = {first};"
+        f"UPDATE ledger.account SET balance = balance + {amount} WHERE id = {second};"
+        "COMMIT"
+    )
+
+
+def write_entries(session: int, server: Session, disk: Disk, given: argparse.Namespace) -> int:
+    """The transactions of one session, one after the other; how many were acknowledged."""
+    lot = random.Random(f"{given.seed} {session}")
+    for number in range(1, given.transactions + 1):
+        tags = server.ask(transfer(session, number, given.accounts, lot))
+        if tags[-1:] != ["COMMIT"]:
+            raise RuntimeError(f"transaction {number} of session {session} ended with {tags}")
+        disk.mark(f"ack {session} {number}")
+        if session == 0 and number % given.checkpoint_every == 0:
+            server.ask("CHECKPOINT")
+    return int(given.transactions)
+
+
+def write_ledger(given: argparse.Namespace) -> dict[str, Any]:
+    """All sessions at once, between the marks `begin` and `end`."""
+    disks = [Disk(given.control) for _ in range(given.sessions)]
+    become(given.os_user)
+    servers = [Session(given.socket, given.user, given.database) for _ in disks]
+    acknowledged = [0] * given.sessions
+    errors: list[str] = []
+
+    def work(session: int) -> None:
+        try:
+            acknowledged[session] = write_entries(session, servers[session], disks[session], given)
+        except (OSError, RuntimeError, ValueError) as error:
+            errors.append(f"session {session}: {error}")
+
+    disks[0].mark("begin")
+    threads = [threading.Thread(target=work, args=(session,)) for session in range(given.sessions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    disks[0].mark("end")
+    for server, disk in zip(servers, disks, strict=True):
+        server.close()
+        disk.close()
+    return {"acknowledged": acknowledged, "errors": errors}
+
+
+def become(user: str) -> None:
+    """Gives root up for good."""
+    if not user or os.getuid() != 0:
+        return
+    entry = pwd.getpwnam(user)
+    os.initgroups(user, entry.pw_gid)
+    os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
+    os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    for name in ("control", "socket", "user", "database", "os-user"):
+        parser.add_argument(f"--{name}", required=True)
+    for name in ("sessions", "transactions", "accounts", "checkpoint-every", "seed"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    told = write_ledger(parser.parse_args(arguments))
+    json.dump(told, sys.stdout)
+    return 1 if told["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,162 @@
+"""One crash trial, from a disk to a verdict, and back to nothing."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pgstrata.crash.program import (
+    CrashAsked,
+    CrashContext,
+    choose_step,
+    crash_program,
+    has_amcheck,
+    planned_record,
+    state_step,
+)
+from pgstrata.crash.verdict import summarise
+from pgstrata.errors import PgstrataError, RecordError
+from pgstrata.host.protocol import HostLost
+from pgstrata.record.recorder import CampaignDirectory, TrialRecorder, utc_now
+from pgstrata.record.schema import CrashRecord, TrialVerdict
+from pgstrata.spec.campaign import Trial
+from pgstrata.stack.build import StepRunner, failures
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.step import Step
+from pgstrata.stack.undo import StopProcesses
+from pgstrata.trial.collect import fetch_server_log
+from pgstrata.trial.events import Event, EventLog, Notice, Tell, TrialBegun, TrialEnded
+from pgstrata.trial.executor import Executor, Identity
+from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.program import Program
+from pgstrata.trial.scratch import make_scratch
+from pgstrata.trial.site import Site
+from pgstrata.trial.undo_errors import note_undo_errors
+
+STATES = 100
+"""Where neither states nor minutes are given; and at most so many of a pass when minutes are."""
+
+
+@dataclass
+class CrashRunner:
+    """Runs crash trials at one site."""
+
+    site: Site
+    interruption: Interruption
+    asked: CrashAsked
+
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
+        """One trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError."""
+        began_s, started = time.monotonic(), utc_now()
+        program = crash_program(self.site, trial, self.asked)
+        recorder = directory.start_crash(trial, program.planned)
+        log = EventLog(recorder)
+
+        def tell_both(event: Event) -> None:
+            log(event)
+            tell(event)
+
+        identity = Identity(self.site.campaign.name, trial.id)
+        limit_s = self.site.campaign.runs.max_trial_duration
+        executor = Executor(self.site.host, identity, tell_both, self.interruption, limit_s)
+        reason, hint = "", ""
+        tell(TrialBegun(self.site.campaign.name, trial))
+        try:
+            self._run(program, recorder, executor)
+        except (RecordError, Interrupted):
+            directory.set_aside(recorder)
+            raise
+        except PgstrataError as error:
+            if isinstance(error, HostLost):
+                raise
+            reason, hint = error.message, error.hint
+        except Exception as error:
+            # A defect of ours must not end the trials of other stacks; this one is lost, and says where.
+            recorder.write_text("raw/traceback.txt", traceback.format_exc())
+            reason = f"internal error: {type(error).__name__}: {error}"
+            hint = "please report it with raw/traceback.txt of this trial"
+        finally:
+            executor.close()
+        verdict = TrialVerdict(
+            trial_id=trial.id,
+            status="failed" if reason else "ok",
+            reason=reason,
+            hint=hint,
+            started=started,
+            ended=utc_now(),
+            duration_s=round(time.monotonic() - began_s, 3),
+        )
+        tell_both(TrialEnded(self.site.campaign.name, trial, verdict))
+        recorder.finish(verdict)
+        return verdict
+
+    def _run(self, program: Program, recorder: TrialRecorder, executor: Executor) -> None:
+        host = self.site.host
+        journal = Journal.create(host, program.setup.plan.context.trial_id)
+        try:
+            marker = program.setup.plan.context.marker
+            host.mark(marker)
+            journal.register(StopProcesses(marker=marker))
+            make_scratch(host, self.site.scratch, journal)
+            runner = StepRunner(host, journal, self.site.campaign.erase)
+            context = CrashContext(
+                program.setup, recorder, executor, _no_percentiles, runner.bindings, asked=self.asked
+            )
+            try:
+                executor.run(program.steps, runner, context)
+            finally:
+                with suppress(HostLost):
+                    fetch_server_log(context)
+            self._look(program, runner, context)
+        finally:
+            with executor.undoing():
+                lines = failures(journal.undo_all())
+            for line in lines:
+                executor.tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
+            note_undo_errors(recorder.final.parents[1], [f"{recorder.trial.id}: {line}" for line in lines])
+
+    def _look(self, program: Program, runner: StepRunner, context: CrashContext) -> None:
+        """Pass by pass until there are as many states as were asked for, or the time is up, or a pass finds no new one.
+        The record holds what was found also when something ends it early."""
+        asked, setup = self.asked, program.setup
+        further: list[Step] = []
+        deadline_s = None if asked.minutes is None else time.monotonic() + asked.minutes * 60
+        most = asked.states or (STATES if asked.minutes is None else None)
+        number = 0
+        try:
+            while not self._enough(context, most, deadline_s):
+                left = STATES if most is None else most - len(context.found)
+                choose = choose_step(setup, asked, number, left)
+                self._take(choose, further, runner, context)
+                if not context.chosen:
+                    return
+                for state in context.chosen:
+                    if self._enough(context, most, deadline_s):
+                        return
+                    self._take(state_step(setup, number, state), further, runner, context)
+                number += 1
+        finally:
+            context.recorder.write("planned.json", planned_record(program, further))
+            told = CrashRecord(
+                stack=setup.stack.name,
+                seed=asked.seed,
+                ignored_flushes=asked.ignored_flushes,
+                transactions=len(context.marks),
+                amcheck=has_amcheck(setup),
+            )
+            context.recorder.write("durability.json", summarise(told, context.found))
+
+    def _take(self, step: Step, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
+        further.append(step)
+        context.executor.run((step,), runner, context)
+
+    def _enough(self, context: CrashContext, most: int | None, deadline_s: float | None) -> bool:
+        enough = most is not None and len(context.found) >= most
+        return enough or (deadline_s is not None and time.monotonic() > deadline_s)
+
+
+def _no_percentiles(logs: object, open_loop: bool) -> dict[str, float]:
+    """A crash trial measures no latency."""
+    return {}

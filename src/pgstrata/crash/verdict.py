@@ -1,0 +1,126 @@
+"""What one state shows, and what all states of a stack show together. Pure.
+
+held: every acknowledged entry is there, and nothing is damaged. lost: acknowledged entries are missing, and what is
+there is sound. corrupt: the filesystem or the server does not come up, or what is there contradicts itself. unknown: it
+could not be looked at to the end, which says nothing about the stack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pgstrata.crash.ledger import Answers, Ledger, LedgerSize, parse_ledger
+from pgstrata.errors import NotUnderstood
+from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+
+_MISSING = re.compile(
+    r'relation "ledger\.\w+" does not exist|schema "ledger" does not exist|database "\w+" does not exist'
+)
+_NO_CLUSTER = re.compile(r"^postgres: could not (access directory|find the database system)")
+_ENDED_BADLY = re.compile(r"\b(FATAL|PANIC):|^postgres: ")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict on one state; `lost` counts acknowledged entries that are not there."""
+
+    verdict: StateVerdict
+    reason: str = ""
+    lost: int = 0
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How the look at a state went."""
+
+    mounted: int
+    """The exit code of mount."""
+    mount_error: str = ""
+    server: int | None = None
+    """The server's exit code; None where it was not started or did not end in time."""
+    answers: Answers = field(default_factory=lambda: Answers({}, ()))
+
+
+def judge_state(recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize) -> Judged:
+    """`acknowledged` are the numbers of each session's last acknowledged entry."""
+    everything = sum(acknowledged.values())
+    if recovery.mounted != 0:
+        return Judged("corrupt", f"the filesystem cannot be mounted: {recovery.mount_error}", everything)
+    errors = recovery.answers.errors
+    if recovery.server is None:
+        return Judged("unknown", "the server did not end in time")
+    if any(_MISSING.search(line) or _NO_CLUSTER.search(line) for line in errors):
+        return Judged("lost", "nothing of the ledger is there", everything)
+    if errors:
+        fatal = next((line for line in errors if _ENDED_BADLY.search(line)), "")
+        lost = everything if fatal else 0
+        return Judged("corrupt", _message(fatal or errors[0]), lost)
+    if recovery.server != 0 or not recovery.answers.complete:
+        return Judged("unknown", f"the server ended with {recovery.server} before everything was looked at")
+    try:
+        ledger = parse_ledger(recovery.answers)
+    except NotUnderstood as error:
+        return Judged("unknown", error.message)
+    return judge_ledger(ledger, acknowledged, size)
+
+
+def _message(line: str) -> str:
+    """The server's own words, without time and process."""
+    return re.sub(r"^.*?\b(?=ERROR:|FATAL:|PANIC:)", "", line)
+
+
+def judge_ledger(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -> Judged:
+    """A ledger that could be read against what was acknowledged."""
+    lost = sum(max(0, number - _there(ledger, session)) for session, number in acknowledged.items())
+    damage = next(_damage(ledger, acknowledged, size), "")
+    if damage:
+        return Judged("corrupt", damage, lost)
+    if lost:
+        return Judged("lost", f"{lost} acknowledged transactions are not there", lost)
+    return Judged("held")
+
+
+def _there(ledger: Ledger, session: int) -> int:
+    rows = ledger.sessions.get(session)
+    return rows.entries if rows else 0
+
+
+def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -> Iterator[str]:
+    for session, rows in sorted(ledger.sessions.items()):
+        if (rows.low, rows.high) != (1, rows.entries):
+            yield f"session {session} has {rows.entries} entries from {rows.low} to {rows.high}: they have a gap"
+        if rows.entries > acknowledged.get(session, 0) + 1:
+            yield f"session {session} has {rows.entries} entries, of which the last ones were not begun yet"
+    if ledger.accounts != size.accounts:
+        yield f"{ledger.accounts} accounts of {size.accounts} are there"
+    if ledger.total != 0 or ledger.differing != 0:
+        yield f"{ledger.differing} balances are not the sum of their entries, and all together are {ledger.total}"
+    entries = sum(rows.entries for rows in ledger.sessions.values())
+    if ledger.indexed != (entries, ledger.accounts):
+        yield f"tables have {entries} entries and {ledger.accounts} accounts, their indexes {ledger.indexed}"
+    if ledger.damaged:
+        yield f"verify_heapam found {ledger.damaged} damaged places"
+
+
+def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
+    """The stack's verdict: the worst that a state shows; states of which nothing is known leave it unknown."""
+    verdicts = [state.verdict for state in states]
+    order: tuple[StateVerdict, ...] = ("corrupt", "lost", "unknown")
+    worst = next((verdict for verdict in order if verdict in verdicts), "held" if verdicts else "unknown")
+    return asked.model_copy(
+        update={
+            "verdict": worst,
+            "states": len(states),
+            "lost": verdicts.count("lost"),
+            "corrupt": verdicts.count("corrupt"),
+            "unknown": verdicts.count("unknown"),
+            "lost_acknowledged_max": max((state.lost for state in states), default=0),
+            "first_counterexample": next((_named(s) for s in states if s.verdict in ("lost", "corrupt")), None),
+        }
+    )
+
+
+def _named(state: StateRecord) -> str:
+    return f"state {state.id}, power lost after event {state.cut}, {state.how}: {state.reason}"

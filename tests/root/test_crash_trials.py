@@ -1,0 +1,55 @@
+"""Crash trials on real filesystems: what must hold holds, what must be lost is found, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaigning import environment, nothing_left, reachable, run_in_fork
+from pgstrata.record.reader import FolderSource, read_crashes
+from pgstrata.record.schema import StateRecord
+
+pytestmark = pytest.mark.skipif(
+    not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"
+)
+
+
+def crash(folder: Path, *words: str) -> dict[str, Any]:
+    """The durability of each stack, by name."""
+    out, printed = folder / "out", folder / "printed"
+    argv = ["crash", *words, "--transactions", "10", "--out", str(out), "--scratch", str(folder / "scratch")]
+    code = run_in_fork([*argv, "--json", "--quiet"], environment(folder), printed)
+    text = printed.read_text()
+    assert code == 0, text
+    found = json.loads(text[text.index("{") :])
+    return {stack["name"]: stack["durability"] for stack in found["stacks"]}
+
+
+def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) -> None:
+    with reachable(tmp_path) as place:
+        found = crash(place, "ext4", "ext4@fsync=off", "--states", "6")
+        nothing_left(place)
+        assert [one.stack for one in read_crashes(FolderSource(place / "out"))] == list(found)
+        trial = place / "out" / "crash" / "ext4-0"
+        states = [StateRecord.model_validate_json(line) for line in (trial / "states.jsonl").read_text().splitlines()]
+        planned = json.loads((trial / "planned.json").read_text())
+    held, lost = found["ext4"], found["ext4@fsync=off"]
+    assert (held["verdict"], held["states"], held["lost_acknowledged_max"]) == ("held", 6, 0)
+    assert (lost["verdict"] in ("lost", "corrupt"), lost["class"]) == (True, "loses on power loss")
+    assert lost["lost_acknowledged_max"] > 0
+    assert lost["first_counterexample"]
+    assert len({state.digest for state in states}) == len(states) == 6
+    assert any(state.acknowledged > 0 for state in states)
+    assert sum(step["name"].startswith("state ") for step in planned["steps"]) == 6
+
+
+def test_a_disk_that_ignores_flushes_is_caught_below_a_sound_stack(tmp_path: Path) -> None:
+    with reachable(tmp_path) as place:
+        found = crash(place, "xfs", "--states", "6", "--ignore-flushes", "all")
+        nothing_left(place)
+    assert found["xfs"]["verdict"] in ("lost", "corrupt")
+    assert found["xfs"]["lost_acknowledged_max"] > 0

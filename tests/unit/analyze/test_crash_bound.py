@@ -1,0 +1,44 @@
+"""What so many states that held can show at best."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgstrata.analyze.crash import durability_found, share_bound
+from pgstrata.analyze.findings import DurabilityFinding
+from pgstrata.record.schema import CrashRecord
+from pgstrata.report.crash import crash_lines, verdict_words
+from pgstrata.spec.durability import Durability
+
+
+@pytest.mark.parametrize(("states", "bound"), [(0, 1.0), (1, 0.95), (150, 0.019773), (1000, 0.0029912)])
+def test_the_bound_is_that_of_no_failure_among_so_many(states: int, bound: float) -> None:
+    assert share_bound(states) == pytest.approx(bound, rel=1e-4)
+    if states:
+        assert (1 - share_bound(states)) ** states == pytest.approx(0.05)
+
+
+def finding(**found: object) -> DurabilityFinding:
+    promised = Durability("survives power loss", "flushed")
+    return durability_found(promised, CrashRecord.model_validate({"stack": "ext4", "seed": 1, **found}))
+
+
+def test_a_stack_that_held_is_told_with_its_bound_and_never_called_safe() -> None:
+    words = verdict_words(finding(verdict="held", states=150))
+    assert words == "held in 150 states (no failure among so many bounds their share below 2 % at 95 %)"
+
+
+def test_a_broken_promise_is_told() -> None:
+    lost = finding(
+        verdict="lost", states=1200, lost=7, lost_acknowledged_max=38, first_counterexample="state 1.3: gone"
+    )
+    lines = list(crash_lines({"ext4": lost}))
+    assert lines == [
+        "ext4: lost acknowledged transactions in 7 of 1,200 states, up to 38 acknowledged transactions missing",
+        "  first: state 1.3: gone",
+        "  its configuration promises that it survives power loss: flushed",
+    ]
+
+
+def test_no_state_is_no_verdict() -> None:
+    assert verdict_words(finding()) == "unknown of 0 states"

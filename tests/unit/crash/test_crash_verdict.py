@@ -1,0 +1,140 @@
+"""What a state shows: only a ledger that was read to its end and lacks nothing holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pgstrata.crash.ledger import Answers, LedgerSize, acknowledged_by, parse_answers, parse_marks, render_check
+from pgstrata.crash.verdict import Judged, Recovery, judge_state, summarise
+from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+
+SIZE = LedgerSize(accounts=10)
+GOOD = {
+    "sessions": "[[0, 5, 1, 5], [1, 3, 1, 3]]",
+    "balances": "[10, 0, 0]",
+    "indexed": "[8, 10]",
+    "indexes": "3",
+    "heaps": "0",
+    "end": "reached",
+}
+ACKNOWLEDGED = {0: 5, 1: 2}
+
+
+def recovered(errors: tuple[str, ...] = (), **changed: str) -> Recovery:
+    return Recovery(mounted=0, server=0, answers=Answers({**GOOD, **changed}, errors))
+
+
+def judged(recovery: Recovery) -> Judged:
+    return judge_state(recovery, ACKNOWLEDGED, SIZE)
+
+
+def test_everything_that_was_acknowledged_and_one_more_holds() -> None:
+    assert judged(recovered()) == Judged("held")
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "lost", "words"),
+    [
+        ({"sessions": "[[0, 4, 1, 4], [1, 3, 1, 3]]", "indexed": "[7, 10]"}, "lost", 1, "1 acknowledged"),
+        ({"sessions": "[[0, 5, 1, 5]]", "indexed": "[5, 10]"}, "lost", 2, "2 acknowledged"),
+        ({"sessions": "[]", "indexed": "[0, 10]"}, "lost", 7, "7 acknowledged"),
+        ({"sessions": "[[0, 5, 1, 6], [1, 3, 1, 3]]"}, "corrupt", 0, "gap"),
+        ({"sessions": "[[0, 4, 2, 5], [1, 3, 1, 3]]", "indexed": "[7, 10]"}, "corrupt", 1, "gap"),
+        ({"sessions": "[[0, 7, 1, 7], [1, 3, 1, 3]]", "indexed": "[10, 10]"}, "corrupt", 0, "not begun"),
+        ({"balances": "[10, 5, 1]"}, "corrupt", 0, "balances"),
+        ({"balances": "[10, 0, 2]"}, "corrupt", 0, "balances"),
+        ({"balances": "[9, 0, 0]", "indexed": "[8, 9]"}, "corrupt", 0, "9 accounts"),
+        ({"indexed": "[7, 10]"}, "corrupt", 0, "indexes"),
+        ({"heaps": "1"}, "corrupt", 0, "verify_heapam"),
+        ({"sessions": "nonsense"}, "unknown", 0, "not understood"),
+        ({"end": ""}, "unknown", 0, "before everything"),
+    ],
+)
+def test_whatever_is_missing_or_contradicts_itself_is_told(
+    changed: dict[str, str], verdict: str, lost: int, words: str
+) -> None:
+    found = judged(recovered((), **changed))
+    assert (found.verdict, found.lost) == (verdict, lost)
+    assert words in found.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '2026 [1] ERROR:  relation "ledger.entry" does not exist at character 9',
+        'postgres: could not access directory "/mnt/pgdata": No such file or directory',
+    ],
+)
+def test_an_empty_answer_is_total_loss_and_no_pass(line: str) -> None:
+    assert judged(recovered(errors=(line,))) == Judged("lost", "nothing of the ledger is there", 7)
+
+
+def test_a_checker_that_reads_nothing_or_crashes_is_unknown() -> None:
+    nothing = replace(recovered(), answers=Answers({}, ()))
+    assert judged(nothing).verdict == "unknown"
+    assert judged(replace(nothing, server=-11)).verdict == "unknown"
+    assert judged(replace(recovered(), server=None)).verdict == "unknown"
+
+
+def test_a_server_or_filesystem_that_does_not_come_up_is_corrupt() -> None:
+    panic = replace(recovered(errors=("2026 [7] PANIC:  could not locate a valid checkpoint record",)), server=1)
+    assert judged(panic) == Judged("corrupt", "PANIC:  could not locate a valid checkpoint record", 7)
+    damaged = recovered(errors=('2026 [7] ERROR:  invalid page in block 3 of relation "base/5/16386"',))
+    assert judged(damaged).verdict == "corrupt"
+    assert judged(Recovery(mounted=32, mount_error="bad superblock")).reason.endswith("bad superblock")
+
+
+def state(verdict: StateVerdict, lost: int = 0) -> StateRecord:
+    return StateRecord(
+        id="0.1", cut=9, how="nothing kept", volatile=3, kept=0, digest="ab", acknowledged=5, verdict=verdict, lost=lost
+    )
+
+
+@pytest.mark.parametrize(
+    ("states", "verdict"),
+    [
+        ([], "unknown"),
+        (["held", "held"], "held"),
+        (["held", "unknown"], "unknown"),
+        (["unknown", "lost"], "lost"),
+        (["lost", "corrupt", "held"], "corrupt"),
+    ],
+)
+def test_a_stack_is_as_good_as_its_worst_state(states: list[StateVerdict], verdict: str) -> None:
+    found = summarise(CrashRecord(stack="ext4", seed=1), [state(one, lost=3) for one in states])
+    assert found.verdict == verdict
+    assert found.states == len(states)
+    assert (found.first_counterexample is None) == (verdict in ("held", "unknown"))
+
+
+def test_acknowledgements_count_up_to_the_cut() -> None:
+    marks = parse_marks(
+        '{"seq": 4, "text": "begin"}\n{"seq": 9, "text": "ack 0 1"}\n'
+        '{"seq": 12, "text": "ack 1 1"}\n{"seq": 15, "text": "ack 0 2"}\n'
+    )
+    assert acknowledged_by(marks, 8) == {}
+    assert acknowledged_by(marks, 12) == {0: 1, 1: 1}
+    assert acknowledged_by(marks, 15) == {0: 2, 1: 1}
+
+
+def test_what_a_single_user_server_prints_is_read() -> None:
+    printed = (
+        "\nPostgreSQL stand-alone backend 15.14\n"
+        "backend> \t 1: sessions\t(typeid = 25, len = -1, typmod = -1, byval = f)\n\t----\n"
+        '\t 1: sessions = "[[0, 5, 1, 5]]"\t(typeid = 25, len = -1, typmod = -1, byval = f)\n\t----\n'
+        'backend> \t 1: end = "reached"\t(typeid = 25, len = -1, typmod = -1, byval = f)\n'
+    )
+    answers = parse_answers(printed, "2026 [1] LOG:  redo done\n2026 [1] ERROR:  invalid page\n")
+    assert answers.values == {"sessions": "[[0, 5, 1, 5]]", "end": "reached"}
+    assert answers.complete
+    assert answers.errors == ("2026 [1] ERROR:  invalid page",)
+
+
+def test_every_statement_of_a_check_is_one_line_and_amcheck_is_asked_where_it_is() -> None:
+    with_all = render_check(amcheck=True, major=15)
+    assert all(line.endswith(";") for line in with_all.splitlines())
+    assert ("bt_index_check" in with_all, "verify_heapam" in with_all) == (True, True)
+    assert "verify_heapam" not in render_check(amcheck=True, major=13)
+    assert "bt_index_check" not in render_check(amcheck=False, major=18)

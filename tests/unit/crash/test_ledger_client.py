@@ -1,0 +1,126 @@
+"""The recorder against a made-up server and disk: what is marked, and when."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pgstrata.crash.ledger_client import Disk, Session, transfer, write_entries
+
+READY = b"Z" + struct.pack("!i", 5) + b"I"
+PATIENCE_S = 60
+
+
+def message(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack("!i", len(body) + 4) + body
+
+
+class Listening:
+    """A socket that answers one client in a thread of its own."""
+
+    def __init__(self, path: Path, answer: Callable[[socket.socket], None]) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(PATIENCE_S)
+        self._socket.bind(str(path))
+        self._socket.listen(1)
+        self._answer = answer
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        client, _ = self._socket.accept()
+        with client:
+            client.settimeout(PATIENCE_S)
+            self._answer(client)
+
+    def close(self) -> None:
+        self._thread.join()
+        self._socket.close()
+
+
+class Stage:
+    """Server and disk, and what happened on both in one order."""
+
+    def __init__(self, folder: Path, tag: bytes = b"COMMIT") -> None:
+        self.happened: list[str] = []
+        self.tag = tag
+        self.server = Listening(folder / "server", self._serve)
+        self.disk = Listening(folder / "control", self._mark)
+
+    def _serve(self, client: socket.socket) -> None:
+        stream = client.makefile("rb")
+        with stream:
+            length = struct.unpack("!i", stream.read(4))[0]
+            stream.read(length - 4)
+            client.sendall(message(b"R", struct.pack("!i", 0)) + READY)
+            while head := stream.read(5):
+                asked = stream.read(struct.unpack("!i", head[1:])[0] - 4)
+                if b"CHECKPOINT" in asked:
+                    client.sendall(message(b"C", b"CHECKPOINT\0") + READY)
+                    continue
+                self.happened.append("asked")
+                self.happened.append("answered")
+                client.sendall(message(b"C", b"INSERT 0 1\0") + message(b"C", self.tag + b"\0") + READY)
+
+    def _mark(self, client: socket.socket) -> None:
+        stream = client.makefile("rb")
+        with stream:
+            for line in stream:
+                self.happened.append(json.loads(line)["text"])
+                client.sendall(b'{"ok": true, "seq": 1}\n')
+
+    def close(self) -> None:
+        self.server.close()
+        self.disk.close()
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("l")
+
+
+def write(stage: Stage, folder: Path, transactions: int) -> int:
+    given = argparse.Namespace(seed=1, transactions=transactions, accounts=10, checkpoint_every=2)
+    server, disk = Session(str(folder / "server"), "postgres", "postgres"), Disk(str(folder / "control"))
+    try:
+        return write_entries(0, server, disk, given)
+    finally:
+        server.close()
+        disk.close()
+        stage.close()
+
+
+def test_a_mark_follows_the_server_s_word_and_comes_before_the_next_transaction(folder: Path) -> None:
+    stage = Stage(folder)
+    assert write(stage, folder, 3) == 3
+    each = [["asked", "answered", f"ack 0 {number}"] for number in (1, 2, 3)]
+    assert stage.happened == [event for events in each for event in events]
+
+
+def test_what_the_server_rolled_back_is_not_marked(folder: Path) -> None:
+    stage = Stage(folder, tag=b"ROLLBACK")
+    with pytest.raises(RuntimeError, match="transaction 1 of session 0 ended with"):
+        write(stage, folder, 3)
+    assert stage.happened == ["asked", "answered"]
+
+
+def test_transactions_move_one_amount_between_two_accounts_and_are_the_same_again() -> None:
+    text = transfer(3, 7, 100, random.Random(1))
+    assert text == transfer(3, 7, 100, random.Random(1))
+    statements = text.split(";")
+    assert (statements[0], statements[-1]) == ("BEGIN", "COMMIT")
+    values = statements[1].partition("VALUES ")[2].strip("()").split(", ")
+    session, number, source, target, amount = map(int, values)
+    assert (session, number) == (3, 7)
+    assert source < target
+    assert f"balance - {amount} WHERE id = {source}" in statements[2]
+    assert f"balance + {amount} WHERE id = {target}" in statements[3]
