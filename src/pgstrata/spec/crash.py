@@ -11,7 +11,6 @@ from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Workload
 
-FILESYSTEMS = ("btrfs", "ext4", "xfs")
 DISK_BYTES = 512 << 20
 SETTINGS = {"shared_buffers": "1MB", "max_wal_size": "64MB"}
 """Unless the stack sets them: few buffers, so that pages are written while transactions run, and a small disk."""
@@ -43,7 +42,7 @@ def _recorded(stack: Stack) -> Stack:
     if problem:
         raise UsageError(
             f"there are no crash trials for stack {stack.name}: {problem}",
-            hint=f"name stacks of one filesystem ({', '.join(FILESYSTEMS)}) on one disk, for example ext4 xfs:noatime",
+            hint="name stacks of one filesystem on one disk, for example: pgstrata crash ext4 xfs:noatime btrfs",
         )
     asked = stack.data.device
     device = asked if isinstance(asked, MediaDevice) else MediaDevice(model=UNTIMED, count=1)
@@ -61,7 +60,7 @@ def _recorded(stack: Stack) -> Stack:
 def crash_problem(stack: Stack) -> str:
     """Why there are no crash trials for a stack; empty where there are."""
     data = stack.data
-    if data.fs.kind not in FILESYSTEMS:
+    if not data.fs.mounts_alone:
         return f"{data.fs.kind} is not among their filesystems"
     if len(stack.volumes) > 1:
         return "parts of its data lie on a volume of their own"

@@ -25,6 +25,7 @@ class Btrfs(LocalFilesystem):
     """btrfs on one or several devices."""
 
     kind: Literal["btrfs"] = "btrfs"
+    mounts_alone: ClassVar[bool] = True
 
     aliases: ClassVar[Mapping[str, str]] = {"commit": "commit_s", "datacow": "nodatacow", "datasum": "nodatasum"}
     layout_field: ClassVar[str] = "data"

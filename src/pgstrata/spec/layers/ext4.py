@@ -16,6 +16,7 @@ class Ext4(LocalFilesystem):
     """ext4: mke2fs and mount options that matter to PostgreSQL."""
 
     kind: Literal["ext4"] = "ext4"
+    mounts_alone: ClassVar[bool] = True
 
     aliases: ClassVar[Mapping[str, str]] = {
         "commit": "commit_s",

@@ -233,6 +233,8 @@ class Filesystem(Kind):
     kinds: ClassVar[dict[str, type[Filesystem]]] = {}
     spans_devices: ClassVar[bool] = False
     """Whether it itself puts several devices together."""
+    mounts_alone: ClassVar[bool] = False
+    """Whether a copy of its one device is mounted by that device and nothing else, as crash trials do."""
     pools_disks: ClassVar[bool] = False
     """Whether it must have the disks themselves."""
     copy_on_write: ClassVar[bool] = False

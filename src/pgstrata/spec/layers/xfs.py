@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ class Xfs(LocalFilesystem):
     """xfs: mkfs and mount options."""
 
     kind: Literal["xfs"] = "xfs"
+    mounts_alone: ClassVar[bool] = True
     block_size: SizeBytes | None = Field(None, description="mkfs.xfs -b size; above the page size only on new kernels")
     sector_size: SizeBytes | None = Field(None, description="mkfs.xfs -s size")
     log_size: SizeBytes | None = Field(None, description="mkfs.xfs -l size")
