@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 
 from pgstrata import __version__
 from pgstrata.cli import (
+    bundle,
     clean,
     crash,
     doctor,
@@ -65,6 +66,7 @@ for _verb in (
     crash,
     status,
     report,
+    bundle,
     export,
     doctor,
     medium,

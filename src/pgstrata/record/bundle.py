@@ -1,0 +1,78 @@
+"""A campaign in one file: a zip of its record, the same bytes whenever and wherever it is made of the same record.
+
+`reader.read` opens it as it opens a directory. Nothing is ever unpacked to the disk: members are read by their name
+into memory, within the bounds that `reader` sets, so that links and paths that lead elsewhere lead nowhere.
+"""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from pgstrata.errors import UsageError, writing
+from pgstrata.record.reader import MAX_MEMBER_BYTES, CampaignData, FolderSource, Source
+from pgstrata.record.redact import Redaction
+from pgstrata.record.schema import CRASH
+
+_OWN = ("campaign.json", "decisions.jsonl", "media.jsonl")
+_WRITTEN = ("campaign.yaml", "campaign-before.jsonl")
+"""Free text of the user's, left out when names are."""
+_FORMATS = (".json", ".jsonl", ".parquet")
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""The first moment that a zip can hold."""
+
+
+def bundled_names(source: Source, *, redacted: bool) -> Iterator[str]:
+    """The files of the record that belong into a bundle, in a fixed order: no trial that still runs, no page."""
+    yield from (name for name in (*_OWN, *(() if redacted else _WRITTEN)) if source.has(name))
+    for folder in ("trials", CRASH):
+        for trial in source.trials(folder):
+            names = source.below(f"{folder}/{trial}")
+            yield from (name for name in names if not redacted or _is_redactable(name))
+    if not redacted:
+        yield from source.below("source")
+
+
+def _is_redactable(name: str) -> bool:
+    return name.endswith(_FORMATS) and "raw" not in name.split("/")
+
+
+def write_record(path: Path, data: CampaignData, redaction: Redaction | None = None) -> int:
+    """Writes the record of a campaign to a new zip; returns the number of its files."""
+    source, count = data.source, 0
+    with writing(path), zipfile.ZipFile(path, "w") as archive:
+        for name in bundled_names(source, redacted=redaction is not None):
+            _refuse_link(source, name)
+            with source.open(name) as file:
+                if redaction is None:
+                    _put(archive, name, cast("BinaryIO", file))
+                else:
+                    _put(archive, redaction.text(name), BytesIO(redaction.member(name, file.read(MAX_MEMBER_BYTES))))
+            count += 1
+    return count
+
+
+def add_members(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
+    """Adds files that were made of the record."""
+    with writing(path), zipfile.ZipFile(path, "a") as archive:
+        for name, content in members:
+            _put(archive, name, BytesIO(content))
+
+
+def _put(archive: zipfile.ZipFile, name: str, file: BinaryIO) -> None:
+    member = zipfile.ZipInfo(name, _LONG_AGO)
+    member.compress_type = zipfile.ZIP_DEFLATED
+    with archive.open(member, "w", force_zip64=True) as out:
+        shutil.copyfileobj(file, out)
+
+
+def _refuse_link(source: Source, name: str) -> None:
+    if isinstance(source, FolderSource) and (source.root / name).is_symlink():
+        raise UsageError(
+            f"{source.text}/{name} is a link, and what it leads to may be no part of the campaign",
+            hint="put the file itself there, or remove the link",
+        )

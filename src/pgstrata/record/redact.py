@@ -1,0 +1,204 @@
+"""Takes out of a record what tells whose machine it was measured on: host names, paths, serial numbers, machine ids.
+
+What is taken out has a name of its own, the same wherever it stood, so that a redacted record says the same of stacks
+and figures and can be judged. Raw output, what the user wrote and the tables of an import are free text, and are left
+out as a whole (`bundle`). Names of stacks and scripts stay: they are what the campaign is about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pgstrata.record.reader import CampaignData, TrialData
+from pgstrata.spec.expand import slug
+from pgstrata.spec.layers.kind import Device
+
+REDACTED = "/redacted"
+_SYSTEM = re.compile(r"/(?:usr|bin|sbin|lib|lib64|proc|sys|dev)(?:/|$)")
+"""Trees that are alike on every machine; `/dev/disk` holds serial numbers and is none of them."""
+_PATH = re.compile(r"(?<![\w./<>-])/[\w.@%+~=:#,-][\w.@%+~=:#,/-]*")
+_UUID = re.compile(r"(?<![0-9A-Fa-f-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f-])")
+_WORLD_WIDE = re.compile(r"\b(?:wwn|nvme-eui|nvme-uuid|nvme-nvme|eui|naa)[-.](?:0x)?[0-9A-Fa-f.-]{8,}", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
+_SYSCTL = re.compile(r"(?:vm|kernel|fs|net)\.[a-z_]+\b")
+"""Settings of the kernel, also where a host is named `vm`."""
+_NO_NAMES = frozenset({"", "local", "localhost", "lab"})
+"""Of hosts: everybody's."""
+
+
+@dataclass
+class Redaction:
+    """What is taken out of one record. The names of what was found are given in the order in which it is met."""
+
+    hosts: frozenset[str]
+    machines: frozenset[str]
+    paths: Mapping[str, str]
+    """Whole paths with what stands for them: those that may hold blanks, and scripts, which keep their own name."""
+    ids: Mapping[str, str]
+    """Ids of trials and of disks: names that were made of a path, or that hold a serial number."""
+    _names: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Different names that were taken out, by kind."""
+        return {kind: len(names) for kind, names in self._names.items()}
+
+    def text(self, text: str) -> str:
+        """A string without them."""
+        for pattern, stand_in in self._patterns:
+            text = pattern.sub(stand_in, text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """A value of JSON, its keys too."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.value(one) for one in value]
+        if isinstance(value, dict):
+            return {self.text(key): self.value(one) for key, one in value.items()}
+        return value
+
+    def member(self, name: str, content: bytes) -> bytes:
+        """A file of the record; ValueError for one that is no JSON and no Parquet."""
+        if name.endswith(".parquet"):
+            return self._table(content)
+        if name.endswith(".jsonl"):
+            lines = content.decode().split("\n")[:-1]
+            return "".join(f"{json.dumps(self.value(json.loads(line)))}\n" for line in lines if line).encode()
+        return f"{json.dumps(self.value(json.loads(content)), indent=1)}\n".encode()
+
+    def _table(self, content: bytes) -> bytes:
+        table = pq.ParquetFile(io.BytesIO(content)).read()
+        for at, one in enumerate(table.schema):
+            if pa.types.is_string(one.type):
+                texts = [None if text is None else self.text(text) for text in table.column(at).to_pylist()]
+                table = table.set_column(at, one, pa.array(texts, pa.string()))
+        out = io.BytesIO()
+        pq.write_table(table.replace_schema_metadata(None), out, compression="zstd")
+        return out.getvalue()
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]:
+        fixed = {**self.paths, **self.ids}
+        return (
+            (_words(fixed, re.NOFLAG), lambda found: fixed[found[0]]),
+            (_PATH, self._path),
+            (_UUID, lambda found: self._named("uuid", found[0])),
+            (_WORLD_WIDE, lambda found: self._named("serial", found[0])),
+            (_words(self.machines, re.NOFLAG), self._machine),
+            (_words(self.hosts, re.IGNORECASE), self._host),
+            (_ADDRESS, self._host),
+        )
+
+    def _path(self, found: re.Match[str]) -> str:
+        path = found[0]
+        if path.startswith(REDACTED) or (_SYSTEM.match(path) and not path.startswith("/dev/disk/")):
+            return path
+        return f"{REDACTED}/{self._named('path', path.rstrip('/'))}"
+
+    def _host(self, found: re.Match[str]) -> str:
+        if _SYSCTL.match(found.string, found.start()):
+            return found[0]
+        return self._named("host", found[0].lower())
+
+    def _machine(self, found: re.Match[str]) -> str:
+        """Two bundles of one machine can still be told to be of one."""
+        self._named("machine", found[0])
+        return hashlib.sha256(f"pgstrata bundle:{found[0]}".encode()).hexdigest()[:16]
+
+    def _named(self, kind: str, found: str) -> str:
+        names = self._names.setdefault(kind, {})
+        return names.setdefault(found, f"{kind}-{len(names) + 1}")
+
+
+def redaction_of(data: CampaignData, own_names: Iterable[str]) -> Redaction:
+    """What has to be taken out of a campaign; `own_names` are those of the machine that this is done on."""
+    told = [*own_names, data.campaign.host.partition("://")[2], *_told_hosts(data)]
+    hosts = {part for name in told for part in _host_parts(name)}
+    machines = {t.facts.checked.get("machine id", "") for t in data.trials if t.facts} - {""}
+    paths = {path: f"{REDACTED}/place-{i}" for i, path in enumerate(_whole_paths(data), 1)}
+    paths |= {script: f"{REDACTED}/scripts/{os.path.basename(script)}" for script in _scripts(data)}
+    first = Redaction(frozenset(hosts), frozenset(machines), paths, _disk_ids(data))
+    return Redaction(first.hosts, first.machines, paths, {**first.ids, **_trial_ids(data.trials, first)})
+
+
+def own_names() -> tuple[str, ...]:
+    """Of this machine, as it calls itself: the whole name and its first part."""
+    name = os.uname().nodename
+    return (name, name.partition(".")[0])
+
+
+def _words(words: Iterable[str], flags: re.RegexFlag) -> re.Pattern[str]:
+    """The longest first; a word inside of another word is not meant. Without words it finds nothing."""
+    if not (words := tuple(words)):
+        return re.compile(r"(?!)")
+    ordered = sorted(words, key=lambda word: (-len(word), word))
+    return re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, ordered))})(?![A-Za-z0-9])", flags)
+
+
+def _told_hosts(data: CampaignData) -> list[str]:
+    return [t.facts.name for t in data.trials if t.facts]
+
+
+def _host_parts(name: str) -> set[str]:
+    """`me@db.example.org:22` names a user, a host, and the host by its first part."""
+    plain = name.rpartition("@")[2].partition(":")[0].lower()
+    user = name.rpartition("@")[0].partition(":")[0]
+    return {part for part in (plain, plain.partition(".")[0], user) if part not in _NO_NAMES and part != "root"}
+
+
+def _disks(data: CampaignData) -> list[str]:
+    devices: list[Device] = [v.device for s in data.campaign.stacks for v in s.volumes.values()]
+    return sorted({id_ for device in devices for id_ in device.stable_ids} | set(data.campaign.erase))
+
+
+def _disk_ids(data: CampaignData) -> dict[str, str]:
+    """An id, its last part, and the serial number, which stands behind the last underscore of that."""
+    found: dict[str, str] = {}
+    for number, id_ in enumerate(_disks(data), 1):
+        own = id_.rpartition("/")[2]
+        found[id_] = f"{REDACTED}/disk-{number}"
+        found.setdefault(own, f"disk-{number}")
+        if "_" in own:
+            found.setdefault(own.rpartition("_")[2], f"serial-{number}")
+    return {name: stand_in for name, stand_in in found.items() if name}
+
+
+def _whole_paths(data: CampaignData) -> list[str]:
+    """Paths that fill a whole value: blanks in them would end what the pattern sees."""
+    found: set[str] = set()
+
+    def walk(value: object) -> None:
+        if isinstance(value, str) and value.startswith("/") and " " in value:
+            found.add(value)
+        for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            walk(one)
+
+    walk(data.campaign.model_dump(mode="json"))
+    return sorted(found)
+
+
+def _scripts(data: CampaignData) -> set[str]:
+    return {c.script for c in data.campaign.workload.cells if "/" in c.script}
+
+
+def _trial_ids(trials: Iterable[TrialData], redaction: Redaction) -> dict[str, str]:
+    """Ids of trials hold the name of their stack, and that may be a path: `dir:/mnt/x` became `dir-mnt-x`."""
+    found = {}
+    for trial in trials:
+        new = redaction.text(trial.trial.stack)
+        if new != trial.trial.stack:
+            found[trial.id] = trial.id.replace(slug(trial.trial.stack), slug(new))
+    return found

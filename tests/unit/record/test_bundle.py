@@ -1,0 +1,231 @@
+"""A campaign in one file: whole, the same bytes each time, and on demand without what tells whose machine it was."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from pgstrata.analyze.judge import judge
+from pgstrata.cli.main import app
+from pgstrata.errors import UsageError
+from pgstrata.record import redact
+from pgstrata.record.bundle import write_record
+from pgstrata.record.reader import read
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.redact import redaction_of
+from pgstrata.record.schema import CellResult, EventRecord, HostFacts, PlannedRecord, TrialVerdict
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.expand import block_trials, slug
+from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.workload import Workload
+from pgstrata_fake.campaigns import Shape, write_campaign
+from pgstrata_fake.cells import write_cell
+
+HOST = "wolpertinger.example.org"
+SERIAL = "S6PNNM0R123456"
+DISK = f"/dev/disk/by-id/ata-Samsung_SSD_870_EVO_{SERIAL}"
+PLACE = "/home/waltraud/mein Platz"
+SCRIPT = "/home/waltraud/arbeit/kunden.sql"
+MACHINE = "4f2a9c01deadbeef"
+UUID = "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
+PRIVATE = (
+    "wolpertinger", "Wolpertinger", "waltraud", "mein Platz", "arbeit", SERIAL, MACHINE, UUID, "203.0.113.7",
+    "srv-geheim", "/srv/geheim", "wwn-0x5002538e4",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shape = Shape(stacks=("ext4", "xfs"), blocks=3, duration_s=5, incidents=False)
+    return write_campaign(tmp_path_factory.mktemp("bundle") / "campaign", shape)
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    """A campaign with names in every place that holds text."""
+    stacks = tuple(
+        parse_stack(text).model_copy(update={"name": text}) for text in ("dir:/srv/geheim", f"disk({DISK})/xfs", "xfs")
+    )
+    campaign = Campaign(
+        name=f"nightly on {HOST}", note=f"in {PLACE}", host=f"ssh://waltraud@{HOST}:2222", scratch=PLACE, erase=(DISK,),
+        stacks=stacks, workload=Workload(script=(SCRIPT,), scale=(1,), clients=(2,), duration=3.0),
+    )  # fmt: skip
+    with CampaignDirectory.create_or_open(tmp_path / "private", campaign, source_text=f"# {PLACE}\n") as directory:
+        for block in range(3):
+            for trial in block_trials(campaign, block, [s.name for s in stacks]):
+                _record(directory, campaign, trial)
+    return tmp_path / "private"
+
+
+def _record(directory: CampaignDirectory, campaign: Campaign, trial: Trial) -> None:
+    recorder = directory.start_trial(trial, PlannedRecord(trial=trial, stack=campaign.stack(trial.stack), steps=()))
+    told = {
+        "kernel parameters": f"root=UUID={UUID}", "vm.dirty_ratio": "20", "medium": f"loop on {DISK}",
+        "addresses": "203.0.113.7, 127.0.0.1", "disk": "wwn-0x5002538e40a1b2c3", "tool": "/usr/sbin/mkfs.xfs",
+    }  # fmt: skip
+    facts = HostFacts(name=f"waltraud@{HOST}:2222", checked={"machine id": MACHINE}, told=told, medium=f"on {DISK}")
+    recorder.write("facts.json", facts)
+    argv = ("mkfs.xfs", f"--root={PLACE}/x", f"'{SCRIPT}'", f"{HOST}:/srv/geheim", "Wolpertinger")
+    recorder.append("events.jsonl", EventRecord(at="2026-01-01T00:00:00Z", event="command", argv=argv, host=HOST))
+    recorder.write_text("raw/postgresql.log", f"LOG: connection from {HOST}\n")
+    cell = trial.cells[0]
+    result = CellResult(
+        cell=cell,
+        started="",
+        duration_s=3,
+        transactions=300,
+        tps=100.0 + trial.block,
+        latency_avg_ms=1,
+        latency_stddev_ms=1,
+        initial_connection_ms=1,
+    )
+    devices = [(1.0, f"wwn-0x5002538e40a1b2c3-{at}", "data", *(1.0 for _ in range(8))) for at in range(2)]
+    write_cell(recorder, result, [99.0, 100.0, 101.0], {"devices": devices})
+    recorder.finish(TrialVerdict(trial_id=trial.id, status="ok", reason=f"see {PLACE}/log"))
+
+
+def contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of members, Parquet as the strings it holds."""
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name.endswith(".parquet"):
+                table = pq.ParquetFile(io.BytesIO(content)).read()
+                content += json.dumps(table.to_pylist()).encode() + str(table.schema.metadata).encode()
+            yield name, content
+
+
+def test_the_same_record_gives_the_same_bytes(plain: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(plain, tmp_path / "elsewhere" / "copied")
+    for at, directory in enumerate((plain, copy)):
+        done = CliRunner().invoke(app, ["bundle", str(directory), "--out", str(tmp_path / f"{at}.zip")])
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "0.zip").read_bytes() == (tmp_path / "1.zip").read_bytes()
+
+
+def test_a_bundle_is_judged_as_its_directory(plain: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["bundle", str(plain), "--out", str(tmp_path / "b.zip"), "--json"])
+    value = json.loads(done.stdout)
+    bundled, data = read(tmp_path / "b.zip"), read(plain)
+    assert judge(bundled) == judge(data)
+    assert [t.id for t in bundled.trials] == [t.id for t in data.trials]
+    assert bundled.trials[0].raw_names() == data.trials[0].raw_names()
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        names = archive.namelist()
+        assert {"report.html", "report.json", "campaign.json"} <= set(names)
+        assert json.loads(archive.read("report.json"))["schema"] == "pgstrata.report/1"
+        assert {m.external_attr for m in archive.infolist()} == {0o600 << 16}
+    assert (value["files"], value["trials"], value["redacted"]) == (len(names), 6, None)
+
+
+def test_a_trial_that_still_runs_and_what_does_not_belong_are_left_out(plain: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(plain, tmp_path / "copied")
+    (directory / "trials" / ".b09.partial").mkdir()
+    for name in ("trials/.b09.partial/planned.json", ".lock", "notes.txt", "report.html"):
+        (directory / name).write_text("stale")
+    write_record(tmp_path / "b.zip", read(directory))
+    assert not [c for _, c in contents(tmp_path / "b.zip") if c == b"stale"]
+
+
+def test_redacted_nothing_tells_whose_machine_it_was(private: Path, tmp_path: Path) -> None:
+    whole = b"".join(c for _, c in contents_of_bundle(private, tmp_path / "whole.zip"))
+    assert all(word.encode() in whole for word in PRIVATE if word != "srv-geheim")
+    for name, content in contents_of_bundle(private, tmp_path / "redacted.zip", "--redact"):
+        found = [word for word in PRIVATE if word.encode() in content or word in name]
+        assert found == [], f"{name} holds {found}"
+
+
+def contents_of_bundle(directory: Path, out: Path, *options: str) -> list[tuple[str, bytes]]:
+    done = CliRunner().invoke(app, ["bundle", str(directory), "--out", str(out), *options])
+    assert done.exit_code == 0, done.output
+    return list(contents(out))
+
+
+def test_redacted_it_says_the_same_of_the_stacks(private: Path, tmp_path: Path) -> None:
+    contents_of_bundle(private, tmp_path / "r.zip", "--redact")
+    before, after = read(private), read(tmp_path / "r.zip")
+    assert after.unreadable == ()
+    assert [t.stack.data.fs.kind for t in after.trials] == [t.stack.data.fs.kind for t in before.trials]
+    found, expected = judge(after), judge(before)
+    assert [s.metrics["tps"] for s in found.stacks] == [s.metrics["tps"] for s in expected.stacks]
+    assert [c.id for c in found.cells] == [c.id for c in expected.cells] == ["kunden-s1-c2"]
+    assert len({t.facts.checked["machine id"] for t in after.trials if t.facts}) == 1
+    told = next(t.facts.told for t in after.trials if t.facts)
+    assert told["vm.dirty_ratio"] == "20"
+    assert told["tool"] == "/usr/sbin/mkfs.xfs"
+    assert "127.0.0.1" in told["addresses"]
+
+
+def test_a_machine_named_as_a_setting_keeps_its_settings(plain: Path) -> None:
+    redaction = redaction_of(read(plain), ["vm"])
+    assert redaction.text("vm.dirty_bytes on vm, kvm") == "vm.dirty_bytes on host-1, kvm"
+
+
+def test_own_names_are_taken_out(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redact, "own_names", lambda: ("db-test-1",))
+    for name, content in contents_of_bundle(plain, tmp_path / "r.zip", "--redact"):
+        assert b"db-test-1" not in content, name
+
+
+def test_a_name_that_is_a_word_of_the_record_is_refused(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redact, "own_names", lambda: ("screen",))
+    done = CliRunner().invoke(app, ["bundle", str(plain), "--out", str(tmp_path / "r.zip"), "--redact"])
+    assert isinstance(done.exception, UsageError)
+    assert "cannot be told from words of the record" in done.exception.message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_is_not_followed(plain: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(plain, tmp_path / "copied")
+    trial = sorted((directory / "trials").iterdir())[0]
+    (trial / "raw" / "secret").symlink_to("/etc/hostname")
+    with pytest.raises(UsageError, match="is a link"):
+        write_record(tmp_path / "b.zip", read(directory))
+
+
+def test_a_file_that_is_there_is_kept(plain: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.zip").write_text("mine")
+    done = CliRunner().invoke(app, ["bundle", str(plain), "--out", str(tmp_path / "mine.zip")])
+    assert isinstance(done.exception, UsageError)
+    assert (tmp_path / "mine.zip").read_text() == "mine"
+
+
+def test_links_and_ways_out_in_a_bundle_lead_nowhere(plain: Path, tmp_path: Path) -> None:
+    """A hostile bundle: its members are read by name, as content, and nothing is written anywhere."""
+    path = tmp_path / "b.zip"
+    write_record(path, read(plain))
+    with zipfile.ZipFile(path, "a") as archive:
+        link = zipfile.ZipInfo("trials/b77/planned.json")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("trials/b77/verdict.json", "{}")
+        archive.writestr("../../escaped/campaign.json", "{}")
+        archive.writestr("/absolute/campaign.json", "{}")
+    data = read(path)
+    assert len(data.trials) == 6
+    assert [one.id for one in data.unreadable] == ["b77"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b.zip"]
+
+
+def test_slugs_of_paths_are_no_way_back() -> None:
+    assert "srv-geheim" in slug("dir:/srv/geheim"), "the test above looks for it"
+
+
+def test_texts_of_tables_are_changed_too() -> None:
+    redaction = redact.Redaction(frozenset({"wolpertinger"}), frozenset(), {}, {})
+    out = io.BytesIO()
+    pq.write_table(pa.table({"t_s": [1.0], "device": ["wolpertinger-data"]}), out)
+    table = pq.ParquetFile(io.BytesIO(redaction.member("x.parquet", out.getvalue()))).read()
+    assert table.column("device").to_pylist() == ["host-1-data"]
