@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from campaigning import environment, nothing_left, reachable, run_in_fork
-from pgstrata.record.reader import FolderSource, read_crashes
+from pgstrata.record.reader import read_crashes
 from pgstrata.record.schema import StateRecord
+from pgstrata.record.source import FolderSource
 
 pytestmark = pytest.mark.skipif(
     not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"

@@ -9,6 +9,8 @@ little n states can show at best, and not how likely a loss is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from pgstrata.analyze.findings import DurabilityFinding
 from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.durability import Durability
@@ -21,8 +23,10 @@ def share_bound(states: int, level: float = LEVEL) -> float:
     return 1.0 if states == 0 else 1 - (1 - level) ** (1 / states)
 
 
-def durability_found(promised: Durability, found: CrashRecord) -> DurabilityFinding:
-    """What the configuration promises, with what was found."""
+def durability_found(promised: Durability, found: CrashRecord | None) -> DurabilityFinding:
+    """What the configuration promises, with what was found where power was cut."""
+    if found is None:
+        return DurabilityFinding(class_=promised.class_, reason=promised.reason)
     return DurabilityFinding(
         class_=promised.class_,
         reason=promised.reason,
@@ -33,4 +37,13 @@ def durability_found(promised: Durability, found: CrashRecord) -> DurabilityFind
         unknown=found.unknown,
         lost_acknowledged_max=found.lost_acknowledged_max,
         first_counterexample=found.first_counterexample,
+        ignored_flushes=found.ignored_flushes,
     )
+
+
+def broken_promises(tested: Mapping[str, DurabilityFinding]) -> Iterator[str]:
+    """A warning for each stack whose tested verdict is worse than what its configuration promises."""
+    for name, durability in tested.items():
+        if durability.broken_promise:
+            fell = "is damaged" if durability.verdict == "corrupt" else "lost acknowledged transactions"
+            yield f"{name} {fell} in power cuts, though its configuration promises that it {durability.class_}"

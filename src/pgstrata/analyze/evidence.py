@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pgstrata.analyze.comparison import Design, goal_within
+from pgstrata.analyze.crash import broken_promises, durability_found
 from pgstrata.analyze.findings import Excluded
 from pgstrata.analyze.medium import medium_notices
 from pgstrata.analyze.metrics import open_loop_of, run_metrics
@@ -17,7 +18,7 @@ from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.selection import Selection
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
-from pgstrata.record.schema import AttestedRecord
+from pgstrata.record.schema import AttestedRecord, CrashRecord
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.durability import Durability, durability_class, of_class
 from pgstrata.spec.promise import SURVIVES, UNKNOWN, Ground
@@ -54,6 +55,8 @@ class Evidence:
     excluded: Mapping[str, tuple[Excluded, ...]]
     durability: Mapping[str, Durability]
     """Of every stack, as it was found."""
+    crashes: Mapping[str, CrashRecord]
+    """What crash trials of a stack found."""
     unsupported: Mapping[str, str]
     """Why this host cannot build a stack; not those that could be built in a later trial."""
     notices: tuple[str, ...]
@@ -142,6 +145,7 @@ def gather(data: CampaignData) -> Evidence:
     stacks, ran = _stacks(data), {run.trial.trial.stack for run in runs}
     durability = {name: durability_of(data, stack) for name, stack in stacks.items()}
     emulated = _emulated(data)
+    crashes = {crash.found.stack: crash.found for crash in data.crashes}
     return Evidence(
         data=data,
         stacks=stacks,
@@ -150,12 +154,14 @@ def gather(data: CampaignData) -> Evidence:
         runs=tuple(runs),
         excluded={name: tuple(items) for name, items in excluded.items()},
         durability=durability,
+        crashes=crashes,
         unsupported={name: reason for name, reason in unsupported.items() if name not in ran},
         notices=(
             *_unreadable_notice(data),
             *notices.first(),
             *medium_notices(data.media),
             *_durability_notice({n: d for n, d in durability.items() if n in ran}, emulated),
+            *broken_promises({n: durability_found(durability[n], found) for n, found in crashes.items()}),
         ),
         emulated=emulated,
     )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pgstrata.record.schema import REPORT_SCHEMA
+from pgstrata.spec.promise import SURVIVES
 
 MetricScale = Literal["ratio", "difference"]
 Kind = Literal["screen", "confirm", "equivalence"]
@@ -59,6 +60,15 @@ class DurabilityFinding(Finding):
     unknown: int = 0
     lost_acknowledged_max: int | None = None
     first_counterexample: str | None = None
+    ignored_flushes: str = "0"
+    """What the disk of the crash trials did about flushes: ignored `all`, or the last so many."""
+
+    @property
+    def broken_promise(self) -> bool:
+        """Whether acknowledged transactions were lost or data damaged on a disk that obeys flushes, where the
+        configuration promises otherwise."""
+        fell = self.verdict in ("lost", "corrupt") and self.ignored_flushes == "0"
+        return fell and self.class_ == SURVIVES
 
 
 class DiskFinding(Finding):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack, tabulate
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
+from pgstrata.analyze.crash import durability_found
 from pgstrata.analyze.disk_use import disk_findings
 from pgstrata.analyze.evidence import Evidence, Run, gather
 from pgstrata.analyze.findings import (
@@ -29,7 +30,6 @@ from pgstrata.analyze.findings import (
     Choice,
     Chosen,
     Comparison,
-    DurabilityFinding,
     Findings,
     Kind,
     LevelChanges,
@@ -104,7 +104,7 @@ def judge(data: CampaignData) -> Findings:
 
 def _campaign(evidence: Evidence) -> CampaignFinding:
     data = evidence.data
-    facts = next((t.facts for t in data.trials if t.facts is not None), None)
+    facts = data.first_facts
     checked = facts.checked if facts else {}
     versions = [v for k, v in checked.items() if "postgres" in k.lower()]
     host: dict[str, Any] = {"name": facts.name, "kind": facts.kind, "medium": facts.medium, **checked} if facts else {}
@@ -119,7 +119,7 @@ def _campaign(evidence: Evidence) -> CampaignFinding:
         postgres_version=versions[0] if versions else "",
         origin=data.record.origin,
         notices=evidence.notices,
-        machine_time_s=sum(t.verdict.duration_s for t in data.trials),
+        machine_time_s=sum(t.verdict.duration_s for t in data.every_trial),
         rejected=data.record.rejected,
     )
 
@@ -179,7 +179,7 @@ class _JudgedCell:
             excluded=evidence.excluded.get(name, ()),
             unsupported=evidence.unsupported.get(name),
             metrics={m: self._metric(m, name, runs) for m in names},
-            durability=DurabilityFinding(class_=durability.class_, reason=durability.reason),
+            durability=durability_found(durability, evidence.crashes.get(name)),
             trials=tuple(r.trial.id for r in runs),
             labels=tuple(self._labels(runs)),
             disks=disk_findings([r.data.result for r in runs]),

@@ -11,8 +11,9 @@ from typing import Any
 
 from pgstrata.cli.changes import changed, duration_option
 from pgstrata.errors import UsageError
-from pgstrata.record.reader import FolderSource, read_campaign
+from pgstrata.record.reader import read_campaign
 from pgstrata.record.schema import CampaignRecord, Origin
+from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.expand import slug, with_aa

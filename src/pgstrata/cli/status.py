@@ -33,20 +33,24 @@ def _describe(data: CampaignData) -> dict[str, Any]:
     for trial in data.trials:
         counts = stacks.setdefault(trial.trial.stack, {})
         counts[trial.verdict.status] = counts.get(trial.verdict.status, 0) + 1
+    crashes = {c.found.stack: {"status": c.verdict.status, "verdict": c.found.verdict, "states": c.found.states}
+               for c in data.crashes}  # fmt: skip
     last = data.decisions[-1] if data.decisions else None
     return {
         "campaign": data.campaign.name,
         "directory": data.source.text,
         "running": is_locked(data.source.text),
         "imported": data.record.origin.startswith("import"),
-        "finished": last is not None and last.stage == "done",
+        "finished": _finished(data),
+        "resumable": data.record.origin != "crash",
         "blocks": 1 + max((t.trial.block for t in data.trials), default=-1),
-        "machine_time_s": round(sum(t.verdict.duration_s for t in data.trials), 3),
+        "machine_time_s": round(sum(t.verdict.duration_s for t in data.every_trial), 3),
         "stacks": stacks,
+        "crash_trials": crashes,
         "failures": [
             {"trial": t.id, "status": t.verdict.status, "reason": t.verdict.reason, "hint": t.verdict.hint}
-            for t in data.trials
-            if not t.valid
+            for t in data.every_trial
+            if t.verdict.status != "ok"
         ],
         "undo_errors": list(undo_errors(Path(data.source.text))),
         "unreadable": [{"trial": t.id, "reason": t.reason, "hint": t.hint} for t in data.unreadable],
@@ -54,19 +58,31 @@ def _describe(data: CampaignData) -> dict[str, Any]:
     }
 
 
+def _finished(data: CampaignData) -> bool:
+    """Of nothing but crash trials, when each stack had one."""
+    if data.record.origin == "crash":
+        return {c.trial.stack for c in data.crashes} >= {s.name for s in data.campaign.stacks}
+    return bool(data.decisions) and data.decisions[-1].stage == "done"
+
+
 def _render(value: dict[str, Any]) -> str:
     from pgstrata.report.figures import render_count
     from pgstrata.spec.units import render_duration
 
-    states = {"imported": "imported", "running": "running", "finished": "finished"}
-    state = next((word for key, word in states.items() if value[key]), "not running, resumable")
+    states = ("imported", "running", "finished")
+    ended = "not running, resumable" if value["resumable"] else "ended early, not resumable"
+    state = next((word for word in states if value[word]), ended)
+    begun = f"{value['blocks']} blocks begun, " if value["blocks"] or not value["crash_trials"] else ""
     lines = [
         f"{value['campaign']} in {value['directory']}: {state}",
-        f"{value['blocks']} blocks begun, {render_duration(value['machine_time_s'])} of machine time",
+        f"{begun}{render_duration(value['machine_time_s'])} of machine time",
     ]
     width = max(len(name) for name in value["stacks"])
     for name, counts in value["stacks"].items():
-        shown = ", ".join(f"{n} {status}" for status, n in counts.items() if n) or "none yet"
+        crash = value["crash_trials"].get(name)
+        parts = [f"{n} {status}" for status, n in counts.items() if n]
+        parts += [f"power cuts: {crash['verdict']}, {render_count(crash['states'], 'state')}"] if crash else []
+        shown = ", ".join(parts) or "none yet"
         lines.append(f"  {name:<{width}}  {shown}")
     for failure in value["failures"]:
         lines.append(f"{failure['trial']}: {failure['status']}: {failure['reason']}")

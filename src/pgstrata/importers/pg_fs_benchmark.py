@@ -32,8 +32,8 @@ from pgstrata.importers.runs import (
     imported_stack,
     write_campaign,
 )
-from pgstrata.record.reader import MAX_MEMBERS, MAX_RATIO, SMALL_BYTES
 from pgstrata.record.schema import HostFacts, LoadRecord, SpaceRecord
+from pgstrata.record.source import MAX_MEMBERS, MAX_RATIO, SMALL_BYTES
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.ext4 import Ext4

@@ -6,20 +6,13 @@ campaign of any length streams.
 
 from __future__ import annotations
 
-import errno
 import io
 import json
-import lzma
-import struct
-import zipfile
-import zlib
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,6 +39,7 @@ from pgstrata.record.schema import (
     StepRecord,
     TrialVerdict,
 )
+from pgstrata.record.source import DAMAGED, MAX_MEMBER_BYTES, Source, open_source
 from pgstrata.record.upgrade import campaign_format, format_of, upgraded
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
@@ -54,151 +48,8 @@ from pgstrata.spec.workload import Cell
 R = TypeVar("R", bound=Record)
 
 MAX_JSON_BYTES = 256 << 20
-MAX_MEMBER_BYTES = 2 << 30
-SMALL_BYTES = 16 << 20
-MAX_RATIO = 200
-"""Unpacked to packed size of a member above SMALL_BYTES; logs of pgbench shrink to a tenth."""
-MAX_MEMBERS = 1_000_000
 MAX_ROWS = 50_000_000
 """Of one series: a day of a hundred rows a second is nine million."""
-
-_UNPACK_ERRORS = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, RuntimeError, ValueError,
-)  # fmt: skip
-
-DAMAGED = "the file was changed or damaged: copy the directory again, whole, or open it with the version that wrote it"
-
-
-class Source(Protocol):
-    """Where the files of a campaign are."""
-
-    @property
-    def text(self) -> str: ...
-
-    def trials(self, folder: str = "trials") -> tuple[str, ...]:
-        """Names of the finished trials, sorted: the folders below `folder`, whether or not their files are there."""
-        ...
-
-    def has(self, name: str) -> bool:
-        """Whether there is that file; names are relative to the campaign directory, with `/`."""
-        ...
-
-    def below(self, folder: str) -> tuple[str, ...]:
-        """Every file below a folder, sorted."""
-        ...
-
-    def open(self, name: str) -> io.BufferedIOBase: ...
-
-
-@dataclass(frozen=True)
-class FolderSource:
-    """A campaign directory."""
-
-    root: Path
-
-    @property
-    def text(self) -> str:
-        return str(self.root)
-
-    def trials(self, folder: str = "trials") -> tuple[str, ...]:
-        # The trial that is being written comes and goes; its name begins with a dot.
-        return tuple(sorted(p.name for p in (self.root / folder).glob("[!.]*") if p.is_dir()))
-
-    def has(self, name: str) -> bool:
-        try:
-            return (self.root / name).is_file()
-        except OSError as error:
-            if (
-                error.errno == errno.ENAMETOOLONG
-            ):  # names come from the record, which may be damaged: no file has this one
-                return False
-            raise
-
-    def below(self, folder: str) -> tuple[str, ...]:
-        files = (p for p in (self.root / folder).rglob("*") if p.is_file())
-        return tuple(sorted(p.relative_to(self.root).as_posix() for p in files))
-
-    def open(self, name: str) -> io.BufferedIOBase:
-        try:
-            return (self.root / name).open("rb")
-        except OSError as error:
-            raise UsageError(f"{self.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
-
-
-@dataclass(frozen=True)
-class ZipSource:
-    """A zipped campaign directory; the campaign may lie below folders of the zip."""
-
-    path: Path
-    prefix: str
-    archive: zipfile.ZipFile = field(repr=False, compare=False)
-
-    @property
-    def text(self) -> str:
-        return str(self.path)
-
-    @cached_property
-    def _names(self) -> list[str]:
-        cut = len(self.prefix)
-        names = self.archive.namelist()
-        return sorted({n[cut:] for n in names if n.startswith(self.prefix) and not n.endswith("/")})
-
-    def trials(self, folder: str = "trials") -> tuple[str, ...]:
-        root = f"{self.prefix}{folder}/"
-        below = (n.removeprefix(root) for n in self.archive.namelist() if n.startswith(root))
-        return tuple(sorted({n.split("/", 1)[0] for n in below if "/" in n and not n.startswith(("/", "."))}))
-
-    def has(self, name: str) -> bool:
-        at = bisect_left(self._names, name)
-        return at < len(self._names) and self._names[at] == name
-
-    def below(self, folder: str) -> tuple[str, ...]:
-        # "0" follows "/".
-        first, end = (bisect_left(self._names, f"{folder}{last}") for last in "/0")
-        return tuple(self._names[first:end])
-
-    def open(self, name: str) -> io.BufferedIOBase:
-        member = self.archive.getinfo(self.prefix + name)
-        packed_bytes = max(member.compress_size, 1)
-        if member.file_size > MAX_MEMBER_BYTES or member.file_size > SMALL_BYTES + MAX_RATIO * packed_bytes:
-            raise UsageError(
-                f"{self.text}/{name} would unpack to {member.file_size} bytes from {member.compress_size}",
-                hint="no record packs so well: it is not what pgstrata wrote; unpack it yourself if you trust it",
-            )
-        try:
-            return io.BytesIO(self.archive.read(member))
-        except _UNPACK_ERRORS as error:
-            raise UsageError(f"{self.text}/{name} cannot be unpacked: {error}", hint=DAMAGED) from None
-
-
-def _open_source(directory: Path) -> Source:
-    hint = "name the folder that `pgstrata run` or `pgstrata import` wrote, or a zip of it"
-    if directory.is_dir():
-        if not (directory / "campaign.json").is_file():
-            raise UsageError(f"{directory} is no campaign directory: it has no campaign.json", hint=hint)
-        return FolderSource(directory)
-    if not directory.is_file():
-        raise UsageError(f"no campaign directory at {directory}", hint=hint)
-    if not zipfile.is_zipfile(directory):
-        raise UsageError(f"{directory} is neither a campaign directory nor a zip of one", hint=hint)
-    archive = _open_zip(directory)
-    found = sorted((n for n in archive.namelist() if n.rsplit("/", 1)[-1] == "campaign.json"), key=len)
-    if not found:
-        archive.close()
-        raise UsageError(f"{directory} holds no campaign: there is no campaign.json in it", hint=hint)
-    return ZipSource(directory, found[0].removesuffix("campaign.json"), archive)
-
-
-def _open_zip(path: Path) -> zipfile.ZipFile:
-    try:
-        archive = zipfile.ZipFile(path)
-    except _UNPACK_ERRORS as error:
-        raise UsageError(f"{path} cannot be unpacked: {error}", hint=DAMAGED) from None
-    count = len(archive.namelist())
-    if count > MAX_MEMBERS:
-        archive.close()
-        raise UsageError(f"{path} holds {count} files, more than {MAX_MEMBERS}", hint="unpack it, and name the folder")
-    return archive
 
 
 @dataclass(frozen=True)
@@ -297,6 +148,25 @@ class UnreadableTrial:
 
 
 @dataclass(frozen=True)
+class CrashData:
+    """One recorded crash trial."""
+
+    trial: Trial
+    verdict: TrialVerdict
+    found: CrashRecord
+    facts: HostFacts | None
+
+    @property
+    def id(self) -> str:
+        return self.trial.id
+
+    @property
+    def folder(self) -> str:
+        """`crash/ID`, relative to the campaign directory."""
+        return f"{CRASH}/{self.trial.id}"
+
+
+@dataclass(frozen=True)
 class CampaignData:
     """A recorded campaign."""
 
@@ -308,6 +178,8 @@ class CampaignData:
     unreadable: tuple[UnreadableTrial, ...] = ()
     media: tuple[MediumRecord, ...] = ()
     """What the medium itself did, whenever a run began and before each block; empty where nobody measured it."""
+    crashes: tuple[CrashData, ...] = ()
+    """Crash trials, by the places of their stacks; every status."""
 
     @property
     def baselines(self) -> tuple[MediumRecord, ...]:
@@ -317,6 +189,16 @@ class CampaignData:
     @property
     def campaign(self) -> Campaign:
         return self.record.campaign
+
+    @property
+    def first_facts(self) -> HostFacts | None:
+        """Of the first trial that has some."""
+        return next((t.facts for t in self.every_trial if t.facts is not None), None)
+
+    @property
+    def every_trial(self) -> tuple[TrialData | CrashData, ...]:
+        """Also those of power cuts."""
+        return (*self.trials, *self.crashes)
 
     def cells(self, *, valid_only: bool = True) -> Iterator[CellData]:
         """Every measured run, in the order of the trials."""
@@ -330,7 +212,7 @@ def read(directory: str | Path) -> CampaignData:
 
     A trial with a damaged or missing file is left out and named in `unreadable`.
     """
-    source = _open_source(Path(directory))
+    source = open_source(Path(directory))
     record = read_campaign(source)
     trials: list[TrialData] = []
     unreadable: list[UnreadableTrial] = []
@@ -339,13 +221,15 @@ def read(directory: str | Path) -> CampaignData:
             trials.append(read_trial(source, name, series=True))
         except UsageError as error:
             unreadable.append(UnreadableTrial(name, error.message, error.hint))
+    crashes, damaged = read_crash_trials(source)
     return CampaignData(
         record,
         tuple(sorted(trials, key=place)),
         read_decisions(source),
         source,
-        unreadable=tuple(unreadable),
+        unreadable=(*unreadable, *damaged),
         media=read_media(source),
+        crashes=crashes,
     )
 
 
@@ -475,11 +359,24 @@ def read_media(source: Source) -> tuple[MediumRecord, ...]:
 
 
 def read_crashes(source: Source) -> tuple[CrashRecord, ...]:
-    """What finished crash trials found; a trial that failed shows nothing that holds."""
-    return tuple(_read_crash(source, name) for name in source.trials(CRASH))
+    """What finished crash trials found."""
+    return tuple(read_crash(source, name).found for name in source.trials(CRASH))
 
 
-def _read_crash(source: Source, name: str) -> CrashRecord:
+def read_crash_trials(source: Source) -> tuple[tuple[CrashData, ...], tuple[UnreadableTrial, ...]]:
+    """Every finished crash trial by the place of its stack, and those that could not be read."""
+    found: list[CrashData] = []
+    damaged: list[UnreadableTrial] = []
+    for name in source.trials(CRASH):
+        try:
+            found.append(read_crash(source, name))
+        except UsageError as error:
+            damaged.append(UnreadableTrial(f"{CRASH}/{name}", error.message, error.hint))
+    return tuple(sorted(found, key=lambda crash: crash.trial.position)), tuple(damaged)
+
+
+def read_crash(source: Source, name: str) -> CrashData:
+    """One finished crash trial; one that failed shows nothing that holds. UsageError where it is damaged."""
     folder = f"{CRASH}/{name}"
     _require(source, folder, ("planned.json", "verdict.json"))
     value = _load_json(source, f"{folder}/planned.json")
@@ -488,8 +385,8 @@ def _read_crash(source: Source, name: str) -> CrashRecord:
     verdict = files.validated("verdict.json", _load_json(source, f"{folder}/verdict.json"), TrialVerdict)
     found = files.one("durability.json", CrashRecord) or CrashRecord(stack=planned.stack.name, seed=0)
     if verdict.status != "ok" and found.verdict == "held":
-        return found.model_copy(update={"verdict": "unknown"})
-    return found
+        found = found.model_copy(update={"verdict": "unknown"})
+    return CrashData(planned.trial, verdict, found, files.one("facts.json", HostFacts))
 
 
 def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:

@@ -23,10 +23,10 @@ from pgstrata.errors import PgstrataError, PreflightError, UsageError, writing
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import (
     CampaignData,
-    FolderSource,
     TrialData,
     place,
     read_campaign,
+    read_crash_trials,
     read_crashes,
     read_decisions,
     read_media,
@@ -43,6 +43,7 @@ from pgstrata.record.schema import (
     Record,
     TrialVerdict,
 )
+from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Campaign, Trial
 
 
@@ -263,7 +264,16 @@ class CampaignDirectory:
     def data(self) -> CampaignData:
         """The campaign as it is recorded so far."""
         source = FolderSource(self.path)
-        return CampaignData(self.record, self.finished(), self.decisions(), source, media=read_media(source))
+        crashes, damaged = read_crash_trials(source)
+        return CampaignData(
+            self.record,
+            self.finished(),
+            self.decisions(),
+            source,
+            unreadable=damaged,
+            media=read_media(source),
+            crashes=crashes,
+        )
 
     def crashes(self) -> tuple[CrashRecord, ...]:
         """Every finished crash trial."""

@@ -1,11 +1,71 @@
-"""The verdicts of crash trials in lines."""
+"""The verdicts of crash trials in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from pgstrata.analyze.crash import share_bound
-from pgstrata.analyze.findings import DurabilityFinding
+from pgstrata.analyze.findings import DurabilityFinding, Findings
+from pgstrata.record.reader import CampaignData
+from pgstrata.report.figures import render_count
+
+TITLE = "Power cuts"
+EXPLAINED = (
+    "PostgreSQL was recovered in states that a power cut could have left of a recorded disk, and asked for every "
+    "transaction that it had acknowledged. A stack that held in so many states is not proven safe."
+)
+
+
+@dataclass(frozen=True)
+class PowerCutRow:
+    """What the page says of one stack."""
+
+    name: str
+    found: str
+    first: str
+    held: bool
+    promise: str
+    reason: str
+    broken: bool
+
+
+@dataclass(frozen=True)
+class PowerCuts:
+    """The page's section."""
+
+    title: str
+    explained: str
+    rows: tuple[PowerCutRow, ...]
+
+
+def power_cuts_view(findings: Findings) -> PowerCuts | None:
+    """None where power was not cut."""
+    rows = tuple(_row(name, durability) for name, durability in tested_stacks(findings).items())
+    return PowerCuts(TITLE, EXPLAINED, rows) if rows else None
+
+
+def _row(name: str, durability: DurabilityFinding) -> PowerCutRow:
+    return PowerCutRow(
+        name=name,
+        found=verdict_words(durability),
+        first=durability.first_counterexample or "",
+        held=durability.verdict == "held",
+        promise=durability.class_,
+        reason=durability.reason,
+        broken=durability.broken_promise,
+    )
+
+
+def tested_stacks(findings: Findings) -> dict[str, DurabilityFinding]:
+    """The durability of every stack that crash trials looked at, in their order."""
+    found = {stack.name: stack.durability for stack in findings.stacks}
+    return {name: durability for name, durability in found.items() if durability.verdict != "not_tested"}
+
+
+def shows_runs(data: CampaignData) -> bool:
+    """Whether there are runs to show, or none because there were nothing but crash trials."""
+    return bool(data.trials) or not data.crashes
 
 
 def crash_lines(tested: Mapping[str, DurabilityFinding]) -> Iterator[str]:
@@ -14,16 +74,47 @@ def crash_lines(tested: Mapping[str, DurabilityFinding]) -> Iterator[str]:
         yield f"{name}: {verdict_words(durability)}"
         if durability.first_counterexample:
             yield f"  first: {durability.first_counterexample}"
-        if broken_promise(durability):
+        if durability.broken_promise:
             yield f"  its configuration promises that it {durability.class_}: {durability.reason}"
+
+
+def durability_words(durability: DurabilityFinding) -> str:
+    """Of the verdict table: the class from the configuration and, where power was cut, what came of it."""
+    if durability.verdict == "not_tested":
+        return durability.class_
+    return f"{durability.class_}; {_short_words(durability)}{_disk_words(durability)}"
+
+
+def _short_words(durability: DurabilityFinding) -> str:
+    """`held in 1,204 states`, `lost up to 38 acknowledged commits`."""
+    states, most = render_count(durability.states, "state"), durability.lost_acknowledged_max or 0
+    lost = f"lost up to {render_count(most, 'acknowledged commit')}"
+    match durability.verdict:
+        case "held":
+            return f"held in {states}"
+        case "lost":
+            return lost
+        case "corrupt":
+            damaged = f"damaged in {durability.corrupt:,} of {states}"
+            return f"{damaged}, {lost}" if most else damaged
+    return "power cuts: unknown"
+
+
+def _disk_words(durability: DurabilityFinding) -> str:
+    """That the disk lied, where it did."""
+    if durability.ignored_flushes == "0":
+        return ""
+    which = "all" if durability.ignored_flushes == "all" else f"the last {durability.ignored_flushes}"
+    return f" (on a disk that ignores {which} flushes)"
 
 
 def verdict_words(durability: DurabilityFinding) -> str:
     """`held in 200 states (...)`, or what went wrong in how many of them."""
-    states = f"{durability.states:,} states"
+    states = render_count(durability.states, "state")
     if durability.verdict == "held":
         share = 100 * share_bound(durability.states)
-        return f"held in {states} (no failure among so many bounds their share below {share:.2g} % at 95 %)"
+        bound = f"(no failure among so many bounds their share below {share:.2g} % at 95 %)"
+        return f"held in {states}{_disk_words(durability)} {bound}"
     parts = [
         f"{word} in {count:,}"
         for word, count in (
@@ -34,10 +125,5 @@ def verdict_words(durability: DurabilityFinding) -> str:
         if count
     ]
     most = durability.lost_acknowledged_max
-    lost = f", up to {most:,} acknowledged transactions missing" if most else ""
-    return f"{', '.join(parts) or 'unknown'} of {states}{lost}"
-
-
-def broken_promise(durability: DurabilityFinding) -> bool:
-    """Whether acknowledged transactions were lost or data damaged where the configuration promises otherwise."""
-    return durability.verdict in ("lost", "corrupt") and durability.class_ == "survives power loss"
+    lost = f", up to {render_count(most, 'acknowledged transaction')} missing" if most else ""
+    return f"{', '.join(parts) or 'unknown'} of {states}{lost}{_disk_words(durability)}"

@@ -15,12 +15,14 @@ from pydantic import BaseModel
 
 from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
 from pgstrata.analyze.scale import in_order, metric_of
-from pgstrata.record.reader import CampaignData, CellData, FolderSource, TrialData
+from pgstrata.record.reader import CampaignData, CellData, TrialData
+from pgstrata.record.source import FolderSource
+from pgstrata.report.crash import durability_words
 from pgstrata.report.drawing import is_shown
 from pgstrata.report.figures import NOT_KNOWN, render_count, render_metric, render_number
 from pgstrata.report.sample import Sample
 from pgstrata.report.settings import StackSetting, stack_settings
-from pgstrata.report.table import cell_title, durability_words, figure, main_cells, matched_cells
+from pgstrata.report.table import cell_title, figure, main_cells, matched_cells
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration, render_size
 
@@ -154,7 +156,7 @@ def _details(
         name=name,
         spec=first.spec,
         note=spec.note if spec else "",
-        durability=durability_words(first),
+        durability=durability_words(first.durability),
         durability_reason=first.durability.reason,
         unsupported=first.unsupported,
         prewarmed=_prewarmed(trials),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pgstrata.analyze.findings import Findings
-from pgstrata.record.reader import CampaignData, TrialData
+from pgstrata.record.reader import CampaignData
+from pgstrata.record.schema import HostFacts
 from pgstrata.report.figures import NOT_KNOWN, render_count
 from pgstrata.report.medium import medium_line
 from pgstrata.spec.units import render_duration
@@ -26,6 +27,9 @@ class Head:
     host: str
     postgres: str
     measured: str
+    """Empty where nothing but power cuts were asked for."""
+    power_cuts: str
+    """Empty where there were none."""
     machine_time: str
     labels: tuple[str, ...]
     notices: tuple[str, ...]
@@ -38,7 +42,8 @@ class Head:
             *((("Baseline of the medium", self.baseline),) if self.baseline else ()),
             ("Host", self.host),
             ("PostgreSQL", self.postgres),
-            ("Measured", self.measured),
+            *((("Measured", self.measured),) if self.measured else ()),
+            *((("Power cuts", self.power_cuts),) if self.power_cuts else ()),
             ("Machine time", self.machine_time),
         )
 
@@ -58,29 +63,29 @@ class Incident:
 def report_head(data: CampaignData, findings: Findings) -> Head:
     """Reads the facts of the first trial that has some; the findings' own host facts come first."""
     campaign = findings.campaign
-    trial = next((t for t in data.trials if t.facts is not None), None)
+    facts = data.first_facts
     told = " ".join(campaign.notices)
     labels = tuple(dict.fromkeys(label for s in findings.stacks for label in s.labels if label not in told))
     return Head(
         name=campaign.name,
-        medium=_medium(findings, trial),
+        medium=_medium(findings, facts),
         baseline=medium_line(data.baselines),
-        host=_host(findings, trial),
+        host=_host(findings, facts),
         postgres=_servers(data) or campaign.postgres_version or NOT_KNOWN,
-        measured=_measured(data),
+        measured="" if data.crashes and not data.trials else _measured(data),
+        power_cuts=_power_cuts(data),
         machine_time=render_duration(campaign.machine_time_s) if campaign.machine_time_s else NOT_KNOWN,
         labels=labels,
         notices=campaign.notices,
     )
 
 
-def _medium(findings: Findings, trial: TrialData | None) -> str:
+def _medium(findings: Findings, facts: HostFacts | None) -> str:
     told = findings.campaign.host.get("medium")
-    return str(told or (trial.facts.medium if trial and trial.facts else "") or NOT_KNOWN)
+    return str(told or (facts.medium if facts else "") or NOT_KNOWN)
 
 
-def _host(findings: Findings, trial: TrialData | None) -> str:
-    facts = trial.facts if trial else None
+def _host(findings: Findings, facts: HostFacts | None) -> str:
     name = str(findings.campaign.host.get("name") or (facts.name if facts else NOT_KNOWN))
     kind = str(findings.campaign.host.get("kind") or (facts.kind if facts else ""))
     return f"{name} (emulated)" if kind == "emulated" else name
@@ -89,7 +94,7 @@ def _host(findings: Findings, trial: TrialData | None) -> str:
 def _servers(data: CampaignData) -> str:
     """Which server each stack had, where they had several; of one, its name alone."""
     stacks: dict[str, dict[str, None]] = {}
-    for trial in data.trials:
+    for trial in data.every_trial:
         version = trial.facts.checked.get(SERVER) if trial.facts else None
         if version is not None:
             stacks.setdefault(version, {})[trial.trial.stack] = None
@@ -114,6 +119,11 @@ def _measured(data: CampaignData) -> str:
     return ", ".join((*texts, *lost))
 
 
+def _power_cuts(data: CampaignData) -> str:
+    states = sum(crash.found.states for crash in data.crashes)
+    return f"{render_count(len(data.crashes), 'stack')}, {render_count(states, 'state')}" if data.crashes else ""
+
+
 def incidents(data: CampaignData, findings: Findings) -> tuple[Incident, ...]:
     """Every failure, exclusion and unsupported stack with its reason, each once."""
     found = {
@@ -127,6 +137,11 @@ def incidents(data: CampaignData, findings: Findings) -> tuple[Incident, ...]:
                 excluded.trial,
                 Incident("excluded", stack.name, excluded.trial, excluded.block, excluded.reason),
             )
+    failed = ((c.folder, c.trial.stack, c.verdict) for c in data.crashes if c.verdict.status != "ok")
+    found |= {
+        folder: Incident(f"crash trial {verdict.status}", stack, None, None, verdict.reason, verdict.hint)
+        for folder, stack, verdict in failed
+    }
     damaged = (Incident("unreadable", "", t.id, None, f"{t.id}: {t.reason}", t.hint) for t in data.unreadable)
     unsupported = {s.name: Incident("unsupported", s.name, None, None, s.unsupported) for s in findings.stacks
                    if s.unsupported is not None}  # fmt: skip

@@ -23,6 +23,7 @@ from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
 from pgstrata.report import disk_use
+from pgstrata.report.crash import power_cuts_view, shows_runs
 from pgstrata.report.details import Links, stack_details
 from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.drawing import Drawing, draw
@@ -107,6 +108,8 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[st
             findings=findings,
             grid=grid_map(findings),
             views=tuple(_views(findings)),
+            power_cuts=power_cuts_view(findings),
+            runs=shows_runs(data),
             settings=setting_table(data),
             stacks=stack_details(data, findings, Links(data, folder), sample),
             sample=sample.words,

@@ -7,6 +7,8 @@ import re
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
+from pgstrata.report import crash
+from pgstrata.report.crash import crash_lines, shows_runs, tested_stacks
 from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
 from pgstrata.report.figures import render_factor, render_metric, render_number
 from pgstrata.report.head import incidents, report_head
@@ -29,7 +31,7 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
     lines = [f"# {escape_markdown(head.name)}", ""]
     lines += [f"- {title}: {escape_markdown(text)}" for title, text in head.facts]
     lines += [f"- **Note:** {_sentence(n)}" for n in (*head.notices, *head.labels)]
-    for table in verdict_tables(findings):
+    for table in verdict_tables(findings) if shows_runs(data) else ():
         lines += ["", f"## {escape_markdown(table.title)}", ""]
         lines += [line for words in cell_words(table.cell) for line in (_sentence(words), "")]
         lines += _table(table)
@@ -37,6 +39,9 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
             lines += ["", *(_sentence(words) for words in cell_words(cell))]
         lines += _published(findings, table)
         lines += _disks(findings, table)
+    tested = tested_stacks(findings)
+    if tested:
+        lines += ["", f"## {crash.TITLE}", "", *(f"- {escape_markdown(line.strip())}" for line in crash_lines(tested))]
     found = incidents(data, findings)
     if found:
         lines += [

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pgstrata.analyze.findings import CellFinding, Choice, Comparison, Findings, StackFinding
 from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.report.crash import durability_words
 from pgstrata.report.figures import (
     NOT_KNOWN,
     is_bounded,
@@ -20,10 +21,9 @@ from pgstrata.report.figures import (
 )
 from pgstrata.report.pairs import Index
 from pgstrata.report.words import MOST_ACCEPTABLE
+from pgstrata.spec.promise import SURVIVES
 
 Tone = Literal["best", "equal", "worse", "worse-proven", "better", "better-proven", "undecided", "none"]
-
-_DURABLE_WORDS = {"survives power loss"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,10 @@ class VerdictRow:
     stall: str
     load: str
     space: str
+    promise: str
+    """The durability that the configuration promises."""
     durability: str
+    """The same, with what power cuts showed."""
     durable: bool
     runs: int
     excluded: int
@@ -73,7 +76,7 @@ class VerdictTable:
     @property
     def mixed_durability(self) -> bool:
         """Whether stacks that promise different things stand in one table."""
-        return len({row.durability for row in self.rows}) > 1
+        return len({row.promise for row in self.rows}) > 1
 
     @property
     def common_labels(self) -> frozenset[str]:
@@ -162,8 +165,9 @@ def _row(index: Index, cell: CellFinding, stack: StackFinding, best: str | None)
         stall=value(stack, "longest_stall_s"),
         load=value(stack, "load_s"),
         space=value(stack, "space_physical_bytes"),
-        durability=durability_words(stack),
-        durable=stack.durability.class_.replace("_", " ") in _DURABLE_WORDS,
+        promise=stack.durability.class_,
+        durability=durability_words(stack.durability),
+        durable=stack.durability.class_ == SURVIVES and stack.durability.verdict not in ("lost", "corrupt"),
         runs=stack.n,
         excluded=len(stack.excluded),
         labels=stack.labels,
@@ -190,16 +194,6 @@ def figure(stack: StackFinding, name: str) -> Figure:
         known = [v for v in found.runs if v is not None]
         return Figure(render_metric(found.estimate, metric), render_spread(known, metric))
     return Figure(render_metric(found.estimate, metric), render_interval(found.low, found.high, metric))
-
-
-def durability_words(stack: StackFinding) -> str:
-    """Class from the configuration and, where power was cut, what came of it."""
-    durability = stack.durability
-    words = durability.class_.replace("_", " ")
-    if durability.verdict == "not_tested":
-        return words
-    states = f"{durability.states:,} states"
-    return f"{words}; power cuts: {durability.verdict} ({states})"
 
 
 def _against(comparison: Comparison | None, is_best: bool) -> Figure:

@@ -13,7 +13,9 @@ from rich.text import Text
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TEXTS, TITLE, disk_rows
+from pgstrata.report import disk_use
+from pgstrata.report.crash import TITLE, crash_lines, shows_runs, tested_stacks
+from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
 from pgstrata.report.markup import parse_markup
@@ -54,7 +56,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
     columns = width or (None if tty else PLAIN_WIDTH)
     console = Console(file=file, no_color=plain, highlight=False, markup=False, emoji=False, width=columns)
     _print_head(console, data, findings)
-    for table in verdict_tables(findings):
+    for table in verdict_tables(findings) if shows_runs(data) else ():
         _print_cell(console, table, plain)
         for words in terminal_words(findings, table.cell):
             console.print(_sentence(words))
@@ -63,6 +65,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
                 console.print(_sentence(words))
         _print_published(console, findings, table, plain)
         _print_disks(console, findings, table, plain)
+    _print_power_cuts(console, findings)
     found = incidents(data, findings)
     if found:
         console.print(Text("\nFailed, excluded, unsupported", style="bold"))
@@ -122,14 +125,22 @@ def _print_disks(console: Console, findings: Findings, table: VerdictTable, plai
     rows = disk_rows(findings, table.cell)
     if not rows:
         return
-    console.print(Text(f"\n{TITLE}", style="bold"))
-    console.print(Text(EXPLAINED, style="dim"))
+    console.print(Text(f"\n{disk_use.TITLE}", style="bold"))
+    console.print(Text(disk_use.EXPLAINED, style="dim"))
     grid = _empty_grid(plain)
-    for number, title in enumerate(COLUMNS):
-        grid.add_column(title.lower(), justify="right" if number >= TEXTS else "left")
+    for number, title in enumerate(disk_use.COLUMNS):
+        grid.add_column(title.lower(), justify="right" if number >= disk_use.TEXTS else "left")
     for row in rows:
         grid.add_row(*(Text(printable(text)) for text in row))
     console.print(grid)
+
+
+def _print_power_cuts(console: Console, findings: Findings) -> None:
+    tested = tested_stacks(findings)
+    if tested:
+        console.print(Text(f"\n{TITLE}", style="bold"))
+        for line in crash_lines(tested):
+            console.print(Text(printable(line)))
 
 
 def _empty_grid(plain: bool) -> Table:

@@ -18,8 +18,9 @@ from pgstrata.analyze.capacity import (
 )
 from pgstrata.analyze.metrics import open_loop_of
 from pgstrata.record.decision import OpenLoop
-from pgstrata.record.reader import CellData, FolderSource
+from pgstrata.record.reader import CellData
 from pgstrata.record.schema import CellResult
+from pgstrata.record.source import FolderSource
 from pgstrata.spec.workload import Cell
 
 OBJECTIVE = 20.0

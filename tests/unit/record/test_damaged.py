@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from pgstrata.analyze.judge import judge
 from pgstrata.cli.main import app
 from pgstrata.errors import UsageError
-from pgstrata.record import reader
+from pgstrata.record import reader, source
 from pgstrata.record.frames import load_frames
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
@@ -158,7 +158,7 @@ def trial_names(directory: Path) -> set[str]:
 
 
 def test_a_zip_that_unpacks_to_anything(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "SMALL_BYTES", 1000)
+    monkeypatch.setattr(source, "SMALL_BYTES", 1000)
     (path,) = _trial(directory).rglob("result.json")
     path.write_bytes(b" " * (2 << 20))
     packed = tmp_path / "packed.zip"

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pgstrata.record.parquet import write_series
-from pgstrata.record.reader import CellData, FolderSource
+from pgstrata.record.reader import CellData
 from pgstrata.record.schema import CellResult
+from pgstrata.record.source import FolderSource
 from pgstrata.report.series import Resolution, buckets, device_series, run_series, running_mean, stalls
 from pgstrata.spec.workload import Cell
 

@@ -12,9 +12,10 @@ from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.record import recorder
 from pgstrata.record.decision import Decision, Observation
-from pgstrata.record.reader import Source, TrialData, read, read_trial
+from pgstrata.record.reader import TrialData, read, read_trial
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
+from pgstrata.record.source import Source
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.preflight import Unsupported

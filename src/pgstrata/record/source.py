@@ -1,0 +1,162 @@
+"""Where the files of a campaign are: a directory, or a zip of one that is not trusted."""
+
+from __future__ import annotations
+
+import errno
+import io
+import lzma
+import struct
+import zipfile
+import zlib
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from pgstrata.errors import UsageError
+
+MAX_MEMBER_BYTES = 2 << 30
+SMALL_BYTES = 16 << 20
+MAX_RATIO = 200
+"""Unpacked to packed size of a member above SMALL_BYTES; logs of pgbench shrink to a tenth."""
+MAX_MEMBERS = 1_000_000
+
+_UNPACK_ERRORS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, RuntimeError, ValueError,
+)  # fmt: skip
+
+DAMAGED = "the file was changed or damaged: copy the directory again, whole, or open it with the version that wrote it"
+
+
+class Source(Protocol):
+    """Where the files of a campaign are."""
+
+    @property
+    def text(self) -> str: ...
+
+    def trials(self, folder: str = "trials") -> tuple[str, ...]:
+        """Names of the finished trials, sorted: the folders below `folder`, whether or not their files are there."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether there is that file; names are relative to the campaign directory, with `/`."""
+        ...
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        """Every file below a folder, sorted."""
+        ...
+
+    def open(self, name: str) -> io.BufferedIOBase: ...
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """A campaign directory."""
+
+    root: Path
+
+    @property
+    def text(self) -> str:
+        return str(self.root)
+
+    def trials(self, folder: str = "trials") -> tuple[str, ...]:
+        # The trial that is being written comes and goes; its name begins with a dot.
+        return tuple(sorted(p.name for p in (self.root / folder).glob("[!.]*") if p.is_dir()))
+
+    def has(self, name: str) -> bool:
+        try:
+            return (self.root / name).is_file()
+        except OSError as error:
+            if (
+                error.errno == errno.ENAMETOOLONG
+            ):  # names come from the record, which may be damaged: no file has this one
+                return False
+            raise
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        files = (p for p in (self.root / folder).rglob("*") if p.is_file())
+        return tuple(sorted(p.relative_to(self.root).as_posix() for p in files))
+
+    def open(self, name: str) -> io.BufferedIOBase:
+        try:
+            return (self.root / name).open("rb")
+        except OSError as error:
+            raise UsageError(f"{self.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
+
+
+@dataclass(frozen=True)
+class ZipSource:
+    """A zipped campaign directory; the campaign may lie below folders of the zip."""
+
+    path: Path
+    prefix: str
+    archive: zipfile.ZipFile = field(repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        cut = len(self.prefix)
+        names = self.archive.namelist()
+        return sorted({n[cut:] for n in names if n.startswith(self.prefix) and not n.endswith("/")})
+
+    def trials(self, folder: str = "trials") -> tuple[str, ...]:
+        root = f"{self.prefix}{folder}/"
+        below = (n.removeprefix(root) for n in self.archive.namelist() if n.startswith(root))
+        return tuple(sorted({n.split("/", 1)[0] for n in below if "/" in n and not n.startswith(("/", "."))}))
+
+    def has(self, name: str) -> bool:
+        at = bisect_left(self._names, name)
+        return at < len(self._names) and self._names[at] == name
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        # "0" follows "/".
+        first, end = (bisect_left(self._names, f"{folder}{last}") for last in "/0")
+        return tuple(self._names[first:end])
+
+    def open(self, name: str) -> io.BufferedIOBase:
+        member = self.archive.getinfo(self.prefix + name)
+        packed_bytes = max(member.compress_size, 1)
+        if member.file_size > MAX_MEMBER_BYTES or member.file_size > SMALL_BYTES + MAX_RATIO * packed_bytes:
+            raise UsageError(
+                f"{self.text}/{name} would unpack to {member.file_size} bytes from {member.compress_size}",
+                hint="no record packs so well: it is not what pgstrata wrote; unpack it yourself if you trust it",
+            )
+        try:
+            return io.BytesIO(self.archive.read(member))
+        except _UNPACK_ERRORS as error:
+            raise UsageError(f"{self.text}/{name} cannot be unpacked: {error}", hint=DAMAGED) from None
+
+
+def open_source(directory: Path) -> Source:
+    """UsageError where there is no campaign."""
+    hint = "name the folder that `pgstrata run` or `pgstrata import` wrote, or a zip of it"
+    if directory.is_dir():
+        if not (directory / "campaign.json").is_file():
+            raise UsageError(f"{directory} is no campaign directory: it has no campaign.json", hint=hint)
+        return FolderSource(directory)
+    if not directory.is_file():
+        raise UsageError(f"no campaign directory at {directory}", hint=hint)
+    if not zipfile.is_zipfile(directory):
+        raise UsageError(f"{directory} is neither a campaign directory nor a zip of one", hint=hint)
+    archive = _open_zip(directory)
+    found = sorted((n for n in archive.namelist() if n.rsplit("/", 1)[-1] == "campaign.json"), key=len)
+    if not found:
+        archive.close()
+        raise UsageError(f"{directory} holds no campaign: there is no campaign.json in it", hint=hint)
+    return ZipSource(directory, found[0].removesuffix("campaign.json"), archive)
+
+
+def _open_zip(path: Path) -> zipfile.ZipFile:
+    try:
+        archive = zipfile.ZipFile(path)
+    except _UNPACK_ERRORS as error:
+        raise UsageError(f"{path} cannot be unpacked: {error}", hint=DAMAGED) from None
+    count = len(archive.namelist())
+    if count > MAX_MEMBERS:
+        archive.close()
+        raise UsageError(f"{path} holds {count} files, more than {MAX_MEMBERS}", hint="unpack it, and name the folder")
+    return archive

@@ -1,0 +1,37 @@
+"""Made-up crash trials, through the recorder of real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.schema import CrashRecord, HostFacts, PlannedRecord, StateRecord, TrialVerdict
+from pgstrata.spec.campaign import Trial
+from pgstrata.spec.expand import slug
+
+
+def write_crash(directory: CampaignDirectory, stack: str, *, reason: str = "", **found: Any) -> None:
+    """A crash trial of a stack of the campaign that found this; one with a reason failed."""
+    names = [s.name for s in directory.record.campaign.stacks]
+    trial = Trial(
+        id=f"{slug(stack)}-{names.index(stack)}",
+        stack=stack,
+        block=0,
+        position=names.index(stack),
+        load="fresh",
+        scale=1,
+        cells=(),
+        workload_seed=1,
+    )
+    planned = PlannedRecord(trial=trial, stack=directory.record.campaign.stack(stack), steps=())
+    recorder = directory.start_crash(trial, planned)
+    recorder.write("facts.json", HostFacts(name="made up", checked={"PostgreSQL version": "18.0"}))
+    record = CrashRecord.model_validate({"stack": stack, "seed": 1, **found})
+    recorder.write("durability.json", record)
+    for number in range(record.states):
+        state = StateRecord(
+            id=f"1.{number}", cut=100 + number, how="nothing kept", volatile=3, kept=0, digest=f"{number:016x}",
+            acknowledged=number, verdict=record.verdict,
+        )  # fmt: skip
+        recorder.append("states.jsonl", state)
+    recorder.finish(TrialVerdict(trial_id=trial.id, status="failed" if reason else "ok", reason=reason, duration_s=3.0))

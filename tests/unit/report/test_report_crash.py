@@ -1,0 +1,130 @@
+"""Crash trials in reports: verdicts beside the runs of their stacks, and of a folder that has nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crashed import write_crash
+from pgstrata.analyze.judge import judge
+from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.report.html import write_html
+from pgstrata.report.json import report_value
+from pgstrata.report.markdown import render_markdown
+from pgstrata.report.table import verdict_tables
+from pgstrata.report.terminal import render_terminal
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.crash import crash_campaign, named_stacks
+
+LOST: dict[str, Any] = {
+    "verdict": "lost",
+    "states": 60,
+    "lost": 12,
+    "lost_acknowledged_max": 38,
+    "first_counterexample": "state 1.3: x",
+}
+
+
+@pytest.fixture
+def tested(campaign_directory: Path, tmp_path: Path) -> CampaignData:
+    """A campaign of runs whose stacks were crash-tested, too."""
+    shutil.copytree(campaign_directory, tmp_path / "out")
+    campaign = read(campaign_directory).campaign
+    with CampaignDirectory.create_or_open(tmp_path / "out", campaign) as directory:
+        write_crash(directory, "ext4", verdict="held", states=1204)
+        write_crash(directory, "xfs", **LOST)
+    return read(tmp_path / "out")
+
+
+def crash_folder(place: Path, campaign: Campaign) -> CampaignDirectory:
+    return CampaignDirectory.create_or_open(place, campaign, "crash")
+
+
+def test_the_verdict_table_says_what_power_cuts_showed(tested: CampaignData) -> None:
+    findings = judge(tested)
+    rows = {row.name: row for row in verdict_tables(findings)[0].rows}
+    assert rows["ext4"].durability == "survives power loss; held in 1,204 states"
+    assert rows["ext4"].durable
+    assert rows["xfs"].durability == "survives power loss; lost up to 38 acknowledged commits"
+    assert not rows["xfs"].durable
+    assert rows["btrfs"].durability == "survives power loss"
+
+
+def test_a_promise_that_power_cuts_broke_is_a_warning_before_any_figure(tested: CampaignData) -> None:
+    fell = "xfs lost acknowledged transactions in power cuts"
+    warning = f"{fell}, though its configuration promises that it survives power loss"
+    findings = judge(tested)
+    assert warning in findings.campaign.notices
+    assert not any("ext4" in notice and "power cuts" in notice for notice in findings.campaign.notices)
+    assert f"! {warning}" in render_terminal(tested, findings)
+
+
+def test_a_lying_disk_breaks_no_promise(tmp_path: Path) -> None:
+    campaign = crash_campaign(named_stacks(["ext4"]))
+    with crash_folder(tmp_path / "out", campaign) as directory:
+        write_crash(directory, "ext4", ignored_flushes="3", **LOST)
+    data = read(tmp_path / "out")
+    findings = judge(data)
+    assert not any("promises" in notice for notice in findings.campaign.notices)
+    words = findings.stacks[0].durability
+    assert (words.verdict, words.broken_promise) == ("lost", False)
+    assert "on a disk that ignores the last 3 flushes" in render_terminal(data, findings)
+
+
+def test_stacks_that_differ_in_states_alone_promise_the_same(tmp_path: Path, tested: CampaignData) -> None:
+    classes = {row.promise for row in verdict_tables(judge(tested))[0].rows}
+    assert verdict_tables(judge(tested))[0].mixed_durability == (len(classes) > 1)
+
+
+def test_a_folder_of_crash_trials_shows_them_and_no_empty_tables(tmp_path: Path) -> None:
+    campaign = crash_campaign(named_stacks(["ext4", "ext4@fsync=off"]))
+    with crash_folder(tmp_path / "out", campaign) as directory:
+        write_crash(directory, "ext4", verdict="held", states=100)
+        write_crash(directory, "ext4@fsync=off", reason="the ledger could not be written", verdict="unknown")
+    data = read(tmp_path / "out")
+    findings = judge(data)
+    for shown in (render_terminal(data, findings), render_markdown(data, findings)):
+        assert "ext4: held in 100 states (no failure among so many bounds their share below 3 %" in shown
+        assert "2 stacks, 100 states" in shown
+        assert "the ledger could not be written" in shown
+        assert "no valid run" not in shown
+        assert "18.0" in shown
+
+
+def test_json_has_what_was_found(tested: CampaignData) -> None:
+    stacks = {stack["name"]: stack["durability"] for stack in report_value(judge(tested))["stacks"]}
+    assert stacks["xfs"]["verdict"] == "lost"
+    assert stacks["xfs"]["lost_acknowledged_max"] == 38
+    assert stacks["xfs"]["first_counterexample"] == "state 1.3: x"
+    assert stacks["btrfs"]["verdict"] == "not_tested"
+
+
+def test_the_page_has_a_section_and_escapes_what_it_shows(tmp_path: Path) -> None:
+    campaign = crash_campaign(named_stacks(["ext4"]))
+    with crash_folder(tmp_path / "out", campaign) as directory:
+        write_crash(directory, "ext4", **{**LOST, "first_counterexample": "<b>gone</b>"})
+    data = read(tmp_path / "out")
+    page = write_html(data, judge(data), tmp_path / "page.html").read_text()
+    assert 'id="power-cuts"' in page
+    assert "&lt;b&gt;gone&lt;/b&gt;" in page
+    assert "<b>gone" not in page
+    assert "No runs were measured" in page
+
+
+def test_a_page_without_crash_trials_has_no_such_section(data: CampaignData, tmp_path: Path) -> None:
+    assert 'id="power-cuts"' not in write_html(data, judge(data), tmp_path / "page.html").read_text()
+
+
+def test_a_damaged_crash_trial_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    campaign = crash_campaign(named_stacks(["ext4", "xfs"]))
+    with crash_folder(tmp_path / "out", campaign) as directory:
+        write_crash(directory, "ext4", verdict="held", states=5)
+        write_crash(directory, "xfs", verdict="held", states=5)
+    (tmp_path / "out" / "crash" / "xfs-1" / "verdict.json").write_text("{")
+    data = read(tmp_path / "out")
+    assert [crash.found.stack for crash in data.crashes] == ["ext4"]
+    assert [lost.id for lost in data.unreadable] == ["crash/xfs-1"]
