@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pgstrata.errors import UsageError, writing
-from pgstrata.record.reader import MAX_MEMBER_BYTES, CampaignData, FolderSource, Source
+from pgstrata.record.reader import CampaignData
 from pgstrata.record.redact import Redaction
 from pgstrata.record.schema import CRASH
+from pgstrata.record.source import MAX_MEMBER_BYTES, FolderSource, Source
 
 _OWN = ("campaign.json", "decisions.jsonl", "media.jsonl")
 _WRITTEN = ("campaign.yaml", "campaign-before.jsonl")
