@@ -11,9 +11,11 @@ from bench import GoldenCluster, live, stack_of
 from remains import data_disks
 
 from pgstrata.host.protocol import Host, command
+from pgstrata.stack.block.delivery import deliver
 
 LOOP = "loop"
 DISK = "disk"
+MEDIA = "media"
 
 STACKS: dict[str, tuple[str, int, dict[str, object]]] = {
     # device, how many, and the volume above it
@@ -153,17 +155,28 @@ STACKS: dict[str, tuple[str, int, dict[str, object]]] = {
         1,
         {"fs": {"kind": "nfs", "version": "3", "export_sync": False, "export": {"kind": "ext4"}}},
     ),
+    "media(2)/md(raid1)/ext4": (
+        MEDIA,
+        2,
+        {"layers": [{"kind": "md", "level": "raid1", "assume_clean": True}], "fs": {"kind": "ext4"}},
+    ),
+    "media(3)/lvm/xfs": (MEDIA, 3, {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}),
+    "media(2)/zfs mirror": (MEDIA, 2, {"fs": {"kind": "zfs", "vdev": "mirror"}}),
     "lvm(2)/nfs 4.2/xfs": (LOOP, 2, {"layers": [{"kind": "lvm"}], "fs": {"kind": "nfs", "export": {"kind": "xfs"}}}),
 }
 
 
 def device(host: Host, kind: str, count: int) -> dict[str, object]:
-    return {"kind": "loop", "count": count} if kind == LOOP else {"kind": "disk", "ids": data_disks(host)[:count]}
+    if kind == DISK:
+        return {"kind": "disk", "ids": data_disks(host)[:count]}
+    return {"kind": "loop", "count": count} if kind == LOOP else {"kind": "media", "count": count, "model": "none"}
 
 
 @pytest.mark.parametrize("name", STACKS)
 def test_stack(host: Host, golden: GoldenCluster, tell: Callable[[str], None], name: str) -> None:
     kind, count, volume = STACKS[name]
+    if kind == MEDIA:
+        deliver(host)
     lived = live(host, golden, stack_of({"device": device(host, kind, count), **volume}))
     tell(f"{name:42s} {lived.line}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,13 @@ from standing import context_in, up_attest_write_down
 
 from awaiting import is_running, wait_until
 from built import standing
+from loopback_sshd import LoopbackSshd
 from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import command
 from pgstrata.spec.notation import parse_stack
 from pgstrata.stack.attest import attest
+from pgstrata.stack.block import delivery
+from pgstrata.stack.block.delivery import OWN, PROGRAM, deliver
 from pgstrata.stack.plan import plan_stack
 
 pytestmark = pytest.mark.skipif(
@@ -53,3 +58,16 @@ def test_a_daemon_that_dies_is_noticed_and_leaves_nothing(host: LocalHost, tmp_p
         assert not attested["media data.0 model"].holds
     assert not (tmp_path / "pgstrata-t1").exists()
     assert "disk0" not in backing_file(built.bindings["data.0"])
+
+
+def test_a_host_over_ssh_is_sent_the_program_that_it_lacks(
+    own_sshd: LoopbackSshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "SENT_FOLDER", str(tmp_path / "sent"))
+    host = own_sshd.connect()
+    deliver(host)
+    (sent,) = (tmp_path / "sent").glob("*/*")
+    said = host.run(replace(command(PROGRAM, "--version"), env=(("PATH", str(sent.parent)),)))
+    assert said.stdout.startswith(f"{PROGRAM} ")
+    assert sent.read_bytes() == OWN.read_bytes()
+    host.close()

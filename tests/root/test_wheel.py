@@ -21,7 +21,9 @@ STUB_CARGO = """\
 #!/bin/sh
 case "$1" in
 --version) echo "cargo 1.99.0" ;;
-build) mkdir -p target/release && cp {program} target/release/strata-disk ;;
+build)
+    for last; do :; done
+    mkdir -p "target/$last/release" && cp {program} "target/$last/release/strata-disk" ;;
 esac
 """
 

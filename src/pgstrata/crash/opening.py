@@ -15,6 +15,7 @@ from pgstrata.stack.clean import clean
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.media_range import deliver_media
 from pgstrata.trial.opening import refuse_leftovers
 from pgstrata.trial.preflight import check_servers, notices, render_unsupported, run_preflight
 from pgstrata.trial.scratch import check_scratch
@@ -40,6 +41,7 @@ def open_crash_runner(
         tell(Notice(line))
     site = open_site(site)
     _refuse(check_servers(site, tuple(s.name for s in campaign.stacks), site.user))
+    deliver_media(site)
     return CrashRunner(site, by, asked)
 
 

@@ -177,6 +177,8 @@ def _seed(host: Host, machine: Machine) -> tuple[Entry, ...]:
         # without one, systemd takes the boot for the first and sets every unit anew
         Entry("etc/machine-id", f"{secrets.token_hex(16)}\n".encode(), 0o444),
         Entry("etc/pgstrata/addresses", addresses.encode()),
+        # nothing there makes the nodes of drivers that are not loaded, and strata-disk opens /dev/fuse
+        Entry("etc/modules-load.d/pgstrata.conf", b"fuse\n"),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pgstrata.errors import PgstrataError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.media import MediaDevice
+from pgstrata.stack.block.delivery import deliver
 from pgstrata.stack.block.media import calibrate, undos_of
 from pgstrata.stack.build import failures
 from pgstrata.stack.journal import Journal
@@ -18,6 +19,12 @@ from pgstrata.trial.scratch import make_scratch
 from pgstrata.trial.site import Site
 
 FACT = "modelled media out of range"
+
+
+def deliver_media(site: Site) -> None:
+    """What models media gets to the host, where a stack of the campaign stands on them."""
+    if media_of(site.campaign):
+        deliver(site.host)
 
 
 def with_media_range(site: Site) -> tuple[Site, tuple[str, ...]]:

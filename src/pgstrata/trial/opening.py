@@ -19,7 +19,7 @@ from pgstrata.trial.context import Percentiles
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.footprint import check_record_space
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.media_range import with_media_range
+from pgstrata.trial.media_range import deliver_media, with_media_range
 from pgstrata.trial.medium import record_baseline
 from pgstrata.trial.preflight import check_servers, notices, render_unsupported, require_some, run_preflight
 from pgstrata.trial.runner import PerformanceRunner
@@ -58,6 +58,7 @@ def opened_runner(
             tell(Notice(render_unsupported(stack)))
         stacks = _others(campaign, unsupported)
         record_unsupported(directory, unsupported)
+        deliver_media(site)
         record_baseline(site, directory)
         site, beyond = with_media_range(site)
         for line in beyond:

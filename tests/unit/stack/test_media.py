@@ -11,7 +11,8 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.spec.layers.media import MODELS
 from pgstrata.spec.notation import parse_stack
-from pgstrata.stack.block.media import OWN_FOLDER, PROGRAM, StopMedia, parse_statistics
+from pgstrata.stack.block.delivery import OWN, PROGRAM
+from pgstrata.stack.block.media import StopMedia, parse_statistics
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 
 CRATE = Path(__file__).parents[3] / "crates" / "strata-disk"
@@ -54,7 +55,7 @@ def test_the_daemon_does_not_carry_the_marker_of_processes_that_are_ended_first(
     commands = [command for step in planned("media(nvme)/ext4").steps for command in step.commands]
     environments = [dict(command.env) for command in commands if command.argv[0] == PROGRAM]
     assert {environment["PGSTRATA_TRIAL"] for environment in environments} == {""}
-    assert all(environment["PATH"].endswith(f":{OWN_FOLDER}") for environment in environments)
+    assert all(environment["PATH"].endswith(f":{OWN.parent}") for environment in environments)
 
 
 def test_what_stops_the_daemon_is_journaled_before_it_starts() -> None:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from pgstrata.errors import parser_of
-from pgstrata.host.capabilities import (
-    PROGRAM_DIRECTORIES,
-    UTIL_LINUX,
-    Capability,
-    Need,
-    always,
-    kernel_has,
-)
+from pgstrata.host.capabilities import UTIL_LINUX, Capability, Need, always, kernel_has
 from pgstrata.host.facts.filesystems import driver_available
-from pgstrata.host.protocol import Host, command, unmarked
+from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
+from pgstrata.stack.block.delivery import PROGRAM, deliver, environment, lacking
 from pgstrata.stack.block.loop import DetachLoops, LoopCheck, plan_attach
 from pgstrata.stack.disk_counts import CountedDisks, DiskCounts
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
@@ -28,16 +20,10 @@ from pgstrata.stack.place import Place
 from pgstrata.stack.step import Attested, PlannedCommand, Ref, Step, planned, told
 from pgstrata.stack.undo import RemovePath, Undo
 
-PROGRAM = "strata-disk"
-OWN_FOLDER = str(Path(sys.prefix) / "bin")
-"""Where the program lies beside the Python that runs pgstrata; elsewhere it is one of the system's."""
-_ENVIRONMENT = (*unmarked(), ("PATH", ":".join((*PROGRAM_DIRECTORIES, OWN_FOLDER))))
-"""Without the marker of the trial: its processes are ended first of all, and the daemon after what stands on it."""
-
 
 def call(*words: str) -> PlannedCommand:
     """The program with some arguments, wherever it lies."""
-    return replace(planned(PROGRAM, list(words)), env=_ENVIRONMENT)
+    return replace(planned(PROGRAM, list(words)), env=environment())
 
 
 def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
@@ -157,14 +143,9 @@ class StopMedia(Undo):
 def _stop_media(host: Host, undo: StopMedia) -> str:
     if host.status(undo.folder) is None:
         return ""
+    deliver(host)  # an earlier version may have begun this
     host.run(call("stop", undo.folder).resolve({}))
     return f"stopped the modelled disks of {undo.folder}"
-
-
-def _not_installed(host: Host) -> str | None:
-    folders = (*PROGRAM_DIRECTORIES, OWN_FOLDER)
-    there = any(host.status(f"{folder}/{PROGRAM}") is not None for folder in folders)
-    return None if there else f"{PROGRAM} is not installed"
 
 
 KIND = DeviceKind(
@@ -176,7 +157,7 @@ KIND = DeviceKind(
             "have disks with the timing of modelled media",
             (
                 Need(
-                    _not_installed,
+                    lacking,
                     advice=always(
                         "make setup builds strata-disk where cargo is (Rust 1.85); a wheel built there holds it"
                     ),

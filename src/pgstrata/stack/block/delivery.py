@@ -1,0 +1,67 @@
+"""Where strata-disk lies: beside the Python that runs pgstrata, with the system, or sent to the host from here."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import secrets
+import sys
+from functools import cache
+from pathlib import Path
+
+from pgstrata.errors import PreflightError
+from pgstrata.host.capabilities import PROGRAM_DIRECTORIES, program_path
+from pgstrata.host.protocol import Host, command, unmarked
+
+PROGRAM = "strata-disk"
+OWN = Path(sys.prefix) / "bin" / PROGRAM
+SENT_FOLDER = "/var/lib/pgstrata/programs"
+"""On a host that is reached over ssh, root's own."""
+
+
+def environment() -> tuple[tuple[str, str], ...]:
+    """Of every call of the program: where it may lie, what was sent from here first. Without the marker of the trial,
+    whose processes are ended first of all, and the daemon after what stands on it."""
+    folders = (*((_sent_folder(),) if OWN.exists() else ()), *PROGRAM_DIRECTORIES, str(OWN.parent))
+    return (*unmarked(), ("PATH", ":".join(folders)))
+
+
+def deliver(host: Host) -> None:
+    """Sends the program of here to a host over ssh that does not have this very one yet; where none is here, that of
+    the host's system stands. PreflightError when it does not run there."""
+    if host.name == "local" or not OWN.exists():
+        return
+    to = f"{_sent_folder()}/{PROGRAM}"
+    if host.status(to) is not None:
+        return
+    partly = f"{to}.{secrets.token_hex(4)}"
+    host.make_directory(_sent_folder(), mode=0o700)
+    try:
+        host.send(str(OWN), partly, mode=0o700)
+        said = host.run(command(partly, "--version"), check=False)
+        if said.exit_code != 0:
+            raise PreflightError(
+                f"{PROGRAM} of this machine does not run on {host.name}: {said.stderr.strip()}",
+                hint="build it where libc.a is (libc6-dev, glibc-static), then it needs no library over there",
+            )
+        host.run(command("mv", partly, to))
+    finally:
+        host.remove(partly)
+
+
+def lacking(host: Host) -> str | None:
+    """Why the program can neither be found on a host nor be sent to it; None when it can."""
+    if not OWN.exists():
+        return None if program_path(host, PROGRAM) else f"{PROGRAM} is not installed"
+    here, there = platform.machine(), host.run(command("uname", "-m")).stdout.strip()
+    return None if here == there else f"{PROGRAM} of this machine is for {here}, not for {there}"
+
+
+def _sent_folder() -> str:
+    return f"{SENT_FOLDER}/{_digest()}"
+
+
+@cache
+def _digest() -> str:
+    """Names the program that is sent: two versions of pgstrata do not meet on a host."""
+    return hashlib.sha256(OWN.read_bytes()).hexdigest()[:16]
