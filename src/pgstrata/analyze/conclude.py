@@ -25,11 +25,12 @@ from pgstrata.analyze.comparison import (
     tabulate,
 )
 from pgstrata.analyze.equivalence import LEAST_RUNS, PairVerdict, difference_of_means, judge_pair, mean_of_differences
-from pgstrata.analyze.fit import BlockFit, fit_blocks, fit_cells
+from pgstrata.analyze.fit import BlockFit, fit_cells
 from pgstrata.analyze.forecast import pairs_needed
 from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
 from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Estimate, Floats, Interval, interval
 from pgstrata.analyze.screen import STOP_PROBABILITY, probability_within_margin, rank
+from pgstrata.analyze.shared_scatter import EVIDENT
 from pgstrata.record.decision import Observation, Stage
 
 COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
@@ -143,12 +144,14 @@ def conclude(
 
 
 def fit_table(table: Table, *, paired: bool) -> BlockFit:
-    """Stage 1's model; without blocks, or with one stack alone, every run belongs to one block."""
+    """Stage 1's model, in which a stack that evidently scatters more keeps its own variance: what it says is a claim.
+
+    Without blocks, or with one stack alone, every run belongs to one block.
+    """
     rows = table.y.shape[0]
-    if paired and rows > 1:
-        return fit_blocks(table.y)
     stack, block = np.nonzero(np.isfinite(table.y))
-    return fit_cells(stack, np.zeros_like(block), table.y[stack, block], rows)
+    blocks = block if paired and rows > 1 else np.zeros_like(block)
+    return fit_cells(stack, blocks, table.y[stack, block], rows, evident=EVIDENT)
 
 
 def own_levels(stacks: Sequence[str], fit: BlockFit, table: Table) -> dict[str, OwnLevel]:

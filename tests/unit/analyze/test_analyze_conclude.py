@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from pgstrata.analyze.comparison import Design
@@ -83,3 +86,15 @@ def test_what_cannot_be_chosen_is_not_run_on_once_its_side_is_clear() -> None:
     decision = policy.decide(runs(levels, 3), 3, 0.0)
     assert decision.run == ("a", "b")
     assert policy.decide(runs(levels, 2), 2, 0.0).run == tuple(levels)
+
+
+def test_the_table_gives_a_stack_that_evidently_scatters_more_its_own_variance() -> None:
+    """Three runs of h scatter twenty times as much as those of the others: they tell its variance, and nothing bounds it."""
+    levels = {name: 1000.0 for name in "abcdefgh"}
+    swings = (0.85, 1.25, 0.99)
+    seen = [replace(o, value=o.value * swings[o.block]) if o.stack == "h" else o for o in runs(levels, 3)]
+    found = conclude(Design(tuple(levels), (CELL,), Goal()), seen, CELL)
+    nu = {p.a + p.b: p.verdict.estimate.nu for p in found.screened}
+    assert nu["ah"] < 3 < nu["ab"]
+    assert all(not math.isfinite(p.verdict.interval.low) for p in found.screened if p.b == "h")
+    assert all(math.isfinite(p.verdict.interval.low) for p in found.screened if p.b != "h")
