@@ -89,8 +89,8 @@ def test_what_cannot_be_chosen_is_not_run_on_once_its_side_is_clear() -> None:
 
 
 def test_the_table_gives_a_stack_that_evidently_scatters_more_its_own_variance() -> None:
-    """Three runs of h scatter twenty times as much as those of the others: they tell its variance, and nothing bounds it."""
-    levels = {name: 1000.0 for name in "abcdefgh"}
+    """Three runs of h scatter twenty times as much as the others': they tell its variance, and nothing bounds it."""
+    levels = dict.fromkeys("abcdefgh", 1000.0)
     swings = (0.85, 1.25, 0.99)
     seen = [replace(o, value=o.value * swings[o.block]) if o.stack == "h" else o for o in runs(levels, 3)]
     found = conclude(Design(tuple(levels), (CELL,), Goal()), seen, CELL)
