@@ -45,7 +45,7 @@ def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) 
     assert lost["first_counterexample"]
     assert len({state.digest for state in states}) == len(states) == 6
     assert any(state.acknowledged > 0 for state in states)
-    assert sum(step["name"].startswith("state ") for step in planned["steps"]) == 6
+    assert [step["name"] for step in planned["steps"] if step["name"].startswith("states ")] == ["states 1.0 to 1.5"]
 
 
 def test_a_disk_that_ignores_flushes_is_caught_below_a_sound_stack(tmp_path: Path) -> None:
@@ -54,3 +54,11 @@ def test_a_disk_that_ignores_flushes_is_caught_below_a_sound_stack(tmp_path: Pat
         nothing_left(place)
     assert found["xfs"]["verdict"] in ("lost", "corrupt")
     assert found["xfs"]["lost_acknowledged_max"] > 0
+
+
+def test_a_log_on_a_volume_of_its_own_and_a_pair_of_disks_are_cut_at_one_moment(tmp_path: Path) -> None:
+    with reachable(tmp_path) as place:
+        found = crash(place, "btrfs(raid1)@wal=xfs", "ext4@wal=ext4:nobarrier", "--states", "6", "--workers", "2")
+        nothing_left(place)
+    assert [durability["verdict"] for durability in found.values()][0] == "held"
+    assert found["ext4@wal=ext4:nobarrier"]["verdict"] in ("lost", "corrupt")

@@ -32,6 +32,10 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the choice of state
 Transactions = Annotated[
     int, typer.Option("--transactions", min=1, max=100_000, help="Recorded in each of 8 sessions.")
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, max=64, help="States looked at at once.", show_default="one a processor"),
+]
 Ignored = Annotated[
     str,
     typer.Option(
@@ -53,6 +57,7 @@ def crash(
     minutes: Minutes = None,
     seed: Seed = 1,
     transactions: Transactions = 100,
+    workers: Workers = None,
     ignore_flushes: Ignored = "0",
     out: OutDirectory = None,
     scratch: ScratchDirectory = None,
@@ -70,7 +75,9 @@ def crash(
         raise UsageError(f"--ignore-flushes: {ignore_flushes!r} is neither all nor a number", hint="for example: 3")
     campaign = crash_campaign(_campaign(what, seed, scratch))
     size = LedgerSize(transactions=transactions)
-    asked = CrashAsked(states=states, minutes=minutes, seed=seed, ignored_flushes=ignore_flushes, size=size)
+    asked = CrashAsked(
+        states=states, minutes=minutes, seed=seed, ignored_flushes=ignore_flushes, size=size, workers=workers
+    )
     place = out or Path("out") / slug(campaign.name)
     with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
         _refuse_finished(directory)

@@ -1,55 +1,55 @@
 """A crash trial as a program: the ledger is recorded, states are chosen from the log, each is mounted and recovered.
 
-The first part is known beforehand. Which states there are is known when the log has been gone through; their steps are
-made then, all with the same commands: a state goes to `strata-disk` by standard input. `trial.executor` holds
-both to what was planned.
+The first part is known beforehand. Which states there are is known when the log has been gone through; the steps that
+look at them are made then: one for a batch of states, with a command for each worker, whose job lies in a file.
+`trial.executor` holds both to what was planned.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from pgstrata.crash.job import (
+    CrashPlaces,
+    Seen,
+    fitting_workers,
+    has_amcheck,
+    parse_seen,
+    plan_forget,
+    plan_worker,
+    recorded_disks,
+    render_job,
+    shares,
+    told_of_states,
+)
 from pgstrata.crash.ledger import (
-    AMCHECK,
     BEGIN,
     END,
-    Answers,
     LedgerSize,
     Mark,
     acknowledged_by,
     parse_answers,
     parse_marks,
     plan_client,
-    render_check,
     render_schema,
 )
 from pgstrata.crash.verdict import Recovery, judge_state
 from pgstrata.errors import TrialError, parser_of
-from pgstrata.host.protocol import Command, CommandFailed
+from pgstrata.host.protocol import Command, marked
 from pgstrata.record.schema import PlannedRecord, StateRecord
 from pgstrata.spec.campaign import Trial
-from pgstrata.stack.block.loop import DetachLoops
-from pgstrata.stack.block.media import StopMedia, call, log_path
-from pgstrata.stack.kind import Below, plan_filesystem
+from pgstrata.stack.block.media import call, undos_of
 from pgstrata.stack.mounts import MOUNT_TIMEOUT_S
-from pgstrata.stack.plan import DIRECTORY_NAMES, VolumePlan
-from pgstrata.stack.step import PlannedCommand, Ref, Step, planned
-from pgstrata.stack.undo import RemovePath, Unmount
+from pgstrata.stack.step import PlannedCommand, Step, planned
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.facts import record_facts
 from pgstrata.trial.program import Program, attest_built, folder_steps, plan_built
 from pgstrata.trial.site import Site
 
-DISK = "disk0"
-"""The recorded disk's name."""
-STATE = "state"
-"""The name of the disk that has a state, of its place and of its loop device."""
 ENUMERATION_TIMEOUT_S = 1800.0
-RECOVERY_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 60.0
 
 
@@ -63,6 +63,8 @@ class CrashAsked:
     ignored_flushes: str = "0"
     """`all`, or a number: as a disk that ignores all flushes, or always the last ones."""
     size: LedgerSize = field(default_factory=LedgerSize)
+    workers: int | None = None
+    """How many states are looked at at once; one for each processor where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -106,29 +108,17 @@ class CrashContext(TrialContext):
     """Of the last pass over the log, without those whose content was seen before."""
     seen: set[str] = field(default_factory=set)
     found: list[StateRecord] = field(default_factory=list)
+    broken: bool = False
+    """Whether a worker could not go on: what it left would be in the way of further states."""
 
 
 @dataclass(frozen=True)
-class CrashPlaces:
-    """Where on the host the parts of a crash trial lie."""
+class Batch:
+    """States of one pass over the log that are looked at in one step; `seconds` ends it early, between two states."""
 
-    recorded: str
-    """The folder of the daemon with the recorded disk."""
-    states: str
-    """The folder of the daemon with a state."""
-
-    @classmethod
-    def of(cls, setup: TrialSetup) -> CrashPlaces:
-        work = setup.plan.context.work_directory
-        return cls(f"{work}/data.media", f"{work}/{STATE}.media")
-
-    @property
-    def log(self) -> str:
-        return log_path(self.recorded)
-
-    @property
-    def state_file(self) -> str:
-        return f"{self.states}/disks/{STATE}"
+    number: int
+    states: tuple[ChosenState, ...]
+    seconds: float | None = None
 
 
 def crash_program(site: Site, trial: Trial, asked: CrashAsked) -> Program:
@@ -145,7 +135,7 @@ def crash_program(site: Site, trial: Trial, asked: CrashAsked) -> Program:
             Step("attest the stack", (), act=attest_built),
             *_cluster_steps(setup, asked),
         ),
-        measure=(_record_step(setup, asked), *_down_steps(setup), _serve_step(setup)),
+        measure=(_record_step(setup, asked), *_down_steps(setup), *_serve_steps(setup, asked)),
         keeps=frozenset(),
     )
 
@@ -155,26 +145,17 @@ def planned_record(program: Program, further: Sequence[Step]) -> PlannedRecord:
     return replace(program, measure=(*program.measure, *further)).planned
 
 
-def has_amcheck(setup: TrialSetup) -> bool:
-    return AMCHECK in setup.server.installation.contrib
-
-
 def _cluster_steps(setup: TrialSetup, asked: CrashAsked) -> tuple[Step, ...]:
     server, postgres = setup.server, setup.stack.postgresql
     settings = tuple(f"{name} = {value}" for name, value in setup.site.settings_of(setup.stack).items())
+    mount_points = [volume.mount_point for volume in setup.plan.volumes]
     schema = server.plan_execute(render_schema(asked.size, amcheck=has_amcheck(setup)))
     return (
         Step("initdb", _planned(*server.plan_init(postgres.data_checksums, postgres.initdb)), act=_initdb),
         Step("settings of the server", _planned(*server.plan_configure()), act=_configure, tells=settings),
         Step("start the server", _planned(server.plan_start()), act=_start),
-        Step("make the ledger", (*_planned(schema), planned("sync", "--file-system", _volume(setup).mount_point))),
+        Step("make the ledger", (*_planned(schema), planned("sync", "--file-system", *mount_points))),
     )
-
-
-def _volume(setup: TrialSetup) -> VolumePlan:
-    """The only one: others have no crash trials (`spec.crash`)."""
-    (volume,) = setup.plan.volumes
-    return volume
 
 
 def _record_step(setup: TrialSetup, asked: CrashAsked) -> Step:
@@ -185,33 +166,36 @@ def _record_step(setup: TrialSetup, asked: CrashAsked) -> Step:
 
 
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    """The recorded filesystem must be gone before a state of it is mounted: both have the same identity."""
-    volume = _volume(setup)
+    """The recorded filesystems must be gone before a state of them is mounted: both have the same identity."""
+    volumes = setup.plan.volumes
+    unmounts = (planned("umount", volume.mount_point, timeout_s=MOUNT_TIMEOUT_S) for volume in reversed(volumes))
+    nodes = [node for volume in volumes for node in volume.media]
     return (
         Step("stop the server at once", _planned(setup.server.plan_stop("immediate", STOP_TIMEOUT_S)), act=_stop),
         Step(
-            "take the recorded disk down",
+            "take the recorded disks down",
             (
-                planned("umount", volume.mount_point, timeout_s=MOUNT_TIMEOUT_S),
-                planned("losetup", "--detach", volume.nodes[0]),
+                *unmounts,
+                *plan_forget(setup),
+                planned("losetup", "--detach", nodes),
                 call("stop", CrashPlaces.of(setup).recorded),
             ),
         ),
     )
 
 
-def _serve_step(setup: TrialSetup) -> Step:
-    places, mount = CrashPlaces.of(setup), _mount_point(setup)
+def _serve_steps(setup: TrialSetup, asked: CrashAsked) -> tuple[Step, ...]:
+    """A daemon for each worker: what it did not begin with, it reads from the event log once."""
+    return tuple(_serve_step(setup, worker) for worker in range(fitting_workers(setup, asked.workers)))
+
+
+def _serve_step(setup: TrialSetup, worker: int) -> Step:
+    folder = CrashPlaces.of(setup).states(worker)
+    files = tuple(f"{folder}/disks/{disk.name}" for disk in recorded_disks(setup.plan.volumes))
     return Step(
-        "daemon for the states",
-        (call("serve", places.states, "--background"),),
-        undo=(
-            RemovePath(path=places.states),
-            StopMedia(folder=places.states),
-            DetachLoops(backing_files=(places.state_file,)),
-            RemovePath(path=mount),
-            Unmount(target=mount),
-        ),
+        f"daemon for the states of worker {worker + 1}",
+        (call("serve", folder, "--background"),),
+        undo=undos_of(folder, files),
     )
 
 
@@ -230,32 +214,23 @@ def choose_step(setup: TrialSetup, asked: CrashAsked, number: int, most: int) ->
     return Step(f"choose states, pass {number + 1}", commands, act=_choose)
 
 
-def state_step(setup: TrialSetup, number: int, state: ChosenState) -> Step:
-    """Attach, mount, recover and read, and all of it back; the same commands for every state."""
-    places, server = CrashPlaces.of(setup), setup.server
-    volume, node = _volume(setup), Ref(STATE)
-    filesystem = plan_filesystem(volume.volume.fs, Below(nodes=(node,)), setup.plan.context.place(STATE))
-    data = f"{filesystem.mount_point}/{DIRECTORY_NAMES['data']}"
-    single = server.as_user(
-        server.installation.program("postgres"), "--single", "-D", data, "-c", "fsync=off", "postgres",
-        timeout_s=RECOVERY_TIMEOUT_S,
-    )  # fmt: skip
-    commands = (
-        call("add", places.states, STATE, "--log", places.log, "--of", DISK),
-        planned("losetup", "--find", "--show", "--direct-io=on", places.state_file),
-        *filesystem.steps[-1].commands,
-        *_planned(server.as_user("rm", "--force", f"{data}/postmaster.pid"), single),
-        planned("umount", filesystem.mount_point, timeout_s=MOUNT_TIMEOUT_S),
-        planned("losetup", "--detach", node),
-        call("remove", places.states, STATE, "--force"),
+def states_step(setup: TrialSetup, asked: CrashAsked, batch: Batch) -> Step:
+    """Every worker attaches, mounts, recovers and reads its states, one after the other, and takes each down again."""
+    workers = fitting_workers(setup, asked.workers)
+    portions = [portion for portion in shares(batch.states, workers) if portion]
+    commands = tuple(
+        plan_worker(_job_file(setup, worker), len(portion), marked(setup.server.marker))
+        for worker, portion in enumerate(portions)
     )
-    tells = (f"state {state.id} of pass {number + 1}: {state.how}, power lost after event {state.cut}",)
-    act = partial(_look, state=state, number=number)
-    return Step(f"state {number + 1}.{state.id}", commands, act=act, tells=tells)
+    first, last = batch.states[0].id, batch.states[-1].id
+    cuts = ", ".join(str(state.cut) for state in batch.states)
+    tells = (*told_of_states(setup), f"power is lost after the events {cuts}")
+    act = partial(_look, batch=batch, portions=portions)
+    return Step(f"states {batch.number + 1}.{first} to {batch.number + 1}.{last}", commands, act=act, tells=tells)
 
 
-def _mount_point(setup: TrialSetup) -> str:
-    return setup.plan.context.place(STATE).mount_point
+def _job_file(setup: TrialSetup, worker: int) -> str:
+    return f"{setup.outputs}/worker{worker}.json"
 
 
 # ---------------------------------------------------------------- what the steps do
@@ -300,19 +275,33 @@ def _choose(context: CrashContext) -> None:
     context.seen.update(state.digest for state in context.chosen)
 
 
-def _look(context: CrashContext, *, state: ChosenState, number: int) -> None:
-    began_s = time.monotonic()
-    run = context.executor.run_next
-    run(stdin=state.line)
-    context.bindings[STATE] = run().stdout.strip()
-    run()
-    mounted = run(check=False)
-    run(check=False)
-    server, answers = _recover(context)
-    recovery = Recovery(mounted.exit_code, mounted.stderr.strip(), server, answers)
-    for _ in range(3):  # not mounted, or held a moment longer: the next state or the undo shows what is left
-        run(check=False)
+def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[ChosenState]]) -> None:
+    host, setup = context.host, context.setup
+    started = []
+    for worker, portion in enumerate(portions):
+        job = _job_file(setup, worker)
+        host.write_text(job, render_job(setup, worker, [state.line for state in portion], batch.seconds), mode=0o600)
+        outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
+        started.append((portion, outputs, *context.executor.start_next(**outputs)))
+    found: list[StateRecord] = []
+    for portion, outputs, process, command in started:
+        code = process.wait(command.timeout_s)
+        seen, errors = parse_seen(host.read_text(outputs["stdout"])), host.read_text(outputs["stderr"])
+        for path in outputs.values():
+            host.remove(path)
+        if code != 0 and not any(one.problem for one in seen):
+            seen = (*seen, Seen(-1, "", None, "", "", f"the worker ended with {code}: {errors.strip()[-300:]}"))
+        context.broken |= any(one.problem for one in seen)
+        found += [_judge(context, batch.number, state, one) for state, one in zip(portion, seen, strict=False)]
+    for record in sorted(found, key=lambda record: (record.cut, record.digest)):
+        context.found.append(record)
+        context.recorder.append("states.jsonl", record)
+
+
+def _judge(context: CrashContext, number: int, state: ChosenState, seen: Seen) -> StateRecord:
     acknowledged = acknowledged_by(context.marks, state.cut)
+    answers = parse_answers(seen.stdout, seen.stderr)
+    recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem)
     judged = judge_state(recovery, acknowledged, context.asked.size)
     record = StateRecord(
         id=f"{number + 1}.{state.id}",
@@ -325,19 +314,9 @@ def _look(context: CrashContext, *, state: ChosenState, number: int) -> None:
         verdict=judged.verdict,
         reason=judged.reason,
         lost=judged.lost,
-        duration_s=round(time.monotonic() - began_s, 6),
+        duration_s=round(sum(seen.parts_s.values()), 6),
+        parts_s=dict(seen.parts_s),
     )
-    context.found.append(record)
-    context.recorder.append("states.jsonl", record)
     if judged.verdict != "held":
         context.recorder.write_text(f"raw/states/{record.id}.json", state.line + "\n")
-
-
-def _recover(context: CrashContext) -> tuple[int | None, Answers]:
-    """The server's exit code and answers; nothing where it did not end in time."""
-    check = render_check(amcheck=has_amcheck(context.setup), major=context.server.installation.major)
-    try:
-        done = context.executor.run_next(stdin=check, check=False)
-    except CommandFailed:
-        return None, Answers({}, ())
-    return done.exit_code, parse_answers(done.stdout, done.stderr)
+    return record

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from pgstrata.crash.job import fitting_workers, has_amcheck
 from pgstrata.crash.program import (
+    Batch,
+    ChosenState,
     CrashAsked,
     CrashContext,
     choose_step,
     crash_program,
-    has_amcheck,
     planned_record,
-    state_step,
+    states_step,
 )
 from pgstrata.crash.verdict import summarise
 from pgstrata.errors import PgstrataError, RecordError
@@ -37,6 +40,14 @@ from pgstrata.trial.undo_errors import note_undo_errors
 
 STATES = 100
 """Where neither states nor minutes are given; and at most so many of a pass when minutes are."""
+
+BATCH = 50
+"""States that a worker looks at in one step."""
+
+
+def batches(states: Sequence[ChosenState], size: int) -> Iterator[tuple[ChosenState, ...]]:
+    """Runs of so many states, in their order."""
+    return (tuple(states[at : at + size]) for at in range(0, len(states), size))
 
 
 @dataclass
@@ -132,10 +143,13 @@ class CrashRunner:
                 self._take(choose, further, runner, context)
                 if not context.chosen:
                     return
-                for state in context.chosen:
+                size = BATCH * fitting_workers(setup, asked.workers)
+                for states in batches(context.chosen, size):
                     if self._enough(context, most, deadline_s):
                         return
-                    self._take(state_step(setup, number, state), further, runner, context)
+                    left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+                    batch = Batch(number, states, left_s)
+                    self._take(states_step(setup, asked, batch), further, runner, context)
                 number += 1
         finally:
             context.recorder.write("planned.json", planned_record(program, further))
@@ -153,7 +167,7 @@ class CrashRunner:
         context.executor.run((step,), runner, context)
 
     def _enough(self, context: CrashContext, most: int | None, deadline_s: float | None) -> bool:
-        enough = most is not None and len(context.found) >= most
+        enough = context.broken or (most is not None and len(context.found) >= most)
         return enough or (deadline_s is not None and time.monotonic() > deadline_s)
 
 

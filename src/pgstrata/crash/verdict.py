@@ -41,11 +41,15 @@ class Recovery:
     server: int | None = None
     """The server's exit code; None where it was not started or did not end in time."""
     answers: Answers = field(default_factory=lambda: Answers({}, ()))
+    problem: str = ""
+    """What kept those who look from looking, or from taking the state down again."""
 
 
 def judge_state(recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize) -> Judged:
     """`acknowledged` are the numbers of each session's last acknowledged entry."""
     everything = sum(acknowledged.values())
+    if recovery.problem:
+        return Judged("unknown", recovery.problem)
     if recovery.mounted != 0:
         return Judged("corrupt", f"the filesystem cannot be mounted: {recovery.mount_error}", everything)
     errors = recovery.answers.errors

@@ -242,6 +242,8 @@ class StateRecord(Record):
     lost: int = 0
     """Acknowledged transactions that are not there."""
     duration_s: float = Field(0.0, ge=0)
+    parts_s: dict[str, float] = {}
+    """What of it each part took: attach, mount, recover, take down."""
 
 
 class CrashRecord(Record):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pgstrata.spec.layers.media import MediaDevice
+
 if TYPE_CHECKING:
     from pgstrata.spec.stack import Stack, Volume
 
@@ -39,6 +41,8 @@ def stack_problem(stack: Stack) -> str | None:
     """Why these volumes do not make one stack: a disk or a directory that two of them use."""
     if stack.wal is not None and stack.data.fs.places_wal:
         return f"pg_wal is placed twice: by wal and by the wal_dataset of {stack.data.fs.kind}"
+    if any(_is_recorded(volume) for volume in stack.volumes.values()) and not _is_recorded(stack.data):
+        return "a volume is recorded and the data volume is not: their events would have no common order"
     seen: dict[str, str] = {}
     for role, volume in stack.volumes.items():
         ids = (id_ for device in volume.devices for id_ in device.stable_ids)
@@ -48,6 +52,10 @@ def stack_problem(stack: Stack) -> str | None:
                 return f"{place} is used by {both}"
             seen[place] = role
     return None
+
+
+def _is_recorded(volume: Volume) -> bool:
+    return isinstance(volume.device, MediaDevice) and volume.device.recorded
 
 
 def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:

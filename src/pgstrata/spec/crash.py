@@ -8,7 +8,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.notation import parse_stack
-from pgstrata.spec.stack import Stack
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.workload import Workload
 
 DISK_BYTES = 512 << 20
@@ -42,32 +42,35 @@ def _recorded(stack: Stack) -> Stack:
     if problem:
         raise UsageError(
             f"there are no crash trials for stack {stack.name}: {problem}",
-            hint="name stacks of one filesystem on one disk, for example: pgstrata crash ext4 xfs:noatime btrfs",
+            hint="name stacks of ext4, xfs and btrfs, for example: pgstrata crash ext4 'ext4@wal=xfs' 'btrfs(raid1)'",
         )
-    asked = stack.data.device
-    device = asked if isinstance(asked, MediaDevice) else MediaDevice(model=UNTIMED, count=1)
-    device = device.model_copy(update={"recorded": True, "size": device.size or DISK_BYTES})
     postgres = stack.postgresql
     made = {
         "settings": {**SETTINGS, **postgres.settings},
         "initdb": postgres.initdb or INITDB,
         "data_checksums": True if postgres.data_checksums is None else postgres.data_checksums,
     }
-    data = stack.data.model_copy(update={"device": device})
-    return stack.model_copy(update={"data": data, "postgresql": postgres.model_copy(update=made)})
+    volumes = {"data": _on_recorded_disks(stack.data)}
+    if stack.wal is not None:
+        volumes["wal"] = _on_recorded_disks(stack.wal)
+    return stack.model_copy(update={**volumes, "postgresql": postgres.model_copy(update=made)})
+
+
+def _on_recorded_disks(volume: Volume) -> Volume:
+    asked = volume.device
+    if isinstance(asked, MediaDevice):
+        device = asked
+    else:
+        device = MediaDevice(model=UNTIMED, count=int(getattr(asked, "count", 1)))
+    made = device.model_copy(update={"recorded": True, "size": device.size or DISK_BYTES})
+    return volume.model_copy(update={"device": made})
 
 
 def crash_problem(stack: Stack) -> str:
     """Why there are no crash trials for a stack; empty where there are."""
-    data = stack.data
-    if not data.fs.mounts_alone:
-        return f"{data.fs.kind} is not among their filesystems"
-    if len(stack.volumes) > 1:
-        return "parts of its data lie on a volume of their own"
-    if data.layers or data.fs.own_devices:
-        return "there are layers or further devices between disk and filesystem"
-    return "it has several disks" if _disks(data.devices) > 1 else ""
-
-
-def _disks(devices: Sequence[object]) -> int:
-    return sum(int(getattr(device, "count", 1)) for device in devices)
+    for volume in stack.volumes.values():
+        if not volume.fs.mounts_alone:
+            return f"{volume.fs.kind} is not among their filesystems"
+        if volume.layers or volume.fs.own_devices:
+            return "there are layers or further devices between disk and filesystem"
+    return "tablespaces lie on volumes of their own, which the ledger does not use" if stack.tablespaces else ""

@@ -19,7 +19,7 @@ from pgstrata.stack.disk_counts import CountedDisks
 from pgstrata.stack.place import Place
 from pgstrata.stack.room import Wanted
 from pgstrata.stack.space import used_bytes
-from pgstrata.stack.step import Argument, Attested, Step
+from pgstrata.stack.step import Argument, Attested, PlannedCommand, Step
 from pgstrata.stack.tuning.setting import IN_EFFECT
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import RUNS
@@ -115,6 +115,10 @@ def _nothing_to_empty(place: Place) -> tuple[Command, ...]:
     return ()
 
 
+def _nothing_to_forget(nodes: tuple[Argument, ...]) -> tuple[PlannedCommand, ...]:
+    return ()
+
+
 def _fits_kernel(host: Host, fs: Filesystem) -> str:
     return ""
 
@@ -139,6 +143,12 @@ class FilesystemKind:
     """Why the running kernel cannot have one made like that, though it has the filesystem; empty when it can."""
     require_room: Callable[[Host, Any, Wanted], None] = _needs_no_room
     """PreflightError where one that sits on no device has too little room, or cannot be reached."""
+    copy_options: tuple[str, ...] = ()
+    """Further mount options with which a copy is mounted beside another one of the same identity."""
+    copies_since: tuple[int, int] = (0, 0)
+    """The first Linux that mounts copies of one on one device beside one another."""
+    plan_forget: Callable[[tuple[Argument, ...]], tuple[PlannedCommand, ...]] = _nothing_to_forget
+    """Makes the kernel forget devices that it knows by what is on them, before others with the same on them come."""
     settings_in_effect: Mapping[str, Callable[[Host], str]] = field(default_factory=dict)
     """Files of settings that take 0 for `leave it as it is`, and what is in effect then."""
 

@@ -29,6 +29,17 @@ def test_what_a_stack_asks_for_stays() -> None:
     assert stack.postgresql.data_checksums is False
 
 
+def test_every_disk_of_every_volume_is_recorded() -> None:
+    (stack,) = crash_campaign(named_stacks(["btrfs(raid1)@wal=ext4"])).stacks
+    devices = [volume.device for volume in stack.volumes.values()]
+    assert [(isinstance(d, MediaDevice) and d.recorded, d.count) for d in devices] == [(True, 2), (True, 1)]
+
+
+def test_a_recorded_volume_beside_data_that_is_not_has_no_common_order() -> None:
+    with pytest.raises(UsageError, match="no common order"):
+        parse_stack("ext4@wal=media(none,recorded=true)/ext4")
+
+
 def test_a_recorded_disk_is_written_as_it_is_read() -> None:
     text = "media(none,recorded=true)/ext4"
     assert render_stack(parse_stack(text)) == text
@@ -39,8 +50,8 @@ def test_a_recorded_disk_is_written_as_it_is_read() -> None:
     [
         ("tmpfs", "not among their filesystems"),
         ("lvm(2)/xfs", "layers"),
-        ("btrfs(raid1)", "several disks"),
-        ("ext4@wal=xfs", "volume of their own"),
+        ("ext4@wal=tmpfs", "not among their filesystems"),
+        ("ext4@wal=md(raid1,2)/xfs", "layers"),
     ],
 )
 def test_other_stacks_are_refused_by_name(text: str, why: str) -> None:

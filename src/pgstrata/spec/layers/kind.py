@@ -234,7 +234,7 @@ class Filesystem(Kind):
     spans_devices: ClassVar[bool] = False
     """Whether it itself puts several devices together."""
     mounts_alone: ClassVar[bool] = False
-    """Whether a copy of its one device is mounted by that device and nothing else, as crash trials do."""
+    """Whether copies of its devices are mounted by naming these and nothing else, as crash trials do."""
     pools_disks: ClassVar[bool] = False
     """Whether it must have the disks themselves."""
     copy_on_write: ClassVar[bool] = False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from pgstrata.errors import parser_of
@@ -20,6 +22,9 @@ from pgstrata.stack.place import Place
 from pgstrata.stack.step import Attested, PlannedCommand, Ref, Step, planned, told
 from pgstrata.stack.undo import RemovePath, Undo
 
+DATA = "data"
+"""The role of the volume that is planned first."""
+
 
 def call(*words: str) -> PlannedCommand:
     """The program with some arguments, wherever it lies."""
@@ -27,27 +32,48 @@ def call(*words: str) -> PlannedCommand:
 
 
 def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
-    """One daemon with `device.count` disks, each attached to a loop device; binds `ROLE.0`, `ROLE.1`, ..."""
+    """One daemon with `device.count` disks, each attached to a loop device; binds `ROLE.0`, `ROLE.1`, ...
+
+    The recorded disks of all volumes belong to one daemon, so that their events have one order; the data volume, which
+    is built first, starts it.
+    """
     size_bytes = device.size or place.loop_size_bytes
-    folder = f"{place.work_directory}/{place.role}.media"
-    names = [f"disk{i}" for i in range(device.count)]
+    folder = recorded_folder(place.work_directory) if device.recorded else f"{place.work_directory}/{place.role}.media"
+    first = recorded_disk(place.role, "") if device.recorded else "disk"
+    names = [f"{first}{i}" for i in range(device.count)]
     files = tuple(f"{folder}/disks/{name}" for name in names)
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
     timing = ["--media", device.model, "--stretch", f"{device.stretch:g}"] if device.model != UNTIMED else []
     options = ["--size", str(size_bytes), *timing]
+    joins = device.recorded and place.role != DATA
     log = log_path(folder)
     logging = ["--log", log] if device.recorded else []
+    serving = () if joins else (call("serve", folder, "--background", *logging),)
     adding = (call("add", folder, name, *options, "--seed", str(i)) for i, name in enumerate(names))
     make = Step(
         name=f"modelled disks for {place.role}",
-        commands=(call("serve", folder, "--background", *logging), *adding),
-        undo=(*((RemovePath(path=log),) if device.recorded else ()), *undos_of(folder, files)),
+        commands=(*serving, *adding),
+        undo=(
+            *((RemovePath(path=log),) if device.recorded and not joins else ()),
+            *((DetachLoops(backing_files=files),) if joins else undos_of(folder, files)),
+        ),
     )
     attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
-    checks = (LoopCheck(nodes, files, size_bytes), MediaCheck(nodes, folder, device.model, device.stretch))
-    accounts = CountedDisks(tuple(node.name for node in nodes), call("stats", folder), parse_statistics)
+    checks = (LoopCheck(nodes, files, size_bytes), MediaCheck(nodes, folder, first, device.model, device.stretch))
+    parse = partial(parse_statistics, first=first)
+    accounts = CountedDisks(tuple(node.name for node in nodes), call("stats", folder), parse)
     counted = (accounts,) if device.model != UNTIMED else ()
     return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), checks, counted=counted)
+
+
+def recorded_folder(work_directory: str) -> str:
+    """The folder of the daemon that has the recorded disks of all volumes."""
+    return f"{work_directory}/recorded.media"
+
+
+def recorded_disk(role: str, number: int | str) -> str:
+    """What a recorded disk of a volume is called in the event log."""
+    return f"{role.replace('.', '-')}-{number}"
 
 
 def log_path(folder: str) -> str:
@@ -73,10 +99,12 @@ def parse_calibration(text: str) -> Mapping[str, float]:
 
 
 @parser_of(PROGRAM)
-def parse_statistics(text: str) -> tuple[DiskCounts, ...]:
-    """The disks of `strata-disk stats`, in the order of their names' numbers."""
-    disks = sorted(json.loads(text)["disks"], key=lambda disk: int(str(disk["name"]).removeprefix("disk")))
-    return tuple(_parse_disk(disk) for disk in disks)
+def parse_statistics(text: str, first: str = "disk") -> tuple[DiskCounts, ...]:
+    """The disks of `strata-disk stats` whose names are `first` and a number, in the order of these."""
+    names = re.compile(re.escape(first) + "([0-9]+)")
+    found = ((names.fullmatch(str(disk["name"])), disk) for disk in json.loads(text)["disks"])
+    numbered = sorted(((int(name[1]), disk) for name, disk in found if name), key=lambda pair: pair[0])
+    return tuple(_parse_disk(disk) for _, disk in numbered)
 
 
 def _parse_disk(disk: Mapping[str, Any]) -> DiskCounts:
@@ -96,10 +124,10 @@ def _parse_disk(disk: Mapping[str, Any]) -> DiskCounts:
     )
 
 
-def read_statistics(host: Host, folder: str) -> tuple[DiskCounts, ...]:
-    """What each disk of a daemon did; empty when it does not answer."""
+def read_statistics(host: Host, folder: str, first: str = "disk") -> tuple[DiskCounts, ...]:
+    """What each disk of a daemon did whose name begins so; empty when it does not answer."""
     asked = host.run(call("stats", folder).resolve({}), check=False)
-    return parse_statistics(asked.stdout) if asked.exit_code == 0 else ()
+    return parse_statistics(asked.stdout, first) if asked.exit_code == 0 else ()
 
 
 @dataclass(frozen=True)
@@ -108,14 +136,16 @@ class MediaCheck:
 
     nodes: tuple[Ref, ...]
     folder: str
+    first: str
+    """What the names of its disks begin with."""
     model: str
     stretch: float
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
-        before = read_statistics(host, self.folder)
+        before = read_statistics(host, self.folder, self.first)
         for ref in self.nodes:
             host.run(command("sync", ref.resolve(bindings)), check=False)  # one that fails did not arrive
-        after = read_statistics(host, self.folder)
+        after = read_statistics(host, self.folder, self.first)
         if len(before) != len(self.nodes) or len(after) != len(self.nodes):
             return tuple(Attested(f"media {ref.name} model", self.model, "no answer") for ref in self.nodes)
         rows = [told(f"media {self.nodes[0].name.rpartition('.')[0]} parameters", _parameters(after[0]))]

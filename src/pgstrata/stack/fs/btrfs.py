@@ -24,7 +24,7 @@ from pgstrata.stack.mounts import (
 )
 from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
-from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve
+from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, asked_or_told, planned, resolve
 
 MKFS_TIMEOUT_S = 600.0
 
@@ -175,6 +175,11 @@ def _used_bytes(host: Host, mount_point: str, directory: str) -> int:
     return parse_btrfs_used(host.run(command("btrfs", "filesystem", "usage", "--raw", mount_point)).stdout)
 
 
+def _plan_forget(nodes: tuple[Argument, ...]) -> tuple[PlannedCommand, ...]:
+    """A filesystem over several devices is found by its identity: the kernel keeps those that it has seen."""
+    return (planned("btrfs", "device", "scan", "--forget", nodes),) if len(nodes) > 1 else ()
+
+
 MORE_COPIES = {"raid1c3": (5, 5), "raid1c4": (5, 5)}
 """The first Linux that has a profile (btrfs(5)); all others are older than what pgstrata runs on."""
 
@@ -203,4 +208,6 @@ KIND = FilesystemKind(
     ),
     used_bytes=_used_bytes,
     kernel_problem=_kernel_problem,
+    copies_since=(6, 7),
+    plan_forget=_plan_forget,
 )

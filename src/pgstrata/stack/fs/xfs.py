@@ -180,4 +180,5 @@ KIND = FilesystemKind(
     plan_xfs,
     capabilities=(Capability("fs.xfs", "build xfs", (filesystem("xfs"), program("mkfs.xfs", everywhere("xfsprogs")))),),
     kernel_problem=_kernel_problem,
+    copy_options=("nouuid",),
 )
