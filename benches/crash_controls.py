@@ -1,8 +1,8 @@
 """The controls of crash trials: stacks that must lose and stacks that must hold, each for itself; as root.
 
 Prints a line for each control and ends with 1 when one does otherwise. A control that must lose proves that losses are
-found, one that must hold that none are made up.
-Example: .venv/bin/python benches/crash_controls.py --scratch /var/tmp --lose 60 --hold 1000
+found, and within a minute of looking at states; one that must hold proves that none are made up.
+Example: .venv/bin/python benches/crash_controls.py --scratch /var/tmp --hold 1000 --majors 15 18
 """
 
 from __future__ import annotations
@@ -13,22 +13,29 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from pgstrata.record.schema import CrashRecord, StateRecord
 
 PROGRAM = Path(sys.executable).parent / "pgstrata"
+CAUGHT_WITHIN_S = 60.0
+"""Of looking at states."""
 
 
 @dataclass(frozen=True)
 class Control:
+    """A stack of which it is known whether power cuts make it lose, and what its disk does besides."""
+
     stack: str
     loses: bool
-    words: tuple[str, ...] = ()
+    ignored_flushes: str = "0"
 
     @property
     def name(self) -> str:
-        return " ".join((self.stack, *self.words))
+        ignored = f" --ignore-flushes {self.ignored_flushes}" if self.ignored_flushes != "0" else ""
+        return f"{self.stack}{ignored}"
 
 
 CONTROLS = (
@@ -37,44 +44,97 @@ CONTROLS = (
     Control("ext4:nobarrier", loses=True),
     Control("ext4@full_page_writes=off", loses=True),
     Control("xfs@full_page_writes=off", loses=True),
-    Control("ext4", loses=True, words=("--ignore-flushes", "3")),
-    Control("xfs", loses=True, words=("--ignore-flushes", "all")),
+    Control("btrfs:nodatacow@full_page_writes=off", loses=True),
+    Control("ext4", loses=True, ignored_flushes="3"),
+    Control("xfs", loses=True, ignored_flushes="all"),
+    Control("ext4@wal=ext4:nobarrier", loses=True),
     Control("ext4", loses=False),
     Control("xfs", loses=False),
     Control("btrfs", loses=False),
+    Control("ext4:fast_commit", loses=False),
+    Control("ext4:data=writeback", loses=False),
+    Control("btrfs@full_page_writes=off", loses=False),
+    Control("ext4:data=journal@full_page_writes=off", loses=False),
+    Control("ext4@wal=xfs", loses=False),
+    Control("btrfs(raid1)", loses=False),
 )
 
 
-def verdict(control: Control, states: int, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The durability that `pgstrata crash` prints."""
-    asked = ["--states", str(states), "--seed", str(arguments.seed), "--transactions", str(arguments.transactions)]
-    places = ["--out", str(folder / "out"), "--scratch", str(arguments.scratch / folder.name)]
-    argv = [str(PROGRAM), "crash", control.stack, *control.words, *asked, *places, "--json", "--quiet"]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)["stacks"][0]["durability"]
-    return found
+def problem(control: Control, found: CrashRecord, states: int) -> str:
+    """Why the result is not what this control must have; empty where it is. `states` are those that were asked for."""
+    if found.transactions == 0:
+        return "nothing was acknowledged, so nothing could be lost"
+    if found.ignored_flushes != control.ignored_flushes:
+        return f"its disk ignored {found.ignored_flushes} flushes, not {control.ignored_flushes}"
+    if found.unknown:
+        return f"{found.unknown} states could not be looked at to the end"
+    if control.loses:
+        return "" if found.verdict in ("lost", "corrupt") else f"it {found.verdict}, and must lose"
+    if found.verdict != "held":
+        return f"it {found.verdict}, and must hold: {found.first_counterexample}"
+    return "" if found.states >= states else f"only {found.states} of {states} states were found"
+
+
+def first_failure(states: Sequence[StateRecord], workers: int) -> str:
+    """How long was looked before a state failed."""
+    spent_s = 0.0
+    for number, state in enumerate(states, start=1):
+        spent_s += state.duration_s / workers
+        if state.verdict in ("lost", "corrupt"):
+            return f", the first after {number} states and {spent_s:.0f} s"
+    return ""
+
+
+def run(control: Control, stack: str, asked: argparse.Namespace, out: Path) -> tuple[CrashRecord, list[StateRecord]]:
+    """One crash trial: a minute for a control that must lose, so many states for one that must hold."""
+    states = ["--states", str(asked.hold)]
+    if control.loses:
+        states = ["--states", str(asked.lose), "--minutes", str(CAUGHT_WITHIN_S / 60)]
+    size = ["--seed", str(asked.seed), "--transactions", str(asked.transactions), "--workers", str(asked.workers)]
+    places = ["--out", str(out), "--scratch", str(asked.scratch / out.parent.name)]
+    disk = ["--ignore-flushes", control.ignored_flushes]
+    argv = [str(PROGRAM), "crash", stack, *states, *size, *disk, *places, "--json", "--quiet"]
+    subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)
+    (trial,) = (out / "crash").iterdir()
+    lines = (trial / "states.jsonl").read_text(encoding="utf-8").splitlines()
+    found = CrashRecord.model_validate_json((trial / "durability.json").read_text(encoding="utf-8"))
+    return found, [StateRecord.model_validate(json.loads(line)) for line in lines]
+
+
+def chosen(asked: argparse.Namespace) -> Iterator[tuple[Control, str]]:
+    """The controls with the stacks that they are on each major."""
+    for major in asked.majors or [None]:
+        for control in CONTROLS:
+            if asked.only in control.name and asked.kind in ("all", "lose" if control.loses else "hold"):
+                yield control, control.stack if major is None else f"{control.stack}@major={major}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lose", type=int, default=60, help="states of each control that must lose")
+    parser.add_argument("--lose", type=int, default=1000, help="at most so many states of each control that must lose")
     parser.add_argument("--hold", type=int, default=1000, help="states of each control that must hold")
+    parser.add_argument("--kind", choices=("all", "lose", "hold"), default="all", help="which controls")
     parser.add_argument("--transactions", type=int, default=100)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"))
+    parser.add_argument(
+        "--majors", type=int, nargs="*", help="of PostgreSQL; the newest of the host where none is named"
+    )
     parser.add_argument("--only", default="", help="controls whose name has this in it")
-    arguments = parser.parse_args()
+    asked = parser.parse_args()
     wrong = 0
-    for control in (one for one in CONTROLS if arguments.only in one.name):
+    for control, stack in chosen(asked):
         with tempfile.TemporaryDirectory(prefix="crash-control-") as folder:
             began_s = time.monotonic()
-            found = verdict(control, arguments.lose if control.loses else arguments.hold, Path(folder), arguments)
-        as_wanted = found["verdict"] in (("lost", "corrupt") if control.loses else ("held",))
-        wrong += not as_wanted
-        counts = ", ".join(f"{word} {found[word]}" for word in ("states", "lost", "corrupt", "unknown"))
-        spent_s = time.monotonic() - began_s
-        print(f"{'ok  ' if as_wanted else 'FAIL'} {control.name}: {found['verdict']} ({counts}) in {spent_s:.0f} s")
-        sys.stdout.flush()
+            found, states = run(control, stack, asked, Path(folder) / "out")
+        why = problem(control, found, asked.hold)
+        wrong += bool(why)
+        counts = ", ".join(f"{word} {getattr(found, word)}" for word in ("states", "lost", "corrupt", "unknown"))
+        first = first_failure(states, asked.workers)
+        name = f"{control.name}{stack.removeprefix(control.stack)}"
+        told = f"{name}: {found.verdict} ({counts}{first}) in {time.monotonic() - began_s:.0f} s"
+        print(f"FAIL {told}: {why}" if why else f"ok   {told}", flush=True)
     return 1 if wrong else 0
 
 

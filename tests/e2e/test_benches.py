@@ -15,6 +15,7 @@ BENCHES = Path(__file__).parents[2] / "benches"
 TINY = {
     "acceptance.py": ["--campaigns", "2"],
     "bench_analysis.py": ["--seconds", "5"],
+    "bench_crash.py": ["--states", "4"],
     "bench_help.py": [],
     "bench_logs.py": ["--millions", "1"],
     "bench_media_models.py": ["--seconds", "0.3"],
@@ -25,6 +26,7 @@ TINY = {
     "bench_scale.py": ["--trials", "10", "20", "--runs", "5", "10"],
     "bench_ssh.py": [],
     "bench_strata_disk.py": ["--seconds", "1"],
+    "crash_controls.py": ["--only", "ext4@wal", "--lose", "4", "--hold", "4", "--transactions", "5"],
 }
 MISSED_ITS_BOUND = 1
 
