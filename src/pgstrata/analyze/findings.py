@@ -332,14 +332,18 @@ class Period(StatementBase):
     about: Literal["period"] = "period"
     subject: str
     period_s: float
+    swing: float | None = None
+    """From crest to trough, as a share of the mean."""
 
 
 class LevelChanges(StatementBase):
-    """When throughput changed its level within a run."""
+    """When throughput changed its level within a run, from its begin."""
 
     about: Literal["levels"] = "levels"
     subject: str
     at_s: tuple[float, ...]
+    step: float | None = None
+    """The greatest change, as a share of the mean."""
     soak: bool = False
 
 

@@ -477,7 +477,7 @@ class _JudgedCell:
         yield from _stalls(name, soaked, soak=True)
         features = features_of([r.data for r in soaked])
         if features is not None and features.changes_s:
-            yield LevelChanges(subject=name, at_s=features.changes_s, soak=True)
+            yield LevelChanges(subject=name, at_s=features.changes_s, step=features.step, soak=True)
 
 
 class _MatchedCell(_JudgedCell):
@@ -549,9 +549,9 @@ def _feature_statements(name: str, features: RunFeatures) -> Iterator[Statement]
     if features.checkpoint_depth is not None and features.checkpoint_slowest is not None:
         yield CheckpointCost(subject=name, slowest_fifth=features.checkpoint_slowest, depth=features.checkpoint_depth)
     if features.period_s is not None:
-        yield Period(subject=name, period_s=features.period_s)
+        yield Period(subject=name, period_s=features.period_s, swing=features.swing)
     if features.changes_s:
-        yield LevelChanges(subject=name, at_s=features.changes_s)
+        yield LevelChanges(subject=name, at_s=features.changes_s, step=features.step)
 
 
 def _is_told(metric: str, value: float | None) -> bool:

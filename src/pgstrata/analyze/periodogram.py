@@ -36,6 +36,8 @@ class Line:
     power: float
     """Times the background."""
     p: float
+    swing: float
+    """From crest to trough of a sine of that power, as a share of the mean."""
 
     @property
     def found(self) -> bool:
@@ -60,4 +62,6 @@ def strongest_period(tps: Floats) -> Line | None:
     best = int(candidates[ratio[candidates].argmax()])
     tail = (1 + float(ratio[best]) / _BACKGROUND_POWERS) ** -_BACKGROUND_POWERS
     p = -math.expm1(candidates.size * math.log1p(-tail))
-    return Line(1 / float(frequency[1 + best]), float(ratio[best]), p)
+    # A sine of amplitude a has power (a n / 4)^2 under a Hann window, whose sum is n / 2.
+    swing = 2 * 4 * math.sqrt(float(power[1 + best])) / n / float(tps.mean())
+    return Line(1 / float(frequency[1 + best]), float(ratio[best]), p, swing)

@@ -25,6 +25,8 @@ RUNS = 3
 CYCLE_ALPHA = 0.01
 NOTABLE_DEPTH = 0.05
 """Checkpoints that cost less are not reported."""
+NOTABLE_SWING = 0.1
+"""Periods that move throughput less from crest to trough, as a share of its mean, are not reported, nor such steps."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,30 @@ class RunFeatures:
     checkpoint_slowest: int | None
     """Which fifth of the cycle is slowest, from 0."""
     period_s: float | None
+    swing: float | None
+    """From crest to trough of that period, as a share of the mean."""
     changes_s: tuple[float, ...]
-    """Of the last run, where most runs change their level."""
+    """Of the last run, from its begin, where most runs change their level."""
+    step: float | None
+    """The greatest of these changes, as a share of the mean."""
+
+
+@dataclass(frozen=True)
+class _LongRun:
+    """The settled seconds of a run, and when checkpoints began in them."""
+
+    seconds: Floats
+    starts: Floats
+    cut_s: int
+    """Seconds of the run before them."""
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """When a run changed its level, from its begin, and by how much at most."""
+
+    changes_s: tuple[float, ...]
+    step: float
 
 
 def features_of(cells: Sequence[CellData]) -> RunFeatures | None:
@@ -46,24 +70,29 @@ def features_of(cells: Sequence[CellData]) -> RunFeatures | None:
     runs = list(_long_runs(cells))
     if not runs:
         return None
-    cycles = [c for seconds, starts in runs if (c := checkpoint_cycle(seconds, starts)) is not None]
+    cycles = [c for run in runs if (c := checkpoint_cycle(run.seconds, run.starts)) is not None]
     deep = [c for c in cycles if c.p < CYCLE_ALPHA and c.depth >= NOTABLE_DEPTH]
-    lines = [line for seconds, _ in runs if (line := strongest_period(seconds)) is not None and line.found]
+    lines = [line for run in runs if (line := strongest_period(run.seconds)) is not None and line.found]
+    wide = [line for line in lines if line.swing >= NOTABLE_SWING]
+    levels = _changes(runs)
     return RunFeatures(
         runs=len(runs),
         checkpoint_depth=_of_most(deep, runs, lambda c: c.depth),
         checkpoint_slowest=_slowest(deep) if len(deep) * 2 > len(runs) else None,
-        period_s=_period(lines, len(runs)),
-        changes_s=_changes([seconds for seconds, _ in runs]),
+        period_s=_period(wide, len(runs)),
+        swing=float(np.median([line.swing for line in wide])) if wide else None,
+        changes_s=levels.changes_s if levels else (),
+        step=levels.step if levels else None,
     )
 
 
-def _long_runs(cells: Sequence[CellData]) -> Iterator[tuple[Floats, Floats]]:
+def _long_runs(cells: Sequence[CellData]) -> Iterator[_LongRun]:
     for cell in [c for c in cells if c.result.duration_s >= RUN_S][-RUNS:]:
         seconds = seconds_of(cell)
         if seconds.size >= RUN_S and float(seconds.mean()) > 0:
             starts = cell.table("checkpoints", ["start_t_s"]).column("start_t_s").drop_null().to_numpy()
-            yield seconds, starts - cell.result.settled_samples[0]
+            cut_s = cell.result.settled_samples[0]
+            yield _LongRun(seconds, starts - cut_s, cut_s)
 
 
 def _of_most(
@@ -85,7 +114,17 @@ def _period(lines: Sequence[Line], runs: int) -> float | None:
     return middle if agreeing * 2 > runs else None
 
 
-def _changes(runs: Sequence[Floats]) -> tuple[float, ...]:
-    found = [changepoints_s(seconds) for seconds in runs if seconds.size >= LEVELS_RUN_S]
-    changed = [f for f in found if f]
-    return changed[-1] if found and len(changed) * 2 > len(found) else ()
+def _changes(runs: Sequence[_LongRun]) -> _Levels | None:
+    """Of the last run that changes its level by a notable step, where most do."""
+    found = [_levels(run) for run in runs if run.seconds.size >= LEVELS_RUN_S]
+    changed = [levels for levels in found if levels is not None and levels.step >= NOTABLE_SWING]
+    return changed[-1] if found and len(changed) * 2 > len(found) else None
+
+
+def _levels(run: _LongRun) -> _Levels | None:
+    at_s = changepoints_s(run.seconds)
+    if not at_s:
+        return None
+    means = [float(part.mean()) for part in np.split(run.seconds, [round(t) for t in at_s])]
+    step = float(np.abs(np.diff(means)).max()) / float(run.seconds.mean())
+    return _Levels(tuple(t + run.cut_s for t in at_s), step)

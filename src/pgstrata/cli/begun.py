@@ -17,7 +17,7 @@ from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.expand import slug, with_aa
-from pgstrata.spec.quick import extended
+from pgstrata.spec.quick import extended, extension_options
 
 
 @dataclass(frozen=True)
@@ -77,5 +77,4 @@ def _recorded(path: Path) -> Asked:
 def run_command(directory: Path, minutes: int | None = None, blocks: int | None = None) -> str:
     """What to type to go on with the campaign of a directory, by the name that this program was called by."""
     program = "pgstrata" if shutil.which("pgstrata") else sys.argv[0]
-    more = [*(["--blocks", str(blocks)] if blocks else []), *(["--minutes", str(minutes)] if minutes else [])]
-    return shlex.join([program, "run", str(directory), *more])
+    return shlex.join([program, "run", str(directory), *extension_options(minutes, blocks)])

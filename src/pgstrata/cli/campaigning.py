@@ -30,7 +30,7 @@ from pgstrata.record.schema import Origin
 from pgstrata.report.json import report_value
 from pgstrata.report.markup import plain_words
 from pgstrata.report.render import render
-from pgstrata.report.settling import answer
+from pgstrata.report.settling import answer, reason
 from pgstrata.report.terminal import print_terminal
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.events import Tell
@@ -206,10 +206,13 @@ def show_report(
 
 
 def print_answer(data: CampaignData, findings: Findings, directory: Path) -> None:
-    """The answer in one sentence, with the command that would settle what is open."""
+    """The answer in one sentence, with the command that would settle what is open, and why it is."""
     text = answer(data, findings, lambda minutes, blocks: run_command(directory, minutes, blocks))
     if text:
         print_text(f"answer: {plain_words(text)}")
+        why = reason(data, findings)
+        if why:
+            print_text(f"why: {plain_words(why)}")
 
 
 def judge_gate(gate: Gate, findings: Findings) -> ExitCode:

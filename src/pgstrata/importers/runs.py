@@ -173,11 +173,25 @@ def _workload(trials: Sequence[ImportedTrial]) -> Workload:
         "scale": tuple(sorted({c.scale for c in cells if c.scale})),
         "clients": tuple(sorted({c.clients for c in cells if c.clients})),
     }
+    _require_distinct(cells)
     try:
         return Workload.model_validate({key: values for key, values in grid.items() if values})
     except ValidationError as error:
         why = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise UsageError(f"the runs make no grid: {why}", hint="give scripts names that differ in letters") from None
+
+
+def _require_distinct(cells: Sequence[Cell]) -> None:
+    """UsageError where cells that differ would be taken for repetitions of one: without a scale they share a name."""
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        other = first.setdefault(cell.id, cell)
+        if (other.script, other.rate_tps) == (cell.script, cell.rate_tps) and other.clients != cell.clients:
+            both = f"{other.clients} and with {cell.clients} clients"
+            raise UsageError(
+                f"runs with {both} cannot be told apart: their scale is not known",
+                hint="add a column scale",
+            )
 
 
 def _write_trial(directory: CampaignDirectory, imported: ImportedTrial, position: int) -> None:

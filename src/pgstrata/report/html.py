@@ -35,9 +35,10 @@ from pgstrata.report.matrix import verdict_matrix
 from pgstrata.report.pairs import Index
 from pgstrata.report.sample import Sample
 from pgstrata.report.settings import setting_table
+from pgstrata.report.settling import CellAnswer, cell_answer, placeless
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.telling import Said, cell_words, told
 from pgstrata.report.why_table import TimeView, time_view
-from pgstrata.report.words import Tone, cell_words, leading_statements, sentence, tone_of
 from pgstrata.spec.printable import printable
 
 SCRIPTS = (
@@ -71,9 +72,11 @@ class CellView:
     """What the page shows of one cell."""
 
     table: VerdictTable
-    words: tuple[tuple[Tone, Markup], ...]
-    more_words: tuple[Markup, ...]
-    """Remarks that are folded away."""
+    answer: CellAnswer | None
+    said: tuple[Said, ...]
+    """What is said besides the answer."""
+    more: tuple[Said, ...]
+    """Sentences that are folded away."""
     matrix: Any
     published: Any
     author: tuple[AuthorRow, ...]
@@ -107,7 +110,8 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[st
             head=report_head(data, findings),
             findings=findings,
             grid=grid_map(findings),
-            views=tuple(_views(findings)),
+            views=tuple(_views(data, findings)),
+            placeless=placeless,
             power_cuts=power_cuts_view(findings),
             runs=shows_runs(data),
             settings=setting_table(data),
@@ -130,13 +134,15 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[st
     )
 
 
-def _views(findings: Findings) -> Iterator[CellView]:
+def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
     index = Index(findings)
     for table in verdict_tables(findings):
+        found, all_ = cell_answer(data, findings, table.cell), told(table.cell)
         yield CellView(
             table=table,
-            words=tuple((tone_of(s), render_markup_html(sentence(s))) for s in leading_statements(table.cell)[0]),
-            more_words=tuple(render_markup_html(sentence(s)) for s in leading_statements(table.cell)[1]),
+            answer=found,
+            said=all_.said[1:] if found else all_.said,
+            more=all_.more,
             matrix=verdict_matrix(index, table.cell),
             published=tuple(row for row in findings.published if row.cell == table.cell.id),
             author=tuple(_author_rows(index, table.cell)),

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from pgstrata.analyze.findings import Findings
+from pgstrata.report.telling import cell_words
 from pgstrata.report.why import profile_words, profiles_of, why_words
-from pgstrata.report.words import cell_words, comparison_words, warning_words
+from pgstrata.report.words import comparison_words, warning_words
 
 
 def report_value(findings: Findings) -> dict[str, Any]:

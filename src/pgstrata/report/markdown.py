@@ -13,8 +13,10 @@ from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
 from pgstrata.report.figures import render_factor, render_metric, render_number
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.markup import Span, parse_markup
-from pgstrata.report.table import Figure, VerdictRow, VerdictTable, matched_cells, verdict_tables
-from pgstrata.report.words import cell_words
+from pgstrata.report.settling import cell_answer, placeless
+from pgstrata.report.table import Figure, Measured, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.telling import cell_words, said_everywhere
+from pgstrata.report.why_table import time_view
 from pgstrata.spec.printable import one_line
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
@@ -31,19 +33,27 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
     lines = [f"# {escape_markdown(head.name)}", ""]
     lines += [f"- {title}: {escape_markdown(text)}" for title, text in head.facts]
     lines += [f"- **Note:** {_sentence(n)}" for n in (*head.notices, *head.labels)]
+    everywhere = said_everywhere(findings) if shows_runs(data) else ()
+    lines += [line for words in everywhere for line in ("", _sentence(words))]
     for table in verdict_tables(findings) if shows_runs(data) else ():
         lines += ["", f"## {escape_markdown(table.title)}", ""]
-        lines += [line for words in cell_words(table.cell) for line in (_sentence(words), "")]
+        found = cell_answer(data, findings, table.cell)
+        said = cell_words(table.cell, f"**Answer:** {found.whole(placeless)}" if found else "")
+        why = [f"**Why:** {found.reason}"] if found and found.reason else []
+        lines += [
+            line for words in (*said[:1], *why, *said[1:]) if words not in everywhere for line in (_sentence(words), "")
+        ]
         lines += _table(table)
         for cell in matched_cells(findings, table.cell):
             lines += ["", *(_sentence(words) for words in cell_words(cell))]
+        lines += _why(findings, table)
         lines += _published(findings, table)
         lines += _disks(findings, table)
     tested = tested_stacks(findings)
     if tested:
         lines += ["", f"## {crash.TITLE}", "", *(f"- {escape_markdown(line.strip())}" for line in crash_lines(tested))]
-    found = incidents(data, findings)
-    if found:
+    lost = incidents(data, findings)
+    if lost:
         lines += [
             "",
             "## Failed, excluded, unsupported",
@@ -51,10 +61,22 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
             "| what | stack | block | reason |",
             "| --- | --- | --- | --- |",
         ]
-        for i in found:
+        for i in lost:
             block = "" if i.block is None else str(i.block)
             lines.append(_line([i.what, i.stack, block, i.reason + (f" (hint: {i.hint})" if i.hint else "")]))
     return "\n".join(lines) + "\n"
+
+
+def _why(findings: Findings, table: VerdictTable) -> list[str]:
+    """Where the sessions' time went, of every stack, and what slower ones take longer with."""
+    view = time_view(findings, table.cell)
+    if view is None:
+        return []
+    lines = ["", "### Where the time goes", "", *(line for words in view.sentences for line in (_sentence(words), ""))]
+    for found in view.tables[:1]:
+        lines += [_line(["stack", *found.titles]), _line(["---"] * (1 + len(found.titles)))]
+        lines += [_line([row.name, row.whole, *map(_figure, row.cells)]) for row in found.rows]
+    return lines
 
 
 def _sentence(sentence: str) -> str:
@@ -71,20 +93,21 @@ def _span(span: Span) -> str:
 
 
 def _table(table: VerdictTable) -> list[str]:
-    titles = ["#", "stack", table.primary.title, "against best", "verdict", "jitter (CV of 1 s)", "longest stall"]
-    titles += ["load", "space on the medium", "runs", "durability"]
-    return [_line(titles), "| " + " | ".join(["---"] * len(titles)) + " |", *(_line(_row(r)) for r in table.rows)]
+    titles = ["#", "stack", table.primary.title, "against best", "verdict", *(c.full for c in table.columns)]
+    titles += ["runs", "durability"]
+    rows = (_row(row, table.columns) for row in table.rows)
+    return [_line(titles), "| " + " | ".join(["---"] * len(titles)) + " |", *map(_line, rows)]
 
 
 def _line(cells: list[str]) -> str:
     return "| " + " | ".join(escape_markdown(c) for c in cells) + " |"
 
 
-def _row(row: VerdictRow) -> list[str]:
+def _row(row: VerdictRow, columns: tuple[Measured, ...]) -> list[str]:
     verdict = "; ".join(text for text in (row.verdict, row.verdict_detail, *row.labels) if text)
     runs = f"{row.runs}" + (f", {row.excluded} excluded" if row.excluded else "")
     return [str(row.rank or ""), row.name, _figure(row.primary), _figure(row.against_best), verdict,
-            row.jitter, row.stall, row.load, row.space, runs, row.durability]  # fmt: skip
+            *(getattr(row, c.field) for c in columns), runs, row.durability]  # fmt: skip
 
 
 def _figure(figure: Figure) -> str:

@@ -1,4 +1,4 @@
-"""The answer in one sentence: the best stack, or what is open and how long it would take to settle it."""
+"""The answer: the best stack or what is open, how long it would take to settle that, and why the best is ahead."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from pgstrata.analyze.findings import CellFinding, Choice, Comparison, Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_count
 from pgstrata.report.table import main_cells
+from pgstrata.report.why import reason_words
 from pgstrata.report.words import LONGEST_SETTLING_S, listed, sentence
 from pgstrata.spec.durability import of_class
+from pgstrata.spec.quick import extension_options
 from pgstrata.spec.units import render_duration
 
 Command = Callable[[int | None, int | None], str]
@@ -30,26 +32,85 @@ class Settling:
     blocks: int | None = None
     """The whole number of blocks then, where a number was declared."""
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether nobody would run it for so long."""
+        return self.more_s is not None and math.isinf(self.more_s)
+
+
+@dataclass(frozen=True)
+class CellAnswer:
+    """What a reader wants to know of a cell before anything else."""
+
+    words: str
+    settled: bool
+    cost: str
+    """What would settle it; empty where it is settled, or cannot go on (imports)."""
+    settling: Settling | None
+    reason: str
+    """Why the best is ahead, or what is known of that; empty where nothing was recorded."""
+
+    def whole(self, command: Command) -> str:
+        """Words, cost and the command, as one line."""
+        if not self.cost:
+            return self.words
+        if self.settling is None or self.settling.hopeless:
+            return f"{self.words} {self.cost}."
+        return f"{self.words} {self.cost}: {command(self.settling.minutes, self.settling.blocks)}"
+
+
+def cell_answer(data: CampaignData, findings: Findings, cell: CellFinding) -> CellAnswer | None:
+    """None where nothing was compared."""
+    choice = _choice(cell)
+    if choice is None:
+        return None
+    settled = choice.relation != "leads"
+    words = sentence(choice) if settled else _open_words(findings, cell, choice)
+    goes_on = not settled and not findings.campaign.origin.startswith("import")
+    settling = _settling(data, findings, cell, choice) if goes_on else None
+    return CellAnswer(words, settled, _cost(settling), settling, reason_words(findings, cell, choice.class_))
+
+
+def placeless(minutes: int | None, blocks: int | None) -> str:
+    """The command for a reader who knows where the campaign lies."""
+    return f"`{' '.join(['pgstrata', 'run', 'DIR', *extension_options(minutes, blocks)])}`"
+
 
 def answer(data: CampaignData, findings: Findings, command: Command) -> str:
     """One sentence, with the command that would settle what is open; empty where nothing was compared."""
-    cells = [(cell, choice) for cell in main_cells(findings) if (choice := _choice(cell)) is not None]
-    if not cells or findings.campaign.origin.startswith("import"):
+    answers = [a for cell in main_cells(findings) if (a := cell_answer(data, findings, cell)) is not None]
+    if not answers or findings.campaign.origin.startswith("import"):
         return ""
-    left_open = [(cell, choice) for cell, choice in cells if choice.relation == "leads"]
-    if len(cells) > 1:
-        head = f"The best is chosen in {len(cells) - len(left_open)} of {render_count(len(cells), 'cell')}."
-    else:
-        head = sentence(cells[0][1]) if not left_open else _open_words(findings, *left_open[0])
+    if len(answers) == 1:
+        return answers[0].whole(command)
+    left_open = [a for a in answers if a.settling is not None]
+    head = f"The best is chosen in {len(answers) - len(left_open)} of {render_count(len(answers), 'cell')}."
     if not left_open:
         return head
-    wanted = [_settling(data, findings, cell, choice) for cell, choice in left_open]
-    costs = [w.more_s for w in wanted]
-    longest = max(wanted, key=lambda w: math.inf if w.more_s is None else w.more_s)
-    if any(cost is not None and math.isinf(cost) for cost in costs):
-        return f"{head} No affordable number of runs would settle it."
-    more = "More runs would tell what it takes" if longest.more_s is None else _more_words(longest.more_s)
-    return f"{head} {more}: {command(longest.minutes, longest.blocks)}"
+    longest = max(left_open, key=_longest)
+    return CellAnswer(head, False, longest.cost, longest.settling, "").whole(command)
+
+
+def reason(data: CampaignData, findings: Findings) -> str:
+    """Why the best is ahead, of a campaign of one cell; empty where nothing is known, or there are several cells."""
+    cells = main_cells(findings)
+    found = cell_answer(data, findings, cells[0]) if len(cells) == 1 else None
+    return found.reason if found is not None else ""
+
+
+def _longest(found: CellAnswer) -> float:
+    """Unknown is told before hopeless, which is told before any known time."""
+    if found.settling is None or found.settling.more_s is None:
+        return 0.0
+    return found.settling.more_s
+
+
+def _cost(settling: Settling | None) -> str:
+    if settling is None:
+        return ""
+    if settling.hopeless:
+        return "No affordable number of runs would settle it"
+    return "More runs would tell what it takes" if settling.more_s is None else _more_words(settling.more_s)
 
 
 def _more_words(more_s: float) -> str:
@@ -63,7 +124,7 @@ def _choice(cell: CellFinding) -> Choice | None:
 def _open_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
     rivals = [c.b if c.a == choice.subject else c.a for c in _open(findings, cell, choice)]
     against = f" against {listed(rivals)}" if rivals else ""
-    return f"{sentence(choice).split(' leads,')[0]} leads, which is not proven{against}."
+    return f"{sentence(choice).split(' leads,')[0]} leads, which is **not proven**{against}."
 
 
 def _open(findings: Findings, cell: CellFinding, choice: Choice) -> tuple[Comparison, ...]:

@@ -61,6 +61,28 @@ class VerdictRow:
     labels: tuple[str, ...]
     unsupported: str | None
 
+    @property
+    def durability_tone(self) -> Literal["", "unsure", "lossy"]:
+        """How what the stack promises is shown; not knowing is no loss."""
+        return "" if self.durable else "unsure" if self.durability.startswith("unknown") else "lossy"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A column of the table: the field of a row, its title there, and the full one."""
+
+    field: str
+    title: str
+    full: str
+
+
+MEASURED = (
+    Measured("jitter", "Jitter", "Jitter (CV of 1 s)"),
+    Measured("stall", "Stall", "Longest stall"),
+    Measured("load", "Load", "Load"),
+    Measured("space", "Space", "Space on the medium"),
+)
+
 
 @dataclass(frozen=True)
 class VerdictTable:
@@ -77,6 +99,11 @@ class VerdictTable:
     def mixed_durability(self) -> bool:
         """Whether stacks that promise different things stand in one table."""
         return len({row.promise for row in self.rows}) > 1
+
+    @property
+    def columns(self) -> tuple[Measured, ...]:
+        """What was measured besides the primary metric: columns of nothing but `n/a` are none."""
+        return tuple(c for c in MEASURED if any(getattr(row, c.field) != NOT_KNOWN for row in self.rows))
 
     @property
     def common_labels(self) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from typing import IO
 
 from rich import box
@@ -19,9 +20,10 @@ from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
 from pgstrata.report.markup import parse_markup
-from pgstrata.report.table import Figure, Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.settling import cell_answer
+from pgstrata.report.table import MEASURED, Figure, Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.telling import cell_words, said_everywhere
 from pgstrata.report.why import terminal_words
-from pgstrata.report.words import cell_words
 from pgstrata.spec.printable import printable
 
 _STYLES: dict[Tone, str] = {
@@ -56,8 +58,13 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
     columns = width or (None if tty else PLAIN_WIDTH)
     console = Console(file=file, no_color=plain, highlight=False, markup=False, emoji=False, width=columns)
     _print_head(console, data, findings)
+    everywhere = said_everywhere(findings) if shows_runs(data) else ()
+    for words in everywhere:
+        console.print(_sentence(words))
     for table in verdict_tables(findings) if shows_runs(data) else ():
-        _print_cell(console, table, plain)
+        found = cell_answer(data, findings, table.cell)
+        said = cell_words(table.cell, found.words if found else "")
+        _print_cell(console, table, plain, [words for words in said if words not in everywhere])
         for words in terminal_words(findings, table.cell):
             console.print(_sentence(words))
         for cell in matched_cells(findings, table.cell):
@@ -66,10 +73,10 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
         _print_published(console, findings, table, plain)
         _print_disks(console, findings, table, plain)
     _print_power_cuts(console, findings)
-    found = incidents(data, findings)
-    if found:
+    lost = incidents(data, findings)
+    if lost:
         console.print(Text("\nFailed, excluded, unsupported", style="bold"))
-        for incident in found:
+        for incident in lost:
             console.print(_incident(incident))
 
 
@@ -94,9 +101,9 @@ def _sentence(sentence: str) -> Text:
     return Text.assemble(*((printable(s.text), _SPANS[s.kind]) for s in parse_markup(sentence)))
 
 
-def _print_cell(console: Console, table: VerdictTable, plain: bool) -> None:
+def _print_cell(console: Console, table: VerdictTable, plain: bool, said: Sequence[str]) -> None:
     console.print(Text(f"\n{printable(table.title)}", style="bold"))
-    for words in cell_words(table.cell):
+    for words in said:
         console.print(_sentence(words))
     for titles in (WIDE,) if console.width >= WIDE_FROM else NARROW:
         console.print()
@@ -149,6 +156,8 @@ def _empty_grid(plain: bool) -> Table:
 
 def _grid(table: VerdictTable, titles: tuple[str, ...], plain: bool) -> Table:
     grid = _empty_grid(plain)
+    missing = {c.field for c in MEASURED} - {c.field for c in table.columns}
+    titles = tuple(title for title in titles if title not in missing)
     for title in titles:
         shown = title.replace("throughput", table.primary.title.lower()).replace(", interval", "\n(interval)")
         folded = title in ("stack", "verdict", "durability")

@@ -17,6 +17,7 @@ from pgstrata.analyze.findings import (
 )
 from pgstrata.report.figures import render_number
 from pgstrata.report.words import percent, quoted
+from pgstrata.spec.durability import of_class
 from pgstrata.spec.units import render_size
 
 KIND_WORDS: Mapping[TimeKind, str] = {
@@ -111,8 +112,7 @@ def render_figure(name: str, value: float) -> str:
 
 def profile_words(profile: StackProfile) -> str:
     """Where the session time of one stack went, the largest kinds first."""
-    parts = sorted((p for p in profile.parts if p.share >= LEAST_SHARE), key=lambda p: -p.share)
-    told = ", ".join(f"{percent(p.share)} {KIND_WORDS[p.kind]}{_named(p)}" for p in parts)
+    told = ", ".join(_shares(profile))
     return f"{quoted(profile.name)} spends {_ms(profile.time_ms)} of session time a transaction: {told}."
 
 
@@ -131,6 +131,46 @@ def profiles_of(findings: Findings, cell: CellFinding) -> dict[str, StackProfile
 def whys_of(findings: Findings, cell: CellFinding) -> tuple[Why, ...]:
     """Of a cell, in the order of its ranking."""
     return tuple(why for why in findings.whys if why.cell == cell.id)
+
+
+def reason_words(findings: Findings, cell: CellFinding, class_: str | None) -> str:
+    """Why the best of a cell is ahead of the next one of its class that differs beyond the noise, in one sentence.
+
+    Where none is known to differ: where the best's own time goes.
+    """
+    profiles = profiles_of(findings, cell)
+    best = cell.ranking[0] if cell.ranking else ""
+    if best not in profiles:
+        return ""
+    classes = {s.name: s.durability.class_ for s in findings.stacks if s.cell == cell.id}
+    alike = [w for w in whys_of(findings, cell) if w.b == best and (class_ is None or _is_of(classes.get(w.a), class_))]
+    slower = next((w for w in alike if w.beyond_noise and w.cause is not None and w.difference_ms > 0), None)
+    if slower is None:
+        least = ", ".join(_shares(profiles[best]))
+        alike_all = bool(alike) and not any(w.beyond_noise for w in alike)
+        known = "; the others differ by no more than the noise between runs" if alike_all else ""
+        return f"a transaction on {quoted(best)} takes {_ms(profiles[best].time_ms)} of session time: {least}{known}."
+    part = next((p for p in slower.parts if p.beyond_noise and p.share >= LEAST_SHARE), None)
+    named = f", above all {_named_part(part, profiles[slower.a])}" if part is not None else ""
+    return (
+        f"a transaction takes {_ms(profiles[best].time_ms)} of session time on {quoted(best)} and "
+        f"{_ms(profiles[slower.a].time_ms)} on {quoted(slower.a)}, {_CAUSES[slower.cause or 'unexplained']}{named}."
+    )
+
+
+def _is_of(found: str | None, class_: str) -> bool:
+    return found is not None and bool(of_class({"": found}, class_))
+
+
+def _named_part(part: WhyPart, profile: StackProfile) -> str:
+    ours = _of(profile, part.kind)
+    return f"{KIND_WORDS[part.kind]} (+{_ms(part.difference_ms)}{_most(ours)})"
+
+
+def _shares(profile: StackProfile) -> Iterator[str]:
+    """The largest kinds first."""
+    for part in sorted((p for p in profile.parts if p.share >= LEAST_SHARE), key=lambda p: -p.share):
+        yield f"{percent(part.share)} {KIND_WORDS[part.kind]}{_named(part)}"
 
 
 def terminal_words(findings: Findings, cell: CellFinding) -> Iterator[str]:

@@ -14,7 +14,6 @@ from pgstrata.analyze.findings import (
     Behind,
     BestLength,
     Capacity,
-    CellFinding,
     CheckpointCost,
     Choice,
     Comparison,
@@ -45,8 +44,8 @@ LONGEST_SETTLING_S = 7 * 86400.0
 FACTOR_FROM = 2.0
 """Ratios from here on are told as factors, as in the table."""
 _FASTER = frozenset({"tps", "latency_avg_ms"})
-MOST_SENTENCES = 6
-"""Of a cell, unless there are more verdicts than that."""
+NOTABLE_SLOPE = 0.01
+"""Of soak runs, share an hour."""
 _FEW = 3
 _FIFTHS = ("first", "second", "third", "fourth", "last")
 _PROMISES = {
@@ -60,40 +59,6 @@ _PROMISES = {
 
 Remark = Stalls | Trend | CheckpointCost | Period | LevelChanges
 """On how steady the runs of one stack are: a cell of many stacks has many of them."""
-
-
-def cell_words(cell: CellFinding) -> tuple[str, ...]:
-    """What is said of a cell, and how many remarks the page and the JSON have besides."""
-    said, more = leading_statements(cell)
-    left = (f"{len(more)} more remarks on single stacks are on the page.",) if more else ()
-    return (*(sentence(s) for s in said), *left)
-
-
-def leading_statements(cell: CellFinding) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
-    """Every verdict, and with them the greatest remarks up to `MOST_SENTENCES`; then the other remarks."""
-    remarks = [s for s in cell.statements if isinstance(s, Remark)]
-    room = max(1, MOST_SENTENCES - (len(cell.statements) - len(remarks)))
-    if len(remarks) <= room + 1:  # a line that says that there is one more is as long as that one
-        return cell.statements, ()
-    kept = sorted(remarks, key=_weight, reverse=True)[:room]
-    said = tuple(s for s in cell.statements if not isinstance(s, Remark) or s in kept)
-    return said, tuple(s for s in remarks if s not in kept)
-
-
-def _weight(remark: Remark) -> tuple[int, float]:
-    """Seconds that are lost weigh most, then what the seconds differ by."""
-    match remark:
-        case Stalls():
-            return 4, remark.half_fraction + remark.stall_fraction
-        case CheckpointCost():
-            return 3, remark.depth
-        case Trend():
-            return 2, abs(remark.per_hour)
-        case LevelChanges():
-            return 1, float(len(remark.at_s))
-        case Period():
-            return 0, remark.period_s
-    assert_never(remark)
 
 
 def comparison_words(comparison: Comparison) -> str:
@@ -140,8 +105,6 @@ def sentence(statement: Statement) -> str:
             return _verdict(statement)
         case MatchedLoad() | Capacity():
             return _open_loop(statement)
-        case Stalls():
-            return _stalls(statement)
         case BadModeStatement():
             return _bad_mode(statement)
         case BestLength():
@@ -149,8 +112,10 @@ def sentence(statement: Statement) -> str:
                 f"Runs of about {render_duration(round(statement.best_s, -1) or 10)} would make the best "
                 f"use of the machine's time here (these runs: {render_duration(statement.length_s)})."
             )
-        case Trend() | SoakTrend() | CheckpointCost() | Period() | LevelChanges():
-            return _within_runs(statement)
+        case SoakTrend():
+            return soak_words((statement,))
+        case Stalls() | Trend() | CheckpointCost() | Period() | LevelChanges():
+            return _remark(statement)
     assert_never(statement)
 
 
@@ -240,7 +205,7 @@ def _pair(statement: PairStatement) -> str:
 
 def _equal(pair: PairStatement) -> str:
     metric = metric_of(pair.metric)
-    text = f"{_versus(pair, metric)}: **practically equal** (within {_margin(metric, pair.margin)}"
+    text = f"{versus(pair)}: **practically equal** (within {_margin(metric, pair.margin)}"
     if pair.leaning is not None:
         better, other = (pair.subject, pair.object) if pair.leaning == "better" else (pair.object, pair.subject)
         text += f"; {quoted(better)} is a little {_word(metric, better=True)} {quoted(other)}"
@@ -265,7 +230,7 @@ def _different(pair: PairStatement) -> str:
 def _undecided(pair: PairStatement) -> str:
     metric = metric_of(pair.metric)
     settling = _settling(pair, metric)
-    text = f"{_versus(pair, metric)}: **undecided**.{f' {settling}' if settling else ''}"
+    text = f"{versus(pair)}: **undecided**.{f' {settling}' if settling else ''}"
     acceptable = pair.acceptable_margin
     if acceptable is not None and metric.scale == "ratio" and pair.margin < acceptable <= MOST_ACCEPTABLE:
         now = f"{_margin(metric, acceptable)} can be accepted now"
@@ -309,8 +274,9 @@ def _excludes_none(metric: Metric, low: float | None, high: float | None) -> boo
     return (_change(metric, low) > 0) == (_change(metric, high) > 0)
 
 
-def _versus(pair: PairStatement, metric: Metric) -> str:
+def versus(pair: PairStatement) -> str:
     """`a` vs `b`: -0.3 % (-1.6 ... +1.1)."""
+    metric = metric_of(pair.metric)
     size, bounds = _size(metric, pair.amount, pair.low, pair.high)
     return f"{quoted(pair.subject)} vs {quoted(pair.object)}: {size}{bounds}"
 
@@ -387,48 +353,69 @@ def _bad_mode(statement: BadModeStatement) -> str:
     )
 
 
-def _stalls(statement: Stalls) -> str:
+def remark_detail(remark: Remark) -> str:
+    """The figures of a remark."""
+    match remark:
+        case Stalls():
+            return _stalled(remark)
+        case CheckpointCost():
+            return (
+                f"slowest in the {_FIFTHS[remark.slowest_fifth]} fifth of the cycle, by {percent(remark.depth)} of its "
+                "mean against the fastest"
+            )
+        case Trend():
+            return f"{'falls' if remark.per_hour < 0 else 'rises'} by {percent(abs(remark.per_hour))} an hour"
+        case Period():
+            swing = f"by {percent(remark.swing)}, " if remark.swing is not None else ""
+            return f"{swing}with a period of {remark.period_s:.0f} s"
+        case LevelChanges():
+            step = f", by {percent(remark.step)} at most" if remark.step is not None else ""
+            if len(remark.at_s) > _FEW:
+                return f"{len(remark.at_s)} times{step}"
+            return f"at {', '.join(render_duration(t) for t in remark.at_s)}{step}"
+    assert_never(remark)
+
+
+def _stalled(statement: Stalls) -> str:
     shares = []
     if statement.half_fraction >= NOTABLE_HALF:
         shares.append(f"{percent(statement.half_fraction)} below half of its own median")
     if statement.stall_fraction >= NOTABLE_STALL or statement.longest_stall_s >= NOTABLE_STALL_S:
         longest = f"the longest stall: {statement.longest_stall_s:.0f} s"
         shares.append(f"{percent(statement.stall_fraction)} below a tenth of its own median ({longest})")
-    soak = "Soak: " if statement.soak else ""
-    return f"{soak}{quoted(statement.subject)} **stalls**: of its seconds, {' and '.join(shares)}."
+    return f"of its seconds, {' and '.join(shares)}"
 
 
-def _within_runs(statement: Trend | SoakTrend | CheckpointCost | Period | LevelChanges) -> str:
-    name = quoted(statement.subject)
-    match statement:
-        case Trend():
-            word = "falls" if statement.per_hour < 0 else "rises"
-            size = percent(abs(statement.per_hour))
-            return f"Throughput of {name} {word} within a run, by {size} an hour; a longer run would show more."
-        case SoakTrend():
-            return _soak(statement)
+def _remark(remark: Remark) -> str:
+    name, detail = quoted(remark.subject), remark_detail(remark)
+    soak = "Soak: " if isinstance(remark, Stalls | LevelChanges) and remark.soak else ""
+    match remark:
+        case Stalls():
+            return f"{soak}{name} **stalls**: {detail}."
         case CheckpointCost():
-            return (
-                f"{name} follows the checkpoints: slowest in the {_FIFTHS[statement.slowest_fifth]} fifth of the "
-                f"cycle, by {percent(statement.depth)} of its mean against the fastest."
-            )
+            return f"{name} follows the checkpoints: {detail}."
+        case Trend():
+            return f"Throughput of {name} drifts within a run: it {detail}; a longer run would show more."
         case Period():
-            return f"Throughput of {name} swings with a period of {statement.period_s:.0f} s."
+            return f"Throughput of {name} swings {detail}."
         case LevelChanges():
-            soak = "Soak: " if statement.soak else ""
-            if len(statement.at_s) > _FEW:
-                return f"{soak}{name} changed its level {len(statement.at_s)} times within a run."
-            at = ", ".join(render_duration(t) for t in statement.at_s)
-            return f"{soak}{name} changed its level within a run, at {at}."
+            return f"{soak}{name} changed its level within a run, {detail}."
+    assert_never(remark)
 
 
-def _soak(statement: SoakTrend) -> str:
-    times = "one run" if statement.runs == 1 else f"{statement.runs} runs"
-    slope, moved = statement.per_hour, "keeps its throughput"
-    if abs(slope) >= 0.01:
-        moved = f"{'loses' if slope < 0 else 'gains'} {percent(abs(slope))} an hour"
-    length = render_duration(statement.duration_s)
-    return f"Soak: {quoted(statement.subject)} {moved} over {times} of {length} (median Theil-Sen slope)."
+def soak_words(trends: Sequence[SoakTrend]) -> str:
+    """How throughput moved in the long runs of one stack, or of several."""
+    moved = "; ".join(f"{quoted(t.subject)} {_moved(t.per_hour)}" for t in trends)
+    first = trends[0]
+    times = "one run" if first.runs == 1 else f"{first.runs} runs"
+    each = " each" if len(trends) > 1 else ""
+    return f"Soak: {moved}; over {times}{each} of {render_duration(first.duration_s)} (median Theil-Sen slope)."
+
+
+def _moved(slope: float) -> str:
+    if abs(slope) < NOTABLE_SLOPE:
+        return "keeps its throughput"
+    return f"{'loses' if slope < 0 else 'gains'} {percent(abs(slope))} an hour"
 
 
 def _open_loop(statement: MatchedLoad | Capacity) -> str:

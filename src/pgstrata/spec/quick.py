@@ -153,6 +153,11 @@ def _too_short(
     )
 
 
+def extension_options(minutes: int | None, blocks: int | None) -> tuple[str, ...]:
+    """Options of `run` that take a campaign to so many minutes, or blocks."""
+    return (*(("--blocks", str(blocks)) if blocks else ()), *(("--minutes", str(minutes)) if minutes else ()))
+
+
 def extended(campaign: Campaign, minutes: float) -> Campaign:
     """The quick campaign with that budget: as many blocks of screening as fit. Length and scale of its runs stay."""
     stacks, workload, runs = len(campaign.stacks), campaign.workload, campaign.runs

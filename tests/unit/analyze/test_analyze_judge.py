@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pgstrata.analyze.evidence import durability_of, gather
-from pgstrata.analyze.findings import BadModeStatement, Comparison, Findings, PairStatement, Price
+from pgstrata.analyze.findings import BadModeStatement, CellFinding, Comparison, Findings, PairStatement, Price
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.selection import Selection
@@ -21,7 +21,8 @@ from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import AttestedRecord, DecisionRecord
-from pgstrata.report.words import cell_words, comparison_words
+from pgstrata.report.telling import cell_words, told
+from pgstrata.report.words import comparison_words
 from pgstrata.spec.campaign import Goal, Runs
 from pgstrata.spec.durability import of_class
 from pgstrata.spec.layers.existing import Existing
@@ -430,12 +431,16 @@ def test_a_grid_is_judged_cell_by_cell(tmp_path: Path) -> None:
     assert {round(c.level, 6) for c in tps if c.kind == "screen"} == {round(1 - 0.05 / 12, 6)}
 
 
+def every_word(cell: CellFinding) -> list[str]:
+    return [said.words for said in (*told(cell).said, *told(cell).more)]
+
+
 def test_checkpoints_and_levels_are_told_in_long_runs(tmp_path: Path) -> None:
     shape = Shape(stacks=("ext4", "xfs"), blocks=3, duration_s=320, incidents=False)
     found = judge(read(write_campaign(tmp_path / "c", shape)))
     # The made-up runs lose 30 % for 9 of every 30 s from the start of a checkpoint.
-    assert any("`xfs` follows the checkpoints" in words for words in cell_words(found.cells[0]))
-    assert not any("changed its level" in words for words in cell_words(found.cells[0]))
+    assert any("`ext4` and `xfs` follow the checkpoints" in words for words in every_word(found.cells[0]))
+    assert not any("level" in words for words in every_word(found.cells[0]))
 
 
 def test_slope_stalls_and_levels_of_soak_runs_are_told(tmp_path: Path) -> None:
@@ -445,12 +450,12 @@ def test_slope_stalls_and_levels_of_soak_runs_are_told(tmp_path: Path) -> None:
     tps = np.where(np.arange(960) < 480, 2000, 1000) * np.random.default_rng(1).normal(1, 0.05, 960)
     rows = [(t + 1, float(tps[t]), 4.0, 1.0, None, 0, 0, 0) for t in range(960)]
     write_series(series, "progress", rows)
-    told = [words for words in cell_words(judge(read(directory)).cells[0]) if words.startswith("Soak: ")]
-    slopes = [words for words in told if "Theil-Sen" in words]
-    assert len(slopes) == 3
-    assert any("`btrfs` **stalls**" in words and "the longest stall: 3 s" in words for words in told)
-    assert "Soak: `xfs` changed its level within a run, at 8 min." in told
-    assert len(told) == 5
+    said = [words for words in every_word(judge(read(directory)).cells[0]) if words.startswith("Soak: ")]
+    (slopes,) = [words for words in said if "Theil-Sen" in words]
+    assert slopes.count("an hour") == 3
+    assert any("`btrfs` **stalls**" in words and "the longest stall: 3 s" in words for words in said)
+    assert any(words.startswith("Soak: `xfs` changed its level within a run, at 8 min, by 6") for words in said)
+    assert len(said) == 3
 
 
 def test_one_stack_and_no_run_at_all_have_words(tmp_path: Path) -> None:

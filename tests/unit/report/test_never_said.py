@@ -110,7 +110,7 @@ def test_odd_campaigns(tmp_path: Path, name: str, origin: Origin) -> None:
         assert said == ""
         assert "more pair" not in text
         return
-    if "not proven" in said and "No affordable" not in said:
+    if "**not proven**" in said and "No affordable" not in said:
         words = shlex.split(said[said.index(" run ") :])
         spent = sum(t.verdict.duration_s for t in data.trials)
         if fixed:
@@ -132,7 +132,7 @@ def test_what_is_open_names_stacks_minutes_and_command(tmp_path: Path) -> None:
     data = recorded(tmp_path, scattered(2, 4, 0.05), "quick")
     said = answer(data, judge(data), command)
     assert re.fullmatch(
-        r"`s0\d` leads, which is not proven against `s0\d`\. About [\w ]+ more would settle it: "
+        r"`s0\d` leads, which is \*\*not proven\*\* against `s0\d`\. About [\w ]+ more would settle it: "
         r"\S+ run 'out dir' --minutes \d+",
         said,
     ), said

@@ -166,7 +166,7 @@ def test_every_line_of_a_markdown_table_has_the_same_columns(data: CampaignData,
     assert "0.500×" in terminal
     lines = render_markdown(data, joined).splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith("| ---")]
-    assert len(starts) == 3
+    assert len(starts) == 4
     for start in starts:
         columns = lines[start].count("|")
         at = start - 1

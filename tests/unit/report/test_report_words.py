@@ -10,17 +10,14 @@ from pgstrata.analyze.findings import (
     Amount,
     BadModeStatement,
     Capacity,
-    CellFinding,
     Choice,
     NoVerdict,
     PairStatement,
-    Period,
     Price,
-    Stalls,
     Statement,
     Verdict,
 )
-from pgstrata.report.words import MOST_SENTENCES, Tone, cell_words, leading_statements, sentence, tone_of
+from pgstrata.report.words import Tone, sentence, tone_of
 
 
 def pair(relation: Verdict, amount: float, low: float | None, high: float | None, **more: Any) -> PairStatement:
@@ -106,21 +103,3 @@ def test_capacity_of_too_few_transactions_is_not_told_as_a_rate() -> None:
         "Capacity with p99 within 10 ms (to 2.5 %): `xfs` 900 TPS; "
         "too few transactions for a p99 of `zfs`, a run needs 1,000."
     )
-
-
-def test_a_cell_of_many_stacks_says_no_more_than_a_handful() -> None:
-    names = [f"s{i}" for i in range(20)]
-    stalls = [
-        Stalls(subject=n, half_fraction=0.01 * i, stall_fraction=0.0, longest_stall_s=1.0) for i, n in enumerate(names)
-    ]
-    periods = [Period(subject=n, period_s=60.0) for n in names]
-    statements = (NoVerdict(reason="single runs"), *periods, *stalls)
-    given = {"id": "c", "script": "s", "scale": 1, "clients": 1, "ranking": (), "chosen": None}
-    cell = CellFinding.model_validate({**given, "statements": statements})
-    said, more = leading_statements(cell)
-    assert len(said) == MOST_SENTENCES
-    assert len(said) + len(more) == len(statements)
-    assert [s.subject for s in said if isinstance(s, Stalls)] == ["s15", "s16", "s17", "s18", "s19"]
-    assert cell_words(cell)[-1] == "35 more remarks on single stacks are on the page."
-    few = cell.model_copy(update={"statements": statements[:6]})
-    assert leading_statements(few) == (statements[:6], ())
