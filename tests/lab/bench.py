@@ -66,7 +66,7 @@ def target_of(server: Server) -> Target:
     return Target(
         program=installation.program("pgbench"),
         major=installation.client_major,
-        socket_directory=server.run_directory,
+        server=server.run_directory,
         port=server.port,
         os_user=server.user,
     )

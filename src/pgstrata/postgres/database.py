@@ -13,6 +13,7 @@ Prewarmed = Literal["pg_prewarm", "sequential read"]
 
 
 PREWARM = """
+SET synchronous_commit = local;
 SELECT count(*) > 0 AS there FROM pg_available_extensions WHERE name = 'pg_prewarm' \\gset
 \\if :there
 CREATE EXTENSION IF NOT EXISTS pg_prewarm;

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,10 +44,11 @@ CONFIGURATION = (CONF, "pg_hba.conf", "pg_ident.conf")
 
 HBA = f"""\
 # Written by pgstrata: the server's own user comes by the socket; by TCP, where it listens, nobody does without a
-# password, and the superuser has none.
+# password.
 local all all peer map={IDENT_MAP}
-host all all all scram-sha-256
 """
+HBA_ALONE = f"{HBA}host all all all scram-sha-256\n"
+"""The superuser has no password."""
 
 PID = re.compile("[1-9][0-9]{0,9}")
 SEGMENT = re.compile("[0-9A-F]{24}")
@@ -93,6 +94,19 @@ WAL_NOW = """
 SELECT pg_walfile_name(pg_current_wal_insert_lsn()) AS name,
        pg_size_bytes(current_setting('wal_segment_size')) AS size
 """
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a server listens beside its socket: at an address of a network namespace that it runs in.
+
+    `hba` are the lines of those that may come by it.
+    """
+
+    address: str
+    enter: Callable[[Command], Command]
+    """The same command in that namespace."""
+    hba: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -143,6 +157,7 @@ class Server:
         run_directory: str = "",
         port: int = 5432,
         marker: str = "",
+        listening: Listening | None = None,
     ) -> None:
         self.host = host
         self.installation = installation
@@ -151,6 +166,7 @@ class Server:
         self.run_directory = run_directory or default_run_directory(layout.data_directory)
         self.port = port
         self.marker = marker
+        self.listening = listening
         self.expected: dict[str, str] = {}
         """Settings that `attest_settings` compares with, normalised by the server."""
         self._written: dict[str, str] = {}
@@ -210,8 +226,10 @@ class Server:
         given: Mapping[str, str] | None = None,
         *,
         data_checksums: bool | None = None,
+        further: Mapping[str, str] | None = None,
     ) -> None:
-        """Checks and writes the settings; `given` is what was taken over of a whole postgresql.conf, below them.
+        """Checks and writes the settings; `given` is what was taken over of a whole postgresql.conf, below them, and
+        `further` what pgstrata itself sets above them.
 
         `data_checksums` is what initdb was asked for (also for a copied cluster) and is attested with the settings.
         Raises PreflightError for names or values that the server refuses and for settings that pgstrata needs.
@@ -221,8 +239,9 @@ class Server:
         fixed = {
             **FIXED_SETTINGS,
             "unix_socket_directories": self.run_directory,
-            "listen_addresses": "",
+            "listen_addresses": self.listening.address if self.listening else "",
             "port": str(self.port),
+            **(further or {}),
         }
         base = parse_conf(self._read(self._in_data(INITDB_CONF)) or "") if given is None else {}
         with self.host.looking():
@@ -230,7 +249,8 @@ class Server:
         made = {} if data_checksums is None else {"data_checksums": "on" if data_checksums else "off"}
         self.expected = {**normalised, **fixed, **made}
         conf = WRITTEN_HEAD + render_conf({**base, **asked, **fixed})
-        self._written = dict(zip(CONFIGURATION, (conf, HBA, render_ident(self.user)), strict=True))
+        hba = HBA + "".join(f"{line}\n" for line in self.listening.hba) if self.listening else HBA_ALONE
+        self._written = dict(zip(CONFIGURATION, (conf, hba, render_ident(self.user)), strict=True))
         for command, text in zip(self.plan_configure(), self._written.values(), strict=True):
             self.host.run(replace(command, stdin=text))
 
@@ -266,7 +286,8 @@ class Server:
             raise self._start_failure(self.read_log()[mark:]) from error
 
     def plan_start(self, timeout_s: float = 600.0) -> Command:
-        return self._pg_ctl("start", "--log", self.log_file, "--wait", timeout_s=timeout_s)
+        start = self._pg_ctl("start", "--log", self.log_file, "--wait", timeout_s=timeout_s)
+        return self.listening.enter(start) if self.listening else start
 
     def stop(self, timeout_s: float = 600.0) -> None:
         """Stops with a shutdown checkpoint (mode fast); fine when it does not run."""

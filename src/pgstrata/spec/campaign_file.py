@@ -22,7 +22,7 @@ from pgstrata.spec.matrix import expand_matrix
 from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.problems import Location, Problem, explain
 from pgstrata.spec.resolve import complete_stack
-from pgstrata.spec.server_settings import setting_problems
+from pgstrata.spec.server_settings import stack_setting_problems
 from pgstrata.spec.shorthand import STACK_WORDS
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.tree import FileProblem, Marked, MarkedList, line_of, plain, problem_at, read_tree, render_problem
@@ -126,7 +126,7 @@ class _Loader:
                 self._note(line_of(tree, problem.location), _below(problem, location, Stack))
             return None
         problems, resolved = resolve_stack_files(stack, self.file.parent)
-        problems += setting_problems(stack.postgresql.settings)
+        problems += stack_setting_problems(stack)
         imported = (role for role, volume in stack.volumes.items() if not volume.fs.offered)
         problems += [Problem((role, "fs"), "an imported stack cannot be built") for role in imported]
         for problem in problems:

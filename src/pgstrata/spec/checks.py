@@ -43,6 +43,8 @@ def stack_problem(stack: Stack) -> str | None:
         return f"pg_wal is placed twice: by wal and by the wal_dataset of {stack.data.fs.kind}"
     if any(_is_recorded(volume) for volume in stack.volumes.values()) and not _is_recorded(stack.data):
         return "a volume is recorded and the data volume is not: their events would have no common order"
+    if stack.topology is not None and (problem := _topology_problem(stack)):
+        return problem
     seen: dict[str, str] = {}
     for role, volume in stack.volumes.items():
         ids = (id_ for device in volume.devices for id_ in device.stable_ids)
@@ -58,6 +60,32 @@ def _is_recorded(volume: Volume) -> bool:
     return isinstance(volume.device, MediaDevice) and volume.device.recorded
 
 
+STREAMING_NEEDS = "standbys cannot follow"
+
+
+def _topology_problem(stack: Stack) -> str | None:
+    """Why the stack's server cannot be the primary of such a cluster."""
+    cluster = stack.topology
+    assert cluster is not None
+    for name in cluster.standby_names:
+        volumes = cluster.standby_volumes(stack.own_volumes, name)
+        if "wal" in volumes and volumes["data"].fs.places_wal:
+            return f"pg_wal of {name} is placed twice: by wal and by the wal_dataset of {volumes['data'].fs.kind}"
+    if stack.tablespaces:
+        return "a cluster has no tablespaces: their places would be the same on all nodes"
+    settings = {name.lower(): value for name, value in stack.postgresql.settings.items()}
+    if cluster.synchronous_commit is not None and "synchronous_commit" in settings:
+        return "synchronous_commit is set twice: in the topology and among the settings"
+    if settings.get("wal_level", "replica") not in ("replica", "logical"):
+        return f"wal_level = {settings['wal_level']}: {STREAMING_NEEDS}"
+    needed = {"max_wal_senders": len(cluster.standbys) + 2, "max_replication_slots": len(cluster.standbys)}
+    for name, least in needed.items():
+        value = settings.get(name, str(least))
+        if value.isdigit() and int(value) < least:
+            return f"{name} = {value} is too few: {STREAMING_NEEDS}, {least} are needed"
+    return None
+
+
 def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:
     """With `load: keep` every stack stays built between its runs, so that none may use another's disk; raises Refused.
 
@@ -65,6 +93,11 @@ def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:
     """
     owner: dict[str, str] = {}
     for stack in stacks:
+        if stack.topology is not None:
+            raise Refused(
+                f"runs.load is keep, but stack {stack.name!r} is a cluster, whose standbys are made anew for every run",
+                "use `load: copy`",
+            )
         for place in stack.device_ids:
             if owner.setdefault(place, stack.name) != stack.name:
                 raise Refused(

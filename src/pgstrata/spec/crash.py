@@ -68,6 +68,8 @@ def _on_recorded_disks(volume: Volume) -> Volume:
 
 def crash_problem(stack: Stack) -> str:
     """Why there are no crash trials for a stack; empty where there are."""
+    if stack.topology is not None:
+        return "it is a cluster"
     for volume in stack.volumes.values():
         if not volume.fs.mounts_alone:
             return f"{volume.fs.kind} is not among their filesystems"

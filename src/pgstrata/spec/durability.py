@@ -32,7 +32,7 @@ class Durability:
 def durability_class(
     stack: Stack, configuration: str | None = None, grounds: Mapping[str, Ground] | None = None
 ) -> Durability:
-    """The weakest promise of PostgreSQL's settings and of every volume of the stack.
+    """The weakest promise of PostgreSQL's settings and of every volume of the stack; of a cluster, of its primary.
 
     `configuration` is the text of the stack's own postgresql.conf, where it has one and the caller has read it.
     `grounds` are what volumes that are directories or loop files were found to lie on, by role: a directory whose
@@ -40,17 +40,46 @@ def durability_class(
     """
     known = grounds or {}
     settings = parse_configuration(configuration or "") | _lower(stack.postgresql.settings)
+    if stack.topology is not None and stack.topology.synchronous_commit is not None:
+        settings["synchronous_commit"] = stack.topology.synchronous_commit
     findings = [
         *_of_postgres(stack, settings, known, read=configuration is not None),
-        *(f for role, v in stack.volumes.items() for f in _of_volume(role, v, known.get(role))),
-        *(f for role, v in stack.volumes.items() for f in _of_parity(role, v)),
+        *(f for role, v in stack.own_volumes.items() for f in _of_volume(role, v, known.get(role))),
+        *(f for role, v in stack.own_volumes.items() for f in _of_parity(role, v)),
     ]
     findings += _of_kernel(stack)
+    cluster = _of_cluster(stack, settings.get("synchronous_commit", "on"))
     if not findings:
         flushed = "every commit is flushed to the medium before it is acknowledged"
-        return Durability(SURVIVES, "; ".join([flushed, *_write_holes(stack)]))
+        return Durability(SURVIVES, "; ".join([flushed, *_write_holes(stack), *cluster]))
     worst = max((class_ for class_, _ in findings), key=_RANK.__getitem__)
-    return Durability(worst, "; ".join(dict.fromkeys(reason for class_, reason in findings if class_ == worst)))
+    reasons = dict.fromkeys(reason for class_, reason in findings if class_ == worst)
+    return Durability(worst, "; ".join([*reasons, *cluster]))
+
+
+_HELD_BY = {
+    "off": "a commit is acknowledged before even the primary has flushed it",
+    "local": "a commit is acknowledged once the primary has flushed it, whatever standbys have",
+    "remote_write": "a commit is acknowledged once {who} handed it to their operating system",
+    "on": "a commit is acknowledged once {who} flushed it",
+    "remote_apply": "a commit is acknowledged once {who} flushed and applied it",
+}
+"""What a commit waits for, by synchronous_commit; beyond the primary's own flush for the last three."""
+
+
+def _of_cluster(stack: Stack, level: str) -> Iterator[str]:
+    """What other nodes hold, as configured: the class speaks of the primary alone, and says nothing of the loss of
+    nodes."""
+    cluster = stack.topology
+    if cluster is None or not cluster.standbys:
+        return
+    quorum = cluster.quorum
+    if quorum is None:
+        yield f"configured: {len(cluster.standbys)} standbys follow, and no commit waits for them; not tested"
+        return
+    order = "any" if quorum.method == "any" else "the first"
+    who = f"{order} {quorum.count} of {len(quorum.candidates(cluster.standby_names))} standbys"
+    yield f"configured: {_HELD_BY.get(level, _HELD_BY['on']).format(who=who)}; not tested with the loss of a node"
 
 
 def of_class(classes: Mapping[str, str], demanded: str | None) -> tuple[str, ...]:
@@ -89,7 +118,7 @@ def _of_postgres(stack: Stack, settings: dict[str, str], grounds: Mapping[str, G
     if is_off(settings.get("synchronous_commit")):
         yield LOSES_RECENT, "synchronous_commit=off: commits are acknowledged before they are flushed"
     if is_off(settings.get("full_page_writes")):
-        for role, volume in stack.volumes.items():
+        for role, volume in stack.own_volumes.items():
             if role != "wal" and volume.fs.overwrites_in_place(grounds.get(role)):
                 yield LOSES, f"full_page_writes=off over {volume.fs.kind}, which overwrites in place: torn pages"
     if stack.postgresql.postgresql_conf is not None and not read:
@@ -115,7 +144,7 @@ def _of_parity(role: str, volume: Volume) -> Promises:
 
 def _write_holes(stack: Stack) -> Iterator[str]:
     """What a power cut can do to parity that nothing journals: harmless until a disk is missing, too."""
-    for role, volume in stack.volumes.items():
+    for role, volume in stack.own_volumes.items():
         for parity in volume.parity:
             yield f"while a disk of {parity.layer} below {_named(role)} is missing, {WRITE_HOLE}"
 

@@ -2,7 +2,7 @@
 
 Grammar (docs/stacks.md):
 
-    stack   = volume { "@" key "=" value }
+    stack   = [ "cluster(" arguments ")/" ] volume { "@" key "=" value }
     volume  = { layer "/" } filesystem
     layer   = name [ "(" arguments ")" ] [ ":" options ]
     filesystem = name [ "(" arguments ")" ] [ ":" options ] { "+" vdev [ "(" arguments ")" ] }
@@ -17,16 +17,18 @@ import re
 from typing import Any
 
 from pgstrata.errors import UsageError
+from pgstrata.spec.cluster_notation import render_cluster, split_cluster
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.nearest import nearest, render_nearest
 from pgstrata.spec.printable import LONGEST_NAME
 from pgstrata.spec.resolve import stack_from_mapping
-from pgstrata.spec.stack import Kernel, Postgres, Stack, Volume
+from pgstrata.spec.stack import Kernel, Postgres, Stack, Topology, Volume
 from pgstrata.spec.words import quote, split_call, split_top, unquote
 
 _POSTGRES_KEYS = ("major", "source", "installation", "data_checksums", "initdb", "postgresql_conf")
 _ROLE_KEYS = ("wal", "thp", *_POSTGRES_KEYS)
 _PREFIXES = ("tablespace", "queue", "kernel")
+_STANDBY = re.compile(r"standby([1-9][0-9]*)?(?:\.(.+))?")
 _SETTING = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 
 # ---------------------------------------------------------------- text -> mapping
@@ -46,7 +48,10 @@ def parse_stack_mapping(text: str) -> dict[str, Any]:
     if not text.strip():
         raise UsageError("the stack is empty", hint="for example xfs:noatime; docs/stacks.md has the notation")
     # `@fsync=off` alone changes a setting and leaves the place: a level of a matrix, or a child of another stack.
+    topology, volume = split_cluster(volume)
     stack: dict[str, Any] = {"data": parse_volume_mapping(volume)} if volume or not settings else {}
+    if topology is not None:
+        stack["topology"] = topology
     for word in settings:
         key, equals, value = word.partition("=")
         if not equals or not key.strip():
@@ -56,10 +61,14 @@ def parse_stack_mapping(text: str) -> dict[str, Any]:
 
 
 def _place(stack: dict[str, Any], key: str, value: str, text: str) -> None:
-    if not value and (key == "wal" or key.startswith("tablespace.")):
+    if not value and (key in ("wal", "archive") or key.startswith("tablespace.")):
         raise UsageError(f"@{key}= in {text!r} names no filesystem", hint=f"for example @{key}=xfs:noatime")
     if key == "wal":
         stack["wal"] = parse_volume_mapping(unquote(value))
+    elif key == "archive":
+        _topology(stack, key, text)["archive"] = parse_volume_mapping(unquote(value))
+    elif _STANDBY.fullmatch(key):
+        _place_standby(_topology(stack, key, text), key, value, text)
     elif key.startswith("tablespace."):
         stack.setdefault("tablespaces", {})[key.removeprefix("tablespace.")] = parse_volume_mapping(unquote(value))
     elif key == "thp":
@@ -75,6 +84,30 @@ def _place(stack: dict[str, Any], key: str, value: str, text: str) -> None:
     else:
         _check_setting(key, text)
         stack.setdefault("postgresql", {}).setdefault("settings", {})[key] = unquote(value)
+
+
+def _topology(stack: dict[str, Any], key: str, text: str) -> dict[str, Any]:
+    if "topology" not in stack:
+        raise UsageError(f"@{key} in {text!r} is of a cluster", hint=f"for example cluster(2)/xfs@{key}=ext4")
+    topology: dict[str, Any] = stack["topology"]
+    return topology
+
+
+def _place_standby(topology: dict[str, Any], key: str, value: str, text: str) -> None:
+    """`standby=VOLUME` of all, `standby1=VOLUME` of one; behind a point pg_wal or a setting."""
+    match = _STANDBY.fullmatch(key)
+    assert match is not None
+    number, what = match.groups()
+    standbys = topology["standbys"]
+    if number is not None and int(number) > len(standbys):
+        raise UsageError(f"@{key} in {text!r}: the cluster has {len(standbys)} standbys", hint="cluster(N) has N - 1")
+    if what is not None and what != "wal":
+        _check_setting(what, text)
+    for standby in standbys if number is None else [standbys[int(number) - 1]]:
+        if what in (None, "wal"):
+            standby[what or "data"] = parse_volume_mapping(unquote(value))
+        else:
+            standby.setdefault("settings", {})[what] = unquote(value)
 
 
 def _check_setting(key: str, text: str) -> None:
@@ -120,12 +153,22 @@ def parse_volume_mapping(text: str) -> dict[str, Any]:
 
 def render_stack(stack: Stack) -> str:
     """Short notation of a stack; `parse_stack` reads the same stack from it, name and note apart."""
-    words = [render_volume(stack.data)]
+    words = [f"{render_cluster(stack.topology) if stack.topology else ''}{render_volume(stack.data)}"]
     if stack.wal is not None:
         words.append(f"wal={render_volume(stack.wal)}")
     words += [f"tablespace.{n}={render_volume(v)}" for n, v in stack.tablespaces.items()]
+    words += _standby_words(stack.topology) if stack.topology else []
     words += [*_kernel_words(stack.kernel), *_postgres_words(stack.postgresql)]
     return "@".join(words)
+
+
+def _standby_words(topology: Topology) -> list[str]:
+    words = [f"archive={render_volume(topology.archive)}"] if topology.archive is not None else []
+    for name, standby in zip(topology.standby_names, topology.standbys, strict=True):
+        places = ((name, standby.data), (f"{name}.wal", standby.wal))
+        words += [f"{place}={render_volume(volume)}" for place, volume in places if volume is not None]
+        words += [f"{name}.{k}={quote(v)}" for k, v in standby.settings.items()]
+    return words
 
 
 def _kernel_words(kernel: Kernel) -> list[str]:

@@ -18,7 +18,7 @@ from pgstrata.spec.layers.kind import Device, Filesystem
 from pgstrata.spec.notation import parse_stack_mapping
 from pgstrata.spec.problems import explain
 from pgstrata.spec.resolve import stack_from_mapping, takes_device
-from pgstrata.spec.server_settings import setting_problems
+from pgstrata.spec.server_settings import stack_setting_problems
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration
 
@@ -275,7 +275,7 @@ def _stack(text: str, devices: Sequence[str], media: str | None, postgresql: dic
         _give_media(mapping, media)
     stack = stack_from_mapping(" ".join(text.split()), mapping, origin=repr(text))
     problems, found = resolve_stack_files(stack, Path.cwd())
-    problems += setting_problems(stack.postgresql.settings)
+    problems += stack_setting_problems(stack)
     if problems:
         raise UsageError(f"{text!r}: {problems[0].text}", hint=problems[0].hint)
     return found

@@ -38,6 +38,19 @@ def complete_stack(mapping: dict[str, Any]) -> dict[str, Any]:
         done["tablespaces"] = {
             k: complete_volume(v) if isinstance(v, dict) else v for k, v in done["tablespaces"].items()
         }
+    if isinstance(done.get("topology"), dict):
+        done["topology"] = _complete_topology(done["topology"])
+    return done
+
+
+def _complete_topology(topology: dict[str, Any]) -> dict[str, Any]:
+    done = dict(topology)
+    if isinstance(done.get("archive"), dict):
+        done["archive"] = complete_volume(done["archive"])
+    if isinstance(done.get("standbys"), list):
+        done["standbys"] = [
+            complete_stack(standby) if isinstance(standby, dict) else standby for standby in done["standbys"]
+        ]
     return done
 
 

@@ -117,6 +117,12 @@ def _open_stack(definitions: dict[str, Any]) -> None:
         "stack": {"type": "string", "description": "short notation to start from"},
         **{k: definitions["Volume"]["properties"][k] for k in ("device", "layers", "fs")},
     }
+    topology, standby = definitions["Topology"]["properties"], definitions["Standby"]["properties"]
+    topology["archive"] = {**volume, "description": topology["archive"]["description"]}
+    standbys = {**topology["standbys"], "items": {"anyOf": [volume, topology["standbys"]["items"]]}}
+    topology["standbys"] = {"anyOf": [{"type": ["integer", "string"]}, standbys]}
+    standby |= {role: {**volume, "description": standby[role]["description"]} for role in ("data", "wal")}
+    standby |= {k: definitions["Volume"]["properties"][k] for k in ("device", "layers", "fs")}
     definitions["StackOrText"] = {"anyOf": [{"type": ["string", "null"]}, {"$ref": "#/$defs/Stack"}]}
 
 

@@ -10,9 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from pgstrata.spec.nearest import nearest
-from pgstrata.spec.problems import Problem
+from pgstrata.spec.problems import Location, Problem
+
+if TYPE_CHECKING:
+    from pgstrata.spec.stack import Stack
 
 TAKEN = frozenset(
     line
@@ -84,13 +88,23 @@ def split_libraries(value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(n for n in names if n in LIBRARIES), tuple(n for n in names if n not in LIBRARIES)
 
 
-def setting_problems(settings: dict[str, str]) -> Iterator[Problem]:
+SETTINGS_OF_STACK = ("postgresql", "settings")
+
+
+def stack_setting_problems(stack: Stack) -> Iterator[Problem]:
+    """What is wrong with the settings of all servers of a stack."""
+    yield from setting_problems(stack.postgresql.settings)
+    for number, standby in enumerate(stack.topology.standbys if stack.topology else ()):
+        yield from setting_problems(standby.settings, ("topology", "standbys", number, "settings"))
+
+
+def setting_problems(settings: dict[str, str], location: Location = SETTINGS_OF_STACK) -> Iterator[Problem]:
     """What is wrong with the settings that a campaign itself writes; those of extensions are the user's own affair.
 
     A setting of an extension does nothing unless something loads it, and what a server loads is on the list above.
     """
     for name, value in settings.items():
-        where = ("postgresql", "settings", name)
+        where = (*location, name)
         why = None if "." in name else why_left_out(name.lower(), value)
         if problem := form_problem(name, value):
             yield Problem(where, problem, "a setting is NAME: VALUE, on one line")

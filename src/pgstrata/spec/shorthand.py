@@ -54,9 +54,40 @@ def _expand_places(stack: Marked, path: Location) -> Marked:
                 at = value.lines[name]
                 spaces.put(name, _expand_volume(value[name], at, (*path, key, name)), at)
             full.put(key, spaces, line)
+        elif key == "topology" and isinstance(value, Marked):
+            full.put(key, _expand_topology(value, (*path, key)), line)
         else:
             full.put(key, value, line)
     return full
+
+
+def _expand_topology(topology: Marked, path: Location) -> Marked:
+    """What its standbys sit on may be as short as elsewhere."""
+    full = Marked(topology.line)
+    for key in topology:
+        value, line = topology[key], topology.lines[key]
+        if key == "archive" and value is not None:
+            full.put(key, _expand_volume(value, line, (*path, key)), line)
+        elif key == "standbys" and isinstance(value, MarkedList):
+            standbys = MarkedList(value.line)
+            for index, item in enumerate(value):
+                at = value.lines[index]
+                standbys.add(_expand_standby(item, at, (*path, key, index)), at)
+            full.put(key, standbys, line)
+        else:
+            full.put(key, value, line)
+    return full
+
+
+def _expand_standby(value: Any, line: int, path: Location) -> Any:
+    """`ext4` is what it sits on; null is as the primary."""
+    if value is None:
+        return Marked(line)
+    if isinstance(value, str):
+        volume = Marked(line)
+        volume.put("data", _expand_volume(value, line, path), line)
+        return volume
+    return expand_stack(value, line, path)
 
 
 def _expand_volume(value: Any, line: int, path: Location) -> Any:

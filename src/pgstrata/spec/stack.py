@@ -8,6 +8,7 @@ settings of kernel and server. What the kinds are is in `spec.layers`.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -17,8 +18,9 @@ from pgstrata.spec.initdb import initdb_problem
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.registry import register_kinds
-from pgstrata.spec.model import Model, Name
+from pgstrata.spec.model import Fraction, Model, Name
 from pgstrata.spec.promise import Parity
+from pgstrata.spec.quorum import Quorum, parse_quorum
 
 register_kinds()
 
@@ -97,6 +99,12 @@ class Kernel(Model):
         return value
 
 
+def _as_text(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    return {k: ("on" if v else "off") if isinstance(v, bool) else str(v) for k, v in value.items()}
+
+
 class Postgres(Model):
     """The server of a stack: which binaries, how the cluster is made, how it is set."""
 
@@ -140,12 +148,100 @@ class Postgres(Model):
             raise ValueError("installation names the programs: leave source out")
         return self
 
-    @field_validator("settings", mode="before")
+    _as_text = field_validator("settings", mode="before")(_as_text)
+
+
+# ---------------------------------------------------------------- other nodes
+
+PRIMARY = "primary"
+MOST_STANDBYS = 8
+"""The default of max_wal_senders (10) leaves two for base backups."""
+
+
+class Standby(Model):
+    """What a standby sits on. What it does not say is as on the primary, of which it gets volumes of the same kind."""
+
+    data: Volume | None = Field(None, description="its data directory; by default as the primary's, and pg_wal too")
+    wal: Volume | None = Field(None, description="its pg_wal, if not with its data")
+    settings: dict[str, str] = Field(default_factory=dict, description="settings of its server, over the primary's")
+
+    _as_text = field_validator("settings", mode="before")(_as_text)
+
+
+class Network(Model):
+    """What each node's link to the others is like, in the direction out of the node."""
+
+    delay_ms: float = Field(0.0, ge=0, le=10_000, description="one way: a round trip takes twice as long")
+    bandwidth_mbit: float | None = Field(None, gt=0, le=1e6, description="megabits a second; by default unlimited")
+    loss: Fraction = Field(0.0, ge=0, lt=1, description="share of packets lost")
+
+
+class Topology(Model):
+    """A cluster: the stack's own server is the primary, `standby1`, `standby2`, ... follow it, each on its own node;
+    pgbench runs on a node of its own."""
+
+    standbys: tuple[Standby, ...] = Field(
+        (), max_length=MOST_STANDBYS, description="a number, or what each of them sits on"
+    )
+    synchronous_standby_names: str = Field(
+        "", description="which standbys a commit waits for, as in PostgreSQL: ANY 1 (*); by default none"
+    )
+    synchronous_commit: Literal["off", "local", "remote_write", "on", "remote_apply"] | None = Field(
+        None, description="what a commit waits for; by default as the settings of the stack say"
+    )
+    slots: bool = Field(True, description="a replication slot for each standby, so that the primary keeps its WAL")
+    archive: Volume | None = Field(None, description="where the primary archives its WAL; by default it does not")
+    network: Network = Network()
+    catch_up_s: float = Field(300.0, gt=0, description="a standby that streams after no such time fails the trial")
+
+    @field_validator("standbys", mode="before")
     @classmethod
-    def _as_text(cls, value: object) -> object:
-        if not isinstance(value, dict):
-            return value
-        return {k: ("on" if v else "off") if isinstance(v, bool) else str(v) for k, v in value.items()}
+    def _counted(cls, value: object) -> object:
+        """`standbys: 2`."""
+        number = int(value) if isinstance(value, str) and value.isdigit() else value
+        if isinstance(number, int) and not isinstance(number, bool):
+            if not 0 <= number <= MOST_STANDBYS:
+                raise ValueError(f"a cluster has 0 to {MOST_STANDBYS} standbys, not {number}")
+            return [{}] * number
+        return value
+
+    @field_validator("synchronous_standby_names")
+    @classmethod
+    def _written_as_postgresql(cls, text: str) -> str:
+        quorum = parse_quorum(text)
+        return quorum.text if quorum else ""
+
+    @model_validator(mode="after")
+    def _acknowledged(self) -> Topology:
+        if self.quorum is not None and (problem := self.quorum.problem(self.standby_names)):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def quorum(self) -> Quorum | None:
+        """Which standbys a commit waits for; None where it waits for none."""
+        return parse_quorum(self.synchronous_standby_names)
+
+    @property
+    def standby_names(self) -> tuple[str, ...]:
+        return tuple(f"standby{number + 1}" for number in range(len(self.standbys)))
+
+    def standby_volumes(self, primary: dict[str, Volume], name: str) -> dict[str, Volume]:
+        """`data` and, where it has one, `wal` of a standby; `primary` are the volumes of the primary."""
+        asked = self.standbys[self.standby_names.index(name)]
+        own = {role: volume for role, volume in (("data", asked.data), ("wal", asked.wal)) if volume is not None}
+        return own if "data" in own else {**primary, **own}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A server of a stack: the only one, or one of a cluster's."""
+
+    name: str
+    roles: dict[str, str]
+    """The roles of its volumes in the stack, by what they are to it: `data`, `wal`, `tablespace.NAME`."""
+    settings: dict[str, str]
+    """What a campaign sets of its server."""
 
 
 class Stack(Model):
@@ -160,6 +256,7 @@ class Stack(Model):
     )
     kernel: Kernel = Kernel()
     postgresql: Postgres = Postgres()
+    topology: Topology | None = Field(None, description="standbys that follow the server; by default it is alone")
 
     @field_validator("tablespaces")
     @classmethod
@@ -178,9 +275,43 @@ class Stack(Model):
 
     @property
     def volumes(self) -> dict[str, Volume]:
-        """All volumes by role: `data`, `wal`, `tablespace.NAME`."""
+        """All volumes by role: `data`, `wal`, `tablespace.NAME`; of a cluster also `standby1.data`, `archive`, ..."""
+        return {**self.own_volumes, **self._volumes_of_others}
+
+    @property
+    def own_volumes(self) -> dict[str, Volume]:
+        """Of its own server, which is the primary of a cluster."""
         wal = {"wal": self.wal} if self.wal is not None else {}
         return {"data": self.data, **wal, **{f"tablespace.{n}": v for n, v in self.tablespaces.items()}}
+
+    @property
+    def _volumes_of_others(self) -> dict[str, Volume]:
+        cluster = self.topology
+        if cluster is None:
+            return {}
+        found = {
+            f"{name}.{role}": volume
+            for name in cluster.standby_names
+            for role, volume in cluster.standby_volumes(self.own_volumes, name).items()
+        }
+        return found | ({"archive": cluster.archive} if cluster.archive is not None else {})
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every server, the primary first."""
+        primary = Node(PRIMARY, {role: role for role in self.own_volumes}, self.postgresql.settings)
+        cluster = self.topology
+        if cluster is None:
+            return (primary,)
+        standbys = (
+            Node(
+                name,
+                {role: f"{name}.{role}" for role in cluster.standby_volumes(self.own_volumes, name)},
+                {**self.postgresql.settings, **asked.settings},
+            )
+            for name, asked in zip(cluster.standby_names, cluster.standbys, strict=True)
+        )
+        return (primary, *standbys)
 
     @property
     def device_ids(self) -> tuple[str, ...]:

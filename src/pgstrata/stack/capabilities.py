@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pgstrata.host.capabilities import FIRST, LAST, Capability, Missing, lacking_of
 from pgstrata.host.protocol import Host
 from pgstrata.spec.stack import Stack, Volume
+from pgstrata.stack import network
 from pgstrata.stack.kind import DEVICES, FILESYSTEMS, LAYERS, AnyKind
 
 
@@ -14,7 +15,7 @@ def known_capabilities() -> dict[str, Capability]:
     """By name, in the order of a report."""
     kinds: tuple[AnyKind, ...] = (*DEVICES.values(), *LAYERS.values(), *FILESYSTEMS.values())
     of_kinds = (capability for kind in kinds for capability in kind.capabilities)
-    return {capability.name: capability for capability in (*FIRST, *of_kinds, *LAST)}
+    return {capability.name: capability for capability in (*FIRST, *of_kinds, *network.CAPABILITIES, *LAST)}
 
 
 def missing(host: Host, names: Iterable[str]) -> tuple[Missing, ...]:
@@ -25,7 +26,7 @@ def missing(host: Host, names: Iterable[str]) -> tuple[Missing, ...]:
 
 def required_for(stack: Stack) -> tuple[str, ...]:
     """The capabilities that building a stack takes, in the order of building. Pure."""
-    names: list[str] = []
+    names: list[str] = [*network.capabilities_of(stack)]
     for volume in stack.volumes.values():
         names += _volume_needs(volume)
     kernel = stack.kernel

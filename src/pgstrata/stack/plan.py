@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Command
-from pgstrata.spec.stack import Kernel, Queue, Stack, Volume
+from pgstrata.spec.stack import Kernel, Node, Queue, Stack, Volume
 from pgstrata.stack.disk_counts import CountedDisks
 from pgstrata.stack.kind import (
     FILESYSTEMS,
@@ -23,12 +23,13 @@ from pgstrata.stack.kind import (
     plan_layer,
 )
 from pgstrata.stack.looks import FreePath
+from pgstrata.stack.network import PlannedNetwork, plan_network
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Argument, Step, planned, resolve
 from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.stack.undo import RemovePath
 
-DIRECTORY_NAMES = {"data": "pgdata", "wal": "pgwal"}
+DIRECTORY_NAMES = {"data": "pgdata", "wal": "pgwal", "archive": "pgarchive"}
 """Inside the mount, so that `lost+found` and the like do not matter to initdb."""
 
 
@@ -82,6 +83,15 @@ class VolumePlan:
 
 
 @dataclass(frozen=True)
+class NodePlan:
+    """Where the data of one server lies."""
+
+    name: str
+    data_directory: str
+    wal_directory: str | None
+
+
+@dataclass(frozen=True)
 class StackPlan:
     """Everything that will be done, and what is to be found afterwards."""
 
@@ -93,6 +103,10 @@ class StackPlan:
     data_directory: str
     wal_directory: str | None
     tablespace_directories: dict[str, str]
+    standbys: tuple[NodePlan, ...] = ()
+    archive_directory: str | None = None
+    network: PlannedNetwork | None = None
+    """Of the nodes of a cluster."""
     notes: tuple[str, ...] = ()
     counted: tuple[CountedDisks, ...] = ()
     """Disks that say themselves what they did."""
@@ -126,9 +140,10 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
     volumes = [_plan_volume(role, volume, context, stack.kernel.queue) for role, volume in stack.volumes.items()]
     plans = tuple(v.plan for v in volumes)
     by_role = {p.role: p.directory for p in plans}
-    pool_wal = volumes[0].wal_mount_point
-    wal = by_role.get("wal") or (f"{pool_wal}/{DIRECTORY_NAMES['wal']}" if pool_wal else None)
-    directories = [*by_role.values(), *([wal] if wal and "wal" not in by_role else [])]
+    pool_wal = {v.plan.role: f"{v.wal_mount_point}/{DIRECTORY_NAMES['wal']}" for v in volumes if v.wal_mount_point}
+    nodes = [_plan_node(node, by_role, pool_wal) for node in stack.nodes]
+    directories = [*by_role.values(), *pool_wal.values()]
+    network = plan_network(stack, context.mount_directory)
     host_wide = stack.kernel.model_copy(update={"queue": Queue()})
     tuning_steps, tuning_checks = plan_kernel(host_wide, ())
     return StackPlan(
@@ -138,16 +153,31 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
             *_plan_folders(context),
             *(step for v in volumes for step in v.steps),
             _plan_directories(directories, context),
+            *(network.steps if network else ()),
             *tuning_steps,
         ),
         volumes=plans,
-        checks=(*(check for v in volumes for check in v.checks), *tuning_checks),
-        data_directory=by_role["data"],
-        wal_directory=wal,
+        checks=(
+            *(check for v in volumes for check in v.checks),
+            *(network.checks if network else ()),
+            *tuning_checks,
+        ),
+        data_directory=nodes[0].data_directory,
+        wal_directory=nodes[0].wal_directory,
         tablespace_directories={n: by_role[f"tablespace.{n}"] for n in stack.tablespaces},
+        standbys=tuple(nodes[1:]),
+        archive_directory=by_role.get("archive"),
+        network=network,
         notes=tuple(note for v in volumes for note in v.notes),
         counted=tuple(disks for v in volumes for disks in v.counted),
     )
+
+
+def _plan_node(node: Node, by_role: Mapping[str, str], pool_wal: Mapping[str, str]) -> NodePlan:
+    """The directories of a server; its pool may have a dataset for pg_wal."""
+    data = node.roles["data"]
+    wal = by_role[node.roles["wal"]] if "wal" in node.roles else pool_wal.get(data)
+    return NodePlan(node.name, by_role[data], wal)
 
 
 def _plan_folders(context: PlanContext) -> tuple[Step, ...]:
@@ -172,7 +202,7 @@ def _plan_volume(role: str, volume: Volume, context: PlanContext, queue: Queue) 
     base = _plan_base(volume, place, Kernel(queue=queue))
     fs: PlannedFilesystem = plan_filesystem(volume.fs, base.above, place)
     late_steps, late_checks = plan_kernel(Kernel(queue=queue), fs.extra_media)
-    directory = f"{fs.mount_point}/{DIRECTORY_NAMES.get(role, 'pgspace')}"
+    directory = f"{fs.mount_point}/{directory_name(role)}"
     media = (*base.above.media, *fs.extra_media)
     return _Planned(
         VolumePlan(role, volume, fs.mount_point, directory, base.above.nodes, media),
@@ -182,6 +212,12 @@ def _plan_volume(role: str, volume: Volume, context: PlanContext, queue: Queue) 
         fs.wal_mount_point,
         (*base.counted, *fs.counted),
     )
+
+
+def directory_name(role: str) -> str:
+    """What the directory of PostgreSQL in a volume is called."""
+    whose, _, what = role.rpartition(".")
+    return "pgspace" if whose == "tablespace" else DIRECTORY_NAMES[what]
 
 
 def _plan_base(volume: Volume, place: Place, queue: Kernel) -> PlannedLayer:

@@ -21,6 +21,9 @@ DEFAULT_MAX_WAL_BYTES = GIB
 WAL_OVERSHOOT = 1.5
 """max_wal_size is a soft limit: WAL grows beyond it while a checkpoint runs."""
 
+ARCHIVED_SHARES = 4
+"""Of what max_wal_size allows: an archive keeps what pg_wal gives back. How much a run writes nobody knows before."""
+
 FILESYSTEM_OVERHEAD = 1.15
 """Journal, inode tables, reserved blocks (5 % on ext4)."""
 LEAST_DEVICE_BYTES = 2 * GIB
@@ -78,6 +81,11 @@ def bytes_by_role(campaign: Campaign, stack: Stack, content: Content) -> dict[st
     tablespace = f"tablespace.{campaign.workload.tablespace}"
     found[tablespace if tablespace in found else "data"] += content.database_bytes
     found["wal" if "wal" in found else "data"] += content.wal_bytes
+    for node in stack.nodes[1:]:
+        found[node.roles["data"]] += content.database_bytes
+        found[node.roles.get("wal", node.roles["data"])] += content.wal_bytes
+    if "archive" in found:
+        found["archive"] += ARCHIVED_SHARES * content.wal_bytes
     return found
 
 

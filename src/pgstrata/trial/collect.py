@@ -132,8 +132,9 @@ def _result(
 
 
 def fetch_server_log(context: TrialContext) -> None:
-    """The server's log into `raw/postgresql.log`, if it was ever started."""
-    log_file = context.server.log_file
-    if context.host.status(log_file, follow=False) is not None:
-        path = str(context.recorder.raw("postgresql.log"))
-        context.host.fetch(log_file, path, owner=context.site.user, most_bytes=MOST_SERVER_LOG_BYTES)
+    """The server's log into `raw/postgresql.log`, if it was ever started; of a standby `raw/postgresql-NAME.log`."""
+    for name, server in context.setup.servers.items():
+        if context.host.status(server.log_file, follow=False) is not None:
+            file = "postgresql.log" if server is context.server else f"postgresql-{name}.log"
+            path = str(context.recorder.raw(file))
+            context.host.fetch(server.log_file, path, owner=context.site.user, most_bytes=MOST_SERVER_LOG_BYTES)

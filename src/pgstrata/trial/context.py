@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.database import Prewarmed
-from pgstrata.postgres.server import Server, ServerDirectories
+from pgstrata.postgres.server import Listening, Server, ServerDirectories
+from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SpaceRecord
 from pgstrata.spec.campaign import Trial
-from pgstrata.spec.stack import Stack
+from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.stack.attest import attest
 from pgstrata.stack.build import Built
-from pgstrata.stack.plan import PlanContext, StackPlan
+from pgstrata.stack.network import DRIVER
+from pgstrata.stack.plan import NodePlan, PlanContext, StackPlan
 from pgstrata.trial.events import AttestedRows
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.site import DATABASE, Site
@@ -36,19 +38,20 @@ class TrialSetup:
     trial: Trial
     plan: StackPlan
     server: Server
+    """The only one, or the primary of a cluster."""
+    standbys: Mapping[str, Server]
+    """By their names."""
 
     @classmethod
     def of(cls, site: Site, trial: Trial, plan: StackPlan) -> TrialSetup:
-        directories = ServerDirectories(plan.data_directory, plan.wal_directory, plan.tablespace_directories)
-        server = Server(
-            site.host,
-            site.installations[plan.stack.name],
-            site.user,
-            directories,
-            run_directory=run_directory(plan.context),
-            marker=plan.context.marker,
-        )
-        return cls(site, trial, plan, server)
+        primary = NodePlan(PRIMARY, plan.data_directory, plan.wal_directory)
+        server = _server(site, plan, primary)
+        return cls(site, trial, plan, server, {node.name: _server(site, plan, node) for node in plan.standbys})
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        """All of them by name, the primary first."""
+        return {PRIMARY: self.server, **self.standbys}
 
     @property
     def stack(self) -> Stack:
@@ -65,20 +68,53 @@ class TrialSetup:
 
     @property
     def target(self) -> Target:
-        """The server, as pgbench reaches it."""
+        """The server, as pgbench reaches it to load its tables: by its socket."""
         return Target(
             program=self.server.installation.program("pgbench"),
             major=self.server.installation.client_major,
-            socket_directory=self.server.run_directory,
+            server=self.server.run_directory,
             port=self.server.port,
             os_user=self.site.user,
             database=DATABASE,
             marker=self.server.marker,
         )
 
+    @property
+    def driven(self) -> Target:
+        """The server, as pgbench reaches it to measure: of a cluster from another node."""
+        network = self.plan.network
+        if network is None:
+            return self.target
+        return replace(
+            self.target,
+            server=network.link(PRIMARY).address,
+            enter=network.link(DRIVER).enter,
+            passfile=f"{self.server.run_directory}/{PRIMARY_PASSFILE}",
+        )
+
     def cell_folder(self, cell: Cell) -> str:
         """Where the output of a cell lies on the host until it is fetched."""
         return f"{self.outputs}/cells/{cell.id}"
+
+
+def _server(site: Site, plan: StackPlan, node: NodePlan) -> Server:
+    """A server as it is on its node; only the primary can have tablespaces."""
+    primary, network = node.name == PRIMARY, plan.network
+    tablespaces = plan.tablespace_directories if primary else {}
+    listening = None
+    if network is not None:
+        link = network.link(node.name)
+        nodes = tuple(other.address for other in network.links if other.node != DRIVER)
+        listening = Listening(link.address, link.enter, render_access(network.link(DRIVER).address, nodes))
+    return Server(
+        site.host,
+        site.installations[plan.stack.name],
+        site.user,
+        ServerDirectories(node.data_directory, node.wal_directory, tablespaces),
+        run_directory=run_directory(plan.context) if primary else f"{trial_directory(plan.context)}/{node.name}",
+        marker=plan.context.marker,
+        listening=listening,
+    )
 
 
 @dataclass
@@ -141,23 +177,28 @@ class TrialContext:
         """Compares mounts, devices and settings of the kernel with the plan; TrialError names every difference."""
         with self.host.looking():
             rows = attest(self.host, self.plan, Built(self.bindings))
-        self._note(AttestedRecord(**vars(row), holds=row.holds, moment=moment) for row in rows)
+        self.note(AttestedRecord(**vars(row), holds=row.holds, moment=moment) for row in rows)
 
     def attest_server(self, moment: Moment) -> None:
-        """Compares the running server's settings with what was asked; TrialError names every difference."""
-        rows = self.server.attest_settings()
-        self._note(
+        """Compares the settings of all running servers with what was asked; TrialError names every difference."""
+        found = [(name, row) for name, server in self.setup.servers.items() for row in server.attest_settings()]
+        self.note(
             AttestedRecord(
-                what=f"PostgreSQL {r.what}", expected=r.expected, actual=r.actual, holds=r.holds, moment=moment
+                what=f"{'' if name == PRIMARY else f'{name} '}PostgreSQL {r.what}",
+                expected=r.expected,
+                actual=r.actual,
+                holds=r.holds,
+                moment=moment,
             )
-            for r in rows
+            for name, r in found
         )
 
     def record_settings(self) -> None:
         """What the running server is set to, beside what was asked of it."""
         self.recorder.write_list("settings.json", [SettingRecord(**vars(s)) for s in self.server.read_settings()])
 
-    def _note(self, rows: Iterable[AttestedRecord]) -> None:
+    def note(self, rows: Iterable[AttestedRecord]) -> None:
+        """Records what was attested; TrialError names what does not hold."""
         new = tuple(rows)
         self.attested.extend(new)
         self.recorder.write_list("attested.json", self.attested)

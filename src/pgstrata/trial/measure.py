@@ -22,6 +22,14 @@ from pgstrata.record.schema import Moment
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.plan import plan_empty_caches
 from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.cluster import (
+    attest_cluster,
+    start_commands,
+    start_servers,
+    stop_commands,
+    stop_servers,
+    wait_for_run,
+)
 from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.disk_accounts import disks_used, plan_accounts, read_accounts
@@ -56,12 +64,13 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
 
     warm_up = (_plan_warm_up(setup, cell),) if workload.warmup > 0 else ()
     wal = server.ask(WAL_POSITION)
+    several = "s" if setup.standbys else ""
     return (
         _cold_step(setup, cell),
-        step("start the server", server.plan_start(), size, act=_start),
+        step(f"start the server{several}", *start_commands(setup), size, act=_start),
         step("prewarm", plan_prewarm(server, DATABASE), act=_prewarm),
         *(step("warm-up", run, act=_warm_up, expected_s=workload.warmup) for run in warm_up),
-        Step(f"{cell.id}: checkpoint", (PlannedCommand.of(plan_checkpoint(server)),)),
+        Step(f"{cell.id}: checkpoint", tuple(PlannedCommand.of(plan_checkpoint(s)) for s in setup.servers.values())),
         step("attest before", act=partial(_attest, moment="before cell")),
         step(
             "measure",
@@ -77,7 +86,7 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         ),
         step("attest after", act=partial(_attest, moment="after cell")),
         step("collect", act=collect_cell),
-        step("stop the server", size, server.plan_stop(), act=_stop),
+        step(f"stop the server{several}", size, *stop_commands(setup), act=_stop),
     )
 
 
@@ -109,13 +118,13 @@ def _script_path(setup: TrialSetup, cell: Cell) -> str | None:
 def _plan_warm_up(setup: TrialSetup, cell: Cell) -> Command:
     seed = setup.trial.workload_seed + WARM_UP_SEED_STEP
     script, warmup_s = _script_path(setup, cell), setup.workload.warmup
-    return plan_run(setup.target, cell, setup.workload, seed=seed, duration_s=warmup_s, script_path=script)
+    return plan_run(setup.driven, cell, setup.workload, seed=seed, duration_s=warmup_s, script_path=script)
 
 
 def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
     logs = f"{logs_folder(setup.cell_folder(cell))}/{LOG_PREFIX}"
     return plan_run(
-        setup.target,
+        setup.driven,
         cell,
         setup.workload,
         seed=setup.trial.workload_seed,
@@ -152,7 +161,7 @@ def _prepare_folder(context: TrialContext, cell: Cell) -> None:
 
 
 def _start(context: TrialContext, *, cell: Cell) -> None:
-    context.server.start()
+    start_servers(context)
     context.cell(cell).database_bytes_before = database_bytes(context.server, DATABASE)
 
 
@@ -170,6 +179,7 @@ def _warm_up(context: TrialContext, *, cell: Cell) -> None:
 def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
     context.attest_stack(moment)
     context.attest_server(moment)
+    attest_cluster(context, moment)
     if moment == "before cell":
         context.record_settings()
 
@@ -185,7 +195,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         outputs = {"stdout": f"{folder}/pgbench.out", "stderr": f"{folder}/pgbench.err"}
         process, pgbench = context.executor.start_next(**outputs)
         run.pid = process.pid
-        code = process.wait(pgbench.timeout_s)
+        code = wait_for_run(context, process, pgbench.timeout_s)
         if code != 0:
             raise _failure(context, folder, code)
         run.disks = disks_used(counted, read_accounts(context))
@@ -196,7 +206,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
 
 def _stop(context: TrialContext, *, cell: Cell) -> None:
     context.cell(cell).database_bytes_after = database_bytes(context.server, DATABASE)
-    context.server.stop()
+    stop_servers(context)
 
 
 def refuse_throttled(before: int | None, after: int | None) -> None:

@@ -23,7 +23,7 @@ def plan_probes(setup: TrialSetup) -> tuple[PlannedCommand, PlannedCommand]:
     server, site, marker = setup.server, setup.site, setup.plan.context.marker
     watcher = NOBODY if site.as_root else None
     host_probe = plan_host_probe(
-        "", data_directory=server.layout.data_directory, sockets=server.run_directory, watcher=watcher, marker=marker
+        "", data_directory=server.layout.data_directory, sockets=setup.driven.server, watcher=watcher, marker=marker
     )
     postgres_probe = plan_postgres_probe(
         server.psql(DATABASE), server.installation.major, user=site.user, marker=marker

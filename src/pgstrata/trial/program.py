@@ -17,6 +17,7 @@ from pgstrata.stack.plan import StackPlan, plan_stack
 from pgstrata.stack.step import Step
 from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.stack.undo import RemovePath
+from pgstrata.trial.cluster import join_steps
 from pgstrata.trial.context import TrialContext, TrialSetup, trial_directory
 from pgstrata.trial.facts import record_facts
 from pgstrata.trial.load import Present, check_golden_steps, golden_kept, load_steps
@@ -82,6 +83,7 @@ def make_program(site: Site, trial: Trial, present: Present) -> Program:
             Step("attest the stack", (), act=attest_built),
             *precondition_steps(setup, present),
             *load_steps(setup, present),
+            *join_steps(setup),
             space_step(setup, "after load"),
         ),
         measure=tuple(cells),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
@@ -23,26 +24,33 @@ class Target:
     program: str
     major: int
     """Major of pgbench itself."""
-    socket_directory: str
+    server: str
+    """The directory of its socket, or its address."""
     port: int
     os_user: str
     superuser: str = "postgres"
     database: str = "postgres"
     marker: str = ""
+    enter: Callable[[Command], Command] | None = None
+    """The same command on the node that pgbench runs on, where that is not the server's."""
+    passfile: str = ""
+    """With the superuser's password, where the server asks for one."""
 
     def command(self, *options: str, timeout_s: float, cwd: str = "/") -> Command:
         connection = (
-            "--host", self.socket_directory,
+            "--host", self.server,
             "--port", str(self.port),
             "--username", self.superuser,
         )  # fmt: skip
-        return Command(
+        password = (("PGPASSFILE", self.passfile),) if self.passfile else ()
+        command = Command(
             (self.program, *connection, *options, self.database),
             timeout_s=timeout_s,
             user=self.os_user,
-            env=marked(self.marker),
+            env=(*marked(self.marker), *password),
             cwd=cwd,
         )
+        return self.enter(command) if self.enter is not None else command
 
 
 def plan_init(

@@ -1,0 +1,268 @@
+"""The nodes of a cluster: standbys made from the loaded primary, started with it, attested, and stopped with it.
+
+A server that is alone is the cluster of one: it has no standbys to join, start or stop.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from functools import partial
+
+from pgstrata.errors import PgstrataError, TrialError
+from pgstrata.host.protocol import Command, CommandFailed, Process
+from pgstrata.postgres.server import LOG_TAIL_LINES, SUPERUSER, Server
+from pgstrata.postgres.standby import (
+    ARCHIVER,
+    PRIMARY_PASSFILE,
+    SENDERS,
+    STANDBY_PASSFILE,
+    STANDBY_ROLE,
+    WAITING,
+    plan_base_backup,
+    plan_passfile,
+    primary_settings,
+    render_passfile,
+    render_roles,
+    scram_verifier,
+    sender_problems,
+    standby_settings,
+)
+from pgstrata.record.schema import AttestedRecord, Moment
+from pgstrata.spec.stack import PRIMARY, Topology
+from pgstrata.spec.units import render_duration
+from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.context import TrialContext, TrialSetup
+
+LOOK_S = 0.1
+WATCH_S = 5.0
+"""Between looks at whether commits can still be acknowledged: each is a program of its own beside the run."""
+PASSWORD_BYTES = 24
+SALT_BYTES = 16
+
+
+def start_commands(setup: TrialSetup) -> tuple[Command, ...]:
+    """Starts every server, the primary first."""
+    return tuple(server.plan_start() for server in setup.servers.values())
+
+
+def stop_commands(setup: TrialSetup) -> tuple[Command, ...]:
+    """Stops every server, the primary first: it hands its last WAL to the standbys."""
+    return tuple(server.plan_stop() for server in setup.servers.values())
+
+
+def start_servers(context: TrialContext) -> None:
+    """Runs `start_commands`, and waits until every standby has all that the primary has."""
+    for server in context.setup.servers.values():
+        server.start()
+    await_standbys(context)
+
+
+def stop_servers(context: TrialContext) -> None:
+    """Runs `stop_commands`."""
+    for server in context.setup.servers.values():
+        server.stop()
+
+
+def join_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """After the load, with the primary stopped: it becomes a primary, standbys are copied from it, all are stopped."""
+    cluster = setup.stack.topology
+    if cluster is None:
+        return ()
+    server = setup.server
+    passfiles = (
+        *plan_passfile(server, PRIMARY_PASSFILE),
+        *(c for standby in setup.standbys.values() for c in plan_passfile(standby, STANDBY_PASSFILE)),
+    )
+    roles = server.plan_execute("")
+    return (
+        Step(
+            "settings of the primary",
+            _planned(*server.plan_configure()),
+            act=_configure_primary,
+            tells=_lines(primary_settings(setup.stack, setup.plan.archive_directory)),
+        ),
+        Step("start the primary", _planned(server.plan_start()), act=_start_primary),
+        Step("roles, passwords and slots", _planned(*passfiles, roles), act=_let_in),
+        *(_standby_step(setup, cluster, name, standby) for name, standby in setup.standbys.items()),
+        Step("stop the primary", _planned(server.plan_stop()), act=_stop_primary),
+    )
+
+
+def _standby_step(setup: TrialSetup, cluster: Topology, name: str, standby: Server) -> Step:
+    backup = plan_base_backup(standby, _primary_address(setup), name, slot=cluster.slots)
+    return Step(
+        f"base backup for {name}",
+        _planned(*backup, *standby.plan_configure()),
+        act=partial(_join, name=name, backup=backup),
+        tells=_lines(standby_settings(setup.stack, standby, _primary_address(setup), name)),
+    )
+
+
+def _lines(settings: dict[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name} = {value}" for name, value in settings.items())
+
+
+def _planned(*commands: Command) -> tuple[PlannedCommand, ...]:
+    return tuple(PlannedCommand.of(c) for c in commands)
+
+
+def _primary_address(setup: TrialSetup) -> str:
+    network = setup.plan.network
+    assert network is not None
+    return network.link(PRIMARY).address
+
+
+# ---------------------------------------------------------------- what the steps do
+
+
+def _configure_primary(context: TrialContext) -> None:
+    stack = context.plan.stack
+    given = context.site.given_conf.get(stack.name)
+    context.server.configure(
+        stack.postgresql.settings,
+        given.settings if given else None,
+        data_checksums=stack.postgresql.data_checksums,
+        further=primary_settings(stack, context.plan.archive_directory),
+    )
+
+
+def _start_primary(context: TrialContext) -> None:
+    context.server.start()
+
+
+def _stop_primary(context: TrialContext) -> None:
+    context.server.stop()
+
+
+def _let_in(context: TrialContext) -> None:
+    """Makes the passwords, which nobody but the servers' user ever reads."""
+    run, setup = context.executor.run_next, context.setup
+    of_superuser, of_standbys = (secrets.token_hex(PASSWORD_BYTES) for _ in range(2))
+    run()
+    run(stdin=render_passfile(SUPERUSER, of_superuser))
+    for standby in setup.standbys.values():
+        standby.make_directories()
+        run()
+        run(stdin=render_passfile(STANDBY_ROLE, of_standbys))
+    superuser, standby_role = (
+        scram_verifier(one, secrets.token_bytes(SALT_BYTES)) for one in (of_superuser, of_standbys)
+    )
+    cluster = setup.stack.topology
+    slots = tuple(setup.standbys) if cluster is not None and cluster.slots else ()
+    run(stdin=render_roles(superuser, standby_role, slots))
+
+
+def _join(context: TrialContext, *, name: str, backup: tuple[Command, ...]) -> None:
+    for _ in backup:
+        context.executor.run_next()
+    stack, standby = context.plan.stack, context.setup.standbys[name]
+    given = context.site.given_conf.get(stack.name)
+    standby.configure(
+        next(node.settings for node in stack.nodes if node.name == name),
+        given.settings if given else None,
+        data_checksums=stack.postgresql.data_checksums,
+        further=standby_settings(stack, standby, _primary_address(context.setup), name),
+    )
+
+
+# ---------------------------------------------------------------- looking
+
+
+def await_standbys(context: TrialContext) -> None:
+    """Waits until every standby streams and has applied all there is; TrialError when one does not get there."""
+    cluster, names = context.plan.stack.topology, tuple(context.setup.standbys)
+    if cluster is None or not names:
+        return
+    deadline_s = time.monotonic() + cluster.catch_up_s
+    while problems := _problems(context, cluster, names):
+        if time.monotonic() > deadline_s:
+            late = next(name for name in names if problems[0].startswith(f"{name} "))
+            tail = "\n".join(context.setup.standbys[late].read_log().splitlines()[-LOG_TAIL_LINES:])
+            waited = render_duration(cluster.catch_up_s)
+            raise TrialError(
+                f"after {waited} standbys do not follow: {'; '.join(problems)}; the end of the log of {late}:\n{tail}",
+                hint="a standby that only needs longer: topology: {catch_up_s: 1200}",
+            )
+        context.host.pause(LOOK_S)
+
+
+def _problems(context: TrialContext, cluster: Topology, names: tuple[str, ...]) -> list[str]:
+    with context.host.looking():
+        rows = context.server.sql(SENDERS)
+    return sender_problems(rows, expected_states(cluster), names)
+
+
+def expected_states(cluster: Topology) -> dict[str, str]:
+    """`sync_state` of each standby, where it is certain."""
+    quorum = cluster.quorum
+    return dict.fromkeys(cluster.standby_names, "async") if quorum is None else quorum.states(cluster.standby_names)
+
+
+def attest_cluster(context: TrialContext, moment: Moment) -> None:
+    """Every standby streams from its own address in the state that the topology gives it, and the archive takes all."""
+    cluster = context.plan.stack.topology
+    if cluster is None:
+        return
+    with context.host.looking():
+        found = {str(row["name"]): row for row in context.server.sql(SENDERS)}
+        archived = context.server.sql(ARCHIVER)[0] if cluster.archive is not None else None
+    rows: list[tuple[str, str, str]] = []
+    expected, network = expected_states(cluster), context.plan.network
+    assert network is not None
+    for name in cluster.standby_names:
+        row = found.get(name, {})
+        sync_state = str(row.get("sync_state", "(not connected)"))
+        rows += [
+            (f"cluster {name} address", network.link(name).address, str(row.get("address", "(not connected)"))),
+            (f"cluster {name} state", "streaming", str(row.get("state", "(not connected)"))),
+            (f"cluster {name} sync_state", expected.get(name, sync_state), sync_state),
+        ]
+    if cluster.quorum is not None:
+        able = Counter(str(row["sync_state"]) for row in found.values())
+        enough = able["sync"] + able["quorum"] >= cluster.quorum.count
+        rows.append(("cluster acknowledgement", "possible", "possible" if enough else "not possible"))
+    if archived is not None:
+        failed = f"{archived['failed_count']} failures" + (
+            f", last of {archived['last_failed']}" * bool(archived["last_failed"])
+        )
+        rows.append(("cluster archive", "0 failures", failed))
+    context.note(
+        AttestedRecord(what=what, expected=asked, actual=actual, holds=asked == actual, moment=moment)
+        for what, asked, actual in rows
+    )
+
+
+def wait_for_run(context: TrialContext, process: Process, timeout_s: float) -> int:
+    """The exit code of pgbench; TrialError as soon as no standby is left to acknowledge what it commits."""
+    cluster = context.plan.stack.topology
+    if cluster is None or cluster.quorum is None:
+        return process.wait(timeout_s)
+    deadline_s, suspected = time.monotonic() + timeout_s, False
+    while True:
+        left_s = deadline_s - time.monotonic()
+        try:
+            return process.wait(max(0.0, min(WATCH_S, left_s)))
+        except CommandFailed as error:
+            if not error.timed_out or left_s <= WATCH_S:
+                raise
+        hanging = hanging_commits(context, cluster.quorum.count)
+        if hanging and suspected:
+            raise TrialError(hanging, hint="the logs of the standbys, raw/postgresql-standby1.log, say why they left")
+        suspected = bool(hanging)
+
+
+def hanging_commits(context: TrialContext, needed: int) -> str:
+    """Why commits wait for ever; empty while they do not, or where the server does not answer."""
+    try:
+        with context.host.looking():
+            row = context.server.sql(WAITING)[0]
+    except PgstrataError:
+        return ""
+    if int(row["able"]) >= needed or not int(row["waiting"]):
+        return ""
+    return (
+        f"commits hang: {row['waiting']} sessions wait for {needed} synchronous standbys to acknowledge, "
+        f"and {row['able']} of them are left"
+    )
