@@ -36,7 +36,15 @@ from pgstrata.analyze.fit import BlockFit
 from pgstrata.analyze.interval import Interval, Mixture
 from pgstrata.analyze.periodogram import strongest_period
 from pgstrata.analyze.screen import probability_within_margin
-from pgstrata.analyze.simulate import CELL, LEVELS, Noise, Scenario, SimulatedCampaign, run_campaign
+from pgstrata.analyze.simulate import (
+    CELL,
+    LEVELS,
+    FleetScenario,
+    Noise,
+    Scenario,
+    SimulatedCampaign,
+    run_campaign,
+)
 from pgstrata.analyze.trend import trend_p, trend_per_hour
 from pgstrata.record.decision import Observation
 from pgstrata.spec.campaign import Goal
@@ -128,6 +136,7 @@ def scenarios() -> dict[str, tuple[Scenario, bool]]:
     for level in ("quiet", "typical"):
         found[f"equivalent at margin {level}"] = Scenario(apart, LEVELS[level], EQUIVALENT), False
     found |= _uneven_scenarios() | _rare_scenarios() | _proof_scenarios() | _shared_scatter_scenarios()
+    found |= _hosts_scenarios()
     found["looks A/A 2 typical"] = Scenario((0.0, 0.0), typical), True
     found["looks A/A 4 typical"] = Scenario((0.0,) * 4, typical), True
     found["looks at margin quiet"] = Scenario(apart, LEVELS["quiet"], EQUIVALENT), True
@@ -208,6 +217,27 @@ def _shared_scatter_scenarios() -> dict[str, tuple[Scenario, bool]]:
             found[f"A/A against {stacks}, {name}"] = Scenario((0.0,) * stacks, noise, _AGAINST), False
         for name in ("one 20 %, others 2 %", "half 20 %, half 2 %", "scatter 1 to 10"):
             found[f"A/A {stacks}, {name}"] = Scenario((0.0,) * stacks, noises[name]), False
+    return found
+
+
+def _hosts_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Several hosts of a kind, whose levels differ and of which some like one stack more than others do; all are looked
+    at after every round."""
+    typical = LEVELS["typical"]
+    found: dict[str, tuple[Scenario, bool]] = {}
+    for hosts in (6, 12, 20, 50):
+        for sd in (0.0, 0.03, 0.10):
+            name = f"hosts {hosts}, interaction {sd:.0%}"
+            zero, goal = (0.0, 0.0), Goal()
+            found[f"{name}, A/A 2"] = FleetScenario(zero, typical, goal, hosts=hosts, interaction_sd=sd), True
+            if hosts <= 12:
+                found[f"{name}, A/A 4"] = FleetScenario((0.0,) * 4, typical, goal, hosts=hosts, interaction_sd=sd), True
+    tailed = replace(typical, tails="t3", lost_share=0.08)
+    found["hosts 6, interaction 3%, A/A 2 t3"] = FleetScenario((0.0, 0.0), tailed, hosts=6, interaction_sd=0.03), True
+    many = FleetScenario((0.0, 0.0), typical, hosts=6, interaction_sd=0.10, rounds=12, fixed=True)
+    found["hosts 6, interaction 10%, 12 blocks each"] = many, True
+    ahead = (0.0, math.log(0.90))
+    found["hosts 12, interaction 3%, ahead 10 %"] = FleetScenario(ahead, typical, hosts=12, interaction_sd=0.03), True
     return found
 
 
@@ -293,7 +323,7 @@ def _false_claim(scenario: Scenario, found: CellConclusion) -> bool:
 
 
 def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
-    """Rows 1 to 6 and 9 to 12, of whatever scenarios were run."""
+    """Rows 1 to 6 and 9 to 13, of whatever scenarios were run."""
     for name, found in results.items():
         count = len(found)
         false = _mean(r.false_claim for r in found)
@@ -301,6 +331,13 @@ def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
             yield Check("1", f"{name}: false claim", false, True, 0.05, count)
         if name.startswith("looks"):
             yield Check("6", f"{name}: false claim, looked after every run", false, True, 0.05, count)
+        if name.startswith("hosts"):
+            yield Check("13", f"{name}: false claim, looked after every round", false, True, 0.05, count)
+            if "ahead" in name:
+                yield Check("13", f"{name}: proven", _mean(r.all_proven for r in found), False, 0.95, count)
+            else:
+                yield Check("13", f"{name}: all intervals cover", _mean(r.all_cover for r in found), False, 0.95, count)
+            continue
         wrong = _mean(r.wrongly_chosen for r in found)
         yield Check("10", f"{name}: wrongly chosen", wrong, True, 0.05, count)
         beside = _mean(r.beside_open for r in found)
@@ -483,6 +520,13 @@ def _without_own_scatter_in_the_table() -> Callable[[], None]:
     return _replaced(conclusions, "EVIDENT", 0.0)
 
 
+def _without_hosts() -> Callable[[], None]:
+    """The host is no factor: every block counts for itself, whichever host it ran on."""
+    honest = conclusions.hosts_of
+    conclusions.hosts_of = lambda observations: ()
+    return lambda: setattr(conclusions, "hosts_of", honest)
+
+
 def _replaced(module: ModuleType, name: str, value: float) -> Callable[[], None]:
     honest = getattr(module, name)
     setattr(module, name, value)
@@ -495,6 +539,7 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "chosen": _chosen_by_screening,
     "own-scatter": _without_own_scatter,
     "table-scatter": _without_own_scatter_in_the_table,
+    "hosts": _without_hosts,
 }
 """The rules that a mutant can weaken, beside the width of intervals."""
 

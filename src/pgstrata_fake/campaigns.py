@@ -67,6 +67,10 @@ class Shape:
     soak_s: int = 0
     """Length of one soak run of every stack; none by default."""
     base_tps: dict[str, float] = field(default_factory=dict)
+    hosts: int = 0
+    """Blocks go round over so many hosts; by default all are of one."""
+    host_effects: dict[tuple[int, str], float] = field(default_factory=dict)
+    """By number of the host and stack: how much faster it is there, as a logarithm."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -162,9 +166,12 @@ class _Maker:
             scale=scale,
             cells=tuple(c for c in cells or shape.cells if c.scale == scale),
             workload_seed=block,
+            host=f"ssh://db{block % shape.hosts:02d}" if shape.hosts else "",
         )
+        if shape.hosts:
+            drift *= math.exp(shape.host_effects.get((block % shape.hosts, stack.name), 0.0))
         recorder = self.directory.start_trial(trial, PlannedRecord(trial=trial, stack=stack, steps=()))
-        recorder.write("facts.json", _facts())
+        recorder.write("facts.json", _facts(trial.host))
         recorder.write_list("attested.json", _attested(stack))
         recorder.write_list("settings.json", _settings(stack))
         for name in STEPS:
@@ -194,9 +201,9 @@ def _status(shape: Shape, stack: Stack, block: int) -> tuple[str, str]:
     return "ok", ""
 
 
-def _facts() -> HostFacts:
+def _facts(host: str) -> HostFacts:
     checked = {
-        "machine id": "0123",
+        "machine id": f"0123{host}",
         "kernel release": "6.18.0",
         "CPU model": "made-up CPU @ 3.0 GHz",
         "CPUs": "8",
@@ -204,7 +211,7 @@ def _facts() -> HostFacts:
         "PostgreSQL": "16.4",
     }
     return HostFacts(
-        name="db-test-1", checked=checked, told={"load average": "0.12"}, medium="loop file on ext4 on /dev/vda"
+        name=host or "db-test-1", checked=checked, told={"load average": "0.12"}, medium="loop file on ext4 on /dev/vda"
     )
 
 

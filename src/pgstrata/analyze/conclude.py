@@ -28,7 +28,19 @@ from pgstrata.analyze.equivalence import LEAST_RUNS, PairVerdict, difference_of_
 from pgstrata.analyze.fit import BlockFit, fit_cells
 from pgstrata.analyze.forecast import pairs_needed
 from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
-from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA, SCREEN_G, Estimate, Floats, Interval, interval
+from pgstrata.analyze.holm import holm_rejects
+from pgstrata.analyze.hosts import HostTable, OverHosts, hosts_of, over_hosts, tabulate_hosts
+from pgstrata.analyze.interval import (
+    ALPHA,
+    CONFIRM_G,
+    EQUIVALENCE_ALPHA,
+    SCREEN_G,
+    Estimate,
+    Floats,
+    Interval,
+    anytime_p,
+    interval,
+)
 from pgstrata.analyze.screen import STOP_PROBABILITY, probability_within_margin, rank
 from pgstrata.analyze.shared_scatter import EVIDENT
 from pgstrata.record.decision import Observation, Stage
@@ -55,6 +67,8 @@ class PairConclusion:
     y: Floats
     """Runs of a and b; in the same order where they are paired, with nan for a missing one."""
     paired: bool
+    over: OverHosts | None = None
+    """Of a campaign on several hosts: the pair on each, and over the kind of machine. `verdict` counts hosts then."""
 
     def cross_check(self) -> float:
         """Hodges-Lehmann estimate of the same difference."""
@@ -97,6 +111,8 @@ class CellConclusion:
     confirmed: tuple[PairConclusion, ...]
     apart: tuple[str, ...]
     """Stacks with runs that no chain of blocks connects with the ranked ones, or with too few runs."""
+    hosts: HostTable | None = None
+    """Of a campaign on several hosts."""
 
 
 def conclude(
@@ -112,6 +128,8 @@ def conclude(
 
     `replay` keeps the fits of stage 1 from one look at a growing campaign to the next, and from cell to cell.
     """
+    if hosts_of(observations):
+        return conclude_hosts(design, observations, cell)
     stages: tuple[Stage, ...] = ("screen",) if design.screens and not imported else COMPARISON
     table = tabulate(design, observations, cell, stages)
     survivors = tuple(range(len(design.stacks)))
@@ -141,6 +159,52 @@ def conclude(
         confirmed=confirmed,
         apart=tuple(n for k, n in enumerate(design.stacks) if n not in ranking and np.isfinite(table.y[k]).any()),
     )
+
+
+def conclude_hosts(design: Design, observations: Sequence[Observation], cell: str) -> CellConclusion:
+    """The same of a campaign on several hosts: about the kind of machine that they are a sample of.
+
+    Every pair is declared: all stacks run on all hosts, so that nothing was selected and every run counts.
+    """
+    hosts = tabulate_hosts(design, observations, cell)
+    table = Table(hosts.y, tuple(range(len(hosts.hosts))))
+    fit = fit_table(table, paired=True)
+    confirmed = tuple(c for c in _over_hosts(design, hosts) if c.verdict.estimate.n > 0)
+    ranking, leader = _ranked(design, fit, range(len(design.stacks)), ())
+    return CellConclusion(
+        fit=fit,
+        own=own_levels(design.stacks, fit, table),
+        ranking=ranking,
+        leader=leader,
+        chosen=leader is not None and not left_behind(design, fit, leader, (), confirmed),
+        bad_modes=bad_modes(design.stacks, tabulate(design, observations, cell, COMPARISON)),
+        screened=(),
+        confirmed=confirmed,
+        apart=tuple(n for k, n in enumerate(design.stacks) if n not in ranking and np.isfinite(table.y[k]).any()),
+        hosts=hosts,
+    )
+
+
+def _over_hosts(design: Design, hosts: HostTable) -> Iterator[PairConclusion]:
+    pairs = design.declared() or tuple(Pair(a, b, design.bound) for a, b in combinations(design.stacks, 2))
+    rates = error_rates(len(pairs), len(design.cells))
+    at = [(design.stacks.index(p.a), design.stacks.index(p.b)) for p in pairs]
+    found = [over_hosts(hosts, i, j) for i, j in at]
+    rejected = holm_rejects([anytime_p(over.estimate, CONFIRM_G) for over in found], rates.family)
+    for pair, (i, j), over, different in zip(pairs, at, found, rejected, strict=True):
+        verdict = judge_pair(
+            over.estimate,
+            pair.bound,
+            over.mean,
+            alpha=rates.alpha,
+            equivalence_alpha=rates.equivalence,
+            different=different if len(pairs) > 1 else None,
+        )
+        sigma, counted = over.estimate.se * math.sqrt(over.estimate.n), int(over.estimate.n)
+        x, y = hosts.y[i], hosts.y[j]
+        yield PairConclusion(
+            pair.a, pair.b, pair.bound, verdict, True, sigma, rates, counted, x, y, paired=True, over=over
+        )
 
 
 def fit_table(table: Table, *, paired: bool) -> BlockFit:

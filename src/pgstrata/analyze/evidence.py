@@ -96,7 +96,7 @@ class Evidence:
                 cost_s = run.trial.verdict.duration_s / max(1, len(run.trial.cells))
                 # Blocks of the latency stage are randomised and complete like those of screening.
                 stage: Stage = "screen" if trial.stage == "latency" else trial.stage
-                yield Observation(trial.stack, trial.block, run.cell, value, stage, cost_s)
+                yield Observation(trial.stack, trial.block, run.cell, value, stage, cost_s, host=trial.host)
 
     def open_loops(self, percentile: str) -> tuple[Observation, ...]:
         """Every open-loop run, as the search for capacity takes it."""

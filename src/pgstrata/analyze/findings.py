@@ -15,7 +15,7 @@ from pgstrata.spec.promise import SURVIVES
 MetricScale = Literal["ratio", "difference"]
 Kind = Literal["screen", "confirm", "equivalence"]
 Verdict = Literal["better", "worse", "equal", "undecided"]
-Source = Literal["fresh pairs", "screening", "import"]
+Source = Literal["fresh pairs", "screening", "import", "hosts"]
 TimeKind = Literal["wal", "files", "locks", "running", "client", "other"]
 """Of session time: writing and flushing WAL (also waiting for the session that does it), other files, locks of any
 sort, no wait, between statements, every other wait."""
@@ -551,6 +551,38 @@ class Why(Finding):
     """Of the figures that belong to the cause, those that differ clearly."""
 
 
+class HostFinding(Finding):
+    """A stack on one of several hosts, against the stack that the others are compared with there."""
+
+    host: str
+    stack: str
+    runs: int
+    level: float | None
+    """By this host's own blocks, in the unit of the metric; null where it was not measured often enough."""
+    ratio: float | None = None
+    """Against `against` on this host, a ratio or a difference like that of the pair over all hosts."""
+    low: float | None = None
+    high: float | None = None
+    verdict: Verdict = "undecided"
+    """Of this host alone."""
+    disagrees: bool = False
+    """Whether the difference here is not that on the other hosts, by more than the runs scatter."""
+
+
+class HostsFinding(Finding):
+    """Hosts and stacks of one cell of a campaign on several hosts."""
+
+    cell: str
+    metric: str
+    scale: MetricScale
+    against: str
+    """The first of the ranking; its own rows hold levels alone."""
+    rows: tuple[HostFinding, ...]
+    spread: dict[str, float | None] = {}
+    """By stack: the standard deviation from host to host of its difference, without that of the runs, on the scale of
+    the model; null where it cannot be told."""
+
+
 class Findings(Finding):
     schema_: str = Field(REPORT_SCHEMA, alias="schema")
     campaign: CampaignFinding
@@ -568,3 +600,5 @@ class Findings(Finding):
     """Of every stack and cell whose sessions were recorded."""
     whys: tuple[Why, ...] = ()
     """Of every ranked stack against the best of its cell."""
+    hosts: tuple[HostsFinding, ...] = ()
+    """Of every cell of a campaign on several hosts."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack, tabulate
+from pgstrata.analyze.comparison import Design, Replay, Table, seconds_by_stack, tabulate
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
 from pgstrata.analyze.crash import durability_found
 from pgstrata.analyze.disk_use import disk_findings
@@ -31,6 +31,7 @@ from pgstrata.analyze.findings import (
     Chosen,
     Comparison,
     Findings,
+    HostsFinding,
     Kind,
     LevelChanges,
     MatchedLoad,
@@ -50,6 +51,8 @@ from pgstrata.analyze.findings import (
 )
 from pgstrata.analyze.fit import BlockFit
 from pgstrata.analyze.forecast import smallest_margin
+from pgstrata.analyze.hosts import hosts_of, tabulate_hosts
+from pgstrata.analyze.hosts_findings import hosts_finding
 from pgstrata.analyze.interval import ALPHA, Interval
 from pgstrata.analyze.later_stages import capacities_tps, capacity_statement
 from pgstrata.analyze.policy import MAX_PAIRS
@@ -77,10 +80,11 @@ def judge(data: CampaignData) -> Findings:
     evidence = gather(data)
     design = evidence.design()
     replay = Replay(design)
-    cells, stacks, comparisons = [], [], []
+    cells, stacks, comparisons, hosts = [], [], [], []
     for cell in evidence.cells:
         judged = _JudgedCell(evidence, design, cell, evidence.goal.primary, replay)
         cells.append(judged.finding())
+        hosts += list(judged.hosts())
         stacks += list(judged.stacks())
         comparisons += list(judged.comparisons())
     profiles, whys = explain(evidence, cells)
@@ -99,6 +103,7 @@ def judge(data: CampaignData) -> Findings:
         chosen=first.chosen if first else None,
         profiles=profiles,
         whys=whys,
+        hosts=tuple(hosts),
     )
 
 
@@ -155,7 +160,11 @@ class _JudgedCell:
     def _explore(self, name: str) -> BlockFit:
         design = replace(self.design, goal=self.design.goal.model_copy(update={"primary": name}))
         stages: tuple[Stage, ...] = ("screen", "confirm")
-        table = tabulate(design, self.evidence.observations(name), self.cell.id, stages)
+        observations = self.evidence.observations(name)
+        table = tabulate(design, observations, self.cell.id, stages)
+        if hosts_of(observations):
+            hosts = tabulate_hosts(design, observations, self.cell.id)
+            table = Table(hosts.y, tuple(range(len(hosts.hosts))))
         paired, cells = self.evidence.data.record.paired, len(design.cells)
         fit, self.own[name], self.explored[name] = explore(design.stacks, table, paired=paired, cells=cells)
         return fit
@@ -261,12 +270,20 @@ class _JudgedCell:
     def _cost_s(self, pair: PairConclusion, pairs: int | None) -> float | None:
         """Machine time of so many more pairs."""
         seconds = self.seconds.get(pair.a, 0.0) + self.seconds.get(pair.b, 0.0)
-        return pairs * seconds if pairs and seconds and not self.evidence.imported else None
+        known = pairs and seconds and not self.evidence.imported and pair.over is None
+        return pairs * seconds if pairs and known else None
 
     def _source(self, pair: PairConclusion) -> Source:
         if self.evidence.imported:
             return "import"
+        if pair.over is not None:
+            return "hosts"
         return "fresh pairs" if pair.confirmed else "screening"
+
+    def hosts(self) -> Iterator[HostsFinding]:
+        """What each host shows by itself; nothing of a campaign on one."""
+        if self.conclusion.hosts is not None and not self.evidence.emulated:
+            yield hosts_finding(self.design, self.conclusion, self.conclusion.hosts, self.cell.id)
 
     # ------------------------------------------------------------ statements
 
@@ -523,7 +540,7 @@ def pair_statement(comparison: Comparison) -> PairStatement:
         amount=comparison.ratio if comparison.ratio is not None else math.nan,
         low=comparison.low,
         high=comparison.high,
-        certainty=("proven" if comparison.source == "fresh pairs" else "shown") if decided else "open",
+        certainty=("proven" if comparison.source in ("fresh pairs", "hosts") else "shown") if decided else "open",
         source=comparison.source,
         margin=comparison.margin or 0.0,
         leaning=comparison.leaning,

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 
 from pgstrata.record.schema import MediumRecord
 
 CHANGED = 2.0
 """A rate that differs by this factor is reported: the rates of a shared or virtual disk vary by less."""
+UNLIKE = 1.25
+"""A host whose rate differs from the median of the others by this factor is named: a quarter more or fewer flushes do
+more to throughput than the choice between most stacks."""
+LEAST_HOSTS = 3
+"""Of two hosts nobody can say which is the odd one."""
 SHORTEST_S = 1.0
 """Shorter measurements vary by more than that on the same disk."""
 RATES = {
@@ -21,7 +27,29 @@ RATES = {
 
 
 def medium_notices(media: Sequence[MediumRecord]) -> Iterator[str]:
-    """A line for each baseline that differs from the one before it, and one for the checks that differ most."""
+    """Of each host, a line for each baseline that differs from the one before it, and one for the checks that differ
+    most; then a line for each host whose medium is unlike that of the others."""
+    for host in dict.fromkeys(record.host for record in media):
+        where = f"{host}: " if host else ""
+        yield from (f"{where}{line}" for line in _changes([record for record in media if record.host == host]))
+    yield from unlike_notices(media)
+
+
+def unlike_notices(media: Sequence[MediumRecord]) -> Iterator[str]:
+    """A line for each host and rate of its latest baseline that is far from the median of the others."""
+    latest = {record.host: record for record in media if record.host and record.kind == "baseline"}
+    for name, (words, _) in RATES.items():
+        rates = {h: getattr(r, name) for h, r in latest.items() if getattr(r, name) and r.seconds >= SHORTEST_S}
+        if name == "flushes_per_s" and len({latest[h].flushes_by for h in rates}) > 1:
+            continue  # by different programs: no comparison
+        for host, rate in rates.items():
+            others = median(other for h, other in rates.items() if h != host) if len(rates) >= LEAST_HOSTS else rate
+            if max(rate / others, others / rate) >= UNLIKE:
+                share = f"{100 * abs(rate / others - 1):.0f} % {'more' if rate > others else 'fewer'}"
+                yield f"{host} is unlike the other hosts: {share} {words}"
+
+
+def _changes(media: Sequence[MediumRecord]) -> Iterator[str]:
     for earlier, later in pairwise(record for record in media if record.kind == "baseline"):
         changed = [earlier.medium, later.medium] if earlier.medium != later.medium else []
         differing = [] if changed else [name for name in RATES if _differ(earlier, later, name)]

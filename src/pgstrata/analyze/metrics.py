@@ -95,7 +95,7 @@ def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[O
         value = primary_value(trial, cell, primary)
         if value is not None:
             open_loop = open_loop_of(cell, percentile)
-            yield Observation(own.stack, own.block, cell.id, value, own.stage, share_s, open_loop)
+            yield Observation(own.stack, own.block, cell.id, value, own.stage, share_s, open_loop, own.host)
 
 
 def open_loop_of(cell: CellData, percentile: str) -> OpenLoop | None:

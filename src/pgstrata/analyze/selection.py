@@ -2,7 +2,7 @@
 
 Every reason is blind to the result. Trials of hosts, kernels or server versions that differ from those of most trials
 are not compared, except that stacks may declare servers of several majors, sources or builds: those are
-compared each with its own.
+compared each with its own. Of a campaign on several hosts, the trials of each are held against those of the same host.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from pgstrata.record.reader import TrialData
 from pgstrata.record.schema import HostFacts
 
 Items = tuple[tuple[str, str], ...]
-Declared = tuple[int | None, str | None, str | None]
-"""Major, source and folder of the server that a stack asks for."""
+Declared = tuple[str, int | None, str | None, str | None]
+"""The host, and major, source and folder of the server that a stack asks for."""
 
 
 @dataclass(frozen=True)
 class Selection:
     """The checked facts that most of some trials share, and which of them therefore count."""
 
-    host: Mapping[str, str] = field(default_factory=dict)
+    host: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By the name of the host, which is empty where there is only one."""
     server: Mapping[Declared, Mapping[str, str]] = field(default_factory=dict)
-    """By what the stack declares."""
+    """By host and what the stack declares."""
 
     @classmethod
     def of(cls, trials: Iterable[TrialData]) -> Selection:
@@ -39,7 +40,7 @@ class Selection:
             return f"{trial.verdict.status}: {trial.verdict.reason}".rstrip(": ")
         if trial.facts is None:
             return ""
-        usual = {**self.host, **self.server.get(_declared(trial), {})}
+        usual = {**self.host.get(trial.trial.host, {}), **self.server.get(_declared(trial), {})}
         differing = [
             f"{key} is {value}, of most trials {usual[key]}"
             for key, value in trial.facts.checked.items()
@@ -66,14 +67,15 @@ class Tally:
 
     def selection(self) -> Selection:
         """What most of the trials so far share."""
-        host = _usual((own, n) for (own, _, _), n in self._counts.items())
+        names = dict.fromkeys(declared[0] for _, declared, _ in self._counts)
+        host = {name: _usual((own, n) for (own, d, _), n in self._counts.items() if d[0] == name) for name in names}
         server: dict[Declared, Mapping[str, str]] = {}
         for declared in dict.fromkeys(d for _, d, _ in self._counts):
             same = [(own, facts, n) for (own, d, facts), n in self._counts.items() if d == declared]
             # Of trials on the usual host, where there are any: the others do not count anyway.
-            alike = [(facts, n) for own, facts, n in same if own == host]
+            alike = [(facts, n) for own, facts, n in same if own == host[declared[0]]]
             server[declared] = dict(_usual(alike or [(facts, n) for _, facts, n in same]))
-        return Selection(dict(host), server)
+        return Selection({name: dict(items) for name, items in host.items()}, server)
 
 
 def _usual(sets: Iterable[tuple[Items, int]]) -> Items:
@@ -93,4 +95,4 @@ def _split(facts: HostFacts) -> tuple[Items, Items]:
 
 def _declared(trial: TrialData) -> Declared:
     asked = trial.stack.postgresql
-    return asked.major, asked.source, asked.installation
+    return trial.trial.host, asked.major, asked.source, asked.installation

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from pgstrata.analyze.comparison import Design
+from pgstrata.analyze.hosts_policy import HostsPolicy
 from pgstrata.analyze.policy import MAX_PAIRS, AdaptivePolicy
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.spec.campaign import Goal
@@ -119,8 +120,24 @@ class Scenario:
     def design(self) -> Design:
         return Design(self.names, (CELL,), self.goal)
 
-    def policy(self) -> AdaptivePolicy:
+    def policy(self) -> Policy:
         return AdaptivePolicy(self.design, self.max_pairs, self.budget_s)
+
+
+@dataclass(frozen=True)
+class FleetScenario(Scenario):
+    """A kind of machine: `effects` are those over all of its hosts, of which a campaign has a random sample."""
+
+    hosts: int = 6
+    host_sd: float = 0.20
+    """Of the level from host to host, ..."""
+    interaction_sd: float = 0.0
+    """... and of the difference of two stacks."""
+    rounds: int = 6
+    fixed: bool = False
+
+    def policy(self) -> Policy:
+        return HostsPolicy(replace(self.design, max_blocks=self.rounds, fixed=self.fixed), self.budget_s)
 
 
 @dataclass
@@ -142,7 +159,10 @@ Look = Callable[[SimulatedCampaign], None]
 def run_campaign(
     scenario: Scenario, seed: int | Sequence[int], *, policy: Policy | None = None, look: Look | None = None
 ) -> SimulatedCampaign:
-    """Runs blocks as the scheduler does, in random order, until the policy is done; `look` sees every run."""
+    """Runs blocks as the scheduler does, in random order, until the policy is done; `look` sees every run, of several
+    hosts every round."""
+    if isinstance(scenario, FleetScenario):
+        return _run_fleet(scenario, seed, policy or scenario.policy(), look)
     rng = np.random.default_rng(seed)
     machine = Machine(scenario.noise, rng)
     campaign = SimulatedCampaign(scenario)
@@ -164,9 +184,33 @@ def run_campaign(
         campaign.screen_blocks += decision.stage == "screen"
 
 
-def _observe(campaign: SimulatedCampaign, name: str, value: float, stage: Stage) -> None:
+def _run_fleet(
+    scenario: FleetScenario, seed: int | Sequence[int], policy: Policy, look: Look | None
+) -> SimulatedCampaign:
+    """Rounds of one block on every host."""
+    rng = np.random.default_rng(seed)
+    machines = [Machine(scenario.noise, rng) for _ in range(scenario.hosts)]
+    count, own_sd = len(scenario.names), scenario.interaction_sd / math.sqrt(2)
+    level = rng.normal(0, scenario.host_sd, scenario.hosts)[:, None] + rng.normal(0, own_sd, (scenario.hosts, count))
+    campaign = SimulatedCampaign(scenario)
+    for done in range(scenario.rounds + 1):
+        campaign.last = policy.decide(campaign.observations, done, campaign.elapsed_s / scenario.hosts)
+        if campaign.last.stage == "done":
+            break
+        for host, machine in enumerate(machines):
+            for k in rng.permutation(count):
+                value = machine.run(k, scenario.effects[k] + level[host, k], last=k == count - 1)
+                _observe(campaign, scenario.names[k], value, campaign.last.stage, f"host{host:02d}")
+            campaign.blocks += 1
+            campaign.screen_blocks += 1
+        if look is not None:
+            look(campaign)
+    return campaign
+
+
+def _observe(campaign: SimulatedCampaign, name: str, value: float, stage: Stage, host: str = "") -> None:
     cost_s = campaign.scenario.noise.trial_s
-    campaign.observations.append(Observation(name, campaign.blocks, CELL, value, stage, cost_s))
+    campaign.observations.append(Observation(name, campaign.blocks, CELL, value, stage, cost_s, host=host))
     campaign.elapsed_s += cost_s
     if stage == "screen":
         campaign.screen_s += cost_s

@@ -42,6 +42,8 @@ class Observation:
     duration_s: float = 0.0
     """Machine time that the whole trial took, spread over its cells."""
     open_loop: OpenLoop | None = None
+    host: str = ""
+    """Of a campaign on several hosts, the one that the block is of."""
 
 
 @dataclass(frozen=True)

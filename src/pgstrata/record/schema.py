@@ -131,6 +131,8 @@ class MediumRecord(Record):
     medium: str
     seconds: float = Field(gt=0)
     """That each rate was measured for."""
+    host: str = ""
+    """Of a campaign on several hosts, the one whose medium it is."""
     kind: Literal["baseline", "check"] = "baseline"
     """A check is short and made before each block: flushes alone, always by fio."""
     flushes_per_s: float | None = Field(None, ge=0)

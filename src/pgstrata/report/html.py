@@ -22,7 +22,7 @@ from pgstrata import __version__
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import disk_use
+from pgstrata.report import disk_use, hosts
 from pgstrata.report.crash import power_cuts_view, shows_runs
 from pgstrata.report.details import Links, stack_details
 from pgstrata.report.disk_use import disk_rows
@@ -30,6 +30,7 @@ from pgstrata.report.drawing import Drawing, draw
 from pgstrata.report.figures import render_count, render_factor, render_metric, render_number, render_percent
 from pgstrata.report.grid import grid_map
 from pgstrata.report.head import incidents, report_head
+from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.markup import render_markup_html
 from pgstrata.report.matrix import verdict_matrix
 from pgstrata.report.pairs import Index
@@ -68,6 +69,15 @@ class AuthorRow:
 
 
 @dataclass(frozen=True)
+class HostsView:
+    """Hosts x stacks of one cell."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: tuple[Markup, ...]
+
+
+@dataclass(frozen=True)
 class CellView:
     """What the page shows of one cell."""
 
@@ -88,6 +98,8 @@ class CellView:
     """Where session time went."""
     disks: tuple[tuple[str, ...], ...]
     """What modelled disks did."""
+    hosts: HostsView | None
+    """Of a campaign on several hosts."""
 
 
 def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
@@ -121,6 +133,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[st
             incidents_in_all=len(found),
             facts=_host_facts(data, findings),
             disk_use=disk_use,
+            each_host=hosts,
             rejected=data.record.rejected or findings.campaign.rejected,
             drawing=drawing,
             resolution=_resolution(drawing),
@@ -152,7 +165,16 @@ def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
             ),
             time=time_view(findings, table.cell),
             disks=disk_rows(findings, table.cell),
+            hosts=_hosts_view(findings, table.cell),
         )
+
+
+def _hosts_view(findings: Findings, cell: CellFinding) -> HostsView | None:
+    found = hosts_of_cell(findings, cell)
+    if found is None:
+        return None
+    words = tuple(render_markup_html(words) for words in hosts_words(found))
+    return HostsView(hosts_titles(found), hosts_rows(found), words)
 
 
 def _author_rows(index: Index, cell: CellFinding) -> Iterator[AuthorRow]:

@@ -7,11 +7,12 @@ import re
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import crash
+from pgstrata.report import crash, hosts
 from pgstrata.report.crash import crash_lines, shows_runs, tested_stacks
 from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
 from pgstrata.report.figures import render_factor, render_metric, render_number
 from pgstrata.report.head import incidents, report_head
+from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.markup import Span, parse_markup
 from pgstrata.report.settling import cell_answer, placeless
 from pgstrata.report.table import Figure, Measured, VerdictRow, VerdictTable, matched_cells, verdict_tables
@@ -49,6 +50,7 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
         lines += _why(findings, table)
         lines += _published(findings, table)
         lines += _disks(findings, table)
+        lines += _hosts(findings, table)
     tested = tested_stacks(findings)
     if tested:
         lines += ["", f"## {crash.TITLE}", "", *(f"- {escape_markdown(line.strip())}" for line in crash_lines(tested))]
@@ -136,3 +138,13 @@ def _disks(findings: Findings, table: VerdictTable) -> list[str]:
         return []
     head = ["", f"### {TITLE}", "", EXPLAINED, "", _line(list(COLUMNS)), _line(["---"] * len(COLUMNS))]
     return [*head, *(_line(list(row)) for row in rows)]
+
+
+def _hosts(findings: Findings, table: VerdictTable) -> list[str]:
+    found = hosts_of_cell(findings, table.cell)
+    if found is None:
+        return []
+    titles = hosts_titles(found)
+    head = ["", f"### {hosts.TITLE}", "", hosts.EXPLAINED, "", _line(list(titles)), _line(["---"] * len(titles))]
+    sentences = [line for words in hosts_words(found) for line in ("", _sentence(words))]
+    return [*head, *(_line(list(row)) for row in hosts_rows(found)), *sentences]

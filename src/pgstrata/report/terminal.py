@@ -14,11 +14,12 @@ from rich.text import Text
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import disk_use
+from pgstrata.report import disk_use, hosts
 from pgstrata.report.crash import TITLE, crash_lines, shows_runs, tested_stacks
 from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
+from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.markup import parse_markup
 from pgstrata.report.settling import cell_answer
 from pgstrata.report.table import MEASURED, Figure, Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
@@ -72,6 +73,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
                 console.print(_sentence(words))
         _print_published(console, findings, table, plain)
         _print_disks(console, findings, table, plain)
+        _print_hosts(console, findings, table, plain)
     _print_power_cuts(console, findings)
     lost = incidents(data, findings)
     if lost:
@@ -148,6 +150,22 @@ def _print_power_cuts(console: Console, findings: Findings) -> None:
         console.print(Text(f"\n{TITLE}", style="bold"))
         for line in crash_lines(tested):
             console.print(Text(printable(line)))
+
+
+def _print_hosts(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
+    found = hosts_of_cell(findings, table.cell)
+    if found is None:
+        return
+    console.print(Text(f"\n{hosts.TITLE}", style="bold"))
+    console.print(Text(hosts.EXPLAINED, style="dim"))
+    grid = _empty_grid(plain)
+    for number, title in enumerate(hosts_titles(found)):
+        grid.add_column(printable(title), justify="right" if number else "left")
+    for row in hosts_rows(found):
+        grid.add_row(*(Text(printable(text)) for text in row))
+    console.print(grid)
+    for words in hosts_words(found):
+        console.print(_sentence(words))
 
 
 def _empty_grid(plain: bool) -> Table:

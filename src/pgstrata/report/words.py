@@ -222,7 +222,7 @@ def _different(pair: PairStatement) -> str:
     shown = is_bounded(pair.low, pair.high, metric)
     interval = f" ({' ... '.join(_bare(metric, v) for v in sorted(bounds))})" if shown else ""
     proof = "**proven**" if pair.certainty == "proven" else "**shown, not confirmed**"
-    imported = " (imported)" if pair.source == "import" else ""
+    imported = " (imported)" if pair.source == "import" else " over the hosts" if pair.source == "hosts" else ""
     text = f"{quoted(a)} is {_word(metric, better=False)} {quoted(b)} by {_changed(metric, estimate)}"
     return f"{text}{interval}: {proof}{imported}."
 
@@ -244,9 +244,10 @@ def _settling(pair: PairStatement, metric: Metric) -> str:
     if pair.source == "import" or (pair.sigma is None and pair.settled_by_pairs is None):
         return ""
     if pair.settled_by_pairs is None or (pair.settled_by_s or 0.0) > LONGEST_SETTLING_S:
-        return f"No affordable number of pairs would settle {margin}"
+        return f"No affordable number of {'hosts' if pair.source == 'hosts' else 'pairs'} would settle {margin}"
     cost = f" ({render_duration(pair.settled_by_s)})" if pair.settled_by_s else ""
-    return f"About {render_count(pair.settled_by_pairs, 'more pair')}{cost} would settle {margin}"
+    more = "more host" if pair.source == "hosts" else "more pair"
+    return f"About {render_count(pair.settled_by_pairs, more)}{cost} would settle {margin}"
 
 
 def _not_confirmed(statement: NotConfirmed) -> str:
@@ -314,6 +315,11 @@ def _change(metric: Metric, value: float) -> float:
 
 def _amount(metric: Metric, value: float, *, sign: bool = False) -> str:
     return _changed(metric, _change(metric, value), sign=sign)
+
+
+def signed_change(metric: Metric, value: float) -> str:
+    """A ratio as a change in percent, a difference in the metric's unit; always with its sign."""
+    return _amount(metric, value, sign=True)
 
 
 def _changed(metric: Metric, change: float, *, sign: bool = False) -> str:

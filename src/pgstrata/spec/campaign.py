@@ -185,4 +185,5 @@ class Trial(Model):
     scale: int
     cells: tuple[Cell, ...]
     duration_s: float | None = Field(None, description="measured seconds of a run, instead of the workload's")
+    host: str = Field("", description="of a campaign on several hosts, the one that this trial's block is of")
     workload_seed: int = Field(description="pgbench --random-seed, the same for all stacks of a block")

@@ -62,6 +62,16 @@ def test_rows_of_proof_hold(bench: ModuleType) -> None:
     assert [c for c in checks if not c.holds(SIGMAS)] == []
 
 
+HOSTS = "hosts 6, interaction 10%, 12 blocks each"
+
+
+def test_rows_of_hosts_hold(bench: ModuleType) -> None:
+    names = [HOSTS, "hosts 12, interaction 3%, ahead 10 %"]
+    checks = list(bench.campaign_checks(bench.run_jobs(names, CAMPAIGNS, 1)))
+    assert {c.row for c in checks} == {"13"}
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
 RARE = "rare 15% x -50% margin 5%"
 
 
@@ -72,7 +82,12 @@ def test_rare_bad_runs_are_not_called_equal(bench: ModuleType) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "scenario", "row"),
-    [("plain-mean", RARE, "11"), ("least-runs", RARE, "11"), ("chosen", "ahead 4 scatter 10, quietest", "10")],
+    [
+        ("plain-mean", RARE, "11"),
+        ("least-runs", RARE, "11"),
+        ("chosen", "ahead 4 scatter 10, quietest", "10"),
+        ("hosts", HOSTS, "13"),
+    ],
 )
 def test_a_mutant_of_a_rule_fails(bench: ModuleType, rule: str, scenario: str, row: str) -> None:
     undo = bench.weaken(rule)

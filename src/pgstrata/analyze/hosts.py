@@ -1,0 +1,164 @@
+"""The difference of two stacks over a kind of machine: hosts are a random sample of it, with complete blocks in each.
+
+y = stack + host + block within host + stack x host + noise. The interaction (that a stack gains more on one host than
+on another) is what separates "faster on these hosts" from "faster on this kind of host": blocks of one host share it,
+so the unit of evidence is the host. With d_h the difference of two stacks on host h by the model of its own blocks
+(`fit.py`) and v_h its squared standard error, H hosts give
+
+    w_h    = 1 / v_h;  Q = sum w_h (d_h - d_w)^2,  d_w = sum w_h d_h / sum w_h
+    tau^2  = max(0, (Q - (H - 1)) / (sum w_h - sum w_h^2 / sum w_h))       variance of the interaction
+    w*_h   = 1 / (v_h + tau^2);  d = sum w*_h d_h / sum w*_h
+    se^2   = sum w*_h (d_h - d)^2 / ((H - 1) sum w*_h),  H - 1 degrees of freedom
+
+tau^2 by DerSimonian and Laird (Controlled Clinical Trials 7, 1986), d and its error by Hartung and Knapp (Statistics in
+Medicine 20, 2001), whose t distribution holds with few hosts where the normal one does not. A v_h from a few blocks is
+itself uncertain, and weights by it would follow chance: v_h is s^2 c_h, with s^2 pooled over the hosts by their degrees
+of freedom and c_h what the design of host h makes of a variance of 1. Where a host has one block alone, all count
+alike.
+
+A host disagrees where its own difference is not the median of the others', by Welch's t at 0.05 / H, with each host's
+own variance: by more than the runs scatter. The median, whose variance is pi/2 of that of a mean, keeps one odd host
+from making the others look odd.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from scipy.special import stdtr
+
+from pgstrata.analyze.comparison import Design, tabulate
+from pgstrata.analyze.fit import BlockFit, fit_blocks
+from pgstrata.analyze.interval import ALPHA, Estimate, Floats
+from pgstrata.record.decision import Observation, Stage
+
+COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
+
+
+def hosts_of(observations: Sequence[Observation]) -> tuple[str, ...]:
+    """The hosts of a campaign on several, in the order in which they came; none for a campaign on one."""
+    return tuple(dict.fromkeys(o.host for o in observations if o.host))
+
+
+@dataclass(frozen=True)
+class HostTable:
+    """What each stack does on each host, in one cell."""
+
+    hosts: tuple[str, ...]
+    y: Floats
+    """Stack x host: the level by the host's own blocks; nan where it was not measured often enough to tell."""
+    fits: tuple[BlockFit, ...]
+    runs: np.ndarray
+    """Stack x host: valid runs."""
+
+
+def tabulate_hosts(design: Design, observations: Sequence[Observation], cell: str) -> HostTable:
+    """Every run of the comparison counts: nothing is selected on the way, for no stack is dropped."""
+    hosts = hosts_of(observations)
+    own: dict[str, list[Observation]] = {host: [] for host in hosts}
+    for o in observations:
+        if o.host and o.cell == cell:
+            own[o.host].append(o)
+    tables = [tabulate(design, own[host], cell, COMPARISON) for host in hosts]
+    fits = tuple(fit_blocks(table.y) for table in tables)
+    y = np.full((len(design.stacks), len(hosts)), np.nan)
+    runs = np.zeros(y.shape, dtype=np.intp)
+    for at, (table, fit) in enumerate(zip(tables, fits, strict=True)):
+        # One block alone is no model, and needs none: its runs share it.
+        y[:, at] = table.y[:, 0] if table.y.shape[1] == 1 else np.where(fit.component == 0, fit.level, np.nan)
+        runs[:, at] = np.isfinite(table.y).sum(axis=1)
+    return HostTable(hosts, y, fits, runs)
+
+
+@dataclass(frozen=True)
+class HostDifference:
+    """Two stacks on one host, by its own blocks; the standard error is nan where they are too few."""
+
+    host: str
+    estimate: Estimate
+    p_alike: float
+    """Of this host and the others having the same difference; nan where that cannot be told."""
+    disagrees: bool
+
+
+@dataclass(frozen=True)
+class OverHosts:
+    """Two stacks over the kind of machine that the hosts are a sample of."""
+
+    estimate: Estimate
+    """`n` counts hosts."""
+    mean: Estimate
+    """The plain mean over hosts; `n` counts the runs of the stack that has fewer, because a rare bad run needs runs to
+    be seen."""
+    tau: float
+    """Standard deviation of the difference from host to host, without that of the runs; nan where it cannot be told."""
+    hosts: tuple[HostDifference, ...]
+
+
+def over_hosts(table: HostTable, i: int, j: int) -> OverHosts:
+    """Stack i against stack j over the hosts that have both."""
+    d = table.y[i] - table.y[j]
+    kept = np.flatnonzero(np.isfinite(d)).tolist()
+    own = [_own(table, at, i, j, float(d[at])) for at in kept]
+    count = len(kept)
+    runs = float(min(table.runs[i, kept].sum(), table.runs[j, kept].sum())) if count else 0.0
+    if count < 2:
+        value = float(d[kept[0]]) if count else math.nan
+        unknown = Estimate(value, math.nan, math.nan, count)
+        return OverHosts(unknown, Estimate(value, math.nan, math.nan, runs), math.nan, _compared(table, kept, own))
+    found = d[kept]
+    weights, tau2 = _weights(found, _variances(own))
+    value = float((weights * found).sum() / weights.sum())
+    se = math.sqrt(float((weights * (found - value) ** 2).sum() / ((count - 1) * weights.sum())))
+    plain = Estimate(float(found.mean()), float(found.std(ddof=1)) / math.sqrt(count), count - 1, runs)
+    tau = math.sqrt(tau2) if math.isfinite(tau2) else math.nan
+    return OverHosts(Estimate(value, se, count - 1, count), plain, tau, _compared(table, kept, own))
+
+
+def _own(table: HostTable, at: int, i: int, j: int, value: float) -> Estimate:
+    found = table.fits[at].estimate(i, j)
+    return found if found.se > 0 else Estimate(value, math.nan, math.nan, 1)
+
+
+def _variances(own: Sequence[Estimate]) -> Floats:
+    """v_h of every host with the scatter of all; nan where a host has none of its own."""
+    se2 = np.array([e.se**2 for e in own])
+    nu, n = np.array([e.nu for e in own]), np.array([e.n for e in own])
+    if not np.isfinite(se2).all():
+        return np.full(se2.shape, np.nan)
+    pooled = (nu * se2 * n).sum() / nu.sum()
+    return np.asarray(pooled / n)
+
+
+def _weights(d: Floats, v: Floats) -> tuple[Floats, float]:
+    """w* and tau^2; weights of 1, and no tau, where a v_h is not known."""
+    if not np.isfinite(v).all() or not (v > 0).all():
+        return np.ones(d.shape), math.nan
+    w = 1 / v
+    centre = (w * d).sum() / w.sum()
+    q = float((w * (d - centre) ** 2).sum())
+    tau2 = max(0.0, (q - (d.size - 1)) / float(w.sum() - (w**2).sum() / w.sum()))
+    return 1 / (v + tau2), tau2
+
+
+def _compared(table: HostTable, kept: Sequence[int], own: Sequence[Estimate]) -> tuple[HostDifference, ...]:
+    found = []
+    for place, (at, one) in enumerate(zip(kept, own, strict=True)):
+        p = _p_alike(one, [other for k, other in enumerate(own) if k != place])
+        found.append(HostDifference(table.hosts[at], one, p, p < ALPHA / max(len(own), 1)))
+    return tuple(found)
+
+
+def _p_alike(one: Estimate, others: Sequence[Estimate]) -> float:
+    """Welch's t of one host against the median of the others."""
+    parts = [(one.se**2, one.nu), *((math.pi / 2 * e.se**2 / len(others) ** 2, e.nu) for e in others)]
+    total = sum(part for part, _ in parts)
+    if len(others) < 2 or not total > 0:
+        return math.nan
+    nu = total**2 / sum(part**2 / freedom for part, freedom in parts)
+    t = (one.value - median(e.value for e in others)) / math.sqrt(total)
+    return 2 * float(stdtr(nu, -abs(t)))

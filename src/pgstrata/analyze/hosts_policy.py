@@ -1,0 +1,74 @@
+"""The policy of a campaign on several hosts: rounds of one block on each, until every pair is settled over the hosts.
+
+Nothing is dropped on the way, so that blocks stay complete within a host and no pair is selected by its own runs. A
+pure function of the observations, like every policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pgstrata.analyze.comparison import Design, seconds_by_stack, summary
+from pgstrata.analyze.conclude import PairConclusion, conclude_hosts
+from pgstrata.record.decision import Decision, Observation
+
+LEAST_ROUNDS = 3
+"""Blocks of each host before anything is decided: with fewer, hosts cannot be told from noise."""
+SETTLED_SHARE = 0.90
+"""Of the scatter between hosts: where so much is the hosts' own, more runs narrow the interval by 5 % at most."""
+
+
+@dataclass(frozen=True)
+class HostsPolicy:
+    """Every stack on every host, at most `design.max_blocks` times."""
+
+    design: Design
+    budget_s: float | None = None
+
+    def decide(self, observations: Sequence[Observation], rounds_done: int, elapsed_s: float) -> Decision:
+        """What to run next; see `record.decision.Policy`. Rounds are blocks of each host."""
+        figures = {}
+        open_pairs: list[PairConclusion] = []
+        for cell in self.design.cells:
+            for pair in conclude_hosts(self.design, observations, cell).confirmed:
+                figures[f"{cell}: {pair.a} / {pair.b}"] = summary(pair.verdict)
+                open_pairs += [] if pair.verdict.decided else [pair]
+        reason = self._why_ended(open_pairs, observations, rounds_done, elapsed_s)
+        if reason:
+            return Decision("done", (), reason=reason, figures=figures)
+        return Decision("screen", self.design.stacks, figures=figures)
+
+    def _why_ended(
+        self, open_pairs: Sequence[PairConclusion], observations: Sequence[Observation], done: int, elapsed_s: float
+    ) -> str:
+        """Empty while another round is worth it."""
+        if done < min(LEAST_ROUNDS, self.design.max_blocks):
+            return self._budget(observations, elapsed_s)
+        pairs = "1 pair" if len(open_pairs) == 1 else f"{len(open_pairs)} pairs"
+        if self.design.fixed:
+            most = self.design.max_blocks
+            return (
+                f"blocks done: {most} on each host, as planned"
+                if done >= most
+                else self._budget(observations, elapsed_s)
+            )
+        if not open_pairs:
+            return "every pair is settled over the hosts" if len(self.design.stacks) > 1 else "one stack alone"
+        if all(_differ_by_host(pair) for pair in open_pairs):
+            return f"{pairs} open: the hosts differ, and more hosts would settle it, not more runs on these"
+        if done >= self.design.max_blocks:
+            return f"{pairs} open after {done} blocks on each host"
+        return self._budget(observations, elapsed_s)
+
+    def _budget(self, observations: Sequence[Observation], elapsed_s: float) -> str:
+        round_s = sum(seconds_by_stack(observations).values())
+        affords = self.budget_s is None or elapsed_s + round_s <= self.budget_s
+        return "" if affords else "the time budget is used up"
+
+
+def _differ_by_host(pair: PairConclusion) -> bool:
+    """Whether what keeps the pair open is its hosts, and not the runs on them."""
+    tau = pair.over.tau if pair.over is not None else math.nan
+    return pair.sigma > 0 and tau**2 >= SETTLED_SHARE * pair.sigma**2

@@ -1,0 +1,144 @@
+"""Campaigns on several hosts: the host is the unit of evidence, and what each host shows by itself is told."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from pgstrata.analyze.comparison import Design
+from pgstrata.analyze.conclude import conclude
+from pgstrata.analyze.hosts import over_hosts, tabulate_hosts
+from pgstrata.analyze.hosts_policy import HostsPolicy
+from pgstrata.analyze.judge import judge
+from pgstrata.analyze.medium import medium_notices
+from pgstrata.record.decision import Observation
+from pgstrata.record.reader import read
+from pgstrata.record.schema import MediumRecord
+from pgstrata.report.render import render
+from pgstrata.report.terminal import render_terminal
+from pgstrata.spec.campaign import Goal
+from pgstrata_fake.campaigns import Shape, write_campaign
+
+CELL = "cell"
+DESIGN = Design(("a", "b"), (CELL,), Goal())
+
+
+def observed(differences: dict[str, list[float]], *, level: float = 7.0) -> list[Observation]:
+    """Blocks of each host in which `a` leads `b` by so much, on the logarithmic scale."""
+    found, block = [], 0
+    for number, (host, own) in enumerate(differences.items()):
+        for difference in own:
+            base = level + number
+            found.append(Observation("a", block, CELL, math.exp(base + difference), host=host, duration_s=10))
+            found.append(Observation("b", block, CELL, math.exp(base), host=host, duration_s=10))
+            block += 1
+    return found
+
+
+def test_equal_numbers_of_blocks_give_the_t_of_the_hosts_means() -> None:
+    d = {"h1": [0.09, 0.11, 0.10], "h2": [0.04, 0.06, 0.05], "h3": [0.14, 0.16, 0.15], "h4": [0.07, 0.09, 0.08]}
+    over = over_hosts(tabulate_hosts(DESIGN, observed(d), CELL), 0, 1)
+    means = np.array([np.mean(own) for own in d.values()])
+    assert over.estimate.value == pytest.approx(means.mean(), abs=1e-6)
+    assert over.estimate.se == pytest.approx(means.std(ddof=1) / 2, rel=1e-4)
+    assert (over.estimate.nu, over.estimate.n) == (3, 4)
+    within = np.concatenate([np.array(own) - np.mean(own) for own in d.values()])
+    tau2 = means.var(ddof=1) - within @ within / 8 / 3
+    assert over.tau == pytest.approx(math.sqrt(tau2), rel=0.05)
+    assert over.mean.n == 12, "runs, not hosts: a rare bad run needs runs to be seen"
+
+
+def test_differences_that_all_blocks_of_a_host_share_prove_nothing_about_the_kind_of_machine() -> None:
+    d = {"h1": [0.30, 0.301, 0.299] * 4, "h2": [-0.20, -0.201, -0.199] * 4, "h3": [0.20, 0.201, 0.199] * 4}
+    known = conclude(DESIGN, observed(d), CELL).confirmed[0]
+    ignored = [o.__class__(**{**o.__dict__, "host": ""}) for o in observed({"h1": d["h1"], "h3": d["h3"]})]
+    assert known.verdict.verdict == "undecided"
+    assert conclude(DESIGN, ignored, CELL).confirmed[0].verdict.verdict == "better"
+    reason = HostsPolicy(DESIGN).decide(observed(d), 12, 0.0).reason
+    assert "more hosts would settle it" in reason
+
+
+def test_the_host_that_disagrees_is_found_and_the_others_are_not() -> None:
+    rng = np.random.default_rng(4)
+    d = {f"h{k}": list(0.05 + rng.normal(0, 0.01, 6)) for k in range(6)}
+    d["h3"] = list(0.25 + rng.normal(0, 0.01, 6))
+    found = over_hosts(tabulate_hosts(DESIGN, observed(d), CELL), 0, 1).hosts
+    assert [one.host for one in found if one.disagrees] == ["h3"]
+    others = np.array([np.mean(own) for host, own in d.items() if host != "h3"])
+    assert found[3].estimate.value - others.mean() == pytest.approx(0.2, abs=0.02)
+
+
+def test_alike_hosts_disagree_no_more_often_than_asked_for() -> None:
+    rng, alarms = np.random.default_rng(5), 0
+    for _ in range(60):
+        d = {f"h{k}": list(rng.normal(0, 0.03, 4)) for k in range(6)}
+        alarms += any(one.disagrees for one in over_hosts(tabulate_hosts(DESIGN, observed(d), CELL), 0, 1).hosts)
+    assert alarms <= 60 * 0.05 + 3 * math.sqrt(60 * 0.05 * 0.95)
+
+
+def test_two_hosts_and_one_give_no_bounds() -> None:
+    for hosts in (1, 2):
+        d = {f"h{k}": [0.3, 0.31, 0.29] for k in range(hosts)}
+        (pair,) = conclude(DESIGN, observed(d), CELL).confirmed
+        assert not math.isfinite(pair.verdict.interval.low)
+    assert student.ppf(0.975, 1) > 12, "one degree of freedom is next to none"
+
+
+def test_the_policy_asks_for_rounds_until_pairs_are_settled_or_the_budget_is_used_up() -> None:
+    policy = HostsPolicy(DESIGN, budget_s=1000.0)
+    assert policy.decide([], 0, 0.0).run == ("a", "b")
+    clear = {f"h{k}": [0.50, 0.51, 0.49] for k in range(8)}
+    assert policy.decide(observed(clear), 2, 100.0).stage == "screen"
+    assert policy.decide(observed(clear), 3, 100.0).reason == "every pair is settled over the hosts"
+    rng = np.random.default_rng(1)
+    unclear = {f"h{k}": list(rng.normal(0.0, 0.03, 3)) for k in range(6)}
+    assert policy.decide(observed(unclear), 3, 100.0).stage == "screen"
+    assert policy.decide(observed(unclear), 3, 990.0).reason == "the time budget is used up"
+    assert "open after 12 blocks" in policy.decide(observed(unclear), 12, 100.0).reason
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    effects = {(host, "ext4"): 0.05 * host for host in range(6)} | {(host, "xfs"): 0.05 * host for host in range(6)}
+    effects[3, "xfs"] += 0.40
+    shape = Shape(stacks=("ext4", "xfs"), blocks=24, duration_s=10, incidents=False, hosts=6, host_effects=effects)
+    return write_campaign(tmp_path_factory.mktemp("hosts") / "c", shape)
+
+
+def test_the_judge_speaks_of_hosts_and_leaves_none_out_for_its_facts(campaign: Path) -> None:
+    findings = judge(read(campaign))
+    assert [len(stack.excluded) for stack in findings.stacks] == [0, 0]
+    (pair,) = [c for c in findings.comparisons if c.metric == "tps"]
+    assert (pair.source, pair.pairs) == ("hosts", 6)
+    (hosts,) = findings.hosts
+    assert len(hosts.rows) == 12
+    odd = [row for row in hosts.rows if row.disagrees]
+    assert {row.host for row in odd} == {"ssh://db03"}
+    assert all(row.low is not None and row.high is not None and row.low <= row.high for row in odd)
+
+
+def test_every_report_shows_hosts_and_stacks(campaign: Path, tmp_path: Path) -> None:
+    data = read(campaign)
+    findings = judge(data)
+    paths = render(data, findings, ["html", "md"], tmp_path).paths
+    for text in (render_terminal(data, findings), *(path.read_text() for path in paths)):
+        assert "Each host by itself" in text
+        assert "ssh://db05" in text
+        assert "differs from the other hosts" in text
+
+
+def test_a_host_unlike_its_kind_is_named_by_its_flushes() -> None:
+    def baseline(host: str, flushes: float) -> MediumRecord:
+        return MediumRecord(
+            at="", before_block=0, medium="disk", seconds=2.0, host=host, flushes_per_s=flushes, flushes_by="fio"
+        )
+
+    alike = [baseline(f"h{k}", 1000.0 + k) for k in range(6)]
+    assert list(medium_notices(alike)) == []
+    (line,) = medium_notices([*alike, baseline("h7", 690.0)])
+    assert line == "h7 is unlike the other hosts: 31 % fewer flushes a second"
+    assert list(medium_notices([baseline("h0", 1000.0), baseline("h1", 600.0)])) == [], "which one is the odd one?"
