@@ -552,7 +552,7 @@ class Why(Finding):
 
 
 class HostFinding(Finding):
-    """A stack on one of several hosts, against the stack that the others are compared with there."""
+    """A stack on one of several hosts; `ratio` and `verdict` are against the first of the ranking, there alone."""
 
     host: str
     stack: str
@@ -560,11 +560,9 @@ class HostFinding(Finding):
     level: float | None
     """By this host's own blocks, in the unit of the metric; null where it was not measured often enough."""
     ratio: float | None = None
-    """Against `against` on this host, a ratio or a difference like that of the pair over all hosts."""
     low: float | None = None
     high: float | None = None
     verdict: Verdict = "undecided"
-    """Of this host alone."""
     disagrees: bool = False
     """Whether the difference here is not that on the other hosts, by more than the runs scatter."""
 
@@ -579,8 +577,7 @@ class HostsFinding(Finding):
     """The first of the ranking; its own rows hold levels alone."""
     rows: tuple[HostFinding, ...]
     spread: dict[str, float | None] = {}
-    """By stack: the standard deviation from host to host of its difference, without that of the runs, on the scale of
-    the model; null where it cannot be told."""
+    """By stack: standard deviation of its difference from host to host, on the scale of the model, or null."""
 
 
 class Findings(Finding):
