@@ -563,8 +563,7 @@ class HostFinding(Finding):
     low: float | None = None
     high: float | None = None
     verdict: Verdict = "undecided"
-    disagrees: bool = False
-    """Whether the difference here is not that on the other hosts, by more than the runs scatter."""
+    disagrees: bool = False  # with the other hosts, by more than the runs scatter
 
 
 class HostsFinding(Finding):
@@ -574,7 +573,6 @@ class HostsFinding(Finding):
     metric: str
     scale: MetricScale
     against: str
-    """The first of the ranking; its own rows hold levels alone."""
     rows: tuple[HostFinding, ...]
     spread: dict[str, float | None] = {}
     """By stack: standard deviation of its difference from host to host, on the scale of the model, or null."""
