@@ -31,7 +31,7 @@ from statistics import median
 import numpy as np
 from scipy.special import stdtr
 
-from pgstrata.analyze.comparison import Design, tabulate
+from pgstrata.analyze.comparison import Design, Table, tabulate
 from pgstrata.analyze.fit import BlockFit, fit_blocks
 from pgstrata.analyze.interval import ALPHA, Estimate, Floats
 from pgstrata.record.decision import Observation, Stage
@@ -72,6 +72,14 @@ def tabulate_hosts(design: Design, observations: Sequence[Observation], cell: st
         y[:, at] = table.y[:, 0] if table.y.shape[1] == 1 else np.where(fit.component == 0, fit.level, np.nan)
         runs[:, at] = np.isfinite(table.y).sum(axis=1)
     return HostTable(hosts, y, fits, runs)
+
+
+def host_factor_table(design: Design, observations: Sequence[Observation], cell: str) -> Table:
+    """The valid runs of the comparison in one cell: stack x block, of a campaign on several hosts stack x host."""
+    if not hosts_of(observations):
+        return tabulate(design, observations, cell, COMPARISON)
+    hosts = tabulate_hosts(design, observations, cell)
+    return Table(hosts.y, tuple(range(len(hosts.hosts))))
 
 
 @dataclass(frozen=True)

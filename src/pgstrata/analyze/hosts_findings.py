@@ -8,16 +8,21 @@ from typing import Literal
 
 from pgstrata.analyze.comparison import Design
 from pgstrata.analyze.conclude import CellConclusion, PairConclusion
+from pgstrata.analyze.evidence import Evidence
 from pgstrata.analyze.findings import HostFinding, HostsFinding
 from pgstrata.analyze.hosts import HostDifference, HostTable
 from pgstrata.analyze.interval import ALPHA, CONFIRM_G, Interval, interval
 
 
-def hosts_finding(design: Design, conclusion: CellConclusion, table: HostTable, cell: str) -> HostsFinding:
-    """Levels of every stack on every host, and its difference there from the first of the ranking."""
+def hosts_findings(evidence: Evidence, design: Design, conclusion: CellConclusion, cell: str) -> Iterator[HostsFinding]:
+    """Levels of every stack on every host, and its difference there from the first of the ranking; nothing of a
+    campaign on one host."""
+    table = conclusion.hosts
+    if table is None or evidence.emulated:
+        return
     against = conclusion.ranking[0] if conclusion.ranking else design.stacks[0]
     pairs = {p.a if p.b == against else p.b: p for p in conclusion.confirmed if against in (p.a, p.b)}
-    return HostsFinding(
+    yield HostsFinding(
         cell=cell,
         metric=design.metric.name,
         scale=design.metric.scale,

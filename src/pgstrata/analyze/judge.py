@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze.comparison import Design, Replay, Table, seconds_by_stack, tabulate
+from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
 from pgstrata.analyze.crash import durability_found
 from pgstrata.analyze.disk_use import disk_findings
@@ -31,7 +31,6 @@ from pgstrata.analyze.findings import (
     Chosen,
     Comparison,
     Findings,
-    HostsFinding,
     Kind,
     LevelChanges,
     MatchedLoad,
@@ -51,8 +50,8 @@ from pgstrata.analyze.findings import (
 )
 from pgstrata.analyze.fit import BlockFit
 from pgstrata.analyze.forecast import smallest_margin
-from pgstrata.analyze.hosts import hosts_of, tabulate_hosts
-from pgstrata.analyze.hosts_findings import hosts_finding
+from pgstrata.analyze.hosts import host_factor_table
+from pgstrata.analyze.hosts_findings import hosts_findings
 from pgstrata.analyze.interval import ALPHA, Interval
 from pgstrata.analyze.later_stages import capacities_tps, capacity_statement
 from pgstrata.analyze.policy import MAX_PAIRS
@@ -62,7 +61,6 @@ from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import rank
 from pgstrata.analyze.trend import trend_p
 from pgstrata.analyze.why import explain
-from pgstrata.record.decision import Stage
 from pgstrata.record.reader import CampaignData
 from pgstrata.spec.durability import CLASSES
 from pgstrata.spec.notation import render_stack
@@ -84,7 +82,7 @@ def judge(data: CampaignData) -> Findings:
     for cell in evidence.cells:
         judged = _JudgedCell(evidence, design, cell, evidence.goal.primary, replay)
         cells.append(judged.finding())
-        hosts += list(judged.hosts())
+        hosts += list(hosts_findings(evidence, design, judged.conclusion, cell.id))
         stacks += list(judged.stacks())
         comparisons += list(judged.comparisons())
     profiles, whys = explain(evidence, cells)
@@ -159,12 +157,7 @@ class _JudgedCell:
 
     def _explore(self, name: str) -> BlockFit:
         design = replace(self.design, goal=self.design.goal.model_copy(update={"primary": name}))
-        stages: tuple[Stage, ...] = ("screen", "confirm")
-        observations = self.evidence.observations(name)
-        table = tabulate(design, observations, self.cell.id, stages)
-        if hosts_of(observations):
-            hosts = tabulate_hosts(design, observations, self.cell.id)
-            table = Table(hosts.y, tuple(range(len(hosts.hosts))))
+        table = host_factor_table(design, self.evidence.observations(name), self.cell.id)
         paired, cells = self.evidence.data.record.paired, len(design.cells)
         fit, self.own[name], self.explored[name] = explore(design.stacks, table, paired=paired, cells=cells)
         return fit
@@ -279,11 +272,6 @@ class _JudgedCell:
         if pair.over is not None:
             return "hosts"
         return "fresh pairs" if pair.confirmed else "screening"
-
-    def hosts(self) -> Iterator[HostsFinding]:
-        """What each host shows by itself; nothing of a campaign on one."""
-        if self.conclusion.hosts is not None and not self.evidence.emulated:
-            yield hosts_finding(self.design, self.conclusion, self.conclusion.hosts, self.cell.id)
 
     # ------------------------------------------------------------ statements
 
