@@ -7,6 +7,7 @@ interface Scale {
   ticks(count?: number): number[];
   invert?(pixel: number): number;
   logarithmic?: boolean;
+  cut?: boolean;
 }
 
 interface AxisOptions {

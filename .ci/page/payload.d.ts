@@ -3,6 +3,7 @@
 interface Drawing {
   primary: string;
   margin: number;
+  zero_below: number;
   stacks: string[];
   shapes: string[];
   metrics: Record<string, Metric>;

@@ -13,7 +13,9 @@ import pytest
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
+from pgstrata.report.drawing import draw, is_cut
 from pgstrata.report.render import render
+from pgstrata.report.sample import Sample
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
@@ -344,3 +346,14 @@ def test_on_paper_there_are_no_controls(campaign: Campaign, open_page: Any) -> N
     assert view.visible(".toolbar") == 0
     assert view.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert view.page.pdf()[:5] == b"%PDF-"
+
+
+def test_a_cut_or_logarithmic_axis_says_so(campaign: Campaign, later: Campaign, open_page: Any) -> None:
+    apart = open_page(campaign.page)
+    assert "logarithmic axis" in apart.page.locator("#chart-intervals").inner_html()
+    assert apart.count("#chart-intervals .cut-mark") == 0
+    near = open_page(later.page)
+    assert is_cut(draw(later.data, later.findings, Sample.of(later.data)).cells[0].metrics["tps"])
+    assert "cut axis: it does not begin at 0" in near.page.locator("#chart-intervals").inner_html()
+    assert near.count("#chart-intervals .cut-mark") == 1
+    assert near.page.locator("#verdicts .strip-note").first.inner_text() == "cut axis"

@@ -20,6 +20,8 @@ from pgstrata.report.why_table import DrawnTime, drawn_times
 
 PERCENTILES = ("p50", "p95", "p99", "p999")
 FACTOR_FOR_LOG = 4.0
+ZERO_BELOW = 0.45
+"""An axis begins at zero where the least value is below this share of the greatest; else it is cut, and says so."""
 GIB = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) GiB")
 """How the facts of a host give its memory."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star", "triangle-right")
@@ -121,6 +123,7 @@ class Drawing:
 
     primary: str
     margin: float
+    zero_below: float
     stacks: list[str]
     shapes: list[str]
     """Of the marks of each stack."""
@@ -165,6 +168,7 @@ def draw(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
     return Drawing(
         primary=findings.campaign.primary,
         margin=findings.campaign.margin,
+        zero_below=ZERO_BELOW,
         stacks=context.names,
         shapes=[SHAPES[i % len(SHAPES)] for i in range(len(context.names))],
         metrics={name: metric_of(name) for name in order},
@@ -288,8 +292,18 @@ def _with_typical(runs: list[DrawnRun]) -> Iterator[DrawnRun]:
     return (replace(run, typical=id(run) in typical) for run in runs)
 
 
+def is_cut(drawn: list[DrawnMetric]) -> bool:
+    """Whether the axis of a metric, where it is not logarithmic, does not begin at zero."""
+    known = _known(drawn)
+    return bool(known) and (min(known) >= ZERO_BELOW * max(known) > 0 or max(known) < 0)
+
+
+def _known(drawn: list[DrawnMetric]) -> list[float]:
+    return [v for d in drawn for v in (d.low, d.high, d.estimate, *d.runs) if v is not None]
+
+
 def _differ_by_factors(drawn: list[DrawnMetric]) -> bool:
-    known = [v for d in drawn for v in (d.low, d.high, d.estimate, *d.runs) if v is not None]
+    known = _known(drawn)
     return bool(known) and min(known) > 0 and max(known) / min(known) > FACTOR_FOR_LOG
 
 

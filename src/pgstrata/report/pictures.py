@@ -5,6 +5,7 @@ Every picture names what was measured and on what, because pictures travel witho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ import vl_convert
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.drawing import Drawing, DrawnCell, DrawnRun, draw
+from pgstrata.report.drawing import Drawing, DrawnCell, DrawnRun, draw, is_cut
+from pgstrata.report.figures import render_metric, render_number
+from pgstrata.report.grid import GridMap, grid_map
 from pgstrata.report.head import report_head
 from pgstrata.report.sample import Sample
 from pgstrata.report.table import main_cells
+from pgstrata.report.why_table import DrawnTime
 from pgstrata.spec.printable import one_line
 
 Rows = list[dict[str, Any]]
@@ -30,6 +34,8 @@ PATHS = {
     "L0,0.45L-0.588,0.809L-0.428,0.139L-0.951,-0.309L-0.265,-0.364Z",
 }
 """Of the shapes that Vega has no name for, between -1 and 1."""
+SHADES = ("#ffffff", "#dff3e9", "#f9eee9", "#f5ddd2", "#efc8b7", "#e8b198", "#e0987a")
+"""Of the grid: no ratio, best or near it, then by the steps of `grid.STEPS`."""
 PNG_SCALE = 2.0
 WIDTH = 720
 _GIB = 1024**3
@@ -44,15 +50,19 @@ def write_pictures(
     folder.mkdir(parents=True, exist_ok=True)
     about = one_line(" · ".join([head.medium, f"PostgreSQL {head.postgres}", head.measured, *head.labels]))
     written: list[Path] = []
+    for name, title, chart in _grid_charts(drawing, findings):
+        written += _write(_titled(chart, title, [head.name, about]), folder / name, formats)
     main = [(at, cell) for at, cell in enumerate(drawing.cells) if cell.id in {c.id for c in main_cells(findings)}]
     for at, cell in main:
         ending = f"-{cell.id}" if len(main) > 1 else ""
         for name, title, chart in _charts(drawing, at, cell):
-            titled = chart.properties(
-                title=alt.TitleParams(title, subtitle=[f"{head.name}: {cell.title}", about], anchor="start", offset=12)
-            )
-            written += _write(_styled(titled), folder / f"{name}{ending}", formats)
+            titled = _titled(chart, title, [f"{head.name}: {cell.title}", about])
+            written += _write(titled, folder / f"{name}{ending}", formats)
     return written
+
+
+def _titled(chart: Any, title: str, below: list[str]) -> Any:
+    return _styled(chart.properties(title=alt.TitleParams(title, subtitle=below, anchor="start", offset=12)))
 
 
 def _write(chart: Any, stem: Path, formats: Sequence[str]) -> list[Path]:
@@ -88,6 +98,9 @@ def _charts(drawing: Drawing, at: int, cell: DrawnCell) -> Iterator[tuple[str, s
     for name, title in ((drawing.primary, "throughput"), ("latency_avg_ms", "latency"), ("cv_1s", "jitter")):
         if name in cell.metrics:
             yield title, metric_of(name).title, _intervals(drawing, cell, name)
+    times = [t for t in drawing.times if t.cell == at]
+    if times:
+        yield "time", "Where the time of a transaction goes", _times(drawing, cell, times)
     runs = typical_runs(drawing, at)
     if any(run.series for run in runs):
         yield "timeline", "Transactions per second, typical run of each stack", _timeline(drawing, runs)
@@ -117,10 +130,28 @@ def _shape(drawing: Drawing, legend: bool = False) -> Any:
     return alt.Shape("stack:N", scale=scale, legend=alt.Legend(title=None) if legend else None)
 
 
-def _axis_scale(cell: DrawnCell, name: str) -> Any:
+def _axis(cell: DrawnCell, name: str, title: str = "") -> dict[str, Any]:
+    """Scale, ticks and title by the rule of the page: zero where it is near, else cut or logarithmic, and named so."""
+    title = title or _axis_title(name)
     if name in cell.logarithmic:
-        return alt.Scale(type="log", nice=False, padding=18)
-    return alt.Scale(zero=False, padding=18)
+        ticks = alt.Axis(values=_log_ticks([v for v in _values(cell, name) if v > 0]))
+        scale = alt.Scale(type="log", nice=False, padding=18)
+        return {"title": f"{title} (logarithmic axis)", "scale": scale, "axis": ticks}
+    if is_cut(cell.metrics[name]):
+        return {"title": f"{title} (cut axis: it does not begin at 0)", "scale": alt.Scale(zero=False, padding=18)}
+    return {"title": title, "scale": alt.Scale(zero=True)}
+
+
+def _values(cell: DrawnCell, name: str) -> list[float]:
+    found = [_in_unit(name, v) for d in cell.metrics[name] for v in (d.low, d.high, d.estimate, *d.runs)]
+    return [v for v in found if v is not None]
+
+
+def _log_ticks(values: list[float]) -> list[float]:
+    """1, 2, 5 and their tens; only tens over more than three decades."""
+    low, high = math.log10(min(values)), math.log10(max(values))
+    factors = (1,) if high - low > 3 else (1, 2, 5)
+    return [factor * 10.0**power for power in range(math.floor(low) - 1, math.ceil(high) + 1) for factor in factors]
 
 
 def _in_unit(name: str, value: float | None) -> float | None:
@@ -139,16 +170,15 @@ def _interval_rows(drawing: Drawing, cell: DrawnCell, name: str) -> tuple[Rows, 
     for drawn in cell.metrics[name]:
         stack = drawing.stacks[drawn.stack]
         bounds = {key: _in_unit(name, getattr(drawn, key)) for key in ("estimate", "low", "high")}
-        stacks.append({"stack": stack, **bounds})
+        stacks.append({"stack": stack, **bounds, "shown": render_metric(drawn.estimate, metric_of(name))})
         runs += [{"stack": stack, "value": _in_unit(name, v)} for v in drawn.runs if v is not None]
     return stacks, runs
 
 
 def _intervals(drawing: Drawing, cell: DrawnCell, name: str) -> Any:
     stacks, runs = _interval_rows(drawing, cell, name)
-    scale = _axis_scale(cell, name)
     y = alt.Y("stack:N", sort=[s["stack"] for s in stacks], title=None, axis=alt.Axis(domain=False, ticks=False))
-    x = {"title": _axis_title(name), "scale": scale}
+    x = _axis(cell, name)
     base = alt.Chart(alt.Data(values=stacks)).encode(y=y, color=_colour(drawing))
     bar = base.mark_rule(strokeWidth=5, opacity=0.35, strokeCap="round").encode(x=alt.X("low:Q", **x), x2="high:Q")
     dots = (
@@ -157,7 +187,8 @@ def _intervals(drawing: Drawing, cell: DrawnCell, name: str) -> Any:
         .encode(y=y, x=alt.X("value:Q", **x), color=_colour(drawing))
     )
     point = base.mark_point(size=110, filled=True, opacity=1).encode(x=alt.X("estimate:Q", **x), shape=_shape(drawing))
-    return (bar + dots + point).properties(width=WIDTH, height=alt.Step(44))
+    value = base.mark_text(align="left", dx=10, fontWeight=600).encode(x=alt.value(WIDTH), text="shown:N")
+    return (bar + dots + point + value).properties(width=WIDTH, height=alt.Step(44))
 
 
 def typical_runs(drawing: Drawing, cell: int) -> list[DrawnRun]:
@@ -185,7 +216,8 @@ def _timeline(drawing: Drawing, runs: list[DrawnRun]) -> Any:
 def _small_multiples(drawing: Drawing, runs: list[DrawnRun], chart: Any) -> Any:
     order = [drawing.stacks[r.stack] for r in runs]
     facet = alt.Facet("stack:N", title=None, sort=order, header=alt.Header(labelAnchor="start"))
-    return chart.properties(width=220, height=110).facet(facet=facet, columns=3).resolve_scale(y="independent")
+    small = chart.properties(width=220, height=110).facet(facet=facet, columns=3)
+    return small.resolve_scale(y="independent").resolve_axis(x="independent")
 
 
 def _devices(drawing: Drawing, runs: list[DrawnRun]) -> Any:
@@ -211,6 +243,98 @@ def _devices(drawing: Drawing, runs: list[DrawnRun]) -> Any:
         )
     )
     return _small_multiples(drawing, runs, lines)
+
+
+def _times(drawing: Drawing, cell: DrawnCell, times: list[DrawnTime]) -> Any:
+    """What sessions waited for, stacked; best stack first."""
+    kinds = [kind for kind in times[0].parts_ms if any(t.parts_ms[kind] > 0 for t in times)]
+    rows: Rows = [
+        {"stack": drawing.stacks[t.stack], "kind": kind, "ms": t.parts_ms[kind], "order": order}
+        for t in times
+        for order, kind in enumerate(kinds)
+    ]
+    whole: Rows = [
+        {"stack": drawing.stacks[t.stack], "ms": t.time_ms, "shown": f"{render_number(t.time_ms)} ms"} for t in times
+    ]
+    order = [drawing.stacks[stack] for stack in cell.ranking]
+    y = alt.Y("stack:N", title=None, sort=order, axis=alt.Axis(domain=False, ticks=False))
+    x = alt.X("ms:Q", title="session time a transaction, ms", axis=alt.Axis(tickCount=6))
+    colours = alt.Scale(domain=kinds, range=[COLOURS[list(times[0].parts_ms).index(kind)] for kind in kinds])
+    colour = alt.Color("kind:N", scale=colours, legend=alt.Legend(title=None, orient="top", labelLimit=0))
+    bars = alt.Chart(alt.Data(values=rows)).mark_bar(height=20, stroke="white", strokeWidth=0.7)
+    text = alt.Chart(alt.Data(values=whole)).mark_text(align="left", dx=6, fontWeight=600)
+    drawn = bars.encode(y=y, x=x, color=colour, order="order:Q") + text.encode(y=y, x=x, text="shown:N")
+    return drawn.properties(width=WIDTH, height=alt.Step(32))
+
+
+def _grid_charts(drawing: Drawing, findings: Findings) -> Iterator[tuple[str, str, Any]]:
+    """Of all cells together, where there are several."""
+    grid = grid_map(findings)
+    if grid is None:
+        return
+    yield "grid", "Stacks by cell: behind the best of the row", _heat(grid)
+    for along in ("clients", "scale"):
+        cells = [drawing.cells[row.index] for row in grid.rows]
+        if len({getattr(c, along) for c in cells}) > 1:
+            yield f"curves-{along}", f"{metric_of(drawing.primary).title} over {along}", _curves(drawing, cells, along)
+
+
+def _heat(grid: GridMap) -> Any:
+    rows: Rows = [
+        {"cell": row.title, "stack": field.stack, "text": field.text, "first": field.stack == row.winner,
+         "shade": -1 if field.shade is None else field.shade}
+        for row in grid.rows
+        for field in row.fields
+    ]  # fmt: skip
+    y = alt.Y(
+        "cell:N",
+        title=None,
+        sort=[r.title for r in grid.rows],
+        axis=alt.Axis(domain=False, ticks=False, labelLimit=420, labelPadding=8),
+    )
+    x = alt.X(
+        "stack:N",
+        title=None,
+        sort=list(grid.stacks),
+        axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False),
+    )
+    colours = alt.Scale(domain=list(range(-1, len(SHADES) - 1)), range=list(SHADES))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+    fields = base.mark_rect(stroke="white", strokeWidth=3).encode(
+        color=alt.Color("shade:O", scale=colours, legend=None)
+    )
+    texts = base.mark_text(color="#191c1f").encode(text="text:N")
+    first = base.transform_filter("datum.first").mark_rect(filled=False, stroke="#00724f", strokeWidth=1.6)
+    return (fields + first + texts).properties(width=alt.Step(118), height=alt.Step(34))
+
+
+def _curves(drawing: Drawing, cells: list[DrawnCell], along: str) -> Any:
+    others = [f for f in ("script", "scale", "clients") if f != along and len({getattr(c, f) for c in cells}) > 1]
+    rows: Rows = [
+        {
+            "stack": drawing.stacks[m.stack], "along": getattr(c, along),
+            "panel": ", ".join(f"{getattr(c, f)}" if f == "script" else f"{f} {getattr(c, f)}" for f in others),
+            **{key: _in_unit(drawing.primary, getattr(m, key)) for key in ("estimate", "low", "high")},
+        }
+        for c in cells
+        for m in c.metrics.get(drawing.primary, [])
+    ]  # fmt: skip
+    logarithmic = any(drawing.primary in c.logarithmic for c in cells)
+    note = " (logarithmic axis)" if logarithmic else ""
+    scale = alt.Scale(type="log", nice=False, padding=12) if logarithmic else alt.Scale(zero=True)
+    y = alt.Y("estimate:Q", title=f"{_axis_title(drawing.primary)}{note}", scale=scale)
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("along:O", title=along, axis=alt.Axis(labelAngle=0, grid=False)), color=_colour(drawing, legend=True)
+    )
+    lines = base.mark_line(strokeWidth=1.8, opacity=0.8).encode(y=y)
+    bars = base.mark_rule(strokeWidth=3, opacity=0.35).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
+    points = base.mark_point(size=70, filled=True, opacity=1).encode(y=y, shape=_shape(drawing, legend=True))
+    drawn = (bars + lines + points).properties(width=300, height=200)
+    if not others:
+        return drawn
+    panels = list(dict.fromkeys(str(r["panel"]) for r in rows))
+    facet = alt.Facet("panel:N", title=None, sort=panels, header=alt.Header(labelAnchor="start"))
+    return drawn.facet(facet=facet, columns=2).resolve_scale(y="independent").resolve_axis(x="independent")
 
 
 def _load_rows(drawing: Drawing, cell: DrawnCell) -> Rows:
@@ -276,8 +400,8 @@ def _tradeoff(drawing: Drawing, cell: DrawnCell, cost: str) -> Any:
         if up.stack in along
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("along:Q", title=_axis_title(cost), scale=_axis_scale(cell, cost)),
-        y=alt.Y("up:Q", title=_axis_title(drawing.primary), scale=_axis_scale(cell, drawing.primary)),
+        x=alt.X("along:Q", **_axis(cell, cost)),
+        y=alt.Y("up:Q", **_axis(cell, drawing.primary)),
         color=_colour(drawing),
     )
     points = base.mark_point(size=130, filled=True, opacity=1).encode(shape=_shape(drawing))

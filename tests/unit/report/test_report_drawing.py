@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 from statistics import median_low
+
+import pytest
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.drawing import FACTOR_FOR_LOG, SHAPES, draw
-from pgstrata.report.pictures import PATHS, typical_runs
+from pgstrata.report.drawing import FACTOR_FOR_LOG, SHAPES, DrawnMetric, draw, is_cut
+from pgstrata.report.pictures import PATHS, typical_runs, write_pictures
 from pgstrata.report.sample import Sample
 
 FILLED = {"circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right"}
@@ -44,3 +48,33 @@ def test_metrics_whose_figures_differ_by_factors_have_a_logarithmic_axis(
         known = [v for d in drawn for v in (d.low, d.high, d.estimate, *d.runs) if v is not None]
         apart = min(known) > 0 and max(known) > FACTOR_FOR_LOG * min(known)
         assert (name in cell.logarithmic) == apart
+
+
+@pytest.mark.parametrize(
+    ("runs", "cut"),
+    [
+        ([900.0, 1000.0], True),
+        ([460.0, 1000.0], True),
+        ([440.0, 1000.0], False),
+        ([0.0, 1000.0], False),
+        ([0.0, 0.0], False),
+        ([-1.0, 2.0], False),
+        ([-2.0, -1.0], True),
+    ],
+)
+def test_an_axis_begins_at_zero_where_zero_is_near(runs: list[float], cut: bool) -> None:
+    drawn = DrawnMetric(0, runs[0], None, None, len(runs), list(runs), ["t"] * len(runs), [None] * len(runs))
+    assert is_cut([drawn]) is cut
+
+
+def test_pictures_say_where_an_axis_is_cut_or_logarithmic(
+    data: CampaignData, findings: Findings, tmp_path: Path
+) -> None:
+    drawing = draw(data, findings, Sample.of(data))
+    write_pictures(data, findings, tmp_path, ["svg"], drawing)
+    assert "(logarithmic axis)" in (tmp_path / "throughput.svg").read_text()
+    (cell,) = drawing.cells
+    near = [m for m in cell.metrics["tps"] if drawing.stacks[m.stack] in ("ext4", "xfs")]
+    alike = replace(cell, metrics={**cell.metrics, "tps": near}, logarithmic=[])
+    write_pictures(data, findings, tmp_path, ["svg"], replace(drawing, cells=[alike]))
+    assert "(cut axis: it does not begin at 0)" in (tmp_path / "throughput.svg").read_text()

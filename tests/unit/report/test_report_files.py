@@ -118,7 +118,18 @@ def test_a_zip_has_no_links_to_files_in_it(campaign_directory: Path, tmp_path: P
 def test_pictures_are_made_for_every_chart_with_data(data: CampaignData, findings: Findings, tmp_path: Path) -> None:
     paths = render(data, findings, ["svg", "png"], tmp_path).paths
     names = {p.stem for p in paths}
-    assert names >= {"throughput", "timeline", "latency", "load", "space", "tradeoff", "drift", "jitter", "devices"}
+    assert names >= {
+        "throughput",
+        "timeline",
+        "latency",
+        "load",
+        "space",
+        "tradeoff",
+        "drift",
+        "jitter",
+        "devices",
+        "time",
+    }
     assert {p.suffix for p in paths} == {".svg", ".png"}
     assert all(p.parent == tmp_path / "charts" for p in paths)
     svg = (tmp_path / "charts" / "throughput.svg").read_text()

@@ -11,6 +11,7 @@ from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.drawing import draw
 from pgstrata.report.grid import GridMap, grid_map
+from pgstrata.report.pictures import write_pictures
 from pgstrata.report.render import render
 from pgstrata.report.sample import Sample
 from pgstrata.report.table import cell_title, short_titles
@@ -104,3 +105,13 @@ def test_the_page_shows_the_grid_before_the_cells(grid: CampaignData, found: Fin
     text = render(grid, found, ["html"], tmp_path).paths[0].read_text(encoding="utf-8")
     assert text.index('id="grid"') < text.index('id="verdicts"')
     assert text.count("data-choose=") == 4
+
+
+def test_pictures_have_the_grid_and_its_curves(grid: CampaignData, found: Findings, tmp_path: Path) -> None:
+    paths = {p.stem: p for p in write_pictures(grid, found, tmp_path, ["svg"])}
+    summary = grid_map(found)
+    assert summary is not None
+    heat = paths["grid"].read_text()
+    assert all(field.text in heat for row in summary.rows for field in row.fields)
+    assert all(row.title in heat for row in summary.rows)
+    assert {"curves-clients", "curves-scale"} <= set(paths)

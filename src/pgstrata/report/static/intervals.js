@@ -15,12 +15,8 @@ function drawIntervals(host, name) {
   const values = rows.flatMap((r) => [r.estimate, r.low, r.high, ...r.runs]);
   const scale = scaleOf(values, [plot.box.left, plot.box.right], { log: cell().logarithmic.includes(name) });
   const ticks = metric.unit === "bytes" && !scale.logarithmic ? byteTicks(scale.low, scale.high, narrow ? 3 : 5) : null;
-  plot.axisX(scale, { format: axisFormat(metric, scale.high), ticks, count: narrow ? 3 : 6, title: axisTitle(metric, scale) });
+  plot.axisX(scale, { format: axisFormat(metric, scale.high), ticks, count: narrow ? 3 : 6, title: axisTitle(metric.unit === "TPS" ? "transactions per second" : "", scale) });
   for (const [i, row] of rows.entries()) intervalRow(plot, scale, metric, row, 6 + i * rowHeight, rowHeight, narrow);
-}
-
-function axisTitle(metric, scale) {
-  return [metric.unit === "TPS" ? "transactions per second" : "", scale.logarithmic ? "logarithmic axis" : ""].filter(Boolean).join(", ");
 }
 
 // The interval with its estimate above, the runs in a lane below, first block on top.
@@ -71,6 +67,8 @@ function drawStrips() {
     const rows = (here?.metrics[DATA.primary] ?? []).filter((m) => shown(m.stack));
     const log = here?.logarithmic.includes(DATA.primary);
     const scale = scaleOf(rows.flatMap((r) => [r.low, r.high, r.estimate, ...r.runs]), [2, 98], { log });
+    const head = view.querySelector(".strip-note");
+    if (head) head.textContent = rows.length ? axisNote(scale).replace(/:.*/, "") : "";
     for (const line of all("tbody tr", view)) {
       const row = rows.find((r) => DATA.stacks[r.stack] === line.dataset.stack);
       const strip = line.querySelector(".strip");

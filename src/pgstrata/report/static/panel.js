@@ -46,6 +46,7 @@ class Plot {
       this.text(x, bottom + 16, format(tick), { "text-anchor": "middle" });
     }
     if (title) this.text(right, bottom + 31, title, { "text-anchor": "end" });
+    if (scale.cut) this.add("path", { d: `M${left},${bottom}l3,-4l4,8l4,-8l3,4`, class: "cut-mark" });
   }
 
   /** @param {Scale} scale @param {AxisOptions} options */
@@ -56,6 +57,7 @@ class Plot {
       this.line(left, y, right, y);
       this.text(left - 6, y + 4, format(tick), { "text-anchor": "end" });
     }
+    if (scale.cut) this.add("path", { d: `M${left},${this.box.bottom}l-4,-3l8,-4l-8,-4l4,-3`, class: "cut-mark" });
   }
 
   listen() {

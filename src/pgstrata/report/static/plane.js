@@ -26,11 +26,11 @@ function drawTradeoff(host) {
   const x = scaleOf(whole(points.map((p) => p.along)), [plot.box.left, plot.box.right], { log: cell().logarithmic.includes(cost), pad: 0.12 });
   const y = scaleOf(whole(points.map((p) => p.up)), [plot.box.bottom, plot.box.top], { log: cell().logarithmic.includes(DATA.primary), pad: 0.1 });
   const metric = metricOf(cost);
-  plot.axisX(x, { format: axisFormat(metric, x.high), title: metric.title + (x.logarithmic ? ", logarithmic" : ""),
+  plot.axisX(x, { format: axisFormat(metric, x.high), title: axisTitle(metric.title, x),
     ticks: metric.unit === "bytes" && !x.logarithmic ? byteTicks(x.low, x.high, 4) : null });
   const primaryMetric = metricOf(DATA.primary);
   plot.axisY(y, { format: axisFormat(primaryMetric, y.high), count: 5 });
-  plot.text(plot.box.left, plot.box.top - 4, primaryMetric.unit + (y.logarithmic ? ", logarithmic" : ""));
+  plot.text(plot.box.left, plot.box.top - 4, axisTitle(primaryMetric.unit, y));
   const taken = points.map((p) => boxAround(x(p.along.estimate) - 8, y(p.up.estimate) - 8, 16, 16));
   for (const point of points) tradeoffPoint(plot, x, y, point, metric, taken);
 }
@@ -126,7 +126,7 @@ function gridPanel(grid, title, indices, along) {
   plot.axisY(y, { format: axisFormat(metricOf(DATA.primary), y.high), count: 4 });
   for (const [i, cellIndex] of indices.entries()) plot.text(x(i), plot.box.bottom + 16, DATA.cells[cellIndex][along], { "text-anchor": "middle" });
   const below = along === "scale" ? sizeTitle(indices) : along;
-  plot.text(plot.box.right, plot.box.bottom + 31, below + (y.logarithmic ? ", logarithmic axis" : ""), { "text-anchor": "end" });
+  plot.text(plot.box.right, plot.box.bottom + 31, axisTitle(below, y), { "text-anchor": "end" });
   const stacks = ranked();
   const step = Math.min(14, ((plot.box.right - plot.box.left) / indices.length / stacks.length) * 0.7);
   for (const [k, stack] of stacks.entries()) gridLine(plot, (i) => x(i) + (k - (stacks.length - 1) / 2) * step, y, stack, rows, indices);

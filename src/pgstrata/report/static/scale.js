@@ -43,13 +43,13 @@ function logarithmic([low, high], [from, to]) {
   return scale;
 }
 
-// An interval chart need not start at zero, but does when zero is near anyway.
+// An axis that is not logarithmic begins at zero where zero is near anyway; else it is cut, and says so.
 function domainOf(values, { zero = false, pad = 0.06 } = {}) {
   const known = values.filter((v) => v !== null && v !== undefined && Number.isFinite(v));
   if (!known.length) return [0, 1];
   let low = Math.min(...known);
   const high = Math.max(...known);
-  if (low >= 0 && (zero || low < 0.45 * high)) low = 0;
+  if (low >= 0 && (zero || low < DATA.zero_below * high)) low = 0;
   const size = Math.max(Math.abs(low), Math.abs(high));
   if (size < 1e-5) return [0, 1];
   // All alike: an axis over their rounding would show differences that are none.
@@ -69,8 +69,19 @@ function scaleOf(values, range, options = {}) {
     scale.logarithmic = true;
     return scale;
   }
-  return linear(domainOf(values, options), range);
+  const scale = linear(domainOf(values, options), range);
+  scale.cut = scale.low > 0 || scale.high < 0;
+  return scale;
 }
+
+/** @param {Scale} scale */
+function axisNote(scale) {
+  if (scale.logarithmic) return "logarithmic axis";
+  return scale.cut ? "cut axis: it does not begin at 0" : "";
+}
+
+// What an axis shows, and what to know of it.
+const axisTitle = (title, scale) => [title, axisNote(scale)].filter(Boolean).join(", ");
 
 // Bytes have ticks on powers of two, so that labels stay short.
 function byteTicks(low, high, count) {
