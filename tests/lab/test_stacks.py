@@ -10,8 +10,8 @@ import pytest
 from bench import GoldenCluster, live, stack_of
 from remains import data_disks
 
+from pgstrata.host.delivery import deliver
 from pgstrata.host.protocol import Host, command
-from pgstrata.stack.block.delivery import deliver
 
 LOOP = "loop"
 DISK = "disk"

@@ -14,12 +14,12 @@ from standing import context_in, up_attest_write_down
 from awaiting import is_running, wait_until
 from built import standing
 from loopback_sshd import LoopbackSshd
+from pgstrata.host import delivery
+from pgstrata.host.delivery import OWN, PROGRAM, deliver
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.notation import parse_stack
 from pgstrata.stack.attest import attest
-from pgstrata.stack.block import delivery
-from pgstrata.stack.block.delivery import OWN, PROGRAM, deliver
 from pgstrata.stack.plan import plan_stack
 
 pytestmark = pytest.mark.skipif(

@@ -17,12 +17,25 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.host.delivery import BUILDING, lacking, program_call
+from pgstrata.host.facts.modelled import PATH as MODELLED_PATH
+from pgstrata.host.facts.modelled import ModelledDisk, render_modelled
 from pgstrata.host.protocol import Command, Host, Process, command, marked
 from pgstrata.host.ssh import SshHost, SshTarget
 from pgstrata.lab.cpio import Entry
 from pgstrata.lab.image import Image
 from pgstrata.lab.initrd import render_seed
-from pgstrata.lab.qemu import GUEST_ADDRESS, PROGRAM, Accelerator, Boot, MachineSpec, render_qemu
+from pgstrata.lab.qemu import (
+    DISK_PREFIX,
+    GUEST_ADDRESS,
+    MEDIA_FOLDER,
+    PROGRAM,
+    Accelerator,
+    Boot,
+    DataDisk,
+    MachineSpec,
+    render_qemu,
+)
 
 BOOT_TIMEOUT_S = 300.0
 """In emulation on a busy machine; idle it takes about 30 s."""
@@ -145,12 +158,25 @@ def _make_files(host: Host, image: Image, machine: Machine) -> None:
     _save_known_host(host, machine, host_key)
     backing = ["-f", "qcow2", "-F", "raw", "-b", image.root]
     host.run(command("qemu-img", "create", "-q", backing, f"{directory}/root.qcow2"))
-    for disk in machine.spec.disks:
+    for disk in set(machine.spec.disks) - set(machine.spec.modelled):
         host.run(command("truncate", f"--size={disk.size_bytes}", f"{directory}/disks/{disk.serial}.img"))
     initrd = Path(image.initrd).read_bytes() + render_seed(_seed(host, machine))
     path = Path(directory) / "initrd"
     path.touch(mode=0o600)
     path.write_bytes(initrd)
+    if machine.spec.modelled:
+        serve_media(host, f"{directory}/{MEDIA_FOLDER}", machine.spec.modelled)
+
+
+def serve_media(host: Host, folder: str, disks: tuple[DataDisk, ...]) -> None:
+    """A daemon with the modelled disks; it ends with the machine (`remove_machine`)."""
+    problem = lacking(host)
+    if problem is not None:
+        raise PreflightError(f"modelled disks of a lab machine cannot be had: {problem}", hint=BUILDING)
+    host.run(program_call("serve", folder, "--background"))
+    for number, disk in enumerate(disks):
+        timing = ("--media", str(disk.media), "--stretch", f"{disk.stretch:g}", "--seed", str(number))
+        host.run(program_call("add", folder, disk.serial, "--size", str(disk.size_bytes), *timing))
 
 
 def _save_known_host(host: Host, machine: Machine, key: list[str]) -> None:
@@ -166,6 +192,10 @@ def _seed(host: Host, machine: Machine) -> tuple[Entry, ...]:
         return host.read_text(f"{directory}/{name}").encode()
 
     addresses = f"eth0 {GUEST_ADDRESS}\n" + (f"eth1 {spec.private_address}/24\n" if spec.group_port else "")
+    modelled = {
+        f"{DISK_PREFIX}{disk.serial}": ModelledDisk(disk.serial, str(disk.media), disk.stretch)
+        for disk in spec.modelled
+    }
     return (
         Entry("root", permissions=0o700, directory=True),
         Entry("root/.ssh", permissions=0o700, directory=True),
@@ -178,6 +208,7 @@ def _seed(host: Host, machine: Machine) -> tuple[Entry, ...]:
         Entry("etc/machine-id", f"{secrets.token_hex(16)}\n".encode(), 0o444),
         Entry("etc/pgstrata/addresses", addresses.encode()),
         # nothing there makes the nodes of drivers that are not loaded, and strata-disk opens /dev/fuse
+        Entry(MODELLED_PATH.lstrip("/"), render_modelled(modelled).encode()),
         Entry("etc/modules-load.d/pgstrata.conf", b"fuse\n"),
     )
 
@@ -286,6 +317,9 @@ def machine_pid(host: Host, machine: Machine) -> int | None:
 def remove_machine(host: Host, machine: Machine) -> None:
     """Ends its QEMU and removes its folder with overlay and data disks; nothing there is fine."""
     host.stop_marked(machine.marker, STOP_GRACE_S)
+    media = f"{machine.directory}/{MEDIA_FOLDER}"
+    if host.status(media) is not None:
+        host.run(program_call("stop", media))
     host.remove(machine.directory)
 
 

@@ -5,11 +5,14 @@ Options: https://www.qemu.org/docs/master/system/invocation.html
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pgstrata.host.delivery import OWN
+from pgstrata.host.facts.modelled import ADDRESS, PORT
 from pgstrata.lab.initrd import ROOT_SERIAL
 from pgstrata.lab.recipe import EMULATION_ARGUMENTS, KERNEL_ARGUMENTS
 
@@ -20,6 +23,10 @@ GUEST_ADDRESS = "10.0.2.15/24"
 PRIVATE_NETWORK = "10.77.0"
 MULTICAST_GROUP = "230.0.0.77"
 
+DISK_PREFIX = "/dev/disk/by-id/virtio-"
+MEDIA_FOLDER = "media"
+"""Of strata-disk, in the folder of a machine."""
+
 _FIRST_SLOT = 8
 _FUNCTIONS = 8
 _LONGEST_SERIAL = 20
@@ -27,7 +34,8 @@ _LONGEST_SERIAL = 20
 
 
 class DataDisk(BaseModel):
-    """A data disk: a sparse file, seen in the machine as /dev/disk/by-id/virtio-SERIAL."""
+    """A data disk, seen in the machine as /dev/disk/by-id/virtio-SERIAL: a sparse file, or one that strata-disk serves
+    with the timing of a model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,6 +43,8 @@ class DataDisk(BaseModel):
     size_bytes: int = Field(ge=1 << 20, multiple_of=512)
     iops: int | None = Field(None, ge=1)
     bytes_per_s: int | None = Field(None, ge=1)
+    media: str | None = None
+    stretch: float = 1.0
 
 
 class MachineSpec(BaseModel):
@@ -50,6 +60,11 @@ class MachineSpec(BaseModel):
     group_port: int | None = None
 
     @property
+    def modelled(self) -> tuple[DataDisk, ...]:
+        """The disks that strata-disk serves."""
+        return tuple(disk for disk in self.disks if disk.media is not None)
+
+    @property
     def private_address(self) -> str:
         """On the network of the lab's own machines, without the prefix length."""
         return f"{PRIVATE_NETWORK}.{self.index}"
@@ -62,7 +77,7 @@ class Boot:
     kernel: str
     initrd: str
     directory: str
-    """Holds the overlay `root.qcow2`, `disks/SERIAL.img` and takes `console.log`."""
+    """Holds the overlay `root.qcow2`, `disks/SERIAL.img`, `media/disks/SERIAL`, and takes `console.log`."""
     ssh_port: int
     accelerator: Accelerator
 
@@ -125,6 +140,9 @@ def _root(boot: Boot) -> tuple[str, ...]:
 def _networks(spec: MachineSpec, boot: Boot) -> tuple[str, ...]:
     # restrict: nothing in the machine reaches the outside, only ssh comes in, from this host alone
     user = f"user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:{boot.ssh_port}-:22"
+    if spec.modelled:
+        accounts = shlex.join([str(OWN), "stats", f"{boot.directory}/{MEDIA_FOLDER}"])
+        user += f",guestfwd=tcp:{ADDRESS}:{PORT}-cmd:{_quoted(accounts)}"
     words = ["-netdev", user, "-device", "virtio-net-pci,netdev=ssh,romfile="]
     if spec.group_port is not None:
         mac = f"52:54:00:77:00:{spec.index:02x}"
@@ -135,7 +153,8 @@ def _networks(spec: MachineSpec, boot: Boot) -> tuple[str, ...]:
 
 def _data_disk(number: int, disk: DataDisk, boot: Boot) -> tuple[str, ...]:
     """cache=none: the disk's flushes reach the file's medium, and the host's memory is not measured."""
-    drive = f"file={_quoted(boot.directory)}/disks/{disk.serial}.img,if=none,id=d{number}"
+    file = f"{MEDIA_FOLDER}/disks/{disk.serial}" if disk.media is not None else f"disks/{disk.serial}.img"
+    drive = f"file={_quoted(boot.directory)}/{file},if=none,id=d{number}"
     drive += ",format=raw,cache=none,discard=unmap"
     drive += f",throttling.iops-total={disk.iops}" if disk.iops else ""
     drive += f",throttling.bps-total={disk.bytes_per_s}" if disk.bytes_per_s else ""

@@ -23,13 +23,11 @@ from pgstrata.lab.machine import (
     restart_machine,
     ssh_target,
 )
-from pgstrata.lab.qemu import DataDisk, MachineSpec
+from pgstrata.lab.qemu import DISK_PREFIX, DataDisk, MachineSpec
 from pgstrata.lab.recipe import Recipe
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.lab import LabMachine
 from pgstrata.spec.stack import Stack
-
-DISK_PREFIX = "/dev/disk/by-id/virtio-"
 
 Say = Callable[[str], None]
 
@@ -64,6 +62,8 @@ def plan_disks(stacks: tuple[Stack, ...], lab: LabMachine) -> tuple[DataDisk, ..
                 size_bytes=(given.size if given else None) or lab.disk_size,
                 iops=given.iops if given else None,
                 bytes_per_s=given.bandwidth if given else None,
+                media=given.media if given else None,
+                stretch=given.stretch if given else 1.0,
             )
         )
     return tuple(disks)

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal
 
+from pydantic import Field, model_validator
+
+from pgstrata.spec.layers.media import MODELS
 from pgstrata.spec.model import Model, SizeBytes
+
+SMALLEST_DISK_BYTES = 1 << 20
 
 
 class LabDisk(Model):
-    """A data disk, slowed down where a limit is given."""
+    """A data disk, slowed down where a limit is given, or with the timing of a modelled medium."""
 
-    size: SizeBytes | None = None
+    size: SizeBytes | None = Field(None, ge=SMALLEST_DISK_BYTES)
     iops: int | None = Field(None, ge=1, description="requests a second, reads and writes together")
     bandwidth: SizeBytes | None = Field(None, description="bytes a second, reads and writes together")
+    media: Literal[*MODELS] | None = Field(  # type: ignore[valid-type]
+        None, description="the model of its timing: `strata-disk models` describes them"
+    )
+    stretch: float = Field(1.0, ge=1.0, le=1000.0, description="all times of the model are multiplied by it")
+
+    @model_validator(mode="after")
+    def _one_timing(self) -> LabDisk:
+        if self.media is not None and (self.iops or self.bandwidth):
+            raise ValueError("a modelled disk has the limits of its model: leave out iops and bandwidth")
+        if self.media is None and self.stretch != 1:
+            raise ValueError("stretch multiplies the times of a modelled medium, and none is given: media")
+        return self
 
 
 class LabMachine(Model):
@@ -20,5 +37,7 @@ class LabMachine(Model):
 
     cpus: int = Field(2, ge=1, le=64)
     memory: SizeBytes = 4 << 30
-    disk_size: SizeBytes = Field(4 << 30, description="of every data disk that `disks` says nothing else of")
+    disk_size: SizeBytes = Field(
+        4 << 30, ge=SMALLEST_DISK_BYTES, description="of every data disk that `disks` says nothing else of"
+    )
     disks: dict[str, LabDisk] = Field(default_factory=dict, description="by NAME, at most 20 characters")

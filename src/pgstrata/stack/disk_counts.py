@@ -37,8 +37,15 @@ class DiskCounts:
 
 @dataclass(frozen=True)
 class CountedDisks:
-    """Disks by the names that plans give them, and the command whose output holds their accounts in that order."""
+    """Disks by the names that plans give them, the command whose output holds their accounts, and the names that they
+    have in it."""
 
     disks: tuple[str, ...]
     ask: PlannedCommand
-    parse: Callable[[str], tuple[DiskCounts, ...]]
+    read: Callable[[str], Mapping[str, DiskCounts]]
+    names: tuple[str, ...]
+
+    def parse(self, text: str) -> tuple[DiskCounts, ...]:
+        """The accounts in the order of the disks; empty when one of them is missing."""
+        found = self.read(text)
+        return tuple(found[name] for name in self.names) if found.keys() >= set(self.names) else ()

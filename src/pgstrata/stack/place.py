@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pgstrata.host.facts.modelled import ModelledDisk
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,8 @@ class Place:
     mount_directory: str
     loop_size_bytes: int
     owner: str | None = None
+    modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
+    """Disks of the host that have the timing of a modelled medium, by stable id."""
 
     @property
     def mount_point(self) -> str:

@@ -7,8 +7,9 @@ PostgreSQL and the settings that concern the whole host.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from pgstrata.host.facts.modelled import ModelledDisk
 from pgstrata.host.protocol import Command
 from pgstrata.spec.stack import Kernel, Node, Queue, Stack, Volume
 from pgstrata.stack.disk_counts import CountedDisks
@@ -48,6 +49,8 @@ class PlanContext:
     owner: str | None = None
     erase: tuple[str, ...] = ()
     mount_root: str | None = None
+    modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
+    """Disks of the host that have the timing of a modelled medium, by stable id."""
 
     @property
     def marker(self) -> str:
@@ -65,7 +68,15 @@ class PlanContext:
         return f"{self.mount_root.rstrip('/')}/pgstrata-{self.trial_id}"
 
     def place(self, role: str) -> Place:
-        return Place(self.trial_id, role, self.work_directory, self.mount_directory, self.loop_size_bytes, self.owner)
+        return Place(
+            self.trial_id,
+            role,
+            self.work_directory,
+            self.mount_directory,
+            self.loop_size_bytes,
+            self.owner,
+            self.modelled,
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from pgstrata import __version__
@@ -9,10 +10,11 @@ from pgstrata.host.facts.activity import read_busy, read_load
 from pgstrata.host.facts.cpu import read_throttle_count
 from pgstrata.host.facts.gather import BUSY, NOBODY
 from pgstrata.host.facts.medium import medium
+from pgstrata.host.facts.modelled import ModelledDisk
 from pgstrata.host.protocol import Host
 from pgstrata.record.schema import HostFacts
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.layers.kind import MEMORY
+from pgstrata.spec.layers.kind import MEMORY, Device
 from pgstrata.trial.context import TrialContext
 
 BUSY_SAMPLE_S = 0.1
@@ -52,7 +54,7 @@ def _now(host: Host) -> dict[str, str]:
     return found
 
 
-def describe_medium(host: Host, campaign: Campaign, scratch: str) -> str:
+def describe_medium(host: Host, campaign: Campaign, scratch: str, modelled: Mapping[str, ModelledDisk]) -> str:
     """What the data, WAL and tablespaces of all stacks lie on, for the head of tables."""
 
     @cache
@@ -60,6 +62,11 @@ def describe_medium(host: Host, campaign: Campaign, scratch: str) -> str:
         return medium(host, path, loop=loop)
 
     volumes = (volume for stack in campaign.stacks for volume in stack.volumes.values())
-    places = dict.fromkeys(v.fs.lies_on(look) or v.device.lies_on(scratch, look) for v in volumes)
+
+    def lies_on(device: Device) -> str:
+        kinds = dict.fromkeys(modelled[id_].lies_on for id_ in device.stable_ids if id_ in modelled)
+        return ", ".join(kinds) or device.lies_on(scratch, look)
+
+    places = dict.fromkeys(v.fs.lies_on(look) or lies_on(v.device) for v in volumes)
     # Memory is named only where there is nothing else: the stack's own name says it.
     return "; ".join(place for place in places if place != MEMORY) or MEMORY

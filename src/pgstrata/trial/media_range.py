@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from pgstrata.errors import PgstrataError
+from pgstrata.host.delivery import deliver
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.layers.media import MediaDevice
-from pgstrata.stack.block.delivery import deliver
 from pgstrata.stack.block.media import calibrate, undos_of
 from pgstrata.stack.build import failures
 from pgstrata.stack.journal import Journal

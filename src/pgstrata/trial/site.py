@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pgstrata.host.facts.gather import Facts
+from pgstrata.host.facts.modelled import ModelledDisk
 from pgstrata.host.protocol import Host
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import GivenConf
@@ -42,6 +43,8 @@ class Site:
     """SHA-256 of the user's own file to load; empty where pgbench makes the tables."""
     facts: Facts
     """As the host was when it was looked over."""
+    modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
+    """Disks of the host that have the timing of a modelled medium, by stable id."""
 
     @property
     def as_root(self) -> bool:
@@ -59,6 +62,7 @@ class Site:
             owner=self.user if self.as_root else None,
             erase=self.campaign.erase,
             mount_root=self.mount_root,
+            modelled=self.modelled,
         )
 
     def settings_of(self, stack: Stack) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pgstrata.errors import UsageError
 from pgstrata.host.facts.gather import gather
+from pgstrata.host.facts.modelled import read_modelled
 from pgstrata.host.protocol import Host, command
 from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.named import named_installation
@@ -31,6 +32,7 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
     scratch = campaign.scratch or (str(out.resolve() / "scratch") if host.name == "local" else REMOTE_SCRATCH)
     # The kernel shows backing files and mount points without links; undo and attestation find ours by them.
     scratch, state = _without_links(host, scratch), _without_links(host, host.state_directory())
+    modelled = read_modelled(host)
     return Site(
         host=host,
         campaign=campaign,
@@ -42,9 +44,10 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
         loop_size_bytes=loop_size_bytes(campaign, loaded_bytes(campaign)),
         installations=_installations(host, campaign, as_root=uid == 0),
         given_conf={s.name: _given_conf(s) for s in campaign.stacks if s.postgresql.postgresql_conf},
-        medium=describe_medium(host, campaign, scratch),
+        medium=describe_medium(host, campaign, scratch, modelled),
         database_digest=_digest(campaign.workload.sql or campaign.workload.pg_restore),
         facts=gather(host),
+        modelled=modelled,
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from pgstrata.errors import PreflightError
+from pgstrata.host.delivery import OWN
 from pgstrata.lab.cpio import Entry, directory, render_cpio, with_parents
 from pgstrata.lab.initrd import insertion_order, module_name, parse_modules_dep, render_seed
 from pgstrata.lab.mirror import (
@@ -149,6 +150,13 @@ class TestQemu:
         assert devices[0] == "virtio-blk-pci,drive=d0,serial=d0,addr=0x8.0x0,multifunction=on"
         assert devices[8] == "virtio-blk-pci,drive=d8,serial=d8,addr=0x9.0x0,multifunction=on"
         assert len({device.split("addr=")[1] for device in devices}) == 10
+
+    def test_modelled_disks_are_files_of_the_daemon_and_their_accounts_can_be_asked_for(self) -> None:
+        log = DataDisk(serial="log", size_bytes=1 << 30, media="sata-ssd-plp", stretch=20)
+        argv = render_qemu(MachineSpec(name="lab", disks=(log,)), self.boot)
+        assert any(word.startswith("file=/m,,n/media/disks/log,") and "cache=none" in word for word in argv)
+        (network,) = (word for word in argv if "guestfwd" in word)
+        assert network.endswith(f",guestfwd=tcp:10.0.2.100:7070-cmd:{OWN} stats /m,,n/media")
 
     def test_machines_of_a_lab_share_a_network_on_loopback(self) -> None:
         argv = render_qemu(MachineSpec(name="lab-2", index=2, group_port=4444), self.boot)

@@ -5,15 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
+from pgstrata.host import delivery
 from pgstrata.lab.accelerator import Choice, choose_accelerator
 from pgstrata.lab.image import Image, build_image, find_image, require_space
-from pgstrata.lab.machine import Machine, machine_pid, owner_gone, render_ssh, require_tools
+from pgstrata.lab.machine import (
+    Machine,
+    machine_pid,
+    owner_gone,
+    remove_machine,
+    render_ssh,
+    require_tools,
+    serve_media,
+)
 from pgstrata.lab.machines import names
-from pgstrata.lab.qemu import MachineSpec
+from pgstrata.lab.qemu import DataDisk, MachineSpec
 from pgstrata.lab.recipe import Recipe
+from pgstrata.spec.lab import LabMachine
 
 SOURCES = "deb http://mirror.test/debian bookworm main\n"
 
@@ -99,3 +110,36 @@ def test_ssh_uses_the_keys_of_the_machine_alone() -> None:
 def test_names() -> None:
     assert names("lab", 1) == ("lab",)
     assert names("lab", 3) == ("lab-1", "lab-2", "lab-3")
+
+
+@pytest.mark.parametrize(
+    ("disk", "why"),
+    [
+        ({"media": "hdd-15000"}, "Input should be"),
+        ({"media": "hdd-7200", "size": 0}, "0 is not a size"),
+        ({"media": "hdd-7200", "size": 512}, "greater than or equal"),
+        ({"media": "hdd-7200", "stretch": 0}, "greater than or equal"),
+        ({"media": "hdd-7200", "iops": 100}, "has the limits of its model"),
+        ({"stretch": 20}, "none is given"),
+    ],
+)
+def test_modelled_disks_that_cannot_be(disk: dict[str, object], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        LabMachine.model_validate({"disks": {"log": disk}})
+
+
+def test_a_machine_ends_with_the_daemon_of_its_disks() -> None:
+    folder = "/state/lab/media"
+    host = FakeHost(files={f"{folder}/lock": "1"}, answer=lambda asked: completed(asked.argv))
+    remove_machine(host, _machine())
+    assert [asked.argv for asked in host.asked] == [("strata-disk", "stop", folder)]
+    assert host.status(folder) is None
+
+
+def test_without_the_program_there_is_no_machine_with_modelled_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "OWN", Path("/nowhere/strata-disk"))
+    host = FakeHost(files={"/i/initrd": ""})
+    log = DataDisk(serial="log", size_bytes=1 << 30, media="nvme")
+    with pytest.raises(PreflightError, match="cannot be had: strata-disk is not installed") as refused:
+        serve_media(host, "/state/lab/media", (log,))
+    assert "make setup" in refused.value.hint

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pgstrata.errors import UsageError
+from fake_host import FakeHost, completed
+from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.host.delivery import OWN, PROGRAM
+from pgstrata.host.facts.modelled import PATH, ModelledDisk, ask_modelled, read_modelled, render_modelled
 from pgstrata.spec.layers.media import MODELS
 from pgstrata.spec.notation import parse_stack
-from pgstrata.stack.block.delivery import OWN, PROGRAM
-from pgstrata.stack.block.media import StopMedia, parse_statistics
+from pgstrata.stack.accounts import MediaCheck
+from pgstrata.stack.block.media import StopMedia
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 
 CRATE = Path(__file__).parents[3] / "crates" / "strata-disk"
@@ -68,9 +72,54 @@ def test_the_head_of_a_table_says_that_the_medium_is_modelled() -> None:
     assert device.lies_on("/scratch", lambda path, loop: "") == "modelled medium hdd-7200, times stretched 20-fold"
 
 
+def accounts_of(*names: str, **changes: object) -> str:
+    disks = [{**ACCOUNT, "name": name, "reads": number, **changes} for number, name in enumerate(names)]
+    return json.dumps({"ok": True, "disks": disks})
+
+
 def test_statistics_are_in_the_order_of_disks() -> None:
-    text = json.dumps({"ok": True, "disks": [{**ACCOUNT, "name": f"disk{i}", "reads": i} for i in (10, 2, 0)]})
-    assert [disk.reads for disk in parse_statistics(text)] == [0, 2, 10]
+    (counted,) = planned("media(nvme,3)/btrfs").counted
+    assert counted.disks == ("data.0", "data.1", "data.2")
+    assert [disk.reads for disk in counted.parse(accounts_of("disk2", "disk0", "disk1"))] == [1, 2, 0]
+    assert counted.parse(accounts_of("disk0", "disk2")) == ()
+
+
+LOG = "/dev/disk/by-id/virtio-log"
+MODELLED = {LOG: ModelledDisk("log", "sata-ssd-plp", 20.0)}
+
+
+def test_a_real_disk_that_its_host_models_is_counted_and_attested() -> None:
+    plan = plan_stack(parse_stack(f"disk(/dev/disk/by-id/virtio-a,{LOG})/btrfs"), replace(CONTEXT, modelled=MODELLED))
+    (counted,) = plan.counted
+    assert counted.disks == ("data.1",)
+    (check,) = (check for check in plan.checks if isinstance(check, MediaCheck))
+    for flushes, arrives in ((7, "arrives"), (0, "does not arrive")):
+        said = accounts_of("data", "log", model="sata-ssd-plp", stretch=20.0, flushes=flushes)
+        host = FakeHost({ask_modelled().argv: completed((), said), ("sync", "/dev/vdb"): completed(())})
+        rows = check.attest(host, {"data.1": "/dev/vdb"})
+        assert [(row.what, row.actual, row.holds) for row in rows[1:]] == [
+            ("media data.1 model", "sata-ssd-plp", True),
+            ("media data.1 stretch", "20", True),
+            ("media data.1 flush", arrives, arrives == "arrives"),
+        ]
+
+
+def test_a_flush_of_a_disk_of_ones_own_must_arrive_each_time() -> None:
+    (check,) = (check for check in planned("media(nvme)/ext4").checks if isinstance(check, MediaCheck))
+    said = accounts_of("disk0", flushes=7)
+    host = FakeHost(answer=lambda asked: completed(asked.argv, said))
+    assert check.attest(host, {"data.0": "/dev/loop0"})[-1].actual == "does not arrive"
+
+
+def test_a_real_disk_of_any_other_host_is_not() -> None:
+    assert plan_stack(parse_stack(f"disk({LOG})/ext4"), CONTEXT).counted == ()
+
+
+def test_what_a_host_says_of_its_modelled_disks_is_read_back() -> None:
+    assert read_modelled(FakeHost()) == {}
+    assert read_modelled(FakeHost(files={PATH: render_modelled(MODELLED)})) == MODELLED
+    with pytest.raises(PgstrataError):
+        read_modelled(FakeHost(files={PATH: '{"log": {}}'}))
 
 
 @pytest.mark.parametrize(

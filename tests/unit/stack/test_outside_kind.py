@@ -100,7 +100,7 @@ def test_durability_medium_and_size_are_told(host: LocalHost, stack: Stack) -> N
     told = durability_class(stack)
     assert (told.class_, told.reason) == (LOSES, "the data directory is in a drawer")
     campaign = Campaign.model_validate({"name": "c", "stacks": (stack,)})
-    assert describe_medium(host, campaign, "/var/tmp") == "a drawer"
+    assert describe_medium(host, campaign, "/var/tmp", {}) == "a drawer"
     assert scratch_bytes(campaign, loop_bytes=2**30) > 0
 
 

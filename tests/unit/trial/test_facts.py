@@ -38,4 +38,4 @@ EXPORT = {"fs": {"kind": "nfs", "server": "nas:/db"}}
 )
 def test_every_volume_counts(volumes: dict[str, Any], shown: str) -> None:
     campaign = Campaign.model_validate({"name": "x", "stacks": [{"name": "a", **volumes}]})
-    assert describe_medium(FakeHost(), campaign, "/var/tmp") == shown
+    assert describe_medium(FakeHost(), campaign, "/var/tmp", {}) == shown

@@ -17,6 +17,11 @@ UNTIMED = "none"
 """A disk in memory that takes no time of its own, with a cache that a power cut empties."""
 
 
+def describe_modelled(model: str, stretch: float) -> str:
+    """What a table says of what lies on such a disk."""
+    return f"modelled medium {model}" + (f", times stretched {stretch:g}-fold" if stretch != 1 else "")
+
+
 class MediaDevice(Device):
     """Disks with the timing of a model, in memory, attached as loop devices with direct I/O."""
 
@@ -38,10 +43,7 @@ class MediaDevice(Device):
         return self.size
 
     def lies_on(self, scratch: str, look: Look) -> str:
-        stretched = f", times stretched {self.stretch:g}-fold" if self.stretch != 1 else ""
-        if self.model == UNTIMED:
-            return "disk in memory"
-        return f"modelled medium {self.model}{stretched}"
+        return "disk in memory" if self.model == UNTIMED else describe_modelled(self.model, self.stretch)
 
     @property
     def says_more(self) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgstrata.host.facts.modelled import ask_modelled
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.disk import DiskDevice
+from pgstrata.stack.accounts import MediaCheck, parse_statistics
 from pgstrata.stack.device_id import find_nodes, parse_device_id
-from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
+from pgstrata.stack.disk_counts import CountedDisks
+from pgstrata.stack.kind import Below, Check, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Attested, Erased, PlannedCommand, Ref, Step, planned
 from pgstrata.stack.undo import WipeDevice
@@ -20,7 +23,17 @@ def plan_disk(device: DiskDevice, place: Place) -> PlannedLayer:
     """Finds each device and wipes its signatures; binds `ROLE.0`, `ROLE.1`, ..."""
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
     steps = tuple(step for id_, node in zip(device.ids, nodes, strict=True) for step in _plan_one(id_, node))
-    return PlannedLayer(steps, Below(nodes=nodes, media=nodes, ids=device.ids), (DiskCheck(nodes, device.ids),))
+    checks: tuple[Check, ...] = (DiskCheck(nodes, device.ids),)
+    modelled = tuple(
+        (node, place.modelled[id_]) for id_, node in zip(device.ids, nodes, strict=True) if id_ in place.modelled
+    )
+    if not modelled:
+        return PlannedLayer(steps, Below(nodes=nodes, media=nodes, ids=device.ids), checks)
+    refs, names = tuple(node for node, _ in modelled), tuple(disk.name for _, disk in modelled)
+    asking = PlannedCommand.of(ask_modelled())
+    counted = CountedDisks(tuple(ref.name for ref in refs), asking, parse_statistics, names)
+    checks += (MediaCheck(refs, counted, tuple((disk.model, disk.stretch) for _, disk in modelled), sparing=True),)
+    return PlannedLayer(steps, Below(nodes=nodes, media=nodes, ids=device.ids), checks, counted=(counted,))
 
 
 def _plan_one(id_: str, node: Ref) -> tuple[Step, ...]:

@@ -10,9 +10,9 @@ import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
+from pgstrata.host import delivery
+from pgstrata.host.delivery import PROGRAM, deliver, environment, lacking
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.stack.block import delivery
-from pgstrata.stack.block.delivery import PROGRAM, deliver, environment, lacking
 
 DIGEST = "1310ca2c8932dbd1"
 """Of `program`: sha256."""

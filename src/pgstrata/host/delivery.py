@@ -11,12 +11,18 @@ from pathlib import Path
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import PROGRAM_DIRECTORIES, program_path
-from pgstrata.host.protocol import Host, command, unmarked
+from pgstrata.host.protocol import Command, Host, command, unmarked
 
 PROGRAM = "strata-disk"
 OWN = Path(sys.prefix) / "bin" / PROGRAM
+BUILDING = "make setup builds strata-disk where cargo is (Rust 1.85); a wheel built there holds it"
 SENT_FOLDER = "/var/lib/pgstrata/programs"
 """On a host that is reached over ssh, root's own."""
+
+
+def program_call(*words: str) -> Command:
+    """A call of the program, wherever it lies."""
+    return Command((PROGRAM, *words), env=environment())
 
 
 def environment() -> tuple[tuple[str, str], ...]:

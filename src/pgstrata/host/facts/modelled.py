@@ -1,0 +1,52 @@
+"""Which disks of a host the machine that runs it models: told by a file over there, as machines of the lab have it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from pgstrata.errors import parser_of
+from pgstrata.host.protocol import Command, Host, command
+from pgstrata.spec.layers.media import describe_modelled
+
+PATH = "/etc/pgstrata/media.json"
+ADDRESS, PORT = "10.0.2.100", 7070
+"""Where such a host reads what its disks did: a connection gets what `strata-disk stats` says, and is ended."""
+
+
+@dataclass(frozen=True)
+class ModelledDisk:
+    """A disk by the name that the daemon has for it, and what it was asked to be."""
+
+    name: str
+    model: str
+    stretch: float
+
+    @property
+    def lies_on(self) -> str:
+        """What a table says of what lies on it."""
+        return describe_modelled(self.model, self.stretch)
+
+
+def read_modelled(host: Host) -> Mapping[str, ModelledDisk]:
+    """By stable id; empty on a host that nobody models disks for."""
+    return parse_modelled(host.read_text(PATH)) if host.status(PATH) is not None else {}
+
+
+@parser_of(PATH)
+def parse_modelled(text: str) -> Mapping[str, ModelledDisk]:
+    return {
+        str(id_): ModelledDisk(str(disk["name"]), str(disk["model"]), float(disk["stretch"]))
+        for id_, disk in json.loads(text).items()
+    }
+
+
+def render_modelled(disks: Mapping[str, ModelledDisk]) -> str:
+    """The file's text."""
+    return json.dumps({id_: asdict(disk) for id_, disk in disks.items()})
+
+
+def ask_modelled() -> Command:
+    """Prints the accounts of the host's modelled disks."""
+    return command("busybox", "nc", ADDRESS, str(PORT))

@@ -1,0 +1,79 @@
+"""Accounts that modelled disks keep of themselves: read, and held against what was asked of the disks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgstrata.errors import parser_of
+from pgstrata.host.protocol import Host, command
+from pgstrata.spec.layers.media import UNTIMED
+from pgstrata.stack.disk_counts import CountedDisks, DiskCounts
+from pgstrata.stack.step import Attested, Ref, told
+
+
+@parser_of("strata-disk stats")
+def parse_statistics(text: str) -> Mapping[str, DiskCounts]:
+    """The disks of `strata-disk stats` by name."""
+    return {str(disk["name"]): _parse_disk(disk) for disk in json.loads(text)["disks"]}
+
+
+def _parse_disk(disk: Mapping[str, Any]) -> DiskCounts:
+    effort = disk["effort"] or {"busy_s": 0.0, "seeks": 0, "seek_s": 0.0}
+    own = ("reads", "writes", "zeroes", "flushes", "errors", "read_bytes", "written_bytes")
+    return DiskCounts(
+        model=str(disk["model"] or UNTIMED),
+        parameters={str(name): float(value) for name, value in (disk["parameters"] or {}).items()},
+        stretch=float(disk["stretch"] or 1),
+        elapsed_s=float(disk["elapsed_s"]),
+        queued_s=float(disk["queued_s"]),
+        busy_s=float(effort["busy_s"]),
+        seeks=int(effort["seeks"]),
+        seek_s=float(effort["seek_s"]),
+        late_percent_counts=tuple(int(count) for count in disk["late_percent_counts"] or ()),
+        **{name: int(disk[name]) for name in own},
+    )
+
+
+def read_statistics(host: Host, counted: CountedDisks) -> tuple[DiskCounts, ...]:
+    """What each disk did; empty when the daemon does not answer."""
+    asked = host.run(counted.ask.resolve({}), check=False)
+    return counted.parse(asked.stdout) if asked.exit_code == 0 else ()
+
+
+@dataclass(frozen=True)
+class MediaCheck:
+    """The model that is in force is the one that was asked for, and a flush of the device reaches it.
+
+    `asked`: the model and stretch of each node. `sparing`: who serves the disk passes a flush on only where something
+    was written since the last one, as QEMU does; then one at any time since the disk was made counts.
+    """
+
+    nodes: tuple[Ref, ...]
+    counted: CountedDisks
+    asked: tuple[tuple[str, float], ...]
+    sparing: bool = False
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        before = read_statistics(host, self.counted)
+        for ref in self.nodes:
+            host.run(command("sync", ref.resolve(bindings)), check=False)  # one that fails did not arrive
+        after = read_statistics(host, self.counted)
+        of_nodes = tuple(zip(self.nodes, self.asked, strict=True))
+        if len(before) != len(self.nodes) or len(after) != len(self.nodes):
+            return tuple(Attested(f"media {ref.name} model", model, "no answer") for ref, (model, _) in of_nodes)
+        rows = [told(f"media {self.nodes[0].name.rpartition('.')[0]} parameters", _parameters(after[0]))]
+        for (ref, (model, stretch)), old, new in zip(of_nodes, before, after, strict=True):
+            what, arrives = f"media {ref.name}", new.flushes > (0 if self.sparing else old.flushes)
+            rows += (
+                Attested(f"{what} model", model, new.model),
+                Attested(f"{what} stretch", f"{stretch:g}", f"{new.stretch:g}"),
+                Attested(f"{what} flush", "arrives", "arrives" if arrives else "does not arrive"),
+            )
+        return tuple(rows)
+
+
+def _parameters(disk: DiskCounts) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in disk.parameters.items())
