@@ -17,7 +17,10 @@ use strata_disk::log::{Event, dm_log_writes};
 use strata_disk::media::model::{find_model, supplied};
 use strata_disk::media::page::render_page;
 use strata_disk::media::validation::figures;
+use strata_disk::states::State;
+use strata_disk::states::condense::condense;
 use strata_disk::states::enumerate::{Asked as Wanted, enumerate};
+use strata_disk::states::replay::Replay;
 
 /// Disks that a host does not have: the timing of real media, a volatile cache, power cuts and faults.
 ///
@@ -134,6 +137,26 @@ enum Verb {
         #[arg(long, value_name = "all|NUMBER", value_parser = parse_lie, default_value = "0")]
         ignore_flushes: Lie,
     },
+    /// The states of standard input, lines of `states`, with what each has of this log: volatile, kept and digest
+    Measure {
+        log: PathBuf,
+        /// Logical block, in which a power cut tears
+        #[arg(long, default_value_t = 512)]
+        block: u64,
+    },
+    /// An event log from the last moment before a mark at which nothing was volatile, with what was durable then
+    Condense {
+        log: PathBuf,
+        out: PathBuf,
+        /// The mark before which the new log begins
+        #[arg(long)]
+        after: String,
+        /// The mark that the new log ends with
+        #[arg(long)]
+        until: String,
+    },
+    /// What happened in an event log, without contents: a JSON object a line
+    Events { log: PathBuf },
     /// The marks of an event log: a JSON object a line
     Marks { log: PathBuf },
     /// One disk of an event log in the format of dm-log-writes
@@ -191,6 +214,9 @@ fn run(verb: Verb) -> Result<(), String> {
             let wanted = Wanted { after, until, states, seed, block_bytes: block, flushes: ignore_flushes };
             print_states(&log, &wanted)
         }
+        Verb::Measure { log, block } => measure_states(&log, block),
+        Verb::Condense { log, out, after, until } => condense_log(&log, &out, &after, &until),
+        Verb::Events { log } => print_events(&log),
         Verb::Marks { log } => print_marks(&log),
         Verb::ExportLog { log, disk, out } => export_log(&log, &disk, &out),
     }
@@ -339,6 +365,62 @@ fn print_states(log: &Path, wanted: &Wanted) -> Result<(), String> {
     let mut out = BufWriter::new(io::stdout().lock());
     for state in states {
         let line = serde_json::to_string(&state).map_err(|error| error.to_string())?;
+        writeln!(out, "{line}").map_err(|error| error.to_string())?;
+    }
+    out.flush().map_err(|error| error.to_string())
+}
+
+fn measure_states(log: &Path, block_bytes: u64) -> Result<(), String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", log.display());
+    let mut current: Option<Replay<BufReader<File>>> = None;
+    for line in io::stdin().lines() {
+        let line = line.map_err(|error| format!("standard input: {error}"))?;
+        let state: State = serde_json::from_str(&line).map_err(|error| format!("no state: {error}"))?;
+        let mut replay = match current.take().filter(|replay| replay.reaches(&state)) {
+            Some(replay) => replay,
+            None => {
+                let input = BufReader::new(File::open(log).map_err(|error| told(&error))?);
+                Replay::new(input, block_bytes, state.lying).map_err(|error| told(&error))?
+            }
+        };
+        let measured = replay.measured(state).map_err(|error| told(&error))?;
+        println!("{}", serde_json::to_string(&measured).map_err(|error| error.to_string())?);
+        current = Some(replay);
+    }
+    Ok(())
+}
+
+fn condense_log(log: &Path, out: &Path, after: &str, until: &str) -> Result<(), String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", log.display());
+    let open = || Ok(BufReader::new(File::open(log)?));
+    let file = File::create_new(out).map_err(|error| format!("{}: {error}", out.display()))?;
+    condense(open, after, until, 512, BufWriter::new(file)).map_err(|error| told(&error))
+}
+
+fn print_events(log: &Path) -> Result<(), String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", log.display());
+    let input = BufReader::new(File::open(log).map_err(|error| told(&error))?);
+    let mut reader = Reader::new(input).map_err(|error| told(&error))?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    while let Some(record) = reader.read().map_err(|error| told(&error))? {
+        let (seq, disk) = (record.seq, record.disk);
+        let line = match record.event {
+            Event::Added { name, size } => {
+                serde_json::json!({"seq": seq, "disk": disk, "event": "added", "text": name, "length": size})
+            }
+            Event::Write { offset, fua, data } => {
+                serde_json::json!({"seq": seq, "disk": disk, "event": "write", "offset": offset, "length": data.len(), "fua": fua})
+            }
+            Event::WriteZeroes { offset, length } | Event::Discard { offset, length } => {
+                serde_json::json!({"seq": seq, "disk": disk, "event": "zero", "offset": offset, "length": length})
+            }
+            Event::Flush => serde_json::json!({"seq": seq, "disk": disk, "event": "flush"}),
+            Event::Completed { of, failed } => {
+                serde_json::json!({"seq": seq, "disk": disk, "event": "completed", "of": of, "failed": failed})
+            }
+            Event::Mark { text } => serde_json::json!({"seq": seq, "event": "mark", "text": text}),
+            Event::Cut => serde_json::json!({"seq": seq, "event": "cut"}),
+        };
         writeln!(out, "{line}").map_err(|error| error.to_string())?;
     }
     out.flush().map_err(|error| error.to_string())

@@ -75,6 +75,24 @@ impl Snapshot {
         self.size
     }
 
+    /// What is not zeroes of a content in memory, in whole pages: where, and at most so many bytes at once.
+    pub fn written(&self, most_bytes: u64) -> Vec<(u64, Vec<u8>)> {
+        let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
+        for number in 0..self.size.div_ceil(PAGE as u64) {
+            let Some(page) = self.pages.get(number).filter(|page| page.iter().any(|byte| *byte != 0)) else {
+                continue;
+            };
+            let at = number * PAGE as u64;
+            match found.last_mut() {
+                Some((from, data)) if *from + data.len() as u64 == at && (data.len() as u64) < most_bytes => {
+                    data.extend_from_slice(&page[..]);
+                }
+                _ => found.push((at, page.to_vec())),
+            }
+        }
+        found
+    }
+
     /// The digest of this content, given that of an earlier one of the same disk: only what changed is read.
     pub fn digest_after(&self, before: &Snapshot, digest: u64) -> u64 {
         let chunks = before.pages.0.iter().zip(&self.pages.0).enumerate();

@@ -10,6 +10,7 @@ use strata_disk::log::native::Writer;
 use strata_disk::log::{EVERY, Event, Record};
 use strata_disk::rng::Rng;
 use strata_disk::states::choice::{Volatile, choose, recipes};
+use strata_disk::states::condense::condense;
 use strata_disk::states::enumerate::{Asked, enumerate};
 use strata_disk::states::replay::Replay;
 use strata_disk::states::{Lying, State};
@@ -291,4 +292,88 @@ fn a_log_with_a_cut_in_it_is_refused() {
         replay.step().unwrap_err().to_string(),
         "no states of this log: power was cut in it already, at 1"
     );
+}
+
+/// Rounds of writes with a flush after each, marks around the last one.
+fn windowed(first: u8) -> Vec<u8> {
+    let mut log = Vec::new();
+    let mut writer = Writer::new(&mut log).unwrap();
+    let mut seq = 0;
+    let mut put = |event: Event| {
+        seq += 1;
+        let disk = if matches!(event, Event::Mark { .. }) { EVERY } else { 0 };
+        writer.write(&Record { seq, disk, event }).unwrap();
+        seq
+    };
+    put(Event::Added { name: "d".into(), size: 1 << 20 });
+    for round in 0..8u8 {
+        for number in 0..40u64 {
+            let data = vec![first + round + number as u8; 1024];
+            let of = put(Event::Write { offset: number * 7168, fua: false, data });
+            put(Event::Completed { of, failed: false });
+        }
+        let of = put(Event::Flush);
+        put(Event::Completed { of, failed: false });
+        let text = match round {
+            6 => "begin",
+            7 => "end",
+            _ => "earlier",
+        };
+        put(Event::Mark { text: text.into() });
+    }
+    put(Event::Mark { text: "later".into() });
+    log
+}
+
+#[test]
+fn a_condensed_log_has_the_states_of_the_whole_one() {
+    let whole = windowed(1);
+    let mut condensed = Vec::new();
+    condense(|| Ok(Cursor::new(whole.clone())), "begin", "end", BLOCK, &mut condensed).unwrap();
+    assert!(condensed.len() < whole.len());
+    let asked = Asked {
+        after: Some("begin".into()),
+        until: Some("end".into()),
+        states: 60,
+        seed: 3,
+        block_bytes: BLOCK,
+        flushes: Lie::Last(1),
+    };
+    let of = |log: &Vec<u8>| enumerate(|| Ok(Cursor::new(log.clone())), &asked).unwrap();
+    assert_eq!(of(&whole).len(), 60);
+    for state in of(&whole) {
+        let mut replay = Replay::new(Cursor::new(&condensed), BLOCK, state.lying).unwrap();
+        assert_eq!(replay.measured(state.clone()).unwrap(), state);
+    }
+}
+
+#[test]
+fn a_state_of_another_log_has_another_digest() {
+    let (one, other) = (windowed(1), windowed(2));
+    let state = states(&other, 40, 1, Lie::None).into_iter().max_by_key(|state| state.kept).unwrap();
+    let mut replay = Replay::new(Cursor::new(&one), BLOCK, state.lying).unwrap();
+    assert_ne!(replay.measured(state.clone()).unwrap().digest, state.digest);
+    let mut replay = Replay::new(Cursor::new(&other), BLOCK, state.lying).unwrap();
+    assert_eq!(replay.measured(state.clone()).unwrap(), state);
+}
+
+#[test]
+fn what_is_volatile_when_the_window_begins_stays_volatile() {
+    let mut log = Vec::new();
+    let mut writer = Writer::new(&mut log).unwrap();
+    let events = [
+        Event::Added { name: "d".into(), size: 4096 },
+        Event::Write { offset: 0, fua: false, data: vec![1; 512] },
+        Event::Mark { text: "begin".into() },
+        Event::Mark { text: "end".into() },
+    ];
+    for (seq, event) in (1..).zip(events) {
+        let disk = if matches!(event, Event::Mark { .. }) { EVERY } else { 0 };
+        writer.write(&Record { seq, disk, event }).unwrap();
+    }
+    let mut condensed = Vec::new();
+    condense(|| Ok(Cursor::new(log.clone())), "begin", "end", BLOCK, &mut condensed).unwrap();
+    let mut replay = Replay::new(Cursor::new(&condensed), BLOCK, Lying::default()).unwrap();
+    replay.advance(3).unwrap();
+    assert_eq!(replay.volatile().len(), 1);
 }

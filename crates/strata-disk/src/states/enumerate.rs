@@ -6,7 +6,7 @@
 //! flush takes effect (most is volatile; those where changes overwrite what was there come first), and anywhere.
 
 use super::choice::{Chosen, Recipe, Whole, choose, recipes};
-use super::replay::{Replay, ReplayError};
+use super::replay::{Replay, ReplayError, digest, digested};
 use super::{Lying, State};
 use crate::durability::{Lie, Seq};
 use crate::log::Event;
@@ -230,20 +230,4 @@ fn make<R: Read>(
         }
     }
     Ok(found)
-}
-
-/// Contents with their digests, from those that were there before.
-fn digested(before: &[(Snapshot, u64)], now: Vec<Snapshot>) -> Vec<(Snapshot, u64)> {
-    let digest = |(index, snapshot): (usize, Snapshot)| {
-        let blank = (Snapshot::blank(snapshot.size()), 0);
-        let (old, digest) = before.get(index).unwrap_or(&blank);
-        let digest = snapshot.digest_after(old, *digest);
-        (snapshot, digest)
-    };
-    now.into_iter().enumerate().map(digest).collect()
-}
-
-/// Of all disks together, in their order.
-fn digest(disks: &[(Snapshot, u64)]) -> u64 {
-    disks.iter().fold(0, |all, (_, digest)| Rng::new(all ^ digest).draw())
 }

@@ -5,6 +5,7 @@
 //! `replay` makes its content from the log again, without the enumeration that found it.
 
 pub mod choice;
+pub mod condense;
 pub mod enumerate;
 pub mod replay;
 

@@ -5,6 +5,7 @@ use super::{Lying, State};
 use crate::durability::Seq;
 use crate::log::native::{LogError, Reader};
 use crate::log::{Event, Record};
+use crate::rng::Rng;
 use crate::store::{Image, Keeping, Snapshot};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -65,6 +66,16 @@ impl<R: Read> Replay<R> {
     /// The number of the last event that has happened.
     pub fn at(&self) -> Seq {
         self.at
+    }
+
+    /// Whether nothing may be lost now and no flush is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.flushes.is_empty() && self.disks().all(|image| image.volatile().len() == 0)
+    }
+
+    /// Of the disks, in their order.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.disks.keys().copied()
     }
 
     /// The event that happens next; None at the end of the log.
@@ -160,6 +171,17 @@ impl<R: Read> Replay<R> {
         self.at <= state.cut && self.lying == state.lying
     }
 
+    /// The state with what it has of this log: what was volatile, what of that is kept, and the digest of its content. It
+    /// must not lie behind.
+    pub fn measured(&mut self, state: State) -> Result<State, ReplayError> {
+        self.advance(state.cut)?;
+        let volatile = self.volatile();
+        let kept =
+            volatile.iter().filter(|one| !state.chosen.left(one.seq, one.blocks.clone()).is_empty()).count();
+        let disks = digested(&[], self.left(&state.chosen)?);
+        Ok(State { volatile: volatile.len(), kept, digest: format!("{:016x}", digest(&disks)), ..state })
+    }
+
     /// The content of one disk in a state, which must not lie behind.
     pub fn state(&mut self, state: &State, disk: &str) -> Result<Snapshot, ReplayError> {
         self.advance(state.cut)?;
@@ -167,4 +189,20 @@ impl<R: Read> Replay<R> {
         let image = image.ok_or_else(|| ReplayError::Unfit(format!("no disk {disk:?} in it")))?;
         Ok(image.left(|change| state.chosen.left(change.seq, change.effective()))?)
     }
+}
+
+/// Contents with their digests, from those that were there before.
+pub fn digested(before: &[(Snapshot, u64)], now: Vec<Snapshot>) -> Vec<(Snapshot, u64)> {
+    let digest = |(index, snapshot): (usize, Snapshot)| {
+        let blank = (Snapshot::blank(snapshot.size()), 0);
+        let (old, digest) = before.get(index).unwrap_or(&blank);
+        let digest = snapshot.digest_after(old, *digest);
+        (snapshot, digest)
+    };
+    now.into_iter().enumerate().map(digest).collect()
+}
+
+/// Of all disks together, in their order.
+pub fn digest(disks: &[(Snapshot, u64)]) -> u64 {
+    disks.iter().fold(0, |all, (_, digest)| Rng::new(all ^ digest).draw())
 }
