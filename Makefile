@@ -77,7 +77,7 @@ test-lab: $(STAMP) ## lvm, md, zfs and nfs on a lab machine; builds its image wh
 	@$(BIN)/pytest --numprocesses 2 --dist loadgroup tests/lab
 
 .PHONY: demo
-demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, in about five minutes
+demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, and power cuts, in five to six minutes
 	@$(BIN)/pgstrata run campaigns/demo.yaml --out out/demo
 
 .PHONY: docs

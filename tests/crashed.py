@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import CrashRecord, HostFacts, PlannedRecord, StateRecord, TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.expand import slug
 
+Status = Literal["ok", "failed", "unsupported"]
 
-def write_crash(directory: CampaignDirectory, stack: str, *, reason: str = "", **found: Any) -> None:
-    """A crash trial of a stack of the campaign that found this; one with a reason failed."""
+
+def write_crash(
+    directory: CampaignDirectory, stack: str, *, reason: str = "", status: Status | None = None, **found: Any
+) -> None:
+    """A crash trial of a stack of the campaign that found this; one with a reason failed, or ended as is said."""
     names = [s.name for s in directory.record.campaign.stacks]
     trial = Trial(
         id=f"{slug(stack)}-{names.index(stack)}",
@@ -34,4 +38,5 @@ def write_crash(directory: CampaignDirectory, stack: str, *, reason: str = "", *
             acknowledged=number, verdict=record.verdict,
         )  # fmt: skip
         recorder.append("states.jsonl", state)
-    recorder.finish(TrialVerdict(trial_id=trial.id, status="failed" if reason else "ok", reason=reason, duration_s=3.0))
+    ended = status or ("failed" if reason else "ok")
+    recorder.finish(TrialVerdict(trial_id=trial.id, status=ended, reason=reason, duration_s=3.0))

@@ -23,10 +23,10 @@ def share_bound(states: int, level: float = LEVEL) -> float:
     return 1.0 if states == 0 else 1 - (1 - level) ** (1 / states)
 
 
-def durability_found(promised: Durability, found: CrashRecord | None) -> DurabilityFinding:
-    """What the configuration promises, with what was found where power was cut."""
+def durability_found(promised: Durability, found: CrashRecord | None, untested: str = "") -> DurabilityFinding:
+    """What the configuration promises, with what was found where power was cut, or why it was not."""
     if found is None:
-        return DurabilityFinding(class_=promised.class_, reason=promised.reason)
+        return DurabilityFinding(class_=promised.class_, reason=promised.reason, untested=untested)
     return DurabilityFinding(
         class_=promised.class_,
         reason=promised.reason,

@@ -57,6 +57,8 @@ class Evidence:
     """Of every stack, as it was found."""
     crashes: Mapping[str, CrashRecord]
     """What crash trials of a stack found."""
+    untested: Mapping[str, str]
+    """Why a stack has no crash trial, where they were asked for."""
     unsupported: Mapping[str, str]
     """Why this host cannot build a stack; not those that could be built in a later trial."""
     notices: tuple[str, ...]
@@ -145,7 +147,7 @@ def gather(data: CampaignData) -> Evidence:
     stacks, ran = _stacks(data), {run.trial.trial.stack for run in runs}
     durability = {name: durability_of(data, stack) for name, stack in stacks.items()}
     emulated = _emulated(data)
-    crashes = {crash.found.stack: crash.found for crash in data.crashes}
+    crashes = {c.trial.stack: c.found for c in data.crashes if c.verdict.status != "unsupported"}
     return Evidence(
         data=data,
         stacks=stacks,
@@ -155,6 +157,7 @@ def gather(data: CampaignData) -> Evidence:
         excluded={name: tuple(items) for name, items in excluded.items()},
         durability=durability,
         crashes=crashes,
+        untested={c.trial.stack: c.verdict.reason for c in data.crashes if c.trial.stack not in crashes},
         unsupported={name: reason for name, reason in unsupported.items() if name not in ran},
         notices=(
             *_unreadable_notice(data),

@@ -62,6 +62,8 @@ class DurabilityFinding(Finding):
     first_counterexample: str | None = None
     ignored_flushes: str = "0"
     """What the disk of the crash trials did about flushes: ignored `all`, or the last so many."""
+    untested: str = ""
+    """Why there is no verdict, where power cuts were asked for."""
 
     @property
     def broken_promise(self) -> bool:

@@ -181,7 +181,7 @@ class _JudgedCell:
             excluded=evidence.excluded.get(name, ()),
             unsupported=evidence.unsupported.get(name),
             metrics={m: self._metric(m, name, runs) for m in names},
-            durability=durability_found(durability, evidence.crashes.get(name)),
+            durability=durability_found(durability, evidence.crashes.get(name), evidence.untested.get(name, "")),
             trials=tuple(r.trial.id for r in runs),
             labels=tuple(self._labels(runs)),
             disks=disk_findings([r.data.result for r in runs]),

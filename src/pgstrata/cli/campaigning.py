@@ -18,7 +18,7 @@ from pgstrata.analyze.later_stages import StagedPolicy
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.cli.begun import run_command
-from pgstrata.cli.forecasting import Foretelling, expected_trials, forecast, gate_warnings
+from pgstrata.cli.forecasting import Foretelling, expected_trials, forecast, gate_warnings, power_cut_lines
 from pgstrata.cli.output import end, print_json, print_notice, print_text
 from pgstrata.cli.progress import listening
 from pgstrata.cli.publishing import with_published
@@ -79,7 +79,6 @@ def run_to_report(
     """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
     require_stacks(shown.gate.conditions, [s.name for s in campaign.stacks])  # not only when hours have passed
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
-        left: tuple[str, ...] = ()
         recorded = directory.data()
         stacks = recorded_stacks(campaign, recorded.trials)
         outcome = ended(campaign, directory, choose_policy(campaign, stacks), observe=_observer(campaign))
@@ -88,11 +87,14 @@ def run_to_report(
         else:
             if not shown.quiet:
                 lines = forecast(campaign, expected_trials(campaign), recorded)
-                print_notice("\n".join(f"forecast: {line}" for line in lines))
+                told = [f"forecast: {line}" for line in lines]
+                told += [f"power cuts: {line}" for line in power_cut_lines(campaign)]
+                print_notice("\n".join(told))
             for warning in gate_warnings(campaign, shown.gate.conditions, recorded):
                 print_notice(f"warning: --fail-on: {warning}")
             outcome = _run(campaign, directory, shown)
-            left = undo_errors(out)
+        cuts = _PowerCuts() if outcome.interrupted else _cut_power(campaign, directory, shown)
+        left = undo_errors(out)
         data = directory.data()
     for line in left:
         print_notice(f"could not be undone: {line}; run `pgstrata clean`")
@@ -101,10 +103,10 @@ def run_to_report(
         end(ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.TRIALS_FAILED if left else ExitCode.DONE)
         return
     code = show_report(data, out, shown, note=outcome.reason)
-    if outcome.interrupted:
+    if outcome.interrupted or cuts.interrupted:
         print_notice(f"interrupted; the same command goes on where it ended ({out})")
         code = ExitCode.INTERRUPTED
-    elif code is ExitCode.DONE and (outcome.failed or left):
+    elif code is ExitCode.DONE and (outcome.failed or cuts.failed or left):
         code = ExitCode.TRIALS_FAILED
     end(code)
 
@@ -135,6 +137,36 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
         )
 
 
+@dataclass(frozen=True)
+class _PowerCuts:
+    """How the crash trials of a campaign ended."""
+
+    failed: bool = False
+    interrupted: bool = False
+
+
+def _cut_power(campaign: Campaign, directory: CampaignDirectory, shown: Shown) -> _PowerCuts:
+    """The crash trials that are missing; those that are made up have none."""
+    if _is_fake() or campaign.crash is None:
+        return _PowerCuts()
+    from pgstrata.cli.hosts import campaign_host
+    from pgstrata.crash.beside import cut_power, missing_trials
+
+    if not missing_trials(campaign, directory):
+        return _PowerCuts()
+    interruption = Interruption()
+    try:
+        with (
+            interruption.installed(),
+            listening(quiet=shown.quiet) as tell,
+            campaign_host(campaign, tell, interruption.waiting) as host,
+        ):
+            verdicts = list(cut_power(host, campaign, directory, tell, interruption))
+            return _PowerCuts(failed=any(verdict.status == "failed" for verdict in verdicts))
+    except Interrupted:
+        return _PowerCuts(interrupted=True)
+
+
 def _observer(campaign: Campaign) -> Observe:
     return Observer(campaign.goal.primary, campaign.latency.percentile if campaign.latency else "p99")
 
@@ -144,7 +176,7 @@ def _runner(
     campaign: Campaign, directory: CampaignDirectory, tell: Tell, interruption: Interruption
 ) -> Iterator[tuple[TrialRunner, tuple[str, ...]]]:
     """The runner, and the stacks that its host can build."""
-    if os.environ.get(FAKE_MODE, "") not in ("", "0"):
+    if _is_fake():
         yield _fake_runner(campaign), tuple(s.name for s in campaign.stacks)
         return
     from pgstrata.cli.hosts import campaign_host
@@ -155,6 +187,10 @@ def _runner(
         opened_runner(host, campaign, directory, tell, interruption, _percentiles) as opened,
     ):
         yield opened
+
+
+def _is_fake() -> bool:
+    return os.environ.get(FAKE_MODE, "") not in ("", "0")
 
 
 def _fake_runner(campaign: Campaign) -> TrialRunner:

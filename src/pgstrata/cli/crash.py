@@ -44,13 +44,6 @@ Ignored = Annotated[
 ]
 
 
-def refuse_crash() -> None:
-    """UsageError: `quick --crash` asks for what another verb does."""
-    raise UsageError(
-        "quick has no crash trials", hint="leave --crash out; for power-cut verdicts: pgstrata crash STACK..."
-    )
-
-
 def crash(
     what: What,
     states: States = None,

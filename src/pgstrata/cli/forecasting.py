@@ -27,10 +27,14 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_count
 from pgstrata.report.words import MOST_ACCEPTABLE
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.crash import crash_problem
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.estimate import Expected, estimate_trial
 from pgstrata.trial.events import Notice, Tell
+
+RECORDING_S = 10.0
+"""Roughly what a crash trial takes besides its states: to make the stack and its cluster, to record and to undo it."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,21 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
             yield f"when screening ends early, {then}: they prove differences from about {_percent(proven)} on"
     yield _equality(found)
     yield from _length(campaign, found)
+
+
+def power_cut_lines(campaign: Campaign) -> Iterator[str]:
+    """What of the crash trials is known beforehand: which stacks have one, and how long they take at most."""
+    if campaign.crash is None:
+        return
+    problems = {stack.name: crash_problem(stack) for stack in campaign.stacks}
+    tested = [name for name, problem in problems.items() if not problem]
+    if tested:
+        each_s = campaign.crash.time + RECORDING_S
+        yield (
+            f"{', '.join(tested)}: {render_count(campaign.crash.states, 'state')} each, after the runs, in about "
+            f"{render_duration(each_s * len(tested))} at most beside the budget"
+        )
+    yield from (f"{name}: not tested: {problem}" for name, problem in problems.items() if problem)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _looked_at(campaign: Campaign) -> Iterator[Host]:
 
 
 def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
-    from pgstrata.cli.forecasting import forecast
+    from pgstrata.cli.forecasting import forecast, power_cut_lines
     from pgstrata.cli.hosts import LAB
     from pgstrata.spec.expand import block_trials
     from pgstrata.trial.estimate import NOTHING, estimate_stages, estimate_trial
@@ -101,6 +101,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "left_out": {name: dict(given.left_out) for name, given in site.given_conf.items() if given.left_out},
         **_preflight(site),
         "notes": [*_lab_notes(campaign), *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes})],
+        "power_cuts": list(power_cut_lines(campaign)),
         "forecast": list(forecast(campaign, tuple(estimates.values()))),
         "trials": list(_describe_trials(site, trials, estimates)),
     }
@@ -222,6 +223,7 @@ def _render(value: dict[str, Any], *, commands: bool = False) -> str:
         *(f"note: {note}" for note in value["notes"]),
         *([f"`run` would refuse this: {value['refused']}"] if value["refused"] else []),
         *value["unsupported"],
+        *(f"power cuts: {line}" for line in value["power_cuts"]),
         "",
         "What this can prove:",
         *(f"  {line}" for line in value["forecast"]),

@@ -61,7 +61,7 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of the order of runs and
 Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
 Aa = Annotated[bool, typer.Option("--aa", help="Run the first stack under two names, as a check.")]
 OnHost = Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")]
-Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Power-cut verdicts: `pgstrata crash` has them.")]
+Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Cut power, too: a short crash trial of each stack.")]
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Say what would be done, and touch nothing.")]
 
 
@@ -84,7 +84,7 @@ def quick(
     margin: Margin = "2%",
     aa: Aa = False,
     host: OnHost = "local",
-    crash: Crash = False,
+    crash: Crash = True,
     plan: PlanOnly = False,
     fail_on: FailOn = None,
     fail_undecided: FailUndecided = False,
@@ -96,13 +96,10 @@ def quick(
     from pgstrata.cli.begun import begun_quick
     from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
     from pgstrata.cli.changes import duration_option, require_known
-    from pgstrata.cli.crash import refuse_crash
     from pgstrata.cli.plan import show_plan
     from pgstrata.spec.expand import slug
     from pgstrata.spec.quick import quick_campaign, quick_name
 
-    if crash:
-        refuse_crash()
     directory = out or Path("out") / slug(quick_name(stacks))
     campaign = quick_campaign(
         stacks,
@@ -123,6 +120,7 @@ def quick(
         script=script,
         sql=str(sql) if sql else None,
         postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
+        crash=crash,
         begun=begun_quick(directory),
     )
     require_known(campaign)

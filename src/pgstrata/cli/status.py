@@ -81,7 +81,9 @@ def _render(value: dict[str, Any]) -> str:
     for name, counts in value["stacks"].items():
         crash = value["crash_trials"].get(name)
         parts = [f"{n} {status}" for status, n in counts.items() if n]
-        parts += [f"power cuts: {crash['verdict']}, {render_count(crash['states'], 'state')}"] if crash else []
+        if crash:
+            cuts = f"{crash['verdict']}, {render_count(crash['states'], 'state')}"
+            parts.append(f"power cuts: {cuts if crash['status'] != 'unsupported' else 'not tested'}")
         shown = ", ".join(parts) or "none yet"
         lines.append(f"  {name:<{width}}  {shown}")
     for failure in value["failures"]:

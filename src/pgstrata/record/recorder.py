@@ -417,7 +417,7 @@ def _fixed_part(campaign: Campaign) -> dict[str, Any]:
     value = campaign.model_dump(mode="json")
     for key in ("blocks", "max_blocks", "budget", "max_trial_duration"):
         value["runs"].pop(key)
-    for key in ("goal", "note", "scratch"):
+    for key in ("goal", "note", "scratch", "crash"):
         value.pop(key)
     return value
 

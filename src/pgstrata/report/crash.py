@@ -81,7 +81,7 @@ def crash_lines(tested: Mapping[str, DurabilityFinding]) -> Iterator[str]:
 def durability_words(durability: DurabilityFinding) -> str:
     """Of the verdict table: the class from the configuration and, where power was cut, what came of it."""
     if durability.verdict == "not_tested":
-        return durability.class_
+        return f"{durability.class_}; not tested: {durability.untested}" if durability.untested else durability.class_
     return f"{durability.class_}; {_short_words(durability)}{_disk_words(durability)}"
 
 

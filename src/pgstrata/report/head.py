@@ -120,8 +120,8 @@ def _measured(data: CampaignData) -> str:
 
 
 def _power_cuts(data: CampaignData) -> str:
-    states = sum(crash.found.states for crash in data.crashes)
-    return f"{render_count(len(data.crashes), 'stack')}, {render_count(states, 'state')}" if data.crashes else ""
+    tested = [crash.found.states for crash in data.crashes if crash.verdict.status != "unsupported"]
+    return f"{render_count(len(tested), 'stack')}, {render_count(sum(tested), 'state')}" if tested else ""
 
 
 def incidents(data: CampaignData, findings: Findings) -> tuple[Incident, ...]:
@@ -137,7 +137,7 @@ def incidents(data: CampaignData, findings: Findings) -> tuple[Incident, ...]:
                 excluded.trial,
                 Incident("excluded", stack.name, excluded.trial, excluded.block, excluded.reason),
             )
-    failed = ((c.folder, c.trial.stack, c.verdict) for c in data.crashes if c.verdict.status != "ok")
+    failed = ((c.folder, c.trial.stack, c.verdict) for c in data.crashes if c.verdict.status == "failed")
     found |= {
         folder: Incident(f"crash trial {verdict.status}", stack, None, None, verdict.reason, verdict.hint)
         for folder, stack, verdict in failed

@@ -122,6 +122,13 @@ class Soak(Model):
     stacks: tuple[str, ...] = Field((), description="by default the finalists and every copy-on-write stack")
 
 
+class CrashTrials(Model):
+    """Power cuts: each stack is also put on a recorded disk, and PostgreSQL recovered in states that could be left."""
+
+    states: int = Field(100, ge=1, le=100_000, description="so many states of each stack")
+    time: DurationS = Field(60.0, gt=0, description="for looking at the states of a stack, at most")
+
+
 class Campaign(Model):
     """A campaign with every default, inheritance and matrix resolved."""
 
@@ -139,6 +146,7 @@ class Campaign(Model):
     goal: Goal = Field(Goal(), description="what is to be found out")
     latency: Latency | None = None
     soak: Soak | None = None
+    crash: CrashTrials | None = Field(None, description="also cut power, once the comparison is done")
 
     @model_validator(mode="after")
     def _coherent(self) -> Campaign:

@@ -45,6 +45,9 @@ PLANNED_SHARE = 0.9
 WORTH_A_SCALE = 1.25
 """A larger scale may cost so much: by this factor larger differences than the best design would show."""
 
+QUICK_CRASH = {"states": 40, "time": 10}
+"""Power cuts, after the runs and beside their budget: seconds of each stack."""
+
 Shows = Callable[[int, int, float], float]
 """From stacks, blocks and the seconds of a run to the smallest difference that they can show, infinite where there will
 be no bounds. Statistics know it; see `analyze.reach`."""
@@ -190,6 +193,7 @@ def quick_campaign(
     script: str | None = None,
     sql: str | None = None,
     postgresql: Mapping[str, Any] | None = None,
+    crash: bool = False,
     begun: Campaign | None = None,
 ) -> Campaign:
     """A campaign of those stacks that fits `minutes` (10 by default), looking for the best.
@@ -234,6 +238,7 @@ def quick_campaign(
         },
         "runs": {"blocks": blocks, "fresh_blocks": design.fresh_blocks, "aa": aa},
         "goal": {"margin": margin},
+        "crash": QUICK_CRASH if crash else None,
     }
     return extended(_checked(data), minutes)
 

@@ -128,3 +128,14 @@ def test_a_damaged_crash_trial_is_named_and_the_rest_is_read(tmp_path: Path) -> 
     data = read(tmp_path / "out")
     assert [crash.found.stack for crash in data.crashes] == ["ext4"]
     assert [lost.id for lost in data.unreadable] == ["crash/xfs-1"]
+
+
+def test_a_stack_that_could_not_be_tested_says_why_and_has_no_verdict(campaign_directory: Path, tmp_path: Path) -> None:
+    shutil.copytree(campaign_directory, tmp_path / "out")
+    with CampaignDirectory.create_or_open(tmp_path / "out", read(campaign_directory).campaign) as directory:
+        write_crash(directory, "tmpfs", status="unsupported", reason="strata-disk is not installed")
+    data = read(tmp_path / "out")
+    findings = judge(data)
+    row = next(row for row in verdict_tables(findings)[0].rows if row.name == "tmpfs")
+    assert row.durability == "loses on power loss; not tested: strata-disk is not installed"
+    assert "Power cuts" not in render_terminal(data, findings)
