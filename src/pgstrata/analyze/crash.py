@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pgstrata.analyze.findings import DurabilityFinding
 from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.durability import Durability
+from pgstrata.spec.promise import SURVIVES
 
 LEVEL = 0.95
 
@@ -41,9 +42,16 @@ def durability_found(promised: Durability, found: CrashRecord | None, untested: 
     )
 
 
+def broke_promise(durability: DurabilityFinding) -> bool:
+    """Whether acknowledged transactions were lost or data damaged on a disk that obeys flushes, where the configuration
+    promises otherwise."""
+    fell = durability.verdict in ("lost", "corrupt") and durability.ignored_flushes == "0"
+    return fell and durability.class_ == SURVIVES
+
+
 def broken_promises(tested: Mapping[str, DurabilityFinding]) -> Iterator[str]:
     """A warning for each stack whose tested verdict is worse than what its configuration promises."""
     for name, durability in tested.items():
-        if durability.broken_promise:
+        if broke_promise(durability):
             fell = "is damaged" if durability.verdict == "corrupt" else "lost acknowledged transactions"
             yield f"{name} {fell} in power cuts, though its configuration promises that it {durability.class_}"

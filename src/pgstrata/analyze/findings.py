@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pgstrata.record.schema import REPORT_SCHEMA
-from pgstrata.spec.promise import SURVIVES
 
 MetricScale = Literal["ratio", "difference"]
 Kind = Literal["screen", "confirm", "equivalence"]
@@ -64,13 +63,6 @@ class DurabilityFinding(Finding):
     """What the disk of the crash trials did about flushes: ignored `all`, or the last so many."""
     untested: str = ""
     """Why there is no verdict, where power cuts were asked for."""
-
-    @property
-    def broken_promise(self) -> bool:
-        """Whether acknowledged transactions were lost or data damaged on a disk that obeys flushes, where the
-        configuration promises otherwise."""
-        fell = self.verdict in ("lost", "corrupt") and self.ignored_flushes == "0"
-        return fell and self.class_ == SURVIVES
 
 
 class DiskFinding(Finding):

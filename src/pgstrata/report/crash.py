@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pgstrata.analyze.crash import share_bound
+from pgstrata.analyze.crash import broke_promise, share_bound
 from pgstrata.analyze.findings import DurabilityFinding, Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_count
@@ -53,7 +53,7 @@ def _row(name: str, durability: DurabilityFinding) -> PowerCutRow:
         held=durability.verdict == "held",
         promise=durability.class_,
         reason=durability.reason,
-        broken=durability.broken_promise,
+        broken=broke_promise(durability),
     )
 
 
@@ -74,7 +74,7 @@ def crash_lines(tested: Mapping[str, DurabilityFinding]) -> Iterator[str]:
         yield f"{name}: {verdict_words(durability)}"
         if durability.first_counterexample:
             yield f"  first: {durability.first_counterexample}"
-        if durability.broken_promise:
+        if broke_promise(durability):
             yield f"  its configuration promises that it {durability.class_}: {durability.reason}"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from crashed import write_crash
+from pgstrata.analyze.crash import broke_promise
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
@@ -71,7 +72,7 @@ def test_a_lying_disk_breaks_no_promise(tmp_path: Path) -> None:
     findings = judge(data)
     assert not any("promises" in notice for notice in findings.campaign.notices)
     words = findings.stacks[0].durability
-    assert (words.verdict, words.broken_promise) == ("lost", False)
+    assert (words.verdict, broke_promise(words)) == ("lost", False)
     assert "on a disk that ignores the last 3 flushes" in render_terminal(data, findings)
 
 
