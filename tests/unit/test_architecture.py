@@ -29,11 +29,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "crash": ONLINE | {"trial"},
     "analyze": {"errors", "spec", "record"},
     "report": {"errors", "spec", "record", "analyze"},
+    "watch": {"errors", "spec", "workload", "record", "analyze", "report"},
     "importers": {"errors", "spec", "workload", "record"},
     "studies": {"errors", "spec"},
     "lab": {"errors", "spec", "host"},
     "doctor": ONLINE | {"lab"},
-    "cli": ONLINE | {"trial", "crash", "analyze", "report", "importers", "studies", "lab", "doctor"},
+    "cli": ONLINE | {"trial", "crash", "analyze", "report", "watch", "importers", "studies", "lab", "doctor"},
 }
 
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager"}
@@ -117,7 +118,7 @@ def test_architecture_names_every_package() -> None:
 
 
 def test_nothing_online_imports_what_is_offline() -> None:
-    offline = {"analyze", "report", "importers", "studies"}
+    offline = {"analyze", "report", "importers", "studies", "watch"}
     for package in ONLINE | {"trial", "crash"}:
         assert not MAY_IMPORT[package] & offline
 

@@ -26,6 +26,7 @@ from pgstrata.cli import (
     simulate,
     status,
     studies,
+    watch,
 )
 from pgstrata.cli.output import debugging, print_error, print_notice
 from pgstrata.cli.usage_errors import show_usage_error
@@ -66,6 +67,7 @@ for _verb in (
     crash,
     status,
     report,
+    watch,
     bundle,
     export,
     doctor,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Annotated
+
 import typer
 
 from pgstrata.cli.output import (
@@ -29,6 +32,7 @@ def run(
     host: OtherHost = None,
     fail_on: FailOn = None,
     fail_undecided: FailUndecided = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page meanwhile, and print its address.")] = False,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -38,10 +42,13 @@ def run(
     """
     from pgstrata.cli.begun import asked_campaign
     from pgstrata.cli.campaigning import Shown, parse_gate, run_to_report
+    from pgstrata.cli.watch import watching
 
     asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)
     shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
-    run_to_report(asked.campaign, out or asked.out, asked.origin, shown, source_text=asked.source_text)
+    directory = out or asked.out
+    with watching(directory) if watch else nullcontext():
+        run_to_report(asked.campaign, directory, asked.origin, shown, source_text=asked.source_text)
 
 
 def register(app: typer.Typer) -> None:

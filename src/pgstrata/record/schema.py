@@ -205,6 +205,8 @@ class EventRecord(Record):
     event: Literal["step_begun", "step_ended", "command", "look", "undo_command", "attested", "note", "verdict"]
     step: str | None = None
     expected_s: float | None = None
+    progress: str | None = None
+    """The file on the host that the step's program writes its progress to while it runs."""
     duration_s: float | None = None
     error: str | None = None
     argv: tuple[str, ...] | None = None

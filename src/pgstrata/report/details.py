@@ -113,9 +113,9 @@ class StackDetails:
 class Links:
     """Links to files of the campaign directory, relative to the folder that the report is in."""
 
-    def __init__(self, data: CampaignData, folder: Path) -> None:
+    def __init__(self, data: CampaignData, folder: Path | None) -> None:
         self._prefix: str | None = None
-        if isinstance(data.source, FolderSource):
+        if folder is not None and isinstance(data.source, FolderSource):
             self._prefix = os.path.relpath(data.source.root.resolve(), folder.resolve())
         self._source = data.source
 
@@ -129,7 +129,7 @@ class Links:
         return tuple(RawFile(n.removeprefix(root).removeprefix(f"cells/{cell}/"), self.href(n)) for n in wanted)
 
     def href(self, name: str) -> str | None:
-        """None for a zip: a browser cannot open a file in it."""
+        """None for a zip, or without a folder: a browser cannot open the file."""
         if self._prefix is None:
             return None
         return quote(name if self._prefix == "." else f"{self._prefix}/{name}")

@@ -170,7 +170,7 @@ def draw(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
         margin=findings.campaign.margin,
         zero_below=ZERO_BELOW,
         stacks=context.names,
-        shapes=[SHAPES[i % len(SHAPES)] for i in range(len(context.names))],
+        shapes=shapes_of(len(context.names)),
         metrics={name: metric_of(name) for name in order},
         cells=[_cell(context, cell, order) for cell in findings.cells],
         runs=list(_with_typical(list(_runs(context)))),
@@ -179,6 +179,25 @@ def draw(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
         drift=_drift(context),
         times=drawn_times(findings, context.names, context.cells),
     )
+
+
+def draw_intervals(data: CampaignData, findings: Findings, sample: Sample) -> Drawing:
+    """The primary metric alone, without any series: small, and soon made."""
+    context = _Context(data, findings, sample)
+    primary = findings.campaign.primary
+    return Drawing(
+        primary=primary,
+        margin=findings.campaign.margin,
+        stacks=context.names,
+        shapes=shapes_of(len(context.names)),
+        metrics={primary: metric_of(primary)},
+        cells=[_cell(context, cell, (primary,)) for cell in findings.cells],
+    )
+
+
+def shapes_of(count: int) -> list[str]:
+    """The shapes of the marks of so many stacks."""
+    return [SHAPES[i % len(SHAPES)] for i in range(count)]
 
 
 def _cell(context: _Context, cell: CellFinding, order: tuple[str, ...]) -> DrawnCell:

@@ -110,13 +110,18 @@ def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
     return path
 
 
-def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[str]:
+def html_text(data: CampaignData, findings: Findings) -> str:
+    """The page as text, with no links to files: whoever asks for it is not where they are."""
+    return "".join(_pieces(data, findings, None))
+
+
+def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iterator[str]:
     sample = Sample.of(data)
     drawing = draw(data, findings, sample)
     found = incidents(data, findings)
-    script = _script()
+    script = page_script(SCRIPTS)
     yield from (
-        _environment()
+        page_environment()
         .get_template("page.html.j2")
         .generate(
             head=report_head(data, findings),
@@ -137,10 +142,10 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path) -> Iterator[st
             rejected=data.record.rejected or findings.campaign.rejected,
             drawing=drawing,
             resolution=_resolution(drawing),
-            payload=_payload(drawing),
+            payload=page_payload(drawing),
             origin=data.record.origin,
             version=__version__,
-            style=Markup(_style()),
+            style=Markup(page_style()),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
@@ -216,7 +221,7 @@ def _resolution(drawing: Drawing) -> str:
     return f"Points stand for up to {width} s: the line is their mean, the band spans their least and greatest second."
 
 
-def _payload(drawing: Drawing) -> Markup:
+def page_payload(drawing: Drawing) -> Markup:
     """JSON that cannot end the element it stands in."""
     text = json.dumps(drawing, default=vars, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     for character in "<>&\u2028\u2029":
@@ -229,13 +234,15 @@ def _static(name: str) -> bytes:
 
 
 @cache
-def _script() -> str:
-    body = "\n".join(_static(name).decode() for name in SCRIPTS)
+def page_script(names: tuple[str, ...]) -> str:
+    """Files of the report's script, which share one scope."""
+    body = "\n".join(_static(name).decode() for name in names)
     return f'"use strict";\n(() => {{\n{body}\n}})();\n'
 
 
 @cache
-def _style() -> str:
+def page_style() -> str:
+    """Font and styles of every page."""
     font = base64.b64encode(_static("inter-latin.woff2")).decode()
     face = (
         '@font-face{font-family:"Inter";font-weight:100 900;font-display:block;'
@@ -250,7 +257,8 @@ def _shown(value: Any) -> Any:
 
 
 @cache
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """The templates, which escape whatever they put out."""
     environment = Environment(
         loader=PackageLoader("pgstrata.report", "templates"),
         autoescape=True,

@@ -122,7 +122,8 @@ class Step:
     first to write to: they are inspected again right before it, held meanwhile, and zeroed after its commands.
     `settings` are files of the kernel to write, before the commands. With `act` that function runs the commands,
     else they are run one after the other. `tells` says what is done without a command (files written, sent, read),
-    `expected_s` how long it takes where that is known beforehand.
+    `expected_s` how long it takes where that is known beforehand, `progress` the file on the host that its program
+    writes its progress to.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Step:
     act: Act | None = None
     tells: tuple[str, ...] = ()
     expected_s: float | None = None
+    progress: str | None = None
     requires: tuple[Look, ...] = ()
     awaits: tuple[Look, ...] = ()
     undoes: Callable[[Host, Undo], bool] | None = None

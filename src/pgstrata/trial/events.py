@@ -56,13 +56,16 @@ class TrialEnded:
 
 @dataclass(frozen=True)
 class StepBegun:
-    """`expected_s` where its length is known (warm-up, measuring), `left_s` that of all such steps from here on."""
+    """`expected_s` where its length is known (warm-up, measuring), `left_s` that of all such steps from here on;
+    `progress` is the file on the host that its program writes its progress to."""
 
     campaign: str
     trial: str
     step: str
     expected_s: float | None = None
     left_s: float = 0.0
+    host: str | None = None
+    progress: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,15 @@ class EventLog:
         match event:
             case Notice(text=text):
                 return EventRecord(at=now, event="note", text=text)
-            case StepBegun(step=step, expected_s=expected_s):
-                return EventRecord(at=now, event="step_begun", step=step, expected_s=expected_s)
+            case StepBegun():
+                return EventRecord(
+                    at=now,
+                    event="step_begun",
+                    step=event.step,
+                    expected_s=event.expected_s,
+                    host=event.host,
+                    progress=event.progress,
+                )
             case StepEnded(step=step, duration_s=duration_s, error=error):
                 return EventRecord(at=now, event="step_ended", step=step, duration_s=duration_s, error=error or None)
             case CommandRun():

@@ -133,7 +133,7 @@ class Executor:
                 f"the trial took longer than {render_duration(self.limit_s)} and was given up before: {step.name}",
                 hint="raise runs.max_trial_duration",
             )
-        with self._told(step.name, step.expected_s, left_s):
+        with self._told(step.name, step.expected_s, left_s, step.progress):
             yield
         _obey_kill_hook()
 
@@ -149,10 +149,10 @@ class Executor:
         _obey_kill_hook()
 
     @contextmanager
-    def _told(self, name: str, expected_s: float | None, left_s: float) -> Iterator[None]:
+    def _told(self, name: str, expected_s: float | None, left_s: float, progress: str | None = None) -> Iterator[None]:
         campaign, trial = self.identity.campaign, self.identity.trial
         self._step = name
-        self.tell(StepBegun(campaign, trial, name, expected_s, left_s))
+        self.tell(StepBegun(campaign, trial, name, expected_s, left_s, self.host.name, progress))
         began_s = time.monotonic()
         error = ""
         try:

@@ -58,9 +58,16 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
     server, workload = setup.server, setup.workload
     size = plan_database_bytes(server, DATABASE)
 
-    def step(name: str, *commands: Command | PlannedCommand, act: CellAct, expected_s: float | None = None) -> Step:
+    def step(
+        name: str,
+        *commands: Command | PlannedCommand,
+        act: CellAct,
+        expected_s: float | None = None,
+        progress: str | None = None,
+    ) -> Step:
         planned = tuple(c if isinstance(c, PlannedCommand) else PlannedCommand.of(c) for c in commands)
-        return Step(f"{cell.id}: {name}", planned, act=partial(act, cell=cell), expected_s=expected_s)
+        carried_out = partial(act, cell=cell)
+        return Step(f"{cell.id}: {name}", planned, act=carried_out, expected_s=expected_s, progress=progress)
 
     warm_up = (_plan_warm_up(setup, cell),) if workload.warmup > 0 else ()
     wal = server.ask(WAL_POSITION)
@@ -83,11 +90,16 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
             wal,
             act=_measure,
             expected_s=_duration_s(setup, cell),
+            progress=_progress_path(setup, cell),
         ),
         step("attest after", act=partial(_attest, moment="after cell")),
         step("collect", act=collect_cell),
         step(f"stop the server{several}", size, *stop_commands(setup), act=_stop),
     )
+
+
+def _progress_path(setup: TrialSetup, cell: Cell) -> str:
+    return f"{setup.cell_folder(cell)}/pgbench.err"
 
 
 def _duration_s(setup: TrialSetup, cell: Cell) -> float | None:
@@ -192,7 +204,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
     with probing(context, folder):
         counted = read_accounts(context)
         run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
-        outputs = {"stdout": f"{folder}/pgbench.out", "stderr": f"{folder}/pgbench.err"}
+        outputs = {"stdout": f"{folder}/pgbench.out", "stderr": _progress_path(context.setup, cell)}
         process, pgbench = context.executor.start_next(**outputs)
         run.pid = process.pid
         code = wait_for_run(context, process, pgbench.timeout_s)

@@ -1,0 +1,150 @@
+"""`pgstrata watch`: a campaign in the browser while it runs."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.output import JsonFlag, print_json, print_notice, print_text
+from pgstrata.errors import PreflightError, UsageError
+
+if TYPE_CHECKING:
+    from pgstrata.watch.server import View
+
+LOOPBACK = "127.0.0.1"
+LEAST_TOKEN = 16
+
+
+@dataclass(frozen=True)
+class _Listening:
+    """A socket that is bound, and where a browser finds it."""
+
+    socket: socket.socket
+    port: int
+    token: str
+
+    @property
+    def address(self) -> str:
+        host = self.socket.getsockname()[0]
+        shown = LOOPBACK if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
+        return f"http://{shown}:{self.port}/?token={self.token}"
+
+
+def watch(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Campaign directory, also one that does not run yet.")
+    ],
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: one that is free.")] = 0,
+    bind: Annotated[str, typer.Option("--bind", metavar="ADDRESS", help="Address to listen on.")] = LOOPBACK,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="Holds the token, for Prometheus; written where it is not there.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Serve a campaign while it runs: page, /events and /metrics, for those who have the printed address."""
+    if directory.is_file():
+        raise UsageError(f"{directory} is a file", hint=f"a bundle does not change: pgstrata report {directory}")
+    _require_extra()
+    from pgstrata.watch.server import make_server, serve
+
+    token = _token(token_file)
+    with _listen(bind, port) as bound:
+        listening = _Listening(bound, bound.getsockname()[1], token)
+        server = make_server(_view(directory), token, listening.port)
+        if json:
+            print_json({"address": listening.address, "port": listening.port, "token": token})
+        else:
+            print_text(listening.address)
+            print_notice(f"ends with Ctrl-C; from elsewhere: ssh -L {listening.port}:{LOOPBACK}:{listening.port} HOST")
+        serve(server, bound)
+
+
+@contextmanager
+def watching(directory: Path) -> Iterator[None]:
+    """The same beside a run, in a thread of its own; prints the address and ends with the block."""
+    _require_extra()
+    from pgstrata.watch.server import make_server, serve
+
+    token = secrets.token_urlsafe()
+    with _listen(LOOPBACK, 0) as bound:
+        listening = _Listening(bound, bound.getsockname()[1], token)
+        server = make_server(_view(directory), token, listening.port)
+        thread = threading.Thread(target=serve, args=(server, bound), name="watch", daemon=True)
+        thread.start()
+        print_notice(f"watch: {listening.address}")
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _view(directory: Path) -> View:
+    from pgstrata.watch.follow import Follower
+    from pgstrata.watch.server import View
+
+    follower = Follower(directory)
+    return View(follower, follower.look())
+
+
+def _require_extra() -> None:
+    try:
+        import prometheus_client  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise PreflightError(
+            f"the live view needs the package {error.name}, which is not installed",
+            hint="pip install 'pgstrata[watch]'",
+        ) from None
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=512)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PreflightError(
+                f"port {port} of {address} is in use", hint="choose another with --port N; --port 0 takes a free one"
+            ) from None
+        raise PreflightError(
+            f"cannot listen on {address}, port {port}: {error.strerror or error}",
+            hint="leave --bind out to listen on this machine alone; ports below 1024 take root",
+        ) from None
+
+
+def _token(path: Path | None) -> str:
+    if path is None:
+        return secrets.token_urlsafe()
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe() + "\n", encoding="ascii")
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the token cannot be read from {path}: {error}", hint="name another --token-file") from None
+    if len(token) < LEAST_TOKEN:
+        raise UsageError(
+            f"{path} holds a token of less than {LEAST_TOKEN} characters", hint="remove the file: a new one is made"
+        )
+    return token
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: pgstrata watch out/demo --port 8080")(watch)

@@ -1,0 +1,263 @@
+"""Follows a campaign directory, of whatever process, by reading it: one look gives its progress.
+
+The whole of it is never read again: a finished trial does not change, and of files that grow the new lines are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pgstrata.errors import PgstrataError
+from pgstrata.record.reader import (
+    CampaignData,
+    FolderSource,
+    TrialData,
+    UnreadableTrial,
+    place,
+    read_campaign,
+    read_decisions,
+    read_media,
+    read_trial,
+)
+from pgstrata.record.recorder import is_locked
+from pgstrata.record.schema import CampaignRecord, DecisionRecord, EventRecord
+from pgstrata.spec.expand import block_trials
+from pgstrata.watch.progress import Incident, Progress, Running, Second, State
+from pgstrata.watch.tail import Tail, last_bytes
+from pgstrata.workload.pgbench_output import PgbenchOutputError, parse_progress
+
+MOST_SECONDS = 120
+PROGRESS_BYTES = 32 << 10
+"""Lines of pgbench's that hold so many seconds."""
+MOST_INCIDENTS = 5
+LOCAL = "local"
+"""The host whose files are this machine's."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What the progress needs of a finished trial."""
+
+    id: str
+    stack: str
+    block: int
+    status: str
+    reason: str
+    duration_s: float
+
+
+@dataclass
+class _Following:
+    """A trial that is being written."""
+
+    folder: Path
+    events: Tail
+    stack: str = ""
+    block: int = 0
+    host: str = ""
+    begun: EventRecord | None = None
+    """The step that it is in."""
+
+
+@dataclass
+class Follower:
+    """Reads one campaign directory."""
+
+    directory: Path
+    _finished: dict[str, Finished] = field(default_factory=dict)
+    _following: dict[str, _Following] = field(default_factory=dict)
+    _unreadable_lines: int = 0
+    _trials: dict[str, TrialData | UnreadableTrial] = field(default_factory=dict)
+    _seen: bool = False
+
+    def look(self) -> Progress:
+        """The progress by now. Whatever is damaged, gone or not there yet is left out, and told."""
+        source = FolderSource(self.directory)
+        try:
+            record = read_campaign(source)
+            decisions = read_decisions(source)
+        except (PgstrataError, OSError):
+            return _nothing(self.directory, "gone" if self._seen else "not begun")
+        self._seen = True
+        self._look_at_finished(source)
+        self._look_at_running(record)
+        return self._progress(record, decisions)
+
+    @property
+    def finished(self) -> int:
+        """Trials, by the last look."""
+        return len(self._finished)
+
+    def data(self) -> CampaignData:
+        """The campaign for the judge; each trial is read once. UsageError where there is none."""
+        source = FolderSource(self.directory)
+        for name in source.trials():
+            if name not in self._trials:
+                try:
+                    self._trials[name] = read_trial(source, name)
+                except PgstrataError as error:
+                    self._trials[name] = UnreadableTrial(name, error.message, error.hint)
+        trials = sorted((t for t in self._trials.values() if isinstance(t, TrialData)), key=place)
+        unreadable = tuple(t for t in self._trials.values() if isinstance(t, UnreadableTrial))
+        record, decisions = read_campaign(source), read_decisions(source)
+        return CampaignData(record, tuple(trials), decisions, source, unreadable, read_media(source))
+
+    def _look_at_finished(self, source: FolderSource) -> None:
+        for name in source.trials():
+            if name not in self._finished:
+                found = _finished_trial(self.directory / "trials" / name)
+                if found is not None:
+                    self._finished[name] = found
+
+    def _look_at_running(self, record: CampaignRecord) -> None:
+        folders = {p.name: p for p in sorted((self.directory / "trials").glob(".*.partial"))}
+        self._following = {
+            name: self._following.get(name) or _Following(path, Tail(path / "events.jsonl"))
+            for name, path in folders.items()
+        }
+        for one in self._following.values():
+            if not one.stack:
+                _get_to_know(one, record)
+            for line in one.events.lines():
+                self._take(one, line)
+
+    def _take(self, one: _Following, line: bytes) -> None:
+        try:
+            event = EventRecord.model_validate_json(line)
+        except ValidationError:
+            self._unreadable_lines += 1
+            return
+        if event.event == "step_begun":
+            one.begun = event
+        elif event.event == "step_ended":
+            one.begun = None
+
+    def _progress(self, record: CampaignRecord, decisions: tuple[DecisionRecord, ...]) -> Progress:
+        campaign, last = record.campaign, decisions[-1] if decisions else None
+        trials = {stack.name: Counter[str]() for stack in campaign.stacks}
+        for one in self._finished.values():
+            trials.setdefault(one.stack, Counter())[one.status] += 1
+        block_trials_, block_finished = _block(record, last, self._finished)
+        machine_time_s = sum(one.duration_s for one in self._finished.values())
+        mean_s = machine_time_s / len(self._finished) if self._finished else None
+        running = tuple(map(_running, self._following.values()))
+        budget_s = campaign.runs.budget
+        incidents = [one for one in self._finished.values() if one.status != "ok"][-MOST_INCIDENTS:]
+        return Progress(
+            name=campaign.name,
+            state=self._state(last),
+            primary=campaign.goal.primary,
+            stacks=tuple(stack.name for stack in campaign.stacks),
+            trials={name: dict(counts) for name, counts in trials.items()},
+            finished=len(self._finished),
+            blocks=1 + max((one.block for one in self._finished.values()), default=-1),
+            stage=last.stage if last is not None else "",
+            reason=last.reason if last is not None else "",
+            block_trials=block_trials_,
+            block_finished=block_finished,
+            machine_time_s=machine_time_s,
+            budget_left_s=None if budget_s is None else max(0.0, budget_s - machine_time_s),
+            block_left_s=None if mean_s is None else mean_s * (block_trials_ - block_finished),
+            running=running,
+            incidents=tuple(Incident(one.id, one.stack, one.status, one.reason) for one in incidents),
+            unreadable_lines=self._unreadable_lines,
+        )
+
+    def _state(self, last: DecisionRecord | None) -> State:
+        if is_locked(str(self.directory)):
+            return "running"
+        return "finished" if last is not None and last.stage == "done" else "not running"
+
+
+def _nothing(directory: Path, state: State) -> Progress:
+    name = directory.resolve().name
+    return Progress(name, state, "tps", (), {}, 0, 0, "", "", 0, 0, 0.0, None, None, (), (), 0)
+
+
+def _finished_trial(folder: Path) -> Finished | None:
+    """Of two small files; a damaged trial is told of by the verdict so far."""
+    try:
+        planned: Any = json.loads((folder / "planned.json").read_bytes())
+        verdict: Any = json.loads((folder / "verdict.json").read_bytes())
+        trial = planned["trial"]
+        return Finished(
+            id=folder.name,
+            stack=str(trial["stack"]),
+            block=int(trial["block"]),
+            status=str(verdict["status"]),
+            reason=str(verdict.get("reason", "")),
+            duration_s=float(verdict.get("duration_s", 0.0)),
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _get_to_know(one: _Following, record: CampaignRecord) -> None:
+    """What its plan and its facts say, once they are written."""
+    try:
+        trial: Any = json.loads((one.folder / "planned.json").read_bytes())["trial"]
+        one.stack, one.block = str(trial["stack"]), int(trial["block"])
+        one.host = record.campaign.host
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return
+
+
+def _running(one: _Following) -> Running:
+    begun = one.begun
+    return Running(
+        trial=one.folder.name.removeprefix(".").removesuffix(".partial"),
+        host=(begun.host if begun is not None else None) or one.host,
+        stack=one.stack,
+        block=one.block,
+        step=(begun.step if begun is not None else None) or "",
+        step_s=_since_s(begun.at) if begun is not None else 0.0,
+        expected_s=begun.expected_s if begun is not None else None,
+        seconds=_seconds(begun) if begun is not None else (),
+    )
+
+
+def _since_s(at: str) -> float:
+    try:
+        return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+
+
+def _seconds(begun: EventRecord) -> tuple[Second, ...]:
+    """What pgbench has said of the seconds so far: a file of this machine, where that is the host."""
+    if begun.progress is None or begun.host != LOCAL:
+        return ()
+    text = last_bytes(Path(begun.progress), PROGRESS_BYTES).decode(errors="replace")
+    whole = text[: text.rfind("\n") + 1]
+    rows = [row for line in whole.splitlines() if line.startswith("progress:") for row in _rows(line)]
+    return tuple(rows[-MOST_SECONDS:])
+
+
+def _rows(line: str) -> Iterator[Second]:
+    try:
+        for row in parse_progress(line).rows:
+            yield Second(row.t_s, row.tps, row.latency_ms)
+    except PgbenchOutputError:  # the first line of a piece is torn
+        return
+
+
+def _block(record: CampaignRecord, last: DecisionRecord | None, finished: dict[str, Finished]) -> tuple[int, int]:
+    """Trials of the present block, and how many of them are finished."""
+    if last is None or last.stage == "done":
+        return 0, 0
+    try:
+        trials = block_trials(
+            record.campaign, last.after_block, last.continue_with, last.stage, cells=last.cells,
+            duration_s=last.duration_s,
+        )  # fmt: skip
+    except PgstrataError:
+        return 0, 0
+    return len(trials), sum(1 for trial in trials if trial.id in finished)

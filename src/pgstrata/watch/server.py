@@ -1,0 +1,231 @@
+"""Serves the live view: one reader of the directory for all viewers, and to each the newest, never a backlog.
+
+A message is made once and shared by all viewers. A viewer that does not read misses messages in between, and costs no
+more memory than a full socket; so many viewers at once are served, and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from socket import socket
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.judge import judge
+from pgstrata.errors import PgstrataError
+from pgstrata.record.reader import CampaignData
+from pgstrata.report.drawing import shapes_of
+from pgstrata.report.html import html_text
+from pgstrata.report.live import live_page, live_verdict
+from pgstrata.watch.access import cookie_name, given_token, is_own_host, is_own_origin, is_token, query_token
+from pgstrata.watch.follow import Follower
+from pgstrata.watch.metrics import CONTENT_TYPE, render_metrics
+from pgstrata.watch.progress import Progress
+
+LOOK_EVERY_S = 1.0
+JUDGE_SHARE = 0.02
+"""Of the time: a verdict that took a second is made anew a minute later at the earliest."""
+STILL_HERE_S = 15.0
+MOST_VIEWERS = 500
+NICE = 19
+Scope = dict[str, Any]
+Send = Callable[[Any], Awaitable[None]]
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True)
+class _Message:
+    """What every viewer is sent; `number` grows with each new one."""
+
+    number: int = 0
+    content: bytes = b""
+
+
+@dataclass
+class View:
+    """What is known of the campaign, and the newest messages."""
+
+    follower: Follower
+    progress: Progress
+    findings: Findings | None = None
+    _data: CampaignData | None = None
+    _messages: dict[str, _Message] = field(default_factory=dict)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    viewers: int = 0
+
+    def publish(self, event: str, value: Any) -> None:
+        """Replaces the message of that event; viewers are woken where it says anything new."""
+        content = f"event: {event}\ndata: {json.dumps(value, default=vars)}\n\n".encode()
+        before = self._messages.get(event, _Message())
+        if content == before.content:
+            return
+        self._messages[event] = _Message(before.number + 1, content)
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        """To one viewer: the newest of each event, as fast as it reads."""
+        seen: dict[str, int] = {}
+        self.viewers += 1
+        try:
+            while True:
+                news = self._news
+                for event, message in tuple(self._messages.items()):
+                    if seen.get(event) != message.number:
+                        seen[event] = message.number
+                        yield message.content
+                try:
+                    await asyncio.wait_for(news.wait(), STILL_HERE_S)
+                except TimeoutError:
+                    yield b": still here\n\n"
+        finally:
+            self.viewers -= 1
+
+    async def follow(self) -> None:
+        """Looks again and again, until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_verdict())
+            while True:
+                self.progress = await asyncio.to_thread(self.follower.look)
+                self.publish("progress", {**asdict(self.progress), "shapes": shapes_of(len(self.progress.stacks))})
+                await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _follow_verdict(self) -> None:
+        """Judges where trials have finished since; then rests, so that the machine is left to the campaign."""
+        loop, judged = asyncio.get_running_loop(), 0
+        while True:
+            began_s, finished = loop.time(), self.follower.finished
+            if finished != judged:
+                with suppress(PgstrataError, OSError):  # it vanished, or is being copied: the progress says so
+                    self._data, self.findings, verdict = await asyncio.to_thread(self._judge)
+                    self.publish("verdict", verdict)
+                    judged = finished
+            await asyncio.sleep(max(LOOK_EVERY_S, (loop.time() - began_s) * (1 / JUDGE_SHARE - 1)))
+
+    def _judge(self) -> tuple[CampaignData, Findings, dict[str, Any]]:
+        with suppress(OSError, PermissionError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        data = self.follower.data()
+        findings = judge(data)
+        return data, findings, live_verdict(data, findings)
+
+    def report(self) -> str | None:
+        """The whole page as of the last verdict; None before the first."""
+        data, findings = self._data, self.findings
+        return None if data is None or findings is None else html_text(data, findings)
+
+
+def make_app(view: View, token: str, port: int) -> Any:
+    """The application, behind its guard."""
+
+    async def page(request: Request) -> Response:
+        given = query_token(request.url.query)
+        if given:  # out of the address, so that it is in no history and no screenshot
+            response: Response = RedirectResponse("./", status_code=303)
+            response.set_cookie(cookie_name(port), given, httponly=True, samesite="strict")
+            return response
+        live = live_page()
+        return Response(live.text, media_type="text/html", headers={"Content-Security-Policy": live.policy})
+
+    async def events(request: Request) -> Response:
+        if view.viewers >= MOST_VIEWERS:
+            return PlainTextResponse(f"{MOST_VIEWERS} viewers are served at once\n", status_code=503)
+        return StreamingResponse(view.messages(), media_type="text/event-stream")
+
+    async def metrics(request: Request) -> Response:
+        return Response(render_metrics(view.progress, view.findings), headers={"Content-Type": CONTENT_TYPE})
+
+    async def report(request: Request) -> Response:
+        text = await asyncio.to_thread(view.report)
+        if text is None:
+            return PlainTextResponse("nothing is judged yet\n", status_code=404)
+        return Response(text, media_type="text/html")
+
+    @asynccontextmanager
+    async def following(app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(view.follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    routes = [Route("/", page), Route("/events", events), Route("/metrics", metrics), Route("/report", report)]
+    return _guarded(Starlette(routes=routes, lifespan=following), token, port)
+
+
+def _guarded(app: Starlette, token: str, port: int) -> Any:
+    async def guard(scope: Scope, receive: Any, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refusal = _refusal(scope, headers, token, port)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        await app(scope, receive, with_headers)
+
+    return guard
+
+
+def _refusal(scope: Scope, headers: Headers, token: str, port: int) -> Response | None:
+    address = (scope.get("server") or ("", 0))[0]
+    if not is_own_host(headers.get("host", ""), address):
+        return PlainTextResponse("this name is not the one of this server\n", status_code=421)
+    if not is_own_origin(headers):
+        return PlainTextResponse("pages of other sites are told nothing\n", status_code=403)
+    query = scope.get("query_string", b"").decode("latin-1")
+    if not is_token(given_token(headers, query, port), token) and not is_token(query_token(query), token):
+        return PlainTextResponse("the address that pgstrata watch printed holds the token\n", status_code=401)
+    return None
+
+
+def make_server(view: View, token: str, port: int) -> uvicorn.Server:
+    """Without a log of requests: their addresses may hold the token."""
+    config = uvicorn.Config(
+        make_app(view, token, port),
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
+        lifespan="on",
+        h11_max_incomplete_event_size=16 << 10,
+    )
+    return uvicorn.Server(config)
+
+
+def serve(server: uvicorn.Server, listening: socket) -> None:
+    """Until it is told to exit."""
+    server.run(sockets=[listening])

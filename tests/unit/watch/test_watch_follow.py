@@ -1,0 +1,134 @@
+"""What a look at a directory tells: of a campaign that runs, of garbage, of one that is not there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from live_view import RunningTrial
+from pgstrata.record.reader import read
+from pgstrata.watch import tail
+from pgstrata.watch.follow import MOST_SECONDS, Follower
+from pgstrata.watch.tail import Tail, last_bytes
+from pgstrata_fake.campaigns import Shape, write_campaign
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_campaign(tmp_path_factory.mktemp("watch") / "c", Shape(stacks=("ext4", "xfs"), blocks=3, duration_s=5))
+
+
+@pytest.fixture
+def directory(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "campaign"))
+
+
+@pytest.fixture
+def running(directory: Path, tmp_path: Path) -> RunningTrial:
+    (tmp_path / "aside").mkdir()
+    return RunningTrial.of(directory, tmp_path / "aside")
+
+
+def test_trial_step_and_the_running_second(directory: Path, running: RunningTrial) -> None:
+    follower = Follower(directory)
+    assert follower.look().running[0].step == ""
+    running.measure()
+    for number in range(1, MOST_SECONDS + 3):
+        running.second(number, 1000.0 + number)
+    found = follower.look()
+    (one,) = found.running
+    assert (one.trial, one.host, one.step, one.expected_s) == (running.whole.name, "local", "measure", 60.0)
+    assert (one.seconds[-1].tps, one.seconds[-1].latency_ms) == (1000.0 + MOST_SECONDS + 2, 4.0)
+    assert len(one.seconds) == MOST_SECONDS
+    assert found.finished == 5
+    running.finish()
+    after = follower.look()
+    assert (after.running, after.finished) == ((), 6)
+    assert after.trials["ext4"] == {"ok": 2, "failed": 1}
+    assert [i.status for i in after.incidents] == ["failed", "excluded"]
+
+
+def test_a_torn_last_line_waits_for_its_end(directory: Path, running: RunningTrial) -> None:
+    running.measure()
+    with running.progress.open("a") as file:
+        file.write("progress: 1.0 s, 100.0 tps, lat 4.000 ms stddev 1.000\nprogress: 2.0 s, 2")
+    (one,) = Follower(directory).look().running
+    assert [s.tps for s in one.seconds] == [100.0]
+
+
+def test_lines_that_are_no_events_are_counted_and_left_out(directory: Path, running: RunningTrial) -> None:
+    running.tell('garbage\n{"at": 1}\n\x00\xff\n[]\n' + "[" * 5000 + "\n")
+    running.measure()
+    running.tell('{"at": "torn')
+    found = Follower(directory).look()
+    assert found.unreadable_lines == 5
+    assert found.running[0].step == "measure"
+
+
+def test_of_a_huge_file_of_events_the_end_is_read(directory: Path, running: RunningTrial) -> None:
+    line = '{"at": "2026-01-01T00:00:00Z", "event": "note", "text": "' + "x" * 500 + '"}\n'
+    running.tell(line * 4000)
+    running.measure()
+    assert (running.partial / "events.jsonl").stat().st_size > 2 * tail.PIECE_BYTES
+    found = Follower(directory).look()
+    assert found.running[0].step == "measure"
+    assert found.unreadable_lines == 0
+
+
+def test_a_line_without_an_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "PIECE_BYTES", 100)
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"")
+    one = Tail(path)
+    assert one.lines() == []
+    path.write_bytes(b"x" * 250 + b"\nwhole\n")
+    found = [line for _ in range(5) for line in one.lines()]
+    assert found == [b"whole"]
+
+
+def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"one\ntwo\n")
+    one = Tail(path)
+    assert one.lines() == [b"one", b"two"]
+    path.write_bytes(b"three\n")
+    assert one.lines() == [b"three"]
+
+
+def test_links_and_pipes_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret\n")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe", "missing"):
+        assert last_bytes(tmp_path / name, 100) == b""
+        assert Tail(tmp_path / name).lines() == []
+
+
+def test_a_directory_that_vanishes_and_one_that_is_not_begun(directory: Path, tmp_path: Path) -> None:
+    assert Follower(tmp_path / "nowhere").look().state == "not begun"
+    follower = Follower(directory)
+    assert follower.look().state == "not running"
+    shutil.rmtree(directory)
+    assert follower.look().state == "gone"
+
+
+def test_the_judge_gets_what_the_reader_reads(directory: Path) -> None:
+    follower = Follower(directory)
+    follower.look()
+    shutil.rmtree(sorted((directory / "trials").iterdir())[0] / "cells")
+    data = follower.data()
+    whole = read(directory)
+    assert [t.id for t in data.trials] == [t.id for t in whole.trials]
+    assert [t.id for t in data.unreadable] == [t.id for t in whole.unreadable] != []
+
+
+def test_it_writes_nothing(directory: Path, running: RunningTrial) -> None:
+    running.measure()
+    before = sorted((p, p.lstat().st_mtime_ns) for p in directory.rglob("*"))
+    follower = Follower(directory)
+    follower.look()
+    follower.data()
+    assert sorted((p, p.lstat().st_mtime_ns) for p in directory.rglob("*")) == before
