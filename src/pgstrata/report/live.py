@@ -18,7 +18,7 @@ from pgstrata.report.html import page_environment, page_payload, page_script, pa
 from pgstrata.report.markup import plain_words
 from pgstrata.report.sample import Sample
 from pgstrata.report.table import verdict_tables
-from pgstrata.report.words import leading_statements, sentence
+from pgstrata.report.telling import told
 
 SCRIPTS = ("base.js", "scale.js", "panel.js", "intervals.js", "timeline.js", "live.js")
 
@@ -56,7 +56,7 @@ def live_verdict(data: CampaignData, findings: Findings) -> dict[str, Any]:
         "cells": [
             {
                 "title": table.title,
-                "words": [plain_words(sentence(s)) for s in leading_statements(table.cell)[0]],
+                "words": [plain_words(one.words) for one in told(table.cell).said],
                 "rows": [
                     [
                         row.name,

@@ -18,7 +18,6 @@ from pydantic import ValidationError
 from pgstrata.errors import PgstrataError
 from pgstrata.record.reader import (
     CampaignData,
-    FolderSource,
     TrialData,
     UnreadableTrial,
     place,
@@ -29,6 +28,7 @@ from pgstrata.record.reader import (
 )
 from pgstrata.record.recorder import is_locked
 from pgstrata.record.schema import CampaignRecord, DecisionRecord, EventRecord
+from pgstrata.record.source import FolderSource
 from pgstrata.spec.expand import block_trials
 from pgstrata.watch.progress import Incident, Progress, Running, Second, State
 from pgstrata.watch.tail import Tail, last_bytes
