@@ -188,6 +188,7 @@ def draw_intervals(data: CampaignData, findings: Findings, sample: Sample) -> Dr
     return Drawing(
         primary=primary,
         margin=findings.campaign.margin,
+        zero_below=ZERO_BELOW,
         stacks=context.names,
         shapes=shapes_of(len(context.names)),
         metrics={primary: metric_of(primary)},

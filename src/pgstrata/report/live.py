@@ -13,7 +13,7 @@ from markupsafe import Markup
 from pgstrata import __version__
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.drawing import Drawing, draw_intervals
+from pgstrata.report.drawing import ZERO_BELOW, Drawing, draw_intervals
 from pgstrata.report.html import page_environment, page_payload, page_script, page_style
 from pgstrata.report.markup import plain_words
 from pgstrata.report.sample import Sample
@@ -40,7 +40,7 @@ def live_page() -> LivePage:
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    empty = Drawing(primary="tps", margin=0.0, stacks=[], shapes=[], metrics={}, cells=[])
+    empty = Drawing(primary="tps", margin=0.0, zero_below=ZERO_BELOW, stacks=[], shapes=[], metrics={}, cells=[])
     text = page_environment().get_template("live.html.j2").render(
         version=__version__, style=Markup(page_style()), script=Markup(script), payload=page_payload(empty)
     )  # fmt: skip
