@@ -22,12 +22,13 @@ from pgstrata import __version__
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import disk_use, hosts
+from pgstrata.report import disk_use, glossary, hosts
 from pgstrata.report.crash import power_cuts_view, shows_runs
 from pgstrata.report.details import Links, stack_details
 from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.drawing import Drawing, draw
 from pgstrata.report.figures import render_count, render_factor, render_metric, render_number, render_percent
+from pgstrata.report.glossary import explained, explained_markup
 from pgstrata.report.grid import grid_map
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
@@ -138,6 +139,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             incidents_in_all=len(found),
             facts=_host_facts(data, findings),
             disk_use=disk_use,
+            glossary=glossary,
             each_host=hosts,
             rejected=data.record.rejected or findings.campaign.rejected,
             drawing=drawing,
@@ -268,11 +270,12 @@ def page_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "markup": render_markup_html,
+        "markup": explained_markup,
         "factor": render_factor,
         "in_unit": lambda value, name: render_metric(value, metric_of(name)),
         "number": render_number,
         "percent": render_percent,
         "counted": render_count,
+        "explained": explained,
     }
     return environment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,6 @@ from pgstrata.spec.printable import printable
 _MARK = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*")
 _UNIT_GAP = re.compile(r"(?<=\d) (?=(?:%|TPS|tps|ms|s|h|min|MiB|GiB|KiB)(?![\w]))")
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
-_TAGS = {"name": "code", "strong": "strong"}
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,19 @@ def plain_words(sentence: str) -> str:
     return "".join(span.text for span in parse_markup(sentence))
 
 
-def render_markup_html(sentence: str) -> Markup:
+def render_markup_html(sentence: str, strong: Callable[[str], Markup] = escape) -> Markup:
     """Escaped first, then tagged: whatever a name holds stays text. Numbers keep their units on the same line."""
-    return Markup("").join(
-        Markup("<{0}>{1}</{0}>").format(_TAGS[s.kind], printable(s.text))
-        if s.kind in _TAGS
-        else escape(_typeset(printable(s.text)))
-        for s in parse_markup(sentence)
-    )
+    return Markup("").join(_render(span, strong) for span in parse_markup(sentence))
+
+
+def _render(span: Span, strong: Callable[[str], Markup]) -> Markup:
+    text = printable(span.text)
+    match span.kind:
+        case "name":
+            return Markup("<code>{}</code>").format(text)
+        case "strong":
+            return Markup("<strong>{}</strong>").format(strong(text))
+    return escape(_typeset(text))
 
 
 def _typeset(text: str) -> str:
