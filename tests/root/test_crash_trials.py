@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,15 @@ def crash(folder: Path, *words: str) -> dict[str, Any]:
     return {stack["name"]: stack["durability"] for stack in found["stacks"]}
 
 
+def measured(log: Path, states: list[str]) -> list[Any]:
+    """What `strata-disk measure` says of states on a log."""
+    program = Path(sys.executable).parent / "strata-disk"
+    done = subprocess.run(
+        [program, "measure", log], input="".join(states), capture_output=True, text=True, check=True, timeout=300
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) -> None:
     with reachable(tmp_path) as place:
         found = crash(place, "ext4", "ext4@fsync=off", "--states", "6")
@@ -44,6 +55,7 @@ def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) 
     assert lost["lost_acknowledged_max"] > 0
     assert lost["first_counterexample"]
     assert len({state.digest for state in states}) == len(states) == 6
+    assert not any(step["name"] == "keep the event log" for step in planned["steps"])
     assert any(state.acknowledged > 0 for state in states)
     assert [step["name"] for step in planned["steps"] if step["name"].startswith("states ")] == ["states 1.0 to 1.5"]
 
@@ -52,6 +64,12 @@ def test_a_disk_that_ignores_flushes_is_caught_below_a_sound_stack(tmp_path: Pat
     with reachable(tmp_path) as place:
         found = crash(place, "xfs", "--states", "6", "--ignore-flushes", "all")
         nothing_left(place)
+        raw = place / "out" / "crash" / "xfs-0" / "raw"
+        log = place / "events.log"
+        log.write_bytes(gzip.decompress((raw / "events.log.gz").read_bytes()))
+        kept = [path.read_text() for path in sorted((raw / "states").iterdir())]
+        assert kept
+        assert measured(log, kept) == [json.loads(line) for line in kept]
     assert found["xfs"]["verdict"] in ("lost", "corrupt")
     assert found["xfs"]["lost_acknowledged_max"] > 0
 

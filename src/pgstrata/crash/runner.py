@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pgstrata.crash.job import fitting_workers, has_amcheck
+from pgstrata.crash.kept import keep_log_step
 from pgstrata.crash.program import (
     Batch,
     ChosenState,
@@ -30,6 +31,7 @@ from pgstrata.stack.journal import Journal
 from pgstrata.stack.step import Step
 from pgstrata.stack.undo import StopProcesses
 from pgstrata.trial.collect import fetch_server_log
+from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Event, EventLog, Notice, Tell, TrialBegun, TrialEnded
 from pgstrata.trial.executor import Executor, Identity
 from pgstrata.trial.interruption import Interrupted, Interruption
@@ -129,28 +131,13 @@ class CrashRunner:
             note_undo_errors(recorder.final.parents[1], [f"{recorder.trial.id}: {line}" for line in lines])
 
     def _look(self, program: Program, runner: StepRunner, context: CrashContext) -> None:
-        """Pass by pass until there are as many states as were asked for, or the time is up, or a pass finds no new one.
-        The record holds what was found also when something ends it early."""
+        """The record holds what was found also when something ends it early."""
         asked, setup = self.asked, program.setup
         further: list[Step] = []
-        deadline_s = None if asked.minutes is None else time.monotonic() + asked.minutes * 60
-        most = asked.states or (STATES if asked.minutes is None else None)
-        number = 0
         try:
-            while not self._enough(context, most, deadline_s):
-                left = STATES if most is None else most - len(context.found)
-                choose = choose_step(setup, asked, number, left)
-                self._take(choose, further, runner, context)
-                if not context.chosen:
-                    return
-                size = BATCH * fitting_workers(setup, asked.workers)
-                for states in batches(context.chosen, size):
-                    if self._enough(context, most, deadline_s):
-                        return
-                    left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-                    batch = Batch(number, states, left_s)
-                    self._take(states_step(setup, asked, batch), further, runner, context)
-                number += 1
+            self._explore(setup, further, runner, context)
+            if any(state.verdict in ("lost", "corrupt") for state in context.found):
+                self._take(keep_log_step(setup), further, runner, context)
         finally:
             context.recorder.write("planned.json", planned_record(program, further))
             told = CrashRecord(
@@ -161,6 +148,27 @@ class CrashRunner:
                 amcheck=has_amcheck(setup),
             )
             context.recorder.write("durability.json", summarise(told, context.found))
+
+    def _explore(self, setup: TrialSetup, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
+        """Pass by pass until there are as many states as were asked for, the time is up, or a pass finds no new one."""
+        asked = self.asked
+        deadline_s = None if asked.minutes is None else time.monotonic() + asked.minutes * 60
+        most = asked.states or (STATES if asked.minutes is None else None)
+        number = 0
+        while not self._enough(context, most, deadline_s):
+            left = STATES if most is None else most - len(context.found)
+            choose = choose_step(setup, asked, number, left)
+            self._take(choose, further, runner, context)
+            if not context.chosen:
+                return
+            size = BATCH * fitting_workers(setup, asked.workers)
+            for states in batches(context.chosen, size):
+                if self._enough(context, most, deadline_s):
+                    return
+                left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+                batch = Batch(number, states, left_s)
+                self._take(states_step(setup, asked, batch), further, runner, context)
+            number += 1
 
     def _take(self, step: Step, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
         further.append(step)

@@ -35,6 +35,8 @@
                                     verdict.json as above
         durability.json             CrashRecord: what all states show together
         states.jsonl                StateRecord, one a line: each state that was looked at
+        raw/states/<state>.json     the line of `strata-disk states` that makes a state that did not hold
+        raw/events.log.gz           the condensed event log that states are made of, where one was lost or corrupt
 
 Times `t_s` are seconds since the start of the measured pgbench run, by the clock of the host under test.
 """
