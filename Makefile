@@ -62,6 +62,10 @@ test: $(STAMP) $(DISK) ## the fast and the root tests
 	@bash .ci/strata-disk test
 	@$(BIN)/pytest $(SPREAD) -m "not every_stack" tests/root/test_kill.py tests/root tests/e2e tests/unit tests/golden tests/contract
 
+.PHONY: test-cluster
+test-cluster: $(STAMP) ## clusters that break, as root; some minutes
+	@$(BIN)/pytest $(SPREAD) tests/cluster
+
 .PHONY: crash
 crash: $(STAMP) $(DISK) ## power cuts: stacks that must lose and stacks that must hold, as root; an hour or more
 	@$(BIN)/python benches/crash_controls.py

@@ -12,11 +12,7 @@ from pgstrata.postgres.server import SUPERUSER, Server
 Prewarmed = Literal["pg_prewarm", "sequential read"]
 
 
-PREWARM = """
-SET synchronous_commit = local;
-SELECT count(*) > 0 AS there FROM pg_available_extensions WHERE name = 'pg_prewarm' \\gset
-\\if :there
-CREATE EXTENSION IF NOT EXISTS pg_prewarm;
+_READ = """
 SELECT sum(pg_prewarm(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind IN ('r', 'i', 'm', 't') AND n.nspname NOT LIKE 'pg\\_%'
  AND n.nspname <> 'information_schema' AND c.relpersistence <> 't';
@@ -26,6 +22,15 @@ SELECT format('SELECT count(*) FROM %I.%I', schemaname, relname) FROM pg_stat_us
 \\echo sequential read
 \\endif
 """
+PREWARM = f"""
+SET synchronous_commit = local;
+SELECT count(*) > 0 AS there FROM pg_available_extensions WHERE name = 'pg_prewarm' \\gset
+\\if :there
+CREATE EXTENSION IF NOT EXISTS pg_prewarm;{_READ}"""
+PREWARM_STANDBY = f"""
+SELECT count(*) > 0 AS there FROM pg_extension WHERE extname = 'pg_prewarm' \\gset
+\\if :there{_READ}"""
+"""A standby has the extension when the primary has made it; it makes nothing itself."""
 
 DATABASE_BYTES = "SELECT pg_database_size(:'name') AS size"
 WAL_POSITION = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') AS position"
@@ -78,6 +83,11 @@ def plan_prewarm(server: Server, database: str, timeout_s: float = 4 * 3600.0) -
     shared_buffers (scans of large tables use a ring buffer), and indexes are left to the warm-up.
     """
     return server.plan_execute(PREWARM, database, timeout_s=timeout_s)
+
+
+def plan_prewarm_standby(server: Server, database: str, timeout_s: float = 4 * 3600.0) -> Command:
+    """The same for a standby, once it has all that the primary has."""
+    return server.plan_execute(PREWARM_STANDBY, database, timeout_s=timeout_s)
 
 
 def prewarm(server: Server, database: str) -> Prewarmed:

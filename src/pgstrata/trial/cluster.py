@@ -12,6 +12,7 @@ from functools import partial
 
 from pgstrata.errors import PgstrataError, TrialError
 from pgstrata.host.protocol import Command, CommandFailed, Process
+from pgstrata.postgres.database import plan_prewarm_standby
 from pgstrata.postgres.server import LOG_TAIL_LINES, SUPERUSER, Server
 from pgstrata.postgres.standby import (
     ARCHIVER,
@@ -34,6 +35,7 @@ from pgstrata.spec.stack import PRIMARY, Topology
 from pgstrata.spec.units import render_duration
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.site import DATABASE
 
 LOOK_S = 0.1
 WATCH_S = 5.0
@@ -63,6 +65,19 @@ def stop_servers(context: TrialContext) -> None:
     """Runs `stop_commands`."""
     for server in context.setup.servers.values():
         server.stop()
+
+
+def prewarm_commands(setup: TrialSetup) -> tuple[Command, ...]:
+    """Reads the data into the memory of each standby: one that replays changes to pages that it must read first keeps
+    commits waiting that wait for it."""
+    return tuple(plan_prewarm_standby(standby, DATABASE) for standby in setup.standbys.values())
+
+
+def prewarm_standbys(context: TrialContext) -> None:
+    """Runs `prewarm_commands`, once the standbys have what the primary needed for its own."""
+    await_standbys(context)
+    for _ in context.setup.standbys:
+        context.executor.run_next()
 
 
 def join_steps(setup: TrialSetup) -> tuple[Step, ...]:

@@ -24,6 +24,8 @@ from pgstrata.stack.plan import plan_empty_caches
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.cluster import (
     attest_cluster,
+    prewarm_commands,
+    prewarm_standbys,
     start_commands,
     start_servers,
     stop_commands,
@@ -75,7 +77,7 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
     return (
         _cold_step(setup, cell),
         step(f"start the server{several}", *start_commands(setup), size, act=_start),
-        step("prewarm", plan_prewarm(server, DATABASE), act=_prewarm),
+        step("prewarm", plan_prewarm(server, DATABASE), *prewarm_commands(setup), act=_prewarm),
         *(step("warm-up", run, act=_warm_up, expected_s=workload.warmup) for run in warm_up),
         Step(f"{cell.id}: checkpoint", tuple(PlannedCommand.of(plan_checkpoint(s)) for s in setup.servers.values())),
         step("attest before", act=partial(_attest, moment="before cell")),
@@ -179,6 +181,7 @@ def _start(context: TrialContext, *, cell: Cell) -> None:
 
 def _prewarm(context: TrialContext, *, cell: Cell) -> None:
     context.cell(cell).prewarmed = prewarm(context.server, DATABASE)
+    prewarm_standbys(context)
 
 
 def _warm_up(context: TrialContext, *, cell: Cell) -> None:

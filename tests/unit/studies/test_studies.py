@@ -14,9 +14,14 @@ from pgstrata.studies import Study, campaign_file, list_campaigns, list_studies,
 STUDIES = list_studies()
 
 
-def test_the_four_studies_are_there() -> None:
-    names = ["filesystems-hdd", "filesystems-raid-ssd", "lvm-nfs", "zfs-tuning"]
+IN_LAB = tuple(study for study in STUDIES if "lab" in study.campaigns)
+"""A cluster's nodes are namespaces of one machine, which needs no lab."""
+
+
+def test_the_studies_are_there() -> None:
+    names = ["filesystems-hdd", "filesystems-raid-ssd", "lvm-nfs", "quorum-in-memory", "zfs-tuning"]
     assert [s.name for s in STUDIES] == names
+    assert [s.name for s in STUDIES if s not in IN_LAB] == ["quorum-in-memory"]
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda s: s.name)
@@ -29,10 +34,11 @@ def test_every_arm_is_a_stack_of_its_campaigns(study: Study) -> None:
         assert size == "small" or wanted <= names
     full = load_campaign(campaign_file(study))
     assert full.host == "local"
-    assert load_campaign(campaign_file(study, "lab")).host == "lab"
+    if study in IN_LAB:
+        assert load_campaign(campaign_file(study, "lab")).host == "lab"
 
 
-@pytest.mark.parametrize("study", STUDIES, ids=lambda s: s.name)
+@pytest.mark.parametrize("study", IN_LAB, ids=lambda s: s.name)
 def test_lab_and_full_size_have_the_same_stacks(study: Study) -> None:
     full, lab = (load_campaign(campaign_file(study, size)) for size in ("full", "lab"))
     assert [s.name for s in full.stacks] == [s.name for s in lab.stacks]
@@ -99,3 +105,26 @@ def test_campaign_files_ship_with_the_package() -> None:
     names = {str(f.relative_to(f.parents[1])) for f in list_campaigns()}
     assert "campaigns/demo.yaml" in names
     assert "lab/zfs-tuning.yaml" in names
+
+
+def test_the_cluster_study_asks_for_what_was_published() -> None:
+    """One primary, two standbys, ANY 1, remote_apply; fsync and memory as each arm says."""
+    for size in ("full", "small"):
+        stacks = load_campaign(campaign_file(load_study("quorum-in-memory"), size)).stacks
+        clusters = [s.topology for s in stacks if s.topology is not None]
+        assert [len(c.standbys) for c in clusters] == [0, 2, 2, 2, 2]
+        assert {c.synchronous_commit for c in clusters} == {"remote_apply"}
+        assert [c.synchronous_standby_names for c in clusters] == ["", *["ANY 1 (*)"] * 4]
+        assert all(c.archive is not None and c.archive.fs.kind == "ext4" for c in clusters)
+        assert [s.postgresql.settings.get("fsync", "on") for s in stacks] == ["on", "on", "off", "off", "off"]
+        memory = [[role for role, volume in s.volumes.items() if volume.fs.kind == "tmpfs"] for s in stacks]
+        assert memory == [
+            [],
+            [],
+            [],
+            ["wal", "standby1.wal", "standby2.wal"],
+            ["data", "standby1.data", "standby2.data"],
+        ]
+    published = load_study("quorum-in-memory").published("d cluster, fsync=off, pg_wal in memory")
+    assert published is not None
+    assert published.ratio == pytest.approx(2.2)
