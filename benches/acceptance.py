@@ -48,6 +48,7 @@ from pgstrata.analyze.simulate import (
 from pgstrata.analyze.trend import trend_p, trend_per_hour
 from pgstrata.record.decision import Observation
 from pgstrata.spec.campaign import Goal
+from pgstrata.trial.policy import FixedBlocks
 
 MARGIN = 0.02
 EQUAL_5 = (0.0, *(math.log(0.95),) * 11)
@@ -89,6 +90,8 @@ class Result:
     """At any look, where every run is looked at."""
     beside_open: bool
     """Chosen while a verdict against the runner-up is open."""
+    told_apart: float
+    """Share of the pairs that differ which a verdict says are different, the right way round."""
     says_reach: bool
     """Whether an open end says what could be proven."""
     runs: int
@@ -135,8 +138,8 @@ def scenarios() -> dict[str, tuple[Scenario, bool]]:
     apart = (math.log1p(MARGIN), 0.0)
     for level in ("quiet", "typical"):
         found[f"equivalent at margin {level}"] = Scenario(apart, LEVELS[level], EQUIVALENT), False
+    found |= _declared_scenarios() | _hosts_scenarios()
     found |= _uneven_scenarios() | _rare_scenarios() | _proof_scenarios() | _shared_scatter_scenarios()
-    found |= _hosts_scenarios()
     found["looks A/A 2 typical"] = Scenario((0.0, 0.0), typical), True
     found["looks A/A 4 typical"] = Scenario((0.0,) * 4, typical), True
     found["looks at margin quiet"] = Scenario(apart, LEVELS["quiet"], EQUIVALENT), True
@@ -167,6 +170,33 @@ def _rare_scenarios() -> dict[str, tuple[Scenario, bool]]:
         goal = Goal.model_validate({"kind": "equivalent", "equivalent": [["s00", "s01", margin]]})
         noise = replace(LEVELS["quiet"], bad_share=share, bad_loss=loss)
         found[f"rare {share:.0%} x -{loss:.0%} margin {margin:.0%}"] = Scenario((0.0, 0.0), noise, goal), False
+    return found
+
+
+SHOWN = {"declared 4 blocks, 4 stacks, 0 -5 -10 -20 %": 0.64, "declared 4 blocks, 8 stacks, 0 ... -35 %": 0.70}
+"""The share of all pairs that a declared number of blocks must tell apart, quiet."""
+
+
+def _declared_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Numbers of blocks that were declared: intervals of one look, at the end, and what is said before it."""
+    typical, calm, found = LEVELS["typical"], Noise(0.02), {}
+    for stacks, blocks in ((2, 4), (4, 4), (4, 10), (8, 4), (8, 10)):
+        noises = {
+            "typical": typical,
+            "t3": replace(typical, tails="t3"),
+            "AR(1) with steps": replace(typical, correlation=0.6, step_chance=0.05),
+            "unequal sigmas": replace(typical, sigma_factors=tuple(np.geomspace(0.5, 2, stacks).tolist())),
+            "one 20 %, others 2 %": replace(calm, sigma_factors=(*(1.0,) * (stacks - 1), 10.0)),
+            "half 20 %, half 2 %": replace(calm, sigma_factors=(*(1.0,) * (stacks // 2), *(10.0,) * (stacks // 2))),
+            "scatter 1 to 10": replace(typical, sigma_factors=tuple(np.geomspace(1, 10, stacks).tolist())),
+        }
+        for name, noise in noises.items():
+            equal = Scenario((0.0,) * stacks, noise, blocks=blocks)
+            found[f"A/A declared {blocks} blocks of {stacks}, {name}"] = equal, False
+    found["looks declared 10 blocks of 4, typical"] = Scenario((0.0,) * 4, typical, blocks=10), True
+    for name, losses in zip(SHOWN, ((0, 5, 10, 20), range(0, 40, 5)), strict=True):
+        effects = tuple(math.log(1 - loss / 100) for loss in losses)
+        found[name] = Scenario(effects, LEVELS["quiet"], blocks=4), False
     return found
 
 
@@ -247,15 +277,16 @@ def simulate(job: Job) -> Result:
     seed = (_number(job.name), job.number)
     ever = wrongly = False
     replay = Replay(scenario.design)
+    fixed = FixedBlocks(scenario.names, scenario.blocks) if scenario.blocks else None
 
     def look(campaign: SimulatedCampaign) -> None:
         nonlocal ever, wrongly
-        seen = conclude(scenario.design, campaign.observations, CELL, replay=replay)
+        seen = conclude(design_of(campaign), campaign.observations, CELL, replay=replay)
         ever = ever or _false_claim(scenario, seen)
         wrongly = wrongly or _wrongly_chosen(scenario, seen)
 
-    campaign = run_campaign(scenario, seed, look=look if job.looks else None)
-    found = conclude(scenario.design, campaign.observations, CELL)
+    campaign = run_campaign(scenario, seed, policy=fixed, look=look if job.looks else None)
+    found = conclude(design_of(campaign), campaign.observations, CELL)
     confirm = found.confirmed[0] if found.confirmed else None
     bounded = confirm is not None and math.isfinite(confirm.verdict.interval.low)
     best = max(scenario.effects)
@@ -274,10 +305,18 @@ def simulate(job: Job) -> Result:
         chosen=found.chosen,
         wrongly_chosen=wrongly or _wrongly_chosen(scenario, found),
         beside_open=found.chosen and confirm is not None and not confirm.verdict.decided,
+        told_apart=_mean(_proves(scenario, p) for p in found.screened if _difference(scenario, p)),
         says_reach="smallest margin" in reason or (confirm is not None and confirm.verdict.decided),
         runs=len(campaign.observations),
         all_proven=bool(found.confirmed) and all(_proves(scenario, p) for p in found.confirmed),
     )
+
+
+def design_of(campaign: SimulatedCampaign) -> Design:
+    """The design of a look: a declared number of blocks has its own intervals at the end only."""
+    scenario, design = campaign.scenario, campaign.scenario.design
+    complete = len(campaign.observations) == len(scenario.names) * (scenario.blocks or 0)
+    return replace(design, as_declared=complete)
 
 
 def _wrongly_chosen(scenario: Scenario, found: CellConclusion) -> bool:
@@ -323,7 +362,7 @@ def _false_claim(scenario: Scenario, found: CellConclusion) -> bool:
 
 
 def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
-    """Rows 1 to 6 and 9 to 13, of whatever scenarios were run."""
+    """Rows 1 to 6 and 9 to 14, of whatever scenarios were run."""
     for name, found in results.items():
         count = len(found)
         false = _mean(r.false_claim for r in found)
@@ -348,6 +387,8 @@ def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
         if name in PROOF:
             yield Check("12", f"{name}: runs", _mean(r.runs for r in found), True, PROOF[name][-1], count, rate=False)
             yield Check("12", f"{name}: proven", _mean(r.all_proven for r in found), False, 0.95, count)
+        if name in SHOWN:
+            yield Check("14", f"{name}: told apart", _mean(r.told_apart for r in found), False, SHOWN[name], count)
         if name.startswith("rare"):
             yield Check("11", f"{name}: falsely equal", _mean(r.equal for r in found), True, 0.05, count)
         if name.startswith("equivalent at margin"):
@@ -356,7 +397,7 @@ def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
         # Of a mixture with a bad mode the robust location is not the difference of the effects.
         if len(covered) >= 20 and not name.startswith("rare"):
             yield Check("2", f"{name}: confirm interval covers", _mean(covered), False, 0.95, len(covered))
-        if name.startswith(("A/A", "equal-5", "spread")):
+        if name.startswith(("A/A", "equal-5", "spread", "declared")):
             yield Check("2", f"{name}: all intervals cover", _mean(r.all_cover for r in found), False, 0.95, count)
     yield from _speed_checks(results)
 
@@ -485,9 +526,9 @@ def weaken(rule: str) -> Callable[[], None]:
 
 def _without_plain_mean() -> Callable[[], None]:
     """Equal by the robust estimate alone."""
-    honest = equivalence.mean_interval
-    equivalence.mean_interval = lambda mean, alpha: Interval(0.0, 0.0, 1 - alpha)
-    return lambda: setattr(equivalence, "mean_interval", honest)
+    honest = equivalence.t_interval
+    equivalence.t_interval = lambda mean, alpha: Interval(0.0, 0.0, 1 - alpha)
+    return lambda: setattr(equivalence, "t_interval", honest)
 
 
 def _without_least_runs() -> Callable[[], None]:
@@ -527,6 +568,14 @@ def _without_hosts() -> Callable[[], None]:
     return lambda: setattr(conclusions, "hosts_of", honest)
 
 
+def _intervals_of_one_look_at_any() -> Callable[[], None]:
+    """A declared number of blocks has the intervals of its end before it is reached."""
+    names = globals()
+    honest = names["design_of"]
+    names["design_of"] = lambda campaign: campaign.scenario.design
+    return lambda: names.__setitem__("design_of", honest)
+
+
 def _replaced(module: ModuleType, name: str, value: float) -> Callable[[], None]:
     honest = getattr(module, name)
     setattr(module, name, value)
@@ -538,6 +587,7 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "least-runs": _without_least_runs,
     "chosen": _chosen_by_screening,
     "own-scatter": _without_own_scatter,
+    "any-look": _intervals_of_one_look_at_any,
     "table-scatter": _without_own_scatter_in_the_table,
     "hosts": _without_hosts,
 }

@@ -19,7 +19,6 @@ from pgstrata.analyze.comparison import (
     Pair,
     Replay,
     Table,
-    error_rates,
     judge_pairs,
     leading_pair,
     tabulate,
@@ -187,7 +186,7 @@ def conclude_hosts(design: Design, observations: Sequence[Observation], cell: st
 
 def _over_hosts(design: Design, hosts: HostTable) -> Iterator[PairConclusion]:
     pairs = design.declared() or tuple(Pair(a, b, design.bound) for a, b in combinations(design.stacks, 2))
-    rates = error_rates(len(pairs), len(design.cells))
+    rates = design.error_rates(len(pairs))
     at = [(design.stacks.index(p.a), design.stacks.index(p.b)) for p in pairs]
     found = [over_hosts(hosts, i, j) for i, j in at]
     rejected = holm_rejects([anytime_p(over.estimate, CONFIRM_G) for over in found], rates.family)
@@ -306,13 +305,15 @@ def _is_bounded(pair: PairConclusion | None) -> bool:
 def _screened(design: Design, fit: BlockFit, table: Table, *, imported: bool, paired: bool) -> Iterator[PairConclusion]:
     """Every pair by the fit; imports get equivalence at 0.10 a pair, campaigns share it among the pairs."""
     count = int((fit.component >= 0).sum())
-    shared = error_rates(count * (count - 1) // 2, len(design.cells))
+    shared = design.error_rates(count * (count - 1) // 2)
     equality = EQUIVALENCE_ALPHA / len(design.cells) if imported else shared.equivalence
     rates = ErrorRates(shared.family, shared.alpha, equality)
     # Confirmation would be of this pair alone, at the undivided error rate.
-    future = ErrorRates(shared.family, shared.family, EQUIVALENCE_ALPHA / len(design.cells))
+    future = design.error_rates(1)
     least = 0 if imported else LEAST_RUNS
-    for i, j, verdict in _fitted_pairs(fit, table, design.bound, rates, paired=paired, least_runs=least):
+    for i, j, verdict in _fitted_pairs(
+        fit, table, design.bound, rates, paired=paired, least_runs=least, one_look=design.one_look
+    ):
         sigma = math.sqrt(fit.variance[i] + fit.variance[j])
         counted = int(verdict.estimate.n) if imported else 0
         names = design.stacks[i], design.stacks[j]
@@ -322,7 +323,14 @@ def _screened(design: Design, fit: BlockFit, table: Table, *, imported: bool, pa
 
 
 def _fitted_pairs(
-    fit: BlockFit, table: Table, bound: float, rates: ErrorRates, *, paired: bool, least_runs: int = LEAST_RUNS
+    fit: BlockFit,
+    table: Table,
+    bound: float,
+    rates: ErrorRates,
+    *,
+    paired: bool,
+    least_runs: int = LEAST_RUNS,
+    one_look: bool,
 ) -> Iterator[tuple[int, int, PairVerdict]]:
     difference, se, nu, n = (a.tolist() for a in (fit.pairs.difference, fit.pairs.se, fit.pairs.nu, fit.pairs.n))
     for i, j in combinations(np.flatnonzero(fit.component >= 0).tolist(), 2):
@@ -339,6 +347,7 @@ def _fitted_pairs(
                     alpha=rates.alpha,
                     g=SCREEN_G,
                     equivalence_alpha=rates.equivalence,
+                    one_look=one_look,
                 ),
             )
 
@@ -350,7 +359,7 @@ def _plain_mean(table: Table, i: int, j: int, *, paired: bool) -> Estimate:
 
 
 def _confirmed(design: Design, pairs: Sequence[Pair], table: Table) -> Iterator[PairConclusion]:
-    rates = error_rates(len(pairs), len(design.cells))
+    rates = design.error_rates(len(pairs))
     for pair, verdict in zip(pairs, judge_pairs(design, pairs, table), strict=True):
         i, j = design.stacks.index(pair.a), design.stacks.index(pair.b)
         sigma = verdict.estimate.se * math.sqrt(verdict.estimate.n)
@@ -361,14 +370,15 @@ def _confirmed(design: Design, pairs: Sequence[Pair], table: Table) -> Iterator[
 
 
 def explore(
-    stacks: Sequence[str], table: Table, *, paired: bool, cells: int
+    design: Design, table: Table, *, paired: bool
 ) -> tuple[BlockFit, dict[str, OwnLevel], tuple[PairConclusion, ...]]:
     """A metric that was not declared: the same fit for every pair, with no margin; never proven."""
     fit = fit_table(table, paired=paired)
     count = int((fit.component >= 0).sum())
-    rates = error_rates(count * (count - 1) // 2, cells)
+    rates = design.error_rates(count * (count - 1) // 2)
+    stacks = design.stacks
     pairs = []
-    for i, j, verdict in _fitted_pairs(fit, table, 0.0, rates, paired=paired):
+    for i, j, verdict in _fitted_pairs(fit, table, 0.0, rates, paired=paired, one_look=design.one_look):
         sigma = math.sqrt(fit.variance[i] + fit.variance[j])
         pairs.append(
             PairConclusion(stacks[i], stacks[j], 0.0, verdict, False, sigma, rates, 0, table.y[i], table.y[j], paired)

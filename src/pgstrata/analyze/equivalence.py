@@ -18,8 +18,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import stdtrit
-
 from pgstrata.analyze.interval import (
     ALPHA,
     CONFIRM_G,
@@ -31,6 +29,8 @@ from pgstrata.analyze.interval import (
     Mixture,
     anytime_p,
     interval,
+    t_interval,
+    t_p,
 )
 
 Verdict = Literal["better", "worse", "equal", "undecided"]
@@ -55,8 +55,10 @@ class PairVerdict:
     enough: bool
     """Whether there are enough runs to call it equal."""
     p: float
-    """Anytime p of no difference."""
+    """Of no difference, at any look or at the one look."""
     verdict: Verdict
+    one_look: bool
+    """Whether it holds for a number of blocks that was declared beforehand, and for no other."""
 
     @property
     def decided(self) -> bool:
@@ -87,14 +89,6 @@ def difference_of_means(x: Floats, y: Floats) -> Estimate:
     return Estimate(float(x.mean() - y.mean()), math.sqrt(total), nu, n)
 
 
-def mean_interval(mean: Estimate, alpha: float) -> Interval:
-    """The t interval of a plain mean, two-sided at level 1 - alpha."""
-    half = float(stdtrit(mean.nu, 1 - alpha / 2)) * mean.se if mean.nu > 0 else math.inf
-    if not math.isfinite(half):
-        return Interval(-math.inf, math.inf, 1 - alpha)
-    return Interval(mean.value - half, mean.value + half, 1 - alpha)
-
-
 def judge_pair(
     estimate: Estimate,
     bound: float,
@@ -105,11 +99,15 @@ def judge_pair(
     g: Mixture = CONFIRM_G,
     equivalence_alpha: float = EQUIVALENCE_ALPHA,
     different: bool | None = None,
+    one_look: bool = False,
 ) -> PairVerdict:
     """The verdict on one pair; `different` overrides what the interval says (Holm over several pairs)."""
-    difference = interval(estimate, alpha, g)
-    equality = interval(estimate, equivalence_alpha, EQUIVALENCE_G)
-    plain = mean_interval(mean, MEAN_SHARE * equivalence_alpha)
+    if one_look:
+        difference, equality, p = t_interval(estimate, alpha), t_interval(estimate, equivalence_alpha), t_p(estimate)
+    else:
+        difference, equality = interval(estimate, alpha, g), interval(estimate, equivalence_alpha, EQUIVALENCE_G)
+        p = anytime_p(estimate, g)
+    plain = t_interval(mean, MEAN_SHARE * equivalence_alpha)
     enough = mean.n >= least_runs
     proven = difference.excludes_zero() if different is None else different
     verdict: Verdict = "undecided"
@@ -117,4 +115,4 @@ def judge_pair(
         verdict = "equal"
     elif proven:
         verdict = "better" if estimate.value > 0 else "worse"
-    return PairVerdict(estimate, difference, equality, plain, enough, anytime_p(estimate, g), verdict)
+    return PairVerdict(estimate, difference, equality, plain, enough, p, verdict, one_look)

@@ -119,7 +119,18 @@ class Evidence:
         cells = tuple(c.id for c in self.cells)
         classes = {n: self.durability[n].class_ for n in names}
         candidates = frozenset(of_class(classes, self.goal.durability))
-        return Design(names, cells, goal, runs.blocks or runs.max_blocks, runs.blocks is not None, candidates)
+        blocks, fixed = runs.blocks or runs.max_blocks, runs.blocks is not None
+        as_declared = runs.blocks == self.data.record.declared_blocks and self._has_exactly(names, blocks)
+        return Design(names, cells, goal, blocks, fixed, as_declared, candidates)
+
+    def _has_exactly(self, names: Sequence[str], blocks: int) -> bool:
+        """Whether every one of these stacks was run, well or not, in each of so many blocks and in no other.
+
+        Not of a campaign on several hosts, where hosts are what is counted.
+        """
+        measured = (t.trial for t in self.data.trials if t.trial.stage in ("screen", "confirm"))
+        done = {(t.host, t.stack, t.block) for t in measured if t.stack in names}
+        return done == {("", name, block) for name in names for block in range(blocks)}
 
 
 def gather(data: CampaignData) -> Evidence:

@@ -141,6 +141,9 @@ class Comparison(Finding):
     """Direction of a proven difference between two that are equal within the margin."""
     margin: float | None = None
     """Within which the two count as practically equal: a share, or in the metric's unit; null if none was declared."""
+    one_look: bool = False
+    """The interval holds for the number of blocks that was declared before the first run, and not after more of them.
+    Other intervals hold at any look."""
     proven: bool = False
     """The interval excludes no difference, for the declared primary metric, with confirmation's fresh data."""
     smallest_provable: float | None = None
@@ -160,7 +163,8 @@ class Chosen(Finding):
     class_: str = Field(alias="class")
     """The durability that it was chosen for."""
     probability_within_margin: float | None = None
-    """Lower bound of the probability, valid at any look; null where it is the only stack of its class."""
+    """Lower bound of the probability, valid at any look, or at the end of a declared number of blocks; null where it is
+    the only stack of its class."""
     left_behind: tuple[str, ...] = ()
     """Stacks of its class without a verdict of their own, which screening left behind the runner-up."""
 
@@ -274,6 +278,13 @@ class NotCompared(StatementBase):
     names: tuple[str, ...]
 
 
+class DeclaredBlocks(StatementBase):
+    """The intervals of a cell hold for the number of blocks that was declared, and for no other."""
+
+    about: Literal["declared blocks"] = "declared blocks"
+    blocks: int
+
+
 class BestLength(StatementBase):
     """Runs were far from the length that makes the most of the machine's time."""
 
@@ -372,6 +383,7 @@ Statement = Annotated[
     | Price
     | BadModeStatement
     | NotCompared
+    | DeclaredBlocks
     | BestLength
     | Stalls
     | Trend

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr, stdtrit
 
 Floats = npt.NDArray[np.float64]
 
@@ -111,6 +112,21 @@ def interval(estimate: Estimate, alpha: float, g: Mixture) -> Interval:
     if not math.isfinite(half) or not math.isfinite(estimate.value):
         return Interval(-math.inf, math.inf, 1 - alpha)
     return Interval(estimate.value - half, estimate.value + half, 1 - alpha)
+
+
+def t_interval(estimate: Estimate, alpha: float) -> Interval:
+    """Student's interval, two-sided at level 1 - alpha: it holds at one look that was declared beforehand."""
+    half = float(stdtrit(estimate.nu, 1 - alpha / 2)) * estimate.se if estimate.nu > 0 else math.inf
+    if not math.isfinite(half):
+        return Interval(-math.inf, math.inf, 1 - alpha)
+    return Interval(estimate.value - half, estimate.value + half, 1 - alpha)
+
+
+def t_p(estimate: Estimate) -> float:
+    """Its dual."""
+    if not (estimate.nu > 0 and estimate.se > 0):
+        return 1.0
+    return float(2 * stdtr(estimate.nu, -abs(estimate.value / estimate.se)))
 
 
 def anytime_p(estimate: Estimate, g: Mixture) -> float:

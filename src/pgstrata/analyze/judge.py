@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack
 from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
@@ -26,10 +25,10 @@ from pgstrata.analyze.findings import (
     BestLength,
     CampaignFinding,
     CellFinding,
-    CheckpointCost,
     Choice,
     Chosen,
     Comparison,
+    DeclaredBlocks,
     Findings,
     Kind,
     LevelChanges,
@@ -39,12 +38,10 @@ from pgstrata.analyze.findings import (
     NotConfirmed,
     NoVerdict,
     PairStatement,
-    Period,
     Price,
     SoakTrend,
     Source,
     StackFinding,
-    Stalls,
     Statement,
     Trend,
 )
@@ -55,10 +52,11 @@ from pgstrata.analyze.hosts_findings import hosts_findings
 from pgstrata.analyze.interval import ALPHA, Interval
 from pgstrata.analyze.later_stages import capacities_tps, capacity_statement
 from pgstrata.analyze.policy import MAX_PAIRS
-from pgstrata.analyze.run_features import RunFeatures, features_of
+from pgstrata.analyze.run_features import features_of
 from pgstrata.analyze.run_scatter import suggested_length
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import rank
+from pgstrata.analyze.steadiness import feature_statements, known, stalls
 from pgstrata.analyze.trend import trend_p
 from pgstrata.analyze.why import explain
 from pgstrata.record.reader import CampaignData
@@ -67,8 +65,6 @@ from pgstrata.spec.notation import render_stack
 from pgstrata.spec.workload import Cell
 
 TREND_ALPHA = 0.05
-NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S = 0.25, 0.01, 3.0
-"""Share of seconds below half and below a tenth of the median, and longest stall, that deserve a sentence."""
 TREND_RUN_S = 300.0
 """The slope of shorter runs says nothing about the hours after them."""
 
@@ -158,8 +154,8 @@ class _JudgedCell:
     def _explore(self, name: str) -> BlockFit:
         design = replace(self.design, goal=self.design.goal.model_copy(update={"primary": name}))
         table = host_factor_table(design, self.evidence.observations(name), self.cell.id)
-        paired, cells = self.evidence.data.record.paired, len(design.cells)
-        fit, self.own[name], self.explored[name] = explore(design.stacks, table, paired=paired, cells=cells)
+        paired = self.evidence.data.record.paired
+        fit, self.own[name], self.explored[name] = explore(design, table, paired=paired)
         return fit
 
     # ------------------------------------------------------------ stacks
@@ -253,6 +249,7 @@ class _JudgedCell:
             source=self._source(pair),
             leaning=_leaning(pair),
             margin=_as_share(metric, pair.bound) if declared else None,
+            one_look=verdict.one_look,
             proven=declared and pair.confirmed and verdict.verdict in ("better", "worse"),
             smallest_provable=_as_share(metric, half),
             acceptable_margin=_as_share(metric, verdict.acceptable_bound) if declared else None,
@@ -324,6 +321,8 @@ class _JudgedCell:
         else:
             yield self._choice(leader)
             yield from self._verdicts(leader)
+            if self.design.one_look:
+                yield DeclaredBlocks(blocks=self.design.max_blocks)
             yield from self._bad_modes()
             yield from self._best_length(leader)
             if self.conclusion.apart:
@@ -458,19 +457,19 @@ class _JudgedCell:
         yield from self._capacity()
         for name in self.evidence.stacks:
             runs = self.evidence.of(name, self.cell.id)
-            yield from _stalls(name, runs)
-            slopes = _known(runs, "trend_per_hour")
+            yield from stalls(name, runs)
+            slopes = known(runs, "trend_per_hour")
             long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)
             if long and slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
                 yield Trend(subject=name, per_hour=float(np.median(slopes)))
             features = features_of([r.data for r in runs])
             if features is not None:
-                yield from _feature_statements(name, features)
+                yield from feature_statements(name, features)
 
     def _soak(self, name: str) -> Iterator[Statement]:
         """Slope, stalls and changes of level of a stack's long runs."""
         soaked = self.evidence.of(name, self.cell.id, ("soak",))
-        slopes = _known(soaked, "trend_per_hour")
+        slopes = known(soaked, "trend_per_hour")
         durations_s = [r.data.result.duration_s for r in soaked]
         if slopes.size and min(durations_s) >= TREND_RUN_S:
             yield SoakTrend(
@@ -479,7 +478,7 @@ class _JudgedCell:
                 duration_s=float(np.median(durations_s)),
                 per_hour=float(np.median(slopes)),
             )
-        yield from _stalls(name, soaked, soak=True)
+        yield from stalls(name, soaked, soak=True)
         features = features_of([r.data for r in soaked])
         if features is not None and features.changes_s:
             yield LevelChanges(subject=name, at_s=features.changes_s, step=features.step, soak=True)
@@ -490,7 +489,8 @@ class _MatchedCell(_JudgedCell):
 
     def __init__(self, evidence: Evidence, design: Design, cell: Cell, replay: Replay) -> None:
         asked = evidence.data.campaign.latency
-        super().__init__(evidence, design, cell, f"latency_{asked.percentile if asked else 'p99'}_ms", replay)
+        primary = f"latency_{asked.percentile if asked else 'p99'}_ms"
+        super().__init__(evidence, replace(design, as_declared=False), cell, primary, replay)
 
     def _conclude(self) -> CellConclusion:
         fit = self._explore(self.primary)
@@ -549,32 +549,9 @@ def _leaning(pair: PairConclusion) -> Literal["better", "worse"] | None:
     return "better" if pair.verdict.estimate.value > 0 else "worse"
 
 
-def _feature_statements(name: str, features: RunFeatures) -> Iterator[Statement]:
-    """Checkpoints, periods and changes of level within the runs of a stack."""
-    if features.checkpoint_depth is not None and features.checkpoint_slowest is not None:
-        yield CheckpointCost(subject=name, slowest_fifth=features.checkpoint_slowest, depth=features.checkpoint_depth)
-    if features.period_s is not None:
-        yield Period(subject=name, period_s=features.period_s, swing=features.swing)
-    if features.changes_s:
-        yield LevelChanges(subject=name, at_s=features.changes_s, step=features.step)
-
-
 def _is_told(metric: str, value: float | None) -> bool:
     """Whether a run's value is reason to show the metric; a share of failures of 0 is none."""
     return value is not None and (metric != "failed_fraction" or value > 0)
-
-
-def _stalls(name: str, runs: tuple[Run, ...], *, soak: bool = False) -> Iterator[Statement]:
-    steadiness = [_known(runs, m) for m in ("half_fraction", "stall_fraction", "longest_stall_s")]
-    if not all(values.size for values in steadiness):
-        return
-    half, stalled, longest_s = (float(np.median(values)) for values in steadiness)
-    if half >= NOTABLE_HALF or stalled >= NOTABLE_STALL or longest_s >= NOTABLE_STALL_S:
-        yield Stalls(subject=name, half_fraction=half, stall_fraction=stalled, longest_stall_s=longest_s, soak=soak)
-
-
-def _known(runs: tuple[Run, ...], metric: str) -> npt.NDArray[np.float64]:
-    return np.array([v for r in runs if (v := r.metrics.get(metric)) is not None], dtype=np.float64)
 
 
 def _sorted_bounds(metric: Metric, bounds: Interval) -> tuple[float | None, float | None]:

@@ -17,7 +17,6 @@ from pgstrata.analyze.comparison import (
     Pair,
     Replay,
     StageOne,
-    error_rates,
     goal_within,
     judge_pairs,
     leading_pair,
@@ -158,7 +157,7 @@ class AdaptivePolicy:
             return f"{name}: {verdict.verdict}"
         done = int(verdict.estimate.n)
         most = self._most_pairs(moment, pair, done)
-        rates = error_rates(declared, len(self.design.cells))
+        rates = self.design.error_rates(declared)
         outlook = self._forecast(pair, verdict, fit, most)
         if done == most == 0:
             return f"{name}: the time left has room for no fresh pair"

@@ -61,7 +61,7 @@ def _width(kind: GoalKind, stacks: int, blocks: int, fixed: bool) -> float:
     """The interval's own multiple of the standard error that so many blocks have. More blocks never show less."""
     names = tuple(f"s{k:03d}" for k in range(stacks))
     goal = Goal(kind=kind, against=names[0] if kind == "against" else None)
-    design = Design(names, (_CELL,), goal, max_blocks=blocks, fixed=fixed)
+    design = Design(names, (_CELL,), goal, max_blocks=blocks, fixed=fixed, as_declared=fixed)
     stage: Stage = "screen" if design.screens or fixed else "confirm"
     values = np.exp(_SMALL * np.random.default_rng((stacks, blocks)).standard_normal((blocks, stacks)))
     runs = [

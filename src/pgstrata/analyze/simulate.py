@@ -111,6 +111,8 @@ class Scenario:
     goal: Goal = field(default_factory=Goal)
     budget_s: float | None = None
     max_pairs: int = MAX_PAIRS
+    blocks: int | None = None
+    """Declared number of blocks; None for an adaptive campaign."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,7 +120,9 @@ class Scenario:
 
     @property
     def design(self) -> Design:
-        return Design(self.names, (CELL,), self.goal)
+        if self.blocks is None:
+            return Design(self.names, (CELL,), self.goal)
+        return Design(self.names, (CELL,), self.goal, self.blocks, fixed=True, as_declared=True)
 
     def policy(self) -> Policy:
         return AdaptivePolicy(self.design, self.max_pairs, self.budget_s)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from pgstrata.analyze.equivalence import mean_interval, mean_of_differences
+from pgstrata.analyze.equivalence import mean_of_differences
 from pgstrata.analyze.evidence import Evidence
 from pgstrata.analyze.findings import (
     Cause,
@@ -42,7 +42,7 @@ from pgstrata.analyze.findings import (
     WhyPart,
 )
 from pgstrata.analyze.holm import holm_rejects
-from pgstrata.analyze.interval import ALPHA, Estimate
+from pgstrata.analyze.interval import ALPHA, Estimate, t_interval
 from pgstrata.analyze.why_run import KINDS, RunReading, read_run
 
 MOST_RUNS = 60
@@ -316,7 +316,7 @@ def _p(estimate: Estimate) -> float:
 
 
 def _finite(estimate: Estimate) -> tuple[float | None, float | None]:
-    bounds = mean_interval(estimate, ALPHA)
+    bounds = t_interval(estimate, ALPHA)
     return (bounds.low, bounds.high) if math.isfinite(bounds.low) else (None, None)
 
 

@@ -380,6 +380,7 @@ def _record_of(
             created=utc_now(),
             campaign=campaign,
             origin=origin,
+            declared_blocks=campaign.runs.blocks,
             paired=paired,
             rejected=dict(rejected),
             sources=dict(sources),

@@ -104,6 +104,9 @@ class CampaignRecord(Record):
     """ISO 8601, UTC."""
     campaign: Campaign
     origin: Origin = "run"
+    declared_blocks: int | None = None
+    """`runs.blocks` before the first run; None where no number was declared, and in records of versions that did not
+    keep it. When the campaign is extended, `runs.blocks` of `campaign` is another."""
     paired: bool = True
     """False for imports without a block column: not protected from drift."""
     rejected: dict[str, int] = {}

@@ -25,7 +25,7 @@ from pgstrata.analyze.findings import (
     Statement,
     Trend,
 )
-from pgstrata.analyze.judge import NOTABLE_HALF
+from pgstrata.analyze.steadiness import NOTABLE_HALF
 from pgstrata.report.table import main_cells
 from pgstrata.report.words import Remark, Tone, listed, quoted, remark_detail, sentence, soak_words, tone_of, versus
 

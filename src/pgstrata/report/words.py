@@ -17,6 +17,7 @@ from pgstrata.analyze.findings import (
     CheckpointCost,
     Choice,
     Comparison,
+    DeclaredBlocks,
     LevelChanges,
     MatchedLoad,
     NotCompared,
@@ -30,8 +31,9 @@ from pgstrata.analyze.findings import (
     Statement,
     Trend,
 )
-from pgstrata.analyze.judge import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S, pair_statement
+from pgstrata.analyze.judge import pair_statement
 from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.analyze.steadiness import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S
 from pgstrata.report.figures import LEAST_S, UNBOUNDED, is_bounded, render_count, render_factor, render_number
 from pgstrata.spec.units import render_duration
 
@@ -107,6 +109,11 @@ def sentence(statement: Statement) -> str:
             return _open_loop(statement)
         case BadModeStatement():
             return _bad_mode(statement)
+        case DeclaredBlocks():
+            return (
+                f"Intervals are of the {statement.blocks} declared blocks: **of this design, not extendable**; "
+                "after more blocks, wider ones that hold at any look take their place."
+            )
         case BestLength():
             return (
                 f"Runs of about {render_duration(round(statement.best_s, -1) or 10)} would make the best "

@@ -72,6 +72,13 @@ def test_rows_of_hosts_hold(bench: ModuleType) -> None:
     assert [c for c in checks if not c.holds(SIGMAS)] == []
 
 
+def test_rows_of_a_declared_number_of_blocks_hold(bench: ModuleType) -> None:
+    names = ["A/A declared 4 blocks of 4, typical", "looks declared 10 blocks of 4, typical", *bench.SHOWN]
+    checks = list(bench.campaign_checks(bench.run_jobs(names, CAMPAIGNS, 1)))
+    assert len([c for c in checks if c.row == "14"]) == 2
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
 RARE = "rare 15% x -50% margin 5%"
 
 

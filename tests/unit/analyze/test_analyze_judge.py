@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 
 from pgstrata.analyze.evidence import durability_of, gather
-from pgstrata.analyze.findings import BadModeStatement, CellFinding, Comparison, Findings, PairStatement, Price
+from pgstrata.analyze.findings import (
+    BadModeStatement,
+    CellFinding,
+    Comparison,
+    DeclaredBlocks,
+    Findings,
+    PairStatement,
+    Price,
+)
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.selection import Selection
@@ -466,3 +474,28 @@ def test_one_stack_and_no_run_at_all_have_words(tmp_path: Path) -> None:
     empty = judge(read(write_campaign(tmp_path / "none", Shape(stacks=("ext4", "xfs"), blocks=0))))
     assert empty.ranking == ()
     assert "too few runs" in cell_words(empty.cells[0])[0]
+
+
+def declaring(data: CampaignData, blocks: int, asked: int | None = None) -> CampaignData:
+    """The same record, of a campaign that declared so many blocks, and was extended to as many as are `asked` for."""
+    data = asking(data, runs=Runs(blocks=asked or blocks))
+    return replace(data, record=data.record.model_copy(update={"declared_blocks": blocks}))
+
+
+def test_a_declared_number_of_blocks_has_intervals_of_that_design_alone(tmp_path: Path) -> None:
+    shape = Shape(stacks=("ext4", "xfs", "btrfs"), blocks=5, duration_s=5, incidents=False)
+    data = read(write_campaign(tmp_path / "c", shape))
+    four = replace(data, trials=tuple(t for t in data.trials if t.trial.block < 4))
+    found, extended, going_on = (
+        judge(d) for d in (declaring(four, 4), declaring(data, 4, asked=5), declaring(four, 5))
+    )
+    assert any(isinstance(s, DeclaredBlocks) and s.blocks == 4 for s in found.cells[0].statements)
+    (said,) = [line for line in cell_words(found.cells[0]) if "not extendable" in line]
+    assert "4 declared blocks" in said
+    assert all(c.one_look for c in found.comparisons)
+    wide, narrow = pair(judge(asking(four, runs=Runs(blocks=4))), "ext4", "btrfs"), pair(found, "ext4", "btrfs")
+    assert None not in (wide.low, wide.high, narrow.low, narrow.high)
+    assert (narrow.high or 0) - (narrow.low or 0) < 0.7 * ((wide.high or 0) - (wide.low or 0))
+    for other in (extended, going_on):
+        assert not any(c.one_look for c in other.comparisons)
+        assert not any(isinstance(s, DeclaredBlocks) for s in other.cells[0].statements)

@@ -95,6 +95,7 @@ class TestCampaignDirectory:
         more = CAMPAIGN.model_copy(update={"runs": CAMPAIGN.runs.model_copy(update={"blocks": 5})})
         with CampaignDirectory.create_or_open(tmp_path / "c", more) as directory:
             assert directory.campaign.runs.blocks == 5
+        assert read(tmp_path / "c").record.declared_blocks == 2
         before = (tmp_path / "c" / "campaign-before.jsonl").read_text().splitlines()
         assert [json.loads(line)["campaign"]["runs"]["blocks"] for line in before] == [2]
 
