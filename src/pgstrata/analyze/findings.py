@@ -142,8 +142,7 @@ class Comparison(Finding):
     margin: float | None = None
     """Within which the two count as practically equal: a share, or in the metric's unit; null if none was declared."""
     one_look: bool = False
-    """The interval holds for the number of blocks that was declared before the first run, and not after more of them.
-    Other intervals hold at any look."""
+    """The interval holds for a declared number of blocks and not after more of them; others hold at any look."""
     proven: bool = False
     """The interval excludes no difference, for the declared primary metric, with confirmation's fresh data."""
     smallest_provable: float | None = None
@@ -163,8 +162,7 @@ class Chosen(Finding):
     class_: str = Field(alias="class")
     """The durability that it was chosen for."""
     probability_within_margin: float | None = None
-    """Lower bound of the probability, valid at any look, or at the end of a declared number of blocks; null where it is
-    the only stack of its class."""
+    """Lower bound of the probability, valid as its intervals are; null where it is the only stack of its class."""
     left_behind: tuple[str, ...] = ()
     """Stacks of its class without a verdict of their own, which screening left behind the runner-up."""
 
@@ -374,6 +372,7 @@ class Capacity(StatementBase):
     """Of a run that knows the percentile."""
 
 
+WithinRuns = Stalls | Trend | SoakTrend | CheckpointCost | Period | LevelChanges
 Statement = Annotated[
     NoVerdict
     | Choice
@@ -385,12 +384,7 @@ Statement = Annotated[
     | NotCompared
     | DeclaredBlocks
     | BestLength
-    | Stalls
-    | Trend
-    | SoakTrend
-    | CheckpointCost
-    | Period
-    | LevelChanges
+    | WithinRuns
     | MatchedLoad
     | Capacity,
     Field(discriminator="about"),
