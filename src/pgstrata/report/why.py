@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pgstrata.analyze.findings import (
     Cause,
@@ -69,6 +69,17 @@ def why_words(why: Why, profiles: Mapping[str, StackProfile]) -> str:
         told.append(f"of the sessions that waited for neither locks nor pgbench, most were {_kind(a.behind_locks)}")
     told += [_figures(pair) for pair in why.evidence]
     return _joined(told)
+
+
+def pair_sentences(whys: Sequence[Why], profiles: Mapping[str, StackProfile]) -> Iterator[str]:
+    """A sentence on each pair that differs; those that do not share one where they are several."""
+    yield from (why_words(why, profiles) for why in whys if why.beyond_noise)
+    alike = [why for why in whys if not why.beyond_noise]
+    if len(alike) == 1:
+        yield why_words(alike[0], profiles)
+    elif alike:
+        pairs = ", ".join(f"{quoted(why.a)} against {quoted(why.b)}" for why in alike)
+        yield f"Session time a transaction differs by no more than the noise between runs: {pairs}."
 
 
 def _joined(told: list[str]) -> str:

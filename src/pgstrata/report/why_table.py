@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pgstrata.analyze.findings import CellFinding, FigureMean, Findings, StackProfile
 from pgstrata.report.figures import NOT_KNOWN, render_number
 from pgstrata.report.table import Figure
-from pgstrata.report.why import KIND_WORDS, profiles_of, render_figure, why_words, whys_of
+from pgstrata.report.why import KIND_WORDS, pair_sentences, profiles_of, render_figure, whys_of
 from pgstrata.report.words import percent
 
 PER_TRANSACTION: Mapping[str, str] = {
@@ -77,7 +77,7 @@ def time_view(findings: Findings, cell: CellFinding) -> TimeView | None:
     if not profiles:
         return None
     return TimeView(
-        sentences=tuple(why_words(why, profiles) for why in whys_of(findings, cell)),
+        sentences=tuple(pair_sentences(whys_of(findings, cell), profiles)),
         tables=(_times(profiles), *_figures(profiles)),
     )
 

@@ -24,7 +24,7 @@ from pgstrata.report.figures import render_number
 from pgstrata.report.json import render_json
 from pgstrata.report.sample import Sample
 from pgstrata.report.terminal import render_terminal
-from pgstrata.report.why import KIND_WORDS, profile_words, profiles_of, terminal_words, why_words
+from pgstrata.report.why import KIND_WORDS, pair_sentences, profile_words, profiles_of, terminal_words, why_words
 from pgstrata.report.why_table import time_view
 from pgstrata.report.words import percent
 from pgstrata_fake.campaigns import Shape, write_campaign
@@ -141,6 +141,15 @@ def test_the_page_has_every_time_and_figure(recorded: tuple[CampaignData, Findin
     drawn = draw(data, findings, Sample.of(data)).times
     assert len(drawn) == 2
     assert [sum(t.parts_ms.values()) for t in drawn] == pytest.approx([t.time_ms for t in drawn])
+
+
+def test_pairs_that_do_not_differ_share_a_sentence() -> None:
+    alike = [why(None), why(None).model_copy(update={"a": "ext4", "b": "xfs"})]
+    assert list(pair_sentences(alike, PROFILES)) == [
+        "Session time a transaction differs by no more than the noise between runs: `xfs` against `ext4`, "
+        "`ext4` against `xfs`."
+    ]
+    assert list(pair_sentences(alike[:1], PROFILES)) == [why_words(alike[0], PROFILES)]
 
 
 def test_what_was_not_recorded_has_no_column_and_no_section(recorded: tuple[CampaignData, Findings]) -> None:

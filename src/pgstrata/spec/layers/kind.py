@@ -6,6 +6,7 @@ half, how it is built and read back, is a `stack.kind` object. Everything else a
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, Union, get_args
@@ -126,19 +127,19 @@ class Device(Kind):
         """What it means for acknowledged commits; `ground` is what its files lie on."""
         yield from ()
 
+    @abstractmethod
     def lies_on(self, scratch: str, look: Look) -> str:
         """What it finally lies on, in the words of a table's head."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def says_more(self) -> bool:
         """Whether more was asked for than a count."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def complete(cls, given: dict[str, Any], usual: int) -> dict[str, Any]:
         """As written, with the count settled; `usual` is what the layer above takes."""
-        raise NotImplementedError
 
     @classmethod
     def parse(cls, text: str) -> dict[str, Any]:
@@ -150,13 +151,13 @@ class Device(Kind):
         return {"kind": name, **cls.kinds[name].parse_words([word for word in words if word], text)}
 
     @classmethod
+    @abstractmethod
     def parse_words(cls, words: Sequence[str], text: str) -> dict[str, Any]:
         """Field values of what stands in the parentheses."""
-        raise NotImplementedError
 
+    @abstractmethod
     def render(self) -> str:
         """Short notation."""
-        raise NotImplementedError
 
 
 class BlockLayer(Kind):
@@ -194,9 +195,9 @@ class BlockLayer(Kind):
         """What a host must be able to do to build it."""
         return (f"block.{self.kind}",)
 
+    @abstractmethod
     def copies(self, devices: int) -> float:
         """Bytes on the devices for each byte written to it."""
-        raise NotImplementedError
 
     @property
     def parity(self) -> tuple[Parity, ...]:
@@ -310,9 +311,9 @@ class Filesystem(Kind):
         """What it means for acknowledged commits; `ground` is what a directory was found to lie on."""
         yield from ()
 
+    @abstractmethod
     def overwrites_in_place(self, ground: Ground | None) -> bool:
         """Whether a power cut can leave half of a page old and half new."""
-        raise NotImplementedError
 
     @property
     def parity(self) -> tuple[Parity, ...]:
