@@ -114,6 +114,8 @@ def test_the_page_has_a_section_and_escapes_what_it_shows(tmp_path: Path) -> Non
     assert "&lt;b&gt;gone&lt;/b&gt;" in page
     assert "<b>gone" not in page
     assert "No runs were measured" in page
+    assert 'id="verdicts"' not in page
+    assert 'href="#verdicts"' not in page
 
 
 def test_a_page_without_crash_trials_has_no_such_section(data: CampaignData, tmp_path: Path) -> None:
