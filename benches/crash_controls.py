@@ -31,11 +31,13 @@ class Control:
     stack: str
     loses: bool
     ignored_flushes: str = "0"
+    fault: str = ""
 
     @property
     def name(self) -> str:
         ignored = f" --ignore-flushes {self.ignored_flushes}" if self.ignored_flushes != "0" else ""
-        return f"{self.stack}{ignored}"
+        fault = f" --fault {self.fault}" if self.fault else ""
+        return f"{self.stack}{ignored}{fault}"
 
 
 CONTROLS = (
@@ -48,6 +50,11 @@ CONTROLS = (
     Control("ext4", loses=True, ignored_flushes="3"),
     Control("xfs", loses=True, ignored_flushes="all"),
     Control("ext4@wal=ext4:nobarrier", loses=True),
+    Control("ext4@data_sync_retry=on", loses=True, fault="write-error"),
+    Control("ext4", loses=False, fault="write-error"),
+    Control("ext4", loses=False, fault="flush-error"),
+    Control("ext4", loses=False, fault="gone"),
+    Control("ext4", loses=False, fault="full"),
     Control("ext4", loses=False),
     Control("xfs", loses=False),
     Control("btrfs", loses=False),
@@ -66,13 +73,15 @@ def problem(control: Control, found: CrashRecord, states: int) -> str:
         return "nothing was acknowledged, so nothing could be lost"
     if found.ignored_flushes != control.ignored_flushes:
         return f"its disk ignored {found.ignored_flushes} flushes, not {control.ignored_flushes}"
+    if found.fault != control.fault:
+        return f"its disk had the fault {found.fault!r}, not {control.fault!r}"
     if found.unknown:
         return f"{found.unknown} states could not be looked at to the end"
     if control.loses:
         return "" if found.verdict in ("lost", "corrupt") else f"it {found.verdict}, and must lose"
     if found.verdict != "held":
         return f"it {found.verdict}, and must hold: {found.first_counterexample}"
-    return "" if found.states >= states else f"only {found.states} of {states} states were found"
+    return "" if found.states >= states or control.fault else f"only {found.states} of {states} states were found"
 
 
 def first_failure(states: Sequence[StateRecord], workers: int) -> str:
@@ -92,7 +101,7 @@ def run(control: Control, stack: str, asked: argparse.Namespace, out: Path) -> t
         states = ["--states", str(asked.lose), "--minutes", str(CAUGHT_WITHIN_S / 60)]
     size = ["--seed", str(asked.seed), "--transactions", str(asked.transactions), "--workers", str(asked.workers)]
     places = ["--out", str(out), "--scratch", str(asked.scratch / out.parent.name)]
-    disk = ["--ignore-flushes", control.ignored_flushes]
+    disk = ["--ignore-flushes", control.ignored_flushes, *(["--fault", control.fault] if control.fault else [])]
     argv = [str(PROGRAM), "crash", stack, *states, *size, *disk, *places, "--json", "--quiet"]
     subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)
     (trial,) = (out / "crash").iterdir()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 def crash(folder: Path, *words: str) -> dict[str, Any]:
     """The durability of each stack, by name."""
     out, printed = folder / "out", folder / "printed"
-    argv = ["crash", *words, "--transactions", "10", "--out", str(out), "--scratch", str(folder / "scratch")]
+    argv = ["crash", "--transactions", "10", *words, "--out", str(out), "--scratch", str(folder / "scratch")]
     code = run_in_fork([*argv, "--json", "--quiet"], environment(folder), printed)
     text = printed.read_text()
     assert code == 0, text
@@ -80,3 +80,17 @@ def test_a_log_on_a_volume_of_its_own_and_a_pair_of_disks_are_cut_at_one_moment(
         nothing_left(place)
     assert next(iter(found.values()))["verdict"] == "held"
     assert found["ext4@wal=ext4:nobarrier"]["verdict"] in ("lost", "corrupt")
+
+
+def test_a_server_that_goes_on_after_a_failed_fsync_loses_and_one_that_panics_does_not(tmp_path: Path) -> None:
+    words = ("--states", "24", "--transactions", "40", "--fault", "write-error")
+    with reachable(tmp_path) as place:
+        found = crash(place, "ext4", "ext4@data_sync_retry=on", *words)
+        nothing_left(place)
+        records = {one.stack: one for one in read_crashes(FolderSource(place / "out"))}
+    assert {name: (one.fault, one.panicked) for name, one in records.items()} == {
+        "ext4": ("write-error", True),
+        "ext4@data_sync_retry=on": ("write-error", False),
+    }
+    assert found["ext4"]["verdict"] == "held"
+    assert found["ext4@data_sync_retry=on"]["verdict"] in ("lost", "corrupt")

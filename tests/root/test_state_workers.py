@@ -65,7 +65,7 @@ def look(folder: Path, log: Path, mount_point: Path, states: list[str], workers:
     for worker, portion in enumerate(shares(states, workers)):
         with serving(folder / f"states{workers}.{worker}") as daemon:
             argv = ["/bin/sh", "-c", f"cat {mount_point}/file* | md5sum; ls {mount_point}"]
-            server = {"user": "root", "argv": argv, "remove": "/nothing", "stdin": "", "timeout_s": 60}
+            server = {"user": "root", "argv": argv, "remove": ["/nothing"], "stdin": "", "timeout_s": 60}
             job: dict[str, Any] = {
                 "daemon": str(daemon),
                 "log": str(log),

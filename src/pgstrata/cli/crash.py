@@ -42,6 +42,15 @@ Ignored = Annotated[
         "--ignore-flushes", metavar="all|N", help="As a disk that ignores all flushes, or always the last N of them."
     ),
 ]
+FaultName = Annotated[
+    str,
+    typer.Option(
+        "--fault",
+        metavar="flush-error|write-error|gone|slow-flush|full",
+        help="Of the disk, in the middle of the transactions.",
+        show_default="none",
+    ),
+]
 
 
 def crash(
@@ -52,12 +61,14 @@ def crash(
     transactions: Transactions = 100,
     workers: Workers = None,
     ignore_flushes: Ignored = "0",
+    fault: FaultName = "",
     out: OutDirectory = None,
     scratch: ScratchDirectory = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Cut power in many ways, recover PostgreSQL in each, and look for what was acknowledged."""
+    from pgstrata.crash.faults import refuse_fault
     from pgstrata.crash.ledger import LedgerSize
     from pgstrata.crash.program import CrashAsked
     from pgstrata.record.recorder import CampaignDirectory
@@ -67,10 +78,10 @@ def crash(
     if ignore_flushes != "all" and not ignore_flushes.isdecimal():
         raise UsageError(f"--ignore-flushes: {ignore_flushes!r} is neither all nor a number", hint="for example: 3")
     campaign = crash_campaign(_campaign(what, seed, scratch))
+    for stack in campaign.stacks if fault else ():
+        refuse_fault(fault, stack)
     size = LedgerSize(transactions=transactions)
-    asked = CrashAsked(
-        states=states, minutes=minutes, seed=seed, ignored_flushes=ignore_flushes, size=size, workers=workers
-    )
+    asked = CrashAsked(states, minutes, seed, ignore_flushes, size, fault, workers)
     place = out or Path("out") / slug(campaign.name)
     with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
         _refuse_finished(directory)

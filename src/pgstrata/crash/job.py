@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pgstrata.crash.faults import filler
 from pgstrata.crash.ledger import AMCHECK, render_check
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command
@@ -146,7 +147,7 @@ def render_job(setup: TrialSetup, worker: int, states: Sequence[str], seconds: f
         "server": {
             "user": recovery.user,
             "argv": recovery.argv,
-            "remove": f"{setup.plan.data_directory}/postmaster.pid",
+            "remove": [f"{setup.plan.data_directory}/postmaster.pid", filler(setup.plan)],
             "stdin": recovery.stdin,
             "timeout_s": recovery.timeout_s,
         },
@@ -167,7 +168,7 @@ def told_of_states(setup: TrialSetup) -> tuple[str, ...]:
     return (
         f"in each state: attach {disks} with what the power cut left, in a mount namespace of its own",
         *(command.shown for mount in plan_mounts(setup) for command in mount.commands),
-        f"as {recovery.user}: remove postmaster.pid; {recovery.text}",
+        f"as {recovery.user}: remove postmaster.pid and what filled a disk; {recovery.text}",
         *(f"umount {mount.mount_point}" for mount in reversed(plan_mounts(setup))),
         *(command.shown for command in plan_forget(setup)),
     )

@@ -19,6 +19,8 @@ from pgstrata.postgres.server import SUPERUSER, Server
 
 BEGIN, END = "begin", "end"
 """Marks around the transactions."""
+FAULT = "fault"
+"""The mark before a fault comes into force."""
 
 _CLIENT = Path(__file__).with_name("ledger_client.py")
 _CLIENT_TIMEOUT_S = 3600.0
@@ -54,8 +56,9 @@ CHECKPOINT;
 """
 
 
-def plan_client(control: str, server: Server, size: LedgerSize, seed: int) -> Command:
+def plan_client(control: str, server: Server, size: LedgerSize, seed: int, fault: str = "") -> Command:
     """Begins as the caller, who may reach the disk's control socket, and goes on as the server's user."""
+    failing = ("--fault", fault) if fault else ()
     socket = f"{server.run_directory}/.s.PGSQL.{server.port}"
     numbers = {
         "sessions": size.sessions,
@@ -73,6 +76,7 @@ def plan_client(control: str, server: Server, size: LedgerSize, seed: int) -> Co
             "--os-user", server.user,
             "--database", "postgres",
             *(word for name, number in numbers.items() for word in (f"--{name}", str(number))),
+            *failing,
         ),
         timeout_s=_CLIENT_TIMEOUT_S,
         stdin=_CLIENT.read_text(encoding="utf-8"),

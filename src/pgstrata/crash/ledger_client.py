@@ -9,6 +9,8 @@ queries) by itself, so that nothing lies between the server's word and the mark.
 from __future__ import annotations
 
 import argparse
+import errno
+import fcntl
 import json
 import os
 import pwd
@@ -17,10 +19,14 @@ import socket
 import struct
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 PATIENCE_S = 300.0
 PROTOCOL = 196608
+FS_IOC_FIEMAP = 0xC020660B
+MOST_EXTENTS = 500
+MOST_SEGMENTS = 200
 
 
 class Disk:
@@ -38,10 +44,13 @@ class Disk:
         self._answers = self._socket.makefile("rb")
 
     def mark(self, text: str) -> None:
-        self._socket.sendall(json.dumps({"op": "mark", "text": text}).encode() + b"\n")
+        self.ask({"op": "mark", "text": text})
+
+    def ask(self, request: dict[str, Any]) -> None:
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
         answer = json.loads(self._answers.readline() or b"{}")
         if not answer.get("ok"):
-            raise RuntimeError(f"mark {text}: {answer.get('error', 'no answer')}")
+            raise RuntimeError(f"{request}: {answer.get('error', 'no answer')}")
 
     def close(self) -> None:
         self._answers.close()
@@ -56,9 +65,15 @@ class Session:
         self._socket.settimeout(PATIENCE_S)
         self._socket.connect(path)
         self._input = self._socket.makefile("rb")
+        self._value = ""
         options = f"user\0{user}\0database\0{database}\0\0".encode()
         self._socket.sendall(struct.pack("!ii", len(options) + 8, PROTOCOL) + options)
         self._until_ready()
+
+    def value(self, query: str) -> str:
+        """The first column of the last row."""
+        self.ask(query)
+        return self._value
 
     def ask(self, statements: str) -> list[str]:
         """The command tags that the server answered with, each when it was done."""
@@ -68,20 +83,26 @@ class Session:
 
     def _until_ready(self) -> list[str]:
         tags: list[str] = []
+        refused = ""
         while True:
             head = self._input.read(5)
             if len(head) < 5:
-                raise RuntimeError("the server closed the connection")
+                raise RuntimeError(refused or "the server closed the connection")
             kind, length = head[:1], struct.unpack("!i", head[1:])[0]
             body = self._input.read(length - 4)
             if kind == b"E":
                 fields = {part[:1]: part[1:].decode() for part in body.split(b"\0") if part}
-                raise RuntimeError(f"the server refused: {fields.get(b'M', '')}")
+                refused = f"the server refused: {fields.get(b'M', '')}"
             if kind == b"R" and struct.unpack("!i", body[:4])[0] != 0:
                 raise RuntimeError("the server wants a password")
             if kind == b"C":
                 tags.append(body.rstrip(b"\0").decode())
+            if kind == b"D":
+                length = struct.unpack("!i", body[2:6])[0]
+                self._value = body[6 : 6 + length].decode()
             if kind == b"Z":
+                if refused:
+                    raise RuntimeError(refused)
                 return tags
 
     def close(self) -> None:
@@ -110,9 +131,61 @@ def write_entries(session: int, server: Session, disk: Disk, given: argparse.Nam
         if tags[-1:] != ["COMMIT"]:
             raise RuntimeError(f"transaction {number} of session {session} ended with {tags}")
         disk.mark(f"ack {session} {number}")
-        if session == 0 and number % given.checkpoint_every == 0:
-            server.ask("CHECKPOINT")
+        if session == 0:
+            if given.fault and number == given.fault["after"]:
+                fail(given.fault, server, disk)
+            if number % given.checkpoint_every == 0:
+                server.ask("CHECKPOINT")
     return int(given.transactions)
+
+
+def fail(fault: dict[str, Any], server: Session, disk: Disk) -> None:
+    """From here on the disk is as the fault has it. What the server does not survive ends its sessions."""
+    disk.mark("fault")
+    for request in fault["requests"]:
+        disk.ask(request)
+    if "relation" in fault:
+        refuse_writes(fault, server, disk)
+    if "filler" in fault:
+        fill(fault["filler"])
+        for _ in range(MOST_SEGMENTS):  # until those are used up that wait to be written again
+            server.ask("SELECT pg_logical_emit_message(true, '', ''); SELECT pg_switch_wal()")
+
+
+def refuse_writes(fault: dict[str, Any], server: Session, disk: Disk) -> None:
+    """The disk refuses the pages of a table until a checkpoint has failed; the next one is to write them again."""
+    path = server.value(f"SELECT pg_relation_filepath('{fault['relation']}')")
+    for start, end in extents(f"{fault['data']}/{path}"):
+        disk.ask({"op": "fault", "disk": fault["disk"], "fault": {**fault["refuse"], "from": start, "to": end}})
+    with suppress(RuntimeError):
+        server.ask("CHECKPOINT")
+    disk.ask({"op": "clear_faults", "disk": fault["disk"]})
+    server.ask("CHECKPOINT")
+
+
+def extents(path: str) -> list[tuple[int, int]]:
+    """Where on the device a file lies, in bytes (FS_IOC_FIEMAP)."""
+    asked = bytearray(struct.pack("QQIIII", 0, 2**64 - 1, 1, 0, MOST_EXTENTS, 0) + bytes(56 * MOST_EXTENTS))
+    with open(path, "rb") as file:
+        fcntl.ioctl(file, FS_IOC_FIEMAP, asked)
+    count = struct.unpack_from("I", asked, 20)[0]
+    places = (struct.unpack_from("QQ", asked, 32 + 56 * number + 8) for number in range(count))
+    return [(start, start + length) for start, length in places]
+
+
+def fill(path: str) -> None:
+    """Takes all the space that is left, by a file without content."""
+    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    at, size = 0, 1 << 30
+    while size >= 4096:
+        try:
+            os.posix_fallocate(file, at, size)
+            at += size
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            size //= 2
+    os.close(file)
 
 
 def write_ledger(given: argparse.Namespace) -> dict[str, Any]:
@@ -158,9 +231,11 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(f"--{name}", required=True)
     for name in ("sessions", "transactions", "accounts", "checkpoint-every", "seed"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    told = write_ledger(parser.parse_args(arguments))
+    parser.add_argument("--fault", type=json.loads, help="what the disk is made to do halfway")
+    given = parser.parse_args(arguments)
+    told = write_ledger(given)
     json.dump(told, sys.stdout)
-    return 1 if told["errors"] else 0
+    return 1 if told["errors"] and not given.fault else 0
 
 
 if __name__ == "__main__":

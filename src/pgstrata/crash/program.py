@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from pgstrata.crash.faults import FAULTS, render_fault
 from pgstrata.crash.job import (
     CrashPlaces,
     Seen,
@@ -28,6 +29,7 @@ from pgstrata.crash.job import (
 from pgstrata.crash.ledger import (
     BEGIN,
     END,
+    FAULT,
     LedgerSize,
     Mark,
     acknowledged_by,
@@ -63,6 +65,8 @@ class CrashAsked:
     ignored_flushes: str = "0"
     """`all`, or a number: as a disk that ignores all flushes, or always the last ones."""
     size: LedgerSize = field(default_factory=LedgerSize)
+    fault: str = ""
+    """One of `faults.FAULTS`, in the middle of the transactions."""
     workers: int | None = None
     """How many states are looked at at once; one for each processor where nothing is said."""
 
@@ -108,6 +112,8 @@ class CrashContext(TrialContext):
     """Of the last pass over the log, without those whose content was seen before."""
     seen: set[str] = field(default_factory=set)
     found: list[StateRecord] = field(default_factory=list)
+    panicked: bool = False
+    """Whether the server did while the ledger was written."""
     broken: bool = False
     """Whether a worker could not go on: what it left would be in the way of further states."""
 
@@ -159,10 +165,11 @@ def _cluster_steps(setup: TrialSetup, asked: CrashAsked) -> tuple[Step, ...]:
 
 
 def _record_step(setup: TrialSetup, asked: CrashAsked) -> Step:
-    client = plan_client(f"{CrashPlaces.of(setup).recorded}/control", setup.server, asked.size, asked.seed)
-    size = asked.size
-    tells = (f"{size.sessions} sessions of {size.transactions} transactions, each marked once it is acknowledged",)
-    return Step("record the ledger", _planned(client), act=_record, tells=tells)
+    size, fault = asked.size, render_fault(asked.fault, setup.plan, asked.size)
+    client = plan_client(f"{CrashPlaces.of(setup).recorded}/control", setup.server, size, asked.seed, fault)
+    tells = [f"{size.sessions} sessions of {size.transactions} transactions, each marked once it is acknowledged"]
+    tells += [f"halfway: {FAULTS[asked.fault].about}"] if asked.fault else []
+    return Step("record the ledger", _planned(client), act=_record, tells=tuple(tells))
 
 
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
@@ -208,7 +215,7 @@ def choose_step(setup: TrialSetup, asked: CrashAsked, number: int, most: int) ->
     log = CrashPlaces.of(setup).log
     states = call(
         "states", log, "--states", str(most), "--seed", str(asked.seed + number),
-        "--after", BEGIN, "--until", END, "--ignore-flushes", asked.ignored_flushes,
+        "--after", FAULT if asked.fault else BEGIN, "--until", END, "--ignore-flushes", asked.ignored_flushes,
     )  # fmt: skip
     commands = (replace(states, timeout_s=ENUMERATION_TIMEOUT_S), call("marks", log))
     return Step(f"choose states, pass {number + 1}", commands, act=_choose)
@@ -262,14 +269,18 @@ def _record(context: CrashContext) -> None:
 
 
 def _stop(context: CrashContext) -> None:
-    context.server.crash_stop(STOP_TIMEOUT_S)
+    if context.server.running():
+        context.server.crash_stop(STOP_TIMEOUT_S)
+    else:  # a fault ended it before
+        context.executor.run_next(check=False)
+    context.panicked = "PANIC:" in context.server.read_log()
 
 
 def _choose(context: CrashContext) -> None:
     states = parse_states(context.executor.run_next().stdout)
     context.marks = parse_marks(context.executor.run_next().stdout)
     wanted = context.asked.size.sessions * context.asked.size.transactions
-    if len(context.marks) != wanted:
+    if len(context.marks) != wanted and not context.asked.fault:
         raise TrialError(f"the event log has {len(context.marks)} of {wanted} acknowledgements")
     context.chosen = tuple(state for state in states if state.digest not in context.seen)
     context.seen.update(state.digest for state in context.chosen)

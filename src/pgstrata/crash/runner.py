@@ -144,6 +144,8 @@ class CrashRunner:
                 stack=setup.stack.name,
                 seed=asked.seed,
                 ignored_flushes=asked.ignored_flushes,
+                fault=asked.fault,
+                panicked=context.panicked,
                 transactions=len(context.marks),
                 amcheck=has_amcheck(setup),
             )

@@ -198,8 +198,9 @@ class Look:
 
         def become_user() -> None:
             become(server["user"])
-            with suppress(OSError):
-                os.unlink(server["remove"])
+            for path in server["remove"]:
+                with suppress(OSError):
+                    os.unlink(path)
 
         code, out, err = run(server["argv"], server["timeout_s"], server["stdin"], become_user)
         self.seen.update(server=code, stdout=out, stderr=err)

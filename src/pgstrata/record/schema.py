@@ -263,6 +263,10 @@ class CrashRecord(Record):
     seed: int
     ignored_flushes: str = "0"
     """What the disk does about flushes: ignores all, or the last so many."""
+    fault: str = ""
+    """What the disk was made to do in the middle of the transactions; empty where power cuts were all."""
+    panicked: bool = False
+    """Whether the server did while it was recorded."""
     transactions: int = 0
     """Acknowledged while it was recorded."""
     amcheck: bool = False

@@ -89,7 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(stage: Stage, folder: Path, transactions: int) -> int:
-    given = argparse.Namespace(seed=1, transactions=transactions, accounts=10, checkpoint_every=2)
+    given = argparse.Namespace(seed=1, transactions=transactions, accounts=10, checkpoint_every=2, fault=None)
     server, disk = Session(str(folder / "server"), "postgres", "postgres"), Disk(str(folder / "control"))
     try:
         return write_entries(0, server, disk, given)

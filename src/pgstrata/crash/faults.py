@@ -1,0 +1,81 @@
+"""Faults beyond a power cut: errors, delays and a full disk while the ledger is written. Pure.
+
+A fault comes into force in the middle of the transactions and the ledger goes on as far as the server does. What a
+disk refused is not in its event log, so the states of that log are what a power cut after it could have left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgstrata.crash.ledger import LedgerSize
+from pgstrata.errors import UsageError
+from pgstrata.spec.stack import Stack
+from pgstrata.stack.block.media import recorded_disk
+from pgstrata.stack.plan import StackPlan
+
+RELATION = "ledger.account"
+"""Its pages are written anew again and again."""
+SLOW_FLUSH_MS = 20
+FILLER = "pgstrata-filler"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is asked of the daemon, of each disk of the volume with the WAL, or what else is done on the host."""
+
+    about: str
+    request: Mapping[str, Any] | None = None
+    refuses_relation: bool = False
+    fills: bool = False
+
+
+def _on_flush(effect: object, **more: int) -> dict[str, Any]:
+    return {"op": "fault", "fault": {"on": "flush", "effect": effect, **more}}
+
+
+FAULTS: Mapping[str, Fault] = {
+    "flush-error": Fault("the disk with the WAL refuses one flush", _on_flush("error", count=1)),
+    "write-error": Fault("the disk refuses a table's pages until a checkpoint has failed", refuses_relation=True),
+    "gone": Fault("the disk with the WAL is gone", {"op": "pull"}),
+    "slow-flush": Fault("every flush takes longer", _on_flush({"delay_ms": SLOW_FLUSH_MS})),
+    "full": Fault("the filesystem with the WAL is full", fills=True),
+}
+
+
+def refuse_fault(name: str, stack: Stack) -> None:
+    """UsageError for a fault that there is not, or that this stack cannot have."""
+    if name not in FAULTS:
+        raise UsageError(f"--fault: there is no fault {name!r}", hint=f"one of: {', '.join(FAULTS)}")
+    moves = stack.data.fs.copy_on_write or stack.data.device.count > 1
+    if FAULTS[name].refuses_relation and moves:
+        raise UsageError(
+            f"--fault {name}: where the pages of a table lie is known on one disk that is overwritten in place, "
+            f"which {stack.name} has not",
+            hint=f"pgstrata crash ext4 --fault {name}",
+        )
+
+
+def filler(plan: StackPlan) -> str:
+    """The file that fills the filesystem with the WAL."""
+    return f"{plan.wal_directory or plan.data_directory}/{FILLER}"
+
+
+def render_fault(name: str, plan: StackPlan, size: LedgerSize) -> str:
+    """The fault as the ledger's client is told; nothing where there is none."""
+    if not name:
+        return ""
+    fault = FAULTS[name]
+    with_wal = next((v for v in plan.volumes if v.role == "wal"), plan.volumes[0])
+    disks = [recorded_disk(with_wal.role, number) for number in range(len(with_wal.media))]
+    requests = [{**fault.request, "disk": disk} for disk in disks] if fault.request else []
+    told: dict[str, Any] = {"after": (size.transactions + 1) // 2, "requests": requests}
+    if fault.refuses_relation:
+        refuse = {"on": "write", "effect": "error"}
+        told |= {"relation": RELATION, "data": plan.data_directory, "disk": recorded_disk("data", 0), "refuse": refuse}
+    if fault.fills:
+        told |= {"filler": filler(plan)}
+    return json.dumps(told)
