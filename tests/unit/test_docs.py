@@ -127,3 +127,10 @@ def test_campaigns_are_valid(page: Path, tmp_path: Path) -> None:
         file = tmp_path / f"{number}.yaml"
         file.write_text(text, encoding="utf-8")
         assert load_campaign(file).stacks
+
+
+def test_no_page_asks_for_two_formats_on_stdout() -> None:
+    """`report` refuses that: each of them is a whole document."""
+    asked = [m[1].split(",") for page in PAGES for m in re.finditer(r"--format ([a-z]+(?:,[a-z]+)*)", page.read_text())]
+    assert asked
+    assert not [formats for formats in asked if len({"json", "md", "csv"} & set(formats)) > 1]
