@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -158,7 +158,9 @@ def _make_files(host: Host, image: Image, machine: Machine) -> None:
     _save_known_host(host, machine, host_key)
     backing = ["-f", "qcow2", "-F", "raw", "-b", image.root]
     host.run(command("qemu-img", "create", "-q", backing, f"{directory}/root.qcow2"))
-    for disk in set(machine.spec.disks) - set(machine.spec.modelled):
+    for disk in machine.spec.disks:
+        if disk.media is not None:
+            continue
         host.run(command("truncate", f"--size={disk.size_bytes}", f"{directory}/disks/{disk.serial}.img"))
     initrd = Path(image.initrd).read_bytes() + render_seed(_seed(host, machine))
     path = Path(directory) / "initrd"
@@ -168,15 +170,15 @@ def _make_files(host: Host, image: Image, machine: Machine) -> None:
         serve_media(host, f"{directory}/{MEDIA_FOLDER}", machine.spec.modelled)
 
 
-def serve_media(host: Host, folder: str, disks: tuple[DataDisk, ...]) -> None:
+def serve_media(host: Host, folder: str, disks: Mapping[str, DataDisk]) -> None:
     """A daemon with the modelled disks; it ends with the machine (`remove_machine`)."""
     problem = lacking(host)
     if problem is not None:
         raise PreflightError(f"modelled disks of a lab machine cannot be had: {problem}", hint=BUILDING)
     host.run(program_call("serve", folder, "--background"))
-    for number, disk in enumerate(disks):
+    for number, (name, disk) in enumerate(disks.items()):
         timing = ("--media", str(disk.media), "--stretch", f"{disk.stretch:g}", "--seed", str(number))
-        host.run(program_call("add", folder, disk.serial, "--size", str(disk.size_bytes), *timing))
+        host.run(program_call("add", folder, name, "--size", str(disk.size_bytes), *timing))
 
 
 def _save_known_host(host: Host, machine: Machine, key: list[str]) -> None:
@@ -193,8 +195,8 @@ def _seed(host: Host, machine: Machine) -> tuple[Entry, ...]:
 
     addresses = f"eth0 {GUEST_ADDRESS}\n" + (f"eth1 {spec.private_address}/24\n" if spec.group_port else "")
     modelled = {
-        f"{DISK_PREFIX}{disk.serial}": ModelledDisk(disk.serial, str(disk.media), disk.stretch)
-        for disk in spec.modelled
+        f"{DISK_PREFIX}{disk.serial}": ModelledDisk(name, str(disk.media), disk.stretch)
+        for name, disk in spec.modelled.items()
     }
     return (
         Entry("root", permissions=0o700, directory=True),

@@ -6,6 +6,7 @@ Options: https://www.qemu.org/docs/master/system/invocation.html
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,6 +48,11 @@ class DataDisk(BaseModel):
     stretch: float = 1.0
 
 
+def served_name(number: int) -> str:
+    """What strata-disk calls the disk at that place: a serial may have a dot, its names may not."""
+    return f"disk{number}"
+
+
 class MachineSpec(BaseModel):
     """What a machine has. `index` and `group_port` place it on the private network of its lab."""
 
@@ -60,9 +66,9 @@ class MachineSpec(BaseModel):
     group_port: int | None = None
 
     @property
-    def modelled(self) -> tuple[DataDisk, ...]:
-        """The disks that strata-disk serves."""
-        return tuple(disk for disk in self.disks if disk.media is not None)
+    def modelled(self) -> Mapping[str, DataDisk]:
+        """The disks that strata-disk serves, by the names that it has for them."""
+        return {served_name(number): disk for number, disk in enumerate(self.disks) if disk.media is not None}
 
     @property
     def private_address(self) -> str:
@@ -77,7 +83,7 @@ class Boot:
     kernel: str
     initrd: str
     directory: str
-    """Holds the overlay `root.qcow2`, `disks/SERIAL.img`, `media/disks/SERIAL`, and takes `console.log`."""
+    """Holds the overlay `root.qcow2`, `disks/SERIAL.img`, `media/disks/diskN`, and takes `console.log`."""
     ssh_port: int
     accelerator: Accelerator
 
@@ -153,7 +159,7 @@ def _networks(spec: MachineSpec, boot: Boot) -> tuple[str, ...]:
 
 def _data_disk(number: int, disk: DataDisk, boot: Boot) -> tuple[str, ...]:
     """cache=none: the disk's flushes reach the file's medium, and the host's memory is not measured."""
-    file = f"{MEDIA_FOLDER}/disks/{disk.serial}" if disk.media is not None else f"disks/{disk.serial}.img"
+    file = f"{MEDIA_FOLDER}/disks/{served_name(number)}" if disk.media is not None else f"disks/{disk.serial}.img"
     drive = f"file={_quoted(boot.directory)}/{file},if=none,id=d{number}"
     drive += ",format=raw,cache=none,discard=unmap"
     drive += f",throttling.iops-total={disk.iops}" if disk.iops else ""

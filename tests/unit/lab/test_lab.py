@@ -152,9 +152,9 @@ class TestQemu:
         assert len({device.split("addr=")[1] for device in devices}) == 10
 
     def test_modelled_disks_are_files_of_the_daemon_and_their_accounts_can_be_asked_for(self) -> None:
-        log = DataDisk(serial="log", size_bytes=1 << 30, media="sata-ssd-plp", stretch=20)
+        log = DataDisk(serial="ssd.log", size_bytes=1 << 30, media="sata-ssd-plp", stretch=20)
         argv = render_qemu(MachineSpec(name="lab", disks=(log,)), self.boot)
-        assert any(word.startswith("file=/m,,n/media/disks/log,") and "cache=none" in word for word in argv)
+        assert any(word.startswith("file=/m,,n/media/disks/disk0,") and "cache=none" in word for word in argv)
         (network,) = (word for word in argv if "guestfwd" in word)
         assert network.endswith(f",guestfwd=tcp:10.0.2.100:7070-cmd:{OWN} stats /m,,n/media")
 

@@ -141,5 +141,5 @@ def test_without_the_program_there_is_no_machine_with_modelled_disks(monkeypatch
     host = FakeHost(files={"/i/initrd": ""})
     log = DataDisk(serial="log", size_bytes=1 << 30, media="nvme")
     with pytest.raises(PreflightError, match="cannot be had: strata-disk is not installed") as refused:
-        serve_media(host, "/state/lab/media", (log,))
+        serve_media(host, "/state/lab/media", {"disk0": log})
     assert "make setup" in refused.value.hint
