@@ -223,6 +223,9 @@ class FakeHost:
     def interruptible(self, waiting: Waiting) -> None:
         """Nothing is waited for here."""
 
+    def end_waits(self) -> None:
+        """Nothing is waited for."""
+
     def watched(self, watcher: Watcher | None) -> None:
         self._watcher = watcher
 

@@ -10,9 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgstrata.analyze.comparison import Design, seconds_by_stack, summary
+from pgstrata.analyze.comparison import Design, goal_within, seconds_by_stack, summary
 from pgstrata.analyze.conclude import PairConclusion, conclude_hosts
 from pgstrata.record.decision import Decision, Observation
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.durability import durability_class, of_class
 
 LEAST_ROUNDS = 3
 """Blocks of each host before anything is decided: with fewer, hosts cannot be told from noise."""
@@ -26,6 +28,21 @@ class HostsPolicy:
 
     design: Design
     budget_s: float | None = None
+
+    @classmethod
+    def of(cls, campaign: Campaign, stacks: Sequence[str]) -> HostsPolicy:
+        """The policy of a campaign, for those of its stacks that can be built."""
+        runs = campaign.runs
+        classes = {s.name: durability_class(s).class_ for s in campaign.stacks if s.name in stacks}
+        design = Design(
+            tuple(stacks),
+            tuple(c.id for c in campaign.workload.cells),
+            goal_within(campaign.goal, stacks),
+            runs.blocks or runs.max_blocks,
+            runs.blocks is not None,
+            frozenset(of_class(classes, campaign.goal.durability)),
+        )
+        return cls(design, runs.budget)
 
     def decide(self, observations: Sequence[Observation], rounds_done: int, elapsed_s: float) -> Decision:
         """What to run next; see `record.decision.Policy`. Rounds are blocks of each host."""

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition, require_stacks
+from pgstrata.analyze.hosts_policy import HostsPolicy
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.later_stages import StagedPolicy
+from pgstrata.analyze.medium import unlike_notices
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.cli.begun import run_command
@@ -33,10 +36,19 @@ from pgstrata.report.render import render
 from pgstrata.report.settling import answer, reason
 from pgstrata.report.terminal import print_terminal
 from pgstrata.spec.campaign import Campaign
-from pgstrata.trial.events import Tell
+from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.scheduler import Observe, Outcome, TrialRunner, ended, recorded_stacks, run_campaign
+from pgstrata.trial.scheduler import (
+    Inline,
+    Observe,
+    Outcome,
+    Runners,
+    TrialRunner,
+    ended,
+    recorded_stacks,
+    run_campaign,
+)
 from pgstrata.trial.undo_errors import undo_errors
 from pgstrata.workload.pgbench_logs import summarise_logs
 
@@ -85,12 +97,13 @@ def run_to_report(
         if outcome is not None:
             print_notice(f"nothing is left to run in {out}: the report is made from its record")
         else:
-            if not shown.quiet:
+            if not shown.quiet and not campaign.hosts:
                 lines = forecast(campaign, expected_trials(campaign), recorded)
                 told = [f"forecast: {line}" for line in lines]
                 told += [f"power cuts: {line}" for line in power_cut_lines(campaign)]
                 print_notice("\n".join(told))
-            for warning in gate_warnings(campaign, shown.gate.conditions, recorded):
+            conditions = () if campaign.hosts else shown.gate.conditions
+            for warning in gate_warnings(campaign, conditions, recorded):
                 print_notice(f"warning: --fail-on: {warning}")
             outcome = _run(campaign, directory, shown)
         cuts = _PowerCuts() if outcome.interrupted else _cut_power(campaign, directory, shown)
@@ -124,17 +137,32 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
     with (
         interruption.installed(),
         listening(quiet=shown.quiet, budget_s=campaign.runs.budget) as tell,
-        _runner(campaign, directory, tell, interruption) as (runner, stacks),
+        _runners(campaign, directory, tell, interruption) as (runners, stacks),
+        _executor(campaign) as executor,
     ):
+        policy = choose_policy(campaign, stacks)
+        for line in unlike_notices(directory.data().media):
+            tell(Notice(line))
         return run_campaign(
             campaign,
             directory,
-            runner,
-            Foretelling(choose_policy(campaign, stacks), campaign, directory.path, tell),
+            runners,
+            policy if campaign.hosts else Foretelling(policy, campaign, directory.path, tell),
             tell,
             observe=_observer(campaign),
             interruption=interruption,
+            executor=executor,
         )
+
+
+@contextmanager
+def _executor(campaign: Campaign) -> Iterator[Executor]:
+    """A thread for each of several hosts; one host has this one, where signals arrive."""
+    if not campaign.hosts:
+        yield Inline()
+        return
+    with ThreadPoolExecutor(len(campaign.hosts), "pgstrata host") as executor:
+        yield executor
 
 
 @dataclass(frozen=True)
@@ -172,21 +200,28 @@ def _observer(campaign: Campaign) -> Observe:
 
 
 @contextmanager
-def _runner(
+def _runners(
     campaign: Campaign, directory: CampaignDirectory, tell: Tell, interruption: Interruption
-) -> Iterator[tuple[TrialRunner, tuple[str, ...]]]:
-    """The runner, and the stacks that its host can build."""
+) -> Iterator[tuple[Runners, tuple[str, ...]]]:
+    """The runner of each host, and the stacks that they can build."""
     if _is_fake():
-        yield _fake_runner(campaign), tuple(s.name for s in campaign.stacks)
+        yield {name: _fake_runner(campaign) for name in campaign.hosts or ("",)}, tuple(s.name for s in campaign.stacks)
         return
-    from pgstrata.cli.hosts import campaign_host
-    from pgstrata.trial.opening import opened_runner
+    from pgstrata.cli.hosts import campaign_host, campaign_hosts
+    from pgstrata.trial.opening import opened_runner, opened_runners
 
+    if campaign.hosts:
+        with (
+            campaign_hosts(campaign, tell) as hosts,
+            opened_runners(hosts, campaign, directory, tell, interruption, _percentiles) as opened,
+        ):
+            yield opened
+        return
     with (
         campaign_host(campaign, tell, interruption.waiting) as host,
-        opened_runner(host, campaign, directory, tell, interruption, _percentiles) as opened,
+        opened_runner(host, campaign, directory, tell, interruption, _percentiles) as (runner, stacks),
     ):
-        yield opened
+        yield {"": runner}, stacks
 
 
 def _is_fake() -> bool:
@@ -211,6 +246,8 @@ def _percentiles(logs: Sequence[Path], open_loop: bool) -> Mapping[str, float]:
 
 def choose_policy(campaign: Campaign, stacks: tuple[str, ...]) -> Policy:
     """A fixed design where the campaign asks for a number of blocks, else the adaptive one; then the later stages."""
+    if campaign.hosts:
+        return HostsPolicy.of(campaign, stacks)
     comparison: Policy = AdaptivePolicy.of(campaign, stacks)
     if campaign.runs.blocks is not None:
         comparison = FixedBlocks(stacks, campaign.runs.blocks, campaign.runs.budget)

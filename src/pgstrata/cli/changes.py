@@ -33,7 +33,7 @@ def changed(
     if scratch is not None:
         update["scratch"] = str(scratch.resolve())
     if host is not None:
-        update["host"] = host
+        update |= {"host": host, "hosts": ()}
     require_known(campaign)
     return campaign.model_copy(update=update)
 

@@ -11,7 +11,10 @@ from pgstrata.errors import ExitCode
 
 
 def clean(
-    host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")] = "local",
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", help="local, ssh://[user@]host[:port] or lab. Repeatable.", show_default="local"),
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     """Undo what an interrupted run left: processes, mounts, loop devices, files, settings. Idempotent.
@@ -25,15 +28,19 @@ def clean(
 
     # machines whose run was killed take what it left on them along
     done, failed = machines.clean(LocalHost()), False
-    if host != "lab":
-        target = connect_any(host)
+    names = host or ["local"]
+    for name in names:
+        if name == "lab":
+            continue
+        target = connect_any(name)
         try:
             cleaned = clean_host(target)
         finally:
             target.close()
-        done, failed = (*done, *cleaned.lines), cleaned.failed
+        where = f"{name}: " if len(names) > 1 else ""
+        done, failed = (*done, *(f"{where}{line}" for line in cleaned.lines)), failed or cleaned.failed
     if json:
-        print_json({"host": host, "done": list(done), "failed": failed})
+        print_json({"host": ", ".join(names), "done": list(done), "failed": failed})
     else:
         print_text("\n".join(done) if done else "nothing to clean")
     if failed:

@@ -97,6 +97,8 @@ def _campaign(what: list[str], seed: int, scratch: Path | None) -> Campaign:
 
     is_file = len(what) == 1 and what[0].endswith(FILES)
     campaign = load_campaign(Path(what[0])) if is_file else named_stacks(what)
+    if campaign.hosts:
+        raise UsageError("a crash trial runs on one host", hint="take hosts out of the campaign, and name one as host")
     place = {"scratch": str(scratch.resolve())} if scratch else {}
     return campaign.model_copy(update={"seed": seed, **place})
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import PreflightError, UsageError
 from pgstrata.host.connect import connect
 from pgstrata.host.protocol import Host, Waiting
 from pgstrata.spec.campaign import Campaign
@@ -30,6 +30,25 @@ def campaign_host(campaign: Campaign, tell: Tell, waiting: Waiting) -> Iterator[
         return
     with named_host(campaign.host) as host:
         yield host
+
+
+@contextmanager
+def campaign_hosts(campaign: Campaign, tell: Tell) -> Iterator[tuple[Host, ...]]:
+    """Every host of a campaign on several, connected; those that cannot be reached are told and left out.
+
+    PreflightError where none can be reached. What a lost host left is undone when it is reached again.
+    """
+    with ExitStack() as connected:
+        hosts, away = [], []
+        for name in campaign.hosts:
+            try:
+                hosts.append(connected.enter_context(named_host(name)))
+            except PreflightError as error:
+                away.append(error)
+                tell(Notice(f"left out: {error.message}"))
+        if not hosts:
+            raise away[0]
+        yield tuple(hosts)
 
 
 def connect_any(text: str) -> Host:

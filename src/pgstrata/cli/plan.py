@@ -54,6 +54,9 @@ def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bo
     from pgstrata.cli.hosts import LAB
     from pgstrata.trial.survey import REMOTE_SCRATCH, survey
 
+    if campaign.hosts:
+        _show_plans(campaign, out, commands=commands, json=json)
+        return
     if campaign.host == LAB and campaign.scratch is None:
         campaign = campaign.model_copy(update={"scratch": REMOTE_SCRATCH})
     with _looked_at(campaign) as found:
@@ -63,6 +66,27 @@ def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bo
         print_json(value)
     else:
         print_text(_render(value, commands=commands))
+
+
+def _show_plans(campaign: Campaign, out: Path, *, commands: bool, json: bool) -> None:
+    """The plan of each of several hosts: `blocks` and time are those of one, and all run at once."""
+    from pgstrata.cli.hosts import named_host
+    from pgstrata.trial.survey import survey
+
+    values = []
+    for name in campaign.hosts:
+        own = campaign.model_copy(update={"host": name})
+        with named_host(name) as found:
+            values.append({**_describe(own, survey(found, own, out)), "forecast": [_OVER_HOSTS]})
+    if json:
+        print_json({"hosts": values})
+    else:
+        print_text("\n\n".join(_render(value, commands=commands) for value in values))
+
+
+_OVER_HOSTS = (
+    "the verdict is about the kind of machine: its intervals have as many degrees of freedom as hosts, less one"
+)
 
 
 @contextmanager

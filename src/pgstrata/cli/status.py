@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ def _describe(data: CampaignData) -> dict[str, Any]:
         "blocks": 1 + max((t.trial.block for t in data.trials), default=-1),
         "machine_time_s": round(sum(t.verdict.duration_s for t in data.every_trial), 3),
         "stacks": stacks,
+        "hosts": dict(Counter(t.trial.host for t in data.trials if t.trial.host)),
         "crash_trials": crashes,
         "failures": [
             {"trial": t.id, "status": t.verdict.status, "reason": t.verdict.reason, "hint": t.verdict.hint}
@@ -86,6 +88,7 @@ def _render(value: dict[str, Any]) -> str:
             parts.append(f"power cuts: {cuts if crash['status'] != 'unsupported' else 'not tested'}")
         shown = ", ".join(parts) or "none yet"
         lines.append(f"  {name:<{width}}  {shown}")
+    lines += [f"  {host}: {render_count(count, 'trial')}" for host, count in value["hosts"].items()]
     for failure in value["failures"]:
         lines.append(f"{failure['trial']}: {failure['status']}: {failure['reason']}")
         if failure["hint"]:

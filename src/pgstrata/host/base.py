@@ -138,6 +138,12 @@ class AgentHost(ABC):
     def interruptible(self, waiting: Waiting) -> None:
         self._waiting = waiting
 
+    def end_waits(self) -> None:
+        self._call("cancel")
+        if self._marker:
+            awaited = sorted(self._notes)
+            self._call("stop_marked", marker=self._marker, grace_s=0.0, awaited=awaited, patience_s=30.0)
+
     def watched(self, watcher: Watcher | None) -> None:
         self._watcher = watcher
 

@@ -283,6 +283,10 @@ class Host(Protocol):
         A command that is being waited for is killed then."""
         ...
 
+    def end_waits(self) -> None:
+        """Ends the commands and marked programs that another thread waits for."""
+        ...
+
     def watched(self, watcher: Watcher | None) -> None:
         """From now on every command and program is told to `watcher`; None ends that."""
         ...

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -155,6 +156,8 @@ class CampaignDirectory:
     """Of a new directory: the folders made for it, deepest first. None for one that was there, or once it is used."""
     _trials: dict[str, TrialData] = field(default_factory=dict, repr=False)
     """Finished trials that were read."""
+    _appending: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """Several hosts are measured at once, and their lines go to one file."""
 
     @classmethod
     def create_or_open(
@@ -209,13 +212,16 @@ class CampaignDirectory:
     def _set_interrupted_aside(self) -> None:
         """Partial trials of a killed run are kept for inspection, but are no trials."""
         for partial in sorted(p for folder in ("trials", CRASH) for p in (self.path / folder).glob(".*.partial")):
-            name = partial.name.removeprefix(".").removesuffix(".partial")
-            number = 1
-            while (self.path / "interrupted" / f"{name}.{number}").exists():
-                number += 1
-            aside = self.path / "interrupted" / f"{name}.{number}"
-            with writing(aside):
-                partial.rename(aside)
+            self._set_aside(partial)
+
+    def _set_aside(self, partial: Path) -> None:
+        name = partial.name.removeprefix(".").removesuffix(".partial")
+        number = 1
+        while (self.path / "interrupted" / f"{name}.{number}").exists():
+            number += 1
+        aside = self.path / "interrupted" / f"{name}.{number}"
+        with writing(aside):
+            partial.rename(aside)
 
     @property
     def campaign(self) -> Campaign:
@@ -244,7 +250,7 @@ class CampaignDirectory:
     def set_aside(self, recorder: TrialRecorder) -> None:
         """Gives an interrupted trial up: it is not finished, and a resumed campaign runs it again."""
         if recorder.partial.exists():
-            self._set_interrupted_aside()
+            self._set_aside(recorder.partial)
 
     def finished(self) -> tuple[TrialData, ...]:
         """Every finished trial, of whatever verdict; what was read once is not read again, for it never changes."""
@@ -294,7 +300,7 @@ class CampaignDirectory:
         """One more line; one that was torn by a power cut before is closed first."""
         self._made = None
         path = self.path / name
-        with writing(path):
+        with self._appending, writing(path):
             _close_torn_line(path)
             with path.open("a", encoding="utf-8") as file:
                 file.write(record.model_dump_json() + "\n")
@@ -420,6 +426,7 @@ def _fixed_part(campaign: Campaign) -> dict[str, Any]:
         value["runs"].pop(key)
     for key in ("goal", "note", "scratch", "crash"):
         value.pop(key)
+    value["hosts"] = bool(value["hosts"])  # which ones may change: hosts join and leave
     return value
 
 

@@ -382,6 +382,8 @@ class DecisionRecord(Record):
     after_block: int
     stage: Literal["screen", "confirm", "latency", "capacity", "soak", "done"]
     continue_with: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
+    """On several hosts: block `after_block` runs on the first of these, the next one on the second, ..."""
     dropped: tuple[str, ...] = ()
     reason: str = ""
     figures: dict[str, Any] = {}

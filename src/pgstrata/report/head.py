@@ -86,6 +86,9 @@ def _medium(findings: Findings, facts: HostFacts | None) -> str:
 
 
 def _host(findings: Findings, facts: HostFacts | None) -> str:
+    hosts = {row.host for found in findings.hosts for row in found.rows}
+    if hosts:
+        return f"{len(hosts)} hosts; facts are those of the first trial"
     name = str(findings.campaign.host.get("name") or (facts.name if facts else NOT_KNOWN))
     kind = str(findings.campaign.host.get("kind") or (facts.kind if facts else ""))
     return f"{name} (emulated)" if kind == "emulated" else name

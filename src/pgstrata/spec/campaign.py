@@ -13,6 +13,7 @@ from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
 
+MOST_HOSTS = 1000
 MOST_BLOCKS = 10_000
 """Of runs, each of which takes seconds: what is more was mistyped."""
 
@@ -137,6 +138,9 @@ class Campaign(Model):
     study: str | None = Field(None, description="the published study that this repeats; see `pgstrata studies`")
     seed: int = Field(1, ge=0, lt=2**31, description="of every random choice")
     host: str = Field("local", description="local, ssh://[user@]host[:port], lab, or lab/NAME (one that is up)")
+    hosts: tuple[str, ...] = Field(
+        (), max_length=MOST_HOSTS, description="several hosts of a kind instead of one: local, ssh://..., lab/NAME"
+    )
     lab: LabMachine = LabMachine()
     scratch: str | None = Field(None, description="folder of the loop files; by default below the campaign directory")
     erase: tuple[str, ...] = Field((), description="devices (exact ids) whose content may be destroyed")
@@ -164,10 +168,24 @@ class Campaign(Model):
             raise Refused(f"soak names stack {unknown[0]!r}, which is not there", render_nearest(unknown[0], names))
         if self.runs.load == "keep":
             refuse_keep(self.stacks, scales=len(set(self.workload.scale)), aa=self.runs.aa)
+        if self.hosts:
+            self._hosts_coherent()
         for name in wanted:
             if name not in names:
                 raise Refused(f"the goal names stack {name!r}, which is not there", render_nearest(name, names))
         return self
+
+    def _hosts_coherent(self) -> None:
+        if self.host != "local":
+            raise ValueError("hosts and host exclude each other: hosts is a list, host is one")
+        if "lab" in self.hosts:
+            raise Refused("hosts names lab, which is started for one campaign", "pgstrata lab up, then lab/NAME")
+        if twice := [h for h in self.hosts if self.hosts.count(h) > 1]:
+            raise ValueError(f"hosts names {twice[0]} twice")
+        if self.latency is not None or self.soak is not None or self.crash is not None:
+            raise Refused(
+                "hosts goes with the comparison alone, not with latency, soak or crash", "run those on one host"
+            )
 
     def stack(self, name: str) -> Stack:
         """The stack of that name; KeyError if there is none."""

@@ -39,11 +39,14 @@ def block_trials(
     *,
     cells: Mapping[str, Sequence[Cell]] | None = None,
     duration_s: float | None = None,
+    host: str = "",
+    turn: int | None = None,
 ) -> tuple[Trial, ...]:
     """The trials of one block in the order they run: one round of all stacks for each scale.
 
     `block` counts from 0 through all stages. `cells` by stack replaces the campaign's grid, `duration_s` the
-    workload's duration. Raises UsageError for a stack that the campaign does not have.
+    workload's duration. On several hosts a block is of one `host`, the `turn`-th there. Raises UsageError for a stack
+    that the campaign does not have.
     """
     known = {s.name for s in campaign.stacks}
     for name in stacks:
@@ -55,8 +58,8 @@ def block_trials(
         for name in _order(stacks, campaign.seed, stage, block, scale):
             own = grid if cells is None else tuple(c for c in cells.get(name, ()) if c.scale == scale)
             if own:
-                trials.append(_trial(campaign, block, len(trials), stage, name, own, duration_s))
-    return tuple(trials)
+                trials.append(_trial(campaign, block, len(trials), stage, name, own, duration_s, turn))
+    return tuple(t.model_copy(update={"host": host}) for t in trials) if host else tuple(trials)
 
 
 def _order(values: Sequence[T], *seed: object) -> list[T]:
@@ -71,10 +74,11 @@ def _trial(
     stack: str,
     cells: tuple[Cell, ...],
     duration_s: float | None,
+    turn: int | None,
 ) -> Trial:
     runs = campaign.runs
     scale = cells[0].scale
-    anew = runs.load == "copy" and block < runs.fresh_blocks
+    anew = runs.load == "copy" and (block if turn is None else turn) < runs.fresh_blocks
     return Trial(
         id=f"{_PREFIX[stage]}{block:03d}-{position:02d}-{slug(stack)}-s{scale}",
         stack=stack,

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -30,6 +31,19 @@ class Interruption:
     received: str = ""
     _raised: bool = field(default=False, repr=False)
     _waiting: bool = field(default=False, repr=False)
+    _hosts: list[HostInterruption] = field(default_factory=list, repr=False)
+
+    def of_host(self, end_wait: Callable[[], None]) -> HostInterruption:
+        """For the thread of one of several hosts; `end_wait` ends what the thread waits for."""
+        host = HostInterruption(received=self.received, end_wait=end_wait)
+        self._hosts.append(host)
+        return host
+
+    def end_waits(self) -> None:
+        """Ends what the threads of all hosts wait for now: each of them raises `Interrupted` there. To be called until
+        they have ended, because a wait may just be about to begin."""
+        for host in self._hosts:
+            host.end()
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -64,10 +78,37 @@ class Interruption:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
+        for host in self._hosts:
+            host.received = self.received
         if number == signal.SIGHUP:
             _forget_terminal()
         if self._waiting:
             self.check()
+
+
+@dataclass
+class HostInterruption(Interruption):
+    """The same in a thread, where no signal arrives: its waits are ended from outside, never what undoes."""
+
+    end_wait: Callable[[], None] = field(kw_only=True, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        self.check()
+        with self._lock:
+            self._waiting = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting = False
+            self.check()
+
+    def end(self) -> None:
+        with self._lock:
+            if self._waiting and not self._raised:
+                self.end_wait()
 
 
 def _forget_terminal() -> None:

@@ -90,5 +90,8 @@ def _record(
         return
     found = asdict(_measured(site.host, site.scratch, measure))
     seconds = _seconds(site)
-    record = MediumRecord(at=utc_now(), before_block=block, medium=site.medium, seconds=seconds, kind=kind, **found)
+    host = site.host.name if site.campaign.hosts else ""
+    record = MediumRecord(
+        at=utc_now(), before_block=block, medium=site.medium, seconds=seconds, host=host, kind=kind, **found
+    )
     directory.record_medium(record)

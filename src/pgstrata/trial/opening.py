@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pgstrata.errors import PreflightError
+from pgstrata.host.facts.gather import gather
 from pgstrata.host.protocol import Host
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
@@ -57,7 +58,8 @@ def opened_runner(
         for stack in unsupported:
             tell(Notice(render_unsupported(stack)))
         stacks = _others(campaign, unsupported)
-        record_unsupported(directory, unsupported)
+        if not campaign.hosts:
+            record_unsupported(directory, unsupported)
         deliver_media(site)
         record_baseline(site, directory)
         site, beyond = with_media_range(site)
@@ -71,6 +73,44 @@ def opened_runner(
             for line in lines:
                 tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
             note_undo_errors(directory.path, lines)
+
+
+@contextmanager
+def opened_runners(
+    hosts: Sequence[Host],
+    campaign: Campaign,
+    directory: CampaignDirectory,
+    tell: Tell,
+    interruption: Interruption,
+    percentiles: Percentiles,
+) -> Iterator[tuple[dict[str, PerformanceRunner], tuple[str, ...]]]:
+    """The same on several hosts, by their names. Also refused where two are one machine, or where one cannot build what
+    the others can: blocks are complete within a host."""
+    _refuse_one_machine(hosts)
+    with ExitStack() as opened:
+        runners: dict[str, PerformanceRunner] = {}
+        for host in hosts:
+            own = interruption.of_host(host.end_waits)
+            runner, stacks = opened.enter_context(opened_runner(host, campaign, directory, tell, own, percentiles))
+            lacking = [s.name for s in campaign.stacks if s.name not in stacks]
+            if lacking:
+                raise PreflightError(
+                    f"{host.name} cannot build {', '.join(lacking)}",
+                    hint="leave the host out of hosts, or the stack out of stacks",
+                )
+            runners[host.name] = runner
+        yield runners, tuple(s.name for s in campaign.stacks)
+
+
+def _refuse_one_machine(hosts: Sequence[Host]) -> None:
+    machines: dict[str, str] = {}
+    for host in hosts:
+        machine = gather(host).checked["machine id"]
+        if machine in machines:
+            raise PreflightError(
+                f"{machines[machine]} and {host.name} are one machine", hint="leave one of them out of hosts"
+            )
+        machines[machine] = host.name
 
 
 def _others(campaign: Campaign, unsupported: Sequence[Unsupported]) -> tuple[str, ...]:

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
+from pgstrata.host.protocol import HostLost
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.record.reader import TrialData, place
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import DecisionRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
-from pgstrata.trial.events import BlockBegun, Tell, TrialBegun, TrialEnded, TrialSkipped
+from pgstrata.trial.events import BlockBegun, Notice, Tell, TrialBegun, TrialEnded, TrialSkipped
 from pgstrata.trial.interruption import Interrupted, Interruption
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+END_EVERY_S = 0.5
+"""After a signal: how often the waits of the hosts' threads are ended, until all have raised."""
 GIVE_UP_AFTER = 3
 """A stack is not tried again once its first trials, this many, have all failed."""
 
@@ -38,6 +45,19 @@ class TrialRunner(Protocol):
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         """Records the trial. Raises `Interrupted` or an error that no further trial could survive."""
         ...
+
+
+Runners = Mapping[str, TrialRunner]
+"""By the name of the host, which is empty where there is one alone."""
+
+
+class Inline(Executor):
+    """Runs what is submitted at once, in this thread: where there is one host, and signals arrive."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
 
 
 @dataclass(frozen=True)
@@ -70,7 +90,7 @@ class _State:
     last: DecisionRecord | None = None
     observations: Sequence[Observation] = ()
     elapsed_s: float = 0.0
-    """Machine time of the blocks that were taken up: by the record, not by the clock."""
+    """Machine time of the rounds that were taken up: by the record, not by the clock."""
     _blocks: dict[int, list[TrialData]] = field(default_factory=dict)
     """Blocks that were not taken up yet."""
     _failed: Counter[str] = field(default_factory=Counter)
@@ -94,11 +114,12 @@ class _State:
         if record.stage != "done":
             self.decided[record.after_block] = record
 
-    def take_up(self, block: int) -> None:
-        """Whatever is finished of that block: from now on the policy sees it."""
-        trials = sorted(self._blocks.pop(block, ()), key=place)
+    def take_up(self, blocks: Sequence[int]) -> None:
+        """Whatever is finished of the blocks of a round: from now on the policy sees it. They ran side by side."""
+        found = [sorted(self._blocks.pop(block, ()), key=place) for block in blocks]
+        trials = [trial for block in found for trial in block]
         self.observations = self.observe(trials)
-        self.elapsed_s += sum(t.verdict.duration_s for t in trials)
+        self.elapsed_s += max(sum(t.verdict.duration_s for t in block) for block in found)
         self._failed.update(t.trial.stack for t in trials if t.verdict.status == "failed")
         self._fine.update(t.trial.stack for t in trials if t.valid)
 
@@ -114,29 +135,36 @@ class _State:
 def run_campaign(
     campaign: Campaign,
     directory: CampaignDirectory,
-    runner: TrialRunner,
+    runners: TrialRunner | Runners,
     policy: Policy,
     tell: Tell,
     *,
     observe: Observe,
     interruption: Interruption,
+    executor: Executor | None = None,
 ) -> Outcome:
     """Runs or resumes a campaign until the policy is done or a signal came.
 
-    Every error of a single trial is recorded by the runner. What it raises ends the campaign, which stays
-    resumable.
+    A round is a block of each host, all at once by the `executor`; a host runs one trial at a time. Every error of a
+    single trial is recorded by the runner. What it raises ends the campaign, which stays resumable; a host that was
+    lost for good is left out until the campaign is resumed.
     """
     state = _State.of(directory, observe)
-    block = 0
+    named = dict(runners) if isinstance(runners, Mapping) else {"": runners}
+    rounds = _Rounds(campaign, named, executor or Inline(), state, tell, interruption)
+    block = turn = 0
     try:
         while True:
             interruption.check()
-            decision = _decide(state, policy, block)
-            if decision.stage == "done":
-                return state.outcome(decision.reason)
-            _run_block(campaign, runner, tell, state, decision, block, interruption)
-            state.take_up(block)
-            block += 1
+            record = _decide(state, policy, block, turn, tuple(name for name in rounds.runners if name))
+            if record.stage == "done":
+                return state.outcome(record.reason)
+            blocks = _blocks(campaign, record, turn)
+            rounds.run(record, blocks)
+            if not rounds.runners:
+                return state.outcome("every host was lost")
+            state.take_up(tuple(blocks))
+            block, turn = block + len(blocks), turn + 1
     except Interrupted as signal:
         return state.outcome(str(signal), interrupted=True)
 
@@ -144,19 +172,20 @@ def run_campaign(
 def ended(campaign: Campaign, directory: CampaignDirectory, policy: Policy, *, observe: Observe) -> Outcome | None:
     """How a campaign with nothing left to run ended, by its record alone; None while anything is left."""
     state = _State.of(directory, observe)
-    block = 0
+    block = turn = 0
     while state.finished:
         known = state.decided.get(block)
         if known is None:
-            decision = _decide_anew(state, policy, block)
+            decision = _decide_anew(state, policy, block if not campaign.hosts else turn)
             if decision.stage != "done":
                 return None
-            _record(state, block, decision)
+            _record(state, block, decision, ())
             return state.outcome(decision.reason)
-        if any(trial.id not in state.finished for trial in _trials(campaign, block, _decision(known))):
+        blocks = _blocks(campaign, known, turn)
+        if any(trial.id not in state.finished for trials in blocks.values() for trial in trials):
             return None
-        state.take_up(block)
-        block += 1
+        state.take_up(tuple(blocks))
+        block, turn = block + len(blocks), turn + 1
     return None
 
 
@@ -168,27 +197,30 @@ def recorded_stacks(campaign: Campaign, trials: Iterable[TrialData]) -> tuple[st
     return tuple(s.name for s in campaign.stacks if statuses.get(s.name) != {"unsupported"})
 
 
-def _decide(state: _State, policy: Policy, block: int) -> Decision:
-    """What was decided about this block before, or a new decision, recorded before it is followed."""
+def _decide(state: _State, policy: Policy, block: int, turn: int, hosts: tuple[str, ...]) -> DecisionRecord:
+    """What was decided about this block before, or a new decision, recorded before it is followed.
+
+    Policies of several hosts count the blocks of each.
+    """
     known = state.decided.get(block)
     if known is not None:
-        return _decision(known)
-    decision = _decide_anew(state, policy, block)
-    _record(state, block, decision)
-    return decision
+        return known
+    decision = _decide_anew(state, policy, turn if hosts else block)
+    return _record(state, block, decision, hosts if decision.stage != "done" else ())
 
 
-def _decide_anew(state: _State, policy: Policy, block: int) -> Decision:
-    decision = policy.decide(state.observations, block, state.elapsed_s)
+def _decide_anew(state: _State, policy: Policy, blocks_done: int) -> Decision:
+    decision = policy.decide(state.observations, blocks_done, state.elapsed_s)
     decision = _without_hopeless(decision, state.hopeless())
     return decision if decision.run and decision.stage != "done" else replace(decision, stage="done", run=())
 
 
-def _record(state: _State, block: int, decision: Decision) -> None:
+def _record(state: _State, block: int, decision: Decision, hosts: tuple[str, ...]) -> DecisionRecord:
     record = DecisionRecord(
         after_block=block,
         stage=decision.stage,
         continue_with=decision.run,
+        hosts=hosts,
         dropped=decision.dropped,
         reason=decision.reason,
         figures=decision.figures,
@@ -200,20 +232,7 @@ def _record(state: _State, block: int, decision: Decision) -> None:
     if state.last is None or state.last.model_dump_json() != record.model_dump_json():
         state.directory.record_decision(record)
         state.remember(record)
-
-
-def _decision(record: DecisionRecord) -> Decision:
-    """What was decided, from its record: also the cells and the length of a stage that brings its own."""
-    return Decision(
-        record.stage,
-        record.continue_with,
-        record.dropped,
-        record.reason,
-        record.figures,
-        cells=record.cells,
-        duration_s=record.duration_s,
-        budget_notice=record.budget_notice,
-    )
+    return record
 
 
 def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision:
@@ -227,32 +246,99 @@ def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision
     return replace(decision, stage=stage, run=going_on, dropped=(*decision.dropped, *given_up), reason=reason)
 
 
-def _run_block(
-    campaign: Campaign,
-    runner: TrialRunner,
-    tell: Tell,
-    state: _State,
-    decision: Decision,
-    block: int,
-    interruption: Interruption,
-) -> None:
-    trials = _trials(campaign, block, decision)
-    tell(BlockBegun(campaign.name, block, len(trials), decision.stage, decision.reason))
-    if any(trial.id not in state.finished for trial in trials):
-        runner.begin_block(block, state.directory)
-    for trial in trials:
-        if trial.id in state.finished:
-            tell(TrialSkipped(campaign.name, trial))
-            continue
-        interruption.check()
-        tell(TrialBegun(campaign.name, trial))
-        verdict = runner.run(trial, state.directory, tell)
-        state.add(state.directory.finished_trial(trial.id))
-        tell(TrialEnded(campaign.name, trial, verdict))
+def _blocks(campaign: Campaign, record: DecisionRecord, turn: int) -> dict[int, tuple[Trial, ...]]:
+    """The blocks of a round by their number, each of one host."""
+    assert record.stage != "done"
+    on_hosts = bool(record.hosts)
+    return {
+        record.after_block + k: block_trials(
+            campaign,
+            record.after_block + k,
+            record.continue_with,
+            record.stage,
+            cells=record.cells,
+            duration_s=record.duration_s,
+            host=host,
+            turn=turn if on_hosts else None,
+        )
+        for k, host in enumerate(record.hosts or ("",))
+    }
 
 
-def _trials(campaign: Campaign, block: int, decision: Decision) -> tuple[Trial, ...]:
-    assert decision.stage != "done"
-    return block_trials(
-        campaign, block, decision.run, decision.stage, cells=decision.cells, duration_s=decision.duration_s
-    )
+@dataclass
+class _Rounds:
+    """Runs the blocks of a round side by side, one trial of each host at a time."""
+
+    campaign: Campaign
+    runners: dict[str, TrialRunner]
+    """Of the hosts that are there: one that is lost for good is taken out."""
+    executor: Executor
+    state: _State
+    tell: Tell
+    interruption: Interruption
+
+    def run(self, record: DecisionRecord, blocks: Mapping[int, Sequence[Trial]]) -> None:
+        """Returns when every trial of the round is recorded, those of lost hosts apart."""
+        count = sum(len(trials) for trials in blocks.values())
+        self.tell(BlockBegun(self.campaign.name, record.after_block, count, record.stage, record.reason))
+        left = {}
+        for block, trials in blocks.items():
+            for trial in trials:
+                if trial.id in self.state.finished:
+                    self.tell(TrialSkipped(self.campaign.name, trial))
+            left[block] = [t for t in trials if t.id not in self.state.finished and t.host in self.runners]
+        under_way: dict[Future[TrialVerdict], tuple[int, Trial]] = {}
+        try:
+            for block in left:
+                self._begin(under_way, left, block, first=True)
+            while under_way:
+                with self.interruption.waiting():
+                    done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in done:
+                    block, trial = under_way.pop(future)
+                    if self._take(future, trial):
+                        self._begin(under_way, left, block, first=False)
+        except BaseException:
+            self._end(under_way)
+            raise
+
+    def _begin(
+        self,
+        under_way: dict[Future[TrialVerdict], tuple[int, Trial]],
+        left: dict[int, list[Trial]],
+        block: int,
+        first: bool,
+    ) -> None:
+        """The next trial of a block; where there is one host, it has ended when this returns."""
+        if not left[block]:
+            return
+        self.interruption.check()
+        trial = left[block].pop(0)
+        runner = self.runners[trial.host]
+        under_way[self.executor.submit(self._run, runner, trial, block if first else None)] = block, trial
+
+    def _run(self, runner: TrialRunner, trial: Trial, begins: int | None) -> TrialVerdict:
+        if begins is not None:
+            runner.begin_block(begins, self.state.directory)
+        self.tell(TrialBegun(self.campaign.name, trial))
+        return runner.run(trial, self.state.directory, self.tell)
+
+    def _take(self, future: Future[TrialVerdict], trial: Trial) -> bool:
+        """Takes a trial up; False where its host is lost, and others are left."""
+        try:
+            verdict = future.result()
+        except HostLost as error:
+            if not trial.host:
+                raise
+            del self.runners[trial.host]
+            self.tell(Notice(f"{trial.host} is left out until the campaign is resumed: {error.message}"))
+            return False
+        self.state.add(self.state.directory.finished_trial(trial.id))
+        self.tell(TrialEnded(self.campaign.name, trial, verdict))
+        return True
+
+    def _end(self, under_way: dict[Future[TrialVerdict], tuple[int, Trial]]) -> None:
+        """Waits for the trials under way: a signal ends them, after an error of one host the others finish theirs."""
+        while wait(under_way, timeout=END_EVERY_S).not_done:
+            if self.interruption.received:
+                self.interruption.end_waits()
