@@ -37,7 +37,7 @@ def test_interrupted_while_the_host_is_looked_over_ends_with_130(
             signal.raise_signal(signal.SIGINT)
         yield
 
-    monkeypatch.setattr(campaigning, "_runner", opening)
+    monkeypatch.setattr(campaigning, "_runners", opening)
     with pytest.raises(typer.Exit) as ended:
         campaigning.run_to_report(CAMPAIGN, tmp_path / "out", "run", campaigning.Shown(quiet=True))
     assert ended.value.exit_code == 130
@@ -68,7 +68,7 @@ def test_what_preflight_refuses_leaves_no_directory_and_touches_none(
     campaigning.run_to_report(fixed, tmp_path / "there", "run", campaigning.Shown(quiet=True), source_text="a: 1")
     (tmp_path / "empty").mkdir()
     before = files_of(tmp_path)
-    monkeypatch.setattr(campaigning, "_runner", refusing)
+    monkeypatch.setattr(campaigning, "_runners", refusing)
     for out in ("new/below", "empty", "there"):
         asked = fixed.model_copy(update={"runs": Runs(blocks=2)}) if out == "there" else fixed
         with pytest.raises(PreflightError, match="CHANGE-ME"):
@@ -96,7 +96,7 @@ def test_a_finished_campaign_needs_no_host_to_make_its_report_again(
     (tmp_path / "out" / "report.html").unlink()
     before = files_of(tmp_path)
     capsys.readouterr()
-    monkeypatch.setattr(campaigning, "_runner", refusing)
+    monkeypatch.setattr(campaigning, "_runners", refusing)
     run(1)
     said = capsys.readouterr()
     assert "nothing is left to run" in said.err
@@ -150,7 +150,7 @@ def test_what_could_not_be_undone_ends_with_4_and_is_shown_by_status(
         yield FakeRunner(fixed), ("a", "b")
         note_undo_errors(out, ["unmount: target is\nbusy"])
 
-    monkeypatch.setattr(campaigning, "_runner", leaving)
+    monkeypatch.setattr(campaigning, "_runners", leaving)
     with pytest.raises(typer.Exit) as ended:
         campaigning.run_to_report(fixed, out, "run", campaigning.Shown(quiet=quiet))
     assert ended.value.exit_code == 4
