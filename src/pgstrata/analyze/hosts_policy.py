@@ -39,8 +39,8 @@ class HostsPolicy:
             tuple(c.id for c in campaign.workload.cells),
             goal_within(campaign.goal, stacks),
             runs.blocks or runs.max_blocks,
-            runs.blocks is not None,
-            frozenset(of_class(classes, campaign.goal.durability)),
+            fixed=runs.blocks is not None,
+            candidates=frozenset(of_class(classes, campaign.goal.durability)),
         )
         return cls(design, runs.budget)
 
