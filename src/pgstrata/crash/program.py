@@ -273,6 +273,8 @@ def _stop(context: CrashContext) -> None:
         context.server.crash_stop(STOP_TIMEOUT_S)
     else:  # a fault ended it before
         context.executor.run_next(check=False)
+    # its children may outlive the postmaster by a moment, and keep the filesystem busy
+    context.host.stop_marked(context.server.marker)
     context.panicked = "PANIC:" in context.server.read_log()
 
 
