@@ -1,0 +1,56 @@
+"""The daemon of a lab machine's modelled disks: it serves what was asked, and goes with the machine, killed or not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from awaiting import is_running, wait_until
+from pgstrata.host.delivery import program_call
+from pgstrata.host.local import LocalHost
+from pgstrata.lab.machine import Machine, remove_machine, serve_media
+from pgstrata.lab.qemu import MEDIA_FOLDER, DataDisk, MachineSpec
+from pgstrata.stack.accounts import parse_statistics
+
+pytestmark = pytest.mark.skipif(
+    not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"
+)
+
+DISKS = (
+    DataDisk(serial="hdd", size_bytes=64 << 20, media="hdd-7200", stretch=20),
+    DataDisk(serial="ssd.log", size_bytes=32 << 20, media="sata-ssd-plp"),
+)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_modelled_disks_of_a_machine_end_with_it(host: LocalHost, tmp_path: Path, killed: bool) -> None:
+    machine = Machine(
+        spec=MachineSpec(name=f"media-{os.getpid()}", disks=DISKS),
+        directory=str(tmp_path / "machine"),
+        image="",
+        ssh_port=1,
+        accelerator="tcg",
+    )
+    folder = f"{machine.directory}/{MEDIA_FOLDER}"
+    host.make_directory(machine.directory)
+    try:
+        serve_media(host, folder, machine.spec.modelled)
+        told = parse_statistics(host.run(program_call("stats", folder)).stdout)
+        assert {name: (disk.model, disk.stretch) for name, disk in told.items()} == {
+            "disk0": ("hdd-7200", 20.0),
+            "disk1": ("sata-ssd-plp", 1.0),
+        }
+        assert Path(f"{folder}/disks/disk0").stat().st_size == 64 << 20
+        pid = int(Path(f"{folder}/lock").read_text())
+        if killed:
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not is_running(pid), "the daemon has ended")
+    finally:
+        remove_machine(host, machine)
+    wait_until(lambda: not is_running(pid), "the daemon has ended")
+    assert not Path(machine.directory).exists()
+    assert folder not in Path("/proc/mounts").read_text()
