@@ -121,9 +121,8 @@ def fitting_workers(setup: TrialSetup, asked: int | None) -> int:
     filesystem mounted at once."""
     facts = setup.site.facts.checked
     wanted = asked or int(facts.get("CPUs", "1"))
-    release = tuple(int(number) for number in facts.get("kernel", "0.0").split(".")[:2] if number.isdecimal())
     volumes = setup.plan.volumes
-    exclusive = any(len(v.nodes) > 1 or release < FILESYSTEMS[v.volume.fs.kind].copies_since for v in volumes)
+    exclusive = any(len(v.nodes) > 1 or not FILESYSTEMS[v.volume.fs.kind].copies_beside for v in volumes)
     return 1 if exclusive else wanted
 
 

@@ -145,8 +145,8 @@ class FilesystemKind:
     """PreflightError where one that sits on no device has too little room, or cannot be reached."""
     copy_options: tuple[str, ...] = ()
     """Further mount options with which a copy is mounted beside another one of the same identity."""
-    copies_since: tuple[int, int] = (0, 0)
-    """The first Linux that mounts copies of one on one device beside one another."""
+    copies_beside: bool = True
+    """Whether copies of one on one device can be mounted beside one another."""
     plan_forget: Callable[[tuple[Argument, ...]], tuple[PlannedCommand, ...]] = _nothing_to_forget
     """Makes the kernel forget devices that it knows by what is on them, before others with the same on them come."""
     settings_in_effect: Mapping[str, Callable[[Host], str]] = field(default_factory=dict)

@@ -208,6 +208,6 @@ KIND = FilesystemKind(
     ),
     used_bytes=_used_bytes,
     kernel_problem=_kernel_problem,
-    copies_since=(6, 7),
+    copies_beside=False,
     plan_forget=_plan_forget,
 )
