@@ -12,6 +12,7 @@ from pgstrata import __version__
 from pgstrata.cli import (
     bundle,
     clean,
+    compare,
     crash,
     doctor,
     export,
@@ -68,6 +69,7 @@ for _verb in (
     status,
     report,
     watch,
+    compare,
     bundle,
     export,
     doctor,

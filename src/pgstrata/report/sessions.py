@@ -1,0 +1,65 @@
+"""Campaigns against one another, in words and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from pgstrata.analyze.scale import metric_of
+from pgstrata.analyze.sessions import Moved, SessionComparison
+from pgstrata.report.figures import render_metric, render_percent
+
+_REFUSED = {
+    "no stack in common": "they have no stack in common",
+    "no reference": "no second stack ran in enough blocks of both, to tell the drift between them",
+    "other metric": "they are about different metrics",
+    "unpaired": "an import without blocks cannot be compared over sessions",
+}
+_VERDICTS = {
+    "higher": "more than the reference, proven",
+    "lower": "less than the reference, proven",
+    "equal": "practically as the reference",
+    "undecided": "undecided",
+}
+
+
+def comparison_lines(found: SessionComparison) -> Iterator[str]:
+    """What is said, the drift first."""
+    yield f"{found.b} against {found.a}, {metric_of(found.metric).title.lower()}"
+    if found.refused is not None:
+        yield f"not compared: {_REFUSED[found.refused]}"
+    else:
+        yield f"reference: {found.reference}; what moved it too is not counted"
+    for one in found.moved:
+        yield f"  {moved_words(one, found)}"
+    for name, a, b in found.differing:
+        yield f"differs: {name}: {a} | {b}"
+    if found.unmatched:
+        yield f"in one of them alone, or of another specification: {', '.join(found.unmatched)}"
+
+
+def moved_words(one: Moved, found: SessionComparison) -> str:
+    """One stack in one cell."""
+    bounds = "no bounds yet"
+    if one.low is not None and one.high is not None:
+        bounds = f"{_change(one.low, found.metric)} … {_change(one.high, found.metric)}"
+    moved, drift = _change(one.raw, found.metric), _change(one.reference, found.metric)
+    return (
+        f"{one.stack}, {one.cell}: {moved}, the reference {drift}: {_change(one.change, found.metric)} ({bounds}) "
+        f"in {one.blocks_a} and {one.blocks_b} blocks: {_VERDICTS[one.verdict]}"
+    )
+
+
+def comparison_value(found: SessionComparison) -> dict[str, Any]:
+    """For programs, with the sentences."""
+    value = asdict(found)
+    for shown, one in zip(value["moved"], found.moved, strict=True):
+        shown["sentence"] = moved_words(one, found)
+    return value
+
+
+def _change(value: float, metric: str) -> str:
+    if metric_of(metric).scale == "difference":
+        return render_metric(value, metric_of(metric))
+    return f"{'+' if value > 1 else ''}{render_percent(value - 1)}"

@@ -1,0 +1,100 @@
+"""Campaigns against one another: coverage with drift between the sessions, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pgstrata.analyze.interval import ALPHA, SCREEN_G, interval
+from pgstrata.analyze.sessions import paired, session_estimate
+from pgstrata.cli.main import app
+from pgstrata_fake.campaigns import Shape, write_campaign
+
+CAMPAIGNS = 1000
+
+
+def coverage(*, with_reference: bool, blocks: tuple[int, int], sigma: float = 0.03) -> float:
+    """Share of simulated pairs of sessions whose interval holds the true change of 4 %.
+
+    Sessions lie apart by drift of SD 5 %, blocks by 2 %, and the two stacks scatter differently.
+    """
+    rng, hits = np.random.default_rng(7), 0
+    for _ in range(CAMPAIGNS):
+        xs = []
+        for at, count in enumerate(blocks):
+            drift = rng.normal(0, 0.05) + rng.normal(0, 0.02, count)
+            stack = dict(enumerate(drift + 0.04 * at + rng.normal(0, sigma, count)))
+            reference = dict(enumerate(drift + rng.normal(0, sigma / 2, count)))
+            xs.append(paired(stack, reference) if with_reference else list(stack.values()))
+        found = interval(session_estimate(*xs), ALPHA, SCREEN_G)
+        hits += found.low <= 0.04 <= found.high
+    return hits / CAMPAIGNS
+
+
+@pytest.mark.parametrize("blocks", [(3, 3), (6, 6), (4, 12), (20, 20)])
+def test_intervals_hold_the_true_change_whatever_the_drift(blocks: tuple[int, int]) -> None:
+    assert coverage(with_reference=True, blocks=blocks) >= 0.95
+
+
+def test_without_the_reference_they_do_not() -> None:
+    assert coverage(with_reference=False, blocks=(20, 20)) < 0.8
+
+
+def test_they_are_of_use() -> None:
+    rng = np.random.default_rng(3)
+    found = interval(session_estimate(rng.normal(0, 0.02, 12), rng.normal(0.1, 0.02, 12)), ALPHA, SCREEN_G)
+    assert found.excludes_zero()
+    assert found.high - found.low < 0.1
+
+
+def made(path: Path, *stacks: str, factor: float = 1.0, seed: int = 1, **tps: float) -> str:
+    base = dict.fromkeys(stacks, 2000.0 * factor) | {name: value * factor for name, value in tps.items()}
+    shape = Shape(stacks=stacks, blocks=8, duration_s=5, seed=seed, incidents=False, base_tps=base)
+    return str(write_campaign(path, shape))
+
+
+def compared(*words: str, code: int = 0) -> dict[str, object]:
+    done = CliRunner().invoke(app, ["compare", *words, "--json"])
+    assert done.exit_code == code, done.output
+    found: dict[str, object] = json.loads(done.stdout)["comparisons"][0]
+    return found
+
+
+def test_a_slower_day_is_no_change_of_the_stack(tmp_path: Path) -> None:
+    a = made(tmp_path / "a", "ext4", "xfs", "tmpfs")
+    b = made(tmp_path / "b", "ext4", "xfs", "tmpfs", factor=0.8, seed=2, tmpfs=3000.0)
+    found = compared(a, b, "--reference", "ext4")
+    rows = {row["stack"]: row for row in found["moved"]}  # type: ignore[attr-defined]
+    assert rows["xfs"]["verdict"] in ("undecided", "equal")
+    assert rows["xfs"]["raw"] < 0.9
+    assert rows["xfs"]["low"] < 1 < rows["xfs"]["high"]
+    assert rows["tmpfs"]["verdict"] == "higher"
+    assert rows["tmpfs"]["low"] < 1.5 < rows["tmpfs"]["high"]
+    shown = CliRunner().invoke(app, ["compare", a, b, "--reference", "ext4"])
+    assert "more than the reference, proven" in shown.output
+
+
+def test_without_a_second_stack_in_common_it_is_refused(tmp_path: Path) -> None:
+    a = made(tmp_path / "a", "ext4", "xfs")
+    assert compared(a, made(tmp_path / "b", "ext4", "tmpfs"), code=3)["refused"] == "no reference"
+    assert compared(a, made(tmp_path / "c", "btrfs", "tmpfs"), code=3)["refused"] == "no stack in common"
+
+
+def test_a_bundle_is_compared_as_its_directory(tmp_path: Path) -> None:
+    a, b = made(tmp_path / "a", "ext4", "xfs"), made(tmp_path / "b", "ext4", "xfs", seed=2)
+    done = CliRunner().invoke(app, ["bundle", b, "--redact", "--out", str(tmp_path / "b.zip")])
+    assert done.exit_code == 0, done.output
+    whole, bundled = compared(a, b), compared(a, str(tmp_path / "b.zip"))
+    assert whole["moved"] == bundled["moved"]
+    assert whole["differing"] == []
+    assert [name for name, *_ in bundled["differing"]] == ["machine id"]  # type: ignore[attr-defined]
+
+
+def test_the_reference_is_the_stack_with_most_runs(tmp_path: Path) -> None:
+    a, b = made(tmp_path / "a", "xfs", "ext4"), made(tmp_path / "b", "xfs", "ext4", seed=2)
+    assert compared(a, b)["reference"] == "ext4"
+    assert compared(a, b, "--reference", "xfs")["reference"] == "xfs"
