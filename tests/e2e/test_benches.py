@@ -25,6 +25,7 @@ TINY = {
     "bench_report.py": ["--trials", "4", "--seconds", "5"],
     "bench_scale.py": ["--trials", "10", "20", "--runs", "5", "10"],
     "bench_ssh.py": [],
+    "bench_watch.py": ["--viewers", "3", "--seconds", "1", "--trials", "10"],
     "bench_strata_disk.py": ["--seconds", "1"],
     "crash_controls.py": ["--only", "ext4@wal", "--lose", "4", "--hold", "4", "--transactions", "5"],
 }

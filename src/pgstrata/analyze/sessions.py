@@ -8,8 +8,8 @@ common to a block or a session drops out. The difference between sessions A and 
     d = mean(x_B) - mean(x_A),  se^2 = s_A^2 / n_A + s_B^2 / n_B,  nu by Welch and Satterthwaite
 
 with the anytime interval of `interval` (n = 1 / (1 / n_A + 1 / n_B), g as in screening), alpha shared by all rows.
-Welch, Biometrika 34, 1947. What moved the stack but not the reference is the difference; whether it was the stack or something
-that meets the one and not the other, no figure can tell. Without a reference in common nothing is said.
+Welch, Biometrika 34, 1947. What moved the stack but not the reference is the difference; whether it was the stack or
+something that meets the one and not the other, no figure can tell. Without a reference in common nothing is said.
 """
 
 from __future__ import annotations

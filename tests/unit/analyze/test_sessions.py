@@ -46,7 +46,9 @@ def test_without_the_reference_they_do_not() -> None:
 
 def test_they_are_of_use() -> None:
     rng = np.random.default_rng(3)
-    found = interval(session_estimate(rng.normal(0, 0.02, 12), rng.normal(0.1, 0.02, 12)), ALPHA, SCREEN_G)
+    found = interval(
+        session_estimate(rng.normal(0, 0.02, 12).tolist(), rng.normal(0.1, 0.02, 12).tolist()), ALPHA, SCREEN_G
+    )
     assert found.excludes_zero()
     assert found.high - found.low < 0.1
 
