@@ -172,7 +172,8 @@ def test_nothing_is_wider_than_the_window(
 
 
 _CUT_OFF = """() => [...document.querySelectorAll(".card.flush:not(.scroll)")]
-    .filter(card => card.scrollWidth > card.clientWidth).map(card => `${card.scrollWidth - card.clientWidth}: ${card.innerText.slice(0, 80)}`)"""
+    .filter(card => card.scrollWidth > card.clientWidth)
+    .map(card => [card.scrollWidth - card.clientWidth, card.innerText.slice(0, 80)])"""
 _CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
 
 
