@@ -1,0 +1,89 @@
+"""One campaign on two hosts at once: this machine, and itself behind ssh, which is told apart for the occasion."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaigning import reachable, remains, write_campaign
+from loopback_sshd import LoopbackSshd
+from pgstrata.analyze.hosts_policy import HostsPolicy
+from pgstrata.analyze.judge import judge
+from pgstrata.analyze.metrics import Observer
+from pgstrata.errors import PreflightError
+from pgstrata.host.facts.gather import gather
+from pgstrata.host.local import LocalHost
+from pgstrata.host.ssh import SshHost
+from pgstrata.record.reader import read
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.campaign_file import load_campaign
+from pgstrata.trial import opening
+from pgstrata.trial.events import silent
+from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.opening import opened_runners
+from pgstrata.trial.scheduler import run_campaign
+
+pytestmark = pytest.mark.root
+
+
+def campaign(place: Path) -> Campaign:
+    asked = load_campaign(write_campaign(place, "ext4"))
+    hosts = ("local", "ssh://root@127.0.0.1")
+    return asked.model_copy(update={"hosts": hosts, "scratch": str(place / "out" / "scratch")})
+
+
+def run(place: Path, sshd: LoopbackSshd) -> str:
+    asked = campaign(place)
+    local, far = (
+        LocalHost(state_directory=str(place / "state")),
+        SshHost(sshd.target, options=sshd.options, state_directory=str(place / "far")),
+    )
+    interruption = Interruption()
+    try:
+        with (
+            CampaignDirectory.create_or_open(place / "out", asked) as directory,
+            opened_runners((local, far), asked, directory, silent, interruption, lambda logs, open_loop: {}) as opened,
+            ThreadPoolExecutor(2) as executor,
+        ):
+            outcome = run_campaign(
+                asked,
+                directory,
+                opened[0],
+                HostsPolicy.of(asked, opened[1]),
+                silent,
+                observe=Observer("tps"),
+                interruption=interruption,
+                executor=executor,
+            )
+            return outcome.reason
+    finally:
+        far.close()
+        local.close()
+
+
+def test_two_hosts_run_side_by_side_and_one_machine_is_no_two_hosts(
+    tmp_path: Path, sshd: LoopbackSshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reachable(tmp_path) as place:
+        with pytest.raises(PreflightError, match="are one machine"):
+            run(place, sshd)
+        honest = gather
+
+        def told_apart(host: Any) -> Any:
+            found = honest(host)
+            return found.__class__({**found.checked, "machine id": host.name}, found.told)
+
+        monkeypatch.setattr(opening, "gather", told_apart)
+        assert run(place, sshd) == "blocks done: 1 on each host, as planned"
+        data = read(place / "out")
+        assert [(t.trial.block, t.verdict.status) for t in data.trials] == [(0, "ok"), (1, "ok")], [
+            t.verdict for t in data.trials
+        ]
+        assert len({t.trial.host for t in data.trials}) == 2
+        assert len({t.facts.name for t in data.trials if t.facts}) == 2
+        assert judge(data).hosts[0].rows
+        assert remains(place) == []
