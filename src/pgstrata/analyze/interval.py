@@ -12,13 +12,16 @@ below 1 / alpha: estimate +- t se, unbounded while no T reaches that. In u = T^2
 
     mean of sqrt(1 / G) (1 - u (1 - 1 / G)) ** (-(nu + 1) / 2) = 1 / alpha,  t = sqrt(nu u / (1 - u))
 
-and is solved by halving. `g` sets the size of effect, as variance of the true difference in variances of one pair,
+With one g that is u = (1 - (alpha / sqrt(G)) ** (2 / (nu + 1))) / (1 - 1 / G). With several, each g alone at its share of
+alpha bounds u from above, and Newton's method from there comes down to it, because the logarithm of the mean is convex
+in u; arrays are solved by halving. `g` sets the size of effect, as variance of the true difference in variances of one pair,
 for which the interval is tightest: a large g pays off with large effects and few runs, a small one with small effects.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +40,8 @@ EQUIVALENCE_ALPHA = 0.10
 EQUIVALENCE_G: Mixture = (0.1,)
 HALVINGS = 60
 """Until u has all of its digits."""
+CLOSE = 1e-14
+"""A step of Newton's method, as a share of u, that changes nothing more."""
 _LARGEST = 700.0
 """Logarithm of what a float can hold."""
 
@@ -72,19 +77,30 @@ def t_multiplier(n: float, nu: float, alpha: float, g: Mixture) -> float:
     if not (n > 0 and nu > 0):
         return math.inf
     power = (nu + 1) / 2
-    terms = [(-0.5 * math.log1p(n * one), 1 - 1 / (1 + n * one)) for one in g]
-    wanted = len(g) / alpha
+    terms = [(-0.5 * math.log1p(n * one), n * one / (1 + n * one)) for one in g]
+    wanted = math.log(len(g) / alpha)
+    share = min(-math.expm1((log - wanted) / power) / shrink for log, shrink in terms)
+    if len(g) > 1:
+        share = _descended(min(share, 1.0), terms, power, wanted)
+    return math.sqrt(nu * share / (1 - share)) if share < 1 else math.inf
 
-    def evidence(share: float) -> float:
-        return sum(math.exp(min(log - power * math.log1p(-share * shrink), _LARGEST)) for log, shrink in terms)
 
-    if evidence(1.0) <= wanted:
-        return math.inf
-    low, high = 0.0, 1.0
+def _descended(share: float, terms: Sequence[tuple[float, float]], power: float, wanted: float) -> float:
+    """Where the sum of the terms is as large as wanted (logarithms), from a share where it is larger; 1 if nowhere."""
     for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if evidence(middle) > wanted else (middle, high)
-    return math.sqrt(nu * high / (1 - high)) if high < 1 else math.inf
+        logs = [log - power * math.log1p(-share * shrink) for log, shrink in terms]
+        largest = max(logs)
+        weights = [math.exp(log - largest) for log in logs]
+        total = sum(weights)
+        over = largest + math.log(total) - wanted
+        if share == 1 and over <= 0:
+            return 1.0
+        slopes = (w * shrink / (1 - share * shrink) for w, (_, shrink) in zip(weights, terms, strict=True))
+        step = over * total / (power * sum(slopes))
+        share -= step
+        if abs(step) < CLOSE * share:
+            break
+    return share
 
 
 def t_multipliers(n: Floats, nu: Floats, alpha: float, g: Mixture) -> Floats:
