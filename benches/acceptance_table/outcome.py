@@ -1,0 +1,146 @@
+"""One simulated campaign: what it claimed, against the truth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pgstrata.analyze.comparison import Design, Replay
+from pgstrata.analyze.conclude import CellConclusion, PairConclusion, conclude
+from pgstrata.analyze.simulate import CELL, Scenario, SimulatedCampaign, run_campaign
+from pgstrata.trial.policy import FixedBlocks
+
+
+@dataclass(frozen=True)
+class Job:
+    """One campaign of one scenario."""
+
+    name: str
+    scenario: Scenario
+    number: int
+    looks: bool = False
+    """Whether verdicts are read after every run, and any false one ever counts."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one campaign claimed, against the truth."""
+
+    name: str
+    number: int
+    false_claim: bool
+    confirm_covers: bool | None
+    """None without a bounded confirmation interval."""
+    all_cover: bool
+    best: bool
+    proven: bool
+    equal: bool
+    pairs: int
+    total_h: float
+    screen_h: float
+    chosen: bool
+    wrongly_chosen: bool
+    """At any look, where every run is looked at."""
+    beside_open: bool
+    """Chosen while a verdict against the runner-up is open."""
+    told_apart: float
+    """Share of the pairs that differ which a verdict says are different, the right way round."""
+    says_reach: bool
+    """Whether an open end says what could be proven."""
+    runs: int
+    all_proven: bool
+    """Whether every confirmed pair is proven, the right way round."""
+
+
+def simulate(job: Job) -> Result:
+    """Runs one campaign and holds its claims against the truth."""
+    scenario = job.scenario
+    seed = (_number(job.name), job.number)
+    ever = wrongly = False
+    replay = Replay(scenario.design)
+    fixed = FixedBlocks(scenario.names, scenario.blocks) if scenario.blocks else None
+
+    def look(campaign: SimulatedCampaign) -> None:
+        nonlocal ever, wrongly
+        seen = conclude(design_of(campaign), campaign.observations, CELL, replay=replay)
+        ever = ever or _false_claim(scenario, seen)
+        wrongly = wrongly or _wrongly_chosen(scenario, seen)
+
+    campaign = run_campaign(scenario, seed, policy=fixed, look=look if job.looks else None)
+    found = conclude(design_of(campaign), campaign.observations, CELL)
+    confirm = found.confirmed[0] if found.confirmed else None
+    bounded = confirm is not None and math.isfinite(confirm.verdict.interval.low)
+    best = max(scenario.effects)
+    reason = campaign.last.reason if campaign.last else ""
+    return Result(
+        name=job.name,
+        number=job.number,
+        false_claim=ever or _false_claim(scenario, found),
+        confirm_covers=_covers(scenario, confirm) if confirm and bounded else None,
+        all_cover=all(_covers(scenario, p) for p in (*found.screened, *found.confirmed)),
+        best=found.leader is not None and _effect(scenario, found.leader) == best,
+        proven=confirm is not None and _proves(scenario, confirm),
+        equal=confirm is not None and confirm.verdict.verdict == "equal",
+        pairs=int(confirm.verdict.estimate.n) if confirm else 0,
+        total_h=campaign.elapsed_s / 3600,
+        screen_h=campaign.screen_s / 3600,
+        chosen=found.chosen,
+        wrongly_chosen=wrongly or _wrongly_chosen(scenario, found),
+        beside_open=found.chosen and confirm is not None and not confirm.verdict.decided,
+        told_apart=mean(_proves(scenario, p) for p in found.screened if _difference(scenario, p)),
+        says_reach="smallest margin" in reason or (confirm is not None and confirm.verdict.decided),
+        runs=len(campaign.observations),
+        all_proven=bool(found.confirmed) and all(_proves(scenario, p) for p in found.confirmed),
+    )
+
+
+def design_of(campaign: SimulatedCampaign) -> Design:
+    """The design of a look: a declared number of blocks has its own intervals at the end only."""
+    scenario, design = campaign.scenario, campaign.scenario.design
+    complete = len(campaign.observations) == len(scenario.names) * (scenario.blocks or 0)
+    return replace(design, as_declared=complete)
+
+
+def _wrongly_chosen(scenario: Scenario, found: CellConclusion) -> bool:
+    """Chosen, though another is better by more than the margin."""
+    if not found.chosen or found.leader is None:
+        return False
+    return _effect(scenario, found.leader) < max(scenario.effects) - scenario.design.bound
+
+
+def _number(name: str) -> int:
+    """A seed of the scenario's own, the same on every machine."""
+    return int.from_bytes(name.encode(), "big") % (2**31 - 1)
+
+
+def _effect(scenario: Scenario, name: str) -> float:
+    return scenario.effects[scenario.names.index(name)]
+
+
+def _difference(scenario: Scenario, pair: PairConclusion) -> float:
+    return _effect(scenario, pair.a) - _effect(scenario, pair.b)
+
+
+def _covers(scenario: Scenario, pair: PairConclusion) -> bool:
+    return pair.verdict.interval.low <= _difference(scenario, pair) <= pair.verdict.interval.high
+
+
+def _proves(scenario: Scenario, pair: PairConclusion) -> bool:
+    """The true best proven faster, whichever of the two screening had put first."""
+    difference = _difference(scenario, pair)
+    return pair.verdict.verdict == ("better" if difference > 0 else "worse")
+
+
+def _false_claim(scenario: Scenario, found: CellConclusion) -> bool:
+    for pair in (*found.screened, *found.confirmed):
+        difference, verdict = _difference(scenario, pair), pair.verdict.verdict
+        wrong_way = (verdict == "better" and difference <= 0) or (verdict == "worse" and difference >= 0)
+        if wrong_way or (verdict == "equal" and abs(difference) >= pair.bound):
+            return True
+    return False
+
+
+def mean(values: Iterable[bool | float]) -> float:
+    found = [float(v) for v in values]
+    return sum(found) / len(found) if found else math.nan

@@ -1,0 +1,170 @@
+"""What is simulated: stacks with their true effects, on machines with their noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from pgstrata.analyze.simulate import LEVELS, FleetScenario, Noise, Scenario
+from pgstrata.spec.campaign import Goal
+
+MARGIN = 0.02
+EQUAL_5 = (0.0, *(math.log(0.95),) * 11)
+AHEAD = math.log(0.94)
+"""What is behind where one is ahead."""
+SPREAD = tuple(math.log(1 - x / 100) for x in (0, 5, 5, 7, 9, 12, 15, 20, 25, 30, 40, 50))
+EQUIVALENT = Goal.model_validate({"kind": "equivalent", "equivalent": [["s00", "s01", MARGIN]]})
+
+
+def scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Every scenario by name, and whether it is looked at after every run."""
+    typical = LEVELS["typical"]
+    found: dict[str, tuple[Scenario, bool]] = {}
+    for stacks in (2, 4, 12):
+        zero = (0.0,) * stacks
+        for level, noise in LEVELS.items():
+            found[f"A/A {stacks} {level}"] = Scenario(zero, noise), False
+        unequal = replace(typical, sigma_factors=tuple(np.geomspace(0.5, 2, stacks).tolist()))
+        found[f"A/A {stacks} unequal sigmas"] = Scenario(zero, unequal), False
+        found[f"A/A {stacks} t3"] = Scenario(zero, replace(typical, tails="t3")), False
+        found[f"A/A {stacks} 8 % outliers"] = Scenario(zero, replace(typical, lost_share=0.08)), False
+    for level, noise in LEVELS.items():
+        found[f"equal-5 {level}"] = Scenario(EQUAL_5, noise), False
+    found["spread typical"] = Scenario(SPREAD, typical), False
+    found["equivalent 0 quiet"] = Scenario((0.0, 0.0), LEVELS["quiet"], EQUIVALENT), False
+    apart = (math.log1p(MARGIN), 0.0)
+    for level in ("quiet", "typical"):
+        found[f"equivalent at margin {level}"] = Scenario(apart, LEVELS[level], EQUIVALENT), False
+    found |= _declared_scenarios() | _hosts_scenarios()
+    found |= _uneven_scenarios() | _rare_scenarios() | _proof_scenarios() | _shared_scatter_scenarios()
+    found["looks A/A 2 typical"] = Scenario((0.0, 0.0), typical), True
+    found["looks A/A 4 typical"] = Scenario((0.0,) * 4, typical), True
+    found["looks at margin quiet"] = Scenario(apart, LEVELS["quiet"], EQUIVALENT), True
+    return found
+
+
+def _uneven_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Stacks whose runs scatter 2, 4 and 10 times as much as those of others; noise that remembers, with steps."""
+    typical, found = LEVELS["typical"], {}
+    for ratio in (2, 4, 10):
+        noise = replace(typical, sigma_factors=tuple(np.geomspace(1, ratio, 4).tolist()))
+        found[f"A/A 4 scatter {ratio}"] = Scenario((0.0,) * 4, noise), False
+        for name, best in (("quietest", 0), ("noisiest", 3)):
+            effects = tuple(0.0 if k == best else AHEAD for k in range(4))
+            found[f"ahead 4 scatter {ratio}, {name}"] = Scenario(effects, noise), False
+            found[f"looks ahead 4 scatter {ratio}, {name}"] = Scenario(effects, noise), True
+    remembering = replace(typical, correlation=0.6, step_chance=0.05)
+    for stacks in (2, 4):
+        found[f"A/A {stacks} AR(1) with steps"] = Scenario((0.0,) * stacks, remembering), False
+    return found
+
+
+def _rare_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Two stacks, of which one loses much in a few runs, so that its mean is behind by more than the margin."""
+    found = {}
+    for share, loss, margin in ((0.10, 0.30, 0.02), (0.20, 0.30, 0.02), (0.20, 0.30, 0.05), (0.15, 0.50, 0.02),
+                                (0.15, 0.50, 0.05)):  # fmt: skip
+        goal = Goal.model_validate({"kind": "equivalent", "equivalent": [["s00", "s01", margin]]})
+        noise = replace(LEVELS["quiet"], bad_share=share, bad_loss=loss)
+        found[f"rare {share:.0%} x -{loss:.0%} margin {margin:.0%}"] = Scenario((0.0, 0.0), noise, goal), False
+    return found
+
+
+SHOWN = {"declared 4 blocks, 4 stacks, 0 -5 -10 -20 %": 0.64, "declared 4 blocks, 8 stacks, 0 ... -35 %": 0.70}
+"""The share of all pairs that a declared number of blocks must tell apart, quiet."""
+
+
+def _declared_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Numbers of blocks that were declared: intervals of one look, at the end, and what is said before it."""
+    typical, calm, found = LEVELS["typical"], Noise(0.02), {}
+    for stacks, blocks in ((2, 4), (4, 4), (4, 10), (8, 4), (8, 10)):
+        noises = {
+            "typical": typical,
+            "t3": replace(typical, tails="t3"),
+            "AR(1) with steps": replace(typical, correlation=0.6, step_chance=0.05),
+            "unequal sigmas": replace(typical, sigma_factors=tuple(np.geomspace(0.5, 2, stacks).tolist())),
+            "one 20 %, others 2 %": replace(calm, sigma_factors=(*(1.0,) * (stacks - 1), 10.0)),
+            "half 20 %, half 2 %": replace(calm, sigma_factors=(*(1.0,) * (stacks // 2), *(10.0,) * (stacks // 2))),
+            "scatter 1 to 10": replace(typical, sigma_factors=tuple(np.geomspace(1, 10, stacks).tolist())),
+        }
+        for name, noise in noises.items():
+            equal = Scenario((0.0,) * stacks, noise, blocks=blocks)
+            found[f"A/A declared {blocks} blocks of {stacks}, {name}"] = equal, False
+    found["looks declared 10 blocks of 4, typical"] = Scenario((0.0,) * 4, typical, blocks=10), True
+    for name, losses in zip(SHOWN, ((0, 5, 10, 20), range(0, 40, 5)), strict=True):
+        effects = tuple(math.log(1 - loss / 100) for loss in losses)
+        found[name] = Scenario(effects, LEVELS["quiet"], blocks=4), False
+    return found
+
+
+PROOF = {
+    "proof against 4, 10 % at 3 %": (4, 0.10, 0.03, 22),
+    "proof against 4, 20 % at 3 %": (4, 0.20, 0.03, 15),
+    "proof against 8, 10 % at 3 %": (8, 0.10, 0.03, 44),
+    "proof against 8, 20 % at 3 %": (8, 0.20, 0.03, 30),
+    "proof against 8, 30 % at 10 %": (8, 0.30, 0.10, 57),
+    "proof best 4, 20 % at 3 %": (4, 0.20, 0.03, 22),
+    "proof best 12, 30 % at 3 %": (12, 0.30, 0.03, 45),
+}
+"""Stacks, how far the others are behind or one is ahead, run-to-run CV, and the most runs in the mean."""
+
+
+def _proof_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """A difference to be proven: of every stack against a baseline, or of one ahead of equals."""
+    found = {}
+    for name, (stacks, difference, sigma, _) in PROOF.items():
+        against = name.startswith("proof against")
+        ahead = (0.0, *(math.log1p(difference),) * (stacks - 1))
+        effects = ahead if against else (math.log1p(difference), *(0.0,) * (stacks - 1))
+        found[name] = Scenario(effects, Noise(sigma, lost_share=0.0), _AGAINST if against else Goal()), False
+    return found
+
+
+_AGAINST = Goal.model_validate({"against": "s00"})
+
+
+def _shared_scatter_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Equal stacks whose scatter is told from all runs, in every noise that could make it false; in search of the best,
+    in the noises in which the screening table claims most."""
+    typical, calm = LEVELS["typical"], Noise(0.02)
+    found = {}
+    for stacks in (4, 8):
+        noises = {
+            "typical": typical,
+            "t3": replace(typical, tails="t3"),
+            "AR(1) with steps": replace(typical, correlation=0.6, step_chance=0.05),
+            "10 % x -30 %": replace(typical, lost_share=0.10, lost=(0.30, 0.30)),
+            "unequal sigmas": replace(typical, sigma_factors=tuple(np.geomspace(0.5, 2, stacks).tolist())),
+            "baseline 20 %, others 2 %": replace(calm, sigma_factors=(10.0,)),
+            "one 20 %, others 2 %": replace(calm, sigma_factors=(*(1.0,) * (stacks - 1), 10.0)),
+            "half 20 %, half 2 %": replace(calm, sigma_factors=(*(1.0,) * (stacks // 2), *(10.0,) * (stacks // 2))),
+            "scatter 1 to 10": replace(typical, sigma_factors=tuple(np.geomspace(1, 10, stacks).tolist())),
+        }
+        for name, noise in noises.items():
+            found[f"A/A against {stacks}, {name}"] = Scenario((0.0,) * stacks, noise, _AGAINST), False
+        for name in ("one 20 %, others 2 %", "half 20 %, half 2 %", "scatter 1 to 10"):
+            found[f"A/A {stacks}, {name}"] = Scenario((0.0,) * stacks, noises[name]), False
+    return found
+
+
+def _hosts_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Several hosts of a kind, whose levels differ and of which some like one stack more than others do; all are looked
+    at after every round."""
+    typical = LEVELS["typical"]
+    found: dict[str, tuple[Scenario, bool]] = {}
+    for hosts in (6, 12, 20, 50):
+        for sd in (0.0, 0.03, 0.10):
+            name = f"hosts {hosts}, interaction {sd:.0%}"
+            zero, goal = (0.0, 0.0), Goal()
+            found[f"{name}, A/A 2"] = FleetScenario(zero, typical, goal, hosts=hosts, interaction_sd=sd), True
+            if hosts <= 12:
+                found[f"{name}, A/A 4"] = FleetScenario((0.0,) * 4, typical, goal, hosts=hosts, interaction_sd=sd), True
+    tailed = replace(typical, tails="t3", lost_share=0.08)
+    found["hosts 6, interaction 3%, A/A 2 t3"] = FleetScenario((0.0, 0.0), tailed, hosts=6, interaction_sd=0.03), True
+    many = FleetScenario((0.0, 0.0), typical, hosts=6, interaction_sd=0.10, rounds=12, fixed=True)
+    found["hosts 6, interaction 10%, 12 blocks each"] = many, True
+    ahead = (0.0, math.log(0.90))
+    found["hosts 12, interaction 3%, ahead 10 %"] = FleetScenario(ahead, typical, hosts=12, interaction_sd=0.03), True
+    return found
