@@ -12,9 +12,11 @@ below 1 / alpha: estimate +- t se, unbounded while no T reaches that. In u = T^2
 
     mean of sqrt(1 / G) (1 - u (1 - 1 / G)) ** (-(nu + 1) / 2) = 1 / alpha,  t = sqrt(nu u / (1 - u))
 
-With one g that is u = (1 - (alpha / sqrt(G)) ** (2 / (nu + 1))) / (1 - 1 / G). With several, each g alone at its share of
-alpha bounds u from above, and Newton's method from there comes down to it, because the logarithm of the mean is convex
-in u; arrays are solved by halving. `g` sets the size of effect, as variance of the true difference in variances of one pair,
+With one g that is u = (1 - (alpha / sqrt(G)) ** (2 / (nu + 1))) / (1 - 1 / G). With several, each g alone at its share
+of alpha bounds u from above, and Newton's method from there comes down to it, because the logarithm of the mean is
+convex in u; arrays are solved by halving.
+
+`g` sets the size of effect, as variance of the true difference in variances of one pair,
 for which the interval is tightest: a large g pays off with large effects and few runs, a small one with small effects.
 """
 
