@@ -57,5 +57,5 @@ def test_a_campaign_records_it_before_its_first_block(place: Path) -> None:
     assert baseline.before_block == 0
     assert baseline.medium.startswith("loop file on ")
     assert baseline.flushes_per_s is not None
-    assert "Baseline of the medium" in (place / "log.txt").read_text()
+    assert "Baseline of the scratch folder" in (place / "log.txt").read_text()
     nothing_left(place)

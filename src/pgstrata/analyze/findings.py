@@ -269,6 +269,31 @@ class BadModeStatement(StatementBase):
     blocks: tuple[int, ...]
 
 
+class FarRun(Finding):
+    """A run far from the others of its stack."""
+
+    stack: str
+    block: int
+    fresh: bool
+    """Of the fresh pairs, not of the screening."""
+    amount: float
+    """Over the median of the stack's runs, or their difference."""
+
+
+class LevelsApart(StatementBase):
+    """The levels of two stacks, fitted over the screening, differ from what fresh pairs say of them."""
+
+    about: Literal["levels apart"] = "levels apart"
+    subject: str
+    object: str
+    metric: str
+    of_levels: float
+    """Subject over object, or their difference, as `of_pairs`."""
+    of_pairs: float
+    far_run: FarRun | None = None
+    """What that is due to most; null where no single run is far off."""
+
+
 class NotCompared(StatementBase):
     """Stacks with too few runs in common with the others."""
 
@@ -381,6 +406,7 @@ Statement = Annotated[
     | Behind
     | Price
     | BadModeStatement
+    | LevelsApart
     | NotCompared
     | DeclaredBlocks
     | BestLength
@@ -407,6 +433,8 @@ class CellFinding(Finding):
     chosen: Chosen | None
     statements: tuple[Statement, ...]
     """What is said, the most important first."""
+    screened: bool = False
+    """Levels are of the screening's runs, and a pair that was confirmed is judged by its fresh runs alone."""
 
 
 class CampaignFinding(Finding):

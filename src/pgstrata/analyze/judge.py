@@ -13,8 +13,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack
-from pgstrata.analyze.conclude import CellConclusion, OwnLevel, PairConclusion, conclude, explore, left_behind
+from pgstrata.analyze.comparison import Design, Replay, seconds_by_stack, tabulate
+from pgstrata.analyze.conclude import (
+    COMPARISON,
+    CellConclusion,
+    OwnLevel,
+    PairConclusion,
+    conclude,
+    explore,
+    left_behind,
+)
 from pgstrata.analyze.crash import durability_found
 from pgstrata.analyze.disk_use import disk_findings
 from pgstrata.analyze.evidence import Evidence, Run, gather
@@ -29,9 +37,11 @@ from pgstrata.analyze.findings import (
     Chosen,
     Comparison,
     DeclaredBlocks,
+    FarRun,
     Findings,
     Kind,
     LevelChanges,
+    LevelsApart,
     MatchedLoad,
     MetricFinding,
     NotCompared,
@@ -51,6 +61,7 @@ from pgstrata.analyze.hosts import host_factor_table
 from pgstrata.analyze.hosts_findings import hosts_findings
 from pgstrata.analyze.interval import ALPHA, Interval
 from pgstrata.analyze.later_stages import capacities_tps, capacity_statement
+from pgstrata.analyze.levels_apart import far_run, is_notable
 from pgstrata.analyze.policy import MAX_PAIRS
 from pgstrata.analyze.run_features import features_of
 from pgstrata.analyze.run_scatter import suggested_length
@@ -283,6 +294,7 @@ class _JudgedCell:
             ranking=() if self.evidence.emulated else self._ranking(),
             chosen=self._chosen(),
             statements=tuple(self._statements()),
+            screened=self.design.screens and bool(self.conclusion.confirmed),
         )
 
     def _chosen(self) -> Chosen | None:
@@ -323,6 +335,7 @@ class _JudgedCell:
             yield from self._verdicts(leader)
             if self.design.one_look:
                 yield DeclaredBlocks(blocks=self.design.max_blocks)
+            yield from self._levels_apart()
             yield from self._bad_modes()
             yield from self._best_length(leader)
             if self.conclusion.apart:
@@ -437,6 +450,35 @@ class _JudgedCell:
     def _only_screened(self) -> tuple[PairConclusion, ...]:
         fresh = {frozenset((p.a, p.b)) for p in self.conclusion.confirmed}
         return tuple(p for p in self.conclusion.screened if frozenset((p.a, p.b)) not in fresh)
+
+    def _levels_apart(self) -> Iterator[Statement]:
+        """Of fresh pairs alone: everywhere else levels and verdicts rest on the same runs."""
+        metric, own = self.evidence.primary, self.conclusion.own
+        for pair in self.conclusion.confirmed if self.design.screens else ():
+            levels, value = own[pair.a].level - own[pair.b].level, pair.verdict.estimate.value
+            if pair.over is None and is_notable(levels - value, pair.bound):
+                yield LevelsApart(
+                    subject=pair.a,
+                    object=pair.b,
+                    metric=metric.name,
+                    of_levels=metric.from_model(levels),
+                    of_pairs=metric.from_model(value),
+                    far_run=self._far_run(pair, levels - value),
+                )
+
+    def _far_run(self, pair: PairConclusion, gap: float) -> FarRun | None:
+        names = self.design.stacks
+        fresh = frozenset(o.block for o in self.observations if o.stage == "confirm" and o.cell == self.cell.id)
+        table = tabulate(self.design, self.observations, self.cell.id, COMPARISON)
+        found = far_run(table, names.index(pair.a), names.index(pair.b), fresh, gap)
+        if found is None:
+            return None
+        return FarRun(
+            stack=pair.a if found.first else pair.b,
+            block=found.block,
+            fresh=found.block in fresh,
+            amount=self.evidence.primary.from_model(found.off),
+        )
 
     def _bad_modes(self) -> Iterator[Statement]:
         metric = self.evidence.primary

@@ -9,11 +9,13 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.record.schema import HostFacts
 from pgstrata.report.figures import NOT_KNOWN, render_count
 from pgstrata.report.medium import medium_line
+from pgstrata.spec.layers.kind import MEMORY
 from pgstrata.spec.units import render_duration
 
 SERVER = "PostgreSQL version"
 """The checked fact that names the server of a trial."""
 _MOST_NAMED = 4
+_SCRATCH = "the scratch folder"
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Head:
     name: str
     medium: str
     baseline: str
-    """The medium's own rates; empty where they were not measured."""
+    """The rates of what the scratch folder lies on; empty where they were not measured."""
     host: str
     postgres: str
     measured: str
@@ -39,7 +41,7 @@ class Head:
         """Title and text, in the order of reading."""
         return (
             ("Medium", self.medium),
-            *((("Baseline of the medium", self.baseline),) if self.baseline else ()),
+            *((("Baseline of the scratch folder", self.baseline),) if self.baseline else ()),
             ("Host", self.host),
             ("PostgreSQL", self.postgres),
             *((("Measured", self.measured),) if self.measured else ()),
@@ -69,7 +71,7 @@ def report_head(data: CampaignData, findings: Findings) -> Head:
     return Head(
         name=campaign.name,
         medium=_medium(findings, facts),
-        baseline=medium_line(data.baselines),
+        baseline=_baseline(data),
         host=_host(findings, facts),
         postgres=_servers(data) or campaign.postgres_version or NOT_KNOWN,
         measured="" if data.crashes and not data.trials else _measured(data),
@@ -78,6 +80,21 @@ def report_head(data: CampaignData, findings: Findings) -> Head:
         labels=labels,
         notices=campaign.notices,
     )
+
+
+def _baseline(data: CampaignData) -> str:
+    """The rates, and that stacks lie elsewhere where they do: those of real and modelled disks were not measured."""
+    line = medium_line(data.baselines)
+    volumes = [volume for stack in data.campaign.stacks for volume in stack.volumes.values()]
+    places = {v.fs.lies_on(_path) or v.device.lies_on(_SCRATCH, _path) for v in volumes} - {MEMORY}
+    if not line or places <= {_SCRATCH}:
+        return line
+    whose = "on which not every stack lies" if _SCRATCH in places else "on which no stack lies"
+    return f"{line}; of the host's scratch folder, {whose}"
+
+
+def _path(path: str, loop: bool) -> str:
+    return path
 
 
 def _medium(findings: Findings, facts: HostFacts | None) -> str:

@@ -35,6 +35,7 @@ from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts
 from pgstrata.report.markup import render_markup_html
 from pgstrata.report.matrix import verdict_matrix
 from pgstrata.report.pairs import Index
+from pgstrata.report.reading import reading_words
 from pgstrata.report.sample import Sample
 from pgstrata.report.settings import setting_table
 from pgstrata.report.settling import CellAnswer, cell_answer, placeless
@@ -83,6 +84,8 @@ class CellView:
     """What the page shows of one cell."""
 
     table: VerdictTable
+    reading: str
+    """Of its columns."""
     answer: CellAnswer | None
     said: tuple[Said, ...]
     """What is said besides the answer."""
@@ -160,6 +163,7 @@ def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
         found, all_ = cell_answer(data, findings, table.cell), told(table.cell)
         yield CellView(
             table=table,
+            reading=reading_words(findings, table.cell, paired=data.record.paired),
             answer=found,
             said=all_.said[1:] if found else all_.said,
             more=all_.more,

@@ -19,6 +19,7 @@ from pgstrata.analyze.findings import (
     Comparison,
     DeclaredBlocks,
     LevelChanges,
+    LevelsApart,
     MatchedLoad,
     NotCompared,
     NotConfirmed,
@@ -109,6 +110,8 @@ def sentence(statement: Statement) -> str:
             return _open_loop(statement)
         case BadModeStatement():
             return _bad_mode(statement)
+        case LevelsApart():
+            return _levels_apart(statement)
         case DeclaredBlocks():
             return (
                 f"Intervals are of the {statement.blocks} declared blocks: **of this design, not extendable**; "
@@ -364,6 +367,20 @@ def _bad_mode(statement: BadModeStatement) -> str:
         f"{statement.bad} of {statement.runs} runs of {quoted(statement.subject)} are {size} "
         f"{_word(metric, better=False)} its others: **a bad mode** (blocks {blocks})."
     )
+
+
+def _levels_apart(statement: LevelsApart) -> str:
+    metric, far = metric_of(statement.metric), statement.far_run
+    text = (
+        f"{metric.title} in the table is of the screening, where {quoted(statement.subject)} is at "
+        f"{_amount(metric, statement.of_levels, sign=True)} against {quoted(statement.object)}; the verdict is of the "
+        f"fresh pairs alone, {_amount(metric, statement.of_pairs, sign=True)}."
+    )
+    if far is None:
+        return f"{text} No single run stands out."
+    stage = "among the fresh pairs" if far.fresh else "of the screening"
+    off = _amount(metric, far.amount, sign=True)
+    return f"{text} Far off: {quoted(far.stack)} in block {far.block} {stage}, {off} against its median run."
 
 
 def remark_detail(remark: Remark) -> str:

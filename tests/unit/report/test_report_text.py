@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.findings import Chosen, Comparison, Findings, StackFinding
+from pgstrata.analyze.findings import Chosen, Comparison, DeclaredBlocks, Findings, StackFinding
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
@@ -21,9 +21,11 @@ from pgstrata.report.html import write_html
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
 from pgstrata.report.published import PublishedFigure, add_published
+from pgstrata.report.reading import reading_words
 from pgstrata.report.reference import render_reference
 from pgstrata.report.table import verdict_tables
 from pgstrata.report.terminal import print_terminal, render_terminal
+from pgstrata.spec.notation import parse_stack
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
 
@@ -53,7 +55,7 @@ def test_the_table_names_the_medium_before_any_figure(data: CampaignData, findin
 
 
 def test_the_head_has_the_rates_of_the_medium(data: CampaignData) -> None:
-    assert "Baseline of the medium" not in render_terminal(data, judge(data))
+    assert "Baseline of the scratch folder" not in render_terminal(data, judge(data))
     measured = MediumRecord(
         at="2026-01-01", before_block=0, medium="ext4 on /dev/vda", seconds=2, flushes_per_s=9800, flushes_by="fio"
     )
@@ -65,6 +67,45 @@ def test_the_head_has_the_rates_of_the_medium(data: CampaignData) -> None:
         assert "9,800 flushes a second before block 0" in shown
     value = json.loads(render_json(judge(known)))
     assert value["campaign"]["host"]["baseline"]["flushes_per_s"] == 2100
+
+
+@pytest.mark.parametrize(
+    ("stacks", "whose"),
+    [
+        (["ext4"], ""),
+        (["ext4", "tmpfs"], ""),
+        (["media(sata-ssd)/ext4", "tmpfs"], "on which no stack lies"),
+        (["media(sata-ssd)/ext4", "xfs"], "on which not every stack lies"),
+        (["dir:/mnt/x"], "on which no stack lies"),
+        (["ext4@wal=media(nvme)/xfs"], "on which not every stack lies"),
+    ],
+)
+def test_rates_of_the_scratch_folder_are_not_those_of_other_media(
+    data: CampaignData, stacks: list[str], whose: str
+) -> None:
+    measured = MediumRecord(at="2026-01-01", before_block=0, medium="", seconds=2, flushes_per_s=9800, flushes_by="fio")
+    campaign = data.campaign.model_copy(update={"stacks": tuple(parse_stack(s) for s in stacks)})
+    record = data.record.model_copy(update={"campaign": campaign})
+    (told,) = [text for title, text in _head_facts(replace(data, media=(measured,), record=record))
+               if title == "Baseline of the scratch folder"]  # fmt: skip
+    assert told.endswith(whose or "(fio)")
+
+
+def test_the_table_says_what_its_columns_rest_on(findings: Findings) -> None:
+    cell = findings.cells[0].model_copy(update={"screened": False})
+    of_all = reading_words(findings, cell, paired=True)
+    assert of_all.startswith("Throughput is the level of a stack's runs without what a block did to all stacks")
+    assert of_all.endswith("Intervals hold whenever one looks.")
+    screened = reading_words(findings, cell.model_copy(update={"screened": True}), paired=True)
+    assert "the screening's runs" in screened
+    assert "of fresh pairs alone" in screened
+    declared = cell.model_copy(update={"statements": (DeclaredBlocks(blocks=4),)})
+    assert reading_words(findings, declared, paired=True).endswith("Intervals are of the declared blocks.")
+    assert "block" not in reading_words(findings, cell, paired=False)
+
+
+def _head_facts(data: CampaignData) -> tuple[tuple[str, str], ...]:
+    return report_head(data, judge(data)).facts
 
 
 def change_files(directory: Path, pattern: str, **values: object) -> None:

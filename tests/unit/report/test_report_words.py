@@ -11,6 +11,8 @@ from pgstrata.analyze.findings import (
     BadModeStatement,
     Capacity,
     Choice,
+    FarRun,
+    LevelsApart,
     NoVerdict,
     PairStatement,
     Price,
@@ -65,6 +67,17 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
         (
             BadModeStatement(subject="b", metric="tps", bad=2, runs=9, amount=0.52, blocks=(3, 7)),
             "2 of 9 runs of `b` are 48 % slower than its others: **a bad mode** (blocks 3, 7).",
+        ),
+        (
+            LevelsApart(subject="xfs", object="ext4", metric="tps", of_levels=1.298, of_pairs=1.078,
+                        far_run=FarRun(stack="ext4", block=2, fresh=False, amount=0.55)),
+            "Throughput in the table is of the screening, where `xfs` is at +30 % against `ext4`; the verdict is of "
+            "the fresh pairs alone, +7.8 %. Far off: `ext4` in block 2 of the screening, -45 % against its median run.",
+        ),
+        (
+            LevelsApart(subject="xfs", object="ext4", metric="tps", of_levels=1.298, of_pairs=1.078),
+            "Throughput in the table is of the screening, where `xfs` is at +30 % against `ext4`; the verdict is of "
+            "the fresh pairs alone, +7.8 %. No single run stands out.",
         ),
     ],
 )  # fmt: skip
