@@ -18,7 +18,7 @@ from statistics import fmean
 from pgstrata.analyze.capacity import capacity_tps, least_transactions, meets, next_rate
 from pgstrata.analyze.comparison import seconds_by_stack
 from pgstrata.analyze.evidence import COMPARISON, copies_on_write
-from pgstrata.analyze.findings import Amount, Capacity
+from pgstrata.analyze.statements import Amount, Capacity
 from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
 from pgstrata.spec.units import render_duration

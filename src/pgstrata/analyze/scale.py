@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze.findings import MetricScale
+from pgstrata.analyze.finding import MetricScale
 
 Floats = npt.NDArray[np.float64]
 Better = Literal["higher", "lower"]

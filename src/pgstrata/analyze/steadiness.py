@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze.evidence import Run
-from pgstrata.analyze.findings import CheckpointCost, LevelChanges, Period, Stalls, Statement
 from pgstrata.analyze.run_features import RunFeatures
+from pgstrata.analyze.statements import CheckpointCost, LevelChanges, Period, Stalls, Statement
 
 NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S = 0.25, 0.01, 3.0
 """Share of seconds below half and below a tenth of the median, and longest stall, that deserve a sentence."""

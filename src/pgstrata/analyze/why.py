@@ -29,14 +29,13 @@ from scipy.special import stdtr
 
 from pgstrata.analyze.equivalence import mean_of_differences
 from pgstrata.analyze.evidence import Evidence
+from pgstrata.analyze.finding import Cause, TimeKind
 from pgstrata.analyze.findings import (
-    Cause,
     CellFinding,
     EventTime,
     FigureMean,
     FigurePair,
     StackProfile,
-    TimeKind,
     TimePart,
     Why,
     WhyPart,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.analyze.findings import TimeKind
+from pgstrata.analyze.finding import TimeKind
 from pgstrata.record.reader import CellData
 from pgstrata.spec.stack import Stack
 

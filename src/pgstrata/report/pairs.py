@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding, Verdict
+from pgstrata.analyze.finding import Verdict
+from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
 
 _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "equal": "equal", "undecided": "undecided"}
 

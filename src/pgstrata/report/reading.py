@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pgstrata.analyze.findings import CellFinding, DeclaredBlocks, Findings
+from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.analyze.scale import metric_of
+from pgstrata.analyze.statements import DeclaredBlocks
 from pgstrata.report.hosts import hosts_of_cell
 
 

@@ -10,9 +10,9 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from pgstrata.analyze import findings
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.scale import METRICS
+from pgstrata.analyze.statements import Statement
 from pgstrata.record.schema import REPORT_SCHEMA
 
 _HEAD = f"""# `report --format json`
@@ -38,16 +38,15 @@ def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
     found = [root]
     for model in found:
         for field in model.model_fields.values():
-            for name in _names(field.annotation):
-                other = getattr(findings, name, None)
-                if inspect.isclass(other) and issubclass(other, BaseModel) and other not in found:
-                    found.append(other)
+            found += [other for other in dict.fromkeys(_models_in(field.annotation)) if other not in found]
     return found
 
 
-def _names(annotation: object) -> list[str]:
-    inner = [name for part in get_args(annotation) for name in _names(part)]
-    return [*inner, annotation.__name__] if inspect.isclass(annotation) else inner
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    inner = [model for part in get_args(annotation) for model in _models_in(part)]
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        inner.append(annotation)
+    return inner
 
 
 def _section(model: type[BaseModel]) -> str:
@@ -99,7 +98,7 @@ def _one_line(text: str) -> str:
 
 def _type_text(annotation: object) -> str:
     """`string`, `number`, `list of Comparison`, `"better" | "worse"`, ... or null."""
-    if annotation == findings.Statement:
+    if annotation == Statement:
         return "statement: one of the following, by `about`"
     arguments = get_args(annotation)
     text = str(annotation)

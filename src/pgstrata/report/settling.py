@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pgstrata.analyze.findings import CellFinding, Choice, Comparison, Findings
+from pgstrata.analyze.findings import CellFinding, Comparison, Findings
+from pgstrata.analyze.statements import Choice
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_count
 from pgstrata.report.table import main_cells

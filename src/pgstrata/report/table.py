@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pgstrata.analyze.findings import CellFinding, Choice, Comparison, Findings, StackFinding
+from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
 from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.analyze.statements import Choice
 from pgstrata.report.crash import durability_words
 from pgstrata.report.figures import (
     NOT_KNOWN,

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from pgstrata.analyze.findings import (
-    CellFinding,
+from pgstrata.analyze.findings import CellFinding, Findings
+from pgstrata.analyze.statements import (
     CheckpointCost,
     Choice,
-    Findings,
     LevelChanges,
     NotConfirmed,
     NoVerdict,

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pgstrata.analyze.findings import (
-    Cause,
-    CellFinding,
-    FigurePair,
-    Findings,
-    StackProfile,
-    TimeKind,
-    TimePart,
-    Why,
-    WhyPart,
-)
+from pgstrata.analyze.finding import Cause, TimeKind
+from pgstrata.analyze.findings import CellFinding, FigurePair, Findings, StackProfile, TimePart, Why, WhyPart
 from pgstrata.report.figures import render_number
 from pgstrata.report.words import percent, quoted
 from pgstrata.spec.durability import of_class

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, assert_never
 
-from pgstrata.analyze.findings import (
+from pgstrata.analyze.findings import Comparison
+from pgstrata.analyze.pair_findings import pair_statement
+from pgstrata.analyze.scale import Metric, metric_of
+from pgstrata.analyze.statements import (
     Amount,
     BadModeStatement,
     Behind,
@@ -16,7 +19,6 @@ from pgstrata.analyze.findings import (
     Capacity,
     CheckpointCost,
     Choice,
-    Comparison,
     DeclaredBlocks,
     LevelChanges,
     LevelsApart,
@@ -32,8 +34,6 @@ from pgstrata.analyze.findings import (
     Statement,
     Trend,
 )
-from pgstrata.analyze.judge import pair_statement
-from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.steadiness import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S
 from pgstrata.report.figures import LEAST_S, UNBOUNDED, is_bounded, render_count, render_factor, render_number
 from pgstrata.spec.units import render_duration

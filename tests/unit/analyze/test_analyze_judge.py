@@ -13,18 +13,11 @@ import numpy as np
 import pytest
 
 from pgstrata.analyze.evidence import durability_of, gather
-from pgstrata.analyze.findings import (
-    BadModeStatement,
-    CellFinding,
-    Comparison,
-    DeclaredBlocks,
-    Findings,
-    PairStatement,
-    Price,
-)
+from pgstrata.analyze.findings import CellFinding, Comparison, Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.selection import Selection
+from pgstrata.analyze.statements import BadModeStatement, DeclaredBlocks, PairStatement, Price
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CampaignData, TrialData, read

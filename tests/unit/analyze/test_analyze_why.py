@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pgstrata.analyze.findings import Cause, TimeKind, Why
+from pgstrata.analyze.finding import Cause, TimeKind
+from pgstrata.analyze.findings import Why
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.why import cause_of, compare
 from pgstrata.analyze.why_run import KINDS, Event, RunReading, kind_of, read_run

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from pgstrata.analyze.comparison import Table
-from pgstrata.analyze.findings import Findings, LevelsApart
+from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.levels_apart import far_run, is_notable
+from pgstrata.analyze.statements import LevelsApart
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.spec.campaign import Trial
 from pgstrata_fake.campaigns import Shape, write_campaign

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.findings import (
-    CellFinding,
+from pgstrata.analyze.findings import CellFinding
+from pgstrata.analyze.judge import judge
+from pgstrata.analyze.statements import (
     Choice,
     LevelChanges,
     NotConfirmed,
@@ -18,7 +19,6 @@ from pgstrata.analyze.findings import (
     Stalls,
     Statement,
 )
-from pgstrata.analyze.judge import judge
 from pgstrata.errors import UsageError
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import read

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.findings import Chosen, Comparison, DeclaredBlocks, Findings, StackFinding
+from pgstrata.analyze.findings import Chosen, Comparison, Findings, StackFinding
 from pgstrata.analyze.judge import judge
+from pgstrata.analyze.statements import DeclaredBlocks
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
 from pgstrata.report.csv import render_csv

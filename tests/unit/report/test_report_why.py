@@ -6,17 +6,8 @@ import json
 
 import pytest
 
-from pgstrata.analyze.findings import (
-    Cause,
-    EventTime,
-    FigurePair,
-    Findings,
-    StackProfile,
-    TimeKind,
-    TimePart,
-    Why,
-    WhyPart,
-)
+from pgstrata.analyze.finding import Cause, TimeKind
+from pgstrata.analyze.findings import EventTime, FigurePair, Findings, StackProfile, TimePart, Why, WhyPart
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.drawing import draw

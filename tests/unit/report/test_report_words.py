@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from pgstrata.analyze.findings import (
+from pgstrata.analyze.finding import Verdict
+from pgstrata.analyze.statements import (
     Amount,
     BadModeStatement,
     Capacity,
@@ -17,7 +18,6 @@ from pgstrata.analyze.findings import (
     PairStatement,
     Price,
     Statement,
-    Verdict,
 )
 from pgstrata.report.words import Tone, sentence, tone_of
 
