@@ -255,7 +255,7 @@ def test_starting_a_missing_program_says_so(real: Host, tmp_path: Path) -> None:
 def test_marked_processes_are_ended_with_their_children(real: Host, tmp_path: Path) -> None:
     out = f"{tmp_path}/out"
     script = "env -i sleep 300 & trap '' INT TERM; echo $!; while :; do sleep 0.05; done"
-    marker = f"test-{tmp_path.name}"
+    marker = f"test-{os.getpid()}"
     marked = Command(("sh", "-c", script), env=(("PGSTRATA_TRIAL", marker),))
     process = real.start(marked, stdout=out, stderr=out)
     other = real.start(

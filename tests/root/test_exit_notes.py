@@ -20,7 +20,7 @@ def notes(marker: str) -> list[str]:
 
 
 def test_notes_of_a_trial_are_removed_with_it(host: LocalHost, tmp_path: Path) -> None:
-    marker = f"notes-{tmp_path.name}"
+    marker = f"notes-{os.getpid()}-{tmp_path.name}"
     env = (("PGSTRATA_TRIAL", marker),)
     for name, seconds in (("short", "0"), ("long", "600")):
         host.start(
@@ -34,7 +34,7 @@ def test_notes_of_a_trial_are_removed_with_it(host: LocalHost, tmp_path: Path) -
 
 
 def test_who_started_a_program_still_learns_how_it_ended(host: LocalHost, tmp_path: Path) -> None:
-    marker = f"notes-{tmp_path.name}"
+    marker = f"notes-{os.getpid()}-{tmp_path.name}"
     env = (("PGSTRATA_TRIAL", marker),)
     quick = Command(("sh", "-c", "exit 3"), env=env)
     process = host.start(quick, stdout=str(tmp_path / "out"), stderr=str(tmp_path / "err"))
@@ -59,7 +59,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_notes_that_nobody_can_ask_for_are_removed_once_their_programs_have_ended(
     host: LocalHost, tmp_path: Path
 ) -> None:
-    marker = f"notes-{tmp_path.name}"
+    marker = f"notes-{os.getpid()}-{tmp_path.name}"
     os.mkfifo(tmp_path / "pipe")
     ours = host.start(
         Command(("true",), env=(("PGSTRATA_TRIAL", f"{marker}-ours"),)), stdout=f"{tmp_path}/o", stderr=f"{tmp_path}/e"

@@ -240,7 +240,7 @@ def test_interrupting_ends_the_far_command(own_sshd: LoopbackSshd, tmp_path: Pat
 
 def test_marked_processes_are_found_over_ssh_after_a_loss(own_sshd: LoopbackSshd, tmp_path: Path) -> None:
     host = own_sshd.connect()
-    marker = f"lost-{tmp_path.name}"
+    marker = f"lost-{os.getpid()}"
     sleeper = Command(("sleep", "300"), env=(("PGSTRATA_TRIAL", marker),))
     started = host.start(sleeper, stdout="/dev/null", stderr="/dev/null")
     _lose(own_sshd)

@@ -28,7 +28,7 @@ from pgstrata.analyze.fit import BlockFit, fit_cells
 from pgstrata.analyze.forecast import pairs_needed
 from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
 from pgstrata.analyze.holm import holm_rejects
-from pgstrata.analyze.hosts import HostTable, OverHosts, hosts_of, over_hosts, tabulate_hosts
+from pgstrata.analyze.hosts import HostTable, OverHosts, centred_by_host, hosts_of, over_hosts, tabulate_hosts
 from pgstrata.analyze.interval import (
     ALPHA,
     CONFIRM_G,
@@ -168,6 +168,7 @@ def conclude_hosts(design: Design, observations: Sequence[Observation], cell: st
     hosts = tabulate_hosts(design, observations, cell)
     table = Table(hosts.y, tuple(range(len(hosts.hosts))))
     fit = fit_table(table, paired=True)
+    runs = tabulate(design, observations, cell, COMPARISON)
     confirmed = tuple(c for c in _over_hosts(design, hosts) if c.verdict.estimate.n > 0)
     ranking, leader = _ranked(design, fit, range(len(design.stacks)), ())
     return CellConclusion(
@@ -176,7 +177,7 @@ def conclude_hosts(design: Design, observations: Sequence[Observation], cell: st
         ranking=ranking,
         leader=leader,
         chosen=leader is not None and not left_behind(design, fit, leader, (), confirmed),
-        bad_modes=bad_modes(design.stacks, tabulate(design, observations, cell, COMPARISON)),
+        bad_modes=bad_modes(design.stacks, centred_by_host(runs, observations)),
         screened=(),
         confirmed=confirmed,
         apart=tuple(n for k, n in enumerate(design.stacks) if n not in ranking and np.isfinite(table.y[k]).any()),

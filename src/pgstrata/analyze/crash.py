@@ -9,12 +9,14 @@ little n states can show at best, and not how likely a loss is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pgstrata.analyze.findings import DurabilityFinding
+from pgstrata.record.reader import CrashData
 from pgstrata.record.schema import CrashRecord
-from pgstrata.spec.durability import Durability
-from pgstrata.spec.promise import SURVIVES
+from pgstrata.spec.durability import Durability, durability_class
+from pgstrata.spec.promise import LOSES, SURVIVES
+from pgstrata.spec.stack import Stack
 
 LEVEL = 0.95
 
@@ -49,9 +51,20 @@ def broke_promise(durability: DurabilityFinding) -> bool:
     return fell and durability.class_ == SURVIVES
 
 
+def kept_class(durability: DurabilityFinding) -> str:
+    """The durability to choose by: of a stack that broke its promise, the weakest."""
+    return LOSES if broke_promise(durability) else durability.class_
+
+
+def kept_classes(stacks: Sequence[Stack], crashes: Sequence[CrashData]) -> dict[str, str]:
+    """The durability to choose each stack by, from its configuration and what crash trials found so far."""
+    tested = {c.trial.stack: c.found for c in crashes if c.verdict.status == "ok"}
+    return {s.name: kept_class(durability_found(durability_class(s), tested.get(s.name))) for s in stacks}
+
+
 def broken_promises(tested: Mapping[str, DurabilityFinding]) -> Iterator[str]:
     """A warning for each stack whose tested verdict is worse than what its configuration promises."""
     for name, durability in tested.items():
         if broke_promise(durability):
-            fell = "is damaged" if durability.verdict == "corrupt" else "lost acknowledged transactions"
-            yield f"{name} {fell} in power cuts, though its configuration promises that it {durability.class_}"
+            fell = "was damaged" if durability.verdict == "corrupt" else "lost acknowledged transactions"
+            yield f"in power cuts {name} {fell}, though its configuration promises that it {durability.class_}"

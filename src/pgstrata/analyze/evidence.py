@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pgstrata.analyze.comparison import Design, goal_within
-from pgstrata.analyze.crash import broken_promises, durability_found
-from pgstrata.analyze.findings import Excluded
+from pgstrata.analyze.crash import broken_promises, durability_found, kept_class
+from pgstrata.analyze.findings import DurabilityFinding, Excluded
 from pgstrata.analyze.medium import medium_notices
 from pgstrata.analyze.metrics import open_loop_of, run_metrics
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.selection import Selection
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
-from pgstrata.record.schema import AttestedRecord, CrashRecord
+from pgstrata.record.schema import AttestedRecord
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.durability import Durability, durability_class, of_class
 from pgstrata.spec.promise import SURVIVES, UNKNOWN, Ground
@@ -53,12 +53,8 @@ class Evidence:
     """Open-loop cells of the latency stage."""
     runs: tuple[Run, ...]
     excluded: Mapping[str, tuple[Excluded, ...]]
-    durability: Mapping[str, Durability]
-    """Of every stack, as it was found."""
-    crashes: Mapping[str, CrashRecord]
-    """What crash trials of a stack found."""
-    untested: Mapping[str, str]
-    """Why a stack has no crash trial, where they were asked for."""
+    durability: Mapping[str, DurabilityFinding]
+    """Of every stack: what its configuration promises, and what its crash trials found."""
     unsupported: Mapping[str, str]
     """Why this host cannot build a stack; not those that could be built in a later trial."""
     notices: tuple[str, ...]
@@ -117,7 +113,7 @@ class Evidence:
         names = tuple(n for n in self.stacks if n in seen)
         goal, runs = goal_within(self.goal, names), self.data.campaign.runs
         cells = tuple(c.id for c in self.cells)
-        classes = {n: self.durability[n].class_ for n in names}
+        classes = {n: kept_class(self.durability[n]) for n in names}
         candidates = frozenset(of_class(classes, self.goal.durability))
         blocks, fixed = runs.blocks or runs.max_blocks, runs.blocks is not None
         as_declared = runs.blocks == self.data.record.declared_blocks and self._has_exactly(names, blocks)
@@ -156,9 +152,8 @@ def gather(data: CampaignData) -> Evidence:
             reason = f"{run.cell}: {data.campaign.goal.primary} is {'missing' if value is None else f'{value:g}'}"
             excluded.setdefault(run.trial.trial.stack, []).append(_excluded(run.trial, reason))
     stacks, ran = _stacks(data), {run.trial.trial.stack for run in runs}
-    durability = {name: durability_of(data, stack) for name, stack in stacks.items()}
+    durability = _durability(data, stacks)
     emulated = _emulated(data)
-    crashes = {c.trial.stack: c.found for c in data.crashes if c.verdict.status != "unsupported"}
     return Evidence(
         data=data,
         stacks=stacks,
@@ -167,18 +162,25 @@ def gather(data: CampaignData) -> Evidence:
         runs=tuple(runs),
         excluded={name: tuple(items) for name, items in excluded.items()},
         durability=durability,
-        crashes=crashes,
-        untested={c.trial.stack: c.verdict.reason for c in data.crashes if c.trial.stack not in crashes},
         unsupported={name: reason for name, reason in unsupported.items() if name not in ran},
         notices=(
             *_unreadable_notice(data),
             *notices.first(),
             *medium_notices(data.media),
             *_durability_notice({n: d for n, d in durability.items() if n in ran}, emulated),
-            *broken_promises({n: durability_found(durability[n], found) for n, found in crashes.items()}),
+            *broken_promises(durability),
         ),
         emulated=emulated,
     )
+
+
+def _durability(data: CampaignData, stacks: Mapping[str, Stack]) -> dict[str, DurabilityFinding]:
+    tested = {c.trial.stack: c.found for c in data.crashes if c.verdict.status != "unsupported"}
+    untested = {c.trial.stack: c.verdict.reason for c in data.crashes if c.trial.stack not in tested}
+    return {
+        name: durability_found(durability_of(data, stack), tested.get(name), untested.get(name, ""))
+        for name, stack in stacks.items()
+    }
 
 
 def _unreadable_notice(data: CampaignData) -> Iterator[str]:
@@ -294,7 +296,7 @@ def _server_rows(rows: Sequence[AttestedRecord]) -> tuple[AttestedRecord, ...]:
     return tuple(row for row in rows if row.what.startswith(_SERVER))
 
 
-def _durability_notice(stacks: Mapping[str, Durability], emulated: bool) -> Iterator[str]:
+def _durability_notice(stacks: Mapping[str, DurabilityFinding], emulated: bool) -> Iterator[str]:
     classes: dict[str, list[str]] = {}
     for name, durability in stacks.items():
         classes.setdefault(durability.class_, []).append(name)

@@ -74,6 +74,19 @@ def tabulate_hosts(design: Design, observations: Sequence[Observation], cell: st
     return HostTable(hosts, y, fits, runs)
 
 
+def centred_by_host(table: Table, observations: Sequence[Observation]) -> Table:
+    """Runs against the median of their stack on their host: a host on which a stack is slow is no run out of the
+    ordinary."""
+    host = {o.block: o.host for o in observations}
+    at = np.array([host[block] for block in table.blocks])
+    y = table.y.copy()
+    for name in dict.fromkeys(at):
+        for row in y:
+            own = (at == name) & np.isfinite(row)
+            row[own] -= np.median(row[own])
+    return Table(y, table.blocks)
+
+
 def host_factor_table(design: Design, observations: Sequence[Observation], cell: str) -> Table:
     """The valid runs of the comparison in one cell: stack x block, of a campaign on several hosts stack x host."""
     if not hosts_of(observations):

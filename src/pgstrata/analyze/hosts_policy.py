@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from pgstrata.analyze.comparison import Design, goal_within, seconds_by_stack, summary
 from pgstrata.analyze.conclude import PairConclusion, conclude_hosts
+from pgstrata.analyze.crash import kept_classes
 from pgstrata.record.decision import Decision, Observation
+from pgstrata.record.reader import CrashData
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.durability import durability_class, of_class
+from pgstrata.spec.durability import of_class
 
 LEAST_ROUNDS = 3
 """Blocks of each host before anything is decided: with fewer, hosts cannot be told from noise."""
@@ -30,10 +32,10 @@ class HostsPolicy:
     budget_s: float | None = None
 
     @classmethod
-    def of(cls, campaign: Campaign, stacks: Sequence[str]) -> HostsPolicy:
-        """The policy of a campaign, for those of its stacks that can be built."""
+    def of(cls, campaign: Campaign, stacks: Sequence[str], crashes: Sequence[CrashData] = ()) -> HostsPolicy:
+        """The policy of a campaign, for those of its stacks that can be built, after these crash trials."""
         runs = campaign.runs
-        classes = {s.name: durability_class(s).class_ for s in campaign.stacks if s.name in stacks}
+        classes = kept_classes([s for s in campaign.stacks if s.name in stacks], crashes)
         design = Design(
             tuple(stacks),
             tuple(c.id for c in campaign.workload.cells),

@@ -20,7 +20,7 @@ from pgstrata.analyze.conclude import (
     explore,
     left_behind,
 )
-from pgstrata.analyze.crash import durability_found
+from pgstrata.analyze.crash import kept_class
 from pgstrata.analyze.disk_use import disk_findings
 from pgstrata.analyze.evidence import Evidence, Run, gather
 from pgstrata.analyze.findings import (
@@ -148,7 +148,6 @@ class _JudgedCell:
     def _stack(self, name: str) -> StackFinding:
         evidence, stack = self.evidence, self.evidence.stacks[name]
         runs = evidence.of(name, self.cell.id)
-        durability = evidence.durability[name]
         names = dict.fromkeys((self.primary, *(m for m in self.own if any(m in r.metrics for r in runs))))
         return StackFinding(
             name=name,
@@ -158,7 +157,7 @@ class _JudgedCell:
             excluded=evidence.excluded.get(name, ()),
             unsupported=evidence.unsupported.get(name),
             metrics={m: self._metric(m, name, runs) for m in names},
-            durability=durability_found(durability, evidence.crashes.get(name), evidence.untested.get(name, "")),
+            durability=evidence.durability[name],
             trials=tuple(r.trial.id for r in runs),
             labels=tuple(self._labels(runs)),
             disks=disk_findings([r.data.result for r in runs]),
@@ -224,7 +223,7 @@ class _JudgedCell:
         leader = self.conclusion.leader
         if leader is None or not self.conclusion.chosen or self.evidence.emulated:
             return None
-        class_ = self.evidence.durability[leader].class_
+        class_ = kept_class(self.evidence.durability[leader])
         return Chosen(
             name=leader,
             class_=class_,

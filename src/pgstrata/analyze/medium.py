@@ -30,7 +30,7 @@ def medium_notices(media: Sequence[MediumRecord]) -> Iterator[str]:
     """Of each host, a line for each baseline that differs from the one before it, and one for the checks that differ
     most; then a line for each host whose medium is unlike that of the others."""
     for host in dict.fromkeys(record.host for record in media):
-        where = f"{host}: " if host else ""
+        where = f"on {host} " if host else ""
         yield from (f"{where}{line}" for line in _changes([record for record in media if record.host == host]))
     yield from unlike_notices(media)
 
@@ -46,7 +46,7 @@ def unlike_notices(media: Sequence[MediumRecord]) -> Iterator[str]:
             others = median(other for h, other in rates.items() if h != host) if len(rates) >= LEAST_HOSTS else rate
             if max(rate / others, others / rate) >= UNLIKE:
                 share = f"{100 * abs(rate / others - 1):.0f} % {'more' if rate > others else 'fewer'}"
-                yield f"{host} is unlike the other hosts: {share} {words}"
+                yield f"unlike the other hosts: {host} has {share} {words}"
 
 
 def _changes(media: Sequence[MediumRecord]) -> Iterator[str]:

@@ -25,12 +25,14 @@ from pgstrata.analyze.comparison import (
     summary,
     tabulate,
 )
+from pgstrata.analyze.crash import kept_classes
 from pgstrata.analyze.equivalence import PairVerdict
 from pgstrata.analyze.fit import BlockFit
 from pgstrata.analyze.forecast import MOST_PAIRS, Outlook, smallest_margin
 from pgstrata.record.decision import Decision, Observation, Stage
+from pgstrata.record.reader import CrashData
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.durability import durability_class, of_class
+from pgstrata.spec.durability import of_class
 
 MAX_PAIRS = 60
 """Of a campaign without a budget; with one, the budget is the limit that the user set."""
@@ -63,11 +65,14 @@ class AdaptivePolicy:
     budget_s: float | None = None
 
     @classmethod
-    def of(cls, campaign: Campaign, stacks: Sequence[str] | None = None) -> AdaptivePolicy:
-        """The policy of a campaign; `stacks` leaves out those that this host cannot build."""
+    def of(
+        cls, campaign: Campaign, stacks: Sequence[str] | None = None, crashes: Sequence[CrashData] = ()
+    ) -> AdaptivePolicy:
+        """The policy of a campaign; `stacks` leaves out those that this host cannot build. What broke its promise in
+        these crash trials cannot be chosen."""
         names = tuple(stacks) if stacks is not None else tuple(s.name for s in campaign.stacks)
         cells = tuple(c.id for c in campaign.workload.cells)
-        classes = {s.name: durability_class(s).class_ for s in campaign.stacks if s.name in names}
+        classes = kept_classes([s for s in campaign.stacks if s.name in names], crashes)
         candidates = frozenset(of_class(classes, campaign.goal.durability))
         goal = goal_within(campaign.goal, names)
         design = Design(names, cells, goal, campaign.runs.max_blocks, candidates=candidates)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pgstrata.analyze.comparison import Design, tabulate
 from pgstrata.analyze.conclude import COMPARISON, CellConclusion, PairConclusion
+from pgstrata.analyze.crash import kept_class
 from pgstrata.analyze.evidence import Evidence
 from pgstrata.analyze.finding import Source
 from pgstrata.analyze.forecast import smallest_margin
@@ -114,7 +115,7 @@ class CellStatements:
         return self.design.goal.durability or next(weakest)
 
     def _has(self, stack: str, class_: str) -> bool:
-        return self.evidence.durability[stack].class_ == class_
+        return kept_class(self.evidence.durability[stack]) == class_
 
     def _best_length(self, leader: str) -> Iterator[Statement]:
         if self._metric != "tps":
@@ -203,7 +204,7 @@ class CellStatements:
                 amount=metric.from_model(sign * pair.verdict.estimate.value),
                 low=low,
                 high=high,
-                class_=self.evidence.durability[other].class_,
+                class_=kept_class(self.evidence.durability[other]),
             )
 
     def _only_screened(self) -> tuple[PairConclusion, ...]:

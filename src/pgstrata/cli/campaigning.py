@@ -27,7 +27,7 @@ from pgstrata.cli.progress import listening
 from pgstrata.cli.publishing import with_published
 from pgstrata.errors import ExitCode, UsageError
 from pgstrata.record.decision import Policy
-from pgstrata.record.reader import CampaignData
+from pgstrata.record.reader import CampaignData, CrashData
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import Origin
 from pgstrata.report.json import report_value
@@ -93,7 +93,8 @@ def run_to_report(
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
         recorded = directory.data()
         stacks = recorded_stacks(campaign, recorded.trials)
-        outcome = ended(campaign, directory, choose_policy(campaign, stacks), observe=_observer(campaign))
+        policy = choose_policy(campaign, stacks, recorded.crashes)
+        outcome = ended(campaign, directory, policy, observe=_observer(campaign))
         if outcome is not None:
             print_notice(f"nothing is left to run in {out}: the report is made from its record")
         else:
@@ -140,8 +141,9 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
         _runners(campaign, directory, tell, interruption) as (runners, stacks),
         _executor(campaign) as executor,
     ):
-        policy = choose_policy(campaign, stacks)
-        for line in unlike_notices(directory.data().media):
+        recorded = directory.data()
+        policy = choose_policy(campaign, stacks, recorded.crashes)
+        for line in unlike_notices(recorded.media):
             tell(Notice(line))
         return run_campaign(
             campaign,
@@ -244,11 +246,11 @@ def _percentiles(logs: Sequence[Path], open_loop: bool) -> Mapping[str, float]:
     return summarise_logs(logs, open_loop=open_loop).percentiles_ms
 
 
-def choose_policy(campaign: Campaign, stacks: tuple[str, ...]) -> Policy:
+def choose_policy(campaign: Campaign, stacks: tuple[str, ...], crashes: Sequence[CrashData] = ()) -> Policy:
     """A fixed design where the campaign asks for a number of blocks, else the adaptive one; then the later stages."""
     if campaign.hosts:
-        return HostsPolicy.of(campaign, stacks)
-    comparison: Policy = AdaptivePolicy.of(campaign, stacks)
+        return HostsPolicy.of(campaign, stacks, crashes)
+    comparison: Policy = AdaptivePolicy.of(campaign, stacks, crashes)
     if campaign.runs.blocks is not None:
         comparison = FixedBlocks(stacks, campaign.runs.blocks, campaign.runs.budget)
     if campaign.latency is None and campaign.soak is None:

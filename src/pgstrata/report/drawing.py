@@ -375,6 +375,9 @@ def _space(stack: int, cell: int, runs: list[CellData], trials: dict[str, TrialD
 
 
 def _drift(context: _Context) -> list[DrawnDrift]:
+    """Without blocks nothing says which runs saw the machine in the same state."""
+    if not context.data.record.paired:
+        return []
     runs = [r for r in context.compared() if r.result.tps > 0]
     logs: dict[tuple[str, str], list[float]] = {}
     for run in runs:

@@ -134,7 +134,8 @@ def _measured(data: CampaignData) -> str:
     stacks = len({t.trial.stack for t in data.trials if t.valid})
     durations = sorted(cell.result.duration_s for cell in data.cells())
     length = f" of {render_duration(durations[len(durations) // 2])}" if durations and durations[-1] else ""
-    texts = (render_count(stacks, "stack"), render_count(len(blocks), "block"), render_count(runs, "run") + length)
+    rounds = (render_count(len(blocks), "block"),) if data.record.paired else ()
+    texts = (render_count(stacks, "stack"), *rounds, render_count(runs, "run") + length)
     lost = (f"{render_count(len(data.unreadable), 'trial')} could not be read",) if data.unreadable else ()
     return ", ".join((*texts, *lost))
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from pgstrata.analyze.crash import kept_class
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings
 from pgstrata.analyze.statements import Choice
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_count
 from pgstrata.report.table import main_cells
 from pgstrata.report.why import reason_words
-from pgstrata.report.words import LONGEST_SETTLING_S, listed, sentence
+from pgstrata.report.words import LONGEST_SETTLING_S, MOST_HOSTS, listed, sentence
 from pgstrata.spec.durability import of_class
 from pgstrata.spec.quick import extension_options
 from pgstrata.spec.units import render_duration
@@ -32,11 +33,18 @@ class Settling:
     """The whole budget then."""
     blocks: int | None = None
     """The whole number of blocks then, where a number was declared."""
+    hosts: int | None = None
+    """So many further hosts, where hosts are what is counted: no time on the same ones stands for them."""
 
     @property
     def hopeless(self) -> bool:
         """Whether nobody would run it for so long."""
         return self.more_s is not None and math.isinf(self.more_s)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a command does it."""
+        return not self.hopeless and self.hosts is None
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class CellAnswer:
         """Words, cost and the command, as one line."""
         if not self.cost:
             return self.words
-        if self.settling is None or self.settling.hopeless:
+        if self.settling is None or not self.settling.goes_on:
             return f"{self.words} {self.cost}."
         return f"{self.words} {self.cost}: {command(self.settling.minutes, self.settling.blocks)}"
 
@@ -109,6 +117,8 @@ def _longest(found: CellAnswer) -> float:
 def _cost(settling: Settling | None) -> str:
     if settling is None:
         return ""
+    if settling.hosts is not None:
+        return f"About {render_count(settling.hosts, 'more host')} would settle it"
     if settling.hopeless:
         return "No affordable number of runs would settle it"
     return "More runs would tell what it takes" if settling.more_s is None else _more_words(settling.more_s)
@@ -130,7 +140,7 @@ def _open_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
 
 def _open(findings: Findings, cell: CellFinding, choice: Choice) -> tuple[Comparison, ...]:
     """Comparisons of the leader with stacks that could be chosen instead and have no verdict; one for each stack."""
-    classes = {s.name: s.durability.class_ for s in findings.stacks if s.cell == cell.id and s.n}
+    classes = {s.name: kept_class(s.durability) for s in findings.stacks if s.cell == cell.id and s.n}
     rivals = of_class(classes, choice.class_) if choice.class_ else tuple(classes)
     found: dict[str, Comparison] = {}
     for c in findings.comparisons:  # those of fresh pairs first, which overrule screening
@@ -150,6 +160,8 @@ def _settling(data: CampaignData, findings: Findings, cell: CellFinding, choice:
         return Settling(math.inf)
     more = [(c, n) for c, n in zip(pairs, needed, strict=True) if n is not None]
     most = max(n for _, n in more)
+    if any(c.source == "hosts" for c in pairs):
+        return Settling(math.inf if most > MOST_HOSTS else None, hosts=None if most > MOST_HOSTS else most)
     if data.campaign.runs.blocks is not None:
         return _until(data, most * spent_s / blocks, most * spent_s / blocks, most)
     seconds = {name: fmean(values) for name, values in _seconds(data)}

@@ -13,6 +13,7 @@ from pgstrata.report.figures import (
     NOT_KNOWN,
     is_bounded,
     render_count,
+    render_factor,
     render_interval,
     render_metric,
     render_percent,
@@ -21,7 +22,7 @@ from pgstrata.report.figures import (
     render_spread,
 )
 from pgstrata.report.pairs import Index
-from pgstrata.report.words import MOST_ACCEPTABLE
+from pgstrata.report.words import MOST_ACCEPTABLE, MOST_HOSTS
 from pgstrata.spec.promise import SURVIVES
 
 Tone = Literal["best", "equal", "worse", "worse-proven", "better", "better-proven", "undecided", "none"]
@@ -235,7 +236,10 @@ def _against(comparison: Comparison | None, is_best: bool) -> Figure:
 def comparison_figure(comparison: Comparison) -> Figure:
     """Ratio or difference of a to b, with its interval."""
     if comparison.scale == "ratio":
-        return Figure(render_ratio(comparison.ratio), render_ratio_interval(comparison.low, comparison.high))
+        interval = render_ratio_interval(comparison.low, comparison.high)
+        # An estimate is told as its interval is: as factors, where one bound is a factor of two.
+        value = render_factor(comparison.ratio) if interval.endswith("×") else render_ratio(comparison.ratio)
+        return Figure(value, interval)
     what = metric_of(comparison.metric)
     return Figure(render_metric(comparison.ratio, what), render_interval(comparison.low, comparison.high, what))
 
@@ -278,8 +282,9 @@ def verdict_detail(comparison: Comparison) -> str:
     if comparison.verdict != "undecided":
         return ""
     parts = []
-    if comparison.needed_pairs and comparison.source != "import":
-        parts.append(f"about {render_count(comparison.needed_pairs, 'more pair')}")
+    needed, hosts = comparison.needed_pairs, comparison.source == "hosts"
+    if needed and comparison.source != "import" and not (hosts and needed > MOST_HOSTS):
+        parts.append(f"about {render_count(needed, 'more host' if hosts else 'more pair')}")
     acceptable = comparison.acceptable_margin
     if acceptable is not None and acceptable <= MOST_ACCEPTABLE and comparison.scale == "ratio":
         parts.append(f"equal within {render_percent(acceptable)} now")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pgstrata.analyze.crash import kept_class
 from pgstrata.analyze.finding import Cause, TimeKind
 from pgstrata.analyze.findings import CellFinding, FigurePair, Findings, StackProfile, TimePart, Why, WhyPart
 from pgstrata.report.figures import render_number
@@ -144,7 +145,7 @@ def reason_words(findings: Findings, cell: CellFinding, class_: str | None) -> s
     best = cell.ranking[0] if cell.ranking else ""
     if best not in profiles:
         return ""
-    classes = {s.name: s.durability.class_ for s in findings.stacks if s.cell == cell.id}
+    classes = {s.name: kept_class(s.durability) for s in findings.stacks if s.cell == cell.id}
     alike = [w for w in whys_of(findings, cell) if w.b == best and (class_ is None or _is_of(classes.get(w.a), class_))]
     slower = next((w for w in alike if w.beyond_noise and w.cause is not None and w.difference_ms > 0), None)
     if slower is None:

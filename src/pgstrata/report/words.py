@@ -44,6 +44,8 @@ MOST_ACCEPTABLE = 0.20
 """A margin beyond which "equal within" is of no use."""
 LONGEST_SETTLING_S = 7 * 86400.0
 """Nobody runs a benchmark for longer to settle a margin."""
+MOST_HOSTS = 100
+"""Nobody has more hosts of a kind to try."""
 FACTOR_FROM = 2.0
 """Ratios from here on are told as factors, as in the table."""
 _FASTER = frozenset({"tps", "latency_avg_ms"})
@@ -253,7 +255,8 @@ def _settling(pair: PairStatement, metric: Metric) -> str:
     margin = _margin(metric, pair.margin)
     if pair.source == "import" or (pair.sigma is None and pair.settled_by_pairs is None):
         return ""
-    if pair.settled_by_pairs is None or (pair.settled_by_s or 0.0) > LONGEST_SETTLING_S:
+    is_beyond = pair.source == "hosts" and (pair.settled_by_pairs or 0) > MOST_HOSTS
+    if pair.settled_by_pairs is None or is_beyond or (pair.settled_by_s or 0.0) > LONGEST_SETTLING_S:
         return f"No affordable number of {'hosts' if pair.source == 'hosts' else 'pairs'} would settle {margin}"
     cost = f" ({render_duration(pair.settled_by_s)})" if pair.settled_by_s else ""
     more = "more host" if pair.source == "hosts" else "more pair"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +17,12 @@ from pgstrata.analyze.hosts import over_hosts, tabulate_hosts
 from pgstrata.analyze.hosts_policy import HostsPolicy
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.medium import medium_notices
+from pgstrata.analyze.statements import BadModeStatement
 from pgstrata.record.decision import Observation
-from pgstrata.record.reader import read
+from pgstrata.record.reader import TrialData, read
 from pgstrata.record.schema import MediumRecord
 from pgstrata.report.render import render
+from pgstrata.report.settling import cell_answer
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.campaign import Goal
 from pgstrata_fake.campaigns import Shape, write_campaign
@@ -121,6 +125,39 @@ def test_the_judge_speaks_of_hosts_and_leaves_none_out_for_its_facts(campaign: P
     assert all(row.low is not None and row.high is not None and row.low <= row.high for row in odd)
 
 
+def test_a_host_on_which_a_stack_is_slow_is_no_bad_mode_and_a_run_that_is_slow_there_is_one(tmp_path: Path) -> None:
+    shape = Shape(stacks=("ext4", "xfs"), blocks=18, duration_s=10, incidents=False, hosts=3,
+                  host_effects={(2, "xfs"): -0.5})  # fmt: skip
+    data = read(write_campaign(tmp_path / "c", shape))
+    assert not [s for s in judge(data).cells[0].statements if isinstance(s, BadModeStatement)]
+    slow = {t.id for t in data.trials if t.trial.stack == "xfs" and t.trial.block in (4, 9)}
+    worse = judge(replace(data, trials=tuple(_halved(t) if t.id in slow else t for t in data.trials)))
+    (told,) = [s for s in worse.cells[0].statements if isinstance(s, BadModeStatement)]
+    assert (told.subject, told.blocks) == ("xfs", (4, 9))
+
+
+def _halved(trial: TrialData) -> TrialData:
+    cells = (replace(c, result=c.result.model_copy(update={"tps": c.result.tps / 2})) for c in trial.cells)
+    return replace(trial, cells=tuple(cells))
+
+
+def test_what_would_settle_it_is_hosts_and_no_command(campaign: Path) -> None:
+    data = read(campaign)
+    findings = judge(data)
+    (cell,) = findings.cells
+    found = cell_answer(data, findings, cell)
+    assert found is not None
+    assert found.settling is not None
+    assert re.fullmatch(r"About \d+ more hosts? would settle it", found.cost), found.cost
+    assert "--" not in found.whole(lambda minutes, blocks: "--minutes 5")
+    many = findings.model_copy(
+        update={"comparisons": tuple(c.model_copy(update={"needed_pairs": 1904}) for c in findings.comparisons)}
+    )
+    hopeless = cell_answer(data, many, cell)
+    assert hopeless is not None
+    assert hopeless.cost == "No affordable number of runs would settle it"
+
+
 def test_every_report_shows_hosts_and_stacks(campaign: Path, tmp_path: Path) -> None:
     data = read(campaign)
     findings = judge(data)
@@ -140,5 +177,5 @@ def test_a_host_unlike_its_kind_is_named_by_its_flushes() -> None:
     alike = [baseline(f"h{k}", 1000.0 + k) for k in range(6)]
     assert list(medium_notices(alike)) == []
     (line,) = medium_notices([*alike, baseline("h7", 690.0)])
-    assert line == "h7 is unlike the other hosts: 31 % fewer flushes a second"
+    assert line == "unlike the other hosts: h7 has 31 % fewer flushes a second"
     assert list(medium_notices([baseline("h0", 1000.0), baseline("h1", 600.0)])) == [], "which one is the odd one?"

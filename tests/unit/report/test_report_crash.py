@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,20 @@ import pytest
 from crashed import write_crash
 from pgstrata.analyze.crash import broke_promise
 from pgstrata.analyze.judge import judge
+from pgstrata.analyze.policy import AdaptivePolicy
+from pgstrata.analyze.statements import Choice, Price
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.html import write_html
 from pgstrata.report.json import report_value
 from pgstrata.report.markdown import render_markdown
+from pgstrata.report.settling import cell_answer
 from pgstrata.report.table import verdict_tables
 from pgstrata.report.terminal import render_terminal
+from pgstrata.report.words import sentence
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.crash import crash_campaign, named_stacks
+from pgstrata.spec.promise import SURVIVES
 
 LOST: dict[str, Any] = {
     "verdict": "lost",
@@ -56,12 +62,30 @@ def test_the_verdict_table_says_what_power_cuts_showed(tested: CampaignData) -> 
 
 
 def test_a_promise_that_power_cuts_broke_is_a_warning_before_any_figure(tested: CampaignData) -> None:
-    fell = "xfs lost acknowledged transactions in power cuts"
+    fell = "in power cuts xfs lost acknowledged transactions"
     warning = f"{fell}, though its configuration promises that it survives power loss"
     findings = judge(tested)
     assert warning in findings.campaign.notices
     assert not any("ext4" in notice and "power cuts" in notice for notice in findings.campaign.notices)
     assert f"! {warning}" in render_terminal(tested, findings)
+
+
+def test_a_stack_that_broke_its_promise_is_not_chosen_for_it(tested: CampaignData) -> None:
+    # xfs is the fastest by its runs and lost commits in power cuts.
+    sound = judge(replace(tested, crashes=()))
+    assert sound.ranking[0] == "xfs"
+    findings = judge(tested)
+    assert findings.ranking[0] == "ext4"
+    (choice,) = [s for s in findings.cells[0].statements if isinstance(s, Choice)]
+    assert (choice.subject, choice.class_) == ("ext4", SURVIVES)
+    prices = {s.subject: sentence(s) for s in findings.cells[0].statements if isinstance(s, Price)}
+    assert prices["xfs"].endswith("but it loses on power loss.")
+    found = cell_answer(tested, findings, findings.cells[0])
+    assert found is not None
+    assert "xfs" not in found.words
+    policy = AdaptivePolicy.of(tested.campaign, None, tested.crashes)
+    assert policy.design.candidates is not None
+    assert {"xfs"} == (AdaptivePolicy.of(tested.campaign).design.candidates or set()) - policy.design.candidates
 
 
 def test_a_lying_disk_breaks_no_promise(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.drawing import FACTOR_FOR_LOG, SHAPES, DrawnMetric, draw, is_cut
+from pgstrata.report.head import report_head
 from pgstrata.report.pictures import PATHS, typical_runs, write_pictures
 from pgstrata.report.sample import Sample
 
@@ -78,3 +79,11 @@ def test_pictures_say_where_an_axis_is_cut_or_logarithmic(
     alike = replace(cell, metrics={**cell.metrics, "tps": near}, logarithmic=[])
     write_pictures(data, findings, tmp_path, ["svg"], replace(drawing, cells=[alike]))
     assert "(cut axis: it does not begin at 0)" in (tmp_path / "throughput.svg").read_text()
+
+
+def test_runs_of_no_block_show_no_drift(data: CampaignData, findings: Findings) -> None:
+    assert draw(data, findings, Sample.of(data)).drift
+    unpaired = replace(data, record=data.record.model_copy(update={"paired": False}))
+    assert not draw(unpaired, findings, Sample.of(data)).drift
+    assert "block" in report_head(data, findings).measured
+    assert "block" not in report_head(unpaired, findings).measured

@@ -17,7 +17,7 @@ from pgstrata.analyze.findings import (
 from pgstrata.report.markup import parse_markup, render_markup_html
 from pgstrata.report.pairs import Index, flip
 from pgstrata.report.published import PublishedFigure, add_published
-from pgstrata.report.table import verdict_detail, verdict_words
+from pgstrata.report.table import Figure, comparison_figure, verdict_detail, verdict_words
 from pgstrata.spec.printable import printable
 
 
@@ -45,6 +45,19 @@ def test_a_flipped_ratio_is_its_inverse_with_bounds_exchanged() -> None:
     assert flipped.low == pytest.approx(1 / 0.9)
     assert flipped.high == pytest.approx(1 / 0.75)
     assert flip(flipped).ratio == pytest.approx(0.8)
+
+
+def test_an_estimate_is_in_the_notation_of_its_interval() -> None:
+    assert comparison_figure(compare(ratio=0.99, low=0.4, high=2.43)) == Figure("0.990×", "0.400 … 2.43×")
+    assert comparison_figure(compare(ratio=0.99, low=0.9, high=1.1)).value == "−1.0 %"
+    assert comparison_figure(compare(ratio=2.4, low=None, high=None)).value == "2.40×"
+
+
+def test_what_counts_hosts_needs_hosts() -> None:
+    open_ = {"verdict": "undecided", "source": "hosts", "acceptable_margin": None}
+    assert verdict_detail(compare(**open_, needed_pairs=12)) == "about 12 more hosts"
+    assert verdict_detail(compare(**open_, needed_pairs=1904)) == ""
+    assert verdict_detail(compare(**{**open_, "source": "screening"}, needed_pairs=1904)) == "about 1,904 more pairs"
 
 
 def test_a_flipped_difference_changes_its_sign() -> None:

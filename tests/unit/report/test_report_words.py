@@ -53,6 +53,10 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
             "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. About 34 more pairs (9 h) would settle 2 %; "
             "3 % can be accepted now.",
         ),
+        (
+            pair("undecided", 0.992, 0.404, 2.43, settled_by_pairs=1904, sigma=0.3, source="hosts"),
+            "`a` vs `b`: 0.992× (0.404 ... 2.43×): **undecided**. No affordable number of hosts would settle 2 %.",
+        ),
         # An import cannot go on, and "equal within 415 %" helps nobody.
         (
             pair("undecided", 1.014, 0.99, 1.04, settled_by_pairs=872, source="import", acceptable_margin=4.15),

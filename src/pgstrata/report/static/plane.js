@@ -66,7 +66,8 @@ function placeLabel(plot, px, py, name, taken) {
 function drawDrift(host) {
   host.replaceChildren();
   const rows = DATA.drift.filter((d) => d.cell === state.cell && shown(d.stack));
-  if (!rows.length) { nothing(host, "there is no valid run"); return; }
+  const unpaired = DATA.runs.length > 0 && !DATA.drift.length;
+  if (!rows.length) { nothing(host, unpaired ? "the runs belong to no blocks" : "there is no valid run"); return; }
   const blocks = [...new Set(rows.map((r) => r.block))].sort((a, b) => a - b);
   stackLegend(host, ranked().filter((s) => rows.some((r) => r.stack === s)));
   const plot = new Plot(host, { height: 280, left: 54, right: 14, top: 12, bottom: 40, label: "Runs against the mean of their stack, by block" });
