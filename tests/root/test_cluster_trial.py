@@ -38,6 +38,15 @@ def test_a_cluster_is_built_attested_measured_and_taken_down(place: Path) -> Non
     } <= found
     (cell,) = read(place / "out").cells()
     assert cell.result.transactions > 0
+    primary, follower = cell.result.nodes
+    assert (primary.node, follower.node) == ("primary", "standby1")
+    assert primary.cpu_s is not None
+    assert primary.cpu_s > 0
+    assert follower.received_bytes is not None
+    assert cell.result.wal_bytes is not None
+    assert follower.received_bytes > cell.result.wal_bytes, "all WAL went over the network"
+    assert follower.disk_written_bytes is None, "it is in memory"
+    assert follower.replay_lag_ms is not None
     assert (trial / "raw" / "postgresql-standby1.log").exists()
     recorded = b"".join(path.read_bytes() for path in (place / "out").rglob("*") if path.is_file())
     assert b"SCRAM-SHA-256" not in recorded, "a password's verifier is on record"

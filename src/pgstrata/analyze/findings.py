@@ -76,6 +76,25 @@ class DiskFinding(Finding):
     """How late answers left the program that models the disk, in percent of the time that the model gives them."""
 
 
+class NodeFinding(Finding):
+    """What a node of a cluster did: rates over the time of the runs, and of the lags the median run."""
+
+    node: str
+    runs: int
+    processors: float | None
+    """That its server's processes used, on average."""
+    received_bytes_per_s: float | None
+    sent_bytes_per_s: float | None
+    disk_read_bytes_per_s: float | None
+    disk_written_bytes_per_s: float | None
+    write_lag_ms: float | None
+    flush_lag_ms: float | None
+    replay_lag_ms: float | None
+    replay_lag_max_ms: float | None
+    """Of all runs."""
+    behind_max_bytes: int | None
+
+
 class StackFinding(Finding):
     """One stack in one cell of the grid."""
 
@@ -96,6 +115,8 @@ class StackFinding(Finding):
     """For example `checkpoint cost not included`, `functional only`, `imported`."""
     disks: tuple[DiskFinding, ...] = ()
     """Of its modelled disks; none for disks that keep no account."""
+    nodes: tuple[NodeFinding, ...] = ()
+    """Of a cluster."""
 
 
 class Comparison(Finding):

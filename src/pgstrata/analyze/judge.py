@@ -36,6 +36,7 @@ from pgstrata.analyze.fit import BlockFit
 from pgstrata.analyze.hosts import host_factor_table
 from pgstrata.analyze.hosts_findings import hosts_findings
 from pgstrata.analyze.interval import ALPHA
+from pgstrata.analyze.node_use import node_findings
 from pgstrata.analyze.pair_findings import PairFindings, sorted_bounds
 from pgstrata.analyze.scale import metric_of
 from pgstrata.analyze.screen import rank
@@ -161,6 +162,7 @@ class _JudgedCell:
             trials=tuple(r.trial.id for r in runs),
             labels=tuple(self._labels(runs)),
             disks=disk_findings([r.data.result for r in runs]),
+            nodes=node_findings([r.data.result for r in runs]),
         )
 
     def _metric(self, metric: str, stack: str, runs: tuple[Run, ...]) -> MetricFinding:

@@ -23,23 +23,25 @@ RUNNING = ("CPU", "Running")
 APPLICATION_NAME = "pgstrata probe"
 
 
-def render_probe_script(major: int, interval_s: float = 1.0) -> str:
+def render_probe_script(major: int, interval_s: float = 1.0, *, standbys: bool = False) -> str:
     """The script for psql (-XAtq): prepares the statement once, so that repeating it needs no planning."""
     return (
         f"SET application_name = '{APPLICATION_NAME}';\n"
         "SET jit = off;\n"
         "SET statement_timeout = '10s';\n"
-        f"PREPARE sample AS {render_sample_query(major)};\n"
+        f"PREPARE sample AS {render_sample_query(major, standbys=standbys)};\n"
         f"EXECUTE sample \\watch {interval_s:g}\n"
     )
 
 
-def render_sample_query(major: int) -> str:
-    """One row, one column: a JSON object with `time` (Unix, seconds), the COUNTERS and `waits`.
+def render_sample_query(major: int, *, standbys: bool = False) -> str:
+    """One row, one column: a JSON object with `time` (Unix, seconds), the COUNTERS, `waits` and, where they are asked
+    for, `standbys`.
 
     The database statistics are those of the database that the probe is connected to.
     """
     bgwriter, checkpointer, io = _bgwriter(major), _checkpointer(major), _io(major)
+    following = f", 'standbys', ({_STANDBYS})" if standbys else ""
     return (
         "SELECT json_build_object("
         "'time', round(extract(epoch FROM clock_timestamp())::numeric, 6),"
@@ -49,11 +51,21 @@ def render_sample_query(major: int) -> str:
         f" {bgwriter}, {checkpointer},"
         " 'io_reads', io.reads, 'io_writes', io.writes, 'io_extends', io.extends, 'io_fsyncs', io.fsyncs,"
         " 'wal_writes', wal.writes, 'wal_syncs', wal.syncs,"
-        " 'waits', w.waits)"
+        f" 'waits', w.waits{following})"
         f" FROM pg_stat_database d, pg_stat_bgwriter b{_checkpointer_view(major)}, {io} io,"
         f" {_wal(major)} wal, {_waits()} w"
         " WHERE d.datname = current_database()"
     )
+
+
+_STANDBYS = (
+    "SELECT coalesce(json_agg(json_build_object('name', application_name,"
+    " 'write_lag_ms', 1000 * extract(epoch FROM write_lag), 'flush_lag_ms', 1000 * extract(epoch FROM flush_lag),"
+    " 'replay_lag_ms', 1000 * extract(epoch FROM replay_lag),"
+    " 'behind_bytes', pg_wal_lsn_diff(pg_current_wal_insert_lsn(), replay_lsn))), '[]')"
+    " FROM pg_stat_replication WHERE application_name LIKE 'standby%'"
+)
+"""A standby's lags are null while it has nothing new to confirm."""
 
 
 def _bgwriter(major: int) -> str:

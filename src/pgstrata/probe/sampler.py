@@ -13,6 +13,8 @@ PSI); `self_s`, the CPU time this program has used. `server` and `client`, each 
 that its tasks have been on a processor (`cpu_s`) and have waited for one (`wait_s`), and how many there are (`tasks`).
 The server is the `postgres` with the data directory among its arguments, with the processes that it started; the client
 the `pgbench` with the server's socket directory among its own. What a process used after its last sample is lost.
+`nodes`, of a cluster, has the same of each of its servers by name, with `received_bytes` and `sent_bytes`: what went by
+the link of its network namespace so far (/proc/PID/net/dev, all interfaces but the loopback).
 """
 
 from __future__ import annotations
@@ -100,6 +102,15 @@ class Program:
         self.seen = now
         return {"cpu_s": round(self.cpu_ns / 1e9, 6), "wait_s": round(self.wait_ns / 1e9, 6), "tasks": len(now)}
 
+    def network(self) -> dict[str, int]:
+        """Bytes by all links of the process's network but the loopback; nothing where it is not there."""
+        lines = [line.partition(b":") for line in read_path(f"/proc/{self.pid}/net/dev").splitlines()[2:]]
+        links = [fields.split() for name, _, fields in lines if name.strip() != b"lo"]
+        if not links:
+            return {}
+        received, sent = (sum(int(link[field]) for link in links) for field in (0, 8))
+        return {"received_bytes": received, "sent_bytes": sent}
+
     def tasks(self, pid: int) -> list[str]:
         """The threads, as paths below /proc."""
         try:
@@ -119,8 +130,11 @@ class Server(Program):
 class Sampler:
     """Keeps the files open; `sample` reads them once."""
 
-    def __init__(self, devices: list[str], server: str = "", client: str = "") -> None:
+    def __init__(
+        self, devices: list[str], server: str = "", client: str = "", nodes: dict[str, str] | None = None
+    ) -> None:
         self.programs = {"server": Server("postgres", server), "client": Program("pgbench", client)}
+        self.nodes = {name: Server("postgres", directory) for name, directory in (nodes or {}).items()}
         self.disks = {d: open_file(f"/sys/dev/block/{d}/stat") for d in devices}
         self.stat = open_file("/proc/stat")
         self.meminfo = open_file("/proc/meminfo")
@@ -145,8 +159,14 @@ class Sampler:
             sums = program.sample()
             if sums is not None:
                 line[name] = sums
+        if self.nodes:
+            line["nodes"] = self._nodes()
         line["self_s"] = round(time.process_time(), 6)
         return line
+
+    def _nodes(self) -> dict[str, dict[str, Any]]:
+        found = {name: (server, server.sample()) for name, server in self.nodes.items()}
+        return {name: {**sums, **server.network()} for name, (server, sums) in found.items() if sums is not None}
 
     def _pressure(self) -> dict[str, int]:
         found = {}
@@ -162,6 +182,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--devices", default="", help="major:minor, separated by commas")
     parser.add_argument("--server", default="", help="data directory of the server")
     parser.add_argument("--client", default="", help="socket directory that pgbench connects to")
+    parser.add_argument("--node", action="append", default=[], help="NAME=DATA-DIRECTORY of a server of a cluster")
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between samples")
     return parser.parse_args(argv)
 
@@ -175,7 +196,9 @@ def main(argv: list[str]) -> int:
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end)  # so that a signal just before select is not slept through
 
-    sampler = Sampler([d for d in arguments.devices.split(",") if d], arguments.server, arguments.client)
+    devices = [d for d in arguments.devices.split(",") if d]
+    nodes = {name: directory for name, _, directory in (node.partition("=") for node in arguments.node)}
+    sampler = Sampler(devices, arguments.server, arguments.client, nodes)
     due = time.monotonic()
     while True:
         sys.stdout.write(json.dumps(sampler.sample(), separators=(",", ":")) + "\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,12 +51,20 @@ DEVICES_AT = 4
 
 
 def plan_host_probe(
-    devices: str, *, data_directory: str = "", sockets: str = "", watcher: str | None = None, marker: str = ""
+    devices: str,
+    *,
+    data_directory: str = "",
+    sockets: str = "",
+    nodes: Mapping[str, str] | None = None,
+    watcher: str | None = None,
+    marker: str = "",
 ) -> Command:
     """Samples the host and the devices (`major:minor`, commas between) as OS user `watcher`: all it reads is open to
-    everybody. The server on `data_directory` and the pgbench that connects by `sockets` are told apart by these."""
+    everybody. The server on `data_directory` and the pgbench that connects by `sockets` are told apart by these, and
+    the servers of a cluster by the data directories of its `nodes`."""
     programs = [f"--server={data_directory}"] if data_directory else []
     programs += [f"--client={sockets}"] if sockets else []
+    programs += [f"--node={name}={directory}" for name, directory in (nodes or {}).items()]
     return Command(
         ("python3", "-I", "-", "--devices", devices, *programs),
         timeout_s=_LONGEST_S,
@@ -67,10 +75,12 @@ def plan_host_probe(
     )
 
 
-def plan_postgres_probe(psql: Sequence[str], major: int, *, user: str | None = None, marker: str = "") -> Command:
+def plan_postgres_probe(
+    psql: Sequence[str], major: int, *, standbys: bool = False, user: str | None = None, marker: str = ""
+) -> Command:
     """Samples the server: `psql` are the arguments that connect to the database of the workload (`Server.psql`),
-    `major` is the server's, `user` the OS user that may connect."""
-    script = render_probe_script(major)
+    `major` is the server's, `user` the OS user that may connect; with `standbys` also how far each of them is."""
+    script = render_probe_script(major, standbys=standbys)
     return Command(tuple(psql), timeout_s=_LONGEST_S, stdin=script, user=user, env=marked(marker), cwd="/")
 
 

@@ -323,6 +323,31 @@ class DiskUse(Record):
     """How many answers were late by 0, 1, ... and by 100 or more percent of the time that they were to take."""
 
 
+class NodeUse(Record):
+    """What a node of a cluster did during one measured run, from the probes' first sample to their last: right before
+    the run and right after it. None for what was not there to be counted."""
+
+    node: str
+    elapsed_s: float = Field(gt=0)
+    cpu_s: float | None = Field(None, ge=0)
+    """That its server's processes were on a processor; of a session that ended before the last sample a part."""
+    received_bytes: int | None = Field(None, ge=0)
+    sent_bytes: int | None = Field(None, ge=0)
+    """By its link to the other nodes."""
+    disk_read_bytes: int | None = Field(None, ge=0)
+    disk_written_bytes: int | None = Field(None, ge=0)
+    """Of the devices at the bottom of its volumes; the archive counts to the primary."""
+    lag_samples: int = Field(0, ge=0)
+    """Samples, one a second, in which the primary had a lag of this standby."""
+    write_lag_ms: float | None = Field(None, ge=0)
+    flush_lag_ms: float | None = Field(None, ge=0)
+    replay_lag_ms: float | None = Field(None, ge=0)
+    """Medians of those samples: how long ago the primary had written what the standby had written, flushed, applied."""
+    replay_lag_max_ms: float | None = Field(None, ge=0)
+    behind_max_bytes: int | None = None
+    """The most WAL that the primary had and the standby had not applied."""
+
+
 class CellResult(Record):
     """One measured run of pgbench: what it printed, in numbers."""
 
@@ -353,6 +378,8 @@ class CellResult(Record):
     """Further metric columns of an import."""
     disks: tuple[DiskUse, ...] = ()
     """Of the modelled disks; none for disks that keep no account."""
+    nodes: tuple[NodeUse, ...] = ()
+    """Of a cluster; none for a server that is alone, and in records of versions that did not count them."""
 
     @field_validator("percentiles_ms", "extra", mode="before")
     @classmethod

@@ -22,7 +22,8 @@ from pgstrata import __version__
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import disk_use, glossary, hosts
+from pgstrata.report import cluster, disk_use, glossary, hosts
+from pgstrata.report.cluster import ClusterPicture, cluster_pictures, node_rows
 from pgstrata.report.crash import power_cuts_view, shows_runs
 from pgstrata.report.details import Links, stack_details
 from pgstrata.report.disk_use import disk_rows
@@ -102,6 +103,9 @@ class CellView:
     """Where session time went."""
     disks: tuple[tuple[str, ...], ...]
     """What modelled disks did."""
+    nodes: tuple[tuple[str, ...], ...]
+    """What the nodes of clusters did."""
+    clusters: tuple[ClusterPicture, ...]
     hosts: HostsView | None
     """Of a campaign on several hosts."""
 
@@ -142,6 +146,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             incidents_in_all=len(found),
             facts=_host_facts(data, findings),
             disk_use=disk_use,
+            cluster=cluster,
             glossary=glossary,
             each_host=hosts,
             rejected=data.record.rejected or findings.campaign.rejected,
@@ -159,6 +164,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
 
 def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
     index = Index(findings)
+    stacks = {stack.name: stack for stack in data.record.campaign.stacks}
     for table in verdict_tables(findings):
         found, all_ = cell_answer(data, findings, table.cell), told(table.cell)
         yield CellView(
@@ -176,6 +182,8 @@ def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
             ),
             time=time_view(findings, table.cell),
             disks=disk_rows(findings, table.cell),
+            nodes=node_rows(findings, table.cell),
+            clusters=cluster_pictures(findings, table.cell, stacks),
             hosts=_hosts_view(findings, table.cell),
         )
 

@@ -7,7 +7,8 @@ import re
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import crash, hosts
+from pgstrata.report import cluster, crash, hosts
+from pgstrata.report.cluster import node_rows
 from pgstrata.report.crash import crash_lines, shows_runs, tested_stacks
 from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
 from pgstrata.report.figures import render_factor, render_metric, render_number
@@ -50,6 +51,7 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
         lines += _why(findings, table)
         lines += _published(findings, table)
         lines += _disks(findings, table)
+        lines += _nodes(findings, table)
         lines += _hosts(findings, table)
     tested = tested_stacks(findings)
     if tested:
@@ -137,6 +139,15 @@ def _disks(findings: Findings, table: VerdictTable) -> list[str]:
     if not rows:
         return []
     head = ["", f"### {TITLE}", "", EXPLAINED, "", _line(list(COLUMNS)), _line(["---"] * len(COLUMNS))]
+    return [*head, *(_line(list(row)) for row in rows)]
+
+
+def _nodes(findings: Findings, table: VerdictTable) -> list[str]:
+    rows = node_rows(findings, table.cell)
+    if not rows:
+        return []
+    titles = cluster.COLUMNS
+    head = ["", f"### {cluster.TITLE}", "", cluster.EXPLAINED, "", _line(list(titles)), _line(["---"] * len(titles))]
     return [*head, *(_line(list(row)) for row in rows)]
 
 

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import disk_use, hosts
+from pgstrata.report import cluster, disk_use, hosts
+from pgstrata.report.cluster import node_rows
 from pgstrata.report.crash import TITLE, crash_lines, shows_runs, tested_stacks
 from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.figures import render_factor, render_number
@@ -73,6 +74,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
                 console.print(_sentence(words))
         _print_published(console, findings, table, plain)
         _print_disks(console, findings, table, plain)
+        _print_nodes(console, findings, table, plain)
         _print_hosts(console, findings, table, plain)
     _print_power_cuts(console, findings)
     lost = incidents(data, findings)
@@ -139,6 +141,20 @@ def _print_disks(console: Console, findings: Findings, table: VerdictTable, plai
     grid = _empty_grid(plain)
     for number, title in enumerate(disk_use.COLUMNS):
         grid.add_column(title.lower(), justify="right" if number >= disk_use.TEXTS else "left")
+    for row in rows:
+        grid.add_row(*(Text(printable(text)) for text in row))
+    console.print(grid)
+
+
+def _print_nodes(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
+    rows = node_rows(findings, table.cell)
+    if not rows:
+        return
+    console.print(Text(f"\n{cluster.TITLE}", style="bold"))
+    console.print(Text(cluster.EXPLAINED, style="dim"))
+    grid = _empty_grid(plain)
+    for number, title in enumerate(cluster.COLUMNS):
+        grid.add_column(title.lower(), justify="right" if number >= cluster.TEXTS else "left")
     for row in rows:
         grid.add_row(*(Text(printable(text)) for text in row))
     console.print(grid)

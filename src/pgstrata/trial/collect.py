@@ -11,6 +11,7 @@ from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import CellResult
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.trial.context import CellRun, TrialContext
+from pgstrata.trial.node_use import read_node_use
 from pgstrata.trial.probes import write_probe_series
 from pgstrata.workload.pgbench_output import PgbenchResult, parse_progress, parse_result
 
@@ -44,6 +45,7 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
     logs = sorted(raw.glob("pgbench_log.*"))
     percentiles = context.percentiles(logs, cell.rate_tps is not None) if logs else {}
     result = _result(cell, run, found, duration_s, checkpoints, dict(percentiles))
+    result = result.model_copy(update={"nodes": read_node_use(context, raw)})
     context.recorder.write(f"cells/{cell.id}/result.json", result)
     context.host.remove(folder)
     run.collected = True

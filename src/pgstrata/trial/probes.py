@@ -23,10 +23,19 @@ def plan_probes(setup: TrialSetup) -> tuple[PlannedCommand, PlannedCommand]:
     server, site, marker = setup.server, setup.site, setup.plan.context.marker
     watcher = NOBODY if site.as_root else None
     host_probe = plan_host_probe(
-        "", data_directory=server.layout.data_directory, sockets=setup.driven.server, watcher=watcher, marker=marker
+        "",
+        data_directory=server.layout.data_directory,
+        sockets=setup.driven.server,
+        nodes={name: one.layout.data_directory for name, one in setup.servers.items()} if setup.stack.topology else {},
+        watcher=watcher,
+        marker=marker,
     )
     postgres_probe = plan_postgres_probe(
-        server.psql(DATABASE), server.installation.major, user=site.user, marker=marker
+        server.psql(DATABASE),
+        server.installation.major,
+        standbys=bool(setup.standbys),
+        user=site.user,
+        marker=marker,
     )
     return with_ref(host_probe, DEVICES_AT, Ref(DEVICES)), PlannedCommand.of(postgres_probe)
 

@@ -20,6 +20,13 @@ def test_every_column_is_selected(major: int) -> None:
     assert ("b.buffers_backend" in query) == (major < 17)
 
 
+def test_standbys_are_asked_for_where_there_are_any() -> None:
+    assert "pg_stat_replication" not in render_probe_script(16)
+    asked = render_probe_script(16, standbys=True)
+    for name in ("write_lag_ms", "flush_lag_ms", "replay_lag_ms", "behind_bytes"):
+        assert f"'{name}'" in asked
+
+
 def test_counters_are_the_columns_of_the_record() -> None:
     assert ("t_s", *COUNTERS) == POSTGRES_COLUMNS
 

@@ -1,0 +1,43 @@
+"""What the nodes of a cluster did over the runs of a stack: rates by time, and of the lags the median of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from pgstrata.analyze.findings import NodeFinding
+from pgstrata.record.schema import CellResult, NodeUse
+
+
+def node_findings(results: Sequence[CellResult]) -> tuple[NodeFinding, ...]:
+    """One for each node, the primary first; none for a server that is alone. Pure."""
+    names = dict.fromkeys(use.node for result in results for use in result.nodes)
+    return tuple(_finding(name, [use for r in results for use in r.nodes if use.node == name]) for name in names)
+
+
+def _finding(name: str, uses: Sequence[NodeUse]) -> NodeFinding:
+    def rate(key: str) -> float | None:
+        """Over the runs that have it."""
+        known = [(getattr(use, key), use.elapsed_s) for use in uses if getattr(use, key) is not None]
+        return sum(value for value, _ in known) / sum(elapsed_s for _, elapsed_s in known) if known else None
+
+    def all_of(key: str) -> list[float]:
+        return [getattr(use, key) for use in uses if getattr(use, key) is not None]
+
+    def middle(key: str) -> float | None:
+        return median(all_of(key)) if all_of(key) else None
+
+    return NodeFinding(
+        node=name,
+        runs=len(uses),
+        processors=rate("cpu_s"),
+        received_bytes_per_s=rate("received_bytes"),
+        sent_bytes_per_s=rate("sent_bytes"),
+        disk_read_bytes_per_s=rate("disk_read_bytes"),
+        disk_written_bytes_per_s=rate("disk_written_bytes"),
+        write_lag_ms=middle("write_lag_ms"),
+        flush_lag_ms=middle("flush_lag_ms"),
+        replay_lag_ms=middle("replay_lag_ms"),
+        replay_lag_max_ms=max(all_of("replay_lag_max_ms"), default=None),
+        behind_max_bytes=max((use.behind_max_bytes for use in uses if use.behind_max_bytes is not None), default=None),
+    )

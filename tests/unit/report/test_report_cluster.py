@@ -1,0 +1,101 @@
+"""What the nodes of a cluster did: in every format, and as a picture of the topology."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.judge import judge
+from pgstrata.record.reader import CampaignData, read
+from pgstrata.report.cluster import WIDTH, cluster_pictures, commit_words, node_rows
+from pgstrata.report.html import html_text
+from pgstrata.report.json import report_value
+from pgstrata.report.markdown import render_markdown
+from pgstrata.report.terminal import render_terminal
+from pgstrata.spec.notation import parse_stack
+
+TOPOLOGY = {"standbys": [{}, {}], "synchronous_standby_names": "ANY 1 (standby1)", "synchronous_commit": "on"}
+COUNTED: dict[str, Any] = {"elapsed_s": 10, "cpu_s": 5, "sent_bytes": 10 << 20, "received_bytes": 20480}
+LAGS: dict[str, Any] = {
+    "lag_samples": 9,
+    "write_lag_ms": 0.2,
+    "flush_lag_ms": 0.3,
+    "replay_lag_ms": 0.5,
+    "replay_lag_max_ms": 44,
+    "behind_max_bytes": 70,
+}
+NODES = [
+    {"node": "primary", **COUNTED, "disk_written_bytes": 40 << 20},
+    {"node": "standby1", **COUNTED, **LAGS},
+    {"node": "standby2", "elapsed_s": 10},
+]
+
+
+@pytest.fixture
+def clustered(campaign_directory: Path, tmp_path: Path) -> CampaignData:
+    """A campaign of which one stack is a cluster."""
+    place = tmp_path / "out"
+    shutil.copytree(campaign_directory, place)
+    record = json.loads((place / "campaign.json").read_text())
+    next(s for s in record["campaign"]["stacks"] if s["name"] == "ext4")["topology"] = TOPOLOGY
+    (place / "campaign.json").write_text(json.dumps(record))
+    for file in place.glob("trials/*/cells/*/result.json"):
+        planned = json.loads((file.parents[2] / "planned.json").read_text())
+        if planned["trial"]["stack"] == "ext4":
+            file.write_text(json.dumps({**json.loads(file.read_text()), "nodes": NODES}))
+    return read(place)
+
+
+def test_every_format_tells_what_the_nodes_did(clustered: CampaignData) -> None:
+    findings = judge(clustered)
+    first, second, third = node_rows(findings, findings.cells[0])
+    assert first == ("ext4", "primary", "0.500", "1.0 MiB", "2.0 KiB", "4.0 MiB", "", "", "", "")
+    assert second[5:] == ("memory", "0.200 ms", "0.300 ms", "0.500 ms", "44 ms")
+    assert third[2:5] == ("n/a", "n/a", "n/a")
+    (stack,) = (s for s in report_value(findings)["stacks"] if s["nodes"])
+    assert [node["node"] for node in stack["nodes"]] == ["primary", "standby1", "standby2"]
+    assert stack["nodes"][1]["replay_lag_max_ms"] == 44
+    for text in (render_markdown(clustered, findings), render_terminal(clustered, findings, 200)):
+        assert "What the nodes of the clusters did" in text
+        assert "44 ms" in text
+
+
+def test_without_a_cluster_nothing_is_said_of_nodes(data: CampaignData, findings: Findings) -> None:
+    assert node_rows(findings, findings.cells[0]) == ()
+    assert "nodes of the clusters" not in render_terminal(data, findings)
+    assert 'class="topology"' not in html_text(data, findings)
+
+
+def test_the_picture_has_every_node_in_its_place(clustered: CampaignData) -> None:
+    page = html_text(clustered, judge(clustered))
+    (drawn,) = re.findall(r'<figure class="topology">.*?</figure>', page, re.DOTALL)
+    svg = ElementTree.fromstring(re.search(r"<svg.*</svg>", drawn, re.DOTALL)[0])  # type: ignore[index]
+    boxes = list(svg.iter("rect"))
+    assert [float(box.attrib["x"]) for box in boxes] == [1, 34, 34]
+    edges = [(float(box.attrib["y"]), float(box.attrib["height"])) for box in boxes]
+    assert all(y + height < below for (y, height), (below, _) in pairwise(edges))
+    assert all(float(b.attrib["x"]) + float(b.attrib["width"]) <= WIDTH for b in boxes)
+    assert [line.attrib["class"] for line in svg.iter("path")] == ["stream", "stream loose"]
+    assert svg.attrib["role"] == "img"
+    assert "standby1 on ext4" in svg.attrib["aria-label"]
+    assert "a commit waits for ANY 1 (standby1), synchronous_commit=on" in drawn
+
+
+def test_pictures_are_of_the_stacks_of_the_campaign(clustered: CampaignData) -> None:
+    findings = judge(clustered)
+    (picture,) = cluster_pictures(findings, findings.cells[0], {s.name: s for s in clustered.campaign.stacks})
+    assert (picture.stack, len(picture.standbys)) == ("ext4", 2)
+
+
+def test_what_a_commit_waits_for() -> None:
+    assert commit_words(parse_stack("cluster(3)/ext4")) == "no commit waits for a standby"
+    assert commit_words(parse_stack("cluster(3,ANY 1,local)/ext4")) == "no commit waits for a standby"
+    assert commit_words(parse_stack("cluster(3,ANY 2,remote_apply)/ext4")).endswith("synchronous_commit=remote_apply")

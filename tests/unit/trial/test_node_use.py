@@ -1,0 +1,84 @@
+"""What the nodes of a cluster did, from the samples of the probes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pgstrata.analyze.node_use import node_findings
+from pgstrata.record.schema import CellResult, NodeUse
+from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.workload import Cell
+from pgstrata.trial.node_use import node_disks, node_use
+
+
+def sample(mono: float, cpu_s: float, sent: int, sectors: int) -> dict[str, Any]:
+    node = {"cpu_s": cpu_s, "wait_s": 0.0, "tasks": 3, "received_bytes": 10 * sent, "sent_bytes": sent}
+    stat = [0, 0, sectors // 2, 0, 0, 0, sectors, 0, 0, 0, 0]
+    return {"mono": mono, "nodes": {"primary": node, "standby1": node}, "disk": {"7:1": stat}}
+
+
+def lag(name: str, lag_ms: float | None, behind: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "write_lag_ms": lag_ms,
+        "flush_lag_ms": lag_ms,
+        "replay_lag_ms": lag_ms,
+        "behind_bytes": behind,
+    }
+
+
+SAMPLES = [sample(10.0, 1.0, 100, 1000), sample(11.0, 1.2, 150, 1100), sample(20.0, 6.0, 600, 3000)]
+SERVER = [
+    {"standbys": [lag("standby1", 2.0, 5)]},
+    {"standbys": [lag("standby1", None, 900)]},
+    {"standbys": [lag("standby1", 8.0, 0), lag("standby2", 99.0, 99)]},
+]
+
+
+def test_counters_grow_from_the_first_sample_to_the_last() -> None:
+    primary, standby = node_use(SAMPLES, SERVER, {"primary": (), "standby1": ("7:1",)})
+    assert primary == NodeUse(
+        node="primary", elapsed_s=10.0, cpu_s=5.0, received_bytes=5000, sent_bytes=500,
+    )  # fmt: skip
+    assert (standby.disk_read_bytes, standby.disk_written_bytes) == (1000 * 512, 2000 * 512)
+
+
+def test_lags_are_medians_of_what_the_primary_knew() -> None:
+    (found,) = node_use(SAMPLES, SERVER, {"standby1": ()})
+    assert (found.lag_samples, found.write_lag_ms, found.replay_lag_max_ms, found.behind_max_bytes) == (
+        2,
+        5.0,
+        8.0,
+        900,
+    )
+
+
+def test_what_was_not_counted_is_not_nought() -> None:
+    (found,) = node_use(SAMPLES, [], {"standby2": ("7:9",)})
+    assert found == NodeUse(node="standby2", elapsed_s=10.0)
+    assert node_use(SAMPLES[:1], SERVER, {"primary": ()}) == ()
+
+
+def test_devices_belong_to_nodes_and_the_archive_to_the_primary() -> None:
+    stack = parse_stack("cluster(2)/ext4@wal=xfs@standby1=tmpfs@archive=ext4")
+    media = {"data": ("7:0",), "wal": ("7:1",), "standby1.data": (), "archive": ("7:2", "7:1")}
+    assert node_disks(stack, media) == {"primary": ("7:0", "7:1", "7:2"), "standby1": ()}
+
+
+def result(*nodes: NodeUse) -> CellResult:
+    cell = Cell(script="tpcb-like", scale=1, clients=1)
+    return CellResult(cell=cell, started="", duration_s=10, transactions=1, tps=1, nodes=nodes)
+
+
+def test_rates_are_over_the_runs_that_have_them() -> None:
+    first = NodeUse(node="standby1", elapsed_s=10, cpu_s=5, sent_bytes=100, replay_lag_ms=1, replay_lag_max_ms=9)
+    second = NodeUse(node="standby1", elapsed_s=30, cpu_s=5, replay_lag_ms=3, replay_lag_max_ms=4, behind_max_bytes=7)
+    (found,) = node_findings([result(first), result(second)])
+    assert found.runs == 2
+    assert found.processors == pytest.approx(0.25)
+    assert found.sent_bytes_per_s == pytest.approx(10)
+    assert (found.replay_lag_ms, found.replay_lag_max_ms, found.behind_max_bytes) == (2, 9, 7)
+    assert found.disk_written_bytes_per_s is None
+    assert node_findings([result()]) == ()
