@@ -89,10 +89,6 @@ class DrawnNode:
         """Of `lines`."""
         return tuple(self.y + _PAD + _HEAD + _LINE * number for number in range(len(self.lines)))
 
-    @property
-    def title_baseline(self) -> int:
-        return self.y + _PAD + 10
-
 
 @dataclass(frozen=True)
 class ClusterPicture:
