@@ -84,4 +84,5 @@ def _disk_bytes(first: Sample, last: Sample, devices: Sequence[str], field: int)
     """None where a node has no devices of its own, as in memory, or one of them was not sampled."""
     if not devices or not all(d in sample["disk"] for d in devices for sample in (first, last)):
         return None
-    return sum(max(0, last["disk"][d][field] - first["disk"][d][field]) for d in devices) * SECTOR_BYTES
+    sectors = sum(max(0, int(last["disk"][d][field]) - int(first["disk"][d][field])) for d in devices)
+    return sectors * SECTOR_BYTES
