@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def compare(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="A B...", help="Campaign directories or bundles.", show_default=False)
+        list[Path], typer.Argument(metavar="CAMPAIGN", help="Campaign directories or bundles.", show_default=False)
     ],
     reference: Annotated[
         str | None,

@@ -20,7 +20,7 @@ EXAMPLE = "Example: pgstrata crash ext4 xfs --states 200 --scratch /var/tmp"
 FILES = (".yaml", ".yml")
 
 What = Annotated[
-    list[str], typer.Argument(metavar="FILE|STACK...", help="A campaign's file, or stacks in short notation.")
+    list[str], typer.Argument(metavar="FILE|STACK", help="A campaign's file, or stacks in short notation.")
 ]
 States = Annotated[
     int | None, typer.Option("--states", min=1, max=100_000, help="States of each stack.", show_default="100")

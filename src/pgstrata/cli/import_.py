@@ -69,7 +69,7 @@ def import_pg_fs_benchmark_folder(
 
 @group.command("pgbench", epilog="Example: pgstrata import pgbench ext4=a.out xfs=b.out --out out/mine")
 def import_pgbench_files(
-    files: Annotated[list[str], typer.Argument(metavar="STACK=FILE...", help="Output or log of one run of pgbench.")],
+    files: Annotated[list[str], typer.Argument(metavar="STACK=FILE", help="Output or log of one run of pgbench.")],
     out: Out,
     margin: Margin = "2%",
     json: JsonFlag = False,

@@ -107,8 +107,8 @@ def down(
 
 @group.command(epilog="Example: pgstrata lab ssh lab -- zpool status -v")
 def ssh(
-    name: Annotated[str, typer.Argument(help="A running machine.")] = "lab",
-    words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND...]", show_default=False)] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A running machine.")] = "lab",
+    words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", show_default=False)] = None,
 ) -> None:
     """A shell, or one command, on a running machine."""
     from pgstrata.host.local import LocalHost

@@ -19,7 +19,7 @@ SCHEMA = "pgstrata.medium/1"
 def medium(
     places: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PLACE]...", help="Folders or block devices; by default /var/tmp.", show_default=False),
+        typer.Argument(metavar="PLACE", help="Folders or block devices; by default /var/tmp.", show_default=False),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab/NAME.")] = "local",
     seconds: Annotated[

@@ -23,7 +23,7 @@ EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minu
 
 
 Stacks = Annotated[
-    list[str], typer.Argument(metavar="STACK...", help="Short notation, e.g. xfs:noatime.", show_default=False)
+    list[str], typer.Argument(metavar="STACK", help="Short notation, e.g. xfs:noatime.", show_default=False)
 ]
 Minutes = Annotated[
     float | None, typer.Option("--minutes", metavar="N", min=0.1, help="Time budget.", show_default="10")

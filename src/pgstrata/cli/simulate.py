@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def simulate(
     effects: Annotated[
         list[str] | None,
-        typer.Argument(metavar="EFFECT...", help="True effect of each stack, e.g. 0 -5% -5% -12%.", show_default=False),
+        typer.Argument(metavar="EFFECT", help="True effect of each stack, e.g. 0 -5% -5% -12%.", show_default=False),
     ] = None,
     noise: Annotated[str, typer.Option("--noise", help="quiet, typical or noisy: 2, 3 or 4.8 % from run to run.")] = (
         "typical"

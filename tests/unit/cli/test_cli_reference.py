@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pgstrata.cli.reference import render_reference
@@ -17,4 +18,7 @@ def test_every_section_shows_its_help() -> None:
     sections = render_reference().split("\n## pgstrata ")[1:]
     assert len(sections) > 15
     for section in sections:
-        assert section.split("\n")[2:4][1].startswith("Usage: pgstrata"), section[:200]
+        usage = section.split("\n")[3]
+        assert usage.startswith("Usage: pgstrata"), section[:200]
+        assert usage.count("...") == usage.count("]...") + usage.count("}..."), "the parser adds the dots itself"
+        assert not re.search(r"\.\.\.[]}]|\[\[", usage), usage
