@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crash_controls import Control, problem
@@ -24,6 +26,7 @@ LOSES = Control("ext4", loses=True, ignored_flushes="all")
 STATES = 8
 
 Patch = Callable[[pytest.MonkeyPatch, Path], None]
+State = dict[str, Any]
 
 
 def nothing_broken(patch: pytest.MonkeyPatch, place: Path) -> None:
@@ -44,14 +47,33 @@ def read_nothing(patch: pytest.MonkeyPatch, place: Path) -> None:
     patch.setattr(job, "render_check", lambda **_: "SELECT 'reached' AS end;\n")
 
 
-def never_drop_a_write(patch: pytest.MonkeyPatch, place: Path) -> None:
+def change_the_states(patch: pytest.MonkeyPatch, change: Callable[[list[State]], list[State]]) -> None:
+    """What the workers are told; what the record says of a state stays."""
     parse = program.parse_states
 
-    def everything(text: str) -> tuple[program.ChosenState, ...]:
-        lines = [json.loads(line) | {"chosen": {"whole": "everything"}} for line in text.splitlines()]
-        return parse("\n".join(json.dumps(line) for line in lines))
+    def changed(text: str) -> tuple[program.ChosenState, ...]:
+        states = parse(text)
+        lines = change([json.loads(state.line) for state in states])
+        return tuple(replace(state, line=json.dumps(line)) for state, line in zip(states, lines, strict=True))
 
-    patch.setattr(program, "parse_states", everything)
+    patch.setattr(program, "parse_states", changed)
+
+
+def never_drop_a_write(patch: pytest.MonkeyPatch, place: Path) -> None:
+    kept = {"chosen": {"whole": "everything"}, "digest": ""}
+    change_the_states(patch, lambda states: [state | kept for state in states])
+
+
+def choose_by_another_seed(patch: pytest.MonkeyPatch, place: Path) -> None:
+    """Each state has the cut and the choice of the next one."""
+    of_next = ("cut", "chosen")
+    change_the_states(
+        patch,
+        lambda states: [
+            state | {name: other[name] for name in of_next}
+            for state, other in zip(states, states[1:] + states[:1], strict=True)
+        ],
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,6 +83,7 @@ def never_drop_a_write(patch: pytest.MonkeyPatch, place: Path) -> None:
         (mark_before_the_acknowledgement, HOLDS, "must hold"),
         (read_nothing, HOLDS, "could not be looked at"),
         (never_drop_a_write, LOSES, "must lose"),
+        (choose_by_another_seed, HOLDS, "could not be looked at"),
     ],
 )
 def test_a_broken_link_is_noticed(

@@ -7,7 +7,7 @@ use crate::log::native::Writer;
 use crate::log::{EVERY, Event, Record};
 use crate::media::{Effort, Kind, Medium, Ns, Ready, Request};
 use crate::rng::Rng;
-use crate::store::Image;
+use crate::store::{Image, PIECE_BYTES};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -215,6 +215,7 @@ impl<R> Engine<R> {
         self.next_disk += 1;
         let event = Event::Added { name: name.into(), size: image.size() };
         self.note(id, event);
+        self.note_content(id, &image);
         self.names.insert(name.into(), id);
         let disk = Disk {
             image,
@@ -229,6 +230,15 @@ impl<R> Engine<R> {
         };
         self.disks.insert(id, disk);
         Ok(id)
+    }
+
+    /// What a new disk has already, as writes that are durable at once: a log begins with blank disks.
+    fn note_content(&mut self, disk: u32, image: &Image) {
+        let Some(snapshot) = image.snapshot().filter(|_| self.log.is_some()) else { return };
+        for (offset, data) in snapshot.written(PIECE_BYTES) {
+            let of = self.note(disk, Event::Write { offset, fua: true, data });
+            self.note(disk, Event::Completed { of, failed: false });
+        }
     }
 
     /// Takes a disk away; what it had under way fails.

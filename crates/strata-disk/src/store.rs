@@ -13,6 +13,8 @@ use std::sync::{Arc, LazyLock};
 
 const PAGE: usize = 4096;
 const CHUNK: usize = 512;
+/// Of one write of an event log that stands for a content that is there already.
+pub const PIECE_BYTES: u64 = 1 << 20;
 
 type Page = [u8; PAGE];
 type Chunk = [Option<Arc<Page>>; CHUNK];
@@ -78,11 +80,13 @@ impl Snapshot {
     /// What is not zeroes of a content in memory, in whole pages: where, and at most so many bytes at once.
     pub fn written(&self, most_bytes: u64) -> Vec<(u64, Vec<u8>)> {
         let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
-        for number in 0..self.size.div_ceil(PAGE as u64) {
-            let Some(page) = self.pages.get(number).filter(|page| page.iter().any(|byte| *byte != 0)) else {
+        let chunks =
+            self.pages.0.iter().enumerate().filter_map(|(number, chunk)| Some((number, chunk.as_ref()?)));
+        for (number, page) in chunks.flat_map(|(number, chunk)| (number * CHUNK..).zip(chunk.iter())) {
+            let Some(page) = page.as_ref().filter(|page| page.iter().any(|byte| *byte != 0)) else {
                 continue;
             };
-            let at = number * PAGE as u64;
+            let at = (number * PAGE) as u64;
             match found.last_mut() {
                 Some((from, data)) if *from + data.len() as u64 == at && (data.len() as u64) < most_bytes => {
                     data.extend_from_slice(&page[..]);

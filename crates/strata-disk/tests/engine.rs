@@ -9,6 +9,9 @@ use strata_disk::fault::{Effect, Fault, On};
 use strata_disk::log::Event;
 use strata_disk::log::native::{Reader, Writer};
 use strata_disk::media::model::find_model;
+use strata_disk::states::Lying;
+use strata_disk::states::choice::{Chosen, Whole};
+use strata_disk::states::replay::Replay;
 use strata_disk::store::{Image, Keeping, Snapshot};
 
 const SIZE: u64 = 1 << 20;
@@ -169,6 +172,31 @@ fn the_log_has_a_completion_before_its_answer() {
     ];
     assert_eq!(events, expected);
     assert_eq!(records.last().map(|record| record.seq), Some(mark));
+}
+
+#[test]
+fn the_log_has_what_a_disk_began_with() {
+    let keeping = Keeping { block_bytes: 512, volatile_cache: true, cache_bytes: 1 << 20 };
+    let mut earlier = Image::over(&Snapshot::blank(64 << 20), keeping);
+    for (seq, offset) in [(1, 8192), (2, 40 << 20)] {
+        earlier.write(seq, offset, &[seq as u8; 8192], false).unwrap();
+    }
+    let began = earlier.snapshot().unwrap();
+    let path = std::env::temp_dir().join(format!("strata-disk-content-{}", std::process::id()));
+    let file = std::fs::File::create(&path).unwrap();
+    let mut engine: Engine<u64> = Engine::new(Some(Writer::new(std::io::BufWriter::new(file)).unwrap()));
+    engine.add(0, "a", Image::over(&began, keeping), None).unwrap();
+    let begun = engine.mark("begin").unwrap();
+    engine.flush_log().unwrap();
+    let log = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut replay = Replay::new(&log[..], 512, Lying::default()).unwrap();
+    replay.advance(begun).unwrap();
+    assert!(replay.is_quiet());
+    let nothing = Chosen { whole: Whole::Nothing, torn: Vec::new() };
+    let left = replay.left(&nothing).unwrap().remove(0);
+    assert_eq!(left.written(u64::MAX), began.written(u64::MAX));
+    assert_eq!(began.written(4096).len(), 4);
 }
 
 #[test]

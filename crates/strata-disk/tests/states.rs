@@ -9,7 +9,7 @@ use strata_disk::durability::{Lie, Seq};
 use strata_disk::log::native::Writer;
 use strata_disk::log::{EVERY, Event, Record};
 use strata_disk::rng::Rng;
-use strata_disk::states::choice::{Volatile, choose, recipes};
+use strata_disk::states::choice::{Chosen, Volatile, Whole, choose, recipes};
 use strata_disk::states::condense::condense;
 use strata_disk::states::enumerate::{Asked, enumerate};
 use strata_disk::states::replay::Replay;
@@ -355,6 +355,25 @@ fn a_state_of_another_log_has_another_digest() {
     assert_ne!(replay.measured(state.clone()).unwrap().digest, state.digest);
     let mut replay = Replay::new(Cursor::new(&other), BLOCK, state.lying).unwrap();
     assert_eq!(replay.measured(state.clone()).unwrap(), state);
+}
+
+#[test]
+fn the_content_of_a_state_of_another_log_or_choice_is_refused() {
+    let (one, other) = (windowed(1), windowed(2));
+    let state = states(&other, 40, 1, Lie::None).into_iter().max_by_key(|state| state.kept).unwrap();
+    let made = |log: &[u8], state: &State| {
+        Replay::new(Cursor::new(log.to_vec()), BLOCK, state.lying).unwrap().state(state, "d").map(|_| ())
+    };
+    assert!(made(&other, &state).is_ok());
+    let foreign = made(&one, &state).unwrap_err().to_string();
+    let expected = format!("the state at event {} is not of this log: its digest is ", state.cut);
+    assert!(
+        foreign.starts_with(&expected) && foreign.ends_with(&format!(" here, not {}", state.digest)),
+        "{foreign}"
+    );
+    let chosen = Chosen { whole: Whole::Nothing, torn: Vec::new() };
+    assert!(made(&other, &State { chosen, ..state.clone() }).is_err());
+    assert!(made(&one, &State { digest: String::new(), ..state }).is_ok());
 }
 
 #[test]

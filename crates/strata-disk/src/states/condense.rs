@@ -8,10 +8,8 @@ use super::replay::{Replay, ReplayError};
 use crate::durability::Seq;
 use crate::log::native::{Reader, Writer};
 use crate::log::{Event, Record};
+use crate::store::PIECE_BYTES;
 use std::io::{Read, Write};
-
-/// Of one write of what was durable.
-const PIECE_BYTES: u64 = 1 << 20;
 
 /// Writes the log from the last moment before the mark `after` at which nothing was volatile, up to the mark `until`.
 /// `open` gives the log from its beginning, each time it is called.

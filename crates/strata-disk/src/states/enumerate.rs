@@ -5,13 +5,12 @@
 //! a flush takes effect (all volatile changes lost: nothing that was acknowledged may depend on them), right before a
 //! flush takes effect (most is volatile; those where changes overwrite what was there come first), and anywhere.
 
-use super::choice::{Chosen, Recipe, Whole, choose, recipes};
-use super::replay::{Replay, ReplayError, digest, digested};
+use super::choice::{Recipe, choose, recipes};
+use super::replay::{Replay, ReplayError};
 use super::{Lying, State};
 use crate::durability::{Lie, Seq};
 use crate::log::Event;
 use crate::rng::Rng;
-use crate::store::Snapshot;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 
@@ -199,11 +198,8 @@ fn make<R: Read>(
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     let mut by_lot = Rng::new(seed);
-    let mut durable: Vec<(Snapshot, u64)> = Vec::new();
-    let nothing = Chosen { whole: Whole::Nothing, torn: Vec::new() };
     for (cut, draws) in draws {
         replay.advance(*cut)?;
-        durable = digested(&durable, replay.left(&nothing)?);
         let volatile = replay.volatile();
         let recipes = recipes(&volatile);
         for draw in draws {
@@ -219,10 +215,9 @@ fn make<R: Read>(
                 let chosen = choose(recipe, &volatile, &mut rng);
                 let kept = volatile.iter().filter(|one| !chosen.left(one.seq, one.blocks.clone()).is_empty());
                 let kept = kept.count();
-                let digest = digest(&digested(&durable, replay.left(&chosen)?));
-                if seen.insert(digest) {
-                    let (how, digest) = (recipe.name().to_string(), format!("{digest:016x}"));
-                    let (id, volatile) = (0, volatile.len());
+                let digest = replay.digest(&chosen)?;
+                if seen.insert(digest.clone()) {
+                    let (id, volatile, how) = (0, volatile.len(), recipe.name().to_string());
                     let state = State { id, cut: *cut, chosen, lying, volatile, kept, how, digest };
                     found.push((priority, state));
                 }

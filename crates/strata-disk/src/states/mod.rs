@@ -34,6 +34,7 @@ pub struct State {
     pub volatile: usize,
     pub kept: usize,
     pub how: String,
-    /// Of the content of all disks, in hexadecimal digits: two states of an enumeration never have the same.
+    /// Of the content of all disks, in hexadecimal digits: two states of an enumeration never have the same. Empty where it
+    /// was not measured yet.
     pub digest: String,
 }

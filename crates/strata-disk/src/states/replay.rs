@@ -1,6 +1,6 @@
 //! The disks of an event log at any number of its sequence: what is durable by then, and what may be lost.
 
-use super::choice::{Chosen, Volatile};
+use super::choice::{Chosen, Volatile, Whole};
 use super::{Lying, State};
 use crate::durability::Seq;
 use crate::log::native::{LogError, Reader};
@@ -17,6 +17,12 @@ pub enum ReplayError {
     Content(io::Error),
     /// The log has what no states can be made of.
     Unfit(String),
+    /// A state is not of this log, or was changed since its digest was taken.
+    Foreign {
+        cut: Seq,
+        here: String,
+        asked: String,
+    },
 }
 
 impl fmt::Display for ReplayError {
@@ -25,6 +31,12 @@ impl fmt::Display for ReplayError {
             Self::Log(error) => write!(out, "{error}"),
             Self::Content(error) => write!(out, "content of a disk: {error}"),
             Self::Unfit(what) => write!(out, "no states of this log: {what}"),
+            Self::Foreign { cut, here, asked } => {
+                write!(
+                    out,
+                    "the state at event {cut} is not of this log: its digest is {here} here, not {asked}"
+                )
+            }
         }
     }
 }
@@ -53,14 +65,16 @@ pub struct Replay<R: Read> {
     flushes: HashSet<Seq>,
     block_bytes: u64,
     lying: Lying,
+    /// What was durable when a digest was last taken.
+    durable: Vec<(Snapshot, u64)>,
 }
 
 impl<R: Read> Replay<R> {
     pub fn new(input: R, block_bytes: u64, lying: Lying) -> Result<Self, ReplayError> {
         let mut reader = Reader::new(input)?;
         let next = reader.read()?;
-        let (disks, flushes) = (BTreeMap::new(), HashSet::new());
-        Ok(Self { reader, next, at: 0, disks, flushes, block_bytes, lying })
+        let (disks, flushes, durable) = (BTreeMap::new(), HashSet::new(), Vec::new());
+        Ok(Self { reader, next, at: 0, disks, flushes, block_bytes, lying, durable })
     }
 
     /// The number of the last event that has happened.
@@ -178,13 +192,26 @@ impl<R: Read> Replay<R> {
         let volatile = self.volatile();
         let kept =
             volatile.iter().filter(|one| !state.chosen.left(one.seq, one.blocks.clone()).is_empty()).count();
-        let disks = digested(&[], self.left(&state.chosen)?);
-        Ok(State { volatile: volatile.len(), kept, digest: format!("{:016x}", digest(&disks)), ..state })
+        let digest = self.digest(&state.chosen)?;
+        Ok(State { volatile: volatile.len(), kept, digest, ..state })
     }
 
-    /// The content of one disk in a state, which must not lie behind.
+    /// Of what a power cut now leaves, in hexadecimal digits. What has not changed since the last one is not read again.
+    pub fn digest(&mut self, chosen: &Chosen) -> Result<String, ReplayError> {
+        let nothing = Chosen { whole: Whole::Nothing, torn: Vec::new() };
+        self.durable = digested(&self.durable, self.left(&nothing)?);
+        let disks = digested(&self.durable, self.left(chosen)?);
+        Ok(format!("{:016x}", disks.iter().fold(0, |all, (_, digest)| Rng::new(all ^ digest).draw())))
+    }
+
+    /// The content of one disk in a state, which must not lie behind. Its digest must be the one that the state has here; a
+    /// state that was never measured has none.
     pub fn state(&mut self, state: &State, disk: &str) -> Result<Snapshot, ReplayError> {
         self.advance(state.cut)?;
+        let here = self.digest(&state.chosen)?;
+        if !state.digest.is_empty() && state.digest != here {
+            return Err(ReplayError::Foreign { cut: state.cut, here, asked: state.digest.clone() });
+        }
         let image = self.disks.values().find(|(name, _)| name == disk).map(|(_, image)| image);
         let image = image.ok_or_else(|| ReplayError::Unfit(format!("no disk {disk:?} in it")))?;
         Ok(image.left(|change| state.chosen.left(change.seq, change.effective()))?)
@@ -192,7 +219,7 @@ impl<R: Read> Replay<R> {
 }
 
 /// Contents with their digests, from those that were there before.
-pub fn digested(before: &[(Snapshot, u64)], now: Vec<Snapshot>) -> Vec<(Snapshot, u64)> {
+fn digested(before: &[(Snapshot, u64)], now: Vec<Snapshot>) -> Vec<(Snapshot, u64)> {
     let digest = |(index, snapshot): (usize, Snapshot)| {
         let blank = (Snapshot::blank(snapshot.size()), 0);
         let (old, digest) = before.get(index).unwrap_or(&blank);
@@ -200,9 +227,4 @@ pub fn digested(before: &[(Snapshot, u64)], now: Vec<Snapshot>) -> Vec<(Snapshot
         (snapshot, digest)
     };
     now.into_iter().enumerate().map(digest).collect()
-}
-
-/// Of all disks together, in their order.
-pub fn digest(disks: &[(Snapshot, u64)]) -> u64 {
-    disks.iter().fold(0, |all, (_, digest)| Rng::new(all ^ digest).draw())
 }
