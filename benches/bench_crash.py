@@ -4,7 +4,7 @@
 
 A state is attached, mounted, recovered by PostgreSQL, checked (ledger, and amcheck where the server has it) and taken
 down again. The figures count the steps that look at states: not the recording, nor the choice of states. Bounds: 400
-states a minute with one worker, 600 with two.
+states a minute with one worker, 600 with two. `bench_recording.py` has what recording costs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def explore(stack: str, states: int, workers: int, scratch: Path) -> float:
     with tempfile.TemporaryDirectory(prefix="bench-crash-") as folder:
         out, sizes = Path(folder) / "out", ["--states", str(states), "--workers", str(workers)]
         places = ["--out", str(out), "--scratch", str(scratch / Path(folder).name)]
-        argv = [str(PROGRAM), "crash", stack, *sizes, *places, "--quiet"]
+        argv = [str(PROGRAM), "crash", stack, *sizes, "--nested", "0", *places, "--quiet"]
         subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)
         (trial,) = (out / "crash").iterdir()
         found, events = lines(trial / "states.jsonl"), lines(trial / "events.jsonl")
@@ -43,6 +43,8 @@ def explore(stack: str, states: int, workers: int, scratch: Path) -> float:
     for part in found[0]["parts_s"]:
         taken = [1000 * state["parts_s"][part] for state in found if part in state["parts_s"]]
         print(f"  {part:10} mean {mean(taken):6.1f} ms, median {median(taken):6.1f} ms")
+    most = max(state["memory_bytes"] for state in found)
+    print(f"  memory of a worker with its daemon and its server: at most {most / (1 << 20):.0f} MiB")
     return rate
 
 

@@ -21,6 +21,7 @@ TINY = {
     "bench_media_models.py": ["--seconds", "0.3"],
     "bench_overhead.py": ["--pairs", "2", "--seconds", "1"],
     "bench_probe.py": ["--seconds", "2"],
+    "bench_recording.py": ["--pairs", "1", "--seconds", "1"],
     "bench_repetition.py": ["--scale", "1", "--runs", "2"],
     "bench_report.py": ["--trials", "4", "--seconds", "5"],
     "bench_scale.py": ["--trials", "10", "20", "--runs", "5", "10"],

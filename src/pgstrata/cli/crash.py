@@ -36,6 +36,13 @@ Workers = Annotated[
     int | None,
     typer.Option("--workers", min=1, max=64, help="States looked at at once.", show_default="one a processor"),
 ]
+Nested = Annotated[
+    int | None,
+    typer.Option(
+        "--nested", min=0, max=10_000, metavar="N", help="Of N states the recovery is interrupted by further cuts.",
+        show_default="one of 100",
+    ),
+]  # fmt: skip
 Ignored = Annotated[
     str,
     typer.Option(
@@ -60,6 +67,7 @@ def crash(
     seed: Seed = 1,
     transactions: Transactions = 100,
     workers: Workers = None,
+    nested: Nested = None,
     ignore_flushes: Ignored = "0",
     fault: FaultName = "",
     out: OutDirectory = None,
@@ -81,7 +89,7 @@ def crash(
     for stack in campaign.stacks if fault else ():
         refuse_fault(fault, stack)
     size = LedgerSize(transactions=transactions)
-    asked = CrashAsked(states, minutes, seed, ignore_flushes, size, fault, workers)
+    asked = CrashAsked(states, minutes, seed, ignore_flushes, size, fault, workers, nested)
     place = out or Path("out") / slug(campaign.name)
     with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
         _refuse_finished(directory)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.crash.faults import filler
-from pgstrata.crash.ledger import AMCHECK, render_check
+from pgstrata.crash.ledger import AMCHECK, BEGIN, END, LAST_ANSWER, render_check
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command
 from pgstrata.stack.block.media import log_path, recorded_disk, recorded_folder
@@ -22,6 +22,8 @@ from pgstrata.stack.step import PlannedCommand, planned
 from pgstrata.trial.context import TrialSetup
 
 RECOVERY_TIMEOUT_S = 300.0
+KILLED_AT_THE_END = ("-c", "dynamic_shared_memory_type=sysv")
+"""Shared memory of this kind goes with the worker's namespace."""
 MOUNT_AND_BACK_S = 60.0
 """What the parts of a state besides recovery may take."""
 
@@ -51,6 +53,10 @@ class CrashPlaces:
         """The folder of a worker's daemon."""
         return f"{self.work}/states{worker}.media"
 
+    def recovery(self, of: str) -> str:
+        """The folder of the daemon that records the recovery of a state."""
+        return f"{self.work}/recovery-{of}.media"
+
 
 @dataclass(frozen=True)
 class StateDisk:
@@ -72,10 +78,12 @@ def recorded_disks(volumes: Sequence[VolumePlan]) -> tuple[StateDisk, ...]:
 
 @dataclass(frozen=True)
 class StateMount:
-    """The commands that mount a volume of a state where the recorded one was mounted."""
+    """The commands that mount a volume of a state where the recorded one was mounted. Where they fail, `mend` is run
+    and they are tried again."""
 
     commands: tuple[PlannedCommand, ...]
     mount_point: str
+    mend: tuple[PlannedCommand, ...]
 
 
 def plan_mounts(setup: TrialSetup) -> tuple[StateMount, ...]:
@@ -89,7 +97,7 @@ def _plan_mount(setup: TrialSetup, volume: VolumePlan) -> StateMount:
     mount = made.steps[-1].commands[-1]
     options = FILESYSTEMS[fs.kind].copy_options
     command = planned(mount.argv, [word for option in options for word in ("--options", option)])
-    return StateMount((command,), made.mount_point)
+    return StateMount((command,), made.mount_point, FILESYSTEMS[fs.kind].plan_mend(volume.nodes))
 
 
 def plan_forget(setup: TrialSetup) -> tuple[PlannedCommand, ...]:
@@ -98,14 +106,16 @@ def plan_forget(setup: TrialSetup) -> tuple[PlannedCommand, ...]:
     return tuple(c for volume in volumes for c in FILESYSTEMS[volume.volume.fs.kind].plan_forget(volume.nodes))
 
 
-def plan_recovery(setup: TrialSetup) -> Command:
-    """The server by itself, which recovers and then reads its statements from standard input."""
+def plan_recovery(setup: TrialSetup, *, recorded: bool = False) -> Command:
+    """The server by itself, which recovers and then reads its statements from standard input. It need not wait for the
+    disk, unless what it does is `recorded`."""
     server = setup.server
     check = render_check(amcheck=has_amcheck(setup), major=server.installation.major)
     postgres = server.installation.program("postgres")
     data = setup.plan.data_directory
+    hasty = () if recorded else ("-c", "fsync=off")
     return Command(
-        (postgres, "--single", "-D", data, "-c", "fsync=off", "postgres"),
+        (postgres, "--single", "-D", data, *hasty, *KILLED_AT_THE_END, "postgres"),
         RECOVERY_TIMEOUT_S,
         check,
         user=server.user,
@@ -131,15 +141,33 @@ def shares(states: Sequence[Any], workers: int) -> list[list[Any]]:
     return [list(states[worker::workers]) for worker in range(workers)]
 
 
-def render_job(setup: TrialSetup, worker: int, states: Sequence[str], seconds: float | None) -> str:
-    """The job of one worker; `states` are lines of `strata-disk states`."""
-    places, recovery = CrashPlaces.of(setup), plan_recovery(setup)
+@dataclass(frozen=True)
+class Portion:
+    """States of an event log that one worker looks at: `states` are lines of `strata-disk states`, `daemon` is the
+    folder of the daemon that has their disks. `seconds` ends it early, between two states."""
+
+    daemon: str
+    log: str
+    states: Sequence[str]
+    seconds: float | None = None
+    recorded: bool = False
+    """Whether the daemon logs what mounting and recovering do, so that power can be lost again meanwhile."""
+
+
+def render_job(setup: TrialSetup, portion: Portion) -> str:
+    """The job of one worker."""
+    recovery = plan_recovery(setup, recorded=portion.recorded)
     job = {
-        "daemon": places.states(worker),
-        "log": places.log,
+        "daemon": portion.daemon,
+        "log": portion.log,
         "disks": [{"of": disk.name, "node": disk.node} for disk in recorded_disks(setup.plan.volumes)],
+        "marks": [BEGIN, END],
         "mounts": [
-            {"commands": [_shown(command) for command in mount.commands], "mount_point": mount.mount_point}
+            {
+                "commands": [_shown(command) for command in mount.commands],
+                "mount_point": mount.mount_point,
+                "mend": [_shown(command) for command in mount.mend],
+            }
             for mount in plan_mounts(setup)
         ],
         "forget": [_shown(command) for command in plan_forget(setup)],
@@ -148,10 +176,11 @@ def render_job(setup: TrialSetup, worker: int, states: Sequence[str], seconds: f
             "argv": recovery.argv,
             "remove": [f"{setup.plan.data_directory}/postmaster.pid", filler(setup.plan)],
             "stdin": recovery.stdin,
+            "until": LAST_ANSWER,
             "timeout_s": recovery.timeout_s,
         },
-        "seconds": seconds,
-        "states": [json.loads(state) for state in states],
+        "seconds": portion.seconds,
+        "states": [json.loads(state) for state in portion.states],
     }
     return json.dumps(job)
 
@@ -167,6 +196,7 @@ def told_of_states(setup: TrialSetup) -> tuple[str, ...]:
     return (
         f"in each state: attach {disks} with what the power cut left, in a mount namespace of its own",
         *(command.shown for mount in plan_mounts(setup) for command in mount.commands),
+        *(f"where that fails: {command.shown}" for mount in plan_mounts(setup) for command in mount.mend),
         f"as {recovery.user}: remove postmaster.pid and what filled a disk; {recovery.text}",
         *(f"umount {mount.mount_point}" for mount in reversed(plan_mounts(setup))),
         *(command.shown for command in plan_forget(setup)),
@@ -195,7 +225,10 @@ class Seen:
     stdout: str
     stderr: str
     problem: str
+    mended: str = ""
+    """The commands without which it could not be mounted; `mounted` and `mount_error` are as it was without them."""
     parts_s: Mapping[str, float] = field(default_factory=dict)
+    memory_bytes: int | None = None
 
 
 NOT_LOOKED_AT = "the worker ended before it"

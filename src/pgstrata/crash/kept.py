@@ -7,28 +7,42 @@ for what happened until then. States have the same content as of the whole log, 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from pgstrata.crash.job import CrashPlaces
 from pgstrata.crash.ledger import BEGIN, END
 from pgstrata.stack.block.media import call
-from pgstrata.stack.step import Step, planned
+from pgstrata.stack.step import PlannedCommand, Step, planned
 from pgstrata.trial.context import TrialContext, TrialSetup
 
 LOG = "raw/events.log.gz"
 TIMEOUT_S = 1800.0
 
 
+def kept_log(interrupted: str | None) -> str:
+    """The event log that a state of a record is made of: of the transactions, or of the recovery that it interrupts."""
+    return f"raw/recovery-{interrupted}.log.gz" if interrupted else LOG
+
+
 def keep_log_step(setup: TrialSetup) -> Step:
     """Brings the condensed log into the record."""
     file = f"{setup.outputs}/events.log"
     condense = call("condense", CrashPlaces.of(setup).log, file, "--after", BEGIN, "--until", END)
-    commands = (replace(condense, timeout_s=TIMEOUT_S), planned("gzip", "--fast", file, timeout_s=TIMEOUT_S))
-    return Step("keep the event log", commands, act=_keep)
+    return _keep_step("keep the event log", (replace(condense, timeout_s=TIMEOUT_S),), file, LOG)
 
 
-def _keep(context: TrialContext) -> None:
-    context.executor.run_next()
-    context.executor.run_next()
-    file = f"{context.setup.outputs}/events.log.gz"
-    context.host.fetch(file, str(context.recorder.path(LOG)))
-    context.host.remove(file)
+def keep_recovery_step(log: str, interrupted: str) -> Step:
+    """Brings the event log of an interrupted recovery into the record."""
+    return _keep_step(f"keep the recovery of state {interrupted}", (), log, kept_log(interrupted))
+
+
+def _keep_step(name: str, making: tuple[PlannedCommand, ...], file: str, kept: str) -> Step:
+    commands = (*making, planned("gzip", "--fast", file, timeout_s=TIMEOUT_S))
+    return Step(name, commands, act=partial(_keep, commands=len(commands), file=file, kept=kept))
+
+
+def _keep(context: TrialContext, *, commands: int, file: str, kept: str) -> None:
+    for _ in range(commands):
+        context.executor.run_next()
+    context.host.fetch(f"{file}.gz", str(context.recorder.path(kept)))
+    context.host.remove(f"{file}.gz")

@@ -148,6 +148,8 @@ SELECT (SELECT count(*) FROM verify_heapam('ledger.entry'))
      + (SELECT count(*) FROM verify_heapam('ledger.account')) || '' AS heaps;
 """
 _END = "SELECT 'reached' AS end;"
+LAST_ANSWER = 'end = "reached"'
+"""What a single-user server prints of it."""
 HEAPS_SINCE = 14
 """The first major with verify_heapam."""
 

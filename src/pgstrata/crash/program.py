@@ -15,6 +15,7 @@ from functools import partial
 from pgstrata.crash.faults import FAULTS, render_fault
 from pgstrata.crash.job import (
     CrashPlaces,
+    Portion,
     Seen,
     fitting_workers,
     has_amcheck,
@@ -69,6 +70,8 @@ class CrashAsked:
     """One of `faults.FAULTS`, in the middle of the transactions."""
     workers: int | None = None
     """How many states are looked at at once; one for each processor where nothing is said."""
+    nested: int | None = None
+    """Of so many states the recovery is interrupted by further cuts; of a share of them where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,18 @@ class CrashContext(TrialContext):
 
 @dataclass(frozen=True)
 class Batch:
-    """States of one pass over the log that are looked at in one step; `seconds` ends it early, between two states."""
+    """States of one pass over an event log that are looked at in one step; `seconds` ends it early, between two."""
 
-    number: int
+    name: str
+    """What the ids of its states begin with: the number of the pass, or the state whose recovery they interrupt."""
+    log: str
     states: tuple[ChosenState, ...]
     seconds: float | None = None
+    interrupts: ChosenState | None = None
+    """The state whose recovery they interrupt: at its cut it is known what was acknowledged."""
+
+    def id_of(self, state: ChosenState) -> str:
+        return f"{self.name}.{state.id}"
 
 
 def crash_program(site: Site, trial: Trial, asked: CrashAsked) -> Program:
@@ -213,12 +223,17 @@ def _planned(*commands: Command) -> tuple[PlannedCommand, ...]:
 def choose_step(setup: TrialSetup, asked: CrashAsked, number: int, most: int) -> Step:
     """One pass over the event log; another number gives other states."""
     log = CrashPlaces.of(setup).log
+    states = plan_states(asked, log, most, asked.seed + number, FAULT if asked.fault else BEGIN)
+    return Step(f"choose states, pass {number + 1}", (states, call("marks", log)), act=_choose)
+
+
+def plan_states(asked: CrashAsked, log: str, most: int, seed: int, after: str) -> PlannedCommand:
+    """States of an event log, power lost after this mark."""
     states = call(
-        "states", log, "--states", str(most), "--seed", str(asked.seed + number),
-        "--after", FAULT if asked.fault else BEGIN, "--until", END, "--ignore-flushes", asked.ignored_flushes,
+        "states", log, "--states", str(most), "--seed", str(seed),
+        "--after", after, "--until", END, "--ignore-flushes", asked.ignored_flushes,
     )  # fmt: skip
-    commands = (replace(states, timeout_s=ENUMERATION_TIMEOUT_S), call("marks", log))
-    return Step(f"choose states, pass {number + 1}", commands, act=_choose)
+    return replace(states, timeout_s=ENUMERATION_TIMEOUT_S)
 
 
 def states_step(setup: TrialSetup, asked: CrashAsked, batch: Batch) -> Step:
@@ -226,17 +241,17 @@ def states_step(setup: TrialSetup, asked: CrashAsked, batch: Batch) -> Step:
     workers = fitting_workers(setup, asked.workers)
     portions = [portion for portion in shares(batch.states, workers) if portion]
     commands = tuple(
-        plan_worker(_job_file(setup, worker), len(portion), marked(setup.server.marker))
+        plan_worker(job_file(setup, worker), len(portion), marked(setup.server.marker))
         for worker, portion in enumerate(portions)
     )
-    first, last = batch.states[0].id, batch.states[-1].id
+    first, last = (batch.id_of(batch.states[at]) for at in (0, -1))
     cuts = ", ".join(str(state.cut) for state in batch.states)
     tells = (*told_of_states(setup), f"power is lost after the events {cuts}")
     act = partial(_look, batch=batch, portions=portions)
-    return Step(f"states {batch.number + 1}.{first} to {batch.number + 1}.{last}", commands, act=act, tells=tells)
+    return Step(f"states {first} to {last}", commands, act=act, tells=tells)
 
 
-def _job_file(setup: TrialSetup, worker: int) -> str:
+def job_file(setup: TrialSetup, worker: int) -> str:
     return f"{setup.outputs}/worker{worker}.json"
 
 
@@ -279,11 +294,16 @@ def _stop(context: CrashContext) -> None:
 
 
 def _choose(context: CrashContext) -> None:
-    states = parse_states(context.executor.run_next().stdout)
+    take_new(context)
     context.marks = parse_marks(context.executor.run_next().stdout)
     wanted = context.asked.size.sessions * context.asked.size.transactions
     if len(context.marks) != wanted and not context.asked.fault:
         raise TrialError(f"the event log has {len(context.marks)} of {wanted} acknowledgements")
+
+
+def take_new(context: CrashContext) -> None:
+    """Runs the command that prints states, and takes those whose content was not seen before."""
+    states = parse_states(context.executor.run_next().stdout)
     context.chosen = tuple(state for state in states if state.digest not in context.seen)
     context.seen.update(state.digest for state in context.chosen)
 
@@ -292,8 +312,9 @@ def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[Ch
     host, setup = context.host, context.setup
     started = []
     for worker, portion in enumerate(portions):
-        job = _job_file(setup, worker)
-        host.write_text(job, render_job(setup, worker, [state.line for state in portion], batch.seconds), mode=0o600)
+        job, daemon = job_file(setup, worker), CrashPlaces.of(setup).states(worker)
+        told = Portion(daemon, batch.log, [state.line for state in portion], batch.seconds)
+        host.write_text(job, render_job(setup, told), mode=0o600)
         outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
         started.append((portion, outputs, *context.executor.start_next(**outputs)))
     found: list[StateRecord] = []
@@ -305,19 +326,20 @@ def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[Ch
         if code != 0 and not any(one.problem for one in seen):
             seen = (*seen, Seen(-1, "", None, "", "", f"the worker ended with {code}: {errors.strip()[-300:]}"))
         context.broken |= any(one.problem for one in seen)
-        found += [_judge(context, batch.number, state, one) for state, one in zip(portion, seen, strict=False)]
+        found += [_judge(context, batch, state, one) for state, one in zip(portion, seen, strict=False)]
     for record in sorted(found, key=lambda record: (record.cut, record.digest)):
         context.found.append(record)
         context.recorder.append("states.jsonl", record)
 
 
-def _judge(context: CrashContext, number: int, state: ChosenState, seen: Seen) -> StateRecord:
-    acknowledged = acknowledged_by(context.marks, state.cut)
+def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) -> StateRecord:
+    acknowledged = acknowledged_by(context.marks, (batch.interrupts or state).cut)
     answers = parse_answers(seen.stdout, seen.stderr)
-    recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem)
+    recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem, seen.mended)
     judged = judge_state(recovery, acknowledged, context.asked.size)
     record = StateRecord(
-        id=f"{number + 1}.{state.id}",
+        id=batch.id_of(state),
+        interrupts=batch.name if batch.interrupts else None,
         cut=state.cut,
         how=state.how,
         volatile=state.volatile,
@@ -329,6 +351,7 @@ def _judge(context: CrashContext, number: int, state: ChosenState, seen: Seen) -
         lost=judged.lost,
         duration_s=round(sum(seen.parts_s.values()), 6),
         parts_s=dict(seen.parts_s),
+        memory_bytes=seen.memory_bytes,
     )
     if judged.verdict != "held":
         context.recorder.write_text(f"raw/states/{record.id}.json", state.line + "\n")

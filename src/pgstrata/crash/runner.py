@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pgstrata.crash.job import fitting_workers, has_amcheck
+from pgstrata.crash.job import CrashPlaces, fitting_workers, has_amcheck
 from pgstrata.crash.kept import keep_log_step
+from pgstrata.crash.nested import Recovering, interrupted_count, nested_steps, spread
 from pgstrata.crash.program import (
     Batch,
     ChosenState,
@@ -158,27 +159,57 @@ class CrashRunner:
         most = asked.states or (STATES if asked.minutes is None else None)
         number = 0
         while not self._enough(context, most, deadline_s):
-            left = STATES if most is None else most - len(context.found)
+            left = STATES if most is None else most - _looked_at(context)
             choose = choose_step(setup, asked, number, left)
             self._take(choose, further, runner, context)
-            if not context.chosen:
+            chosen = context.chosen
+            if not chosen:
                 return
-            size = BATCH * fitting_workers(setup, asked.workers)
-            for states in batches(context.chosen, size):
+            name, log = str(number + 1), CrashPlaces.of(setup).log
+            for states in batches(chosen, BATCH * fitting_workers(setup, asked.workers)):
                 if self._enough(context, most, deadline_s):
                     return
-                left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-                batch = Batch(number, states, left_s)
-                self._take(states_step(setup, asked, batch), further, runner, context)
+                self._take(
+                    states_step(setup, asked, Batch(name, log, states, _left(deadline_s))), further, runner, context
+                )
+            self._interrupt(Batch(name, log, chosen), number, deadline_s, further, runner, context)
             number += 1
+
+    def _interrupt(
+        self,
+        batch: Batch,
+        number: int,
+        deadline_s: float | None,
+        further: list[Step],
+        runner: StepRunner,
+        context: CrashContext,
+    ) -> None:
+        """Loses power again while some of the states that held are recovered."""
+        verdicts = {state.id: state.verdict for state in context.found}
+        held = [state for state in batch.states if verdicts.get(batch.id_of(state)) == "held"]
+        for state in spread(held, interrupted_count(self.asked, len(batch.states), number)):
+            recovering = Recovering.of(context.setup, batch, state)
+            for step in nested_steps(context, recovering, _left(deadline_s)):
+                if self._enough(context, None, deadline_s):
+                    return
+                self._take(step, further, runner, context)
 
     def _take(self, step: Step, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
         further.append(step)
         context.executor.run((step,), runner, context)
 
     def _enough(self, context: CrashContext, most: int | None, deadline_s: float | None) -> bool:
-        enough = context.broken or (most is not None and len(context.found) >= most)
+        enough = context.broken or (most is not None and _looked_at(context) >= most)
         return enough or (deadline_s is not None and time.monotonic() > deadline_s)
+
+
+def _looked_at(context: CrashContext) -> int:
+    """States of the transactions' log."""
+    return sum(state.interrupts is None for state in context.found)
+
+
+def _left(deadline_s: float | None) -> float | None:
+    return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
 
 
 def _no_percentiles(logs: object, open_loop: bool) -> dict[str, float]:

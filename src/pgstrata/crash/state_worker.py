@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import pwd
+import resource
 import signal
 import socket
 import struct
@@ -26,10 +27,12 @@ from typing import Any
 PATIENCE_S = 300.0
 BUSY_ATTEMPTS = 500
 BUSY_PAUSE_S = 0.01
-CLONE_NEWNS = 0x20000
+CLONE_NEWNS, CLONE_NEWIPC = 0x20000, 0x08000000
 MS_PRIVATE_EVERYWHERE = 0x4000 | 0x40000
 LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE = 0x4C01, 0x4C0A, 0x4C82
 LO_FLAGS_DIRECT_IO = 16
+FS_IOC_SHUTDOWN, SHUTDOWN_NOLOGFLUSH = 0x8004587D, 2
+PIPE_BYTES = 65536
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -62,6 +65,12 @@ class Daemon:
         if not answer.get("ok"):
             raise Broken(f"{asked['op']} {asked.get('disk', '')}: {answer.get('error', 'no answer')}")
         return answer
+
+    def largest_bytes(self) -> int:
+        """The most memory that the daemon has had."""
+        pid = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        with open(f"/proc/{pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:"))
 
     def close(self) -> None:
         self._answers.close()
@@ -129,9 +138,21 @@ def unmount(target: str) -> None:
     raise Broken(f"{target} stays mounted: {os.strerror(ctypes.get_errno())}")
 
 
-def own_mounts() -> None:
-    """Mounts from here on are seen by this process and those that it starts alone."""
-    checked(libc.unshare(CLONE_NEWNS), "a mount namespace")
+def abandon(target: str) -> None:
+    """Has a filesystem write nothing more, so that unmounting it does not wait for what nobody will read. One that
+    cannot be told so is unmounted as it is."""
+    folder = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.ioctl(folder, FS_IOC_SHUTDOWN, struct.pack("I", SHUTDOWN_NOLOGFLUSH))
+    finally:
+        os.close(folder)
+
+
+def own_namespaces() -> None:
+    """Mounts from here on are seen by this process and those that it starts alone, and the shared memory of servers
+    that are killed goes with them."""
+    checked(libc.unshare(CLONE_NEWNS | CLONE_NEWIPC), "namespaces of its own")
     checked(libc.mount(b"none", b"/", None, MS_PRIVATE_EVERYWHERE, None), "a private mount namespace")
 
 
@@ -147,21 +168,30 @@ class Look:
         self.disks: list[str] = []
         self.nodes: dict[str, str] = {}
         self.mounted: list[str] = []
-        self.seen: dict[str, Any] = {"mounted": -1, "mount_error": "", "server": None, "stdout": "", "stderr": ""}
+        self.seen: dict[str, Any] = {"mounted": -1, "mount_error": "", "server": None}
+        self.seen |= {"stdout": "", "stderr": "", "mended": ""}
         self.parts_s: dict[str, float] = {}
 
     def look(self, state: dict[str, Any]) -> dict[str, Any]:
         problem = ""
         try:
+            begin, end = self.job["marks"]
             try:
                 self._timed("attach", self._attach, state)
+                self.daemon.ask(op="mark", text=begin)
                 if self._timed("mount", self._mount):
                     self._timed("recover", self._recover)
+                self.daemon.ask(op="mark", text=end)
             finally:
                 self._timed("take down", self._take_down)
         except (Broken, OSError) as error:
             problem = str(error)
-        return {**self.seen, "problem": problem, "parts_s": self.parts_s}
+        return {**self.seen, "problem": problem, "parts_s": self.parts_s, "memory_bytes": self._memory_bytes()}
+
+    def _memory_bytes(self) -> int:
+        """The most that the daemon, this worker and the largest program that it started have had so far."""
+        processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        return self.daemon.largest_bytes() + sum(resource.getrusage(of).ru_maxrss << 10 for of in processes)
 
     def _timed(self, part: str, act: Any, *arguments: Any) -> Any:
         began_s = time.monotonic()
@@ -178,15 +208,30 @@ class Look:
             self.nodes[disk["node"]] = attach(f"{self.job['daemon']}/disks/{disk['of']}")
 
     def _mount(self) -> bool:
-        for step in self.job["mounts"]:
-            for argv in step["commands"]:
-                code, _, error = run([self._known(word) for word in argv], PATIENCE_S)
-                if code != 0:
-                    self.seen.update(mounted=code, mount_error=error.strip())
-                    return False
-            self.mounted.append(step["mount_point"])
         self.seen["mounted"] = 0
+        return all(self._mount_volume(volume) for volume in self.job["mounts"])
+
+    def _mount_volume(self, volume: dict[str, Any]) -> bool:
+        """Where it cannot be mounted, the filesystem's own tools are tried, and what they made of it is looked at."""
+        code, error = self._run_all(volume["commands"])
+        if code != 0:
+            self.seen.update(mounted=code, mount_error=error.strip())
+            if not volume["mend"]:
+                return False
+            self._run_all(volume["mend"])
+            if self._run_all(volume["commands"])[0] != 0:
+                return False
+            self.seen["mended"] = "; ".join(" ".join(argv) for argv in volume["mend"])
+        self.mounted.append(volume["mount_point"])
         return True
+
+    def _run_all(self, commands: list[list[str]]) -> tuple[int | None, str]:
+        """Until one fails."""
+        for argv in commands:
+            code, _, error = run([self._known(word) for word in argv], PATIENCE_S)
+            if code != 0:
+                return code, error
+        return 0, ""
 
     def _known(self, word: str) -> str:
         for name, node in self.nodes.items():
@@ -202,11 +247,12 @@ class Look:
                 with suppress(OSError):
                     os.unlink(path)
 
-        code, out, err = run(server["argv"], server["timeout_s"], server["stdin"], become_user)
+        code, out, err = run(server["argv"], server["timeout_s"], server["stdin"], become_user, server["until"])
         self.seen.update(server=code, stdout=out, stderr=err)
 
     def _take_down(self) -> None:
         for target in reversed(self.mounted):
+            abandon(target)
             unmount(target)
         for argv in self.job["forget"]:
             run([self._known(word) for word in argv], PATIENCE_S)
@@ -225,12 +271,17 @@ def become(user: str) -> None:
 
 
 def run(
-    argv: list[str], timeout_s: float, stdin: str = "", first: Callable[[], None] | None = None
+    argv: list[str], timeout_s: float, stdin: str = "", first: Callable[[], None] | None = None, until: str = ""
 ) -> tuple[int | None, str, str]:
-    """Exit code (none when it did not end in time), output and errors of a program; `first` is done in its process."""
-    files = [os.memfd_create("pgstrata") for _ in range(3)]
-    os.write(files[0], stdin.encode())
-    os.lseek(files[0], 0, os.SEEK_SET)
+    """Exit code (none when it did not end in time), output and errors of a program; `first` is done in its process.
+
+    A program that has printed `until` is killed, as if it had ended well: what it does after its last answer is not
+    waited for.
+    """
+    given, errors = (os.memfd_create("pgstrata") for _ in range(2))
+    reader, writer = os.pipe()
+    os.write(given, stdin.encode())
+    os.lseek(given, 0, os.SEEK_SET)
     pid = os.fork()
     if pid == 0:
         try:
@@ -238,16 +289,17 @@ def run(
             os.chdir("/")
             if first is not None:
                 first()
-            for number, file in enumerate(files):
+            for number, file in enumerate((given, writer, errors)):
                 os.dup2(file, number)
             os.execvp(argv[0], argv)
         finally:
             os._exit(127)
-    code = wait(pid, timeout_s)
-    out, err = (contents(file) for file in files[1:])
-    for file in files:
+    os.close(writer)
+    code, out = followed(pid, reader, timeout_s, until.encode())
+    err = contents(errors)
+    for file in (given, reader, errors):
         os.close(file)
-    return code, out, err
+    return code, out.decode(errors="replace"), err
 
 
 def contents(file: int) -> str:
@@ -256,29 +308,39 @@ def contents(file: int) -> str:
         return opened.read().decode(errors="replace")
 
 
-def wait(pid: int, timeout_s: float) -> int | None:
-    """The exit code of a child; none when it had to be killed because its time was up."""
+def followed(pid: int, reader: int, timeout_s: float, until: bytes) -> tuple[int | None, bytes]:
+    """The exit code of a child, none when it had to be killed because its time was up, and what it printed."""
     killed = []
 
-    def late(*_: object) -> None:
+    def kill(*_: object) -> None:
         killed.append(pid)
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
 
-    signal.signal(signal.SIGALRM, late)
+    signal.signal(signal.SIGALRM, kill)
     signal.setitimer(signal.ITIMER_REAL, timeout_s)
+    out, answered = b"", False
     try:
+        while piece := os.read(reader, PIPE_BYTES):
+            out += piece
+            if until and until in out:
+                answered = True
+                break
+        if answered:
+            kill()
         _, status = os.waitpid(pid, 0)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return None if killed else os.waitstatus_to_exitcode(status)
+    if answered:
+        return 0, out
+    return None if killed else os.waitstatus_to_exitcode(status), out
 
 
 def main(arguments: list[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
         job = json.load(file)
     until_s = None if job["seconds"] is None else time.monotonic() + job["seconds"]
-    own_mounts()
+    own_namespaces()
     daemon = Daemon(job["daemon"])
     for state in job["states"]:
         if until_s is not None and time.monotonic() > until_s:

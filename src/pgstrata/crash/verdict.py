@@ -43,6 +43,8 @@ class Recovery:
     answers: Answers = field(default_factory=lambda: Answers({}, ()))
     problem: str = ""
     """What kept those who look from looking, or from taking the state down again."""
+    mended: str = ""
+    """The commands that had to mend the filesystem before it could be mounted."""
 
 
 def judge_state(recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize) -> Judged:
@@ -51,7 +53,18 @@ def judge_state(recovery: Recovery, acknowledged: Mapping[int, int], size: Ledge
     if recovery.problem:
         return Judged("unknown", recovery.problem)
     if recovery.mounted != 0:
-        return Judged("corrupt", f"the filesystem cannot be mounted: {recovery.mount_error}", everything)
+        cannot = f"the filesystem cannot be mounted: {recovery.mount_error}"
+        if not recovery.mended:
+            return Judged("corrupt", cannot, everything)
+        after = _judge_server(recovery, acknowledged, size)
+        found = after.reason or "everything that was acknowledged is there"
+        return Judged("corrupt", f"{cannot}; after {recovery.mended} it can, and {found}", after.lost)
+    return _judge_server(recovery, acknowledged, size)
+
+
+def _judge_server(recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize) -> Judged:
+    """What the server found on filesystems that are mounted."""
+    everything = sum(acknowledged.values())
     errors = recovery.answers.errors
     if recovery.server is None:
         return Judged("unknown", "the server did not end in time")
@@ -117,6 +130,7 @@ def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
         update={
             "verdict": worst,
             "states": len(states),
+            "nested": sum(state.interrupts is not None for state in states),
             "lost": verdicts.count("lost"),
             "corrupt": verdicts.count("corrupt"),
             "unknown": verdicts.count("unknown"),
@@ -127,4 +141,5 @@ def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
 
 
 def _named(state: StateRecord) -> str:
-    return f"state {state.id}, power lost after event {state.cut}, {state.how}: {state.reason}"
+    again = f" of the recovery of state {state.interrupts}" if state.interrupts else ""
+    return f"state {state.id}, power lost after event {state.cut}{again}, {state.how}: {state.reason}"

@@ -37,6 +37,7 @@
         states.jsonl                StateRecord, one a line: each state that was looked at
         raw/states/<state>.json     the line of `strata-disk states` that makes a state that did not hold
         raw/events.log.gz           the condensed event log that states are made of, where one was lost or corrupt
+        raw/recovery-ID.log.gz      the event log of a state's recovery, where one that interrupts it did not hold
 
 Times `t_s` are seconds since the start of the measured pgbench run, by the clock of the host under test.
 """
@@ -236,6 +237,8 @@ class StateRecord(Record):
 
     id: str
     """Which pass over the event log found it, and its number there."""
+    interrupts: str | None = None
+    """The state whose recovery was under way when power was lost again; cut and writes are those of that recovery."""
     cut: int
     """The number of the last event before power was lost."""
     how: str
@@ -253,6 +256,8 @@ class StateRecord(Record):
     duration_s: float = Field(0.0, ge=0)
     parts_s: dict[str, float] = {}
     """What of it each part took: attach, mount, recover, take down."""
+    memory_bytes: int | None = None
+    """The most that its worker, with the worker's daemon and server, has had by then."""
 
 
 class CrashRecord(Record):
@@ -273,6 +278,8 @@ class CrashRecord(Record):
     """Whether the server has it; without it indexes and tables are compared by their counts alone."""
     verdict: StateVerdict = "unknown"
     states: int = 0
+    nested: int = 0
+    """Of the states, those in which power was lost again during a recovery."""
     lost: int = 0
     corrupt: int = 0
     unknown: int = 0

@@ -115,7 +115,7 @@ def _nothing_to_empty(place: Place) -> tuple[Command, ...]:
     return ()
 
 
-def _nothing_to_forget(nodes: tuple[Argument, ...]) -> tuple[PlannedCommand, ...]:
+def _nothing_to_run(nodes: tuple[Argument, ...]) -> tuple[PlannedCommand, ...]:
     return ()
 
 
@@ -147,7 +147,10 @@ class FilesystemKind:
     """Further mount options with which a copy is mounted beside another one of the same identity."""
     copies_beside: bool = True
     """Whether copies of one on one device can be mounted beside one another."""
-    plan_forget: Callable[[tuple[Argument, ...]], tuple[PlannedCommand, ...]] = _nothing_to_forget
+    plan_mend: Callable[[tuple[Argument, ...]], tuple[PlannedCommand, ...]] = _nothing_to_run
+    """What its own tools do, unasked, to one that cannot be mounted; none where they would have to be told what to give
+    up."""
+    plan_forget: Callable[[tuple[Argument, ...]], tuple[PlannedCommand, ...]] = _nothing_to_run
     """Makes the kernel forget devices that it knows by what is on them, before others with the same on them come."""
     settings_in_effect: Mapping[str, Callable[[Host], str]] = field(default_factory=dict)
     """Files of settings that take 0 for `leave it as it is`, and what is in effect then."""

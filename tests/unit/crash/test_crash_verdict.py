@@ -138,3 +138,22 @@ def test_every_statement_of_a_check_is_one_line_and_amcheck_is_asked_where_it_is
     assert ("bt_index_check" in with_all, "verify_heapam" in with_all) == (True, True)
     assert "verify_heapam" not in render_check(amcheck=True, major=13)
     assert "bt_index_check" not in render_check(amcheck=False, major=18)
+
+
+@pytest.mark.parametrize(
+    ("changed", "lost", "found"),
+    [
+        ({}, 0, "everything that was acknowledged is there"),
+        ({"sessions": "[[0, 5, 1, 5]]", "indexed": "[5, 10]"}, 2, "2"),
+    ],
+)
+def test_one_that_has_to_be_mended_is_corrupt_and_what_is_left_is_told(
+    changed: dict[str, str], lost: int, found: str
+) -> None:
+    there = Answers({**GOOD, **changed}, ())
+    broken = Recovery(mounted=32, mount_error="no", server=0, answers=there, mended="e2fsck -y <data.0>")
+    told = judged(broken)
+    assert (told.verdict, told.lost) == ("corrupt", lost)
+    expected = f"the filesystem cannot be mounted: no; after e2fsck -y <data.0> it can, and {found}"
+    assert told.reason.startswith(expected)
+    assert judged(replace(broken, mended="")).lost == 7

@@ -22,7 +22,7 @@ from pgstrata.stack.mounts import (
 )
 from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
-from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned, resolve
+from pgstrata.stack.step import Argument, Attested, PlannedCommand, Step, asked_or_told, planned, resolve
 
 MKFS_TIMEOUT_S = 1800.0
 """Without lazy initialisation the inode tables of a large slow disk are written in full."""
@@ -169,6 +169,10 @@ def _kernel_problem(host: Host, fs: Ext4) -> str:
     return block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES)
 
 
+def _plan_mend(nodes: tuple[Argument, ...]) -> tuple[PlannedCommand, ...]:
+    return (planned("e2fsck", "-f", "-y", nodes),)
+
+
 KIND = FilesystemKind(
     Ext4,
     plan_ext4,
@@ -176,4 +180,5 @@ KIND = FilesystemKind(
         Capability("fs.ext4", "build ext4", (filesystem("ext4"), program("mkfs.ext4", everywhere("e2fsprogs")))),
     ),
     kernel_problem=_kernel_problem,
+    plan_mend=_plan_mend,
 )

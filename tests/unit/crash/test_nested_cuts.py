@@ -1,0 +1,50 @@
+"""Power that is lost again while a state is recovered: which states, what they are called, what counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgstrata.crash.kept import kept_log
+from pgstrata.crash.nested import interrupted_count, spread
+from pgstrata.crash.program import Batch, ChosenState, CrashAsked
+from pgstrata.crash.verdict import summarise
+from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+
+
+def state(number: int) -> ChosenState:
+    return ChosenState("{}", number, 100 + number, "nothing kept", 3, 0, f"{number:016x}")
+
+
+def record(id_: str, verdict: StateVerdict, interrupts: str | None = None) -> StateRecord:
+    return StateRecord(
+        id=id_, interrupts=interrupts, cut=7, how="one write torn", volatile=3, kept=1, digest="0" * 16,
+        acknowledged=5, verdict=verdict, reason="a reason",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(0, []), (1, [5]), (2, [2, 7]), (10, list(range(10))), (99, list(range(10)))]
+)
+def test_those_that_are_interrupted_lie_at_equal_distances(count: int, expected: list[int]) -> None:
+    assert [one.id for one in spread([state(number) for number in range(10)], count)] == expected
+
+
+def test_one_of_a_hundred_is_interrupted_unless_a_number_is_asked_for() -> None:
+    assert [interrupted_count(CrashAsked(), states, 0) for states in (40, 100, 1000)] == [0, 1, 10]
+    asked = CrashAsked(nested=5)
+    assert [interrupted_count(asked, 20, number) for number in (0, 1)] == [5, 0]
+    assert interrupted_count(CrashAsked(nested=0), 1000, 0) == 0
+
+
+def test_a_nested_state_is_named_after_the_one_that_it_interrupts() -> None:
+    batch = Batch("1.17", "recovery-1.17.media.log", (state(3),), interrupts=state(17))
+    assert batch.id_of(batch.states[0]) == "1.17.3"
+    assert (kept_log("1.17"), kept_log(None)) == ("raw/recovery-1.17.log.gz", "raw/events.log.gz")
+
+
+def test_its_verdict_counts_with_the_others() -> None:
+    states = [record("1.17", "held"), record("1.17.3", "lost", "1.17")]
+    found = summarise(CrashRecord(stack="ext4", seed=1), states)
+    assert (found.verdict, found.states, found.nested, found.lost) == ("lost", 2, 1, 1)
+    assert found.first_counterexample is not None
+    assert "power lost after event 7 of the recovery of state 1.17, one write torn" in found.first_counterexample

@@ -1,0 +1,59 @@
+"""How a worker runs the server: its output, its end, and that it is not waited for after its last answer."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from pgstrata.crash import ledger
+from pgstrata.crash.ledger import LAST_ANSWER, parse_answers, render_check
+from pgstrata.crash.state_worker import run
+
+LONG_S = 300.0
+NEVER_ENDS = "sleep 10000"
+
+
+@pytest.fixture(autouse=True)
+def given_back_timer() -> Iterator[None]:
+    """A worker has the process's timer for itself; here it is also that of the tests."""
+    handler, left = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+    yield
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, *left)
+
+
+def test_input_output_errors_and_exit_code_of_a_program() -> None:
+    assert run(["sh", "-c", "cat; echo wrong >&2; exit 3"], LONG_S, "given") == (3, "given", "wrong\n")
+
+
+def test_more_is_printed_than_a_pipe_holds() -> None:
+    code, out, _ = run(["sh", "-c", "head --bytes=1000000 /dev/zero | tr '\\0' x"], LONG_S)
+    assert (code, len(out)) == (0, 1_000_000)
+
+
+def test_a_program_is_ended_after_its_last_answer() -> None:
+    code, out, err = run(["sh", "-c", f"echo noted >&2; echo one; echo done; {NEVER_ENDS}"], LONG_S, until="done")
+    assert (code, out, err) == (0, "one\ndone\n", "noted\n")
+
+
+def test_the_last_answer_may_come_in_two_pieces() -> None:
+    script = f"printf 'do'; cat >/dev/null; printf 'ne'; {NEVER_ENDS}"
+    assert run(["sh", "-c", script], LONG_S, "given", until="done")[:2] == (0, "done")
+
+
+def test_a_program_that_ends_before_its_last_answer_has_its_own_exit_code() -> None:
+    assert run(["sh", "-c", "echo one; exit 2"], LONG_S, until="done")[:2] == (2, "one\n")
+
+
+def test_a_program_whose_time_is_up_has_no_exit_code() -> None:
+    assert run(["sh", "-c", NEVER_ENDS], 0.2, until="done")[:2] == (None, "")
+
+
+@pytest.mark.parametrize("amcheck", [True, False])
+def test_the_last_answer_is_that_of_the_last_statement(amcheck: bool) -> None:
+    last = render_check(amcheck=amcheck, major=18).splitlines()[-1]
+    assert last == ledger._END
+    printed = f"\t 1: {LAST_ANSWER}\t(typeid = 25, len = -1, typmod = -1, byval = f)\n"
+    assert parse_answers(printed, "").complete
