@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgstrata.crash.verdict import UNMOUNTABLE, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord
 
 PROGRAM = Path(sys.executable).parent / "pgstrata"
@@ -32,6 +33,8 @@ class Control:
     loses: bool
     ignored_flushes: str = "0"
     fault: str = ""
+    unmountable: bool = False
+    """Whether some states of one that holds cannot be mounted, and say nothing more."""
 
     @property
     def name(self) -> str:
@@ -58,13 +61,21 @@ CONTROLS = (
     Control("ext4", loses=False),
     Control("xfs", loses=False),
     Control("btrfs", loses=False),
-    Control("ext4:fast_commit", loses=False),
+    Control("ext4:fast_commit", loses=False, unmountable=True),
     Control("ext4:data=writeback", loses=False),
     Control("btrfs@full_page_writes=off", loses=False),
     Control("ext4:data=journal@full_page_writes=off", loses=False),
     Control("ext4@wal=xfs", loses=False),
     Control("btrfs(raid1)", loses=False),
 )
+
+
+def without_unmountable(control: Control, found: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
+    """What the states of a control show when those that cannot be mounted are none that it must hold in."""
+    if not control.unmountable:
+        return found
+    excused = [s.model_copy(update={"verdict": "held"}) if s.reason.startswith(UNMOUNTABLE) else s for s in states]
+    return summarise(found, excused)
 
 
 def problem(control: Control, found: CrashRecord, states: int) -> str:
@@ -137,7 +148,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="crash-control-") as folder:
             began_s = time.monotonic()
             found, states = run(control, stack, asked, Path(folder) / "out")
-        why = problem(control, found, asked.hold)
+        why = problem(control, without_unmountable(control, found, states), asked.hold)
         wrong += bool(why)
         counts = ", ".join(f"{word} {getattr(found, word)}" for word in ("states", "lost", "corrupt", "unknown"))
         first = first_failure(states, asked.workers)

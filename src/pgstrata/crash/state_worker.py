@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import pwd
+import re
 import resource
 import signal
 import socket
@@ -29,6 +30,7 @@ BUSY_ATTEMPTS = 500
 BUSY_PAUSE_S = 0.01
 CLONE_NEWNS, CLONE_NEWIPC = 0x20000, 0x08000000
 MS_PRIVATE_EVERYWHERE = 0x4000 | 0x40000
+MNT_DETACH = 2
 LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE = 0x4C01, 0x4C0A, 0x4C82
 LO_FLAGS_DIRECT_IO = 16
 FS_IOC_SHUTDOWN, SHUTDOWN_NOLOGFLUSH = 0x8004587D, 2
@@ -149,11 +151,27 @@ def abandon(target: str) -> None:
         os.close(folder)
 
 
-def own_namespaces() -> None:
+def own_namespaces(needed: list[str]) -> None:
     """Mounts from here on are seen by this process and those that it starts alone, and the shared memory of servers
     that are killed goes with them."""
     checked(libc.unshare(CLONE_NEWNS | CLONE_NEWIPC), "namespaces of its own")
     checked(libc.mount(b"none", b"/", None, MS_PRIVATE_EVERYWHERE, None), "a private mount namespace")
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        for target in others(mounts.read(), needed):
+            libc.umount2(os.fsencode(target), MNT_DETACH)
+
+
+def others(mountinfo: str, needed: list[str]) -> list[str]:
+    """Where filesystems of loop devices are mounted that are not needed here, the last one first: as long as this
+    process had them too, whoever mounted them could not detach the devices."""
+    found = []
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        target = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), before.split()[4])
+        on_loop = after.split()[1].startswith("/dev/loop")
+        if on_loop and not any(path == target or path.startswith(target.rstrip("/") + "/") for path in needed):
+            found.append(target)
+    return found[::-1]
 
 
 # ---------------------------------------------------------------- one state
@@ -340,7 +358,7 @@ def main(arguments: list[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
         job = json.load(file)
     until_s = None if job["seconds"] is None else time.monotonic() + job["seconds"]
-    own_namespaces()
+    own_namespaces([job["daemon"], job["log"], sys.executable, *job["server"]["argv"][:1]])
     daemon = Daemon(job["daemon"])
     for state in job["states"]:
         if until_s is not None and time.monotonic() > until_s:

@@ -19,6 +19,8 @@ _MISSING = re.compile(
     r'relation "ledger\.\w+" does not exist|schema "ledger" does not exist|database "\w+" does not exist'
 )
 _NO_CLUSTER = re.compile(r"^postgres: could not (access directory|find the database system)")
+UNMOUNTABLE = "the filesystem cannot be mounted"
+"""The reason of such a state begins with this."""
 _ENDED_BADLY = re.compile(r"\b(FATAL|PANIC):|^postgres: ")
 
 
@@ -53,7 +55,7 @@ def judge_state(recovery: Recovery, acknowledged: Mapping[int, int], size: Ledge
     if recovery.problem:
         return Judged("unknown", recovery.problem)
     if recovery.mounted != 0:
-        cannot = f"the filesystem cannot be mounted: {recovery.mount_error}"
+        cannot = f"{UNMOUNTABLE}: {recovery.mount_error}"
         if not recovery.mended:
             return Judged("corrupt", cannot, everything)
         after = _judge_server(recovery, acknowledged, size)

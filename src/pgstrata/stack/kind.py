@@ -148,8 +148,7 @@ class FilesystemKind:
     copies_beside: bool = True
     """Whether copies of one on one device can be mounted beside one another."""
     plan_mend: Callable[[tuple[Argument, ...]], tuple[PlannedCommand, ...]] = _nothing_to_run
-    """What its own tools do, unasked, to one that cannot be mounted; none where they would have to be told what to give
-    up."""
+    """What a start of the machine does, unasked, to one that cannot be mounted."""
     plan_forget: Callable[[tuple[Argument, ...]], tuple[PlannedCommand, ...]] = _nothing_to_run
     """Makes the kernel forget devices that it knows by what is on them, before others with the same on them come."""
     settings_in_effect: Mapping[str, Callable[[Host], str]] = field(default_factory=dict)

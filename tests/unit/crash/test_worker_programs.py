@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.crash import ledger
 from pgstrata.crash.ledger import LAST_ANSWER, parse_answers, render_check
-from pgstrata.crash.state_worker import run
+from pgstrata.crash.state_worker import others, run
 
 LONG_S = 300.0
 NEVER_ENDS = "sleep 10000"
@@ -57,3 +57,16 @@ def test_the_last_answer_is_that_of_the_last_statement(amcheck: bool) -> None:
     assert last == ledger._END
     printed = f"\t 1: {LAST_ANSWER}\t(typeid = 25, len = -1, typmod = -1, byval = f)\n"
     assert parse_answers(printed, "").complete
+
+
+def test_filesystems_of_loop_devices_are_left_but_for_those_that_are_needed() -> None:
+    mountinfo = r"""
+27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw
+40 27 7:1 / /var/lib rw - ext4 /dev/loop1 rw
+41 40 0:30 / /var/lib/state/disks rw - fuse strata rw
+42 27 7:2 / /mnt/of\040another rw shared:7 master:2 - xfs /dev/loop2 rw
+43 42 7:3 / /mnt/of\040another/wal rw - xfs /dev/loop3 rw
+44 27 7:4 / /var/li rw - xfs /dev/loop4 rw
+""".strip()
+    left = others(mountinfo, ["/var/lib/state", "/usr/bin/python3"])
+    assert left == ["/var/li", "/mnt/of another/wal", "/mnt/of another"]

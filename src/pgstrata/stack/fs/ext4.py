@@ -170,7 +170,7 @@ def _kernel_problem(host: Host, fs: Ext4) -> str:
 
 
 def _plan_mend(nodes: tuple[Argument, ...]) -> tuple[PlannedCommand, ...]:
-    return (planned("e2fsck", "-f", "-y", nodes),)
+    return (planned("e2fsck", "-p", nodes),)
 
 
 KIND = FilesystemKind(
