@@ -98,7 +98,7 @@ def test_a_server_that_goes_on_after_a_failed_fsync_loses_and_one_that_panics_do
 
 def test_power_is_lost_again_while_states_are_recovered(tmp_path: Path) -> None:
     with reachable(tmp_path) as place:
-        found = crash(place, "ext4", "--states", "4", "--nested", "2")
+        found = crash(place, "ext4", "--states", "2", "--nested", "1")
         nothing_left(place)
         (record,) = read_crashes(FolderSource(place / "out"))
         trial = place / "out" / "crash" / "ext4-0"
@@ -108,10 +108,10 @@ def test_power_is_lost_again_while_states_are_recovered(tmp_path: Path) -> None:
     nested = [state for state in states if state.interrupts is not None]
     assert found["ext4"]["verdict"] == "held"
     assert (record.states, record.nested) == (len(states), len(nested))
-    assert len(states) - len(nested) == 4
-    assert len({state.interrupts for state in nested}) == 2
+    assert len(states) - len(nested) == 2
+    assert len({state.interrupts for state in nested}) == 1
     assert all(state.id.startswith(f"{state.interrupts}.") for state in nested)
-    assert len(nested) >= 10
+    assert len(nested) >= 5
     assert any(0 < state.kept < state.volatile for state in nested)
-    assert sum(step["name"].startswith("record the recovery of state ") for step in planned["steps"]) == 2
+    assert sum(step["name"].startswith("record the recovery of state ") for step in planned["steps"]) == 1
     assert not any(name.startswith("recovery-") for name in kept)

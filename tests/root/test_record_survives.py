@@ -25,8 +25,8 @@ from pgstrata.trial.executor import KILL_HOOK
 DISK = Path(sys.executable).parent / "strata-disk"
 pytestmark = pytest.mark.skipif(not DISK.exists(), reason="strata-disk is not built: cargo is missing")
 
-STATES = 30
-GONE_ON_WITH = 3
+STATES = 20
+GONE_ON_WITH = 2
 DATA = "data-0"
 
 
