@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 
 from acceptance_table import outcome
+from pgstrata.analyze import comparison, equivalence, shared_scatter
 from pgstrata.analyze import conclude as conclusions
-from pgstrata.analyze import equivalence, shared_scatter
 from pgstrata.analyze.comparison import Design
 from pgstrata.analyze.fit import BlockFit
-from pgstrata.analyze.interval import Interval, Mixture
+from pgstrata.analyze.interval import Estimate, Interval, Mixture
 from pgstrata.analyze.screen import probability_within_margin
+from pgstrata.analyze.screened_scatter import Scatter
+from pgstrata.analyze.simulate import SimulatedCampaign
 
 
 def narrow_intervals(factor: float) -> Callable[[], None]:
     """The mutant: every interval of a verdict narrower by the factor; returns what undoes it."""
     honest = equivalence.interval
 
-    def narrow(estimate: equivalence.Estimate, alpha: float, g: Mixture) -> Interval:
+    def narrow(estimate: Estimate, alpha: float, g: Mixture) -> Interval:
         found = honest(estimate, alpha, g)
         half = (found.high - found.low) / 2 / factor
         return Interval(estimate.value - half, estimate.value + half, found.level) if math.isfinite(half) else found
@@ -67,6 +70,41 @@ def _without_own_scatter_in_the_table() -> Callable[[], None]:
     return _replaced(conclusions, "EVIDENT", 0.0)
 
 
+def _plain_reuse() -> Callable[[], None]:
+    """Fresh pairs take the scatter that screening saw as it is, from the first pair."""
+
+    def plain(own: Estimate, screened: Scatter | None) -> Estimate:
+        if screened is None or own.n < 1:
+            return own
+        nu = own.n - 1 + screened.freedom
+        squares = own.se**2 * own.n * own.nu if own.n > 1 else 0.0
+        variance = (squares + screened.freedom * screened.variance) / nu
+        return Estimate(own.value, math.sqrt(variance / own.n), nu, own.n)
+
+    return _replaced(comparison, "with_screening", plain)
+
+
+def _best_of_the_mixture() -> Callable[[], None]:
+    """Of the values of g the one that gives the narrowest interval, each at the whole error rate."""
+    honest = equivalence.interval
+
+    def narrowest(estimate: Estimate, alpha: float, g: Mixture) -> Interval:
+        return min((honest(estimate, alpha, (one,)) for one in g), key=lambda found: found.high - found.low)
+
+    return _replaced(equivalence, "interval", narrowest)
+
+
+def _declared_although_extended() -> Callable[[], None]:
+    """The intervals of a declared number of blocks stay when blocks are added."""
+
+    def declared(campaign: SimulatedCampaign) -> Design:
+        scenario = campaign.scenario
+        enough = len(campaign.observations) >= len(scenario.names) * (scenario.blocks or 0)
+        return replace(scenario.design, as_declared=enough)
+
+    return _replaced(outcome, "design_of", declared)
+
+
 def _without_hosts() -> Callable[[], None]:
     """The host is no factor: every block counts for itself, whichever host it ran on."""
     return _replaced(conclusions, "hosts_of", lambda observations: ())
@@ -91,5 +129,8 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "any-look": _intervals_of_one_look_at_any,
     "table-scatter": _without_own_scatter_in_the_table,
     "hosts": _without_hosts,
+    "plain-reuse": _plain_reuse,
+    "mixture": _best_of_the_mixture,
+    "extended": _declared_although_extended,
 }
 """The rules that a mutant can weaken, beside the width of intervals."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from acceptance_table.scenarios import ExtendedScenario
 from pgstrata.analyze.comparison import Design, Replay
 from pgstrata.analyze.conclude import CellConclusion, PairConclusion, conclude
 from pgstrata.analyze.simulate import CELL, Scenario, SimulatedCampaign, run_campaign
@@ -59,7 +60,8 @@ def simulate(job: Job) -> Result:
     seed = (_number(job.name), job.number)
     ever = wrongly = False
     replay = Replay(scenario.design)
-    fixed = FixedBlocks(scenario.names, scenario.blocks) if scenario.blocks else None
+    blocks = scenario.run_blocks if isinstance(scenario, ExtendedScenario) else scenario.blocks
+    fixed = FixedBlocks(scenario.names, blocks) if blocks else None
 
     def look(campaign: SimulatedCampaign) -> None:
         nonlocal ever, wrongly

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -21,8 +22,9 @@ from pgstrata.analyze.fit import BlockFit, fit_blocks
 from pgstrata.analyze.holm import holm_rejects
 from pgstrata.analyze.interval import ALPHA, CONFIRM_G, EQUIVALENCE_ALPHA, anytime_p, t_p
 from pgstrata.analyze.scale import Metric, metric_of
-from pgstrata.analyze.screen import MIN_BLOCKS, STOP_PROBABILITY, Screening, rank, screen
-from pgstrata.analyze.shared_scatter import pair_estimates
+from pgstrata.analyze.screen import EARLY_FREEDOM, MIN_BLOCKS, STOP_PROBABILITY, Screening, rank, screen
+from pgstrata.analyze.screened_scatter import Scatter, scatter_in_screening, with_screening
+from pgstrata.analyze.shared_scatter import EVIDENT, pair_estimates
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.spec.campaign import Goal
 
@@ -156,6 +158,16 @@ class StageOne:
     screening: Screening | None
     settled: bool
     """Whether the leader is certain enough."""
+    y: Floats
+    """The runs: stack x block."""
+
+    def scatter(self, i: int, j: int) -> Scatter | None:
+        """Of the fresh pairs of two stacks, from the fit of what is claimed."""
+        return scatter_in_screening(self._claims, i, j)
+
+    @cached_property
+    def _claims(self) -> BlockFit:
+        return fit_blocks(self.y, evident=EVIDENT)
 
 
 @dataclass
@@ -199,10 +211,12 @@ class Replay:
         fit = fit_blocks(y)
         cells = len(self.design.cells)
         found = screen(fit, survivors, self.design.stacks, self.design.bound, cells, self.design.candidates)
-        if found is None or self.design.fixed or y.shape[1] < MIN_BLOCKS:
-            return StageOne(fit, survivors, found, settled=False)
+        full = y.shape[1] >= MIN_BLOCKS
+        if found is None or self.design.fixed or not (full or fit.df >= EARLY_FREEDOM):
+            return StageOne(fit, survivors, found, settled=False, y=y)
         settled = found.probability_within_margin >= 1 - STOP_PROBABILITY / cells
-        return StageOne(fit, tuple(k for k in survivors if k not in found.dropped), found, settled)
+        dropped = found.dropped if full else ()
+        return StageOne(fit, tuple(k for k in survivors if k not in dropped), found, settled, y)
 
 
 def _shared_columns(a: Floats, b: Floats) -> int | None:
@@ -223,12 +237,17 @@ def leading_pair(design: Design, stage: StageOne) -> Pair | None:
     return Pair(design.stacks[order[0]], design.stacks[order[1]], design.bound)
 
 
-def judge_pairs(design: Design, pairs: Sequence[Pair], table: Table) -> tuple[PairVerdict, ...]:
-    """Verdicts of stage 2 in one cell: Holm over the pairs, printed intervals at alpha / pairs."""
+def judge_pairs(
+    design: Design, pairs: Sequence[Pair], table: Table, screened: Scatter | None = None
+) -> tuple[PairVerdict, ...]:
+    """Verdicts of stage 2 in one cell: Holm over the pairs, printed intervals at alpha / pairs.
+
+    `screened` is what screening saw of the scatter of the pair that it found.
+    """
     rates, one_look = design.error_rates(len(pairs)), design.one_look
     row = {name: index for index, name in enumerate(design.stacks)}
     at = [(row[p.a], row[p.b]) for p in pairs]
-    estimates = pair_estimates(table.y, at)
+    estimates = [with_screening(e, screened) for e in pair_estimates(table.y, at)]
     p_values = [t_p(e) if one_look else anytime_p(e, CONFIRM_G) for e in estimates]
     rejected = holm_rejects(p_values, rates.family)
     return tuple(

@@ -41,7 +41,8 @@ from pgstrata.analyze.interval import (
     interval,
 )
 from pgstrata.analyze.screen import STOP_PROBABILITY, probability_within_margin, rank
-from pgstrata.analyze.shared_scatter import EVIDENT
+from pgstrata.analyze.screened_scatter import Scatter, scatter_in_screening
+from pgstrata.analyze.shared_scatter import EVIDENT, RUNS_TO_SHARE
 from pgstrata.record.decision import Observation, Stage
 
 COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
@@ -131,9 +132,11 @@ def conclude(
         return conclude_hosts(design, observations, cell)
     stages: tuple[Stage, ...] = ("screen",) if design.screens and not imported else COMPARISON
     table = tabulate(design, observations, cell, stages)
+    fit = fit_table(table, paired=paired)
     survivors = tuple(range(len(design.stacks)))
     pairs: tuple[Pair, ...] = ()
     counted = table
+    scatter = None
     if not imported:
         pairs = design.declared()
         if design.screens:
@@ -141,10 +144,11 @@ def conclude(
             stage = (replay or Replay(design)).stage_one(tables)[cell]
             survivors = stage.survivors or survivors
             leading = leading_pair(design, stage)
-            pairs = (leading,) if leading else ()
+            if leading:
+                pairs = (leading,)
+                scatter = scatter_in_screening(fit, design.stacks.index(leading.a), design.stacks.index(leading.b))
             counted = tabulate(design, observations, cell, ("confirm",))
-    fit = fit_table(table, paired=paired)
-    confirmed = tuple(c for c in _confirmed(design, pairs, counted) if c.verdict.estimate.n > 0)
+    confirmed = tuple(c for c in _confirmed(design, pairs, counted, scatter) if c.verdict.estimate.n > 0)
     screened = tuple(_screened(design, fit, table, imported=imported, paired=paired))
     ranking, leader = _ranked(design, fit, survivors, confirmed)
     return CellConclusion(
@@ -335,7 +339,8 @@ def _fitted_pairs(
 ) -> Iterator[tuple[int, int, PairVerdict]]:
     difference, se, nu, n = (a.tolist() for a in (fit.pairs.difference, fit.pairs.se, fit.pairs.nu, fit.pairs.n))
     for i, j in combinations(np.flatnonzero(fit.component >= 0).tolist(), 2):
-        estimate = Estimate(difference[i][j], se[i][j], nu[i][j], n[i][j])
+        shared = min(fit.runs[i], fit.runs[j]) >= RUNS_TO_SHARE
+        estimate = Estimate(difference[i][j], se[i][j], nu[i][j] if shared else math.nan, n[i][j])
         if estimate.se > 0:
             yield (
                 i,
@@ -359,9 +364,11 @@ def _plain_mean(table: Table, i: int, j: int, *, paired: bool) -> Estimate:
     return difference_of_means(table.of(i), table.of(j))
 
 
-def _confirmed(design: Design, pairs: Sequence[Pair], table: Table) -> Iterator[PairConclusion]:
+def _confirmed(
+    design: Design, pairs: Sequence[Pair], table: Table, scatter: Scatter | None
+) -> Iterator[PairConclusion]:
     rates = design.error_rates(len(pairs))
-    for pair, verdict in zip(pairs, judge_pairs(design, pairs, table), strict=True):
+    for pair, verdict in zip(pairs, judge_pairs(design, pairs, table, scatter), strict=True):
         i, j = design.stacks.index(pair.a), design.stacks.index(pair.b)
         sigma = verdict.estimate.se * math.sqrt(verdict.estimate.n)
         counted = int(verdict.estimate.n)

@@ -129,10 +129,10 @@ class Pairs:
     n: Floats
 
 
-def fit_blocks(y: Floats) -> BlockFit:
+def fit_blocks(y: Floats, *, evident: float = 0.0) -> BlockFit:
     """Fits a stack x block table; nan marks cells without a valid run."""
     stack, block = np.nonzero(np.isfinite(y))
-    return fit_cells(stack, block, y[stack, block], y.shape[0])
+    return fit_cells(stack, block, y[stack, block], y.shape[0], evident=evident)
 
 
 def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int, *, evident: float = 0.0) -> BlockFit:

@@ -139,9 +139,10 @@ class AdaptivePolicy:
             counted = tabulate(
                 design, moment.observations, cell, ("confirm",) if design.screens else ("screen", "confirm")
             )
-            for pair, verdict in zip(declared, judge_pairs(design, declared, counted), strict=True):
+            stage = stages.get(cell)
+            scatter = stage.scatter(*self._indices(declared[0])) if stage and declared else None
+            for pair, verdict in zip(declared, judge_pairs(design, declared, counted, scatter), strict=True):
                 figures[f"{cell}: {pair.a} / {pair.b}"] = summary(verdict)
-                stage = stages.get(cell)
                 outlook = self._outlook(moment, pair, verdict, stage.fit if stage else None, len(declared))
                 if outlook:
                     notes.append(outlook if len(pairs) == 1 else f"{cell}: {outlook}")
@@ -214,8 +215,10 @@ class AdaptivePolicy:
             return Outlook(estimate.value, spread, sigma, most)
         if fit is None or estimate.n > 0:
             return None
-        index = {name: k for k, name in enumerate(self.design.stacks)}
-        return _from_screening(fit, index[pair.a], index[pair.b], most)
+        return _from_screening(fit, *self._indices(pair), most)
+
+    def _indices(self, pair: Pair) -> tuple[int, int]:
+        return self.design.stacks.index(pair.a), self.design.stacks.index(pair.b)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ DROP_PROBABILITY = 0.025
 """By simulation: 0.01 takes more machine time than fixed blocks, 0.05 loses the best too often (docs/statistics.md)."""
 KEEP = 2
 MIN_BLOCKS = 3
+EARLY_FREEDOM = 10
+"""Degrees of freedom with which screening may end after two blocks, without having dropped a stack."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pgstrata.analyze.confirm import paired_location
-from pgstrata.analyze.fit import BlockFit, Floats, fit_cells
+from pgstrata.analyze.fit import BlockFit, Floats, fit_blocks
 from pgstrata.analyze.interval import Estimate
 
-LEAST_RUNS = 3
+RUNS_TO_SHARE = 3
 """Of a stack, for its scatter to be told from that of others."""
 EVIDENT = 0.20
 """Level of the F test by which a stack keeps its own scatter. By simulation: at 0.10 and 0.15 a baseline that scatters
@@ -29,15 +29,14 @@ def pair_estimates(y: Floats, pairs: Sequence[tuple[int, int]]) -> tuple[Estimat
     """Of each pair of stacks in a table (stack x block, nan without a valid run); n counts complete pairs."""
     differences = [d[np.isfinite(d)] for d in (y[i] - y[j] for i, j in pairs)]
     alone = tuple(paired_location(d) for d in differences)
-    stack, block = np.nonzero(np.isfinite(y))
-    if np.unique(stack).size < 3:
+    if np.isfinite(y).any(axis=1).sum() < 3:
         return alone
-    fit = fit_cells(stack, block, y[stack, block], y.shape[0], evident=EVIDENT)
+    fit = fit_blocks(y, evident=EVIDENT)
     return tuple(_shared(fit, i, j, own) for (i, j), own in zip(pairs, alone, strict=True))
 
 
 def _shared(fit: BlockFit, i: int, j: int, own: Estimate) -> Estimate:
     found = fit.estimate(i, j)
-    if min(fit.runs[i], fit.runs[j]) < LEAST_RUNS or not found.se > 0:
+    if min(fit.runs[i], fit.runs[j]) < RUNS_TO_SHARE or not found.se > 0:
         return own
     return Estimate(found.value, found.se, found.nu, own.n)

@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.analyze.confirm import paired_location
 from pgstrata.analyze.fit import fit_cells
-from pgstrata.analyze.shared_scatter import EVIDENT, LEAST_RUNS, pair_estimates
+from pgstrata.analyze.shared_scatter import EVIDENT, RUNS_TO_SHARE, pair_estimates
 
 NAN = math.nan
 
@@ -35,7 +35,7 @@ def test_declared_pairs_have_the_estimate_and_scatter_of_the_common_fit() -> Non
 
 
 def test_a_stack_with_two_runs_shares_nothing() -> None:
-    y = noisy(8, LEAST_RUNS)
+    y = noisy(8, RUNS_TO_SHARE)
     y[7, 2] = NAN
     few, enough = pair_estimates(y, [(7, 0), (6, 0)])
     assert few == paired_location(y[7, :2] - y[0, :2])
