@@ -84,14 +84,26 @@ def _plain_reuse() -> Callable[[], None]:
     return _replaced(comparison, "with_screening", plain)
 
 
-def _best_of_the_mixture() -> Callable[[], None]:
-    """Of the values of g the one that gives the narrowest interval, each at the whole error rate."""
+def _undivided_mixture() -> Callable[[], None]:
+    """The evidence of the values of g is summed and not averaged."""
     honest = equivalence.interval
 
-    def narrowest(estimate: Estimate, alpha: float, g: Mixture) -> Interval:
-        return min((honest(estimate, alpha, (one,)) for one in g), key=lambda found: found.high - found.low)
+    def summed(estimate: Estimate, alpha: float, g: Mixture) -> Interval:
+        return honest(estimate, len(g) * alpha, g)
 
-    return _replaced(equivalence, "interval", narrowest)
+    return _replaced(equivalence, "interval", summed)
+
+
+def _one_g() -> Callable[[], None]:
+    """No mixture: the first value of g alone."""
+    honest, honest_p = equivalence.interval, comparison.anytime_p
+
+    def undo() -> None:
+        equivalence.interval, comparison.anytime_p = honest, honest_p
+
+    equivalence.interval = lambda estimate, alpha, g: honest(estimate, alpha, g[:1])
+    comparison.anytime_p = lambda estimate, g: honest_p(estimate, g[:1])
+    return undo
 
 
 def _declared_although_extended() -> Callable[[], None]:
@@ -130,7 +142,8 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "table-scatter": _without_own_scatter_in_the_table,
     "hosts": _without_hosts,
     "plain-reuse": _plain_reuse,
-    "mixture": _best_of_the_mixture,
+    "mixture": _undivided_mixture,
+    "one-g": _one_g,
     "extended": _declared_although_extended,
 }
 """The rules that a mutant can weaken, beside the width of intervals."""

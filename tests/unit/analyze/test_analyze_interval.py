@@ -76,6 +76,16 @@ def test_p_without_evidence_is_one() -> None:
     assert anytime_p(Estimate(0.1, math.nan, math.nan, 1), (1.0,)) == 1.0
 
 
+@given(COUNTS, ALPHAS, st.sampled_from([CONFIRM_G, (0.1, 1.0, 5.0)]))
+def test_the_evidence_at_the_bound_is_averaged_over_the_values_of_g(n: int, alpha: float, g: Mixture) -> None:
+    """Not summed, and not the largest of them: then the interval would be narrower."""
+    nu, t2 = n - 1, t_multiplier(n, n - 1, alpha, g) ** 2
+    if math.isinf(t2):
+        return
+    evidence = [((nu + t2) / (nu + t2 / (1 + n * one))) ** ((nu + 1) / 2) / math.sqrt(1 + n * one) for one in g]
+    assert sum(evidence) / len(g) == pytest.approx(1 / alpha, rel=1e-6)
+
+
 def test_looking_after_every_pair_rarely_errs() -> None:
     rng = np.random.default_rng(2)
     errors = 0
