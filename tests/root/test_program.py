@@ -68,7 +68,7 @@ CAMPAIGNS = {
 
 
 MEDIA = "modelled media"
-CAMPAIGNS[MEDIA] = campaign("  m: media(nvme,2)/btrfs(raid1)@wal=media(sata-ssd)/ext4")
+CAMPAIGNS[MEDIA] = campaign("  m: media(nvme,2)/btrfs(raid1)@wal=media(sata-ssd,timed=runs)/ext4")
 CAMPAIGNS["servers of two majors"] = campaign("  old: tmpfs@major=16\n  new: tmpfs@major=18")
 CAMPAIGNS["checksums, small segments and settings from a file"] = campaign(
     """\
@@ -133,11 +133,11 @@ def test_what_is_planned_is_done(name: str, place: Path, monkeypatch: pytest.Mon
         assert any(row["holds"] for e in events if e["event"] == "attested" for row in e["rows"])
     if name == MEDIA:
         used = [
-            (use.disk, use.model, use.elapsed_s > 0)
+            (use.disk, use.model, use.elapsed_s > 0, use.untimed)
             for cell in read(place / "out").cells()
             for use in cell.result.disks
         ]
-        assert used == [("data.0", "nvme", True), ("data.1", "nvme", True), ("wal.0", "sata-ssd", True)]
+        assert used == [("data.0", "nvme", True, 0), ("data.1", "nvme", True, 0), ("wal.0", "sata-ssd", True, 0)]
     nothing_left(place)
 
 

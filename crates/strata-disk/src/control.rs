@@ -5,7 +5,7 @@
 
 use crate::daemon::{Shared, send};
 use crate::durability::{Keep, Lie, Seq};
-use crate::engine::{Cut, Timed};
+use crate::engine::{Cut, Timed, Timing};
 use crate::fault::Fault;
 use crate::media::model::{Model, find_model};
 use crate::media::{Medium, Stretched};
@@ -76,6 +76,10 @@ pub enum Asked {
     ClearFaults {
         disk: String,
     },
+    Timing {
+        disks: Vec<String>,
+        set: Timing,
+    },
     Stats,
     Stop,
 }
@@ -91,6 +95,8 @@ pub struct Added {
     pub media: Option<String>,
     #[serde(default = "one")]
     pub stretch: f64,
+    #[serde(default)]
+    pub timing: Timing,
     #[serde(default)]
     pub seed: u64,
     /// The logical block in which a cut tears.
@@ -216,6 +222,7 @@ fn answer(shared: &Shared, asked: Asked) -> Result<Value, String> {
         Asked::Fault { disk, fault } => shared.engine().add_fault(&disk, fault).and(nothing),
         Asked::Lie { disk, flushes } => shared.engine().set_lie(&disk, flushes).and(nothing),
         Asked::ClearFaults { disk } => shared.engine().clear_faults(&disk).and(nothing),
+        Asked::Timing { disks, set } => shared.engine().set_timing(&disks, set).and(nothing),
         Asked::Stats => {
             let engine = shared.engine();
             let disks = engine.statistics(shared.now());
@@ -265,6 +272,9 @@ fn add(shared: &Shared, added: &Added) -> Result<Value, String> {
         volatile_cache: model.as_ref().is_none_or(|model| model.volatile_cache),
         cache_bytes: model.as_ref().map_or(UNMODELLED_CACHE, |model| model.cache_bytes()),
     };
+    if model.is_none() && added.timing == Timing::Off {
+        return Err("timing is that of a model, and none is given".into());
+    }
     let image = image(shared, added, keeping)?;
     if let Some(capacity) =
         model.as_ref().and_then(|model| model.capacity_bytes()).filter(|most| *most < image.size())
@@ -285,7 +295,7 @@ fn timed(model: &Model, added: &Added) -> Result<Timed, String> {
     };
     let parameters =
         model.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value)).collect();
-    Ok(Timed { model: model.name.clone(), parameters, stretch: added.stretch, medium })
+    Ok(Timed { model: model.name.clone(), parameters, stretch: added.stretch, timing: added.timing, medium })
 }
 
 fn image(shared: &Shared, added: &Added, keeping: Keeping) -> Result<Image, String> {

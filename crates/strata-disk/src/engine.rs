@@ -8,7 +8,7 @@ use crate::log::{EVERY, Event, Record};
 use crate::media::{Effort, Kind, Medium, Ns, Ready, Request};
 use crate::rng::Rng;
 use crate::store::{Image, PIECE_BYTES};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::BufWriter;
@@ -75,6 +75,8 @@ pub struct Counters {
     pub errors: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
+    /// Requests that a disk with a model answered while its timing was off.
+    pub untimed: u64,
     pub largest_queue: usize,
     /// Seconds that requests spent under way, summed: over elapsed seconds it is the mean queue.
     pub queued_s: f64,
@@ -85,7 +87,18 @@ pub struct Timed {
     pub model: String,
     pub parameters: BTreeMap<String, f64>,
     pub stretch: f64,
+    pub timing: Timing,
     pub medium: Box<dyn Medium>,
+}
+
+/// Whether requests take the time of the medium. While it is off they are answered at once and the medium does not see
+/// them: its cache empties, its arm stays where it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Timing {
+    #[default]
+    On,
+    Off,
 }
 
 pub struct Disk {
@@ -96,14 +109,14 @@ pub struct Disk {
     pub opened: u32,
     faults: Vec<Fault>,
     under_way: usize,
-    timing: Timing,
+    lateness: Lateness,
     added: Ns,
 }
 
 /// How late answers of a modelled medium were, in percent of the time they were to take.
-struct Timing([u64; 101]);
+struct Lateness([u64; 101]);
 
-impl Timing {
+impl Lateness {
     fn note(&mut self, due: Ns, submitted: Ns, now: Ns) {
         let share = 100 * now.saturating_sub(due) / due.saturating_sub(submitted).max(1);
         self.0[share.min(100) as usize] += 1;
@@ -128,6 +141,7 @@ pub struct Statistics {
     pub model: Option<String>,
     pub parameters: Option<BTreeMap<String, f64>>,
     pub stretch: Option<f64>,
+    pub timing: Option<Timing>,
     pub power: Power,
     pub elapsed_s: f64,
     pub volatile_bytes: u64,
@@ -147,6 +161,8 @@ struct Pending<R> {
     submitted: Ns,
     due: Ns,
     delay: Ns,
+    /// Whether the medium says when it completes.
+    timed: bool,
 }
 
 pub struct Engine<R> {
@@ -225,7 +241,7 @@ impl<R> Engine<R> {
             opened: 0,
             faults: Vec::new(),
             under_way: 0,
-            timing: Timing([0; 101]),
+            lateness: Lateness([0; 101]),
             added: now,
         };
         self.disks.insert(id, disk);
@@ -260,6 +276,19 @@ impl<R> Engine<R> {
 
     pub fn set_lie(&mut self, name: &str, lie: Lie) -> Result<(), String> {
         self.named(name)?.image.set_lie(lie);
+        Ok(())
+    }
+
+    /// Switches the timing of these disks; all of them must have a model.
+    pub fn set_timing(&mut self, names: &[String], timing: Timing) -> Result<(), String> {
+        for name in names {
+            self.named(name)?.timed.as_ref().ok_or_else(|| format!("disk {name:?} has no model"))?;
+        }
+        for name in names {
+            if let Some(timed) = &mut self.named(name)?.timed {
+                timed.timing = timing;
+            }
+        }
         Ok(())
     }
 
@@ -378,8 +407,10 @@ impl<R> Engine<R> {
         };
         of.under_way += 1;
         of.counters.largest_queue = of.counters.largest_queue.max(of.under_way);
-        let pending = Pending { disk, request, reply, submitted: now, due: now, delay };
-        match &mut of.timed {
+        let medium = of.timed.as_mut().filter(|timed| timed.timing == Timing::On);
+        let pending =
+            Pending { disk, request, reply, submitted: now, due: now, delay, timed: medium.is_some() };
+        match medium {
             Some(timed) => {
                 timed.medium.submit(now, seq, request);
                 self.pending.insert(seq, pending);
@@ -457,8 +488,10 @@ impl<R> Engine<R> {
             disk.under_way -= 1;
             disk.counters.queued_s += now.saturating_sub(pending.submitted) as f64 / 1e9;
             disk.counters.errors += u64::from(result.is_err());
-            if disk.timed.is_some() {
-                disk.timing.note(pending.due, pending.submitted, now);
+            if pending.timed {
+                disk.lateness.note(pending.due, pending.submitted, now);
+            } else {
+                disk.counters.untimed += u64::from(disk.timed.is_some());
             }
         }
         Answer { reply: pending.reply, result: result.map_err(|_| Refused::Io) }
@@ -544,14 +577,15 @@ fn describe(name: String, disk: &Disk, now: Ns) -> Statistics {
         model: timed.map(|timed| timed.model.clone()),
         parameters: timed.map(|timed| timed.parameters.clone()),
         stretch: timed.map(|timed| timed.stretch),
+        timing: timed.map(|timed| timed.timing),
         size_bytes: disk.image.size(),
         power: disk.power,
         elapsed_s: now.saturating_sub(disk.added) as f64 / 1e9,
         volatile_bytes: disk.image.volatile_bytes(),
         counters: disk.counters.clone(),
         effort: timed.map(|timed| timed.medium.effort()),
-        late_percent_counts: timed.map(|_| disk.timing.0.to_vec()),
-        late_median_percent: disk.timing.quantile(0.5).filter(|_| timed.is_some()),
-        late_p99_percent: disk.timing.quantile(0.99).filter(|_| timed.is_some()),
+        late_percent_counts: timed.map(|_| disk.lateness.0.to_vec()),
+        late_median_percent: disk.lateness.quantile(0.5).filter(|_| timed.is_some()),
+        late_p99_percent: disk.lateness.quantile(0.99).filter(|_| timed.is_some()),
     }
 }

@@ -11,6 +11,7 @@ use strata_disk::calibrate::{self, Front, measure, range};
 use strata_disk::control::{Added, Asked, LeftByCut, ask};
 use strata_disk::daemon::{Place, serve};
 use strata_disk::durability::Lie;
+use strata_disk::engine::Timing;
 use strata_disk::fit::fit;
 use strata_disk::log::native::Reader;
 use strata_disk::log::{Event, dm_log_writes};
@@ -57,6 +58,9 @@ enum Verb {
         /// Multiply all times of the medium
         #[arg(long, default_value_t = 1.0)]
         stretch: f64,
+        /// Whether requests take the time of the medium; off, they are answered at once until `timing` switches it on
+        #[arg(long, value_name = "on|off", value_parser = parse_timing, default_value = "on")]
+        timing: Timing,
         #[arg(long, default_value_t = 0)]
         seed: u64,
         /// Logical block, in which a power cut tears
@@ -88,6 +92,14 @@ enum Verb {
     },
     /// What each disk did, as JSON
     Stats { dir: PathBuf },
+    /// From now on requests take the time of the medium, or none
+    Timing {
+        dir: PathBuf,
+        #[arg(value_name = "on|off", value_parser = parse_timing)]
+        set: Timing,
+        #[arg(required = true)]
+        disks: Vec<String>,
+    },
     /// Send one request of the control socket, as JSON
     Ask { dir: PathBuf, request: String },
     /// Stop the daemon; what is under way fails
@@ -182,7 +194,7 @@ fn run(verb: Verb) -> Result<(), String> {
         Verb::Serve { dir, log, background: false } => {
             serve(&Place(dir), log.as_deref(), || println!("ready {}", std::process::id()))
         }
-        Verb::Add { dir, name, size, media, stretch, seed, block, file, snapshot, base, log, of } => {
+        Verb::Add { dir, name, size, media, stretch, timing, seed, block, file, snapshot, base, log, of } => {
             let state = log.zip(of).map(|(log, of)| read_state(absolute(log), of)).transpose()?.map(Box::new);
             let media = media.map(absolute_file);
             let (file, base) = (file.map(absolute), base.map(absolute));
@@ -193,6 +205,7 @@ fn run(verb: Verb) -> Result<(), String> {
                     size,
                     media,
                     stretch,
+                    timing,
                     seed,
                     block,
                     file,
@@ -204,6 +217,7 @@ fn run(verb: Verb) -> Result<(), String> {
         }
         Verb::Remove { dir, name, force } => request(&dir, &Asked::Remove { disk: name, force }),
         Verb::Stats { dir } => request(&dir, &Asked::Stats),
+        Verb::Timing { dir, set, disks } => request(&dir, &Asked::Timing { disks, set }),
         Verb::Stop { dir } => stop(&dir),
         Verb::Ask { dir, request } => tell(ask(&Place(dir).control(), &request)?),
         Verb::Models { json, markdown } => models(json, markdown),
@@ -353,6 +367,14 @@ fn parse_lie(text: &str) -> Result<Lie, String> {
         (_, Ok(0)) => Ok(Lie::None),
         (_, Ok(count)) => Ok(Lie::Last(count)),
         _ => Err("neither all nor a number".into()),
+    }
+}
+
+fn parse_timing(text: &str) -> Result<Timing, String> {
+    match text {
+        "on" => Ok(Timing::On),
+        "off" => Ok(Timing::Off),
+        _ => Err("neither on nor off".into()),
     }
 }
 

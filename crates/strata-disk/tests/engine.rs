@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::io::BufReader;
 use strata_disk::control::{Asked, parse_asked};
 use strata_disk::durability::Keep;
-use strata_disk::engine::{Answer, Cut, Engine, Op, Power, Refused, Timed};
+use strata_disk::engine::{Answer, Cut, Engine, Op, Power, Refused, Timed, Timing};
 use strata_disk::fault::{Effect, Fault, On};
 use strata_disk::log::Event;
 use strata_disk::log::native::{Reader, Writer};
@@ -34,6 +34,7 @@ impl Bench {
             model: name.into(),
             parameters: Default::default(),
             stretch: 1.0,
+            timing: Timing::On,
             medium: find_model(name).unwrap().medium(0).unwrap(),
         });
         engine.add(0, "a", image(), timed).unwrap();
@@ -113,6 +114,42 @@ fn a_delay_holds_a_request_back_by_its_time() {
     assert!(out.is_empty());
     bench.engine.advance(3_000_010, &mut out);
     assert!(out.len() == 1 && out[0].result.is_ok());
+}
+
+#[test]
+fn while_its_timing_is_off_a_disk_answers_at_once_and_counts_what_it_answered_so() {
+    let mut bench = Bench::new(Some("hdd-7200"));
+    let names = ["a".to_string()];
+    let write = Op::Write { offset: 4096, data: &[1; 4096], fua: false };
+    bench.engine.set_timing(&names, Timing::Off).unwrap();
+    assert_eq!(bench.send(0, write).len(), 1);
+    assert_eq!(bench.send(0, Op::Flush).len(), 1);
+    bench.engine.set_timing(&names, Timing::On).unwrap();
+    assert!(bench.send(0, write).is_empty());
+    let told = &bench.engine.statistics(0)[0];
+    assert_eq!((told.timing, told.counters.untimed), (Some(Timing::On), 2));
+    assert_eq!(told.late_percent_counts.as_ref().unwrap().iter().sum::<u64>(), 0);
+}
+
+#[test]
+fn what_was_under_way_when_the_timing_went_off_completes_when_the_medium_says() {
+    let mut bench = Bench::new(Some("hdd-7200"));
+    assert!(bench.send(0, Op::Read { offset: 1 << 19, length: 4096 }).is_empty());
+    bench.engine.set_timing(&["a".to_string()], Timing::Off).unwrap();
+    let due = bench.engine.next_due().unwrap();
+    let mut out = Vec::new();
+    bench.engine.advance(due + 100_000_000, &mut out);
+    assert_eq!(out.len(), 1);
+    assert_eq!(bench.engine.statistics(0)[0].counters.untimed, 0);
+}
+
+#[test]
+fn only_the_timing_of_a_model_can_be_switched_and_of_all_that_are_named_or_none() {
+    let mut bench = Bench::new(Some("hdd-7200"));
+    bench.engine.add(0, "b", image(), None).unwrap();
+    let both = ["a".to_string(), "b".to_string()];
+    assert_eq!(bench.engine.set_timing(&both, Timing::Off), Err("disk \"b\" has no model".into()));
+    assert_eq!(bench.engine.statistics(0)[0].timing, Some(Timing::On));
 }
 
 #[test]
@@ -207,6 +244,8 @@ fn requests_of_the_socket_are_understood() {
         r#"{"op": "cut", "keep": {"only": [1, 2]}, "torn": true, "at": 9}"#,
         r#"{"op": "fault", "disk": "d0", "fault": {"on": "read", "effect": {"delay_ms": 2}, "count": 3}}"#,
         r#"{"op": "lie", "disk": "d0", "flushes": {"last": 3}}"#,
+        r#"{"op": "add", "disk": "d0", "size": 4096, "media": "hdd-7200", "timing": "off"}"#,
+        r#"{"op": "timing", "disks": ["d0"], "set": "on"}"#,
         r#"{"op": "stats"}"#,
     ] {
         let asked: Asked = parse_asked(line).unwrap();

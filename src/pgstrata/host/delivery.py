@@ -12,6 +12,7 @@ from pathlib import Path
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import PROGRAM_DIRECTORIES, program_path
 from pgstrata.host.protocol import Command, Host, command, unmarked
+from pgstrata.spec.layers.media import Timed
 
 PROGRAM = "strata-disk"
 OWN = Path(sys.prefix) / "bin" / PROGRAM
@@ -23,6 +24,11 @@ SENT_FOLDER = "/var/lib/pgstrata/programs"
 def program_call(*words: str) -> Command:
     """A call of the program, wherever it lies."""
     return Command((PROGRAM, *words), env=environment())
+
+
+def timing_options(model: str, stretch: float, timed: Timed) -> tuple[str, ...]:
+    """Of `strata-disk add`, for a disk with the timing of a model."""
+    return ("--media", model, "--stretch", f"{stretch:g}", *(("--timing", "off") if timed == "runs" else ()))
 
 
 def environment() -> tuple[tuple[str, str], ...]:

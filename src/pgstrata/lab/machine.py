@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from pgstrata.errors import PgstrataError, PreflightError
-from pgstrata.host.delivery import BUILDING, lacking, program_call
+from pgstrata.host.delivery import BUILDING, lacking, program_call, timing_options
 from pgstrata.host.facts.modelled import PATH as MODELLED_PATH
 from pgstrata.host.facts.modelled import ModelledDisk, render_modelled
 from pgstrata.host.protocol import Command, Host, Process, command, marked
@@ -177,8 +177,9 @@ def serve_media(host: Host, folder: str, disks: Mapping[str, DataDisk]) -> None:
         raise PreflightError(f"modelled disks of a lab machine cannot be had: {problem}", hint=BUILDING)
     host.run(program_call("serve", folder, "--background"))
     for number, (name, disk) in enumerate(disks.items()):
-        timing = ("--media", str(disk.media), "--stretch", f"{disk.stretch:g}", "--seed", str(number))
-        host.run(program_call("add", folder, name, "--size", str(disk.size_bytes), *timing))
+        timing = timing_options(str(disk.media), disk.stretch, disk.timed)
+        sized, seeded = ("--size", str(disk.size_bytes)), ("--seed", str(number))
+        host.run(program_call("add", folder, name, *sized, *timing, *seeded))
 
 
 def _save_known_host(host: Host, machine: Machine, key: list[str]) -> None:
@@ -195,7 +196,7 @@ def _seed(host: Host, machine: Machine) -> tuple[Entry, ...]:
 
     addresses = f"eth0 {GUEST_ADDRESS}\n" + (f"eth1 {spec.private_address}/24\n" if spec.group_port else "")
     modelled = {
-        f"{DISK_PREFIX}{disk.serial}": ModelledDisk(name, str(disk.media), disk.stretch)
+        f"{DISK_PREFIX}{disk.serial}": ModelledDisk(name, str(disk.media), disk.stretch, disk.timed)
         for name, disk in spec.modelled.items()
     }
     return (

@@ -13,9 +13,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pgstrata.host.delivery import OWN
-from pgstrata.host.facts.modelled import ADDRESS, PORT
+from pgstrata.host.facts.modelled import ADDRESS, PORT, SWITCH_PORTS
 from pgstrata.lab.initrd import ROOT_SERIAL
 from pgstrata.lab.recipe import EMULATION_ARGUMENTS, KERNEL_ARGUMENTS
+from pgstrata.spec.layers.media import Timed
 
 PROGRAM = "qemu-system-x86_64"
 Accelerator = Literal["kvm", "tcg"]
@@ -46,6 +47,7 @@ class DataDisk(BaseModel):
     bytes_per_s: int | None = Field(None, ge=1)
     media: str | None = None
     stretch: float = 1.0
+    timed: Timed = "always"
 
 
 def served_name(number: int) -> str:
@@ -146,15 +148,25 @@ def _root(boot: Boot) -> tuple[str, ...]:
 def _networks(spec: MachineSpec, boot: Boot) -> tuple[str, ...]:
     # restrict: nothing in the machine reaches the outside, only ssh comes in, from this host alone
     user = f"user,id=ssh,restrict=on,hostfwd=tcp:127.0.0.1:{boot.ssh_port}-:22"
-    if spec.modelled:
-        accounts = shlex.join([str(OWN), "stats", f"{boot.directory}/{MEDIA_FOLDER}"])
-        user += f",guestfwd=tcp:{ADDRESS}:{PORT}-cmd:{_quoted(accounts)}"
+    user += "".join(
+        f",guestfwd=tcp:{ADDRESS}:{port}-cmd:{_quoted(shlex.join(argv))}" for port, argv in _answers(spec, boot).items()
+    )
     words = ["-netdev", user, "-device", "virtio-net-pci,netdev=ssh,romfile="]
     if spec.group_port is not None:
         mac = f"52:54:00:77:00:{spec.index:02x}"
         words += ["-netdev", f"socket,id=lab,mcast={MULTICAST_GROUP}:{spec.group_port},localaddr=127.0.0.1"]
         words += ["-device", f"virtio-net-pci,netdev=lab,mac={mac},romfile="]
     return tuple(words)
+
+
+def _answers(spec: MachineSpec, boot: Boot) -> Mapping[int, tuple[str, ...]]:
+    """What a connection to each port gets: the output of a command on this host. Nothing where no disk is modelled."""
+    folder = f"{boot.directory}/{MEDIA_FOLDER}"
+    switched = [name for name, disk in spec.modelled.items() if disk.timed == "runs"]
+    answers: dict[int, tuple[str, ...]] = {PORT: (str(OWN), "stats", folder)} if spec.modelled else {}
+    if switched:
+        answers |= {port: (str(OWN), "timing", folder, to, *switched) for to, port in SWITCH_PORTS.items()}
+    return answers
 
 
 def _data_disk(number: int, disk: DataDisk, boot: Boot) -> tuple[str, ...]:

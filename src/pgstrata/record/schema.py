@@ -328,6 +328,8 @@ class DiskUse(Record):
     seek_s: float = Field(ge=0)
     late_percent_counts: tuple[int, ...] = ()
     """How many answers were late by 0, 1, ... and by 100 or more percent of the time that they were to take."""
+    untimed: int = Field(0, ge=0)
+    """Requests that were answered without the time of the medium; a run that has any is none."""
 
 
 class NodeUse(Record):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pgstrata.spec.checks import Refused, refuse_keep
+from pgstrata.spec.checks import Refused, refuse_keep, refuse_steady_untimed
 from pgstrata.spec.lab import LabMachine
 from pgstrata.spec.model import DurationS, Fraction, Model, Name
 from pgstrata.spec.nearest import render_nearest
@@ -168,6 +168,8 @@ class Campaign(Model):
             raise Refused(f"soak names stack {unknown[0]!r}, which is not there", render_nearest(unknown[0], names))
         if self.runs.load == "keep":
             refuse_keep(self.stacks, scales=len(set(self.workload.scale)), aa=self.runs.aa)
+        if self.runs.precondition == "steady":
+            refuse_steady_untimed(self.stacks, self.lab)
         if self.hosts:
             self._hosts_coherent()
         for name in wanted:

@@ -6,11 +6,13 @@ or raises Refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pgstrata.spec.layers.media import MediaDevice
 
 if TYPE_CHECKING:
+    from pgstrata.spec.lab import LabMachine
     from pgstrata.spec.stack import Stack, Volume
 
 
@@ -54,6 +56,17 @@ def stack_problem(stack: Stack) -> str | None:
                 return f"{place} is used by {both}"
             seen[place] = role
     return None
+
+
+def refuse_steady_untimed(stacks: Iterable[Stack], lab: LabMachine) -> None:
+    """A medium that does not see the writes of the precondition does not become steady by them."""
+    devices = (d for stack in stacks for volume in stack.volumes.values() for d in volume.devices)
+    untimed = any(isinstance(d, MediaDevice) and d.timed == "runs" for d in devices)
+    if untimed or any(disk.timed == "runs" for disk in lab.disks.values()):
+        raise Refused(
+            "runs.precondition is steady, but modelled disks that are timed in runs alone do not see what it writes",
+            "timed: always",
+        )
 
 
 def _is_recorded(volume: Volume) -> bool:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from pgstrata.spec.layers.media import MODELS
+from pgstrata.spec.layers.media import MODELS, Timed
 from pgstrata.spec.model import Model, SizeBytes
 
 SMALLEST_DISK_BYTES = 1 << 20
@@ -23,12 +23,18 @@ class LabDisk(Model):
     )
     stretch: float = Field(1.0, ge=1.0, le=1000.0, description="all times of the model are multiplied by it")
 
+    timed: Timed = Field(
+        "always", description="runs: only warm-ups and runs take the time of the medium, preparing them takes none"
+    )
+
     @model_validator(mode="after")
     def _one_timing(self) -> LabDisk:
         if self.media is not None and (self.iops or self.bandwidth):
             raise ValueError("a modelled disk has the limits of its model: leave out iops and bandwidth")
         if self.media is None and self.stretch != 1:
             raise ValueError("stretch multiplies the times of a modelled medium, and none is given: media")
+        if self.media is None and self.timed != "always":
+            raise ValueError("timed is about the times of a modelled medium, and none is given: media")
         return self
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pgstrata.errors import parser_of
+from pgstrata.errors import TrialError, parser_of
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.media import UNTIMED
 from pgstrata.stack.disk_counts import CountedDisks, DiskCounts
@@ -22,11 +22,12 @@ def parse_statistics(text: str) -> Mapping[str, DiskCounts]:
 
 def _parse_disk(disk: Mapping[str, Any]) -> DiskCounts:
     effort = disk["effort"] or {"busy_s": 0.0, "seeks": 0, "seek_s": 0.0}
-    own = ("reads", "writes", "zeroes", "flushes", "errors", "read_bytes", "written_bytes")
+    own = ("untimed", "reads", "writes", "zeroes", "flushes", "errors", "read_bytes", "written_bytes")
     return DiskCounts(
         model=str(disk["model"] or UNTIMED),
         parameters={str(name): float(value) for name, value in (disk["parameters"] or {}).items()},
         stretch=float(disk["stretch"] or 1),
+        timing=disk["timing"] == "on",
         elapsed_s=float(disk["elapsed_s"]),
         queued_s=float(disk["queued_s"]),
         busy_s=float(effort["busy_s"]),
@@ -73,6 +74,32 @@ class MediaCheck:
                 Attested(f"{what} flush", "arrives", "arrives" if arrives else "does not arrive"),
             )
         return tuple(rows)
+
+
+@dataclass(frozen=True)
+class TimingIs:
+    """Whether disks take the time of their medium, by the names that they have in their account."""
+
+    counted: CountedDisks
+    names: tuple[str, ...]
+    on: bool
+
+    @property
+    def told(self) -> str:
+        return f"refuse unless the timing of {', '.join(self.names)} is {self._wanted}"
+
+    @property
+    def _wanted(self) -> str:
+        return "on" if self.on else "off"
+
+    def require(self, host: Host, bindings: Mapping[str, str]) -> None:
+        found = {disk: counts.timing for disk, counts in self._read(host).items()}
+        wrong = [name for name in self.names if found.get(name) != self.on]
+        if wrong:
+            raise TrialError(f"the timing of modelled disk {wrong[0]} on {host.name} is not {self._wanted}")
+
+    def _read(self, host: Host) -> Mapping[str, DiskCounts]:
+        return dict(zip(self.counted.names, read_statistics(host, self.counted), strict=False))
 
 
 def _parameters(disk: DiskCounts) -> str:

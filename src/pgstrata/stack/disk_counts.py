@@ -10,16 +10,18 @@ from pgstrata.stack.step import PlannedCommand
 
 @dataclass(frozen=True)
 class DiskCounts:
-    """The account of one disk; all but the model, its parameters and stretch only grow.
+    """The account of one disk; all but the model, its parameters, stretch and timing only grow.
 
     `queued_s` is the time that requests were under way, summed; `busy_s` and `seek_s` are the medium's own, counted
     when the work begins. `late_percent_counts` says how many answers were late by 0, 1, ... and by 100 or more percent
-    of the time that they were to take.
+    of the time that they were to take. `timing` says whether requests take the time of the medium, and `untimed`
+    counts those that took none.
     """
 
     model: str
     parameters: Mapping[str, float]
     stretch: float
+    timing: bool
     elapsed_s: float
     reads: int
     writes: int
@@ -33,6 +35,17 @@ class DiskCounts:
     seeks: int
     seek_s: float
     late_percent_counts: tuple[int, ...]
+    untimed: int
+
+
+@dataclass(frozen=True)
+class TimingSwitch:
+    """How the timing of disks is switched, which take the time of their medium in runs alone."""
+
+    names: tuple[str, ...]
+    """That the disks have in their account."""
+    on: PlannedCommand
+    off: PlannedCommand
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,8 @@ class CountedDisks:
     ask: PlannedCommand
     read: Callable[[str], Mapping[str, DiskCounts]]
     names: tuple[str, ...]
+    switch: TimingSwitch | None = None
+    """None where all of them are timed always."""
 
     def parse(self, text: str) -> tuple[DiskCounts, ...]:
         """The accounts in the order of the disks; empty when one of them is missing."""

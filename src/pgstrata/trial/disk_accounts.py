@@ -1,16 +1,20 @@
-"""What modelled disks did during a measured run: their accounts right before it and right after it."""
+"""What modelled disks did during a measured run: their accounts right before it and right after it. And when they take
+the time of their medium."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
+from pgstrata.errors import TrialError
 from pgstrata.record.schema import DiskUse
+from pgstrata.spec.workload import Cell
+from pgstrata.stack.accounts import TimingIs
 from pgstrata.stack.disk_counts import DiskCounts
-from pgstrata.stack.step import PlannedCommand
+from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
 
-_KEPT = ("model", "parameters", "stretch", "late_percent_counts")
+_KEPT = ("model", "parameters", "stretch", "timing", "late_percent_counts")
 """What is no number that grows."""
 
 
@@ -25,6 +29,26 @@ def read_accounts(context: TrialContext) -> dict[str, DiskCounts]:
     for disks in context.plan.counted:
         found |= zip(disks.disks, disks.parse(context.executor.run_next().stdout), strict=True)
     return found
+
+
+def timing_steps(setup: TrialSetup, cell: Cell, *, on: bool) -> tuple[Step, ...]:
+    """From here on disks that are timed in runs alone take the time of their medium, or none; nothing where there are
+    none."""
+    switched = [(disks, disks.switch) for disks in setup.plan.counted if disks.switch is not None]
+    if not switched:
+        return ()
+    commands = tuple(switch.on if on else switch.off for _, switch in switched)
+    looks = tuple(TimingIs(disks, switch.names, on) for disks, switch in switched)
+    return (Step(f"{cell.id}: timing of modelled disks {'on' if on else 'off'}", commands, awaits=looks),)
+
+
+def refuse_untimed(used: Iterable[DiskUse]) -> None:
+    """A run part of which took no time of the medium is no run on that medium."""
+    for disk in used:
+        if disk.untimed:
+            raise TrialError(
+                f"modelled disk {disk.disk} answered {disk.untimed} requests of the run without its timing"
+            )
 
 
 def disks_used(before: Mapping[str, DiskCounts], after: Mapping[str, DiskCounts]) -> tuple[DiskUse, ...]:

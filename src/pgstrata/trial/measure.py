@@ -34,7 +34,7 @@ from pgstrata.trial.cluster import (
 )
 from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder
 from pgstrata.trial.context import TrialContext, TrialSetup
-from pgstrata.trial.disk_accounts import disks_used, plan_accounts, read_accounts
+from pgstrata.trial.disk_accounts import disks_used, plan_accounts, read_accounts, refuse_untimed, timing_steps
 from pgstrata.trial.probes import plan_probes, probing
 from pgstrata.trial.site import DATABASE
 from pgstrata.trial.warmup import warmup_settled
@@ -78,6 +78,7 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         _cold_step(setup, cell),
         step(f"start the server{several}", *start_commands(setup), size, act=_start),
         step("prewarm", plan_prewarm(server, DATABASE), *prewarm_commands(setup), act=_prewarm),
+        *timing_steps(setup, cell, on=True),
         *(step("warm-up", run, act=_warm_up, expected_s=workload.warmup) for run in warm_up),
         Step(f"{cell.id}: checkpoint", tuple(PlannedCommand.of(plan_checkpoint(s)) for s in setup.servers.values())),
         step("attest before", act=partial(_attest, moment="before cell")),
@@ -95,6 +96,7 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
             progress=_progress_path(setup, cell),
         ),
         step("attest after", act=partial(_attest, moment="after cell")),
+        *timing_steps(setup, cell, on=False),
         step("collect", act=collect_cell),
         step(f"stop the server{several}", size, *stop_commands(setup), act=_stop),
     )
@@ -214,6 +216,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         if code != 0:
             raise _failure(context, folder, code)
         run.disks = disks_used(counted, read_accounts(context))
+        refuse_untimed(run.disks)
     run.wal_bytes = wal_position_bytes(context.server) - wal_before
     with context.host.looking():
         refuse_throttled(throttled_before, read_throttle_count(context.host))

@@ -158,6 +158,13 @@ class TestQemu:
         (network,) = (word for word in argv if "guestfwd" in word)
         assert network.endswith(f",guestfwd=tcp:10.0.2.100:7070-cmd:{OWN} stats /m,,n/media")
 
+    def test_only_disks_that_are_timed_in_runs_alone_can_be_switched_from_inside(self) -> None:
+        log = DataDisk(serial="log", size_bytes=1 << 30, media="sata-ssd-plp", timed="runs")
+        argv = render_qemu(MachineSpec(name="lab", disks=(log, log.model_copy(update={"timed": "always"}))), self.boot)
+        (network,) = (word for word in argv if "guestfwd" in word)
+        assert f"tcp:10.0.2.100:7071-cmd:{OWN} timing /m,,n/media on disk0,guestfwd" in network
+        assert network.endswith(f"tcp:10.0.2.100:7072-cmd:{OWN} timing /m,,n/media off disk0")
+
     def test_machines_of_a_lab_share_a_network_on_loopback(self) -> None:
         argv = render_qemu(MachineSpec(name="lab-2", index=2, group_port=4444), self.boot)
         assert "socket,id=lab,mcast=230.0.0.77:4444,localaddr=127.0.0.1" in argv

@@ -65,6 +65,7 @@ VOLUMES = [
      Volume(device=MediaDevice(model="hdd-7200", count=6), layers=(Md(level="raid5"),), fs=Xfs())),
     ("media(sata-ssd,size=2g,stretch=1.5)/ext4",
      Volume(device=MediaDevice(model="sata-ssd", size=2 * KIB**3, stretch=1.5), fs=Ext4())),
+    ("media(hdd-7200,timed=runs)/ext4", Volume(device=MediaDevice(model="hdd-7200", timed="runs"), fs=Ext4())),
     ("tmpfs", Volume(fs=Tmpfs())),
     ("dir:/mnt/x", Volume(fs=Existing(path="/mnt/x"))),
     ('dir:"/mnt/a b@c"', Volume(fs=Existing(path="/mnt/a b@c"))),

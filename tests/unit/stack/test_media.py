@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from fake_host import FakeHost, completed
-from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.errors import PgstrataError, TrialError, UsageError
 from pgstrata.host.delivery import OWN, PROGRAM
 from pgstrata.host.facts.modelled import PATH, ModelledDisk, ask_modelled, read_modelled, render_modelled
 from pgstrata.spec.layers.media import MODELS
 from pgstrata.spec.notation import parse_stack
-from pgstrata.stack.accounts import MediaCheck
+from pgstrata.stack.accounts import MediaCheck, TimingIs
 from pgstrata.stack.block.media import StopMedia
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 
@@ -25,8 +25,9 @@ ACCOUNT = {
     "model": "nvme",
     "parameters": {"read_us": 80.0},
     "stretch": 1.0,
+    "timing": "on",
     "elapsed_s": 2.0,
-    **dict.fromkeys(("writes", "zeroes", "flushes", "errors", "read_bytes", "written_bytes"), 0),
+    **dict.fromkeys(("untimed", "writes", "zeroes", "flushes", "errors", "read_bytes", "written_bytes"), 0),
     "queued_s": 0.5,
     "effort": {"busy_s": 0.25, "seeks": 0, "seek_s": 0.0},
     "late_percent_counts": [1] + [0] * 100,
@@ -72,6 +73,38 @@ def test_the_head_of_a_table_says_that_the_medium_is_modelled() -> None:
     assert device.lies_on("/scratch", lambda path, loop: "") == "modelled medium hdd-7200, times stretched 20-fold"
 
 
+def test_a_disk_that_is_timed_in_runs_alone_is_made_without_timing_and_says_so() -> None:
+    text = "media(hdd-7200,2,timed=runs)/btrfs(raid1)"
+    plan = planned(text)
+    added = [line for step in plan.steps for line in step.shown_commands if line.startswith("strata-disk add")]
+    assert [line.split(" --timing ")[1] for line in added] == ["off --seed 0", "off --seed 1"]
+    (counted,) = plan.counted
+    assert counted.switch is not None
+    assert counted.switch.on.shown == f"strata-disk timing {FOLDER} on disk0 disk1"
+    assert counted.switch.off.shown == f"strata-disk timing {FOLDER} off disk0 disk1"
+    device = plan.stack.data.device
+    assert device.lies_on("/scratch", lambda path, loop: "") == "modelled medium hdd-7200, timed in runs alone"
+
+
+@pytest.mark.parametrize("text", ["media(none,timed=runs)/ext4", "media(nvme,timed=runs,recorded=true)/ext4"])
+def test_a_disk_without_runs_or_times_cannot_be_timed_in_runs_alone(text: str) -> None:
+    with pytest.raises(UsageError, match="timed: runs does not go with this disk"):
+        parse_stack(text)
+
+
+@pytest.mark.parametrize("said", ["off", "on", None])
+def test_timing_is_looked_at_where_it_was_switched(said: str | None) -> None:
+    (counted,) = planned("media(nvme,timed=runs)/ext4").counted
+    answer = accounts_of("disk0", timing=said) if said else accounts_of()
+    host = FakeHost(answer=lambda asked: completed(asked.argv, answer))
+    look = TimingIs(counted, ("disk0",), on=True)
+    if said == "on":
+        look.require(host, {})
+        return
+    with pytest.raises(TrialError, match="the timing of modelled disk disk0 on .* is not on"):
+        look.require(host, {})
+
+
 def accounts_of(*names: str, **changes: object) -> str:
     disks = [{**ACCOUNT, "name": name, "reads": number, **changes} for number, name in enumerate(names)]
     return json.dumps({"ok": True, "disks": disks})
@@ -85,6 +118,7 @@ def test_statistics_are_in_the_order_of_disks() -> None:
 
 
 LOG = "/dev/disk/by-id/virtio-log"
+OTHER = "/dev/disk/by-id/virtio-a"
 MODELLED = {LOG: ModelledDisk("log", "sata-ssd-plp", 20.0)}
 
 
@@ -102,6 +136,16 @@ def test_a_real_disk_that_its_host_models_is_counted_and_attested() -> None:
             ("media data.1 stretch", "20", True),
             ("media data.1 flush", arrives, arrives == "arrives"),
         ]
+
+
+def test_of_the_disks_that_a_host_models_those_are_switched_that_are_timed_in_runs_alone() -> None:
+    modelled = {LOG: ModelledDisk("log", "sata-ssd-plp", 20.0, "runs"), OTHER: ModelledDisk("a", "nvme", 1.0)}
+    plan = plan_stack(parse_stack(f"disk({OTHER},{LOG})/btrfs"), replace(CONTEXT, modelled=modelled))
+    (counted,) = plan.counted
+    assert counted.switch is not None
+    assert counted.switch.names == ("log",)
+    assert counted.switch.on.resolve({}).argv != counted.switch.off.resolve({}).argv
+    assert read_modelled(FakeHost(files={PATH: render_modelled(modelled)})) == modelled
 
 
 def test_a_flush_of_a_disk_of_ones_own_must_arrive_each_time() -> None:

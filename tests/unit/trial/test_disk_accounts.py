@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from pgstrata.errors import TrialError
 from pgstrata.stack.disk_counts import DiskCounts
-from pgstrata.trial.disk_accounts import disks_used
+from pgstrata.trial.disk_accounts import disks_used, refuse_untimed
 
 BEFORE = DiskCounts(
     model="hdd-7200",
     parameters={"rotation_rpm": 7200.0},
     stretch=2.0,
+    timing=True,
     elapsed_s=10.0,
     reads=5,
     writes=100,
@@ -24,6 +28,7 @@ BEFORE = DiskCounts(
     seeks=7,
     seek_s=0.5,
     late_percent_counts=(3, 1, 0),
+    untimed=40,
 )
 
 
@@ -33,6 +38,7 @@ def test_only_what_happened_in_between_counts() -> None:
     assert (used.disk, used.model, used.stretch) == ("data.0", "hdd-7200", 2.0)
     assert (used.elapsed_s, used.reads, used.writes, used.flushes, used.seeks) == (4.0, 0, 30, 15, 2)
     assert used.busy_s == 2.0
+    assert used.untimed == 0
     assert used.late_percent_counts == (7, 0, 2)
 
 
@@ -40,3 +46,10 @@ def test_disks_keep_their_order() -> None:
     before = {f"data.{i}": BEFORE for i in range(3)}
     after = {name: replace(counts, elapsed_s=11.0) for name, counts in before.items()}
     assert [used.disk for used in disks_used(before, after)] == ["data.0", "data.1", "data.2"]
+
+
+def test_a_run_part_of_which_took_no_time_of_the_medium_is_refused() -> None:
+    used = disks_used({"data.0": BEFORE}, {"data.0": replace(BEFORE, elapsed_s=11.0, untimed=43)})
+    with pytest.raises(TrialError, match="modelled disk data.0 answered 3 requests of the run without its timing"):
+        refuse_untimed(used)
+    refuse_untimed(disks_used({"data.0": BEFORE}, {"data.0": replace(BEFORE, elapsed_s=11.0)}))

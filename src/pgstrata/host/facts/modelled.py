@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command, Host, command
-from pgstrata.spec.layers.media import describe_modelled
+from pgstrata.spec.layers.media import Timed, describe_modelled
 
 PATH = "/etc/pgstrata/media.json"
 ADDRESS, PORT = "10.0.2.100", 7070
 """Where such a host reads what its disks did: a connection gets what `strata-disk stats` says, and is ended."""
+SWITCH_PORTS = {"on": 7071, "off": 7072}
+"""Where it switches the timing of disks that are timed in runs alone."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,12 @@ class ModelledDisk:
     name: str
     model: str
     stretch: float
+    timed: Timed = "always"
 
     @property
     def lies_on(self) -> str:
         """What a table says of what lies on it."""
-        return describe_modelled(self.model, self.stretch)
+        return describe_modelled(self.model, self.stretch, self.timed)
 
 
 def read_modelled(host: Host) -> Mapping[str, ModelledDisk]:
@@ -37,7 +40,7 @@ def read_modelled(host: Host) -> Mapping[str, ModelledDisk]:
 @parser_of(PATH)
 def parse_modelled(text: str) -> Mapping[str, ModelledDisk]:
     return {
-        str(id_): ModelledDisk(str(disk["name"]), str(disk["model"]), float(disk["stretch"]))
+        str(id_): ModelledDisk(str(disk["name"]), str(disk["model"]), float(disk["stretch"]), disk["timed"])
         for id_, disk in json.loads(text).items()
     }
 
@@ -50,3 +53,8 @@ def render_modelled(disks: Mapping[str, ModelledDisk]) -> str:
 def ask_modelled() -> Command:
     """Prints the accounts of the host's modelled disks."""
     return command("busybox", "nc", ADDRESS, str(PORT))
+
+
+def switch_modelled(to: str) -> Command:
+    """Switches the timing of those that are timed in runs alone `on` or `off`."""
+    return command("busybox", "nc", ADDRESS, str(SWITCH_PORTS[to]))

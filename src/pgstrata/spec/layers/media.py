@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pgstrata.spec.call import render_call
 from pgstrata.spec.layers.kind import Device, Look
@@ -17,9 +17,14 @@ UNTIMED = "none"
 """A disk in memory that takes no time of its own, with a cache that a power cut empties."""
 
 
-def describe_modelled(model: str, stretch: float) -> str:
+Timed = Literal["always", "runs"]
+"""When requests take the time of the medium: always, or in warm-ups and runs alone."""
+
+
+def describe_modelled(model: str, stretch: float, timed: Timed) -> str:
     """What a table says of what lies on such a disk."""
-    return f"modelled medium {model}" + (f", times stretched {stretch:g}-fold" if stretch != 1 else "")
+    stretched = f", times stretched {stretch:g}-fold" if stretch != 1 else ""
+    return f"modelled medium {model}{stretched}" + (", timed in runs alone" if timed == "runs" else "")
 
 
 class MediaDevice(Device):
@@ -36,14 +41,24 @@ class MediaDevice(Device):
     count: int = Field(1, ge=1, le=64, description="how many; by default what the layout needs")
     size: SizeBytes | None = Field(None, description="size of each disk; by default enough for the scale")
     stretch: float = Field(1.0, ge=1.0, le=1000.0, description="all times of the model are multiplied by it")
+    timed: Timed = Field(
+        "always", description="runs: only warm-ups and runs take the time of the medium, preparing them takes none"
+    )
     recorded: bool = Field(False, description="log every write and flush, as crash trials do")
+
+    @model_validator(mode="after")
+    def _switched_for_runs_alone(self) -> MediaDevice:
+        if self.timed == "runs" and (self.recorded or self.model == UNTIMED):
+            why = "crash trials have no runs" if self.recorded else "model none has no times"
+            raise ValueError(f"timed: runs does not go with this disk: {why}")
+        return self
 
     @property
     def each_bytes(self) -> int | None:
         return self.size
 
     def lies_on(self, scratch: str, look: Look) -> str:
-        return "disk in memory" if self.model == UNTIMED else describe_modelled(self.model, self.stretch)
+        return "disk in memory" if self.model == UNTIMED else describe_modelled(self.model, self.stretch, self.timed)
 
     @property
     def says_more(self) -> bool:
@@ -68,5 +83,6 @@ class MediaDevice(Device):
         words = [self.model, *([str(self.count)] if self.count > 1 else [])]
         words += [f"size={render_size_exact(self.size)}"] if self.size is not None else []
         words += [f"stretch={self.stretch:g}"] if self.stretch != 1 else []
+        words += [f"timed={self.timed}"] if self.timed != "always" else []
         words += ["recorded=true"] if self.recorded else []
         return render_call(self.kind, words)

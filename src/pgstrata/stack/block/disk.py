@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pgstrata.host.facts.modelled import ask_modelled
+from pgstrata.host.facts.modelled import ask_modelled, switch_modelled
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.stack.accounts import MediaCheck, parse_statistics
 from pgstrata.stack.device_id import find_nodes, parse_device_id
-from pgstrata.stack.disk_counts import CountedDisks
+from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, Check, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Attested, Erased, PlannedCommand, Ref, Step, planned
@@ -31,7 +31,10 @@ def plan_disk(device: DiskDevice, place: Place) -> PlannedLayer:
         return PlannedLayer(steps, Below(nodes=nodes, media=nodes, ids=device.ids), checks)
     refs, names = tuple(node for node, _ in modelled), tuple(disk.name for _, disk in modelled)
     asking = PlannedCommand.of(ask_modelled())
-    counted = CountedDisks(tuple(ref.name for ref in refs), asking, parse_statistics, names)
+    in_runs = tuple(disk.name for _, disk in modelled if disk.timed == "runs")
+    on, off = (PlannedCommand.of(switch_modelled(to)) for to in ("on", "off"))
+    switch = TimingSwitch(in_runs, on, off) if in_runs else None
+    counted = CountedDisks(tuple(ref.name for ref in refs), asking, parse_statistics, names, switch)
     checks += (MediaCheck(refs, counted, tuple((disk.model, disk.stretch) for _, disk in modelled), sparing=True),)
     return PlannedLayer(steps, Below(nodes=nodes, media=nodes, ids=device.ids), checks, counted=(counted,))
 

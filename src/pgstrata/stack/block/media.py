@@ -8,13 +8,13 @@ from typing import Literal
 
 from pgstrata.errors import parser_of
 from pgstrata.host.capabilities import UTIL_LINUX, Capability, Need, always, kernel_has
-from pgstrata.host.delivery import BUILDING, PROGRAM, deliver, lacking, program_call
+from pgstrata.host.delivery import BUILDING, PROGRAM, deliver, lacking, program_call, timing_options
 from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.stack.accounts import MediaCheck, parse_statistics
 from pgstrata.stack.block.loop import DetachLoops, LoopCheck, plan_attach
-from pgstrata.stack.disk_counts import CountedDisks
+from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import PlannedCommand, Ref, Step
@@ -41,7 +41,7 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
     names = [f"{first}{i}" for i in range(device.count)]
     files = tuple(f"{folder}/disks/{name}" for name in names)
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
-    timing = ["--media", device.model, "--stretch", f"{device.stretch:g}"] if device.model != UNTIMED else []
+    timing = timing_options(device.model, device.stretch, device.timed) if device.model != UNTIMED else ()
     options = ["--size", str(size_bytes), *timing]
     joins = device.recorded and place.role != DATA
     log = log_path(folder)
@@ -57,7 +57,14 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
         ),
     )
     attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
-    accounts = CountedDisks(tuple(node.name for node in nodes), call("stats", folder), parse_statistics, tuple(names))
+    switch = TimingSwitch(tuple(names), call("timing", folder, "on", *names), call("timing", folder, "off", *names))
+    accounts = CountedDisks(
+        tuple(node.name for node in nodes),
+        call("stats", folder),
+        parse_statistics,
+        tuple(names),
+        switch if device.timed == "runs" else None,
+    )
     asked = ((device.model, device.stretch),) * len(nodes)
     checks = (LoopCheck(nodes, files, size_bytes), MediaCheck(nodes, accounts, asked))
     counted = (accounts,) if device.model != UNTIMED else ()
