@@ -13,6 +13,9 @@ from pgstrata.spec.layers.media import UNTIMED
 from pgstrata.stack.disk_counts import CountedDisks, DiskCounts
 from pgstrata.stack.step import Attested, Ref, told
 
+FLUSH_TIMEOUT_S = 1800.0
+"""A stretched disk that turns first drains its cache."""
+
 
 @parser_of("strata-disk stats")
 def parse_statistics(text: str) -> Mapping[str, DiskCounts]:
@@ -60,7 +63,8 @@ class MediaCheck:
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
         before = read_statistics(host, self.counted)
         for ref in self.nodes:
-            host.run(command("sync", ref.resolve(bindings)), check=False)  # one that fails did not arrive
+            flush = command("sync", ref.resolve(bindings), timeout_s=FLUSH_TIMEOUT_S)
+            host.run(flush, check=False)  # one that fails did not arrive
         after = read_statistics(host, self.counted)
         of_nodes = tuple(zip(self.nodes, self.asked, strict=True))
         if len(before) != len(self.nodes) or len(after) != len(self.nodes):
