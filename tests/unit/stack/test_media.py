@@ -101,7 +101,7 @@ def test_timing_is_looked_at_where_it_was_switched(said: str | None) -> None:
     if said == "on":
         look.require(host, {})
         return
-    with pytest.raises(TrialError, match="the timing of modelled disk disk0 on .* is not on"):
+    with pytest.raises(TrialError, match=r"the timing of modelled disk disk0 on .* is not on"):
         look.require(host, {})
 
 

@@ -50,6 +50,6 @@ def test_disks_keep_their_order() -> None:
 
 def test_a_run_part_of_which_took_no_time_of_the_medium_is_refused() -> None:
     used = disks_used({"data.0": BEFORE}, {"data.0": replace(BEFORE, elapsed_s=11.0, untimed=43)})
-    with pytest.raises(TrialError, match="modelled disk data.0 answered 3 requests of the run without its timing"):
+    with pytest.raises(TrialError, match=r"modelled disk data\.0 answered 3 requests of the run without its timing"):
         refuse_untimed(used)
     refuse_untimed(disks_used({"data.0": BEFORE}, {"data.0": replace(BEFORE, elapsed_s=11.0)}))
