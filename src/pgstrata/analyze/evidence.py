@@ -237,6 +237,7 @@ class _Notices:
         for reason, trials in self.mixed.items():
             verb = "does" if len(trials) == 1 else "do"
             yield f"{len(trials)} trials that {verb} not compare: {reason}"
+        yield from self._crowded()
         if _emulated(self.data):
             yield "functional only: measured on an emulated machine, throughput there says nothing about real storage"
         decisions = self.data.decisions
@@ -244,6 +245,11 @@ class _Notices:
             yield decisions[-1].budget_notice
         if not self.data.record.origin.startswith("import"):
             yield from self._soak()
+
+    def _crowded(self) -> Iterator[str]:
+        measured = {cell.id for trial in self.data.trials if trial.valid for cell in trial.cells}
+        if cells := [cell for cell in self.data.campaign.workload.crowded if cell.id in measured]:
+            yield crowded_words(cells)
 
     def _soak(self) -> Iterator[str]:
         ran = {t.trial.stack for t in self.data.trials if t.valid}
@@ -254,6 +260,16 @@ class _Notices:
                 f"copy on write ({', '.join(wary)}): runs of {longest:.0f} s on fresh data cannot show a decline "
                 "over hours; two or three runs of an hour would"
             )
+
+
+def crowded_words(cells: Sequence[Cell]) -> str:
+    """What cells whose clients outnumber the branches hide, in words."""
+    which = ", ".join(f"{cell.clients} clients at scale {cell.scale}" for cell in cells[:3])
+    more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+    return (
+        f"more clients than branches ({which}{more}): sessions wait for one another's row locks, "
+        "which hides part of what storage does"
+    )
 
 
 def copies_on_write(stack: Stack) -> bool:

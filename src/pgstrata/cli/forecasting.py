@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from pgstrata.analyze.evidence import crowded_words
 from pgstrata.analyze.forecast import (
     ASSUMED_TAU_S,
     ASSUMED_WITHIN,
@@ -113,6 +114,8 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
             yield f"when screening ends early, {then}: they prove differences from about {_percent(proven)} on"
     yield _equality(found)
     yield from _length(campaign, found)
+    if cells := campaign.workload.crowded:
+        yield crowded_words(cells)
 
 
 def power_cut_lines(campaign: Campaign) -> Iterator[str]:

@@ -24,6 +24,7 @@ from pgstrata.spec.units import render_duration
 
 DEFAULT_MINUTES = 10.0
 SCALES = (50, 20, 10, 5, 1)
+CLIENTS = 8
 LONGEST_QUICK_NAME = 120
 
 MAX_BLOCKS = 12
@@ -81,14 +82,17 @@ def plan_design(
     *,
     duration_s: float | None = None,
     blocks: int | None = None,
+    roomy: int = 1,
 ) -> QuickDesign:
     """The largest scale at which the budget shows differences nearly as small as it can, with the number of blocks and
-    the length of runs that show the smallest ones; UsageError if none has bounds.
+    the length of runs that show the smallest ones; UsageError if none has bounds. Scales below `roomy`, at which
+    clients would wait for one another's rows rather than for storage, are used only where no other fits.
 
     `duration_s` is the length that runs must have, `blocks` the number that there must be: whoever asks for a number
     of blocks gets them without bounds too.
     """
-    found = _found(stacks, minutes, scales, shows, duration_s, blocks)
+    found = _found(stacks, minutes, [scale for scale in scales if scale >= roomy], shows, duration_s, blocks)
+    found = found or _found(stacks, minutes, scales, shows, duration_s, blocks)
     if not found:
         raise _too_short(stacks, minutes, scales[-1], shows, duration_s, blocks)
     enough = WORTH_A_SCALE * min(shown for shown, _ in found)
@@ -219,7 +223,9 @@ def quick_campaign(
         design = _begun_design(begun, scale, duration_s)
     else:
         scales = (scale,) if scale else SCALES[-1:] if sql else SCALES
-        design = plan_design(len(built) + aa, minutes, scales, shows, duration_s=duration_s, blocks=blocks)
+        design = plan_design(
+            len(built) + aa, minutes, scales, shows, duration_s=duration_s, blocks=blocks, roomy=clients or CLIENTS
+        )
     data: dict[str, Any] = {
         "name": quick_name(stacks),
         "seed": seed,
@@ -231,8 +237,8 @@ def quick_campaign(
             "script": (script or "tpcb-like",),
             "sql": sql,
             "scale": (design.scale,),
-            "clients": (clients or 8,),
-            "jobs": min(clients or 8, 2),
+            "clients": (clients or CLIENTS,),
+            "jobs": min(clients or CLIENTS, 2),
             "duration": design.duration_s,
             "warmup": design.warmup_s,
         },

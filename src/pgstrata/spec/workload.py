@@ -105,6 +105,13 @@ class Workload(Model):
         """Whether pgbench loads its own tables: of the user's own database there is no scale."""
         return self.sql is None and self.pg_restore is None
 
+    @property
+    def crowded(self) -> tuple[Cell, ...]:
+        """Cells whose clients outnumber the branches, each a row that every transaction of tpcb-like updates: they wait
+        for one another (pgbench's manual asks for a scale of at least the number of clients)."""
+        mine = (cell for cell in self.cells if cell.script == "tpcb-like") if self.scaled else ()
+        return tuple(cell for cell in mine if 0 < cell.scale < cell.clients)
+
     def logs(self, cell: Cell) -> bool:
         """Whether single transactions are logged: an open loop without percentiles would say nothing."""
         return self.log != "none" or cell.rate_tps is not None

@@ -390,6 +390,23 @@ def asking(data: CampaignData, **changes: Any) -> CampaignData:
     return replace(data, record=data.record.model_copy(update={"campaign": asked}))
 
 
+def test_more_clients_than_branches_are_told(tmp_path: Path) -> None:
+    """Sessions that wait for rows of one another say little of what storage does."""
+    shape = Shape(
+        stacks=("ext4",),
+        blocks=1,
+        duration_s=5,
+        scripts=("tpcb-like", "simple-update"),
+        scales=(8,),
+        clients=(8, 9),
+    )
+    data = read(write_campaign(tmp_path / "campaign", shape))
+    (found,) = [n for n in gather(data).notices if "row locks" in n]
+    assert "(9 clients at scale 8)" in found
+    own = asking(data, workload=data.campaign.workload.model_copy(update={"sql": "/mine.sql"}))
+    assert not [n for n in gather(own).notices if "row locks" in n], "whose tables are not pgbench's"
+
+
 def test_a_pair_is_told_with_its_own_margin(campaign: Path) -> None:
     goal = Goal.model_validate({"kind": "equivalent", "equivalent": [["ext4", "xfs", "30%"]]})
     found = judge(asking(read(campaign), goal=goal))

@@ -47,6 +47,15 @@ def test_more_time_shows_smaller_differences(stacks: int) -> None:
     assert all(later <= 1.01 * before for before, later in pairwise(shown)), shown
 
 
+@pytest.mark.parametrize(("clients", "least"), [(None, 8), (16, 16), (40, 40)])
+def test_clients_do_not_outnumber_branches_where_that_can_be(clients: int | None, least: int) -> None:
+    """Else they wait for one another's rows, and storage is not what is compared."""
+    assert quick(["ext4", "xfs"], minutes=10, clients=clients).workload.scale[0] >= least
+    assert not quick(["ext4", "xfs"], minutes=10, clients=clients).workload.crowded
+    tight = quick(["ext4", "xfs", "btrfs", "tmpfs", "xfs:noatime", "ext4:noatime"], minutes=3).workload
+    assert [cell.clients for cell in tight.crowded] == [8], "an answer with bounds goes first"
+
+
 def test_no_other_number_of_blocks_would_show_more() -> None:
     """By whatever `shows` says: the design follows the statistics that it is given."""
 
