@@ -23,6 +23,9 @@ use strata_disk::states::condense::condense;
 use strata_disk::states::enumerate::{Asked as Wanted, enumerate};
 use strata_disk::states::replay::Replay;
 
+/// Of one entry of an exported state.
+const PIECE_BYTES: u64 = 1 << 20;
+
 /// Disks that a host does not have: the timing of real media, a volatile cache, power cuts and faults.
 ///
 /// A daemon serves its disks as files, to be attached with `losetup --find --show --direct-io=on DIR/disks/NAME`.
@@ -156,6 +159,14 @@ enum Verb {
         #[arg(long, default_value_t = 512)]
         block: u64,
     },
+    /// What may be lost in the state of standard input, a line of `states`, and what of it the state has: a JSON object a
+    /// line for each write, with ranges of blocks
+    Changes {
+        log: PathBuf,
+        /// Logical block, in which a power cut tears
+        #[arg(long, default_value_t = 512)]
+        block: u64,
+    },
     /// An event log from the last moment before a mark at which nothing was volatile, with what was durable then
     Condense {
         log: PathBuf,
@@ -173,6 +184,8 @@ enum Verb {
     Marks { log: PathBuf },
     /// One disk of an event log in the format of dm-log-writes
     ExportLog { log: PathBuf, disk: String, out: PathBuf },
+    /// One disk in the state of standard input, a line of `states`, in the same format: to be replayed on zeroes
+    ExportState { log: PathBuf, disk: String, out: PathBuf },
 }
 
 fn main() -> ExitCode {
@@ -229,10 +242,12 @@ fn run(verb: Verb) -> Result<(), String> {
             print_states(&log, &wanted)
         }
         Verb::Measure { log, block } => measure_states(&log, block),
+        Verb::Changes { log, block } => print_changes(&log, block),
         Verb::Condense { log, out, after, until } => condense_log(&log, &out, &after, &until),
         Verb::Events { log } => print_events(&log),
         Verb::Marks { log } => print_marks(&log),
         Verb::ExportLog { log, disk, out } => export_log(&log, &disk, &out),
+        Verb::ExportState { log, disk, out } => export_state(&log, &disk, &out),
     }
 }
 
@@ -281,9 +296,12 @@ fn serve_in_background(dir: &Path, log: Option<&Path>) -> Result<String, String>
 }
 
 fn read_state(log: PathBuf, of: String) -> Result<LeftByCut, String> {
+    Ok(LeftByCut { log, of, state: given_state()? })
+}
+
+fn given_state() -> Result<State, String> {
     let state = io::read_to_string(io::stdin()).map_err(|error| format!("standard input: {error}"))?;
-    let state = serde_json::from_str(&state).map_err(|error| format!("no state: {error}"))?;
-    Ok(LeftByCut { log, of, state })
+    serde_json::from_str(&state).map_err(|error| format!("no state: {error}"))
 }
 
 /// Returns once the daemon has given up its folder; one that is not there is no error.
@@ -412,6 +430,19 @@ fn measure_states(log: &Path, block_bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
+fn print_changes(log: &Path, block_bytes: u64) -> Result<(), String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", log.display());
+    let state = given_state()?;
+    let input = BufReader::new(File::open(log).map_err(|error| told(&error))?);
+    let mut replay = Replay::new(input, block_bytes, state.lying).map_err(|error| told(&error))?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    for changed in replay.changes(&state).map_err(|error| told(&error))? {
+        let line = serde_json::to_string(&changed).map_err(|error| error.to_string())?;
+        writeln!(out, "{line}").map_err(|error| error.to_string())?;
+    }
+    out.flush().map_err(|error| error.to_string())
+}
+
 fn condense_log(log: &Path, out: &Path, after: &str, until: &str) -> Result<(), String> {
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", log.display());
     let open = || Ok(BufReader::new(File::open(log)?));
@@ -481,5 +512,17 @@ fn export_log(log: &Path, disk: &str, out: &Path) -> Result<(), String> {
     let out = BufWriter::new(File::create(out).map_err(told)?);
     let entries = dm_log_writes::export(records, id, out).map_err(told)?;
     println!("{entries} entries");
+    Ok(())
+}
+
+fn export_state(log: &Path, disk: &str, out: &Path) -> Result<(), String> {
+    let told = |error: &dyn std::fmt::Display| format!("export of {}: {error}", log.display());
+    let state = given_state()?;
+    let input = BufReader::new(File::open(log).map_err(|error| told(&error))?);
+    let mut replay = Replay::new(input, 512, state.lying).map_err(|error| told(&error))?;
+    let content = replay.state(&state, disk).map_err(|error| told(&error))?.written(PIECE_BYTES);
+    let out = BufWriter::new(File::create(out).map_err(|error| told(&error))?);
+    let entries = dm_log_writes::export_content(content, &format!("cut after {}", state.cut), out);
+    println!("{} entries", entries.map_err(|error| told(&error))?);
     Ok(())
 }

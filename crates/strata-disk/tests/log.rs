@@ -153,6 +153,17 @@ fn the_export_has_writes_before_the_flush_that_follows_them() {
 }
 
 #[test]
+fn a_content_is_exported_as_writes_that_are_durable_at_once() {
+    let mut out = Cursor::new(Vec::new());
+    let pieces = vec![(4096, vec![7; 1024]), (1 << 20, vec![9; 512])];
+    assert_eq!(dm_log_writes::export_content(pieces, "cut after 5", &mut out).unwrap(), 3);
+    let entries = read_dm_log(&out.into_inner());
+    assert_eq!(entries.len(), 3);
+    assert_eq!((entries[0].sector, entries[0].flags, entries[0].data.clone()), (8, 2, vec![7; 1024]));
+    assert_eq!((entries[1].sector, entries[1].data.len()), (2048, 512));
+}
+
+#[test]
 fn what_failed_and_other_disks_are_not_exported() {
     let other = Record { seq: 1, disk: 1, event: Event::Write { offset: 0, fua: false, data: vec![1; 512] } };
     let records = vec![

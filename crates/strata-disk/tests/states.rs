@@ -160,6 +160,21 @@ proptest! {
     }
 
     #[test]
+    fn the_changes_of_a_state_are_those_that_it_counts(acts in acts(60), seed: u64) {
+        let log = history(&acts).log();
+        for state in states(&log, 20, seed, Lie::None) {
+            let changes = Replay::new(Cursor::new(&log[..]), BLOCK, state.lying).unwrap().changes(&state).unwrap();
+            prop_assert_eq!(changes.len(), state.volatile);
+            prop_assert_eq!(changes.iter().filter(|one| !one.kept.is_empty()).count(), state.kept);
+            prop_assert!(changes.is_sorted_by_key(|one| one.seq) && changes.iter().all(|one| one.disk == "d"));
+            for one in &changes {
+                let within = |kept: &(u64, u64)| one.blocks.iter().any(|whole| whole.0 <= kept.0 && kept.1 <= whole.1);
+                prop_assert!(one.kept.iter().all(within));
+            }
+        }
+    }
+
+    #[test]
     fn a_selection_covers_every_pair_of_writes_in_all_four_ways(count in 7..40usize) {
         let volatile: Vec<_> = (0..count as u64).map(|seq| Volatile { seq, blocks: range(2 * seq, 2) }).collect();
         let mut pairs = BTreeSet::new();

@@ -72,6 +72,19 @@ pub fn export<W: Write + Seek>(
     Ok(export.entries)
 }
 
+/// Writes a content to `out`, as writes that are durable at once, with a mark at the end: replayed on a disk of zeroes
+/// they leave it. How many entries that made.
+pub fn export_content<W: Write + Seek>(pieces: Vec<(u64, Vec<u8>)>, mark: &str, out: W) -> io::Result<u64> {
+    let mut export = Export { out, entries: 0 };
+    export.superblock()?;
+    for (offset, data) in pieces {
+        export.put(Entry { offset, length: data.len() as u64, flags: FUA, data })?;
+    }
+    export.mark(mark)?;
+    export.superblock()?;
+    Ok(export.entries)
+}
+
 fn changed(event: Event) -> Option<Entry> {
     match event {
         Event::Write { offset, fua, data } => {

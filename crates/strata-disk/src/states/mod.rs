@@ -38,3 +38,12 @@ pub struct State {
     /// was not measured yet.
     pub digest: String,
 }
+
+/// A change that may be lost at the cut of a state: its blocks that still count, and those of them that the state has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    pub seq: Seq,
+    pub disk: String,
+    pub blocks: Vec<(u64, u64)>,
+    pub kept: Vec<(u64, u64)>,
+}

@@ -1,7 +1,7 @@
 //! The disks of an event log at any number of its sequence: what is durable by then, and what may be lost.
 
 use super::choice::{Chosen, Volatile, Whole};
-use super::{Lying, State};
+use super::{Changed, Lying, State};
 use crate::durability::Seq;
 use crate::log::native::{LogError, Reader};
 use crate::log::{Event, Record};
@@ -10,6 +10,7 @@ use crate::store::{Image, Keeping, Snapshot};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io::{self, Read};
+use std::ops::Range;
 
 #[derive(Debug)]
 pub enum ReplayError {
@@ -204,6 +205,24 @@ impl<R: Read> Replay<R> {
         Ok(format!("{:016x}", disks.iter().fold(0, |all, (_, digest)| Rng::new(all ^ digest).draw())))
     }
 
+    /// Everything that may be lost at the cut of a state, in the order of submission, with what of it the state has. It
+    /// must not lie behind.
+    pub fn changes(&mut self, state: &State) -> Result<Vec<Changed>, ReplayError> {
+        self.advance(state.cut)?;
+        let each = self.disks.values().flat_map(|(name, image)| image.volatile().map(move |one| (name, one)));
+        let mut found: Vec<Changed> = each
+            .map(|(name, change)| Changed {
+                seq: change.seq,
+                disk: name.clone(),
+                kept: pairs(&state.chosen.left(change.seq, change.effective())),
+                blocks: pairs(&change.effective()),
+            })
+            .filter(|changed| !changed.blocks.is_empty())
+            .collect();
+        found.sort_by_key(|changed| changed.seq);
+        Ok(found)
+    }
+
     /// The content of one disk in a state, which must not lie behind. Its digest must be the one that the state has here; a
     /// state that was never measured has none.
     pub fn state(&mut self, state: &State, disk: &str) -> Result<Snapshot, ReplayError> {
@@ -216,6 +235,10 @@ impl<R: Read> Replay<R> {
         let image = image.ok_or_else(|| ReplayError::Unfit(format!("no disk {disk:?} in it")))?;
         Ok(image.left(|change| state.chosen.left(change.seq, change.effective()))?)
     }
+}
+
+fn pairs(ranges: &[Range<u64>]) -> Vec<(u64, u64)> {
+    ranges.iter().map(|range| (range.start, range.end)).collect()
 }
 
 /// Contents with their digests, from those that were there before.
