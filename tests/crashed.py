@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import CrashRecord, HostFacts, PlannedRecord, StateRecord, TrialVerdict
+from pgstrata.record.schema import CrashRecord, HostFacts, MinimalRecord, PlannedRecord, StateRecord, TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.expand import slug
 
@@ -13,7 +13,13 @@ Status = Literal["ok", "failed", "unsupported"]
 
 
 def write_crash(
-    directory: CampaignDirectory, stack: str, *, reason: str = "", status: Status | None = None, **found: Any
+    directory: CampaignDirectory,
+    stack: str,
+    *,
+    reason: str = "",
+    status: Status | None = None,
+    minimal: MinimalRecord | None = None,
+    **found: Any,
 ) -> None:
     """A crash trial of a stack of the campaign that found this; one with a reason failed, or ended as is said."""
     names = [s.name for s in directory.record.campaign.stacks]
@@ -32,6 +38,8 @@ def write_crash(
     recorder.write("facts.json", HostFacts(name="made up", checked={"PostgreSQL version": "18.0"}))
     record = CrashRecord.model_validate({"stack": stack, "seed": 1, **found})
     recorder.write("durability.json", record)
+    if minimal is not None:
+        recorder.write("minimal.json", minimal)
     for number in range(record.states):
         state = StateRecord(
             id=f"1.{number}", cut=100 + number, how="nothing kept", volatile=3, kept=0, digest=f"{number:016x}",

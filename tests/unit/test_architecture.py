@@ -45,6 +45,7 @@ LONGEST_MODULE = 600
 STANDALONE = {
     SOURCE / "probe" / "sampler.py",
     SOURCE / "crash" / "ledger_client.py",
+    SOURCE / "crash" / "place_client.py",
     SOURCE / "crash" / "state_worker.py",
 }
 

@@ -12,8 +12,8 @@ from pgstrata.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pgstrata.crash.program import CrashAsked
+    from pgstrata.record.reader import CampaignData
     from pgstrata.record.recorder import CampaignDirectory
-    from pgstrata.record.schema import CrashRecord
     from pgstrata.spec.campaign import Campaign
 
 EXAMPLE = "Example: pgstrata crash ext4 xfs --states 200 --scratch /var/tmp"
@@ -94,8 +94,8 @@ def crash(
     with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
         _refuse_finished(directory)
         failed = _run(campaign, directory, asked, quiet=quiet)
-        found = directory.crashes()
-    _show(campaign, found, place, json=json)
+        data = directory.data()
+    _show(campaign, data, json=json)
     end(ExitCode.TRIALS_FAILED if failed else ExitCode.DONE)
 
 
@@ -139,19 +139,20 @@ def _run(campaign: Campaign, directory: CampaignDirectory, asked: CrashAsked, *,
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
 
 
-def _show(campaign: Campaign, found: tuple[CrashRecord, ...], place: Path, *, json: bool) -> None:
+def _show(campaign: Campaign, data: CampaignData, *, json: bool) -> None:
     from pgstrata.analyze.crash import durability_found
-    from pgstrata.report.crash import crash_lines
+    from pgstrata.report.crash import crash_lines, stories
     from pgstrata.spec.durability import durability_class
 
+    found = [crash.found for crash in data.crashes]
     tested = {one.stack: durability_found(durability_class(campaign.stack(one.stack)), one) for one in found}
     if json:
         stacks = [{"name": name, "durability": d.model_dump(mode="json", by_alias=True)} for name, d in tested.items()]
         print_json({"stacks": stacks})
         return
-    for line in crash_lines(tested):
+    for line in crash_lines(tested, stories(data, tested, data.source.text)):
         print_text(line)
-    print_text(f"record: {place}")
+    print_text(f"record: {data.source.text}")
 
 
 def register(app: typer.Typer) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from pgstrata import __version__
@@ -14,6 +15,7 @@ from pgstrata.cli import (
     clean,
     compare,
     crash,
+    crash_state,
     doctor,
     export,
     import_,
@@ -35,8 +37,18 @@ from pgstrata.errors import ExitCode, PgstrataError
 
 EPILOG = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20"
 
+
+class Verbs(TyperGroup):
+    """Verbs of one word, and of two (`crash replay`) where the first one is a verb by itself."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        both = " ".join(args[:2])
+        return super().resolve_command(ctx, [both, *args[2:]] if both in self.commands else args)
+
+
 app = typer.Typer(
     name="pgstrata",
+    cls=Verbs,
     help="Which storage stack should PostgreSQL sit on: build it, measure it, judge it.",
     epilog=EPILOG,
     no_args_is_help=True,
@@ -66,6 +78,7 @@ for _verb in (
     plan,
     run,
     crash,
+    crash_state,
     status,
     report,
     watch,

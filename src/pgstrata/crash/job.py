@@ -152,11 +152,13 @@ class Portion:
     seconds: float | None = None
     recorded: bool = False
     """Whether the daemon logs what mounting and recovering do, so that power can be lost again meanwhile."""
+    look: Command | None = None
+    """Run in each state where it is mounted, instead of the server that recovers it."""
 
 
 def render_job(setup: TrialSetup, portion: Portion) -> str:
     """The job of one worker."""
-    recovery = plan_recovery(setup, recorded=portion.recorded)
+    recovery = portion.look or plan_recovery(setup, recorded=portion.recorded)
     job = {
         "daemon": portion.daemon,
         "log": portion.log,

@@ -24,6 +24,11 @@ def kept_log(interrupted: str | None) -> str:
     return f"raw/recovery-{interrupted}.log.gz" if interrupted else LOG
 
 
+def state_file(name: str) -> str:
+    """The line that makes a state."""
+    return f"raw/states/{name}.json"
+
+
 def keep_log_step(setup: TrialSetup) -> Step:
     """Brings the condensed log into the record."""
     file = f"{setup.outputs}/events.log"

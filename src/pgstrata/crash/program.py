@@ -27,6 +27,7 @@ from pgstrata.crash.job import (
     shares,
     told_of_states,
 )
+from pgstrata.crash.kept import state_file
 from pgstrata.crash.ledger import (
     BEGIN,
     END,
@@ -39,7 +40,7 @@ from pgstrata.crash.ledger import (
     plan_client,
     render_schema,
 )
-from pgstrata.crash.verdict import Recovery, judge_state
+from pgstrata.crash.verdict import Judged, Recovery, judge_state
 from pgstrata.errors import TrialError, parser_of
 from pgstrata.host.protocol import Command, marked
 from pgstrata.record.schema import PlannedRecord, StateRecord
@@ -333,10 +334,8 @@ def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[Ch
 
 
 def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) -> StateRecord:
-    acknowledged = acknowledged_by(context.marks, (batch.interrupts or state).cut)
-    answers = parse_answers(seen.stdout, seen.stderr)
-    recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem, seen.mended)
-    judged = judge_state(recovery, acknowledged, context.asked.size)
+    cut = (batch.interrupts or state).cut
+    found = judged(context, cut, seen)
     record = StateRecord(
         id=batch.id_of(state),
         interrupts=batch.name if batch.interrupts else None,
@@ -345,14 +344,21 @@ def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) 
         volatile=state.volatile,
         kept=state.kept,
         digest=state.digest,
-        acknowledged=sum(acknowledged.values()),
-        verdict=judged.verdict,
-        reason=judged.reason,
-        lost=judged.lost,
+        acknowledged=sum(acknowledged_by(context.marks, cut).values()),
+        verdict=found.verdict,
+        reason=found.reason,
+        lost=found.lost,
         duration_s=round(sum(seen.parts_s.values()), 6),
         parts_s=dict(seen.parts_s),
         memory_bytes=seen.memory_bytes,
     )
-    if judged.verdict != "held":
-        context.recorder.write_text(f"raw/states/{record.id}.json", state.line + "\n")
+    if record.verdict != "held":
+        context.recorder.write_text(state_file(record.id), state.line + "\n")
     return record
+
+
+def judged(context: CrashContext, cut: int, seen: Seen) -> Judged:
+    """What a worker saw in a state against what was acknowledged by its cut."""
+    answers = parse_answers(seen.stdout, seen.stderr)
+    recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem, seen.mended)
+    return judge_state(recovery, acknowledged_by(context.marks, cut), context.asked.size)

@@ -7,9 +7,10 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from pgstrata.crash.job import CrashPlaces, fitting_workers, has_amcheck
-from pgstrata.crash.kept import keep_log_step
+from pgstrata.crash.kept import keep_log_step, state_file
 from pgstrata.crash.nested import Recovering, interrupted_count, nested_steps, spread
 from pgstrata.crash.program import (
     Batch,
@@ -21,9 +22,10 @@ from pgstrata.crash.program import (
     planned_record,
     states_step,
 )
+from pgstrata.crash.reduction import Reduction, failing_state
 from pgstrata.crash.verdict import summarise
-from pgstrata.errors import PgstrataError, RecordError
-from pgstrata.host.protocol import HostLost
+from pgstrata.errors import NotUnderstood, PgstrataError, RecordError, TrialError
+from pgstrata.host.protocol import CommandFailed, HostLost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder, utc_now
 from pgstrata.record.schema import CrashRecord, TrialVerdict
 from pgstrata.spec.campaign import Trial
@@ -139,6 +141,7 @@ class CrashRunner:
             self._explore(setup, further, runner, context)
             if any(state.verdict in ("lost", "corrupt") for state in context.found):
                 self._take(keep_log_step(setup), further, runner, context)
+                self._reduce(further, runner, context)
         finally:
             context.recorder.write("planned.json", planned_record(program, further))
             told = CrashRecord(
@@ -149,8 +152,24 @@ class CrashRunner:
                 panicked=context.panicked,
                 transactions=len(context.marks),
                 amcheck=has_amcheck(setup),
+                token=self.site.token,
+                mount_root=self.site.mount_root or "",
             )
             context.recorder.write("durability.json", summarise(told, context.found))
+
+    def _reduce(self, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
+        """What failed has failed, also where it cannot be made smaller."""
+        failing = failing_state(context.found)
+        if failing is None or context.broken:
+            return
+        line = context.recorder.path(state_file(failing.id)).read_text(encoding="utf-8")
+        reduction = Reduction(
+            context, partial(self._take, further=further, runner=runner, context=context), failing, line
+        )
+        try:
+            reduction.run()
+        except (TrialError, CommandFailed, NotUnderstood) as error:
+            context.executor.tell(Notice(f"state {failing.id} of {context.trial.stack}: {error.message}"))
 
     def _explore(self, setup: TrialSetup, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
         """Pass by pass until there are as many states as were asked for, the time is up, or a pass finds no new one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -42,11 +42,15 @@ def _is_redactable(name: str) -> bool:
     return name.endswith(_FORMATS) and "raw" not in name.split("/")
 
 
-def write_record(path: Path, data: CampaignData, redaction: Redaction | None = None) -> int:
-    """Writes the record of a campaign to a new zip; returns the number of its files."""
+def write_record(
+    path: Path, data: CampaignData, redaction: Redaction | None = None, only: Container[str] | None = None
+) -> int:
+    """Writes the record of a campaign, or `only` these files of it, to a new zip; returns the number of its files."""
     source, count = data.source, 0
     with writing(path), zipfile.ZipFile(path, "w") as archive:
         for name in bundled_names(source, redacted=redaction is not None):
+            if only is not None and name not in only:
+                continue
             _refuse_link(source, name)
             with source.open(name) as file:
                 if redaction is None:

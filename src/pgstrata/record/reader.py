@@ -32,6 +32,7 @@ from pgstrata.record.schema import (
     HostFacts,
     LoadRecord,
     MediumRecord,
+    MinimalRecord,
     PlannedRecord,
     Record,
     SettingRecord,
@@ -155,6 +156,8 @@ class CrashData:
     verdict: TrialVerdict
     found: CrashRecord
     facts: HostFacts | None
+    minimal: MinimalRecord | None = None
+    """Of one state that failed."""
 
     @property
     def id(self) -> str:
@@ -386,7 +389,8 @@ def read_crash(source: Source, name: str) -> CrashData:
     found = files.one("durability.json", CrashRecord) or CrashRecord(stack=planned.stack.name, seed=0)
     if verdict.status != "ok" and found.verdict == "held":
         found = found.model_copy(update={"verdict": "unknown"})
-    return CrashData(planned.trial, verdict, found, files.one("facts.json", HostFacts))
+    minimal = files.one("minimal.json", MinimalRecord)
+    return CrashData(planned.trial, verdict, found, files.one("facts.json", HostFacts), minimal)
 
 
 def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:

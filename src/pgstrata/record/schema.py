@@ -36,6 +36,7 @@
         durability.json             CrashRecord: what all states show together
         states.jsonl                StateRecord, one a line: each state that was looked at
         raw/states/<state>.json     the line of `strata-disk states` that makes a state that did not hold
+        minimal.json                MinimalRecord: the fewest lost writes with which one of them still fails
         raw/events.log.gz           the condensed event log that states are made of, where one was lost or corrupt
         raw/recovery-ID.log.gz      the event log of a state's recovery, where one that interrupts it did not hold
 
@@ -285,6 +286,80 @@ class CrashRecord(Record):
     unknown: int = 0
     lost_acknowledged_max: int = 0
     first_counterexample: str | None = None
+    token: str = ""
+    mount_root: str = ""
+    """What the names of mount points were made of: links between the volumes of a state lead there."""
+
+
+class LostPlace(Record):
+    """Neighbouring blocks of one write that a state does not have, and where they lie."""
+
+    seq: int
+    """The number at which the write was submitted, and that at which the disk said it was done: None if it had not."""
+    completed: int | None
+    disk: str
+    offset_bytes: int
+    length_bytes: int
+    written_bytes: int
+    """By the whole write."""
+    file: str | None = ""
+    """Below the data directory where it is the server's; empty where they lie in no file, None if that is not known."""
+    file_offset_bytes: int = 0
+    relation: str = ""
+
+
+class MissingCommit(Record):
+    """An acknowledged transaction that is not there after recovery."""
+
+    session: int
+    number: int
+    began: int
+    """It was begun after this event."""
+    acknowledged: int
+    flushes: int
+    """That were submitted and done in between."""
+
+
+class CutEvent(Record):
+    """One thing that happened before the cut."""
+
+    seq: int
+    until: int | None = None
+    """The number at which a write or flush was done: None where it was still under way."""
+    what: Literal["write", "flush", "acknowledgement"]
+    lost: bool = False
+    """Whether a part of the write, or the acknowledged transaction, is not in the state."""
+
+
+class MinimalRecord(Record):
+    """The fewest lost writes with which a state still fails as it did, and what is known of them."""
+
+    format: int = FORMAT
+    of: str
+    """The failing state that it was made from."""
+    state: str
+    """Its own name."""
+    cut: int
+    digest: str
+    acknowledged: int
+    """Transactions by the cut."""
+    verdict: StateVerdict
+    reason: str
+    lost: int
+    """Acknowledged transactions that are not there."""
+    tried: int
+    proven: bool
+    """Whether no single block could be given back; else time was up before that was known."""
+    blocks_before: int
+    """Missing from the state that it was made from, of `block_bytes`."""
+    block_bytes: int = 512
+    places: tuple[LostPlace, ...] = ()
+    missing: tuple[MissingCommit, ...] = ()
+    """The last ones of those that are not there; empty where the ledger could not be read."""
+    last_flush: int | None = None
+    """The number at which the last flush was submitted that was done by the cut."""
+    timeline: tuple[CutEvent, ...] = ()
+    """The last events before the cut, and those of the writes and transactions that are missing."""
 
 
 class LoadRecord(Record):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pgstrata.analyze.crash import broke_promise, share_bound
 from pgstrata.analyze.findings import DurabilityFinding, Findings
 from pgstrata.record.reader import CampaignData
+from pgstrata.report.crash_picture import CutPicture, draw_cut
+from pgstrata.report.crash_story import Story, tell_story
 from pgstrata.report.figures import render_count
 
 TITLE = "Power cuts"
@@ -15,6 +17,8 @@ EXPLAINED = (
     "PostgreSQL was recovered in states that a power cut could have left of a recorded disk, and asked for every "
     "transaction that it had acknowledged. A stack that held in so many states is not proven safe."
 )
+ANYWHERE = "DIR"
+"""Stands for the campaign directory, where nobody knows where the reader has it."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,27 @@ class PowerCuts:
     title: str
     explained: str
     rows: tuple[PowerCutRow, ...]
+    stories: tuple[tuple[Story, CutPicture | None], ...]
+    """Of the stacks that failed, where a failing state was made as small as possible."""
 
 
-def power_cuts_view(findings: Findings) -> PowerCuts | None:
+def power_cuts_view(data: CampaignData, findings: Findings) -> PowerCuts | None:
     """None where power was not cut."""
-    rows = tuple(_row(name, durability) for name, durability in tested_stacks(findings).items())
-    return PowerCuts(TITLE, EXPLAINED, rows) if rows else None
+    tested = tested_stacks(findings)
+    rows = tuple(_row(name, durability) for name, durability in tested.items())
+    pictures = {crash.found.stack: draw_cut(crash.minimal) for crash in data.crashes if crash.minimal}
+    told = tuple((story, pictures[name]) for name, story in stories(data, tested, ANYWHERE).items())
+    return PowerCuts(TITLE, EXPLAINED, rows, told) if rows else None
+
+
+def stories(data: CampaignData, tested: Mapping[str, DurabilityFinding], place: str) -> dict[str, Story]:
+    """The story of each stack that has one; `place` is where the campaign directory lies."""
+    told = {
+        crash.found.stack: tell_story(crash, tested[crash.found.stack], place)
+        for crash in data.crashes
+        if crash.found.stack in tested
+    }
+    return {name: story for name, story in told.items() if story is not None}
 
 
 def _row(name: str, durability: DurabilityFinding) -> PowerCutRow:
@@ -68,14 +87,16 @@ def shows_runs(data: CampaignData) -> bool:
     return bool(data.trials) or not data.crashes
 
 
-def crash_lines(tested: Mapping[str, DurabilityFinding]) -> Iterator[str]:
-    """A line for each stack, and where it failed or broke its promise one more."""
+def crash_lines(tested: Mapping[str, DurabilityFinding], told: Mapping[str, Story]) -> Iterator[str]:
+    """A line for each stack, and where it failed or broke its promise more, with the story of a state."""
     for name, durability in tested.items():
         yield f"{name}: {verdict_words(durability)}"
         if durability.first_counterexample:
             yield f"  first: {durability.first_counterexample}"
         if broke_promise(durability):
             yield f"  its configuration promises that it {durability.class_}: {durability.reason}"
+        if name in told:
+            yield from (f"  {line}" for line in told[name].lines)
 
 
 def durability_words(durability: DurabilityFinding) -> str:

@@ -25,6 +25,7 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report import cluster, disk_use, glossary, hosts
 from pgstrata.report.cluster import ClusterPicture, cluster_pictures, node_rows
 from pgstrata.report.crash import power_cuts_view, shows_runs
+from pgstrata.report.crash_story import NUMBERS
 from pgstrata.report.details import Links, stack_details
 from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.drawing import Drawing, draw
@@ -137,7 +138,8 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             grid=grid_map(findings),
             views=tuple(_views(data, findings)),
             placeless=placeless,
-            power_cuts=power_cuts_view(findings),
+            power_cuts=power_cuts_view(data, findings),
+            numbers_of_events=NUMBERS,
             runs=shows_runs(data),
             settings=setting_table(data),
             stacks=stack_details(data, findings, Links(data, folder), sample),

@@ -9,7 +9,7 @@ from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
 from pgstrata.report import cluster, crash, hosts
 from pgstrata.report.cluster import node_rows
-from pgstrata.report.crash import crash_lines, shows_runs, tested_stacks
+from pgstrata.report.crash import crash_lines, shows_runs, stories, tested_stacks
 from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
 from pgstrata.report.figures import render_factor, render_metric, render_number
 from pgstrata.report.head import incidents, report_head
@@ -55,7 +55,9 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
         lines += _hosts(findings, table)
     tested = tested_stacks(findings)
     if tested:
-        lines += ["", f"## {crash.TITLE}", "", *(f"- {escape_markdown(line.strip())}" for line in crash_lines(tested))]
+        lines += ["", f"## {crash.TITLE}", ""]
+        told = crash_lines(tested, stories(data, tested, crash.ANYWHERE))
+        lines += [f"- {escape_markdown(line.strip().removeprefix('- '))}" for line in told]
     lost = incidents(data, findings)
     if lost:
         lines += [

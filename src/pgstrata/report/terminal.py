@@ -16,7 +16,7 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report import cluster, disk_use, hosts
 from pgstrata.report.cluster import node_rows
-from pgstrata.report.crash import TITLE, crash_lines, shows_runs, tested_stacks
+from pgstrata.report.crash import TITLE, crash_lines, shows_runs, stories, tested_stacks
 from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
@@ -76,7 +76,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
         _print_disks(console, findings, table, plain)
         _print_nodes(console, findings, table, plain)
         _print_hosts(console, findings, table, plain)
-    _print_power_cuts(console, findings)
+    _print_power_cuts(console, data, findings)
     lost = incidents(data, findings)
     if lost:
         console.print(Text("\nFailed, excluded, unsupported", style="bold"))
@@ -160,11 +160,11 @@ def _print_nodes(console: Console, findings: Findings, table: VerdictTable, plai
     console.print(grid)
 
 
-def _print_power_cuts(console: Console, findings: Findings) -> None:
+def _print_power_cuts(console: Console, data: CampaignData, findings: Findings) -> None:
     tested = tested_stacks(findings)
     if tested:
         console.print(Text(f"\n{TITLE}", style="bold"))
-        for line in crash_lines(tested):
+        for line in crash_lines(tested, stories(data, tested, data.source.text)):
             console.print(Text(printable(line)))
 
 

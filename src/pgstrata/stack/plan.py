@@ -161,7 +161,7 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
         context=context,
         stack=stack,
         steps=(
-            *_plan_folders(context),
+            *plan_folders(context),
             *(step for v in volumes for step in v.steps),
             _plan_directories(directories, context),
             *(network.steps if network else ()),
@@ -191,7 +191,7 @@ def _plan_node(node: Node, by_role: Mapping[str, str], pool_wal: Mapping[str, st
     return NodePlan(node.name, by_role[data], wal)
 
 
-def _plan_folders(context: PlanContext) -> tuple[Step, ...]:
+def plan_folders(context: PlanContext) -> tuple[Step, ...]:
     """Folders that nobody else can list or has made before: their parent may be open to everybody, like /var/tmp."""
     folders = (context.work_directory, context.mount_directory)
     outer = [folder for folder in folders if not folder.startswith(f"{context.work_directory}/")]

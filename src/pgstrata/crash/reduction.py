@@ -1,0 +1,295 @@
+"""Makes a failing state smaller on the host: the fewest lost writes with which it still fails, and their files.
+
+States of the same cut are looked at as any other; none of them counts among those of the trial. Where the blocks that
+are missing lie is read in the state that has everything written.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pgstrata.crash.job import (
+    CrashPlaces,
+    Portion,
+    Seen,
+    fitting_workers,
+    parse_seen,
+    plan_recovery,
+    plan_worker,
+    render_job,
+    shares,
+    told_of_states,
+)
+from pgstrata.crash.kept import state_file
+from pgstrata.crash.ledger import Ledger, acknowledged_by, parse_answers, parse_ledger
+from pgstrata.crash.minimise import (
+    ChangedBlocks,
+    Lost,
+    Smallest,
+    minimise,
+    parse_changes,
+    render_state,
+)
+from pgstrata.crash.place import CATALOG, Layout, parse_places, parse_relations, plan_places, relation_of
+from pgstrata.crash.program import ChosenState, CrashContext, job_file, judged, parse_states
+from pgstrata.crash.story import Request, flushes_done, missing_commits, parse_beginning, parse_requests, timeline
+from pgstrata.crash.verdict import Judged
+from pgstrata.errors import NotUnderstood, TrialError
+from pgstrata.host.protocol import Command, marked
+from pgstrata.record.schema import LostPlace, MinimalRecord, StateRecord
+from pgstrata.stack.block.media import call, recorded_disk
+from pgstrata.stack.step import Step
+from pgstrata.trial.context import TrialSetup
+
+BLOCK_BYTES = 512
+"""In which `strata-disk` tears."""
+EACH = 4
+"""States that a worker looks at in one step: as soon as one fails, the others of its round need not be looked at."""
+TIMEOUT_S = 600.0
+NAME = "minimal"
+
+
+@dataclass(frozen=True)
+class Patience:
+    """What may be spent on making a state smaller."""
+
+    states: int = 100
+    seconds: float = 20.0
+
+
+Take = Callable[[Step], None]
+"""Runs one more step of the trial."""
+
+
+def failing_state(found: Sequence[StateRecord]) -> StateRecord | None:
+    """The one to make smaller: of those with the worst verdict that which lacks the fewest writes. None where only
+    interrupted recoveries failed: their cuts are of another log."""
+    transactions = [state for state in found if state.interrupts is None]
+    failed = [state for state in transactions if state.verdict in ("lost", "corrupt")]
+    worst = "corrupt" if any(state.verdict == "corrupt" for state in failed) else "lost"
+    of_worst = [state for state in failed if state.verdict == worst]
+    return min(of_worst, key=lambda state: state.volatile - state.kept, default=None)
+
+
+def same_way(reason: str, other: str) -> bool:
+    """Whether two failures are told in the same words, whatever their numbers."""
+    return re.sub(r"\d+", "0", reason) == re.sub(r"\d+", "0", other)
+
+
+def minimal_name(of: str) -> str:
+    return f"{of}-{NAME}"
+
+
+@dataclass
+class Reduction:
+    """One failing state on its way to the smallest one. `line` is what makes it, `take` runs steps."""
+
+    context: CrashContext
+    take: Take
+    failing: StateRecord
+    line: str
+    patience: Patience = Patience()
+    tried: int = 0
+
+    def __post_init__(self) -> None:
+        self._until_s = time.monotonic() + self.patience.seconds
+        self._changes: tuple[ChangedBlocks, ...] = ()
+        self._known: dict[str, bool] = {self.failing.digest: True}
+        self._measured: tuple[ChosenState, ...] = ()
+        self._seen: dict[str, Seen] = {}
+        self._events = ""
+
+    @property
+    def setup(self) -> TrialSetup:
+        return self.context.setup
+
+    def run(self) -> MinimalRecord:
+        """The smallest state that was found; it is recorded with the trial. TrialError when it does not fail again."""
+        self._take_changes()
+        smallest = minimise(self._changes, self._fail)
+        state, seen = self._look_at(smallest.lost)
+        found = judged(self.context, state.cut, seen)
+        if not self._fails(found):
+            raise TrialError(f"state {self.failing.id} does not fail in the same way when it is looked at again")
+        record = self._record(smallest, state, found, self._ledger(seen))
+        self.context.recorder.write_text(state_file(record.state), state.line + "\n")
+        self.context.recorder.write("minimal.json", record)
+        return record
+
+    # ------------------------------------------------------------ trying states
+
+    def _fail(self, candidates: Sequence[Lost]) -> list[bool] | None:
+        """Whether these lost blocks make the state fail, as far as the first round of which one does."""
+        answers: list[bool] = []
+        size = EACH * fitting_workers(self.setup, self.context.asked.workers)
+        for at in range(0, len(candidates), size):
+            if self.tried >= self.patience.states or time.monotonic() > self._until_s or self.context.broken:
+                return None
+            group = candidates[at : at + size]
+            states = self._measure([self._line(lost) for lost in group])
+            self._look([state for state in states if state.digest not in self._known], "give writes back")
+            answers += [self._known.get(state.digest, False) for state in states]
+            if any(answers):
+                break
+        return answers
+
+    def _line(self, lost: Lost) -> str:
+        return render_state(self.line, self._changes, lost, self.tried)
+
+    def _look_at(self, lost: Lost) -> tuple[ChosenState, Seen]:
+        """One state, whether or not its content was seen before."""
+        (state,) = self._measure([self._line(lost)])
+        self._look([state], "the smallest state")
+        if state.digest not in self._seen:
+            raise TrialError(f"no worker could look at what is left of state {self.failing.id}")
+        return state, self._seen[state.digest]
+
+    def _fails(self, found: Judged) -> bool:
+        return found.verdict == self.failing.verdict and same_way(found.reason, self.failing.reason)
+
+    # ------------------------------------------------------------ steps
+
+    def _take_changes(self) -> None:
+        command = replace(call("changes", CrashPlaces.of(self.setup).log), stdin=self.line, timeout_s=TIMEOUT_S)
+        self.take(Step(f"what state {self.failing.id} lacks", (command,), act=self._keep_changes))
+
+    def _keep_changes(self, context: CrashContext) -> None:
+        self._changes = parse_changes(context.executor.run_next().stdout)
+
+    def _measure(self, lines: Sequence[str]) -> tuple[ChosenState, ...]:
+        text = "".join(f"{line}\n" for line in lines)
+        command = replace(call("measure", CrashPlaces.of(self.setup).log), stdin=text, timeout_s=TIMEOUT_S)
+        self.take(Step("measure states", (command,), act=self._keep_measured))
+        return self._measured
+
+    def _keep_measured(self, context: CrashContext) -> None:
+        self._measured = parse_states(context.executor.run_next().stdout)
+
+    def _look(self, states: Sequence[ChosenState], name: str, look: Command | None = None) -> None:
+        """What is seen in each state, by its digest; states of the same content are looked at once."""
+        once = list({state.digest: state for state in states}.values())
+        if not once:
+            return
+        portions = [part for part in shares(once, fitting_workers(self.setup, self.context.asked.workers)) if part]
+        commands = tuple(
+            plan_worker(job_file(self.setup, worker), len(part), marked(self.setup.server.marker))
+            for worker, part in enumerate(portions)
+        )
+        tells = told_of_states(self.setup) if look is None else (look.text,)
+        self.take(Step(name, commands, act=partial(self._keep_seen, portions=portions, look=look), tells=tells))
+
+    def _keep_seen(
+        self, context: CrashContext, *, portions: Sequence[Sequence[ChosenState]], look: Command | None
+    ) -> None:
+        started = []
+        for worker, portion in enumerate(portions):
+            job = job_file(self.setup, worker)
+            daemon, log = CrashPlaces.of(self.setup).states(worker), CrashPlaces.of(self.setup).log
+            told = Portion(daemon, log, [state.line for state in portion], look=look)
+            context.host.write_text(job, render_job(self.setup, told), mode=0o600)
+            outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
+            started.append((portion, outputs, *context.executor.start_next(**outputs)))
+        for portion, outputs, process, command in started:
+            process.wait(command.timeout_s)
+            seen = parse_seen(context.host.read_text(outputs["stdout"]))
+            for path in outputs.values():
+                context.host.remove(path)
+            for state, one in zip(portion, seen, strict=False):
+                context.broken |= bool(one.problem)
+                self._seen[state.digest] = one
+                if look is None:
+                    self.tried += 1
+                    self._known[state.digest] = self._fails(judged(context, state.cut, one))
+
+    def _take_events(self) -> None:
+        command = replace(call("events", CrashPlaces.of(self.setup).log), timeout_s=TIMEOUT_S)
+        self.take(Step("what happened before the cut", (command,), act=self._keep_events))
+
+    def _keep_events(self, context: CrashContext) -> None:
+        self._events = context.executor.run_next().stdout
+
+    # ------------------------------------------------------------ what is known of it
+
+    def _record(self, smallest: Smallest, state: ChosenState, found: Judged, ledger: Ledger | None) -> MinimalRecord:
+        self._take_events()
+        requests, begun = parse_requests(self._events, state.cut), parse_beginning(self._events)
+        acknowledged = acknowledged_by(self.context.marks, state.cut)
+        entries = {session: rows.entries for session, rows in ledger.sessions.items()} if ledger else acknowledged
+        missing = missing_commits(self.context.marks, entries, requests, state.cut, begun)
+        lost = frozenset(run.seq for run in smallest.lost)
+        return MinimalRecord(
+            of=self.failing.id,
+            state=minimal_name(self.failing.id),
+            cut=state.cut,
+            digest=state.digest,
+            acknowledged=sum(acknowledged.values()),
+            verdict=found.verdict,
+            reason=found.reason,
+            lost=found.lost,
+            tried=self.tried,
+            proven=smallest.proven,
+            blocks_before=sum(run.end - run.start for change in self._changes for run in change.lost),
+            block_bytes=BLOCK_BYTES,
+            places=self._places(smallest.lost, requests) if smallest.lost else (),
+            missing=missing,
+            last_flush=max((flush.seq for flush in flushes_done(requests)), default=None),
+            timeline=timeline(requests, self.context.marks, missing, lost, state.cut),
+        )
+
+    def _places(self, lost: Lost, requests: Sequence[Request]) -> tuple[LostPlace, ...]:
+        (whole,) = self._measure([self._line(())])
+        points = [volume.mount_point for volume in self.setup.plan.volumes]
+        self._look([whole], "where files lie", plan_places(points))
+        layout = self._layout(self._seen.pop(whole.digest, None))
+        self._look([whole], "names of relations", replace(plan_recovery(self.setup), stdin=CATALOG))
+        relations = _relations(self._seen.pop(whole.digest, None))
+        disks = {change.seq: change.disk for change in self._changes}
+        by_seq = {request.seq: request for request in requests}
+        return tuple(
+            LostPlace(
+                seq=run.seq,
+                completed=by_seq[run.seq].completed,
+                disk=disks[run.seq],
+                offset_bytes=part.offset,
+                length_bytes=part.length,
+                written_bytes=by_seq[run.seq].length,
+                file=part.file,
+                file_offset_bytes=part.file_offset,
+                relation=relation_of(part.file or "", relations),
+            )
+            for run in lost
+            for part in layout.parts(disks[run.seq], run.start * BLOCK_BYTES, (run.end - run.start) * BLOCK_BYTES)
+        )
+
+    def _layout(self, seen: Seen | None) -> Layout:
+        """TrialError where the state that has everything written could not be looked at."""
+        if seen is None or seen.server != 0:
+            why = "no worker looked" if seen is None else seen.problem or seen.mount_error or seen.stderr.strip()[-300:]
+            raise TrialError(f"where the blocks lie that state {self.failing.id} lacks cannot be read: {why}")
+        plan = self.setup.plan
+        disks = {
+            recorded_disk(volume.role, device): (number, device)
+            for number, volume in enumerate(plan.volumes)
+            for device in range(len(volume.media))
+        }
+        names = tuple(
+            (volume.directory.removeprefix(f"{volume.mount_point}/"), "pg_wal/" if volume.role == "wal" else "")
+            for volume in plan.volumes
+        )
+        return Layout(parse_places(seen.stdout), disks, names)
+
+    def _ledger(self, seen: Seen) -> Ledger | None:
+        """As it was read in the smallest state; None where it could not be."""
+        try:
+            return parse_ledger(parse_answers(seen.stdout, seen.stderr))
+        except NotUnderstood:
+            return None
+
+
+def _relations(seen: Seen | None) -> Mapping[str, str]:
+    """None where the server did not come up in the state that has everything written."""
+    return parse_relations(parse_answers(seen.stdout, seen.stderr).values) if seen else {}

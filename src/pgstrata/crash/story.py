@@ -1,0 +1,107 @@
+"""What is known of a failing state from the disk's events: written, flushed and acknowledged before the cut. Pure.
+
+An acknowledged transaction of a session was begun after the session's acknowledgement before it (the first one after
+the transactions began). Where no flush was submitted and done in between, nothing can have made it durable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgstrata.crash.ledger import BEGIN, Mark
+from pgstrata.errors import parser_of
+from pgstrata.record.schema import CutEvent, MissingCommit
+
+MOST_MISSING = 5
+MOST_EVENTS = 60
+"""Of the last before the cut."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A write or a flush: when it was submitted, and when the disk said that it was done."""
+
+    seq: int
+    what: str
+    length: int
+    completed: int | None
+
+
+@parser_of("strata-disk events")
+def parse_requests(text: str, cut: int) -> tuple[Request, ...]:
+    """What the disks were asked to write and to flush by the cut, without what they refused, in order of submission."""
+    asked: dict[int, Request] = {}
+    for line in text.splitlines():
+        event = json.loads(line)
+        if event["seq"] > cut:
+            break
+        match event["event"]:
+            case "write" | "zero" | "flush" as what:
+                asked[event["seq"]] = Request(event["seq"], what, int(event.get("length", 0)), None)
+            case "completed" if event["failed"]:
+                asked.pop(event["of"], None)
+            case "completed" if event["of"] in asked:
+                begun = asked[event["of"]]
+                asked[begun.seq] = Request(begun.seq, begun.what, begun.length, event["seq"])
+    return tuple(asked[seq] for seq in sorted(asked))
+
+
+@parser_of("strata-disk events")
+def parse_beginning(text: str) -> int:
+    """The number of the event before the first transaction."""
+    events = (json.loads(line) for line in text.splitlines())
+    return next(int(event["seq"]) for event in events if event["event"] == "mark" and event["text"] == BEGIN)
+
+
+def flushes_done(requests: Iterable[Request]) -> tuple[Request, ...]:
+    return tuple(request for request in requests if request.what == "flush" and request.completed is not None)
+
+
+def missing_commits(
+    marks: Sequence[Mark], entries: Mapping[int, int], requests: Sequence[Request], cut: int, begun: int
+) -> tuple[MissingCommit, ...]:
+    """Acknowledged transactions beyond the entries that each session has, the last ones; `begun` is the event before
+    the first transaction."""
+    flushes = flushes_done(requests)
+    before: dict[int, int] = {}
+    found = []
+    for mark in marks:
+        if mark.seq > cut:
+            break
+        began = before.get(mark.session, begun)
+        before[mark.session] = mark.seq
+        if mark.number > entries.get(mark.session, 0):
+            between = sum(began < f.seq and (f.completed or cut) < mark.seq for f in flushes)
+            found.append(
+                MissingCommit(
+                    session=mark.session, number=mark.number, began=began, acknowledged=mark.seq, flushes=between
+                )
+            )
+    return tuple(found[-MOST_MISSING:])
+
+
+def timeline(
+    requests: Sequence[Request], marks: Sequence[Mark], missing: Sequence[MissingCommit], lost: frozenset[int], cut: int
+) -> tuple[CutEvent, ...]:
+    """The last events before the cut, with all lost writes and missing transactions."""
+    gone = {commit.acknowledged for commit in missing}
+    writes = [
+        CutEvent(
+            seq=one.seq,
+            until=one.completed,
+            what="flush" if one.what == "flush" else "write",
+            lost=one.seq in lost,
+        )
+        for one in requests
+    ]
+    acknowledged = [
+        CutEvent(seq=mark.seq, until=mark.seq, what="acknowledgement", lost=mark.seq in gone)
+        for mark in marks
+        if mark.seq <= cut
+    ]
+    every = sorted((*writes, *acknowledged), key=lambda event: event.seq)
+    last = every[-MOST_EVENTS:]
+    earlier = every[: len(every) - len(last)]
+    return (*(event for event in earlier if event.lost), *last)
