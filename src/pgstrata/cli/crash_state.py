@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, print_json, print_text
+from pgstrata.cli.output import JsonFlag, QuietFlag, print_json, print_text
+from pgstrata.errors import ExitCode
 
 if TYPE_CHECKING:
     from pgstrata.crash.named_state import NamedState
+    from pgstrata.crash.reduction import Patience
     from pgstrata.crash.replay import Replayed
+    from pgstrata.record.schema import MinimalRecord
+    from pgstrata.report.crash_story import Story
 
 SCRATCH = Path("/var/tmp")
 
@@ -49,7 +53,7 @@ def replay(
     named = named_state(state)
     written: list[Path] = []
     if bundle is not None:
-        write_state(named, bundle)
+        write_state(named, bundle, {})
         written.append(bundle)
     if export is not None:
         written += export_state(LocalHost(), named, export)
@@ -83,5 +87,65 @@ def _show(state: str, found: Replayed, *, json: bool) -> None:
     print_text("take it away: pgstrata clean")
 
 
+def minimise(
+    state: StateName,
+    states: Annotated[int, typer.Option("--states", min=1, max=100_000, help="Tried at most.")] = 500,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time for them.")] = 5.0,
+    bundle: BundleFile = None,
+    scratch: Scratch = SCRATCH,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Find the fewest lost writes with which a state still fails, and tell its story. The record stays as it is."""
+    from pgstrata.crash.minimised import refuse_small
+    from pgstrata.crash.named_state import named_state
+    from pgstrata.crash.reduction import Patience
+    from pgstrata.crash.replay import refuse_existing, write_state
+
+    named = named_state(state)
+    refuse_small(named)
+    if bundle is not None:
+        refuse_existing(bundle)
+    record, files = _minimised(named, scratch, Patience(states, minutes * 60), quiet=quiet)
+    if bundle is not None:
+        write_state(named, bundle, files)
+    if json:
+        print_json(record.model_dump(mode="json"))
+        return
+    story = _story(named, record, bundle or Path("FILE"))
+    print_text("\n".join(story.told))
+    print_text(f"See it: {story.command}" if bundle else "To see it, write it to a file: --bundle FILE")
+
+
+def _minimised(
+    named: NamedState, scratch: Path, patience: Patience, *, quiet: bool
+) -> tuple[MinimalRecord, dict[str, bytes]]:
+    from pgstrata.cli.progress import listening
+    from pgstrata.crash.minimised import minimise_state
+    from pgstrata.crash.replay import open_replay_site, replay_campaign
+    from pgstrata.host.local import LocalHost
+    from pgstrata.trial.interruption import Interrupted, Interruption
+
+    interruption, host = Interruption(), LocalHost()
+    campaign = replay_campaign(named, scratch.resolve())
+    try:
+        with interruption.installed(), listening(quiet=quiet) as tell:
+            site = open_replay_site(host, named, campaign, interruption)
+            return minimise_state(site, named, patience, tell, interruption)
+    except Interrupted:
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+
+
+def _story(named: NamedState, record: MinimalRecord, place: Path) -> Story:
+    from pgstrata.analyze.crash import durability_found
+    from pgstrata.report.crash_story import tell_state
+    from pgstrata.spec.durability import durability_class
+
+    promised = durability_found(durability_class(named.planned.stack), named.trial.found)
+    return tell_state(named.trial, record, promised, str(place))
+
+
 def register(app: typer.Typer) -> None:
+    example = "Example: pgstrata crash minimise out/crash-ext4/crash/ext4-0/1.17 --minutes 10"
+    app.command("crash minimise", epilog=example)(minimise)
     app.command("crash replay", epilog="Example: pgstrata crash replay out/crash-ext4/crash/ext4-0/1.17")(replay)

@@ -53,10 +53,15 @@ class NamedState:
         return _log_of(self.trial, self.record)
 
     @property
+    def file(self) -> str:
+        """The line that makes it."""
+        return f"{self.trial.folder}/{state_file(self.name)}"
+
+    @property
     def files(self) -> frozenset[str]:
         """Of the record, what belongs to this state."""
         folder = self.trial.folder
-        own = {self.log, f"{folder}/{state_file(self.name)}"}
+        own = {self.log, self.file}
         others = (name for name in self.data.source.below(folder) if not name.startswith(f"{folder}/raw/"))
         return frozenset({"campaign.json", *own, *others})
 

@@ -152,7 +152,7 @@ def crash_program(site: Site, trial: Trial, asked: CrashAsked) -> Program:
             Step("attest the stack", (), act=attest_built),
             *_cluster_steps(setup, asked),
         ),
-        measure=(_record_step(setup, asked), *_down_steps(setup), *_serve_steps(setup, asked)),
+        measure=(_record_step(setup, asked), *_down_steps(setup), *serve_steps(setup, asked)),
         keeps=frozenset(),
     )
 
@@ -202,7 +202,7 @@ def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
     )
 
 
-def _serve_steps(setup: TrialSetup, asked: CrashAsked) -> tuple[Step, ...]:
+def serve_steps(setup: TrialSetup, asked: CrashAsked) -> tuple[Step, ...]:
     """A daemon for each worker: what it did not begin with, it reads from the event log once."""
     return tuple(_serve_step(setup, worker) for worker in range(fitting_workers(setup, asked.workers)))
 

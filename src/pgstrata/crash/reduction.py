@@ -51,6 +51,7 @@ EACH = 4
 """States that a worker looks at in one step: as soon as one fails, the others of its round need not be looked at."""
 TIMEOUT_S = 600.0
 NAME = "minimal"
+MINIMAL = "minimal.json"
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Reduction:
             raise TrialError(f"state {self.failing.id} does not fail in the same way when it is looked at again")
         record = self._record(smallest, state, found, self._ledger(seen))
         self.context.recorder.write_text(state_file(record.state), state.line + "\n")
-        self.context.recorder.write("minimal.json", record)
+        self.context.recorder.write(MINIMAL, record)
         return record
 
     # ------------------------------------------------------------ trying states

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +20,7 @@ from pgstrata.crash.program import parse_states
 from pgstrata.errors import PreflightError, UsageError, writing
 from pgstrata.host.delivery import deliver
 from pgstrata.host.protocol import Host
-from pgstrata.record.bundle import write_record
+from pgstrata.record.bundle import add_members, write_record
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.crash import LEDGER
 from pgstrata.spec.stack import Volume
@@ -214,11 +214,16 @@ def _disk_names(role: str, volume: Volume) -> list[str]:
     return [recorded_disk(role, number) for number in range(volume.device.count)]
 
 
-def write_state(named: NamedState, out: Path) -> None:
-    """The record of one state in one file, which can be named like a campaign directory."""
+def write_state(named: NamedState, out: Path, made: Mapping[str, bytes]) -> None:
+    """The record of one state in one file, which can be named like a campaign directory; or of the one that was `made`
+    of it, whose files these are."""
     refuse_existing(out)
+    folder = named.trial.folder
+    new = {f"{folder}/{name}": content for name, content in made.items()}
+    left_out = {*new, *((named.file,) if new else ())}
     with writing(out):
-        write_record(out, named.data, only=named.files)
+        write_record(out, named.data, only=named.files - left_out)
+        add_members(out, new.items())
 
 
 def refuse_existing(file: Path) -> None:

@@ -117,9 +117,7 @@ class CrashRunner:
             journal.register(StopProcesses(marker=marker))
             make_scratch(host, self.site.scratch, journal)
             runner = StepRunner(host, journal, self.site.campaign.erase)
-            context = CrashContext(
-                program.setup, recorder, executor, _no_percentiles, runner.bindings, asked=self.asked
-            )
+            context = CrashContext(program.setup, recorder, executor, no_percentiles, runner.bindings, asked=self.asked)
             try:
                 executor.run(program.steps, runner, context)
             finally:
@@ -231,6 +229,6 @@ def _left(deadline_s: float | None) -> float | None:
     return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
 
 
-def _no_percentiles(logs: object, open_loop: bool) -> dict[str, float]:
+def no_percentiles(logs: object, open_loop: bool) -> dict[str, float]:
     """A crash trial measures no latency."""
     return {}

@@ -37,16 +37,22 @@ class Story:
     """Makes the state again."""
 
     @property
+    def told(self) -> tuple[str, ...]:
+        """What happened, for a terminal."""
+        return (*self.before, *(f"  - {place}" for place in self.places), *self.after)
+
+    @property
     def lines(self) -> tuple[str, ...]:
-        """All of it, for a terminal."""
-        return (*self.before, *(f"  - {place}" for place in self.places), *self.after, f"See it: {self.command}")
+        """The same, and how to see it."""
+        return (*self.told, f"See it: {self.command}")
 
 
 def tell_story(crash: CrashData, durability: DurabilityFinding, place: str) -> Story | None:
     """Of the state that was made as small as possible; None where there is none. `place` is the campaign directory."""
-    minimal = crash.minimal
-    if minimal is None:
-        return None
+    return tell_state(crash, crash.minimal, durability, place) if crash.minimal else None
+
+
+def tell_state(crash: CrashData, minimal: MinimalRecord, durability: DurabilityFinding, place: str) -> Story:
     fate = "is damaged" if minimal.verdict == "corrupt" else "loses acknowledged transactions"
     return Story(
         stack=crash.found.stack,

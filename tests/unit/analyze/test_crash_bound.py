@@ -32,7 +32,7 @@ def test_a_broken_promise_is_told() -> None:
     lost = finding(
         verdict="lost", states=1200, lost=7, lost_acknowledged_max=38, first_counterexample="state 1.3: gone"
     )
-    lines = list(crash_lines({"ext4": lost}))
+    lines = list(crash_lines({"ext4": lost}, {}))
     assert lines == [
         "ext4: lost acknowledged transactions in 7 of 1,200 states, up to 38 acknowledged transactions missing",
         "  first: state 1.3: gone",

@@ -1,0 +1,159 @@
+"""A failing state again: made small, told, mounted; and refused where it is another one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaigning import clean, environment, nothing_left, reachable, run_in_fork
+from pgstrata.crash.place_client import files
+from pgstrata.record.schema import StateRecord
+
+DISK = Path(sys.executable).parent / "strata-disk"
+pytestmark = pytest.mark.skipif(not DISK.exists(), reason="strata-disk is not built: cargo is missing")
+
+STACK = "ext4@full_page_writes=off"
+TRIAL = "crash/ext4-full_page_writes-off-0"
+PAGE_BYTES, BLOCK_BYTES = 8192, 512
+FIRST_OWN = 16384
+FIRST_PAGES = 40
+"""Of the table, which were full when the transactions began: no change of theirs writes them anew as a whole."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a crash trial of a stack that tears pages, on a disk that ignores all flushes, so that its log is
+    kept for certain."""
+    with reachable(tmp_path_factory.mktemp("states")) as folder:
+        argv = ["crash", STACK, "--states", "2", "--transactions", "25", "--ignore-flushes", "all", "--nested", "0"]
+        ended, printed = pgstrata(folder, *argv, "--out", str(folder / "out"), "--scratch", str(folder / "scratch"))
+        assert ended == 0, printed
+        nothing_left(folder)
+        yield folder
+
+
+def pgstrata(folder: Path, *argv: str) -> tuple[int, str]:
+    """Exit code, and everything that was printed."""
+    file = folder / f"printed-{len(list(folder.glob('printed-*')))}"
+    code = run_in_fork(list(argv), environment(folder), file)
+    return code, file.read_text()
+
+
+def strata_disk(*argv: str | Path, given: str = "") -> list[Any]:
+    done = subprocess.run([DISK, *argv], input=given, capture_output=True, text=True, check=True, timeout=120)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def mounted(folder: Path) -> list[str]:
+    """What stands below the folder of mounts."""
+    root = f"{folder}/state/mount/"
+    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [point for point in points if point.startswith(root)]
+
+
+def add_state(trial: Path, state: dict[str, Any], verdict: str, reason: str) -> str:
+    """A state of the trial's log as if the trial had looked at it."""
+    raw = trial / "raw"
+    log = raw.parent / "events.log"
+    log.write_bytes(gzip.decompress((raw / "events.log.gz").read_bytes()))
+    (made,) = strata_disk("measure", log, given=json.dumps(state) + "\n")
+    log.unlink()
+    (raw / "states" / f"9.{made['id']}.json").write_text(json.dumps(made) + "\n")
+    record = StateRecord(
+        id=f"9.{made['id']}", cut=made["cut"], how=made["how"], volatile=made["volatile"], kept=made["kept"],
+        digest=made["digest"], acknowledged=0, verdict=verdict, reason=reason,
+    )  # fmt: skip
+    with (trial / "states.jsonl").open("a") as file:
+        file.write(record.model_dump_json() + "\n")
+    return record.id
+
+
+def account_file(data_directory: Path) -> str:
+    """The largest file of a relation that initdb did not make: the table of accounts."""
+    made = (path for path in data_directory.glob("base/*/*") if path.name.isdigit() and int(path.name) >= FIRST_OWN)
+    return str(max(made, key=lambda path: path.stat().st_size).relative_to(data_directory))
+
+
+def some_state(trial: Path) -> dict[str, Any]:
+    return dict(json.loads(sorted((trial / "raw" / "states").glob("1.*[0-9].json"))[0].read_text()))
+
+
+def torn_page(trial: Path, places: list[tuple[int, int, int]]) -> dict[str, Any]:
+    """A state that has everything, but one page of the table has only its first block of its last write."""
+    log = trial / "events.log"
+    log.write_bytes(gzip.decompress((trial / "raw" / "events.log.gz").read_bytes()))
+    events = strata_disk("events", log)
+    log.unlink()
+    begun = next(event["seq"] for event in events if event["event"] == "mark" and event["text"] == "begin")
+    whole = next(part for part in places if part[0] == 0)
+    first, end = whole[1], whole[1] + min(whole[2], FIRST_PAGES * PAGE_BYTES)
+    for event in events:
+        if event["event"] == "write" and event["seq"] > begun:
+            start = max(event["offset"], first)
+            start += -(start - first) % PAGE_BYTES
+            if start + PAGE_BYTES <= min(event["offset"] + event["length"], end):
+                done = next(e["seq"] for e in events if e["event"] == "completed" and e["of"] == event["seq"])
+                begin, last = event["offset"] // BLOCK_BYTES, (event["offset"] + event["length"]) // BLOCK_BYTES
+                page = start // BLOCK_BYTES
+                kept = [[begin, page + 1], [page + PAGE_BYTES // BLOCK_BYTES, last]]
+                chosen = {"whole": "everything", "torn": [{"seq": event["seq"], "blocks": kept}]}
+                return {**some_state(trial), "id": 1, "cut": done, "chosen": chosen, "how": "made by hand"}
+    raise AssertionError("no page of the table was written while there were transactions")
+
+
+def test_a_failing_state_is_made_small_told_and_mounted(place: Path) -> None:
+    trial = place / "out" / TRIAL
+    minimal = json.loads((trial / "minimal.json").read_text())
+    name = f"{place}/out/{TRIAL}/{minimal['state']}"
+    code, printed = pgstrata(place, "crash", "replay", name, "--scratch", str(place / "scratch"))
+    assert code == 0, printed
+    (point,) = mounted(place)
+    assert f"mounted at {point}" in printed
+    assert (Path(point) / "pgdata" / "PG_VERSION").is_file()
+    code, printed = pgstrata(place, "report", str(place / "out"))
+    assert f"See it: pgstrata crash replay {name}" in " ".join(printed.split())
+    assert clean(place) == 0
+    assert mounted(place) == []
+    nothing_left(place)
+
+
+def test_a_torn_page_comes_down_to_a_few_blocks_of_its_table(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "out", tmp_path / "out")
+    trial = tmp_path / "out" / TRIAL
+    everything = add_state(
+        trial, {**some_state(trial), "chosen": {"whole": "everything"}, "id": 2}, "lost", "made by hand"
+    )
+    code, printed = pgstrata(
+        place, "crash", "replay", f"{tmp_path}/out/{TRIAL}/{everything}", "--scratch", str(place / "scratch")
+    )
+    assert code == 0, printed
+    (point,) = mounted(place)
+    found = {path: parts for path, parts in files(point) if path.startswith("pgdata/base/")}
+    account = account_file(Path(point) / "pgdata")
+    assert clean(place) == 0
+    torn = torn_page(trial, found[f"pgdata/{account}"])
+    for number, severity in enumerate(("FATAL", "ERROR")):  # whether recovery reads the page, or the look after it
+        reason = f"{severity}:  invalid page in block 3 of relation base/5/16385"
+        name = add_state(trial, {**torn, "id": number}, "corrupt", reason)
+        words = ("--json", "--quiet", "--scratch", str(place / "scratch"), "--bundle", str(tmp_path / "one.zip"))
+        code, printed = pgstrata(place, "crash", "minimise", f"{tmp_path}/out/{TRIAL}/{name}", *words)
+        if code == 0:
+            break
+        assert "does not fail in the same way" in printed
+    assert code == 0, printed
+    small = json.loads(printed[printed.index("{") :])
+    assert small["proven"]
+    assert sum(part["length_bytes"] for part in small["places"]) <= 5 * BLOCK_BYTES
+    assert {(part["file"], part["relation"]) for part in small["places"]} == {(account, "ledger.account")}
+    nothing_left(place)
+    code, printed = pgstrata(place, "crash", "replay", str(tmp_path / "one.zip"), "--scratch", str(place / "scratch"))
+    assert code == 0, printed
+    assert clean(place) == 0
