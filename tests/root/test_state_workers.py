@@ -70,7 +70,15 @@ def look(
     for worker, portion in enumerate(shares(states, workers)):
         with serving(folder / f"states{workers}.{worker}") as daemon:
             argv = ["/bin/sh", "-c", f"cat {mount_point}/file* | md5sum; ls {mount_point}"]
-            server = {"user": "root", "argv": argv, "remove": ["/nothing"], "stdin": "", "until": "", "timeout_s": 60}
+            server = {
+                "user": "root",
+                "argv": argv,
+                "data": "/nowhere",
+                "remove": ["/nothing"],
+                "stdin": "",
+                "until": "",
+                "timeout_s": 60,
+            }
             job: dict[str, Any] = {
                 "daemon": str(daemon),
                 "log": str(log),

@@ -176,6 +176,7 @@ def render_job(setup: TrialSetup, portion: Portion) -> str:
         "server": {
             "user": recovery.user,
             "argv": recovery.argv,
+            "data": setup.plan.data_directory,
             "remove": [f"{setup.plan.data_directory}/postmaster.pid", filler(setup.plan)],
             "stdin": recovery.stdin,
             "until": LAST_ANSWER,

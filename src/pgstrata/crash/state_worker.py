@@ -258,6 +258,8 @@ class Look:
 
     def _recover(self) -> None:
         server = self.job["server"]
+        with suppress(OSError):  # of a cluster that is not there the server tells
+            read_ahead(server["data"])
 
         def become_user() -> None:
             become(server["user"])
@@ -278,6 +280,18 @@ class Look:
             detach(node)
         for disk in self.disks:
             self.daemon.ask(op="remove", disk=disk, force=True)
+
+
+def read_ahead(data: str) -> None:
+    """Has the kernel fetch the catalogs and tables of the database that was made last, all at once: the server would
+    wait for one page after the other."""
+    databases = [name for name in os.listdir(f"{data}/base") if name.isdecimal()]
+    for folder in (f"{data}/global", *(f"{data}/base/{name}" for name in sorted(databases, key=int)[-1:])):
+        for entry in os.scandir(folder):
+            if entry.is_file(follow_symlinks=False):
+                file = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW)
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
+                os.close(file)
 
 
 def become(user: str) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pgstrata.crash import ledger
 from pgstrata.crash.ledger import LAST_ANSWER, parse_answers, render_check
-from pgstrata.crash.state_worker import others, run
+from pgstrata.crash.state_worker import others, read_ahead, run
 
 LONG_S = 300.0
 NEVER_ENDS = "sleep 10000"
@@ -70,3 +72,18 @@ def test_filesystems_of_loop_devices_are_left_but_for_those_that_are_needed() ->
 """.strip()
     left = others(mountinfo, ["/var/lib/state", "/usr/bin/python3"])
     assert left == ["/var/li", "/mnt/of another/wal", "/mnt/of another"]
+
+
+def test_of_the_newest_database_everything_is_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("base/1/1", "base/13000/2", "base/9/3", "global/4", "base/pgsql_tmp/5"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "base/13000/link").symlink_to("/etc/passwd")
+    asked: list[str] = []
+
+    def fadvise(file: int, *_: int) -> None:
+        asked.append(os.path.relpath(os.readlink(f"/proc/self/fd/{file}"), tmp_path))
+
+    monkeypatch.setattr(os, "posix_fadvise", fadvise)
+    read_ahead(str(tmp_path))
+    assert sorted(asked) == ["base/13000/2", "global/4"]
