@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ SIZE_BYTES = 1 << 30
 CLIENTS = 8
 SCALE = 5
 BOUND_PERCENT = 25.0
+PATIENCE_S = 60.0
 
 
 def run(*argv: object, user: str | None = None) -> str:
@@ -59,6 +61,15 @@ class Served:
         return float(found[1])
 
 
+def unmount(mounted: Path) -> None:
+    """A server that has said that it is down may still be about to leave."""
+    until_s = time.monotonic() + PATIENCE_S
+    while subprocess.run(["umount", mounted], capture_output=True, timeout=300).returncode != 0:
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"{mounted} stays mounted")
+        time.sleep(0.1)
+
+
 @contextmanager
 def disk(folder: Path, *options: object) -> Iterator[Path]:
     """An ext4 on a disk in memory, mounted."""
@@ -72,7 +83,7 @@ def disk(folder: Path, *options: object) -> Iterator[Path]:
         mounted = folder.with_suffix(".mounted")
         mounted.mkdir()
         run("mount", node, mounted)
-        back.callback(run, "umount", mounted)
+        back.callback(unmount, mounted)
         shutil.chown(mounted, USER)
         yield mounted
 
