@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pgstrata.stack.plan import StackPlan
     from pgstrata.trial.estimate import Expected
     from pgstrata.trial.site import Site
+
+MOST_NAMES = 4
 
 
 def plan(
@@ -207,14 +209,22 @@ def _host_wide(campaign: Campaign, site: Site, trials: list[Trial]) -> list[str]
     else:
         lines.append("not root: caches are not dropped, so figures are those of warm caches")
     first = {t.stack: t for t in reversed(trials)}
+    changes: dict[str, list[str]] = {}
     for stack in campaign.stacks:
         settings = _host_wide_settings(stack)
         if settings:
-            lines.append(f"during trials of {stack.name}: {', '.join(settings)} (put back afterwards)")
+            changes.setdefault(f"{', '.join(settings)} (put back afterwards)", []).append(stack.name)
         steps = [s.name for s in _plan_of(site, first[stack.name]).steps if s.host_wide and s.commands]
         if steps:
-            lines.append(f"during trials of {stack.name}: {', '.join(steps)}")
-    return lines
+            changes.setdefault(", ".join(steps), []).append(stack.name)
+    return [*lines, *(f"during trials of {_few(stacks)}: {change}" for change, stacks in changes.items())]
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names on one line of a screen."""
+    if len(names) <= MOST_NAMES + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
 
 
 def _host_wide_settings(stack: Stack) -> list[str]:
@@ -273,21 +283,25 @@ def _render_left_out(left_out: dict[str, dict[str, str]]) -> Iterator[str]:
 
 
 def _render_kinds(trials: list[dict[str, Any]]) -> Iterator[str]:
-    """A line for each kind of trial."""
+    """A line for each scale and way of loading, so that many stacks fit a screen, too."""
+    from pgstrata.report.figures import render_count
     from pgstrata.spec.units import render_duration
 
-    kinds: dict[tuple[str, int, tuple[str, ...]], list[dict[str, Any]]] = {}
+    kinds: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for trial in trials:
-        kind = trial["stack"], trial["scale"], tuple(step["name"] for step in trial["steps"])
-        kinds.setdefault(kind, []).append(trial)
+        kinds.setdefault((trial["scale"], trial["load"]), []).append(trial)
     yield "Trials (`--commands` shows every step and command of each kind in order):"
-    for (stack, scale, steps), alike in kinds.items():
-        first = alike[0]
-        each = "" if len(alike) == 1 else f"{len(alike)} x "
-        yield (
-            f"  {stack}, scale {scale}, load {first['load']}: {each}{len(steps)} steps, "
-            f"about {render_duration(first['duration_s'])}"
-        )
+    for (scale, load), alike in kinds.items():
+        stacks = _few(list(dict.fromkeys(trial["stack"] for trial in alike)))
+        steps = _range([str(n) for n in sorted(len(trial["steps"]) for trial in alike)])
+        times = _range([render_duration(s) for s in sorted(trial["duration_s"] for trial in alike)])
+        count = render_count(len(alike), "trial")
+        yield f"  scale {scale}, load {load}: {count} of {steps} steps, about {times} each ({stacks})"
+
+
+def _range(texts: Sequence[str]) -> str:
+    """Of what is sorted, the first and the last, once where they read alike."""
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
 def _render_programs(trials: list[dict[str, Any]]) -> Iterator[str]:

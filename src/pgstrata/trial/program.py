@@ -60,8 +60,20 @@ class Program:
 
     def _undo_lines(self) -> Iterator[str]:
         for undo in reversed([undo for step in self.steps for undo in step.undo]):
-            what = ", ".join(str(v) for k, v in undo.model_dump().items() if k not in ("kind", "before"))
-            yield f"{undo.kind.replace('_', ' ')}: {what}"
+            named = {k: v for k, v in undo.model_dump().items() if k not in ("kind", "before")}
+            yield f"{undo.kind.replace('_', ' ')}: {_told(tuple(named.values()))}"
+
+
+def _told(value: object) -> str:
+    """What an undo names, as a reader would write it; what it leaves open is left out."""
+    match value:
+        case None | () | "":
+            return ""
+        case tuple() | list():
+            return ", ".join(filter(None, map(_told, value)))
+        case dict():
+            return ", ".join(f"{name} {text}" for name, text in ((k, _told(v)) for k, v in value.items()) if text)
+    return str(value)
 
 
 def make_program(site: Site, trial: Trial, present: Present) -> Program:

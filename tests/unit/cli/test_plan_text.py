@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,31 @@ def test_what_a_given_postgresql_conf_loses_is_listed_and_planned(tmp_path: Path
     (step,) = (s for s in value["trials"][0]["steps"] if s["name"] == "settings of the server")
     assert "work_mem = 8MB" in step["tells"]
     assert step["tells"][-1].endswith("mine.conf: archive_command: WAL is not archived")
+
+
+MANY = """\
+scratch: /var/tmp
+matrix:
+  name: "{fs} {memory}"
+  factors:
+    fs: [ext4, xfs, btrfs, "zfs:module.zfs_txg_timeout=1"]
+    memory: {a: "@work_mem=4MB", b: "@work_mem=8MB", c: "@work_mem=16MB"}
+workload: {scale: [1, 2], script: [tpcb-like, select-only]}
+runs: {blocks: 2}
+"""
+
+
+def test_many_stacks_fit_a_screen_and_every_command_is_shown_on_request(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(MANY, encoding="utf-8")
+    campaign = load_campaign(file)
+    with plan._looked_at(campaign) as host:
+        described = plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
+    short = plan._render(described).splitlines()
+    assert len(campaign.stacks) == 12
+    assert len([line for line in short if not line.startswith(("HINT", *(s.name for s in campaign.stacks)))]) <= 32
+    assert sum("load the zfs module" in line for line in short) == 1
+    assert sum(line.startswith("  scale ") for line in short) == 2
+    whole = plan._render(described, commands=True)
+    assert len(whole.splitlines()) > 500
+    assert not re.search(r"\('|\{'|\bNone\b|\bsh -c\b", whole)
