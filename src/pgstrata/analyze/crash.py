@@ -41,12 +41,15 @@ def durability_found(promised: Durability, found: CrashRecord | None, untested: 
         lost_acknowledged_max=found.lost_acknowledged_max,
         first_counterexample=found.first_counterexample,
         ignored_flushes=found.ignored_flushes,
+        cluster=found.cluster,
     )
 
 
 def broke_promise(durability: DurabilityFinding) -> bool:
     """Whether acknowledged transactions were lost or data damaged on a disk that obeys flushes, where the configuration
-    promises otherwise."""
+    promises otherwise. It promises for the power of one machine: the loss of a cluster's nodes says nothing of that."""
+    if durability.cluster is not None:
+        return False
     fell = durability.verdict in ("lost", "corrupt") and durability.ignored_flushes == "0"
     return fell and durability.class_ == SURVIVES
 

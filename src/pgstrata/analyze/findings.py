@@ -11,6 +11,7 @@ from pydantic import Field
 
 from pgstrata.analyze.finding import Cause, Finding, Kind, MetricScale, Source, TimeKind, Verdict
 from pgstrata.analyze.statements import Statement
+from pgstrata.record.cluster import ClusterFound
 from pgstrata.record.schema import REPORT_SCHEMA
 
 
@@ -48,6 +49,8 @@ class DurabilityFinding(Finding):
     first_counterexample: str | None = None
     ignored_flushes: str = "0"
     """What the disk of the crash trials did about flushes: ignored `all`, or the last so many."""
+    cluster: ClusterFound | None = None
+    """Of a cluster: what the loss of nodes takes; `states` are the failures that were carried out."""
     untested: str = ""
     """Why there is no verdict, where power cuts were asked for."""
 

@@ -11,6 +11,7 @@ from pgstrata.cli.output import JsonFlag, OutDirectory, QuietFlag, ScratchDirect
 from pgstrata.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from pgstrata.crash.cluster_program import FailuresAsked
     from pgstrata.crash.program import CrashAsked
     from pgstrata.record.reader import CampaignData
     from pgstrata.record.recorder import CampaignDirectory
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: pgstrata crash ext4 xfs --states 200 --scratch /var/tmp"
 FILES = (".yaml", ".yml")
+CLUSTERS = "Clusters"
 
 What = Annotated[
     list[str], typer.Argument(metavar="FILE|STACK", help="A campaign's file, or stacks in short notation.")
 ]
 States = Annotated[
-    int | None, typer.Option("--states", min=1, max=100_000, help="States of each stack.", show_default="100")
+    int | None,
+    typer.Option(
+        "--states", min=1, max=100_000, help="States of each stack; of a cluster failures.", show_default="100"
+    ),
 ]
 Minutes = Annotated[
     float | None, typer.Option("--minutes", min=0.1, help="Time for the states of each stack.", show_default=False)
@@ -58,6 +63,19 @@ FaultName = Annotated[
         show_default="none",
     ),
 ]
+Lost = Annotated[
+    int, typer.Option("--lost", min=1, max=16, help="Of a cluster: nodes lost at once.", rich_help_panel=CLUSTERS)
+]
+Promote = Annotated[
+    str,
+    typer.Option(
+        "--promote",
+        metavar="most|least|forgetful",
+        help="Of a cluster: the node that reaches furthest; by mistake the one that reaches least far, or one that came"
+        " back without its memory.",
+        rich_help_panel=CLUSTERS,
+    ),
+]
 
 
 def crash(
@@ -70,26 +88,37 @@ def crash(
     nested: Nested = None,
     ignore_flushes: Ignored = "0",
     fault: FaultName = "",
+    lost: Lost = 1,
+    promote: Promote = "most",
     out: OutDirectory = None,
     scratch: ScratchDirectory = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Cut power in many ways, recover PostgreSQL in each, and look for what was acknowledged."""
+    """Cut power (of clusters: lose nodes) in many ways, recover PostgreSQL, and look for what was acknowledged."""
+    from pgstrata.cli.crash_clusters import asked_failures, refuse_request
     from pgstrata.crash.faults import refuse_fault
     from pgstrata.crash.ledger import LedgerSize
     from pgstrata.crash.program import CrashAsked
     from pgstrata.record.recorder import CampaignDirectory
+    from pgstrata.spec.cluster_crash import are_clusters, cluster_crash_campaign
     from pgstrata.spec.crash import crash_campaign
     from pgstrata.spec.expand import slug
 
     if ignore_flushes != "all" and not ignore_flushes.isdecimal():
         raise UsageError(f"--ignore-flushes: {ignore_flushes!r} is neither all nor a number", hint="for example: 3")
-    campaign = crash_campaign(_campaign(what, seed, scratch))
-    for stack in campaign.stacks if fault else ():
-        refuse_fault(fault, stack)
-    size = LedgerSize(transactions=transactions)
-    asked = CrashAsked(states, minutes, seed, ignore_flushes, size, fault, workers, nested)
+    asked_for = _campaign(what, seed, scratch)
+    asked: CrashAsked | FailuresAsked
+    if are_clusters(asked_for):
+        campaign = cluster_crash_campaign(asked_for)
+        asked = asked_failures(states, lost, promote, seed)
+        refuse_request(campaign, asked, minutes=minutes, ignore_flushes=ignore_flushes, fault=fault)
+    else:
+        campaign = crash_campaign(asked_for)
+        for stack in campaign.stacks if fault else ():
+            refuse_fault(fault, stack)
+        size = LedgerSize(transactions=transactions)
+        asked = CrashAsked(states, minutes, seed, ignore_flushes, size, fault, workers, nested)
     place = out or Path("out") / slug(campaign.name)
     with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
         _refuse_finished(directory)
@@ -117,7 +146,7 @@ def _refuse_finished(directory: CampaignDirectory) -> None:
         raise UsageError(f"{directory.path} has finished crash trials", hint="choose another folder with --out DIR")
 
 
-def _run(campaign: Campaign, directory: CampaignDirectory, asked: CrashAsked, *, quiet: bool) -> bool:
+def _run(campaign: Campaign, directory: CampaignDirectory, asked: CrashAsked | FailuresAsked, *, quiet: bool) -> bool:
     """Whether a trial failed."""
     from pgstrata.cli.hosts import campaign_host
     from pgstrata.cli.progress import listening

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pgstrata.crash.cluster_program import FailuresAsked
+from pgstrata.crash.cluster_runner import ClusterRunner
 from pgstrata.crash.program import CrashAsked
 from pgstrata.crash.runner import CrashRunner
 from pgstrata.errors import PreflightError
@@ -19,14 +21,28 @@ from pgstrata.trial.media_range import deliver_media
 from pgstrata.trial.opening import refuse_leftovers
 from pgstrata.trial.preflight import check_servers, notices, render_unsupported, run_preflight
 from pgstrata.trial.scratch import check_scratch
+from pgstrata.trial.site import Site
 from pgstrata.trial.survey import open_site, survey
 from pgstrata.trial.undo_errors import forget_undo_errors
 
 
 def open_crash_runner(
-    host: Host, campaign: Campaign, directory: CampaignDirectory, asked: CrashAsked, tell: Tell, by: Interruption
+    host: Host,
+    campaign: Campaign,
+    directory: CampaignDirectory,
+    asked: CrashAsked | FailuresAsked,
+    tell: Tell,
+    by: Interruption,
 ) -> CrashRunner:
-    """PreflightError, with nothing changed, when a stack of the campaign cannot be built here."""
+    """Of power cuts, or of failures of nodes. PreflightError, with nothing changed, when a stack of the campaign cannot
+    be built here."""
+    site = _open_site(host, campaign, directory, tell, by)
+    if isinstance(asked, FailuresAsked):
+        return ClusterRunner(site, by, failing=asked)
+    return CrashRunner(site, by, asked)
+
+
+def _open_site(host: Host, campaign: Campaign, directory: CampaignDirectory, tell: Tell, by: Interruption) -> Site:
     host.interruptible(by.waiting)
     for line in clean(host).lines:
         tell(Notice(f"cleaned up after an earlier run: {line}"))
@@ -42,7 +58,7 @@ def open_crash_runner(
     site = open_site(site)
     _refuse(check_servers(site, tuple(s.name for s in campaign.stacks), site.user))
     deliver_media(site)
-    return CrashRunner(site, by, asked)
+    return site
 
 
 def _refuse(unsupported: Sequence[Unsupported]) -> None:

@@ -150,7 +150,7 @@ def crash_program(site: Site, trial: Trial, asked: CrashAsked) -> Program:
         prepare=(
             Step("facts of the host", (), act=record_facts),
             Step("attest the stack", (), act=attest_built),
-            *_cluster_steps(setup, asked),
+            *ledger_steps(setup, asked.size),
         ),
         measure=(_record_step(setup, asked), *_down_steps(setup), *serve_steps(setup, asked)),
         keeps=frozenset(),
@@ -162,11 +162,12 @@ def planned_record(program: Program, further: Sequence[Step]) -> PlannedRecord:
     return replace(program, measure=(*program.measure, *further)).planned
 
 
-def _cluster_steps(setup: TrialSetup, asked: CrashAsked) -> tuple[Step, ...]:
+def ledger_steps(setup: TrialSetup, size: LedgerSize) -> tuple[Step, ...]:
+    """A running server with an empty ledger."""
     server, postgres = setup.server, setup.stack.postgresql
     settings = tuple(f"{name} = {value}" for name, value in setup.site.settings_of(setup.stack).items())
     mount_points = [volume.mount_point for volume in setup.plan.volumes]
-    schema = server.plan_execute(render_schema(asked.size, amcheck=has_amcheck(setup)))
+    schema = server.plan_execute(render_schema(size, amcheck=has_amcheck(setup)))
     return (
         Step("initdb", _planned(*server.plan_init(postgres.data_checksums, postgres.initdb)), act=_initdb),
         Step("settings of the server", _planned(*server.plan_configure()), act=_configure, tells=settings),
@@ -274,7 +275,8 @@ def _configure(context: CrashContext) -> None:
 
 def _start(context: CrashContext) -> None:
     context.server.start()
-    context.attest_server("built")
+    if not context.setup.standbys:  # of a cluster all servers are, once they run
+        context.attest_server("built")
 
 
 def _record(context: CrashContext) -> None:

@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pgstrata.crash.job import CrashPlaces, fitting_workers, has_amcheck
@@ -61,12 +61,21 @@ class CrashRunner:
 
     site: Site
     interruption: Interruption
-    asked: CrashAsked
+    asked: CrashAsked = field(default_factory=CrashAsked)
+
+    def program(self, trial: Trial) -> Program:
+        """What is known of a trial beforehand."""
+        return crash_program(self.site, trial, self.asked)
+
+    def context(
+        self, program: Program, recorder: TrialRecorder, executor: Executor, bindings: dict[str, str]
+    ) -> CrashContext:
+        return CrashContext(program.setup, recorder, executor, no_percentiles, bindings, asked=self.asked)
 
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         """One trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError."""
         began_s, started = time.monotonic(), utc_now()
-        program = crash_program(self.site, trial, self.asked)
+        program = self.program(trial)
         recorder = directory.start_crash(trial, program.planned)
         log = EventLog(recorder)
 
@@ -117,13 +126,13 @@ class CrashRunner:
             journal.register(StopProcesses(marker=marker))
             make_scratch(host, self.site.scratch, journal)
             runner = StepRunner(host, journal, self.site.campaign.erase)
-            context = CrashContext(program.setup, recorder, executor, no_percentiles, runner.bindings, asked=self.asked)
+            context = self.context(program, recorder, executor, runner.bindings)
             try:
                 executor.run(program.steps, runner, context)
             finally:
                 with suppress(HostLost):
                     fetch_server_log(context)
-            self._look(program, runner, context)
+            self.look(program, runner, context)
         finally:
             with executor.undoing():
                 lines = failures(journal.undo_all())
@@ -131,7 +140,7 @@ class CrashRunner:
                 executor.tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
             note_undo_errors(recorder.final.parents[1], [f"{recorder.trial.id}: {line}" for line in lines])
 
-    def _look(self, program: Program, runner: StepRunner, context: CrashContext) -> None:
+    def look(self, program: Program, runner: StepRunner, context: CrashContext) -> None:
         """The record holds what was found also when something ends it early."""
         asked, setup = self.asked, program.setup
         further: list[Step] = []

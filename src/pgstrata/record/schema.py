@@ -35,6 +35,8 @@
                                     verdict.json as above
         durability.json             CrashRecord: what all states show together
         states.jsonl                StateRecord, one a line: each state that was looked at
+        failures.jsonl              FailureRecord, one a line: of a cluster, each failure that was carried out
+        raw/moments.jsonl           of a cluster: acknowledgements and positions at each moment, and what was found
         raw/states/<state>.json     the line of `strata-disk states` that makes a state that did not hold
         minimal.json                MinimalRecord: the fewest lost writes with which one of them still fails
         raw/events.log.gz           the condensed event log that states are made of, where one was lost or corrupt
@@ -51,6 +53,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from pgstrata.record.cluster import ClusterFound
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
@@ -289,6 +292,8 @@ class CrashRecord(Record):
     token: str = ""
     mount_root: str = ""
     """What the names of mount points were made of: links between the volumes of a state lead there."""
+    cluster: ClusterFound | None = None
+    """Of a cluster, whose failures are counted in place of states."""
 
 
 class LostPlace(Record):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pgstrata.analyze.crash import broke_promise, share_bound
 from pgstrata.analyze.findings import DurabilityFinding, Findings
 from pgstrata.record.reader import CampaignData
+from pgstrata.report.crash_cluster import cluster_words, short_cluster_words
 from pgstrata.report.crash_picture import CutPicture, draw_cut
 from pgstrata.report.crash_story import Story, tell_story
 from pgstrata.report.figures import render_count
@@ -103,6 +104,8 @@ def durability_words(durability: DurabilityFinding) -> str:
     """Of the verdict table: the class from the configuration and, where power was cut, what came of it."""
     if durability.verdict == "not_tested":
         return f"{durability.class_}; not tested: {durability.untested}" if durability.untested else durability.class_
+    if durability.cluster is not None:
+        return f"{durability.class_}; {short_cluster_words(durability.cluster, durability)}"
     return f"{durability.class_}; {_short_words(durability)}{_disk_words(durability)}"
 
 
@@ -131,6 +134,8 @@ def _disk_words(durability: DurabilityFinding) -> str:
 
 def verdict_words(durability: DurabilityFinding) -> str:
     """`held in 200 states (...)`, or what went wrong in how many of them."""
+    if durability.cluster is not None:
+        return cluster_words(durability.cluster, durability)
     states = render_count(durability.states, "state")
     if durability.verdict == "held":
         share = 100 * share_bound(durability.states)

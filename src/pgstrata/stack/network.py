@@ -64,6 +64,13 @@ class PlannedNetwork:
     links: tuple[Link, ...]
     checks: tuple[LinkCheck, ...]
 
+    hub: str
+    """The file that holds the namespace of the bridge."""
+
+    def set_link(self, node: str, *, up: bool) -> PlannedCommand:
+        """Cuts a node off from the others, or lets it in again."""
+        return _in(self.hub, "ip", "link", "set", node, "up" if up else "down")
+
     def link(self, node: str) -> Link:
         """KeyError where there is no such node."""
         return {link.node: link for link in self.links}[node]
@@ -95,6 +102,7 @@ def plan_network(stack: Stack, mount_directory: str) -> PlannedNetwork | None:
         ),
         links=links,
         checks=tuple(LinkCheck(link, network) for link in links),
+        hub=hub,
     )
 
 

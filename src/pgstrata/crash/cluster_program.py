@@ -1,0 +1,333 @@
+"""A crash trial of a cluster as a program: the ledger is written to its primary, all nodes are stopped at chosen
+moments, and failures are carried out on copies of what they hold then.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from pgstrata.crash.cluster_paper import ARCHIVE, Cut, Entry, Tried, found_of, loss, parse_cuts
+from pgstrata.crash.job import has_amcheck
+from pgstrata.crash.ledger import LedgerSize, parse_answers, plan_client, render_check
+from pgstrata.crash.program import CrashContext, ledger_steps
+from pgstrata.crash.verdict import Judged, Recovery, judge_state
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import Command, marked
+from pgstrata.record.cluster import ClusterFound, Promoted
+from pgstrata.record.failures import FailureRecord
+from pgstrata.record.schema import CrashRecord
+from pgstrata.spec.campaign import Trial
+from pgstrata.spec.stack import PRIMARY, Stack
+from pgstrata.stack.step import PlannedCommand, Step, planned
+from pgstrata.stack.undo import RemovePath, Unmount
+from pgstrata.trial.cluster import (
+    attest_cluster,
+    join_steps,
+    start_commands,
+    start_servers,
+    stop_commands,
+    stop_servers,
+)
+from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.facts import record_facts
+from pgstrata.trial.program import Program, attest_built, folder_steps, plan_built
+from pgstrata.trial.site import Site
+
+FAILURES = 100
+"""Where no number is given."""
+ENTRIES = 40
+"""Acknowledged between two moments, unless commits wait for a node."""
+IDLE_S = 1.0
+"""Without an acknowledgement for so long, commits are taken to wait."""
+OTHERS_EVERY = 10
+"""Moments between two at which also those failures are carried out that leave the primary."""
+ARCHIVE_EVERY = 5
+"""The same of the loss of all nodes."""
+SIZE = LedgerSize(transactions=100_000, checkpoint_every=200)
+"""More than is written: the moments end it."""
+FAILURE_TIMEOUT_S = 120.0
+
+_WORKER = Path(__file__).with_name("cluster_worker.py")
+
+
+@dataclass(frozen=True)
+class FailuresAsked:
+    """What is asked of a crash trial of a cluster."""
+
+    failures: int = FAILURES
+    lost: int = 1
+    promoted: Promoted = "most"
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class PlannedCut:
+    """A moment: what is amiss before it, and the sets of nodes that are lost then."""
+
+    number: int
+    disturbance: str
+    failures: tuple[tuple[str, ...], ...]
+
+
+def disturbances(names: Sequence[str]) -> tuple[str, ...]:
+    """What may be amiss before a moment: nothing, a standby cut off, a standby that stands still."""
+    return ("", *(f"{name} {what}" for name in names if name != PRIMARY for what in ("cut off", "standing still")))
+
+
+def plan_cuts(names: Sequence[str], asked: FailuresAsked, *, archive: bool) -> tuple[PlannedCut, ...]:
+    """As many moments as the failures take. Those that take the primary are carried out at each of them, those that
+    leave it at some: it goes on, and nothing has to be promoted. Pure."""
+    sets = list(combinations(names, asked.lost)) if asked.lost < len(names) else []
+    lot, order, count = random.Random(asked.seed), list(disturbances(names)), 0
+    cuts: list[PlannedCut] = []
+    while count < asked.failures:
+        number = len(cuts)
+        if number % len(order) == 0:
+            lot.shuffle(order)
+        failures = [one for one in sets if PRIMARY in one or (number % OTHERS_EVERY == 0 and asked.promoted == "most")]
+        if archive and (number % ARCHIVE_EVERY == 0 or not sets):
+            failures.append(tuple(names))
+        failures = failures[: asked.failures - count]
+        count += len(failures)
+        cuts.append(PlannedCut(number + 1, order[number % len(order)], tuple(failures)))
+    return tuple(cuts)
+
+
+@dataclass
+class ClusterContext(CrashContext):
+    """A crash trial of a cluster that is being run."""
+
+    failing: FailuresAsked = field(default_factory=FailuresAsked)
+    carried_out: list[FailureRecord] = field(default_factory=list)
+    cluster: ClusterFound | None = None
+
+
+def cluster_program(site: Site, trial: Trial, asked: FailuresAsked) -> Program:
+    """All of it is known beforehand."""
+    plan = plan_built(site, trial)
+    setup = TrialSetup.of(site, trial, plan)
+    return Program(
+        setup=setup,
+        stack_plan=plan,
+        before=(),
+        build=(*folder_steps(setup), *plan.steps),
+        prepare=(
+            Step("facts of the host", (), act=record_facts),
+            Step("attest the stack", (), act=attest_built),
+            *ledger_steps(setup, SIZE),
+            Step("stop the server", (PlannedCommand.of(setup.server.plan_stop()),), act=_stop_primary),
+            *join_steps(setup),
+            *_base_steps(setup),
+        ),
+        measure=(
+            Step("start the servers", tuple(map(PlannedCommand.of, start_commands(setup))), act=_start),
+            _copies_step(setup),
+            _failures_step(setup, asked),
+            Step("stop the servers", tuple(map(PlannedCommand.of, stop_commands(setup))), act=stop_servers),
+        ),
+        keeps=frozenset(),
+    )
+
+
+def _base_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """A base backup beside the archive: without one it restores nothing."""
+    base = _base_directory(setup)
+    if base is None:
+        return ()
+    copy = planned("cp", "--archive", "--dereference", setup.plan.data_directory, base, timeout_s=600.0)
+    return (Step("base backup beside the archive", (copy,)),)
+
+
+def _base_directory(setup: TrialSetup) -> str | None:
+    return None if setup.plan.archive_directory is None else f"{setup.plan.mounts[ARCHIVE]}/base"
+
+
+def _copies(setup: TrialSetup) -> str:
+    return f"{setup.plan.context.work_directory}/copies"
+
+
+def _copies_step(setup: TrialSetup) -> Step:
+    """Memory for the copies, wherever the nodes lie."""
+    place = _copies(setup)
+    mount = planned("mount", ["--types", "tmpfs"], ["--options", "mode=0711"], "pgstrata", place)
+    return Step(
+        "memory for copies of nodes",
+        (planned("mkdir", ["--mode", "0711"], place), mount),
+        undo=(RemovePath(path=place), Unmount(target=place)),
+    )
+
+
+def _failures_step(setup: TrialSetup, asked: FailuresAsked) -> Step:
+    worker = Command(
+        ("python3", "-I", "-", _job_file(setup)),
+        timeout_s=600.0 + asked.failures * FAILURE_TIMEOUT_S,
+        stdin=_WORKER.read_text(encoding="utf-8"),
+        env=marked(setup.server.marker),
+        cwd="/",
+    )
+    cuts = plan_cuts(tuple(setup.servers), asked, archive=setup.plan.archive_directory is not None)
+    tells = (
+        f"{SIZE.sessions} sessions write to the primary; all nodes are stopped {len(cuts)} times",
+        *(f"moment {cut.number}{f', {cut.disturbance}' if cut.disturbance else ''}: "
+          f"lost {' or '.join(' and '.join(one) for one in cut.failures)}" for cut in cuts if cut.failures),
+    )  # fmt: skip
+    return Step("stop all nodes, take some away, promote another", (PlannedCommand.of(worker),), act=_fail, tells=tells)
+
+
+def _job_file(setup: TrialSetup) -> str:
+    return f"{setup.outputs}/cluster.json"
+
+
+def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
+    """What the worker is told."""
+    server, installation = setup.server, setup.server.installation
+    control = f"{setup.outputs}/control"
+    client = plan_client(control, server, SIZE, asked.seed)
+    archive = setup.plan.archive_directory
+    cuts = plan_cuts(tuple(setup.servers), asked, archive=archive is not None)
+    job = {
+        "control": control,
+        "client": {"argv": client.argv, "stdin": client.stdin},
+        "user": server.user,
+        "psql": server.psql(),
+        **{name: installation.program(name) for name in ("pg_ctl", "postgres", "pg_waldump")},
+        "check": render_check(amcheck=has_amcheck(setup), major=installation.major),
+        "timeout_s": FAILURE_TIMEOUT_S,
+        "nodes": [
+            {"name": name, "data": one.layout.data_directory, "wal": one.layout.wal_directory}
+            for name, one in setup.servers.items()
+        ],
+        "disturbances": dict(_disturbances(setup)),
+        "archive": {"directory": archive, "base": _base_directory(setup)} if archive else None,
+        "work": _copies(setup),
+        "entries": ENTRIES,
+        "idle_s": IDLE_S,
+        "forgets": asked.promoted == "forgetful",
+        "cuts": [
+            {
+                "number": cut.number,
+                "disturbance": cut.disturbance,
+                "failures": [{"lost": one, "promote": asked.promoted} for one in cut.failures],
+            }
+            for cut in cuts
+        ],
+    }
+    return json.dumps(job)
+
+
+def _disturbances(setup: TrialSetup) -> Iterator[tuple[str, dict[str, Any]]]:
+    network = setup.plan.network
+    assert network is not None
+    for name in setup.standbys:
+        begin, end = (network.set_link(name, up=up) for up in (False, True))
+        yield f"{name} cut off", {"begin": [begin.argv], "end": [end.argv]}
+        yield f"{name} standing still", {"pause": name}
+
+
+# ---------------------------------------------------------------- what the steps do
+
+
+def _stop_primary(context: TrialContext) -> None:
+    context.server.stop()
+
+
+def _start(context: TrialContext) -> None:
+    start_servers(context)
+    context.attest_server("built")
+    attest_cluster(context, "built")
+
+
+def _fail(context: ClusterContext) -> None:
+    setup, host, asked = context.setup, context.host, context.failing
+    job = _job_file(setup)
+    host.write_text(job, render_cluster_job(setup, asked), mode=0o600)
+    outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
+    process, command = context.executor.start_next(**outputs)
+    code = process.wait(command.timeout_s)
+    told, errors = host.read_text(outputs["stdout"]), host.read_text(outputs["stderr"])
+    context.recorder.write_text("raw/moments.jsonl", told)
+    if code != 0:
+        raise TrialError(f"the failures could not be carried out: {errors.strip()[-1000:]}")
+    cuts, entries = parse_cuts(told)
+    disturbed = {
+        cut.number: cut.disturbance
+        for cut in plan_cuts(tuple(setup.servers), asked, archive=setup.plan.archive_directory is not None)
+    }
+    for cut in cuts:
+        for number, tried in enumerate(cut.failures, 1):
+            record = judge_failure(cut, entries, tried, f"{cut.number}.{number}", disturbed[cut.number])
+            context.carried_out.append(record)
+            context.recorder.append("failures.jsonl", record)
+    names = tuple(setup.servers)
+    context.cluster = found_of(cuts, entries, context.carried_out, names, asked.promoted, asked.lost)
+
+
+def judge_failure(cut: Cut, entries: Sequence[Entry], tried: Tried, id_: str, disturbance: str) -> FailureRecord:
+    """What a failure shows. It must be what the WAL of the node says: otherwise one of both is not understood."""
+    answers = parse_answers(tried.stdout, tried.stderr)
+    judged = judge_state(Recovery(0, "", tried.server, answers, tried.problem), cut.acknowledged, SIZE)
+    reckoned = loss(cut, entries, tried.position)
+    if judged.verdict in ("held", "lost") and judged.lost != reckoned.missing:
+        reason = f"{judged.lost} are missing, and by the WAL of {tried.promoted} {reckoned.missing} should be"
+        judged = Judged("unknown", reason, judged.lost)
+    return FailureRecord(
+        id=id_,
+        moment=cut.number,
+        disturbance=disturbance,
+        lost=tried.lost,
+        promoted=tried.promoted,
+        acknowledged=sum(cut.acknowledged.values()),
+        verdict=judged.verdict,
+        reason=judged.reason,
+        missing=judged.lost,
+        missing_reckoned=reckoned.missing,
+        missing_s=reckoned.seconds,
+        duration_s=tried.duration_s,
+    )
+
+
+def summarise_failures(asked: CrashRecord, carried_out: Sequence[FailureRecord], found: ClusterFound) -> CrashRecord:
+    """The verdict on the failures that were asked for: the worst that one shows. The archive has its own."""
+    counted = [failure for failure in carried_out if failure.promoted != ARCHIVE] or list(carried_out)
+    verdicts = [failure.verdict for failure in counted]
+    worst = next((v for v in ("corrupt", "lost", "unknown") if v in verdicts), "held" if verdicts else "unknown")
+    first = next((failure for failure in counted if failure.verdict in ("lost", "corrupt")), None)
+    return asked.model_copy(
+        update={
+            "verdict": worst,
+            "states": len(counted),
+            "lost": verdicts.count("lost"),
+            "corrupt": verdicts.count("corrupt"),
+            "unknown": verdicts.count("unknown"),
+            "lost_acknowledged_max": max((failure.missing for failure in counted), default=0),
+            "first_counterexample": _named(first) if first else None,
+            "cluster": found,
+        }
+    )
+
+
+def _named(failure: FailureRecord) -> str:
+    amiss = f", {failure.disturbance}" if failure.disturbance else ""
+    went_on = "restored" if failure.promoted == ARCHIVE else "went on"
+    lost = " and ".join(failure.lost)
+    return f"failure {failure.id}{amiss}: {lost} lost, {failure.promoted} {went_on}: {failure.reason}"
+
+
+def refuse_failures(stack: Stack, asked: FailuresAsked) -> str:
+    """Why the failures cannot be carried out on a cluster; empty where they can."""
+    cluster = stack.topology
+    assert cluster is not None
+    nodes = len(stack.nodes)
+    if nodes < 2:
+        return "its primary is alone: there is nobody to go on"
+    if asked.lost > nodes or (asked.lost == nodes and cluster.archive is None):
+        return f"it has {nodes} nodes{'' if cluster.archive else ' and no archive'}: {asked.lost} lost leave nothing"
+    if asked.lost >= nodes and asked.promoted != "most":
+        return "where all nodes are lost nobody is promoted"
+    return ""

@@ -1,0 +1,41 @@
+"""Crash trials of clusters: run like those of disks, with failures of nodes in the place of states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pgstrata.crash.cluster_program import ClusterContext, FailuresAsked, cluster_program, summarise_failures
+from pgstrata.crash.job import has_amcheck
+from pgstrata.crash.program import CrashContext
+from pgstrata.crash.runner import CrashRunner, no_percentiles
+from pgstrata.record.recorder import TrialRecorder
+from pgstrata.record.schema import CrashRecord
+from pgstrata.spec.campaign import Trial
+from pgstrata.stack.build import StepRunner
+from pgstrata.trial.executor import Executor
+from pgstrata.trial.program import Program
+
+
+@dataclass
+class ClusterRunner(CrashRunner):
+    """Runs crash trials of clusters at one site."""
+
+    failing: FailuresAsked = field(default_factory=FailuresAsked)
+
+    def program(self, trial: Trial) -> Program:
+        return cluster_program(self.site, trial, self.failing)
+
+    def context(
+        self, program: Program, recorder: TrialRecorder, executor: Executor, bindings: dict[str, str]
+    ) -> ClusterContext:
+        return ClusterContext(program.setup, recorder, executor, no_percentiles, bindings, failing=self.failing)
+
+    def look(self, program: Program, runner: StepRunner, context: CrashContext) -> None:
+        """All was looked at in the program's own steps."""
+        assert isinstance(context, ClusterContext)
+        assert context.cluster is not None
+        told = CrashRecord(
+            stack=program.setup.stack.name, seed=self.failing.seed, amcheck=has_amcheck(program.setup),
+            transactions=max((failure.acknowledged for failure in context.carried_out), default=0),
+        )  # fmt: skip
+        context.recorder.write("durability.json", summarise_failures(told, context.carried_out, context.cluster))

@@ -1,0 +1,30 @@
+"""A failure of a cluster that was carried out."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pgstrata.record.schema import Record, StateVerdict
+
+
+class FailureRecord(Record):
+    """A failure that was carried out, and what was found then."""
+
+    id: str
+    moment: int
+    disturbance: str = ""
+    """What was amiss before it: a standby that was cut off, or stood still."""
+    lost: tuple[str, ...]
+    promoted: str
+    """The node that went on; `archive` where none was left."""
+    acknowledged: int
+    """Transactions by then."""
+    verdict: StateVerdict
+    reason: str = ""
+    missing: int = 0
+    """Acknowledged transactions that are not there."""
+    missing_reckoned: int
+    """The same by how far the WAL of that node reached."""
+    missing_s: float | None = None
+    """How long before the failure the first of them was acknowledged."""
+    duration_s: float = Field(0.0, ge=0)

@@ -1,0 +1,69 @@
+"""The verdicts of crash trials of clusters in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pgstrata.analyze.findings import DurabilityFinding
+from pgstrata.record.cluster import ClusterFound, LostNodes
+from pgstrata.report.figures import render_count, render_number
+
+MISTAKES = {
+    "least": "by mistake the node that reached least far was promoted",
+    "forgetful": "by mistake a node was promoted that had come back without its memory",
+}
+
+
+def short_cluster_words(found: ClusterFound, durability: DurabilityFinding) -> str:
+    """Of the verdict table: `survived the loss of any 1 of 3 nodes`."""
+    if durability.verdict in ("corrupt", "unknown"):
+        return f"loss of nodes: {durability.verdict}"
+    return survived_words(found)
+
+
+def survived_words(found: ClusterFound) -> str:
+    """How many nodes could be lost, or what the loss of one took."""
+    nodes, survives = len(found.nodes), found.survives
+    if survives:
+        return f"survived the loss of any {survives} of {nodes} nodes"
+    return f"lost {_amount(found.by_lost[0])} with 1 of {nodes} nodes"
+
+
+def cluster_words(found: ClusterFound, durability: DurabilityFinding) -> str:
+    """The verdict whole."""
+    return "; ".join(_parts(found, durability))
+
+
+def _parts(found: ClusterFound, durability: DurabilityFinding) -> Iterator[str]:
+    failures = render_count(durability.states, "failure")
+    if found.promoted in MISTAKES:
+        yield MISTAKES[found.promoted]
+    if durability.corrupt:
+        yield f"corrupt after {durability.corrupt:,} of {failures}"
+    if durability.unknown:
+        yield f"unknown after {durability.unknown:,} of {failures}"
+    carried_out = sum(row.carried_out for row in found.by_lost)
+    checked = render_count(found.moments, "moment")
+    yield f"{survived_words(found)} ({checked}, {carried_out:,} failures carried out, the others reckoned)"
+    for row in found.by_lost:
+        if row.nodes == len(found.nodes):
+            yield from _all_lost(found)
+        elif row.losing and row.nodes > max(1, found.survives):
+            yield f"lost {_amount(row)} with {row.nodes} nodes at once"
+
+
+def _all_lost(found: ClusterFound) -> Iterator[str]:
+    """What is left when every node has lost what it had."""
+    archive = found.archive
+    if archive is None:
+        yield "when all nodes lose what they have, nothing is left"
+    elif archive.losing:
+        yield f"when all nodes lose what they have, the archive restores all but {_amount(archive)}"
+    else:
+        yield "when all nodes lose what they have, the archive restores all"
+
+
+def _amount(row: LostNodes) -> str:
+    """`up to 12 acknowledged commits, the last 0.4 s`."""
+    seconds = f", the last {render_number(row.missing_max_s)} s" if row.missing_max_s is not None else ""
+    return f"up to {render_count(row.missing_max, 'acknowledged commit')}{seconds}"
