@@ -44,6 +44,7 @@ LONGEST_MODULE = 600
 # Written out on other machines and never imported by what runs here: they keep to the standard library.
 STANDALONE = {
     SOURCE / "probe" / "sampler.py",
+    SOURCE / "crash" / "cluster_worker.py",
     SOURCE / "crash" / "ledger_client.py",
     SOURCE / "crash" / "place_client.py",
     SOURCE / "crash" / "state_worker.py",

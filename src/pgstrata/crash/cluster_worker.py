@@ -257,10 +257,11 @@ class Failure:
             os.unlink(f"{self.data}/postmaster.pid")
 
     def _set(self, further: str) -> None:
-        """What keeps the copy from everybody else; the last value of a setting counts."""
+        """What keeps the copy from everybody else; the last value of a setting counts. Its socket lies in the data
+        directory, by a path that is short enough wherever that is."""
         own = (
             "listen_addresses = ''\n"
-            f"unix_socket_directories = '{self.run}'\n"
+            "unix_socket_directories = '.'\n"
             "archive_mode = off\nsynchronous_standby_names = ''\nfsync = off\nhot_standby = on\n"
         )
         conf = os.open(f"{self.data}/postgresql.conf", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
