@@ -12,7 +12,8 @@ import pytest
 from awaiting import is_running, wait_until
 from pgstrata.host.delivery import program_call
 from pgstrata.host.local import LocalHost
-from pgstrata.lab.machine import Machine, remove_machine, serve_media
+from pgstrata.lab import machines
+from pgstrata.lab.machine import STATE, Machine, remove_machine, serve_media
 from pgstrata.lab.qemu import MEDIA_FOLDER, DataDisk, MachineSpec
 from pgstrata.stack.accounts import parse_statistics
 
@@ -53,4 +54,31 @@ def test_modelled_disks_of_a_machine_end_with_it(host: LocalHost, tmp_path: Path
         remove_machine(host, machine)
     wait_until(lambda: not is_running(pid), "the daemon has ended")
     assert not Path(machine.directory).exists()
+    assert folder not in Path("/proc/mounts").read_text()
+
+
+def test_clean_ends_the_disks_of_a_run_that_was_killed(
+    host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines, "machine_directory", lambda host: str(tmp_path))
+    machine = Machine(
+        spec=MachineSpec(name=f"killed-{os.getpid()}", disks=DISKS),
+        directory=str(tmp_path / "machine"),
+        image="",
+        ssh_port=1,
+        accelerator="tcg",
+        owner_pid=1,
+        owner_started=-1,  # another process had that number
+    )
+    folder = f"{machine.directory}/{MEDIA_FOLDER}"
+    host.make_directory(machine.directory)
+    host.write_text(f"{machine.directory}/{STATE}", machine.model_dump_json())
+    try:
+        serve_media(host, folder, machine.spec.modelled)
+        pid = int(Path(f"{folder}/lock").read_text())
+        assert machines.clean(host) == (f"removed lab machine {machine.name}: its run is gone",)
+    finally:
+        remove_machine(host, machine)
+    wait_until(lambda: not is_running(pid), "the daemon has ended")
+    assert list(tmp_path.iterdir()) == []
     assert folder not in Path("/proc/mounts").read_text()

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from awaiting import is_running, wait_until
+from pgstrata.cli.main import app
 
 PROGRAM = Path(sys.executable).parent / "strata-disk"
 MIB = 1 << 20
+LOG_DISCARD, LOG_MARK = 4, 8
+"""drivers/md/dm-log-writes.c"""
 CAP_SYS_RESOURCE = 24
 """capability.h"""
 PATIENCE_S = 120
@@ -288,20 +293,50 @@ def test_a_state_of_the_log_is_a_disk(daemon: Daemon, tmp_path: Path) -> None:
     assert marks == ["begin", "end"]
 
 
-def test_the_log_is_exported_for_the_kernel_s_tools(tmp_path: Path) -> None:
+def replayed(log: bytes, size: int) -> tuple[bytes, list[str]]:
+    """The disk after all entries of a log of dm-log-writes, and its marks; read by the kernel's documentation of the
+    format (admin-guide/device-mapper/log-writes.rst): a superblock, then entries of a sector, data behind them."""
+    magic, version, entries, sector = struct.unpack_from("<QQQL", log)
+    assert (magic, version) == (0x6A736677736872, 1)
+    content, marks, at = bytearray(size), [], sector
+    for _ in range(entries):
+        first, count, flags, length = struct.unpack_from("<QQQQ", log, at)
+        place = slice(first * sector, (first + count) * sector)
+        if flags & LOG_MARK:
+            marks.append(log[at + 32 : at + 32 + length].decode())
+        elif flags & LOG_DISCARD:
+            content[place] = bytes(count * sector)
+        else:
+            content[place] = log[at + sector : at + sector * (1 + count)]
+            at += count * sector
+        at += sector
+    assert at == len(log)
+    return bytes(content), marks
+
+
+def test_the_exported_log_replayed_is_the_disk(tmp_path: Path) -> None:
+    size = 32 * MIB
     daemon = Daemon(tmp_path / "daemon")
     daemon.start("--log", tmp_path / "log")
     try:
-        daemon.add("disk", size=16 * MIB)
+        daemon.add("other", size=MIB)
+        daemon.add("disk", size=size)
         node = daemon.attach("disk")
-        run("dd", "if=/dev/zero", f"of={node}", "bs=4k", "count=3", "oflag=direct", "conv=fsync")
+        run(*MAKE["ext4"], node)
+        at = daemon.mount(node)
+        write_synced(at / "file", b"a" * MIB)
         daemon.ask("mark", text="acknowledged")
+        (at / "file").unlink()
+        run("fstrim", at)
+        daemon.unmount(at)
+        daemon.detach(node)
+        content = (daemon.folder / "disks" / "disk").read_bytes()
     finally:
         daemon.close()
     run(PROGRAM, "export-log", tmp_path / "log", "disk", tmp_path / "exported")
-    exported = (tmp_path / "exported").read_bytes()
-    assert exported.startswith(0x6A736677736872.to_bytes(8, "little"))
-    assert b"acknowledged" in exported
+    found, marks = replayed((tmp_path / "exported").read_bytes(), size)
+    assert found == content
+    assert marks == ["acknowledged", "dm-log-writes-end"]
 
 
 def test_bad_requests_are_told_and_change_nothing(daemon: Daemon, tmp_path: Path) -> None:
@@ -324,6 +359,65 @@ def test_bad_requests_are_told_and_change_nothing(daemon: Daemon, tmp_path: Path
         assert json.loads(answers.readline())["disks"] == []
         answers.close()
     assert daemon.ask("stats")["disks"] == []
+
+
+def refused_where(daemon: Daemon, change: str, *user: str) -> str:
+    """What the program says in a mount namespace of its own that was changed."""
+    serve = [str(PROGRAM), "serve", str(daemon.folder)]
+    told = run("unshare", "--mount", "sh", "-euc", f'{change}\nexec "$@"', "sh", *user, *serve, check=False)
+    assert told.returncode == 1
+    return told.stderr
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that was not started."""
+    made = Daemon(tmp_path / "daemon")
+    made.folder.mkdir()
+    yield made
+    made.close()
+
+
+def test_without_dev_fuse_the_daemon_says_so(stopped: Daemon) -> None:
+    assert "/dev/fuse: No such file" in refused_where(stopped, "mount -t tmpfs none /dev")
+    assert not (stopped.folder / "control").exists()
+
+
+def test_one_who_may_not_mount_is_told_so(stopped: Daemon) -> None:
+    said = refused_where(stopped, ":", "setpriv", "--bounding-set=-sys_admin")
+    assert f"mount of {stopped.folder}/disks: " in said
+    assert not stopped.folder.joinpath("disks").is_mount()
+
+
+def test_a_folder_on_which_something_is_mounted_is_left_alone(stopped: Daemon) -> None:
+    disks = stopped.folder / "disks"
+    disks.mkdir()
+    said = refused_where(stopped, f"mount -t tmpfs somebody {disks}")
+    assert "is a mount point already, of somebody" in said
+
+
+def test_a_daemon_takes_the_place_of_one_that_was_killed_while_its_disks_were_attached(daemon: Daemon) -> None:
+    daemon.add("disk", size=16 * MIB)
+    node = daemon.attach("disk")
+    os.kill(daemon.pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(daemon.pid), "the daemon has ended")
+    assert (daemon.folder / "control").exists()
+    assert "disks fuse" in Path("/proc/mounts").read_text()
+    daemon.start()
+    assert daemon.ask("stats")["disks"] == []
+    daemon.add("disk", size=16 * MIB)
+    again = daemon.attach("disk")
+    assert run("dd", f"if={node}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct", check=False).returncode == 1
+    run("dd", f"if={again}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct")
+
+
+def test_where_no_loop_device_is_free_calibration_says_so_and_leaves_nothing(stopped: Daemon) -> None:
+    hidden = "mount -t tmpfs none /mnt && cp -a /dev/fuse /dev/null /mnt && mount --move /mnt /dev"
+    calibrate = [str(PROGRAM), "calibrate", str(stopped.folder), "--seconds", "0.01"]
+    told = run("unshare", "--mount", "sh", "-euc", f'{hidden}\nexec "$@"', "sh", *calibrate, check=False)
+    assert told.returncode == 1
+    assert "losetup" in told.stderr
+    assert not (stopped.folder / "control").exists()
 
 
 def test_a_folder_may_be_deeper_than_an_address_of_a_socket_is_long(tmp_path: Path) -> None:
@@ -411,6 +505,17 @@ def test_a_filesystem_that_is_written_beyond_free_memory_does_not_hang(tmp_path:
             assert is_running(daemon.pid)
         finally:
             daemon.close()
+
+
+def test_doctor_tells_which_media_this_host_can_give(tmp_path: Path) -> None:
+    asked = CliRunner().invoke(app, ["doctor", "--media", "--json", "--scratch", str(tmp_path)])
+    assert asked.exit_code == 0, asked.output
+    found = json.loads(asked.stdout)["modelled_media"]
+    assert [one["model"] for one in found] == [
+        one["name"] for one in json.loads(run(PROGRAM, "models", "--json").stdout)
+    ]
+    assert all(one["smallest_stretch"] >= 1 for one in found)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_calibration_measures_both_fronts_and_leaves_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{SigSet, Signal};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 /// A sleeping thread wakes this late at times; the rest of a wait is spun.
 const SPUN: Duration = Duration::from_micros(20);
 const LOG_BUFFER: usize = 1 << 20;
+/// What mounts of daemons say that they are of.
+const SOURCE: &str = "strata-disk";
 /// Of linux/prctl.h since 5.6.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
@@ -147,14 +150,38 @@ impl Place {
             return Ok(());
         }
         let _lock = lock(self)?;
-        self.forget_the_dead();
-        Ok(())
+        self.forget_the_dead()
     }
 
-    fn forget_the_dead(&self) {
-        while umount2(&self.disks(), MntFlags::MNT_DETACH).is_ok() {}
+    /// Refused where something else is mounted on the disks' folder.
+    fn forget_the_dead(&self) -> Result<(), String> {
+        let told = |error: io::Error| format!("mounts below {}: {error}", self.0.display());
+        let disks = fs::canonicalize(&self.0).map_err(told)?.join("disks");
+        while let Some(source) = topmost(&fs::read("/proc/self/mounts").map_err(told)?, &disks) {
+            if source != SOURCE.as_bytes() {
+                let source = String::from_utf8_lossy(&source);
+                return Err(format!("{} is a mount point already, of {source}", disks.display()));
+            }
+            umount2(&disks, MntFlags::MNT_DETACH)
+                .map_err(|error| format!("unmounting {}: {error}", disks.display()))?;
+        }
         let _ = fs::remove_file(self.control());
+        Ok(())
     }
+}
+
+/// What is mounted at a path, of the lines of /proc/self/mounts: the last of them covers the others.
+pub fn topmost(mounts: &[u8], at: &Path) -> Option<Vec<u8>> {
+    let escaped: Vec<u8> = at.as_os_str().as_bytes().iter().flat_map(|byte| escape(*byte)).collect();
+    let fields = mounts.split(|byte| *byte == b'\n').rev().map(|line| line.split(|byte| *byte == b' '));
+    fields
+        .filter_map(|mut words| Some((words.next()?, words.next()?)))
+        .find_map(|(source, target)| (target == escaped).then(|| source.to_vec()))
+}
+
+/// As the kernel writes paths there (mangle_path).
+fn escape(byte: u8) -> Vec<u8> {
+    if b" \t\n\\".contains(&byte) { format!("\\{byte:03o}").into_bytes() } else { vec![byte] }
 }
 
 /// Serves until it is told to stop. `ready` is called once disks can be added.
@@ -163,12 +190,17 @@ pub fn serve(place: &Place, log: Option<&Path>, ready: impl FnOnce()) -> Result<
     let folder = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     folder(&place.0).map_err(|error| told(&format!("folder {}", place.0.display()), &error))?;
     let _lock = lock(place)?;
-    place.forget_the_dead();
+    place.forget_the_dead()?;
     folder(&place.disks()).map_err(|error| told(&format!("folder {}", place.disks().display()), &error))?;
     let log = log.map(open_log).transpose()?;
     let signals = block_signals()?;
     stay_out_of_reclaim();
     let shared = Arc::new(Shared::new(log));
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .map_err(|error| format!("/dev/fuse: {error}; disks are files of a FUSE mount"))?;
     let listener = control::bind(&place.control()).map_err(|error| told("control socket", &error))?;
     let session = Session::new(Front(shared.clone()), place.disks(), &mount_options())
         .map_err(|error| format!("mount of {}: {error}", place.disks().display()))?;
@@ -226,7 +258,7 @@ fn open_log(path: &Path) -> Result<Writer<BufWriter<File>>, String> {
 fn mount_options() -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName("strata-disk".into()),
+        MountOption::FSName(SOURCE.into()),
         MountOption::NoDev,
         MountOption::NoSuid,
         MountOption::NoExec,
