@@ -16,6 +16,7 @@ from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Kernel, Stack, Volume
@@ -71,6 +72,13 @@ def test_too_little_memory_for_tmpfs_is_refused(host: LocalHost, tmp_path: Path)
         campaign = _campaign(_stack("a", Volume(fs=Tmpfs(size=size))), scale=100_000)
         with pytest.raises(PreflightError, match=match):
             check_campaign(host, campaign, scratch=str(tmp_path))
+
+
+def test_too_little_memory_for_modelled_disks_is_refused(host: LocalHost, tmp_path: Path) -> None:
+    half = Volume(device=MediaDevice(model="none", size=2**44), fs=Ext4())
+    with pytest.raises(PreflightError, match=r"too little memory .* for modelled disks of stack a"):
+        check_campaign(host, _campaign(_stack("a", half), scale=100_000), scratch=str(tmp_path))
+    check_campaign(host, _campaign(_stack("a", half)), scratch=str(tmp_path))
 
 
 def test_a_disk_that_carries_something_is_refused(host: LocalHost, tmp_path: Path, disk: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
@@ -12,7 +13,7 @@ from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack import sizing
 from pgstrata.stack.capabilities import missing, required_for
 from pgstrata.stack.kind import FILESYSTEMS
-from pgstrata.stack.room import Wanted, require_free, require_size
+from pgstrata.stack.room import Wanted, require_free, require_memory, require_size
 from pgstrata.stack.safety import refuse_or_allow
 from pgstrata.stack.tuning import overcommit
 from pgstrata.stack.tuning.holding import refuse_held
@@ -65,6 +66,7 @@ def check_campaign(
             FILESYSTEMS[volume.fs.kind].require_room(host, volume.fs, wanted)
             if volume.needs_device:
                 _check_devices(host, volume, wanted, campaign.erase)
+        _check_memory(host, stack, roles)
         _check_overcommit(host, stack)
         _check_held(host, stack)
     needed = sizing.scratch_bytes(possible, loop_bytes, loaded_bytes)
@@ -118,6 +120,14 @@ def _check_devices(host: Host, volume: Volume, wanted: Wanted, erase: tuple[str,
     for device in volume.fs.own_devices.values():
         for id_ in device.stable_ids:
             refuse_or_allow(host, id_, erase)
+
+
+def _check_memory(host: Host, stack: Stack, roles: Mapping[str, int]) -> None:
+    """What the disks in memory of a stack come to hold fits there, all volumes together."""
+    in_memory = {role: v for role, v in stack.volumes.items() if v.needs_device and v.device.in_memory}
+    needed = sum(sizing.device_bytes(v, roles[role]) * v.device.count for role, v in in_memory.items())
+    if in_memory:
+        require_memory(host, stack.name, "modelled disks", needed)
 
 
 def _check_held(host: Host, stack: Stack) -> None:

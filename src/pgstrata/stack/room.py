@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
+from pgstrata.host.facts.memory import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.units import render_size
+from pgstrata.stack.tuning import overcommit
 
 LEAST_FREE_SHARE = 0.10
 """A filesystem that is fuller than this slows down, and so would measure itself."""
@@ -29,6 +31,17 @@ def require_free(host: Host, path: str, needed_bytes: int, free_bytes: int, tota
             f"too little space in {path} on {host.name}: up to {render_size(needed_bytes)} are needed, "
             f"{render_size(free_bytes)} are free, and {LEAST_FREE_SHARE:.0%} must stay free",
             hint="lower workload.scale, name another scratch folder, or free some space",
+        )
+
+
+def require_memory(host: Host, stack: str, what: str, needed_bytes: int) -> None:
+    """PreflightError when what lies in memory would leave too little for programs."""
+    available = parse_meminfo(host.read_text("/proc/meminfo"))["MemAvailable"]
+    if needed_bytes + overcommit.ROOM_BYTES > available:
+        raise PreflightError(
+            f"too little memory on {host.name} for {what} of stack {stack}: about {render_size(needed_bytes)} and "
+            f"{render_size(overcommit.ROOM_BYTES)} for programs are needed, {render_size(available)} are available",
+            hint="lower workload.scale or max_wal_size",
         )
 
 

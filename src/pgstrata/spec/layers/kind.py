@@ -99,6 +99,9 @@ class Device(Kind):
     short_field: ClassVar[str]
     """The field that VALUE gives in `device: {KIND: VALUE}`."""
 
+    in_memory: ClassVar[bool] = False
+    """Whether what is written to it takes memory of the host."""
+
     @classmethod
     def short_schema(cls, own: Mapping[str, Any]) -> dict[str, Any]:
         """JSON Schema of that VALUE; `own` has those of all fields."""

@@ -34,6 +34,7 @@ class MediaDevice(Device):
 
     capability: ClassVar[str] = "block.media"
     short_field: ClassVar[str] = "model"
+    in_memory: ClassVar[bool] = True
 
     model: Literal[*MODELS, UNTIMED] = Field(  # type: ignore[valid-type]
         description="the model of its timing: `strata-disk models` describes them; none: no time of its own"

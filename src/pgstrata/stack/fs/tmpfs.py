@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import Capability, filesystem
 from pgstrata.host.facts.memory import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.tmpfs import Tmpfs
-from pgstrata.spec.units import render_size
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
 from pgstrata.stack.mounts import Expectation, MountCheck, atime_expectations, atime_options, plan_mount, value
 from pgstrata.stack.place import Place
-from pgstrata.stack.room import Wanted, require_size
-from pgstrata.stack.tuning import overcommit
+from pgstrata.stack.room import Wanted, require_memory, require_size
 
 SOURCE = "pgstrata"
 """tmpfs has no device; this is what a list of mounts shows instead."""
@@ -50,14 +47,7 @@ def _require_room(host: Host, fs: Tmpfs, wanted: Wanted) -> None:
     meminfo = parse_meminfo(host.read_text("/proc/meminfo"))
     size_bytes = fs.size or meminfo["MemTotal"] // 2
     require_size(wanted, "tmpfs", size_bytes, wanted.size_bytes)
-    available = meminfo["MemAvailable"]
-    if wanted.size_bytes + overcommit.ROOM_BYTES > available:
-        raise PreflightError(
-            f"too little memory on {host.name} for tmpfs of stack {wanted.stack}: about "
-            f"{render_size(wanted.size_bytes)} and {render_size(overcommit.ROOM_BYTES)} for programs are needed, "
-            f"{render_size(available)} are available",
-            hint="lower workload.scale or max_wal_size",
-        )
+    require_memory(host, wanted.stack, "tmpfs", wanted.size_bytes)
 
 
 KIND = FilesystemKind(
