@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,6 +36,8 @@ class Diagnosis:
     advice: tuple[Advice, ...]
     postgresql: tuple[Installation, ...]
     disks: tuple[Disk, ...]
+    media: Mapping[str, float] | None = None
+    """From which stretch on the host is no slower than a modelled medium; None where that was not measured."""
 
 
 def diagnose(host: Host, scratch: str) -> Diagnosis:
@@ -64,6 +68,9 @@ def render_json(found: Diagnosis) -> dict[str, Any]:
             for i in found.postgresql
         ],
         "disks": [asdict(disk) for disk in found.disks],
+        "modelled_media": None
+        if found.media is None
+        else [{"model": model, "smallest_stretch": stretch} for model, stretch in found.media.items()],
     }
 
 
@@ -97,6 +104,9 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
+    if found.media is not None:
+        console.print(_media(found.media))
+        console.print()
     if found.advice:
         console.print(_advice(found.advice))
     else:
@@ -130,6 +140,15 @@ def _disks(disks: tuple[Disk, ...]) -> Table:
         state = Text.assemble((disk.state, styles[disk.state]), printable(f": {disk.what}" if disk.what else ""))
         names = Text(printable(disk.id if disk.id.startswith(f"{disk.node}+") else f"{disk.id}\n{disk.node}"))
         table.add_row(names, render_size(disk.size_bytes), Text(printable(disk.model)), state)
+    return table
+
+
+def _media(smallest: Mapping[str, float]) -> Table:
+    table = Table("model", "this host can give it ...", title="Modelled media", title_justify="left")
+    for model, stretch in smallest.items():
+        within = stretch <= 1
+        said = Text("as it is", style="green") if within else Text(f"with stretch={math.ceil(stretch)}", style="yellow")
+        table.add_row(model, said)
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,21 +11,38 @@ from pgstrata.cli.output import JsonFlag, end, print_json, print_notice
 from pgstrata.errors import ExitCode
 
 if TYPE_CHECKING:
+    from pgstrata.cli.diagnosis import Diagnosis
     from pgstrata.host.protocol import Host
 
 
-def run_doctor(host: Host, scratch: str, *, json: bool = False) -> ExitCode:
+def run_doctor(host: Host, scratch: str, *, media: bool = False, json: bool = False) -> ExitCode:
     """Prints the diagnosis of a host. Always DONE: a lack is an answer and not a failure."""
     from rich.console import Console
 
     from pgstrata.cli.diagnosis import diagnose, print_diagnosis, render_json
 
     found = diagnose(host, scratch)
+    if media:
+        found = _with_media(found, host, scratch)
     if json:
         print_json(render_json(found))
     else:
         print_diagnosis(found, Console())
     return ExitCode.DONE
+
+
+def _with_media(found: Diagnosis, host: Host, scratch: str) -> Diagnosis:
+    """With what the host gives of modelled media; PreflightError where it can have none."""
+    from pgstrata.errors import PreflightError
+    from pgstrata.host.delivery import deliver
+    from pgstrata.spec.layers.media import MediaDevice
+    from pgstrata.trial.media_range import calibrated
+
+    for one in found.missing:
+        if one.name == MediaDevice.capability:
+            raise PreflightError(f"{host.name} cannot have modelled media: {one.reason}", hint=one.hint)
+    deliver(host)
+    return replace(found, media=calibrated(host, scratch))
 
 
 def doctor(
@@ -39,11 +57,15 @@ def doctor(
             show_default=False,
         ),
     ] = None,
+    media: Annotated[
+        bool, typer.Option("--media", help="Also measure which modelled media this host can give: 5 s, as root.")
+    ] = False,
     json: JsonFlag = False,
 ) -> None:
     """What this host can build, what is missing and what installs it, and settings that spoil benchmarks.
 
-    Changes nothing, except for what --fetch-postgres is told to fetch.
+    Changes nothing, except for what --fetch-postgres is told to fetch. With --media a disk is served below --scratch
+    and gone afterwards.
     """
     from pgstrata.cli.hosts import connect_any
 
@@ -53,7 +75,7 @@ def doctor(
             from pgstrata.postgres.fetch import fetch
 
             print_notice(f"PostgreSQL {fetch_postgres} is in {fetch(target, fetch_postgres)}")
-        end(run_doctor(target, scratch, json=json))
+        end(run_doctor(target, scratch, media=media, json=json))
     finally:
         target.close()
 

@@ -126,7 +126,11 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "host_wide": _host_wide(campaign, site, [t for t in trials if t.block == 0]),
         "left_out": {name: dict(given.left_out) for name, given in site.given_conf.items() if given.left_out},
         **_preflight(site),
-        "notes": [*_lab_notes(campaign), *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes})],
+        "notes": [
+            *_lab_notes(campaign),
+            *_media_notes(campaign),
+            *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes}),
+        ],
         "power_cuts": list(power_cut_lines(campaign)),
         "forecast": list(forecast(campaign, tuple(estimates.values()))),
         "trials": list(_describe_trials(site, trials, estimates)),
@@ -161,6 +165,19 @@ def _lab_notes(campaign: Campaign) -> list[str]:
     if campaign.host != LAB:
         return []
     return ["planned without its lab machine: programs are those of this host; what can be built is found out by run"]
+
+
+def _media_notes(campaign: Campaign) -> list[str]:
+    from pgstrata.cli.hosts import LAB
+    from pgstrata.spec.layers.media import UNTIMED
+    from pgstrata.trial.media_range import media_of
+
+    models = dict.fromkeys(device.model for device in media_of(campaign) if device.model != UNTIMED)
+    if not models:
+        return []
+    where = "" if campaign.host == "local" else f" --host {campaign.host}"
+    by = "run" if campaign.host == LAB else f"pgstrata doctor{where} --media"
+    return [f"whether the host can give modelled media ({', '.join(models)}) is not looked at here: {by} measures it"]
 
 
 def _plan_of(site: Site, trial: Trial) -> Any:

@@ -96,3 +96,13 @@ def test_many_stacks_fit_a_screen_and_every_command_is_shown_on_request(tmp_path
     whole = plan._render(described, commands=True)
     assert len(whole.splitlines()) > 500
     assert not re.search(r"\('|\{'|\bNone\b|\bsh -c\b", whole)
+
+
+@pytest.mark.parametrize(("host", "by"), [("local", "pgstrata doctor --media"), ("lab", "run")])
+def test_media_whose_range_was_not_looked_at_are_named(tmp_path: Path, host: str, by: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"host: {host}\nstacks: ['media(nvme)/ext4@wal=media(hdd-7200)/xfs', 'media(none)/ext4']\n")
+    (note,) = plan._media_notes(load_campaign(file))
+    assert note.endswith(f"(nvme, hdd-7200) is not looked at here: {by} measures it")
+    file.write_text("stacks: ['media(none)/ext4', ext4]\n")
+    assert plan._media_notes(load_campaign(file)) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -72,6 +73,17 @@ def test_people_get_reasons_commands_and_advice() -> None:
 
 def test_a_quiet_host_is_told_to_be_one() -> None:
     assert "no setting was found that spoils benchmarks" in _printed(Diagnosis(**{**vars(FOUND), "advice": ()}))
+
+
+def test_modelled_media_are_told_with_the_stretch_that_they_need() -> None:
+    found = replace(FOUND, media={"hdd-7200": 1.0, "nvme": 3.2})
+    assert render_json(found)["modelled_media"][1] == {"model": "nvme", "smallest_stretch": 3.2}
+    (hdd,) = (line for line in _printed(found).splitlines() if "hdd-7200" in line)
+    (nvme,) = (line for line in _printed(found).splitlines() if "nvme" in line)
+    assert "as it is" in hdd
+    assert "with stretch=4" in nvme
+    assert render_json(FOUND)["modelled_media"] is None
+    assert "Modelled media" not in _printed(FOUND)
 
 
 def test_doctor_of_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
