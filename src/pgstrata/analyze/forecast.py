@@ -21,6 +21,7 @@ from pgstrata.analyze.interval import (
     EQUIVALENCE_G,
     Floats,
     Mixture,
+    t_multiplier,
     t_multipliers,
 )
 
@@ -41,8 +42,11 @@ def _widths(alpha: float, g: Mixture) -> Floats:
     return widths
 
 
-def smallest_difference(sigma_pair: float, pairs: int, alpha: float = ALPHA) -> float:
-    """The smallest difference (scale of the model) that the interval at so many pairs excludes; inf below 3 pairs."""
+def smallest_difference(sigma_pair: float, pairs: int, alpha: float = ALPHA, *, freedom: float = 0.0) -> float:
+    """The smallest difference (scale of the model) that the interval at so many pairs excludes; inf below 3 pairs, or 2
+    where screening has told their scatter with so many degrees of freedom."""
+    if freedom and 2 <= pairs < MOST_PAIRS:
+        return sigma_pair * t_multiplier(pairs, pairs - 1 + freedom, alpha, CONFIRM_G) / math.sqrt(pairs)
     return _width(sigma_pair, pairs, alpha, CONFIRM_G)
 
 
@@ -79,10 +83,12 @@ class Outlook:
     spread: float
     sigma_pair: float
     pairs: int
+    freedom: float = 0.0
+    """Degrees of freedom of the scatter beside those of the pairs."""
 
     def chance_of_difference(self, alpha: float = ALPHA) -> float:
         """Probability that the interval then excludes no difference."""
-        outer = smallest_difference(self.sigma_pair, self.pairs, alpha)
+        outer = smallest_difference(self.sigma_pair, self.pairs, alpha, freedom=self.freedom)
         if not math.isfinite(outer):
             return 0.0
         spread = max(self.spread, 1e-12)

@@ -212,7 +212,8 @@ class AdaptivePolicy:
         if estimate.n >= ENOUGH_PAIRS:
             sigma = pair_sigma(verdict)
             spread = sigma * math.sqrt(max(1 / estimate.n - 1 / most, 0))
-            return Outlook(estimate.value, spread, sigma, most)
+            shared = estimate.nu - (estimate.n - 1) if fit is not None else 0.0
+            return Outlook(estimate.value, spread, sigma, most, shared)
         if fit is None or estimate.n > 0:
             return None
         return _from_screening(fit, *self._indices(pair), most)
@@ -266,7 +267,8 @@ def _from_screening(fit: BlockFit, i: int, j: int, most: int) -> Outlook | None:
     if not estimate.se > 0:
         return None
     sigma = math.sqrt(fit.variance[i] + fit.variance[j])
-    return Outlook(estimate.value, math.hypot(estimate.se, sigma / math.sqrt(max(most, 1))), sigma, most)
+    spread = math.hypot(estimate.se, sigma / math.sqrt(max(most, 1)))
+    return Outlook(estimate.value, spread, sigma, most, estimate.nu)
 
 
 def _screen_figures(design: Design, stages: dict[str, StageOne]) -> dict[str, Any]:

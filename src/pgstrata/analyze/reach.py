@@ -15,7 +15,9 @@ import numpy as np
 
 from pgstrata.analyze.comparison import Design
 from pgstrata.analyze.conclude import conclude
-from pgstrata.analyze.forecast import ASSUMED_SIGMA_RUN, ASSUMED_TAU_S, ASSUMED_WITHIN
+from pgstrata.analyze.fit import fit_blocks
+from pgstrata.analyze.forecast import ASSUMED_SIGMA_RUN, ASSUMED_TAU_S, ASSUMED_WITHIN, smallest_difference
+from pgstrata.analyze.screen import MIN_BLOCKS
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.spec.campaign import Goal
 
@@ -54,6 +56,13 @@ def least_blocks(kind: GoalKind, stacks: int, *, fixed: bool = False) -> int:
     """The first number of blocks with bounds; MOST where even those have none."""
     numbers = range(1, MOST + 1)
     return next((n for n in numbers if math.isfinite(width_in_sigmas(kind, stacks, n, fixed=fixed))), MOST)
+
+
+def pair_width_in_sigmas(stacks: int, pairs: int) -> float:
+    """Half width of the interval of the pair that screening finds, in standard deviations of a run, with so many fresh
+    pairs and the scatter of a screening that ended as early as it drops stacks; infinite while there are no bounds."""
+    runs = np.random.default_rng((stacks, MIN_BLOCKS)).standard_normal((stacks, MIN_BLOCKS))
+    return smallest_difference(math.sqrt(2), pairs, freedom=fit_blocks(runs).estimate(0, 1).nu)
 
 
 @lru_cache(maxsize=1024)

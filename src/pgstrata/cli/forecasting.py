@@ -13,12 +13,11 @@ from pgstrata.analyze.forecast import (
     ASSUMED_TAU_S,
     ASSUMED_WITHIN,
     pairs_needed,
-    smallest_difference,
     smallest_margin,
 )
 from pgstrata.analyze.gate import Condition
 from pgstrata.analyze.policy import MAX_PAIRS
-from pgstrata.analyze.reach import ASSUMED_LENGTH_S, expected_sigma, least_blocks, width_in_sigmas
+from pgstrata.analyze.reach import ASSUMED_LENGTH_S, expected_sigma, least_blocks, pair_width_in_sigmas, width_in_sigmas
 from pgstrata.analyze.run_scatter import measured_sigma
 from pgstrata.analyze.runlength import best_length_s
 from pgstrata.analyze.screen import MIN_BLOCKS
@@ -108,7 +107,7 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
     yield f"scatter from run to run: {100 * found.sigma:.1f} % ({found.known})"
     yield _room(found)
     if found.screens and not found.fixed and found.pairs:
-        proven = smallest_difference(math.sqrt(2) * found.sigma, found.pairs)
+        proven = found.sigma * pair_width_in_sigmas(len(campaign.stacks), found.pairs)
         then = f"{render_count(found.pairs, 'fresh pair')} of the two best"
         if math.isfinite(proven):
             yield f"when screening ends early, {then}: they prove differences from about {_percent(proven)} on"

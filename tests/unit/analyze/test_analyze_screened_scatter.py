@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -98,6 +99,13 @@ def test_policy_and_judge_take_it_alike_and_two_pairs_can_prove() -> None:
 @pytest.mark.parametrize(("stacks", "stage"), [(12, "confirm"), (11, "confirm"), (6, "screen")])
 def test_many_stacks_can_end_screening_after_two_blocks(stacks: int, stage: Stage) -> None:
     assert AdaptivePolicy(design(stacks)).decide(runs(stacks, 2, ahead=0.3), 2, 0.0).stage == stage
+
+
+def test_a_budget_with_room_for_two_pairs_starts_them_where_they_can_prove() -> None:
+    """The scatter that screening saw counts in the forecast too; two pairs by themselves have no bounds."""
+    seen = [replace(o, duration_s=10.0) for o in runs(6, 3, ahead=0.5)]
+    policy = AdaptivePolicy(design(6), budget_s=180.0 + 45.0)
+    assert policy.decide(seen, 3, 180.0).stage == "confirm"
 
 
 def test_two_blocks_drop_no_stack() -> None:

@@ -38,6 +38,17 @@ def test_what_quick_takes_on_has_bounds_and_says_so(stacks: Sequence[str], minut
     assert not any("no bounds" in line or "none" in line for line in told(campaign))
 
 
+@pytest.mark.parametrize(("minutes", "said"), [(4, True), (3, False)])
+def test_two_fresh_pairs_can_prove_with_the_scatter_of_screening(minutes: float, said: bool) -> None:
+    campaign = quick("ext4", "xfs", "btrfs", "tmpfs", "ext4:noatime", "xfs:noatime", minutes=3)
+    campaign = campaign.model_copy(update={"runs": campaign.runs.model_copy(update={"budget": 60 * minutes})})
+    found = foresee(campaign, expected_trials(campaign))
+    assert (found.pairs >= 2) == said
+    assert (
+        any("fresh pairs of the two best: they prove differences from about" in line for line in told(campaign)) == said
+    )
+
+
 def test_what_has_no_bounds_says_what_would_have_them() -> None:
     campaign = quick("ext4", "xfs", minutes=3)
     short = campaign.model_copy(update={"runs": campaign.runs.model_copy(update={"budget": 40.0})})
