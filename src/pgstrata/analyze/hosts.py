@@ -83,7 +83,7 @@ def centred_by_host(table: Table, observations: Sequence[Observation]) -> Table:
     for name in dict.fromkeys(at):
         for row in y:
             own = (at == name) & np.isfinite(row)
-            row[own] -= np.median(row[own])
+            row[own] -= np.median(row[own]) if own.any() else 0.0
     return Table(y, table.blocks)
 
 

@@ -266,11 +266,7 @@ def _initdb(context: CrashContext) -> None:
 
 
 def _configure(context: CrashContext) -> None:
-    postgres = context.plan.stack.postgresql
-    given = context.site.given_conf.get(context.plan.stack.name)
-    context.server.configure(
-        postgres.settings, given.settings if given else None, data_checksums=postgres.data_checksums
-    )
+    context.configure_server()
 
 
 def _start(context: CrashContext) -> None:

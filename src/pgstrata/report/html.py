@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from pgstrata import __version__
 from pgstrata.analyze.findings import CellFinding, Findings
@@ -267,6 +268,11 @@ def page_style() -> str:
     return face + _static("page.css").decode() + _static("parts.css").decode()
 
 
+def breakable(notation: str) -> Markup:
+    """Short notation that goes on in the next line behind a mark and not within a word."""
+    return Markup("<wbr>").join(escape(part) for part in re.split(r"(?<=[/@,:(+])", printable(notation)) if part)
+
+
 def _shown(value: Any) -> Any:
     """Whatever the template puts out; marked-up text was made fit to be shown where it was made."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -285,6 +291,7 @@ def page_environment() -> Environment:
     )
     environment.filters |= {
         "markup": explained_markup,
+        "breakable": breakable,
         "factor": render_factor,
         "in_unit": lambda value, name: render_metric(value, metric_of(name)),
         "number": render_number,

@@ -72,7 +72,7 @@ def crash_problem(stack: Stack) -> str:
         return "it is a cluster"
     for volume in stack.volumes.values():
         if not volume.fs.mounts_alone:
-            return f"{volume.fs.kind} is not among their filesystems"
+            return f"crash trials do not take {volume.fs.kind}"
         if volume.layers or volume.fs.own_devices:
             return "there are layers or further devices between disk and filesystem"
     return "tablespaces lie on volumes of their own, which the ledger does not use" if stack.tablespaces else ""

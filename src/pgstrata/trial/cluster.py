@@ -133,14 +133,7 @@ def _primary_address(setup: TrialSetup) -> str:
 
 
 def _configure_primary(context: TrialContext) -> None:
-    stack = context.plan.stack
-    given = context.site.given_conf.get(stack.name)
-    context.server.configure(
-        stack.postgresql.settings,
-        given.settings if given else None,
-        data_checksums=stack.postgresql.data_checksums,
-        further=primary_settings(stack, context.plan.archive_directory),
-    )
+    context.configure_server(primary_settings(context.plan.stack, context.plan.archive_directory))
 
 
 def _start_primary(context: TrialContext) -> None:

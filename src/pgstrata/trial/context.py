@@ -170,6 +170,17 @@ class TrialContext:
     def server(self) -> Server:
         return self.setup.server
 
+    def configure_server(self, further: Mapping[str, str] | None = None) -> None:
+        """Writes the settings that the stack asks for, and `further` ones that its kind of trial needs."""
+        stack = self.plan.stack
+        given = self.site.given_conf.get(stack.name)
+        self.server.configure(
+            stack.postgresql.settings,
+            given.settings if given else None,
+            data_checksums=stack.postgresql.data_checksums,
+            further=further,
+        )
+
     def cell(self, cell: Cell) -> CellRun:
         return self.cells.setdefault(cell.id, CellRun())
 

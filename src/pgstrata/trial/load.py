@@ -197,7 +197,7 @@ def _settings_step(setup: TrialSetup) -> Step:
     return Step(
         "settings of the server",
         _planned(*server.plan_configure()),
-        act=_configure,
+        act=TrialContext.configure_server,
         tells=(*settings, *left_out),
     )
 
@@ -271,16 +271,6 @@ def _place_empty(context: TrialContext, *, directory: str) -> None:
     context.server.make_directories()
     layout = _without_tablespaces(context.setup)
     place_golden(context.host, _golden_at(context, directory), layout, context.site.user)
-
-
-def _configure(context: TrialContext) -> None:
-    stack = context.plan.stack
-    given = context.site.given_conf.get(stack.name)
-    context.server.configure(
-        stack.postgresql.settings,
-        given.settings if given else None,
-        data_checksums=stack.postgresql.data_checksums,
-    )
 
 
 def _start(context: TrialContext) -> None:

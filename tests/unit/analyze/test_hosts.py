@@ -125,6 +125,11 @@ def test_the_judge_speaks_of_hosts_and_leaves_none_out_for_its_facts(campaign: P
     assert all(row.low is not None and row.high is not None and row.low <= row.high for row in odd)
 
 
+def test_a_stack_that_has_no_run_on_a_host_is_no_error() -> None:
+    seen = [o for o in observed({"h0": [0.1, 0.1], "h1": [0.1, 0.1]}) if (o.stack, o.host) != ("a", "h1")]
+    assert conclude(DESIGN, seen, CELL).bad_modes == ()
+
+
 def test_a_host_on_which_a_stack_is_slow_is_no_bad_mode_and_a_run_that_is_slow_there_is_one(tmp_path: Path) -> None:
     shape = Shape(stacks=("ext4", "xfs"), blocks=18, duration_s=10, incidents=False, hosts=3,
                   host_effects={(2, "xfs"): -0.5})  # fmt: skip

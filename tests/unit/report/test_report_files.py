@@ -16,6 +16,7 @@ from pgstrata.analyze.judge import judge
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.drawing import draw
+from pgstrata.report.html import breakable
 from pgstrata.report.published import PublishedFigure, add_published
 from pgstrata.report.reference import render_reference
 from pgstrata.report.render import render
@@ -165,3 +166,8 @@ def test_checks_that_held_are_folded_and_settings_that_differ_stand_in_a_table(
     assert text.count("<summary>3 checks held</summary>") == len(data.campaign.stacks)
     assert '<th scope="row" class="mono">full_page_writes</th>' in text
     assert "3 settings recorded, 2 not at the default" in text
+
+
+def test_notation_breaks_behind_its_marks_and_stays_text() -> None:
+    assert breakable("loop(size=3g)/ext4@a=b") == "loop(<wbr>size=3g)/<wbr>ext4@<wbr>a=b"
+    assert breakable("<b>/x") == "&lt;b&gt;/<wbr>x"
