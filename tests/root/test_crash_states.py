@@ -34,6 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     kept for certain."""
     with reachable(tmp_path_factory.mktemp("states")) as folder:
         argv = ["crash", STACK, "--states", "2", "--transactions", "25", "--ignore-flushes", "all", "--nested", "0"]
+        argv += ["--minimise", "4"]
         ended, printed = pgstrata(folder, *argv, "--out", str(folder / "out"), "--scratch", str(folder / "scratch"))
         assert ended == 0, printed
         nothing_left(folder)

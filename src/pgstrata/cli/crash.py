@@ -48,6 +48,12 @@ Nested = Annotated[
         show_default="one of 100",
     ),
 ]  # fmt: skip
+Minimise = Annotated[
+    int,
+    typer.Option(
+        "--minimise", min=0, max=100_000, metavar="N", help="States tried to make one that failed smaller; 0: none."
+    ),
+]
 Ignored = Annotated[
     str,
     typer.Option(
@@ -86,6 +92,7 @@ def crash(
     transactions: Transactions = 100,
     workers: Workers = None,
     nested: Nested = None,
+    minimise: Minimise = 100,
     ignore_flushes: Ignored = "0",
     fault: FaultName = "",
     lost: Lost = 1,
@@ -118,7 +125,7 @@ def crash(
         for stack in campaign.stacks if fault else ():
             refuse_fault(fault, stack)
         size = LedgerSize(transactions=transactions)
-        asked = CrashAsked(states, minutes, seed, ignore_flushes, size, fault, workers, nested)
+        asked = CrashAsked(states, minutes, seed, ignore_flushes, size, fault, workers, nested, minimise)
     place = out or Path("out") / slug(campaign.name)
     with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
         _refuse_finished(directory)

@@ -81,7 +81,7 @@ def named_state(text: str) -> NamedState:
         data = read(Path(text))
         found = list(_kept(data))
     if len(found) != 1:
-        raise UsageError(_why(text, data, found), hint=_names(text if not name else place, data))
+        raise UsageError(_why(text, data, found), hint=_names(data))
     if data.record.version != __version__:
         raise PreflightError(
             f"{text} was recorded by pgstrata {data.record.version}, and this is {__version__}: "
@@ -99,8 +99,8 @@ def _why(text: str, data: CampaignData, found: list[tuple[CrashData, str]]) -> s
     return f"{text} is no state whose failure was kept" if list(_kept(data)) else f"{text} keeps no state that failed"
 
 
-def _names(place: str, data: CampaignData) -> str:
-    names = [f"{place}/{trial.folder}/{name}" for trial, name in _kept(data)]
+def _names(data: CampaignData) -> str:
+    names = [f"{data.source.text}/{trial.folder}/{name}" for trial, name in _kept(data)]
     return f"for example {names[0]}" if names else "states are kept where a crash trial lost something"
 
 

@@ -73,6 +73,8 @@ class CrashAsked:
     """How many states are looked at at once; one for each processor where nothing is said."""
     nested: int | None = None
     """Of so many states the recovery is interrupted by further cuts; of a share of them where nothing is said."""
+    minimise: int = 100
+    """So many states are tried at most to make one that failed smaller; none with 0."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from pgstrata.crash.job import (
     parse_seen,
     plan_recovery,
     plan_worker,
+    recorded_disks,
     render_job,
     shares,
     told_of_states,
@@ -36,7 +37,7 @@ from pgstrata.crash.minimise import (
 )
 from pgstrata.crash.place import CATALOG, Layout, parse_places, parse_relations, plan_places, relation_of
 from pgstrata.crash.program import ChosenState, CrashContext, job_file, judged, parse_states
-from pgstrata.crash.story import Request, flushes_done, missing_commits, parse_beginning, parse_requests, timeline
+from pgstrata.crash.story import Request, last_flush, missing_commits, parse_beginning, parse_requests, timeline
 from pgstrata.crash.verdict import Judged
 from pgstrata.errors import NotUnderstood, TrialError
 from pgstrata.host.protocol import Command, marked
@@ -58,7 +59,7 @@ MINIMAL = "minimal.json"
 class Patience:
     """What may be spent on making a state smaller."""
 
-    states: int = 100
+    states: int
     seconds: float = 20.0
 
 
@@ -93,7 +94,7 @@ class Reduction:
     take: Take
     failing: StateRecord
     line: str
-    patience: Patience = Patience()
+    patience: Patience
     tried: int = 0
 
     def __post_init__(self) -> None:
@@ -222,6 +223,7 @@ class Reduction:
         entries = {session: rows.entries for session, rows in ledger.sessions.items()} if ledger else acknowledged
         missing = missing_commits(self.context.marks, entries, requests, state.cut, begun)
         lost = frozenset(run.seq for run in smallest.lost)
+        disk = self._only_disk(lost)
         return MinimalRecord(
             of=self.failing.id,
             state=minimal_name(self.failing.id),
@@ -237,9 +239,16 @@ class Reduction:
             block_bytes=BLOCK_BYTES,
             places=self._places(smallest.lost, requests) if smallest.lost else (),
             missing=missing,
-            last_flush=max((flush.seq for flush in flushes_done(requests)), default=None),
+            disk=disk,
+            last_flush=last_flush(requests, disk),
             timeline=timeline(requests, self.context.marks, missing, lost, state.cut),
         )
+
+    def _only_disk(self, lost: frozenset[int]) -> str:
+        """The disk that lacks something, or the stack's only one; empty where there are several."""
+        every = {disk.name for disk in recorded_disks(self.setup.plan.volumes)}
+        disks = {change.disk for change in self._changes if change.seq in lost} or every
+        return disks.pop() if len(disks) == 1 else ""
 
     def _places(self, lost: Lost, requests: Sequence[Request]) -> tuple[LostPlace, ...]:
         (whole,) = self._measure([self._line(())])

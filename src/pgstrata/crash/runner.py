@@ -22,7 +22,7 @@ from pgstrata.crash.program import (
     planned_record,
     states_step,
 )
-from pgstrata.crash.reduction import Reduction, failing_state
+from pgstrata.crash.reduction import Patience, Reduction, failing_state
 from pgstrata.crash.verdict import summarise
 from pgstrata.errors import NotUnderstood, PgstrataError, RecordError, TrialError
 from pgstrata.host.protocol import CommandFailed, HostLost
@@ -167,12 +167,11 @@ class CrashRunner:
     def _reduce(self, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
         """What failed has failed, also where it cannot be made smaller."""
         failing = failing_state(context.found)
-        if failing is None or context.broken:
+        if failing is None or context.broken or self.asked.minimise == 0:
             return
         line = context.recorder.path(state_file(failing.id)).read_text(encoding="utf-8")
-        reduction = Reduction(
-            context, partial(self._take, further=further, runner=runner, context=context), failing, line
-        )
+        take = partial(self._take, further=further, runner=runner, context=context)
+        reduction = Reduction(context, take, failing, line, Patience(states=self.asked.minimise))
         try:
             reduction.run()
         except (TrialError, CommandFailed, NotUnderstood) as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgstrata.crash.ledger import BEGIN, Mark
 from pgstrata.errors import parser_of
@@ -27,24 +27,28 @@ class Request:
     what: str
     length: int
     completed: int | None
+    disk: str
 
 
 @parser_of("strata-disk events")
 def parse_requests(text: str, cut: int) -> tuple[Request, ...]:
     """What the disks were asked to write and to flush by the cut, without what they refused, in order of submission."""
     asked: dict[int, Request] = {}
+    disks: dict[int, str] = {}
     for line in text.splitlines():
         event = json.loads(line)
         if event["seq"] > cut:
             break
         match event["event"]:
+            case "added":
+                disks[event["disk"]] = event["text"]
             case "write" | "zero" | "flush" as what:
-                asked[event["seq"]] = Request(event["seq"], what, int(event.get("length", 0)), None)
+                length = int(event.get("length", 0))
+                asked[event["seq"]] = Request(event["seq"], what, length, None, disks[event["disk"]])
             case "completed" if event["failed"]:
                 asked.pop(event["of"], None)
             case "completed" if event["of"] in asked:
-                begun = asked[event["of"]]
-                asked[begun.seq] = Request(begun.seq, begun.what, begun.length, event["seq"])
+                asked[event["of"]] = replace(asked[event["of"]], completed=event["seq"])
     return tuple(asked[seq] for seq in sorted(asked))
 
 
@@ -57,6 +61,11 @@ def parse_beginning(text: str) -> int:
 
 def flushes_done(requests: Iterable[Request]) -> tuple[Request, ...]:
     return tuple(request for request in requests if request.what == "flush" and request.completed is not None)
+
+
+def last_flush(requests: Sequence[Request], disk: str) -> int | None:
+    """When the last flush of a disk was submitted that was done; None where there was none."""
+    return max((flush.seq for flush in flushes_done(requests) if flush.disk == disk), default=None)
 
 
 def missing_commits(

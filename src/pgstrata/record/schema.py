@@ -361,8 +361,10 @@ class MinimalRecord(Record):
     places: tuple[LostPlace, ...] = ()
     missing: tuple[MissingCommit, ...] = ()
     """The last ones of those that are not there; empty where the ledger could not be read."""
+    disk: str = ""
+    """That lacks something, or the only one; empty where there are several."""
     last_flush: int | None = None
-    """The number at which the last flush was submitted that was done by the cut."""
+    """The number at which the last flush of that disk was submitted that was done by the cut."""
     timeline: tuple[CutEvent, ...] = ()
     """The last events before the cut, and those of the writes and transactions that are missing."""
 

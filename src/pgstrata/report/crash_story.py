@@ -67,13 +67,8 @@ def tell_state(crash: CrashData, minimal: MinimalRecord, durability: DurabilityF
 def _before(minimal: MinimalRecord, *, honest: bool) -> Iterator[str]:
     acknowledged = render_count(minimal.acknowledged, "transaction")
     yield f"Power is lost after event {minimal.cut:,}. By then PostgreSQL had acknowledged {acknowledged}."
-    if honest and minimal.last_flush is not None:
-        yield (
-            f"The last flush that was done by then was asked for at event {minimal.last_flush:,}: "
-            "what the disk had written before that is durable, what came later may be lost in any part."
-        )
-    if honest and minimal.last_flush is None:
-        yield "No flush was done by then: everything that the disk had written may be lost in any part."
+    if honest and minimal.disk:
+        yield _durable(minimal)
     if minimal.places:
         lost = render_count(_blocks(minimal), f"block of {minimal.block_bytes} bytes", _blocks_of(minimal))
         writes = render_count(len({place.seq for place in minimal.places}), "write")
@@ -83,6 +78,15 @@ def _before(minimal: MinimalRecord, *, honest: bool) -> Iterator[str]:
             "All that had been given to the disk is there. So what is missing had not been written when it was "
             "acknowledged, or not in a way that can be read after a power cut."
         )
+
+
+def _durable(minimal: MinimalRecord) -> str:
+    if minimal.last_flush is None:
+        return f"No flush of disk {minimal.disk} was done by then: what it had written may be lost in any part."
+    return (
+        f"The last flush of disk {minimal.disk} that was done by then was asked for at event {minimal.last_flush:,}: "
+        "what it had written before that is durable, what came later may be lost in any part."
+    )
 
 
 def _blocks(minimal: MinimalRecord) -> int:
@@ -98,15 +102,18 @@ def _places(minimal: MinimalRecord) -> Iterator[str]:
     groups = [list(group) for _, group in groupby(minimal.places, key=lambda p: (p.seq, p.file, _page(p)))]
     for group in groups[:MOST_PLACES]:
         first = group[0]
-        lost = sum(place.length_bytes for place in group)
-        whole = (
-            f"all {render_size(lost)}" if lost == first.written_bytes else f"{lost:,} of {first.written_bytes:,} bytes"
-        )
-        done = f"done at event {first.completed:,}" if first.completed is not None else "not done by the cut"
-        yield f"{_where(group)}: {whole} of the write of event {first.seq:,}, {done}"
+        yield f"{_where(group)}: {_lost(first, sum(place.length_bytes for place in group))}"
     more = len(groups) - MOST_PLACES
     if more > 0:
         yield f"and {render_count(more, 'further place')}"
+
+
+def _lost(first: LostPlace, lost_bytes: int) -> str:
+    done = f"done at event {first.completed:,}" if first.completed is not None else "not done by the cut"
+    write = f"the write of event {first.seq:,}"
+    if lost_bytes == first.written_bytes:
+        return f"nothing of {write} is there ({render_size(lost_bytes)}, {done})"
+    return f"{lost_bytes:,} bytes are as they were before {write} ({first.written_bytes:,} bytes, {done})"
 
 
 def _page(place: LostPlace) -> int | None:
@@ -135,7 +142,7 @@ def _after(minimal: MinimalRecord, ignored: str) -> Iterator[str]:
     if minimal.verdict == "corrupt":
         yield f"What is found then: {' '.join(minimal.reason.split())}."
     if minimal.lost:
-        yield f"{render_count(minimal.lost, 'acknowledged transaction')} cannot be had from this state."
+        yield f"{render_count(minimal.lost, 'acknowledged transaction')} cannot be read from this state."
     if not minimal.missing:
         return
     last = minimal.missing[-1]
@@ -159,7 +166,7 @@ def _configuration(durability: DurabilityFinding) -> str:
         return f"The disk was made to ignore {which}: that is what no stack is safe from."
     if durability.class_ == SURVIVES:
         return "Its configuration promises to survive power loss: no setting of it explains this."
-    return f"What its configuration says: {durability.class_}; {durability.reason}."
+    return f"Its configuration promises no better: it {durability.class_}. {durability.reason}."
 
 
 def _size(minimal: MinimalRecord) -> str:
@@ -170,5 +177,5 @@ def _size(minimal: MinimalRecord) -> str:
     if minimal.blocks_before > _blocks(minimal):
         began += f", which lacks {minimal.blocks_before:,} blocks"
     if minimal.proven:
-        return f"This state was {began}: with any one of these blocks back it does not fail so; {tried} tried."
+        return f"This state was {began}: with any one of these blocks back it does not fail in this way; {tried} tried."
     return f"This state was {began}. Fewer blocks may be enough: the search ended after {tried}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pgstrata.crash.ledger import Mark
-from pgstrata.crash.story import Request, missing_commits, parse_beginning, parse_requests, timeline
+from pgstrata.crash.story import Request, last_flush, missing_commits, parse_beginning, parse_requests, timeline
 
 EVENTS = [
     {"seq": 1, "disk": 0, "event": "added", "text": "data-0", "length": 4096},
@@ -27,13 +27,16 @@ MARKS = (Mark(7, 0, 1), Mark(11, 0, 2))
 
 def test_requests_are_told_as_they_were_at_the_cut() -> None:
     assert parse_beginning(TEXT) == 2
-    assert parse_requests(TEXT, 5) == (Request(3, "write", 512, 5), Request(4, "flush", 0, None))
+    assert parse_requests(TEXT, 5) == (Request(3, "write", 512, 5, "data-0"), Request(4, "flush", 0, None, "data-0"))
     assert parse_requests(TEXT, 11) == (
-        Request(3, "write", 512, 5),
-        Request(4, "flush", 0, 6),
-        Request(10, "zero", 1024, None),
+        Request(3, "write", 512, 5, "data-0"),
+        Request(4, "flush", 0, 6, "data-0"),
+        Request(10, "zero", 1024, None, "data-0"),
     )
     assert parse_requests(TEXT, 12)[-1].completed == 12
+    assert last_flush(parse_requests(TEXT, 12), "data-0") == 4
+    assert last_flush(parse_requests(TEXT, 5), "data-0") is None
+    assert last_flush(parse_requests(TEXT, 12), "wal-0") is None
 
 
 def test_a_missing_transaction_is_told_with_the_flushes_since_it_could_begin() -> None:
@@ -54,7 +57,10 @@ def test_only_the_last_missing_ones_are_told() -> None:
 
 
 def test_the_timeline_has_the_last_events_and_what_was_lost_before() -> None:
-    requests = (Request(5, "write", 512, 6), *(Request(n, "flush", 0, n + 1) for n in range(10, 400, 2)))
+    requests = (
+        Request(5, "write", 512, 6, "data-0"),
+        *(Request(n, "flush", 0, n + 1, "data-0") for n in range(10, 400, 2)),
+    )
     marks = (Mark(9, 0, 1), Mark(399, 0, 2), Mark(500, 0, 3))
     found = timeline(requests, marks, missing_commits(marks, {0: 1}, (), 450, 1), frozenset({5}), 450)
     assert (found[0].seq, found[0].lost, found[0].what) == (5, True, "write")

@@ -37,7 +37,7 @@ def minimal(**other: Any) -> MinimalRecord:
     given = {
         "of": "1.17", "state": "1.17-minimal", "cut": 1200, "digest": "0a", "acknowledged": 163, "verdict": "corrupt",
         "reason": "ERROR:  invalid page in block 12 of relation base/5/16402", "lost": 0, "tried": 61, "proven": True,
-        "blocks_before": 240, "places": (TORN,), "last_flush": 1160, "timeline": EVENTS,
+        "blocks_before": 240, "places": (TORN,), "disk": "data-0", "last_flush": 1160, "timeline": EVENTS,
     }  # fmt: skip
     return MinimalRecord.model_validate(given | other)
 
@@ -55,20 +55,20 @@ def test_a_torn_page_is_told_with_its_relation_and_the_setting(tmp_path: Path) -
     assert story.title == "How ext4@full_page_writes=off is damaged"
     assert story.before == (
         "Power is lost after event 1,200. By then PostgreSQL had acknowledged 163 transactions.",
-        "The last flush that was done by then was asked for at event 1,160: what the disk had written before that is "
-        "durable, what came later may be lost in any part.",
+        "The last flush of disk data-0 that was done by then was asked for at event 1,160: what it had written before "
+        "that is durable, what came later may be lost in any part.",
         "All that had been given to the disk is there, except for 3 blocks of 512 bytes of 1 write:",
     )
     assert story.places == (
-        "ledger.account (file base/5/16402), block 12: 1,536 of 8,192 bytes of the write of event 1,190, done at event "
-        "1,195",
+        "ledger.account (file base/5/16402), block 12: 1,536 bytes are as they were before the write of event 1,190 "
+        "(8,192 bytes, done at event 1,195)",
     )
     assert story.after == (
         "What is found then: ERROR: invalid page in block 12 of relation base/5/16402.",
-        "What its configuration says: loses on power loss; full_page_writes=off over ext4, which overwrites in place: "
-        "torn pages.",
+        "Its configuration promises no better: it loses on power loss. full_page_writes=off over ext4, which "
+        "overwrites in place: torn pages.",
         "This state was made from state 1.17, which lacks 240 blocks: with any one of these blocks back it does not "
-        "fail so; 61 states tried.",
+        "fail in this way; 61 states tried.",
     )
     assert story.command == "pgstrata crash replay DIR/crash/ext4-full_page_writes-off-0/1.17-minimal"
 
@@ -77,12 +77,17 @@ def test_a_commit_that_was_never_written_is_told_without_lost_writes(tmp_path: P
     state = minimal(verdict="lost", reason="1 x", lost=4, places=(), missing=(COMMIT,), last_flush=None)
     _, story = told(tmp_path, "ext4@synchronous_commit=off", state)
     text = "\n".join(story.lines)
-    assert "No flush was done by then" in text
+    assert "No flush of disk data-0 was done by then" in text
     assert "had not been written when it was acknowledged" in text
-    assert "4 acknowledged transactions cannot be had from this state." in text
+    assert "4 acknowledged transactions cannot be read from this state." in text
     assert "number 17 of session 3: begun after event 1,150, acknowledged at event 1,172. No flush of a disk" in text
     assert "needs no lost write" in text
     assert "x." not in story.after
+
+
+def test_of_several_disks_nothing_is_said_about_flushes_of_one(tmp_path: Path) -> None:
+    _, story = told(tmp_path, "ext4", minimal(disk="", last_flush=None))
+    assert not any("flush of disk" in line for line in story.lines)
 
 
 def test_a_lying_disk_is_blamed_and_not_the_stack(tmp_path: Path) -> None:
@@ -110,7 +115,7 @@ def test_a_promise_that_nothing_explains_is_said_to_be_so(tmp_path: Path) -> Non
         ({"file": "pg_wal/000000010000000000000003", "relation": ""}, "pg_wal/000000010000000000000003, block 12"),
         (
             {"length_bytes": 8192, "completed": None},
-            "blocks 12 to 13: all 8.0 KiB of the write of event 1,190, not done",
+            "blocks 12 to 13: nothing of the write of event 1,190 is there (8.0 KiB, not",
         ),
     ],
 )
