@@ -118,6 +118,9 @@ def _log_of(trial: CrashData, record: StateRecord | None) -> str:
 
 
 def _records(source: Source, trial: CrashData) -> dict[str, StateRecord]:
+    """None of a trial that failed before it looked at states, or that is of a cluster."""
+    if not source.has(f"{trial.folder}/states.jsonl"):
+        return {}
     with source.open(f"{trial.folder}/states.jsonl") as file:
         states = [StateRecord.model_validate_json(line) for line in file.read().splitlines()]
         return {state.id: state for state in states}

@@ -30,9 +30,10 @@ def line(number: int, digest: str = DIGEST) -> str:
 
 def recorded(folder: Path, states: Mapping[str, str], version: str = "") -> Path:
     """A crash trial of ext4 in which these states failed."""
-    campaign = crash_campaign(named_stacks(["ext4"]))
+    campaign = crash_campaign(named_stacks(["ext4", "xfs"]))
     with CampaignDirectory.create_or_open(folder / "out", campaign, "crash") as directory:
         write_crash(directory, "ext4", verdict="lost", states=3)
+        write_crash(directory, "xfs", reason="it failed before there were states")
     trial = folder / "out" / "crash" / "ext4-0"
     (trial / LOG).parent.mkdir()
     (trial / LOG).write_bytes(gzip.compress(b"a log"))
