@@ -13,10 +13,16 @@ from pgstrata.report.crash_picture import CutPicture, draw_cut
 from pgstrata.report.crash_story import Story, tell_story
 from pgstrata.report.figures import render_count
 
-TITLE = "Power cuts"
+POWER = "Power cuts"
 EXPLAINED = (
     "PostgreSQL was recovered in states that a power cut could have left of a recorded disk, and asked for every "
     "transaction that it had acknowledged. A stack that held in so many states is not proven safe."
+)
+NODES = "Lost nodes"
+NODES_EXPLAINED = (
+    "Of clusters nodes were taken away with all that they had, at moments when all of them stood still; one that was "
+    "left was promoted, and asked for every transaction that had been acknowledged by then. Every other set of lost "
+    "nodes is reckoned from the WAL that each node held. Another failure, or a longer one, may take more."
 )
 ANYWHERE = "DIR"
 """Stands for the campaign directory, where nobody knows where the reader has it."""
@@ -52,7 +58,22 @@ def power_cuts_view(data: CampaignData, findings: Findings) -> PowerCuts | None:
     rows = tuple(_row(name, durability) for name, durability in tested.items())
     pictures = {crash.found.stack: draw_cut(crash.minimal) for crash in data.crashes if crash.minimal}
     told = tuple((story, pictures[name]) for name, story in stories(data, tested, ANYWHERE).items())
-    return PowerCuts(TITLE, EXPLAINED, rows, told) if rows else None
+    return PowerCuts(title_of(tested), explained_of(tested), rows, told) if rows else None
+
+
+def title_of(tested: Mapping[str, DurabilityFinding]) -> str:
+    """Of what was done to the stacks."""
+    return " and ".join(what if at == 0 else what.lower() for at, (what, _) in enumerate(_done(tested)))
+
+
+def explained_of(tested: Mapping[str, DurabilityFinding]) -> str:
+    """The same in a few sentences."""
+    return " ".join(explained for _, explained in _done(tested))
+
+
+def _done(tested: Mapping[str, DurabilityFinding]) -> list[tuple[str, str]]:
+    clusters = [durability.cluster is not None for durability in tested.values()]
+    return [(POWER, EXPLAINED)] * (not all(clusters)) + [(NODES, NODES_EXPLAINED)] * any(clusters)
 
 
 def stories(data: CampaignData, tested: Mapping[str, DurabilityFinding], place: str) -> dict[str, Story]:

@@ -32,6 +32,8 @@ class Head:
     """Empty where nothing but power cuts were asked for."""
     power_cuts: str
     """Empty where there were none."""
+    lost_nodes: str
+    """Of clusters; empty where none were lost."""
     machine_time: str
     labels: tuple[str, ...]
     notices: tuple[str, ...]
@@ -46,6 +48,7 @@ class Head:
             ("PostgreSQL", self.postgres),
             *((("Measured", self.measured),) if self.measured else ()),
             *((("Power cuts", self.power_cuts),) if self.power_cuts else ()),
+            *((("Lost nodes", self.lost_nodes),) if self.lost_nodes else ()),
             ("Machine time", self.machine_time),
         )
 
@@ -76,6 +79,7 @@ def report_head(data: CampaignData, findings: Findings) -> Head:
         postgres=_servers(data) or campaign.postgres_version or NOT_KNOWN,
         measured="" if data.crashes and not data.trials else _measured(data),
         power_cuts=_power_cuts(data),
+        lost_nodes=_lost_nodes(data),
         machine_time=render_duration(campaign.machine_time_s) if campaign.machine_time_s else NOT_KNOWN,
         labels=labels,
         notices=campaign.notices,
@@ -141,8 +145,14 @@ def _measured(data: CampaignData) -> str:
 
 
 def _power_cuts(data: CampaignData) -> str:
-    tested = [crash.found.states for crash in data.crashes if crash.verdict.status != "unsupported"]
+    found = [crash.found for crash in data.crashes if crash.verdict.status != "unsupported"]
+    tested = [crash.states for crash in found if crash.cluster is None]
     return f"{render_count(len(tested), 'stack')}, {render_count(sum(tested), 'state')}" if tested else ""
+
+
+def _lost_nodes(data: CampaignData) -> str:
+    failures = [crash.found.states for crash in data.crashes if crash.found.cluster is not None]
+    return f"{render_count(len(failures), 'cluster')}, {render_count(sum(failures), 'failure')}" if failures else ""
 
 
 def incidents(data: CampaignData, findings: Findings) -> tuple[Incident, ...]:

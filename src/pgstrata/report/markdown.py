@@ -55,7 +55,7 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
         lines += _hosts(findings, table)
     tested = tested_stacks(findings)
     if tested:
-        lines += ["", f"## {crash.TITLE}", ""]
+        lines += ["", f"## {crash.title_of(tested)}", ""]
         told = crash_lines(tested, stories(data, tested, crash.ANYWHERE))
         lines += [f"- {escape_markdown(line.strip().removeprefix('- '))}" for line in told]
     lost = incidents(data, findings)

@@ -16,7 +16,7 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report import cluster, disk_use, hosts
 from pgstrata.report.cluster import node_rows
-from pgstrata.report.crash import TITLE, crash_lines, shows_runs, stories, tested_stacks
+from pgstrata.report.crash import crash_lines, shows_runs, stories, tested_stacks, title_of
 from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.figures import render_factor, render_number
 from pgstrata.report.head import Incident, incidents, report_head
@@ -163,7 +163,7 @@ def _print_nodes(console: Console, findings: Findings, table: VerdictTable, plai
 def _print_power_cuts(console: Console, data: CampaignData, findings: Findings) -> None:
     tested = tested_stacks(findings)
     if tested:
-        console.print(Text(f"\n{TITLE}", style="bold"))
+        console.print(Text(f"\n{title_of(tested)}", style="bold"))
         for line in crash_lines(tested, stories(data, tested, data.source.text)):
             console.print(Text(printable(line)))
 

@@ -23,7 +23,7 @@ from pgstrata.errors import TrialError
 from pgstrata.record.cluster import ClusterFound
 from pgstrata.record.failures import FailureRecord
 from pgstrata.record.schema import CrashRecord, StateVerdict
-from pgstrata.report.crash import durability_words, verdict_words
+from pgstrata.report.crash import NODES_EXPLAINED, durability_words, explained_of, title_of, verdict_words
 from pgstrata.spec.durability import durability_class
 from pgstrata.spec.notation import parse_stack
 
@@ -110,6 +110,16 @@ def test_words_say_what_is_survived_and_what_is_not() -> None:
     corrupt = durability_found(stack, summarised(carried_out("corrupt", "primary")))
     assert "corrupt after 1 of 1 failure" in verdict_words(corrupt)
     assert durability_words(corrupt).endswith("loss of nodes: corrupt")
+
+
+def test_the_section_is_called_after_what_was_done() -> None:
+    promised = durability_class(parse_stack("ext4"))
+    nodes = durability_found(promised, summarised(carried_out("held", "primary")))
+    power = durability_found(promised, CrashRecord(stack="s", seed=1, verdict="held", states=1))
+    assert title_of({"a": power}) == "Power cuts"
+    assert title_of({"a": nodes}) == "Lost nodes"
+    assert title_of({"a": power, "b": nodes}) == "Power cuts and lost nodes"
+    assert explained_of({"b": nodes}) == NODES_EXPLAINED
 
 
 def test_the_loss_of_nodes_breaks_no_promise_of_power() -> None:

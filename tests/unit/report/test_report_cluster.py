@@ -12,14 +12,17 @@ from xml.etree import ElementTree
 
 import pytest
 
+from crashed import write_crash
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.cluster import WIDTH, cluster_pictures, commit_words, node_rows
 from pgstrata.report.html import html_text
 from pgstrata.report.json import report_value
 from pgstrata.report.markdown import render_markdown
 from pgstrata.report.terminal import render_terminal
+from pgstrata.spec.crash import named_stacks
 from pgstrata.spec.notation import parse_stack
 
 TOPOLOGY = {"standbys": [{}, {}], "synchronous_standby_names": "ANY 1 (standby1)", "synchronous_commit": "on"}
@@ -99,3 +102,18 @@ def test_what_a_commit_waits_for() -> None:
     assert commit_words(parse_stack("cluster(3)/ext4")) == "no commit waits for a standby"
     assert commit_words(parse_stack("cluster(3,ANY 1,local)/ext4")) == "no commit waits for a standby"
     assert commit_words(parse_stack("cluster(3,ANY 2,remote_apply)/ext4")).endswith("synchronous_commit=remote_apply")
+
+
+def test_a_folder_of_lost_nodes_says_so(tmp_path: Path) -> None:
+    stack = "cluster(3,ANY 1)/tmpfs"
+    row = {"nodes": 1, "reckoned": 30, "losing": 0, "missing_max": 0, "carried_out": 12}
+    found = {"nodes": ["primary", "standby1", "standby2"], "moments": 10, "by_lost": [row]}
+    with CampaignDirectory.create_or_open(tmp_path / "out", named_stacks([stack]), "crash") as directory:
+        write_crash(directory, stack, verdict="held", states=12, cluster=found)
+    data = read(tmp_path / "out")
+    text = render_terminal(data, judge(data))
+    assert "Lost nodes" in text
+    assert "1 cluster, 12 failures" in text
+    assert "survived the loss of any 1 of 3 nodes" in " ".join(text.split())
+    assert "Power cuts" not in text
+    assert '<a href="#power-cuts">Lost nodes</a>' in html_text(data, judge(data))
