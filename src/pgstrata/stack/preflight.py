@@ -62,7 +62,7 @@ def check_campaign(
         roles = sizing.bytes_by_role(possible, stack, sizing.content_of(possible, stack, loaded_bytes))
         for role, volume in stack.volumes.items():
             share = sizing.room_share(possible) if volume.needs_device else 1.0
-            wanted = Wanted(stack.name, int(roles[role] / share), server_user)
+            wanted = Wanted(stack.name, int(roles[role] / share), server_user, alike_bytes(stack, volume, roles))
             FILESYSTEMS[volume.fs.kind].require_room(host, volume.fs, wanted)
             if volume.needs_device:
                 _check_devices(host, volume, wanted, campaign.erase)
@@ -72,6 +72,11 @@ def check_campaign(
     needed = sizing.scratch_bytes(possible, loop_bytes, loaded_bytes)
     free = _check_scratch(host, scratch, needed)
     return Preflight(unsupported, loop_bytes, needed, free)
+
+
+def alike_bytes(stack: Stack, volume: Volume, roles: Mapping[str, int]) -> int:
+    """Of all volumes of a stack that have the same kind of filesystem."""
+    return sum(roles[role] for role, other in stack.volumes.items() if other.fs.kind == volume.fs.kind)
 
 
 def _unsupported(host: Host, stack: Stack) -> Unsupported | None:

@@ -21,6 +21,8 @@ class Wanted:
     stack: str
     size_bytes: int
     user: str | None = None
+    alike_bytes: int = 0
+    """What all volumes of the stack on that kind of filesystem must hold together: those in memory share it."""
 
 
 def require_free(host: Host, path: str, needed_bytes: int, free_bytes: int, total_bytes: int) -> None:

@@ -22,6 +22,11 @@ ASSUMED_BYTES_PER_TRANSACTION = 16_384
 ASSUMED_TRANSACTIONS_S = 60.0
 """For runs bounded by transactions, whose length nobody knows beforehand."""
 
+JOINING_S = 3.0
+"""To start, stop and catch up with a standby, besides the copying."""
+BACKUP_BYTES_PER_S = 100e6
+"""Of pg_basebackup onto a medium that is no hindrance."""
+
 
 CAPACITY_STEPS = 12
 """Halving and bisecting to 2.5 %, with the runs that confirm."""
@@ -42,7 +47,7 @@ NOTHING = Expected(0, 0.0)
 
 
 def estimate_trial(campaign: Campaign, trial: Trial) -> Expected:
-    """Load (or copy), warm-up and every cell of one trial."""
+    """Load (or copy), base backups, warm-up and every cell of one trial; each standby writes what the primary does."""
     data_bytes = BYTES_PER_SCALE * trial.scale
     loads = trial.load == "fresh" or (trial.load == "keep" and trial.block == 0)
     written = 0.0
@@ -50,13 +55,15 @@ def estimate_trial(campaign: Campaign, trial: Trial) -> Expected:
         written = INITDB_BYTES + LOAD_AMPLIFICATION * data_bytes
     elif trial.load == "copy":
         written = INITDB_BYTES + data_bytes
-    duration_s = overhead_s(trial.scale, fresh=loads)
+    standbys = len(campaign.stack(trial.stack).nodes) - 1
+    written += standbys * (INITDB_BYTES + data_bytes)
+    duration_s = overhead_s(trial.scale, fresh=loads) + standbys * (JOINING_S + data_bytes / BACKUP_BYTES_PER_S)
     for cell in trial.cells:
         measured_s = trial.duration_s or campaign.workload.cell_duration_s(cell) or ASSUMED_TRANSACTIONS_S
         run_s = campaign.workload.warmup + measured_s
         duration_s += run_s
         if cell.script != "select-only":
-            written += run_s * ASSUMED_TPS * ASSUMED_BYTES_PER_TRANSACTION
+            written += (1 + standbys) * run_s * ASSUMED_TPS * ASSUMED_BYTES_PER_TRANSACTION
     return Expected(round(written), duration_s)
 
 

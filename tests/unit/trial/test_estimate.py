@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.expand import block_trials
+from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.quick import overhead_s
-from pgstrata.trial.estimate import CAPACITY_STEPS, estimate_stages
+from pgstrata.trial.estimate import CAPACITY_STEPS, JOINING_S, Expected, estimate_stages, estimate_trial
 
 COPY_S = overhead_s(10, fresh=False)
 
@@ -41,3 +43,15 @@ def test_stages_are_counted(stages: dict[str, object], expected: dict[str, tuple
     for stage in found:
         assert stage.estimate.duration_s == pytest.approx(expected[stage.stage][1])
     assert all(s.estimate.written_bytes > 0 for s in found)
+
+
+def test_standbys_are_counted() -> None:
+    def expected(nodes: int) -> Expected:
+        stack = parse_stack(f"cluster({nodes})/tmpfs")
+        one = Campaign.model_validate({"name": "x", "stacks": [stack.model_dump()], "workload": {"scale": 10}})
+        (trial, *_) = block_trials(one, 0, (stack.name,))
+        return estimate_trial(one, trial)
+
+    alone, three = expected(1), expected(3)
+    assert three.written_bytes > 2.5 * alone.written_bytes
+    assert three.duration_s >= alone.duration_s + 2 * JOINING_S

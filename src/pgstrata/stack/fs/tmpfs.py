@@ -47,7 +47,7 @@ def _require_room(host: Host, fs: Tmpfs, wanted: Wanted) -> None:
     meminfo = parse_meminfo(host.read_text("/proc/meminfo"))
     size_bytes = fs.size or meminfo["MemTotal"] // 2
     require_size(wanted, "tmpfs", size_bytes, wanted.size_bytes)
-    require_memory(host, wanted.stack, "tmpfs", wanted.size_bytes)
+    require_memory(host, wanted.stack, "tmpfs", max(wanted.size_bytes, wanted.alike_bytes))
 
 
 KIND = FilesystemKind(
