@@ -54,6 +54,10 @@ def _bytes(value: float | None) -> str:
     return NOT_KNOWN if value is None else render_size(value)
 
 
+def _rate(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{render_size(value)}/s"
+
+
 def _ms(value: float | None) -> str:
     return NOT_KNOWN if value is None else f"{render_number(value)} ms"
 
@@ -63,7 +67,7 @@ def _ms(value: float | None) -> str:
 WIDTH = 360
 """Of the picture's own units: no wider than a telephone, so that its words are not made smaller there."""
 INDENT = 34
-_HEAD, _GAP, _LINE, _PAD = 22, 12, 17, 10
+_HEAD, _GAP, _LINE, _PAD = 28, 12, 17, 10
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,8 @@ class ClusterPicture:
 
     @property
     def standbys(self) -> tuple[DrawnNode, ...]:
-        return self.nodes[1:]
+        """In the order in which their lines are drawn: over one another, those last that a commit may wait for."""
+        return tuple(sorted(self.nodes[1:], key=lambda node: node.waited_for))
 
     @property
     def words(self) -> str:
@@ -158,9 +163,9 @@ def commit_words(stack: Stack) -> str:
 
 def _lines(node: NodeFinding) -> Iterator[str]:
     written = node.disk_written_bytes_per_s
-    disk = "nothing to a disk" if written is None else f"{_bytes(written)}/s to disk"
+    disk = "nothing to a disk" if written is None else f"{_rate(written)} to disk"
     yield f"{render_number(node.processors)} processors, {disk}"
-    yield f"sent {_bytes(node.sent_bytes_per_s)}/s, received {_bytes(node.received_bytes_per_s)}/s"
+    yield f"sent {_rate(node.sent_bytes_per_s)}, received {_rate(node.received_bytes_per_s)}"
     if node.node != PRIMARY:
         yield f"written {_ms(node.write_lag_ms)}, flushed {_ms(node.flush_lag_ms)} later"
         yield f"applied {_ms(node.replay_lag_ms)} later (longest {_ms(node.replay_lag_max_ms)})"

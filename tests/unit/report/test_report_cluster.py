@@ -86,7 +86,10 @@ def test_the_picture_has_every_node_in_its_place(clustered: CampaignData) -> Non
     edges = [(float(box.attrib["y"]), float(box.attrib["height"])) for box in boxes]
     assert all(y + height < below for (y, height), (below, _) in pairwise(edges))
     assert all(float(b.attrib["x"]) + float(b.attrib["width"]) <= WIDTH for b in boxes)
-    assert [line.attrib["class"] for line in svg.iter("path")] == ["stream", "stream loose"]
+    assert [line.attrib["class"] for line in svg.iter("path")] == ["stream loose", "stream"]
+    assert "n/a/s" not in drawn
+    lines = [float(line.attrib["y"]) for line in svg.iter("text")]
+    assert all(below - above >= 17 for above, below in pairwise(lines)), "no line touches another"
     assert svg.attrib["role"] == "img"
     assert "standby1 on ext4" in svg.attrib["aria-label"]
     assert "a commit waits for ANY 1 (standby1), synchronous_commit=on" in drawn
