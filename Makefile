@@ -96,7 +96,7 @@ docs: $(STAMP) $(DISK) ## the reference pages that are written from the code
 	@if test -x $(DISK); then $(DISK) models --markdown > docs/reference/media-models.md; fi
 
 .PHONY: bench
-bench: $(STAMP) $(DISK) ## the speed figures against their bounds, on an idle machine, as root; about twenty-five minutes
+bench: $(STAMP) $(DISK) ## the speed figures against their bounds, on an idle machine, as root; about half an hour
 	@failed=; for file in benches/bench_*.py; do \
 	  echo "== $$file"; $(BIN)/python $$file || failed="$$failed $$file"; \
 	done; test -z "$$failed" || { echo "missed its bound:$$failed"; exit 1; }

@@ -19,6 +19,7 @@ TINY = {
     "bench_help.py": [],
     "bench_logs.py": ["--millions", "1"],
     "bench_media_models.py": ["--seconds", "0.3"],
+    "bench_media_postgres.py": ["--blocks", "1", "--seconds", "1", "--scale", "1"],
     "bench_overhead.py": ["--pairs", "2", "--seconds", "1"],
     "bench_probe.py": ["--seconds", "2"],
     "bench_recording.py": ["--pairs", "1", "--seconds", "1"],
