@@ -27,7 +27,7 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_count
 from pgstrata.report.words import MOST_ACCEPTABLE
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.crash import crash_problem
+from pgstrata.spec.cluster_crash import failures_within, untested
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.estimate import Expected, estimate_trial
@@ -121,14 +121,19 @@ def power_cut_lines(campaign: Campaign) -> Iterator[str]:
     """What of the crash trials is known beforehand: which stacks have one, and how long they take at most."""
     if campaign.crash is None:
         return
-    problems = {stack.name: crash_problem(stack) for stack in campaign.stacks}
-    tested = [name for name, problem in problems.items() if not problem]
+    problems = {stack.name: untested(stack) for stack in campaign.stacks}
+    clusters = {stack.name for stack in campaign.stacks if stack.topology is not None}
+    tested = [name for name, problem in problems.items() if not problem and name not in clusters]
+    lose = [name for name, problem in problems.items() if not problem and name in clusters]
     if tested:
         each_s = campaign.crash.time + RECORDING_S
         yield (
             f"{', '.join(tested)}: {render_count(campaign.crash.states, 'state')} each, after the runs, in about "
             f"{render_duration(each_s * len(tested))} at most beside the budget"
         )
+    if lose:
+        failures = render_count(failures_within(campaign.crash), "failure")
+        yield f"{', '.join(lose)}: nodes are lost, {failures} each, after the runs and beside the budget"
     yield from (f"{name}: not tested: {problem}" for name, problem in problems.items() if problem)
 
 

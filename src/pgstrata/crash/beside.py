@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pgstrata.crash.cluster_program import FailuresAsked
 from pgstrata.crash.ledger import LedgerSize
 from pgstrata.crash.opening import crash_trials, open_crash_runner
 from pgstrata.crash.program import CrashAsked
@@ -12,7 +13,9 @@ from pgstrata.host.protocol import Host
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, CrashTrials, Trial
-from pgstrata.spec.crash import crash_campaign, crash_problem
+from pgstrata.spec.cluster_crash import cluster_crash_campaign, failures_within, untested
+from pgstrata.spec.crash import crash_campaign
+from pgstrata.spec.stack import Stack
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import Interruption
 
@@ -41,11 +44,11 @@ def _run(
     host: Host, campaign: Campaign, directory: CampaignDirectory, trial: Trial, tell: Tell, by: Interruption
 ) -> TrialVerdict:
     stack = campaign.stack(trial.stack)
-    problem = crash_problem(stack)
+    problem = untested(stack)
     if not problem:
-        alone = crash_campaign(campaign.model_copy(update={"stacks": (stack,)}))
+        alone, asked = _request(campaign, stack)
         try:
-            runner = open_crash_runner(host, alone, directory, _asked(campaign), tell, by)
+            runner = open_crash_runner(host, alone, directory, asked, tell, by)
         except PreflightError as error:
             problem = error.message
         else:
@@ -56,7 +59,12 @@ def _run(
     return verdict
 
 
-def _asked(campaign: Campaign) -> CrashAsked:
-    asked = campaign.crash or CrashTrials()
+def _request(campaign: Campaign, stack: Stack) -> tuple[Campaign, CrashAsked | FailuresAsked]:
+    """The campaign of one crash trial, and what is asked of it: power cuts of a disk, or lost nodes of a cluster."""
+    alone, asked = campaign.model_copy(update={"stacks": (stack,)}), campaign.crash or CrashTrials()
+    if stack.topology is not None:
+        return cluster_crash_campaign(alone), FailuresAsked(failures_within(asked), seed=campaign.seed)
     size = LedgerSize(transactions=TRANSACTIONS)
-    return CrashAsked(states=asked.states, minutes=asked.time / 60, seed=campaign.seed, size=size)
+    return crash_campaign(alone), CrashAsked(
+        states=asked.states, minutes=asked.time / 60, seed=campaign.seed, size=size
+    )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.crash import INITDB, LEDGER, SETTINGS
+from pgstrata.spec.campaign import Campaign, CrashTrials
+from pgstrata.spec.crash import INITDB, LEDGER, SETTINGS, crash_problem
 from pgstrata.spec.stack import Stack
 
 CLUSTER_SETTINGS = {**SETTINGS, "min_wal_size": "8MB", "wal_keep_size": "32MB"}
 """Unless the stack sets them: little WAL, and all of it kept between two moments."""
+
+
+FAILURE_S = 2.0
+"""Roughly what it takes to come to a moment and to carry a failure out."""
 
 
 def are_clusters(campaign: Campaign) -> bool:
@@ -21,6 +25,18 @@ def are_clusters(campaign: Campaign) -> bool:
             hint="test them in two calls",
         )
     return bool(clusters)
+
+
+def untested(stack: Stack) -> str:
+    """Why a stack of a campaign has no crash trial, of a disk or of nodes; empty where it has one."""
+    if stack.topology is None:
+        return crash_problem(stack)
+    return "" if len(stack.nodes) > 1 else "its primary is alone: there is nobody to go on"
+
+
+def failures_within(asked: CrashTrials) -> int:
+    """How many failures of a cluster a campaign's crash trials have time for."""
+    return max(1, min(asked.states, int(asked.time / FAILURE_S)))
 
 
 def cluster_crash_campaign(campaign: Campaign) -> Campaign:

@@ -60,3 +60,10 @@ def test_what_is_tested_is_said_beforehand() -> None:
     assert tested.startswith("ext4, xfs: 30 states each, after the runs")
     assert untested == "tmpfs: not tested: crash trials do not take tmpfs"
     assert list(power_cut_lines(campaign(None))) == []
+
+
+def test_clusters_lose_nodes_and_one_that_is_alone_does_not() -> None:
+    made = named_stacks(["cluster(3,ANY 1)/tmpfs", "cluster(1)/ext4"]).model_copy(update={"crash": ASKED})
+    lost, untested = power_cut_lines(made)
+    assert lost.startswith("cluster(3,ANY 1)/tmpfs: nodes are lost, 5 failures each")
+    assert untested == "cluster(1)/ext4: not tested: its primary is alone: there is nobody to go on"
