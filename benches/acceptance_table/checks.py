@@ -35,7 +35,7 @@ class Check:
 
 def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
     """Rows 1 to 6 and 9 to 14, of whatever scenarios were run."""
-    for name, found in results.items():
+    for name, found in ((name, found) for name, found in results.items() if found):
         count = len(found)
         false = mean(r.false_claim for r in found)
         if name.startswith("A/A"):

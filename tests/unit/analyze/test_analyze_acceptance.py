@@ -114,3 +114,4 @@ def test_a_table_can_be_run_in_pieces(tmp_path: Path) -> None:
     assert kept.read_text().startswith(first)
     assert len(kept.read_text().splitlines()) == 6
     assert found == run_jobs(names, 3, 1)
+    assert list(campaign_checks(run_jobs(["A/A 2 quiet"], 0, 1, kept))) == []
