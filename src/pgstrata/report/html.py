@@ -269,8 +269,8 @@ def page_style() -> str:
 
 
 def breakable(notation: str) -> Markup:
-    """Short notation that goes on in the next line behind a mark and not within a word."""
-    return Markup("<wbr>").join(escape(part) for part in re.split(r"(?<=[/@,:(+])", printable(notation)) if part)
+    """Short notation that goes on in the next line at a mark and not within a word."""
+    return Markup("<wbr>").join(escape(part) for part in re.split(r"(?<=[/,:(])|(?=[@+])", printable(notation)) if part)
 
 
 def _shown(value: Any) -> Any:

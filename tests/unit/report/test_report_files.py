@@ -168,6 +168,6 @@ def test_checks_that_held_are_folded_and_settings_that_differ_stand_in_a_table(
     assert "3 settings recorded, 2 not at the default" in text
 
 
-def test_notation_breaks_behind_its_marks_and_stays_text() -> None:
-    assert breakable("loop(size=3g)/ext4@a=b") == "loop(<wbr>size=3g)/<wbr>ext4@<wbr>a=b"
+def test_notation_breaks_at_its_marks_and_stays_text() -> None:
+    assert breakable("loop(size=3g)/ext4@a=b") == "loop(<wbr>size=3g)/<wbr>ext4<wbr>@a=b"
     assert breakable("<b>/x") == "&lt;b&gt;/<wbr>x"
