@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,10 +20,13 @@ from pathlib import Path
 
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord
+from pgstrata.spec.expand import slug
 
 PROGRAM = Path(sys.executable).parent / "pgstrata"
 CAUGHT_WITHIN_S = 60.0
 """Of looking at states."""
+AT_FIRST = 40
+"""States of a control that must lose, before all of them are looked at."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +109,30 @@ def first_failure(states: Sequence[StateRecord], workers: int) -> str:
     return ""
 
 
-def run(control: Control, stack: str, asked: argparse.Namespace, out: Path) -> tuple[CrashRecord, list[StateRecord]]:
-    """One crash trial: a minute for a control that must lose, so many states for one that must hold."""
-    states = ["--states", str(asked.hold)]
-    if control.loses:
-        states = ["--states", str(asked.lose), "--minutes", str(CAUGHT_WITHIN_S / 60)]
+def run(control: Control, stack: str, asked: argparse.Namespace, folder: Path) -> Path:
+    """The record of a control: so many states of one that must hold, a few of one that must lose, and a minute of them
+    where these did not show it."""
+    if not control.loses:
+        return crash(control, stack, asked, folder / "hold", ["--states", str(asked.hold)])
+    out = crash(control, stack, asked, folder / "few", ["--states", str(min(AT_FIRST, asked.lose))])
+    if read(out)[0].verdict in ("lost", "corrupt") or asked.lose <= AT_FIRST:
+        return out
+    states = ["--states", str(asked.lose), "--minutes", str(CAUGHT_WITHIN_S / 60)]
+    return crash(control, stack, asked, folder / "all", states)
+
+
+def crash(control: Control, stack: str, asked: argparse.Namespace, out: Path, states: list[str]) -> Path:
+    """One crash trial."""
     size = ["--seed", str(asked.seed), "--transactions", str(asked.transactions), "--workers", str(asked.workers)]
     places = ["--out", str(out), "--scratch", str(asked.scratch / out.parent.name)]
     disk = ["--ignore-flushes", control.ignored_flushes, *(["--fault", control.fault] if control.fault else [])]
     argv = [str(PROGRAM), "crash", stack, *states, *size, *disk, *places, "--json", "--quiet"]
     subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)
+    return out
+
+
+def read(out: Path) -> tuple[CrashRecord, list[StateRecord]]:
+    """What a crash trial found."""
     (trial,) = (out / "crash").iterdir()
     lines = (trial / "states.jsonl").read_text(encoding="utf-8").splitlines()
     found = CrashRecord.model_validate_json((trial / "durability.json").read_text(encoding="utf-8"))
@@ -141,14 +159,18 @@ def main() -> int:
     parser.add_argument(
         "--majors", type=int, nargs="*", help="of PostgreSQL; the newest of the host where none is named"
     )
+    parser.add_argument("--keep", type=Path, help="where the records of controls that do otherwise are copied to")
     parser.add_argument("--only", default="", help="controls whose name has this in it")
     asked = parser.parse_args()
     wrong = 0
     for control, stack in chosen(asked):
         with tempfile.TemporaryDirectory(prefix="crash-control-") as folder:
             began_s = time.monotonic()
-            found, states = run(control, stack, asked, Path(folder) / "out")
-        why = problem(control, without_unmountable(control, found, states), asked.hold)
+            out = run(control, stack, asked, Path(folder))
+            found, states = read(out)
+            why = problem(control, without_unmountable(control, found, states), asked.hold)
+            if why and asked.keep:
+                shutil.copytree(out, asked.keep / slug(f"{control.name} {stack}"), dirs_exist_ok=True)
         wrong += bool(why)
         counts = ", ".join(f"{word} {getattr(found, word)}" for word in ("states", "lost", "corrupt", "unknown"))
         first = first_failure(states, asked.workers)
