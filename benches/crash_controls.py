@@ -38,7 +38,7 @@ class Control:
     ignored_flushes: str = "0"
     fault: str = ""
     unmountable: bool = False
-    """Whether some states of one that holds cannot be mounted, and say nothing more."""
+    """Whether the kernel is known not to mount some states in which a block of metadata is torn: docs/crash.md."""
 
     @property
     def name(self) -> str:
@@ -63,13 +63,13 @@ CONTROLS = (
     Control("ext4", loses=False, fault="gone"),
     Control("ext4", loses=False, fault="full"),
     Control("ext4", loses=False),
-    Control("xfs", loses=False),
+    Control("xfs", loses=False, unmountable=True),
     Control("btrfs", loses=False),
     Control("ext4:fast_commit", loses=False, unmountable=True),
     Control("ext4:data=writeback", loses=False),
     Control("btrfs@full_page_writes=off", loses=False),
     Control("ext4:data=journal@full_page_writes=off", loses=False),
-    Control("ext4@wal=xfs", loses=False),
+    Control("ext4@wal=xfs", loses=False, unmountable=True),
     Control("btrfs(raid1)", loses=False),
 )
 
