@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pgstrata.stack.step import PlannedCommand
+from pgstrata.stack.undo import Undo
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class TimingSwitch:
     """That the disks have in their account."""
     on: PlannedCommand
     off: PlannedCommand
+    undo: Undo
+    """Switches it off when a trial ends early: what is taken down then must not take the time of the medium."""
 
 
 @dataclass(frozen=True)

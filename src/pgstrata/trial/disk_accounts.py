@@ -39,7 +39,8 @@ def timing_steps(setup: TrialSetup, cell: Cell, *, on: bool) -> tuple[Step, ...]
         return ()
     commands = tuple(switch.on if on else switch.off for _, switch in switched)
     looks = tuple(TimingIs(disks, switch.names, on) for disks, switch in switched)
-    return (Step(f"{cell.id}: timing of modelled disks {'on' if on else 'off'}", commands, awaits=looks),)
+    undo = tuple(switch.undo for _, switch in switched) if on else ()
+    return (Step(f"{cell.id}: timing of modelled disks {'on' if on else 'off'}", commands, undo, awaits=looks),)
 
 
 def refuse_untimed(used: Iterable[DiskUse]) -> None:

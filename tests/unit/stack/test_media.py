@@ -18,6 +18,7 @@ from pgstrata.spec.notation import parse_stack
 from pgstrata.stack.accounts import MediaCheck, TimingIs
 from pgstrata.stack.block.media import StopMedia
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
+from pgstrata.stack.undoing import run_undo
 
 CRATE = Path(__file__).parents[3] / "crates" / "strata-disk"
 CONTEXT = PlanContext("b0-t1", "/scratch", 4 * 2**30)
@@ -84,6 +85,15 @@ def test_a_disk_that_is_timed_in_runs_alone_is_made_without_timing_and_says_so()
     assert counted.switch.off.shown == f"strata-disk timing {FOLDER} off disk0 disk1"
     device = plan.stack.data.device
     assert device.lies_on("/scratch", lambda path, loop: "") == "modelled medium hdd-7200, timed in runs alone"
+
+
+def test_what_ends_early_is_taken_down_without_the_times_of_the_medium() -> None:
+    (counted,) = planned("media(nvme,2,timed=runs)/btrfs(raid1)").counted
+    assert counted.switch is not None
+    host = FakeHost(files={FOLDER: ""}, answer=lambda asked: completed(asked.argv, exit_code=1))
+    for there, commands in ((host, [(PROGRAM, "timing", FOLDER, "off", "disk0", "disk1")]), (FakeHost(), [])):
+        assert run_undo(there, counted.switch.undo, same_boot=True) == ""
+        assert [command.argv for command in there.asked] == commands
 
 
 @pytest.mark.parametrize("text", ["media(none,timed=runs)/ext4", "media(nvme,timed=runs,recorded=true)/ext4"])
@@ -172,3 +182,12 @@ def test_what_a_host_says_of_its_modelled_disks_is_read_back() -> None:
 def test_media_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_stack(text)
+
+
+def test_so_is_what_lies_on_disks_that_the_host_has_modelled() -> None:
+    modelled = {LOG: ModelledDisk("log", "sata-ssd-plp", 20.0, "runs")}
+    (counted,) = plan_stack(parse_stack(f"disk({LOG})/ext4"), replace(CONTEXT, modelled=modelled)).counted
+    assert counted.switch is not None
+    host = FakeHost(answer=lambda asked: completed(asked.argv))
+    assert run_undo(host, counted.switch.undo, same_boot=True) == ""
+    assert host.asked == [counted.switch.off.resolve({})]

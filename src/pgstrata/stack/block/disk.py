@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from pgstrata.host.facts.modelled import ask_modelled, switch_modelled
 from pgstrata.host.protocol import Host
@@ -14,7 +15,7 @@ from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, Check, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Attested, Erased, PlannedCommand, Ref, Step, planned
-from pgstrata.stack.undo import WipeDevice
+from pgstrata.stack.undo import Undo, WipeDevice
 
 WIPE_TIMEOUT_S = 120.0
 
@@ -33,7 +34,7 @@ def plan_disk(device: DiskDevice, place: Place) -> PlannedLayer:
     asking = PlannedCommand.of(ask_modelled())
     in_runs = tuple(disk.name for _, disk in modelled if disk.timed == "runs")
     on, off = (PlannedCommand.of(switch_modelled(to)) for to in ("on", "off"))
-    switch = TimingSwitch(in_runs, on, off) if in_runs else None
+    switch = TimingSwitch(in_runs, on, off, HostTimingOff()) if in_runs else None
     counted = CountedDisks(tuple(ref.name for ref in refs), asking, parse_statistics, names, switch)
     checks += (MediaCheck(refs, counted, tuple((disk.model, disk.stretch) for _, disk in modelled), sparing=True),)
     return PlannedLayer(steps, Below(nodes=nodes, media=nodes, ids=device.ids), checks, counted=(counted,))
@@ -66,4 +67,16 @@ class DiskCheck:
         )
 
 
-KIND = DeviceKind(DiskDevice, plan_disk)
+class HostTimingOff(Undo):
+    """The disks that the host has modelled, and that are timed in runs alone, take no time of their medium any more."""
+
+    kind: Literal["host_timing_off"] = "host_timing_off"
+
+
+def _host_timing_off(host: Host, undo: HostTimingOff) -> str:
+    """Nothing to tell: the disks are wiped next."""
+    host.run(switch_modelled("off"), check=False)
+    return ""
+
+
+KIND = DeviceKind(DiskDevice, plan_disk, undos={HostTimingOff: _host_timing_off})

@@ -57,7 +57,8 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
         ),
     )
     attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
-    switch = TimingSwitch(tuple(names), call("timing", folder, "on", *names), call("timing", folder, "off", *names))
+    on, off = (call("timing", folder, to, *names) for to in ("on", "off"))
+    switch = TimingSwitch(tuple(names), on, off, MediaTimingOff(folder=folder, disks=tuple(names)))
     accounts = CountedDisks(
         tuple(node.name for node in nodes),
         call("stats", folder),
@@ -118,6 +119,21 @@ def _stop_media(host: Host, undo: StopMedia) -> str:
     return f"stopped the modelled disks of {undo.folder}"
 
 
+class MediaTimingOff(Undo):
+    """These disks of the daemon in this folder take no time of their medium any more."""
+
+    kind: Literal["media_timing_off"] = "media_timing_off"
+    folder: str
+    disks: tuple[str, ...]
+
+
+def _media_timing_off(host: Host, undo: MediaTimingOff) -> str:
+    """Nothing to tell: the disks are taken away next. A daemon that is gone has no timing."""
+    if host.status(undo.folder) is not None:
+        host.run(call("timing", undo.folder, "off", *undo.disks).resolve({}), check=False)
+    return ""
+
+
 KIND = DeviceKind(
     MediaDevice,
     plan_media,
@@ -136,5 +152,5 @@ KIND = DeviceKind(
             ),
         ),
     ),
-    undos={StopMedia: _stop_media},
+    undos={StopMedia: _stop_media, MediaTimingOff: _media_timing_off},
 )
