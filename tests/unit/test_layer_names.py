@@ -31,6 +31,7 @@ NO_LAYERS = {
     "lab/recipe.py": "packages and files of the image of lab machines",
     "lab/initrd.py": "the disk that a lab machine starts from",
     "lab/image.py": "how the image of lab machines is made",
+    "crash/cluster_program.py": "memory for the copies of nodes, which is no part of a stack",
     "importers/pg_fs_benchmark.py": "names of stacks in others' results",
 }
 """Modules that name filesystems without meaning a layer, each with the reason."""

@@ -23,9 +23,10 @@ from pgstrata.record.cluster import ClusterFound, Promoted
 from pgstrata.record.failures import FailureRecord
 from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.campaign import Trial
+from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import PRIMARY, Stack
+from pgstrata.stack.kind import Below, PlannedFilesystem, plan_filesystem
 from pgstrata.stack.step import PlannedCommand, Step, planned
-from pgstrata.stack.undo import RemovePath, Unmount
 from pgstrata.trial.cluster import (
     attest_cluster,
     join_steps,
@@ -127,7 +128,7 @@ def cluster_program(site: Site, trial: Trial, asked: FailuresAsked) -> Program:
         ),
         measure=(
             Step("start the servers", tuple(map(PlannedCommand.of, start_commands(setup))), act=_start),
-            _copies_step(setup),
+            *_memory(setup).steps,
             _failures_step(setup, asked),
             Step("stop the servers", tuple(map(PlannedCommand.of, stop_commands(setup))), act=stop_servers),
         ),
@@ -148,19 +149,9 @@ def _base_directory(setup: TrialSetup) -> str | None:
     return None if setup.plan.archive_directory is None else f"{setup.plan.mounts[ARCHIVE]}/base"
 
 
-def _copies(setup: TrialSetup) -> str:
-    return f"{setup.plan.context.work_directory}/copies"
-
-
-def _copies_step(setup: TrialSetup) -> Step:
+def _memory(setup: TrialSetup) -> PlannedFilesystem:
     """Memory for the copies, wherever the nodes lie."""
-    place = _copies(setup)
-    mount = planned("mount", ["--types", "tmpfs"], ["--options", "mode=0711"], "pgstrata", place)
-    return Step(
-        "memory for copies of nodes",
-        (planned("mkdir", ["--mode", "0711"], place), mount),
-        undo=(RemovePath(path=place), Unmount(target=place)),
-    )
+    return plan_filesystem(Tmpfs(), Below(nodes=()), setup.plan.context.place("copies"))
 
 
 def _failures_step(setup: TrialSetup, asked: FailuresAsked) -> Step:
@@ -205,7 +196,7 @@ def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
         ],
         "disturbances": dict(_disturbances(setup)),
         "archive": {"directory": archive, "base": _base_directory(setup)} if archive else None,
-        "work": _copies(setup),
+        "work": _memory(setup).mount_point,
         "entries": ENTRIES,
         "idle_s": IDLE_S,
         "forgets": asked.promoted == "forgetful",
