@@ -52,7 +52,7 @@ CONTROLS = (
     Control("ext4@synchronous_commit=off", loses=True),
     Control("ext4:nobarrier", loses=True),
     Control("ext4@full_page_writes=off", loses=True),
-    Control("xfs@full_page_writes=off", loses=True),
+    Control("xfs@full_page_writes=off", loses=True, unmountable=True),
     Control("btrfs:nodatacow@full_page_writes=off", loses=True),
     Control("ext4", loses=True, ignored_flushes="3"),
     Control("xfs", loses=True, ignored_flushes="all"),
@@ -75,7 +75,7 @@ CONTROLS = (
 
 
 def without_unmountable(control: Control, found: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
-    """What the states of a control show when those that cannot be mounted are none that it must hold in."""
+    """What the states of a control show when those that cannot be mounted count neither for nor against it."""
     if not control.unmountable:
         return found
     excused = [s.model_copy(update={"verdict": "held"}) if s.reason.startswith(UNMOUNTABLE) else s for s in states]
