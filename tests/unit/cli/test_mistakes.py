@@ -52,7 +52,7 @@ MISTAKES = [
     ("import pgbench a= --out o", "'a=' names no file", "ext4=run1.out"),
     ("import pg-fs-benchmark text.csv --out o", "neither a folder nor a whole tar archive", "results.csv"),
     ("report .", ". is no campaign directory", "pgstrata run"),
-    ("crash tmpfs", "no crash trials for stack tmpfs: tmpfs is not among", "name stacks of ext4, xfs and btrfs"),
+    ("crash tmpfs", "crash trials do not take tmpfs", "name stacks of ext4, xfs and btrfs"),
     ("crash lvm(2)/xfs", "between disk and filesystem", "name stacks of ext4, xfs and btrfs"),
     ("crash ext4 --ignore-flushes some", "'some' is neither all nor a number", "for example: 3"),
     ("crash exty", "unknown filesystem 'exty'", "ext4"),
