@@ -75,11 +75,13 @@ CONTROLS = (
 
 
 def without_unmountable(control: Control, found: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
-    """What the states of a control show when those that cannot be mounted count neither for nor against it."""
-    if not control.unmountable:
-        return found
-    excused = [s.model_copy(update={"verdict": "held"}) if s.reason.startswith(UNMOUNTABLE) else s for s in states]
-    return summarise(found, excused)
+    """What the states of a control show when those that are known not to be mounted count neither for nor against it;
+    those of an interrupted recovery are for every control."""
+    return summarise(found, [s.model_copy(update={"verdict": "held"}) if excused(control, s) else s for s in states])
+
+
+def excused(control: Control, state: StateRecord) -> bool:
+    return state.reason.startswith(UNMOUNTABLE) and (control.unmountable or state.interrupts is not None)
 
 
 def problem(control: Control, found: CrashRecord, states: int) -> str:

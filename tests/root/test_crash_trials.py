@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from campaigning import environment, nothing_left, reachable, run_in_fork
+from pgstrata.crash.verdict import UNMOUNTABLE
 from pgstrata.record.reader import read_crashes
 from pgstrata.record.schema import StateRecord
 from pgstrata.record.source import FolderSource
@@ -98,7 +99,7 @@ def test_a_server_that_goes_on_after_a_failed_fsync_loses_and_one_that_panics_do
 
 def test_power_is_lost_again_while_states_are_recovered(tmp_path: Path) -> None:
     with reachable(tmp_path) as place:
-        found = crash(place, "ext4", "--states", "2", "--nested", "1")
+        crash(place, "ext4", "--states", "2", "--nested", "1")
         nothing_left(place)
         (record,) = read_crashes(FolderSource(place / "out"))
         trial = place / "out" / "crash" / "ext4-0"
@@ -106,7 +107,8 @@ def test_power_is_lost_again_while_states_are_recovered(tmp_path: Path) -> None:
         planned = json.loads((trial / "planned.json").read_text())
         kept = sorted(path.name for path in (trial / "raw").iterdir())
     nested = [state for state in states if state.interrupts is not None]
-    assert found["ext4"]["verdict"] == "held"
+    # a write that is torn while the journal is replayed may keep ext4 from being mounted
+    assert all(state.verdict == "held" or state.reason.startswith(UNMOUNTABLE) for state in states)
     assert (record.states, record.nested) == (len(states), len(nested))
     assert len(states) - len(nested) == 2
     assert len({state.interrupts for state in nested}) == 1
@@ -114,4 +116,5 @@ def test_power_is_lost_again_while_states_are_recovered(tmp_path: Path) -> None:
     assert len(nested) >= 5
     assert any(0 < state.kept < state.volatile for state in nested)
     assert sum(step["name"].startswith("record the recovery of state ") for step in planned["steps"]) == 1
-    assert not any(name.startswith("recovery-") for name in kept)
+    failed = any(state.verdict != "held" for state in nested)
+    assert any(name.startswith("recovery-") for name in kept) == failed

@@ -53,3 +53,5 @@ def test_states_that_cannot_be_mounted_are_excused_where_that_is_known_and_no_ot
     assert problem(known, without_unmountable(known, all_of_them, [torn, torn]), 2) == ""
     assert "must hold" in problem(known, without_unmountable(known, all_of_them, [lost, torn]), 2)
     assert "must hold" in problem(HOLDS, without_unmountable(HOLDS, all_of_them, [torn]), 1)
+    nested = torn.model_copy(update={"interrupts": "1.7"})
+    assert problem(HOLDS, without_unmountable(HOLDS, all_of_them, [nested]), 1) == ""
