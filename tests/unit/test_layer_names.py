@@ -32,6 +32,7 @@ NO_LAYERS = {
     "lab/initrd.py": "the disk that a lab machine starts from",
     "lab/image.py": "how the image of lab machines is made",
     "crash/cluster_program.py": "memory for the copies of nodes, which is no part of a stack",
+    "crash/place_client.py": "runs on the host by itself, and asks a filesystem's own tool where its chunks lie",
     "importers/pg_fs_benchmark.py": "names of stacks in others' results",
 }
 """Modules that name filesystems without meaning a layer, each with the reason."""
