@@ -107,7 +107,7 @@ def test_power_is_lost_again_while_states_are_recovered(tmp_path: Path) -> None:
         planned = json.loads((trial / "planned.json").read_text())
         kept = sorted(path.name for path in (trial / "raw").iterdir())
     nested = [state for state in states if state.interrupts is not None]
-    # a write that is torn while the journal is replayed may keep ext4 from being mounted
+    # a superblock that is torn when it is mounted keeps ext4 from being mounted again
     assert all(state.verdict == "held" or state.reason.startswith(UNMOUNTABLE) for state in states)
     assert (record.states, record.nested) == (len(states), len(nested))
     assert len(states) - len(nested) == 2
