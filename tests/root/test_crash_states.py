@@ -24,6 +24,8 @@ STACK = "ext4@full_page_writes=off"
 TRIAL = "crash/ext4-full_page_writes-off-0"
 PAGE_BYTES, BLOCK_BYTES = 8192, 512
 FIRST_OWN = 16384
+MAGIC = (0x6A736677736872).to_bytes(8, "little")
+"""Of dm-log-writes."""
 FIRST_PAGES = 40
 """Of the table, which were full when the transactions began: no change of theirs writes them anew as a whole."""
 
@@ -33,7 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a crash trial of a stack that tears pages, on a disk that ignores all flushes, so that its log is
     kept for certain."""
     with reachable(tmp_path_factory.mktemp("states")) as folder:
-        argv = ["crash", STACK, "--states", "2", "--transactions", "25", "--ignore-flushes", "all", "--nested", "0"]
+        argv = ["crash", STACK, "--states", "6", "--transactions", "25", "--ignore-flushes", "all", "--nested", "0"]
         argv += ["--minimise", "4"]
         ended, printed = pgstrata(folder, *argv, "--out", str(folder / "out"), "--scratch", str(folder / "scratch"))
         assert ended == 0, printed
@@ -94,15 +96,19 @@ def torn_page(trial: Path, places: list[tuple[int, int, int]]) -> dict[str, Any]
     events = strata_disk("events", log)
     log.unlink()
     begun = next(event["seq"] for event in events if event["event"] == "mark" and event["text"] == "begin")
-    whole = next(part for part in places if part[0] == 0)
-    first, end = whole[1], whole[1] + min(whole[2], FIRST_PAGES * PAGE_BYTES)
+    starts = [
+        address + page - first
+        for first, address, length in places
+        for page in range(0, FIRST_PAGES * PAGE_BYTES, PAGE_BYTES)
+        if first <= page and page + PAGE_BYTES <= first + length
+    ]
     for event in events:
         if event["event"] == "write" and event["seq"] > begun:
-            start = max(event["offset"], first)
-            start += -(start - first) % PAGE_BYTES
-            if start + PAGE_BYTES <= min(event["offset"] + event["length"], end):
+            end = event["offset"] + event["length"]
+            start = next((at for at in starts if event["offset"] <= at and at + PAGE_BYTES <= end), None)
+            if start is not None:
                 done = next(e["seq"] for e in events if e["event"] == "completed" and e["of"] == event["seq"])
-                begin, last = event["offset"] // BLOCK_BYTES, (event["offset"] + event["length"]) // BLOCK_BYTES
+                begin, last = event["offset"] // BLOCK_BYTES, end // BLOCK_BYTES
                 page = start // BLOCK_BYTES
                 kept = [[begin, page + 1], [page + PAGE_BYTES // BLOCK_BYTES, last]]
                 chosen = {"whole": "everything", "torn": [{"seq": event["seq"], "blocks": kept}]}
@@ -123,6 +129,26 @@ def test_a_failing_state_is_made_small_told_and_mounted(place: Path) -> None:
     assert f"See it: pgstrata crash replay {name}" in " ".join(printed.split())
     assert clean(place) == 0
     assert mounted(place) == []
+    nothing_left(place)
+
+
+def test_a_state_of_another_choice_is_refused_and_leaves_nothing(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "out", tmp_path / "out")
+    trial = tmp_path / "out" / TRIAL
+    state = some_state(trial)
+    name = f"{tmp_path}/out/{TRIAL}/1.{state['id']}"
+    wrote, printed = pgstrata(place, "crash", "replay", name, "--export", str(tmp_path / "state.dm"))
+    assert wrote == 0, printed
+    assert (tmp_path / "state.dm").read_bytes()[:8] == MAGIC
+    whole = "nothing" if state["chosen"]["whole"] == "everything" else "everything"
+    (trial / "raw" / "states" / f"1.{state['id']}.json").write_text(
+        json.dumps({**state, "chosen": {"whole": whole}}) + "\n"
+    )
+    for words in (("--scratch", str(place / "scratch")), ("--export", str(tmp_path / "other.dm"))):
+        code, printed = pgstrata(place, "crash", "replay", name, *words)
+        assert code == 3, printed
+        assert "is another state than the one that was recorded" in printed
+    assert not (tmp_path / "other.dm").exists()
     nothing_left(place)
 
 

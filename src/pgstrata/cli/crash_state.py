@@ -69,12 +69,15 @@ def replay(
 def _replayed(named: NamedState, scratch: Path) -> Replayed:
     from pgstrata.crash.replay import open_replay_site, replay, replay_campaign
     from pgstrata.host.local import LocalHost
-    from pgstrata.trial.interruption import Interruption
+    from pgstrata.trial.interruption import Interrupted, Interruption
 
     interruption, host = Interruption(), LocalHost()
-    with interruption.installed():
-        campaign = replay_campaign(named, scratch.resolve())
-        return replay(open_replay_site(host, named, campaign, interruption), named)
+    campaign = replay_campaign(named, scratch.resolve())
+    try:
+        with interruption.installed():
+            return replay(open_replay_site(host, named, campaign, interruption), named)
+    except Interrupted:
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
 
 
 def _show(state: str, found: Replayed, *, json: bool) -> None:

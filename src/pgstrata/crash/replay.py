@@ -27,7 +27,6 @@ from pgstrata.spec.stack import Volume
 from pgstrata.stack.block.loop import plan_attach
 from pgstrata.stack.block.media import call, recorded_disk, undos_of
 from pgstrata.stack.build import build
-from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import plan_folders, plan_stack
 from pgstrata.stack.step import OnHost, PlannedCommand, Ref, Step, planned
@@ -63,7 +62,6 @@ def open_replay_site(host: Host, named: NamedState, campaign: Campaign, by: Inte
     """The site where a state is mounted: at the places that the recorded stack had, as links between volumes lead
     there."""
     host.interruptible(by.waiting)
-    clean(host)
     site = survey(host, campaign, Path(named.data.source.text))
     if not site.as_root:
         raise PreflightError("states of disks are mounted, which only root may do", hint="run it as root")
