@@ -1,0 +1,29 @@
+"""Which failing state is made smaller, and when another one fails in the same way."""
+
+from __future__ import annotations
+
+from pgstrata.crash.reduction import failing_state, same_way
+from pgstrata.record.schema import StateRecord, StateVerdict
+
+
+def state(id_: str, verdict: StateVerdict, lacking: int, interrupts: str | None = None) -> StateRecord:
+    return StateRecord(
+        id=id_, cut=1, how="", volatile=9, kept=9 - lacking, digest="", acknowledged=0, verdict=verdict,
+        interrupts=interrupts,
+    )  # fmt: skip
+
+
+def test_the_worst_state_that_lacks_the_fewest_writes_is_taken() -> None:
+    found = [state("1.0", "lost", 0), state("1.1", "corrupt", 5), state("1.2", "corrupt", 2), state("1.3", "held", 1)]
+    chosen = failing_state(found)
+    assert chosen is not None
+    assert chosen.id == "1.2"
+    assert failing_state([state("1.3", "held", 1), state("1.4", "unknown", 0)]) is None
+    assert failing_state([state("1.3.1", "corrupt", 1, interrupts="1.3")]) is None
+
+
+def test_failures_are_the_same_whatever_their_numbers() -> None:
+    assert same_way(
+        "invalid page in block 3 of relation base/5/16402", "invalid page in block 12 of relation base/5/1249"
+    )
+    assert not same_way("FATAL:  invalid page in block 3", "the filesystem cannot be mounted: 3")
