@@ -27,6 +27,7 @@ CASES = [
     ("ext4@synchronous_commit=FALSE", LOSES_RECENT, "synchronous_commit=off"),
     ("ext4:nobarrier", LOSES, "barrier=0"),
     ("btrfs:nobarrier", LOSES, "barrier=0"),
+    ("ext4:fast_commit", UNKNOWN, "e2fsck"),
     ("ext4@wal=ext4:barrier=0", LOSES, "pg_wal"),
     ("zfs:sync=disabled", LOSES, "sync=disabled"),
     ("zfs:wal_dataset.sync=disabled", LOSES, "sync=disabled"),

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from pgstrata.spec.layers.kind import LocalFilesystem
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.promise import LOSES, Ground, Promises
+from pgstrata.spec.promise import LOSES, UNKNOWN, Ground, Promises
 
 
 class Ext4(LocalFilesystem):
@@ -67,6 +67,13 @@ class Ext4(LocalFilesystem):
     def promises(self, where: str, ground: Ground | None) -> Promises:
         if not self.barrier:
             yield LOSES, f"barrier=0 on {where}: no flush reaches the device"
+        if self.fast_commit:
+            # docs/crash.md, "Controls": the first block of the fast-commit area, torn at 512 bytes.
+            yield (
+                UNKNOWN,
+                f"fast_commit on {where}: a disk that does not write 4096 bytes as a whole can leave a journal that "
+                "Linux refuses to mount, and e2fsck then drops commits",
+            )
 
     def overwrites_in_place(self, ground: Ground | None) -> bool:
         return self.data != "journal"
