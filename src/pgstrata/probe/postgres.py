@@ -21,15 +21,20 @@ RUNNING = ("CPU", "Running")
 """Type and name under which sessions that wait for nothing are counted."""
 
 APPLICATION_NAME = "pgstrata probe"
+FIRST_WITHIN_S = 300.0
+"""Within which there is a first sample, on whatever medium."""
 
 
 def render_probe_script(major: int, interval_s: float = 1.0, *, standbys: bool = False) -> str:
-    """The script for psql (-XAtq): prepares the statement once, so that repeating it needs no planning."""
+    """The script for psql (-XAtq): prepares the statement once, so that repeating it needs no planning. The first
+    sample reads the catalogs, which may lie on a slow medium and in no cache."""
     return (
         f"SET application_name = '{APPLICATION_NAME}';\n"
         "SET jit = off;\n"
-        "SET statement_timeout = '10s';\n"
+        f"SET statement_timeout = '{FIRST_WITHIN_S:g}s';\n"
         f"PREPARE sample AS {render_sample_query(major, standbys=standbys)};\n"
+        "EXECUTE sample;\n"
+        "SET statement_timeout = '10s';\n"
         f"EXECUTE sample \\watch {interval_s:g}\n"
     )
 

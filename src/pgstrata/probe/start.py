@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, Host, Process, marked
-from pgstrata.probe.postgres import render_probe_script
+from pgstrata.probe.postgres import FIRST_WITHIN_S, render_probe_script
 
 SAMPLES = "samples.jsonl"
 POSTGRES = "postgres.jsonl"
 
-PATIENCE_S = 20.0
+PATIENCE_S = FIRST_WITHIN_S + 20.0
 
 _SAMPLER = Path(__file__).with_name("sampler.py")
 _LONGEST_S = 30 * 24 * 3600.0

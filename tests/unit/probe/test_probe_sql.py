@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.probe.postgres import COUNTERS, render_probe_script, render_sample_query
+from pgstrata.probe.postgres import COUNTERS, FIRST_WITHIN_S, render_probe_script, render_sample_query
+from pgstrata.probe.start import PATIENCE_S
 from pgstrata.record.schema import POSTGRES_COLUMNS
 
 
@@ -35,3 +36,14 @@ def test_the_script_prepares_once_and_repeats() -> None:
     script = render_probe_script(16, interval_s=0.5)
     assert script.count("PREPARE sample AS SELECT") == 1
     assert script.endswith("EXECUTE sample \\watch 0.5\n")
+
+
+def test_the_first_sample_has_the_time_that_cold_catalogs_take() -> None:
+    """Read from a slow medium, and not within what a sample of a running probe may take."""
+    lines = render_probe_script(16).splitlines()
+    limits = [line for line in lines if "statement_timeout" in line]
+    first, second = (lines.index(limit) for limit in limits)
+    assert lines[second - 1] == "EXECUTE sample;"
+    assert first < second < len(lines) - 1
+    assert "300s" in limits[0]
+    assert PATIENCE_S > FIRST_WITHIN_S
