@@ -66,7 +66,7 @@ test: $(STAMP) $(DISK) ## the fast and the root tests
 test-cluster: $(STAMP) ## clusters that break, as root; some minutes
 	@$(BIN)/pytest $(SPREAD) tests/cluster
 
-# Of benches/crash_controls.py: fewer states, other majors
+# Of benches/crash_controls.py: fewer states, some controls, other majors
 CONTROLS :=
 
 .PHONY: crash

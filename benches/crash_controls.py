@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
@@ -145,7 +146,8 @@ def chosen(asked: argparse.Namespace) -> Iterator[tuple[Control, str]]:
     """The controls with the stacks that they are on each major."""
     for major in asked.majors or [None]:
         for control in CONTROLS:
-            if asked.only in control.name and asked.kind in ("all", "lose" if control.loses else "hold"):
+            wanted = any(fnmatchcase(control.name, pattern) for pattern in asked.only)
+            if wanted and asked.kind in ("all", "lose" if control.loses else "hold"):
                 yield control, control.stack if major is None else f"{control.stack}@major={major}"
 
 
@@ -162,10 +164,13 @@ def main() -> int:
         "--majors", type=int, nargs="*", help="of PostgreSQL; the newest of the host where none is named"
     )
     parser.add_argument("--keep", type=Path, help="where the records of controls that do otherwise are copied to")
-    parser.add_argument("--only", default="", help="controls whose name has this in it")
+    parser.add_argument("--only", nargs="+", default=["*"], help="controls whose name one of these patterns matches")
     asked = parser.parse_args()
+    controls = list(chosen(asked))
+    if not controls:
+        parser.error(f"no control is called {' or '.join(asked.only)}")
     wrong = 0
-    for control, stack in chosen(asked):
+    for control, stack in controls:
         with tempfile.TemporaryDirectory(prefix="crash-control-") as folder:
             began_s = time.monotonic()
             out = run(control, stack, asked, Path(folder))
