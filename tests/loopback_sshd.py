@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from awaiting import wait_until
-from pgstrata.host.ssh import SshHost, SshTarget
+from pgstrata.host.ssh import SshHost
+from pgstrata.spec.ssh_target import SshTarget
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 SEPARATION = Path("/run/sshd")

@@ -18,13 +18,15 @@ from pgstrata.cli.output import parse_margin
 from pgstrata.errors import PgstrataError
 from pgstrata.host.facts.block import parse_lsblk
 from pgstrata.host.facts.mounts import parse_findmnt
-from pgstrata.host.ssh import parse_target
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.postgres.fetch import parse_links
 from pgstrata.postgres.settings import parse_conf, take_over
 from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.durability import parse_configuration
+from pgstrata.spec.inventory import group_addresses
+from pgstrata.spec.inventory_text import parse_inventory
 from pgstrata.spec.notation import parse_stack, render_stack
+from pgstrata.spec.ssh_target import parse_target
 from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_bytes
 from pgstrata.stack.block.loop import parse_losetup
 from pgstrata.stack.block.lvm import parse_lvs, parse_pvs
@@ -56,6 +58,11 @@ CONF = (
     "shared_buffers = 1GB\nwork_mem '4MB' # x\nsearch_path = 'it''s \\101'\nshared_preload_libraries='auto_explain,x'\n"
 )
 LOG = "".join(f"{n % 4} {n} {500 + n} 0 {1_700_000_000 + n // 9} {n}\n" for n in range(60))
+INVENTORIES = [
+    "a:22\n[db]\ndb[01:20] ansible_user=root\n[up:children]\ndb\n[db:vars]\nansible_host='x'\n",
+    "all:\n  children:\n    db:\n      hosts: {'db[1:9:2]:22': {ansible_port: 2200}}\n      vars: {ansible_user: r}\n",
+    '{"_meta": {"hostvars": {"a": {"ansible_host": "b"}}}, "all": {"children": ["db"]}, "db": {"hosts": ["a"]}}',
+]
 LINKS = '[{"source": "native/lib/libpq.so.5.1", "target": "native/lib/libpq.so.5"}]'
 
 
@@ -79,6 +86,7 @@ OF_TEXT: dict[str, tuple[Parser, list[str]]] = {
     "margin": (parse_margin, ["2%", "0.05"]),
     "condition": (parse_condition, ["tps(xfs) < 0.95*tps(ext4)", "latency_p99_ms(a b) > 20"]),
     "ssh": (parse_target, ["ssh://root@db1:2222", "ssh://[fe80::1%eth0]:22"]),
+    "inventory": (lambda text: group_addresses(parse_inventory(text, "hosts"), "all"), INVENTORIES),
     "device id": (parse_device_id, ["/dev/vdb+10737418240+254:16", "PARTUUID=0fc63daf", "/dev/disk/by-id/x"]),
     "postgresql.conf": (parse_conf, [CONF]),
     "given postgresql.conf": (take_over, [CONF]),

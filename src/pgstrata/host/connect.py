@@ -5,7 +5,8 @@ from __future__ import annotations
 from pgstrata.errors import UsageError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
-from pgstrata.host.ssh import SshHost, parse_target
+from pgstrata.host.ssh import SshHost
+from pgstrata.spec.ssh_target import parse_target
 
 
 def connect(text: str) -> Host:

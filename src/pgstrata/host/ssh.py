@@ -19,15 +19,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgstrata.errors import PgstrataError, PreflightError, UsageError
+from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host import answers
 from pgstrata.host.agent import source, wire
 from pgstrata.host.base import AgentHost, refuse
 from pgstrata.host.protocol import HostKind, HostLost
+from pgstrata.spec.ssh_target import SshTarget
 
 PYTHON_WANTED = (3, 9)
 CONNECT_S = 10
@@ -58,45 +58,7 @@ SSH_OPTIONS = (
 )
 
 
-@dataclass(frozen=True)
-class SshTarget:
-    """`ssh://[user@]host[:port]`; `host` may be an alias of the user's ssh configuration."""
-
-    host: str
-    user: str | None = None
-    port: int | None = None
-
-    @property
-    def text(self) -> str:
-        user = f"{self.user}@" if self.user else ""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"ssh://{user}{host}" + (f":{self.port}" if self.port else "")
-
-    @property
-    def destination(self) -> str:
-        return f"{self.user}@{self.host}" if self.user else self.host
-
-    @property
-    def argv(self) -> list[str]:
-        return [*(["-p", str(self.port)] if self.port else []), "--", self.destination]
-
-
 _READY = re.compile(rb"\s*%b (\d{1,3})\.(\d{1,3})\s*" % re.escape(source.READY.encode()))
-_TARGET = re.compile(
-    r"ssh://(?:(?P<user>[^@/\s-][^@/\s]*)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^-:/@\s\[\]][^:/@\s\[\]]*))"
-    r"(?::(?P<port>\d{1,5}))?/?"
-)
-
-
-def parse_target(text: str) -> SshTarget:
-    """UsageError when it is not `ssh://[user@]host[:port]`."""
-    found = _TARGET.fullmatch(text)
-    if found is None:
-        raise UsageError(f"not an ssh host: {text}", hint="write ssh://[user@]host[:port], e.g. ssh://root@db1:22")
-    port = int(found["port"]) if found["port"] else None
-    if port is not None and not 0 < port < 65536:
-        raise UsageError(f"not an ssh host: {text}: there is no port {port}", hint="a port is 1 to 65535")
-    return SshTarget(found["six"] or found["host"], found["user"], port)
 
 
 def explain(target: SshTarget, exit_code: int | None, stderr: str) -> PreflightError:

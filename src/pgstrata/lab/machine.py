@@ -21,7 +21,7 @@ from pgstrata.host.delivery import BUILDING, lacking, program_call, timing_optio
 from pgstrata.host.facts.modelled import PATH as MODELLED_PATH
 from pgstrata.host.facts.modelled import ModelledDisk, render_modelled
 from pgstrata.host.protocol import Command, Host, Process, command, marked
-from pgstrata.host.ssh import SshHost, SshTarget
+from pgstrata.host.ssh import SshHost
 from pgstrata.lab.cpio import Entry
 from pgstrata.lab.image import Image
 from pgstrata.lab.initrd import render_seed
@@ -36,6 +36,7 @@ from pgstrata.lab.qemu import (
     MachineSpec,
     render_qemu,
 )
+from pgstrata.spec.ssh_target import SshTarget
 
 BOOT_TIMEOUT_S = 300.0
 """In emulation on a busy machine; idle it takes about 30 s."""

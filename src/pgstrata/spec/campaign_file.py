@@ -15,8 +15,9 @@ from pydantic import BaseModel, ValidationError
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import slug, with_aa
-from pgstrata.spec.files import resolve_stack_files, resolve_workload_files
+from pgstrata.spec.files import resolve_hosts, resolve_stack_files, resolve_workload_files
 from pgstrata.spec.inherit import Lineage
+from pgstrata.spec.inventory import InventoryHosts
 from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.matrix import expand_matrix
 from pgstrata.spec.nearest import render_nearest
@@ -140,6 +141,8 @@ class _Loader:
         # An invalid stack has been reported; a stand-in keeps the goal's names checkable.
         stand_in = Stack(name="stand-in", data=Volume(fs=Imported()))
         built = tuple(s or stand_in.model_copy(update={"name": n}) for n, s in stacks.items()) or (stand_in,)
+        if isinstance(rest.get("hosts"), dict):
+            rest["hosts"] = self._inventory_hosts(rest["hosts"])
         data = {"name": slug(self.file.stem), **rest, "stacks": built}
         try:
             campaign = Campaign.model_validate(data)
@@ -152,6 +155,20 @@ class _Loader:
         for problem in problems:
             self._note(line_of(self.tree, problem.location), problem)
         return campaign.model_copy(update={"workload": workload})
+
+    def _inventory_hosts(self, data: dict[str, Any]) -> tuple[str, ...]:
+        """`hosts: {inventory: FILE, group: NAME}` as the list that it stands for."""
+        try:
+            asked = InventoryHosts.model_validate(data)
+        except ValidationError as error:
+            wrong = explain(error, InventoryHosts, data)
+            problems = [_below(problem, ("hosts",), InventoryHosts) for problem in wrong]
+            hosts: tuple[str, ...] = ()
+        else:
+            problems, hosts = resolve_hosts(asked, self.file.parent)
+        for problem in problems:
+            self._note(line_of(self.tree, problem.location), problem)
+        return hosts
 
     def _section_named_in(self, text: str) -> Location:
         """Where to look for what does not fit together: the first section that the sentence names."""
@@ -186,7 +203,7 @@ def _below(problem: Problem, location: Location, model: type[BaseModel]) -> Prob
     """The problem seen from the file's top; keys that only a file has count among the nearest names."""
     hint = problem.hint
     if problem.text.startswith("unknown key") and len(problem.location) == 1:
-        extra = STACK_WORDS if model is Stack else FILE_KEYS
+        extra = {Stack: STACK_WORDS, Campaign: FILE_KEYS}.get(model, ())
         known = {*model.model_fields, *extra} - ({"name"} if model is Stack else set())
         hint = render_nearest(str(problem.location[0]), known)
     return Problem((*location, *problem.location), problem.text, hint)

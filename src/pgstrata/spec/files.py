@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pgstrata.errors import UsageError
+from pgstrata.spec.inventory import RESOLVED, InventoryHosts, group_addresses
+from pgstrata.spec.inventory_text import MOST_CHARACTERS, parse_inventory
 from pgstrata.spec.nearest import nearest
 from pgstrata.spec.problems import Location, Problem
 from pgstrata.spec.stack import Stack
+from pgstrata.spec.tree import read_text
 from pgstrata.spec.workload import Cell, Workload
 
+FOLDERS_OF_VARIABLES = ("group_vars", "host_vars")
+"""Beside an inventory; Ansible reads them, too."""
 BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
 
 
@@ -41,6 +47,25 @@ def resolve_workload_files(workload: Workload, folder: Path) -> tuple[list[Probl
             wrong, changes[key] = _resolve(path, folder, ("workload", key))
             problems += wrong
     return problems, workload.model_copy(update=changes)
+
+
+def resolve_hosts(asked: InventoryHosts, folder: Path) -> tuple[list[Problem], tuple[str, ...]]:
+    """The addresses of an inventory's hosts, and what is wrong with the file or with what is asked of it."""
+    location: Location = ("hosts", "inventory")
+    problems, found = _resolve(asked.inventory, folder, location)
+    if problems:
+        return problems, ()
+    try:
+        text = read_text(
+            Path(found), "inventory", missing=RESOLVED, unreadable=RESOLVED, shorter=RESOLVED, most=MOST_CHARACTERS
+        )
+        inventory = parse_inventory(text, Path(found).name)
+        beside = [name for name in FOLDERS_OF_VARIABLES if (Path(found).parent / name).is_dir()]
+        if beside and not inventory.merged:
+            raise UsageError(f"{inventory.name}: {beside[0]} beside it is not read here", hint=RESOLVED)
+        return [], group_addresses(inventory, asked.group)
+    except UsageError as error:
+        return [Problem(location, error.message, error.hint)], ()
 
 
 def _resolve_script(script: str, folder: Path) -> tuple[list[Problem], str]:

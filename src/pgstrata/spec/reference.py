@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from pgstrata.spec import model as vocabulary
 from pgstrata.spec.campaign import Campaign, Equivalent, Goal, Runs
+from pgstrata.spec.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 from pgstrata.spec.model import Model
 from pgstrata.spec.options import spellings
@@ -39,6 +40,7 @@ valid name. `null` takes back what was inherited.
 | `defaults` | [stack](#stack) | | laid under every stack |
 | `templates` | like `stacks` | | stacks to inherit from that are not run themselves |
 | `matrix` | [matrix](#matrix) or a list of them | | stacks from all combinations of factors |
+| `hosts` | list of text, or [inventory](#inventory) | | several hosts of a kind instead of one `host` |
 """
 
 MATRIX = """## matrix
@@ -68,6 +70,7 @@ _BELOW: tuple[tuple[str, type[Model]], ...] = (
     ("runs", Runs),
     ("goal", Goal),
     ("equivalent", Equivalent),
+    ("inventory", InventoryHosts),
 )
 
 _VOCABULARY = {
@@ -80,7 +83,7 @@ _SCALARS: dict[Any, str] = {int: "whole number", float: "number", str: "text", b
 
 def render_reference() -> str:
     """The whole page as Markdown."""
-    top = [_row(n, f, Campaign) for n, f in Campaign.model_fields.items() if n not in ("name", "stacks")]
+    top = [_row(n, f, Campaign) for n, f in Campaign.model_fields.items() if n not in ("name", "stacks", "hosts")]
     parts = [INTRODUCTION + "\n".join(top) + "\n"]
     for title, model in _sections():
         parts.append(_section(title, model))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -43,6 +44,8 @@ def campaign_schema() -> dict[str, Any]:
     _open_workload(definitions["Workload"]["properties"])
     definitions["Goal"] = _text_or(definitions["Goal"])
     properties = _open(schema["properties"], hidden) | _file_sections()
+    inventory = InventoryHosts.model_json_schema(mode="validation")
+    properties["hosts"] = {"anyOf": [properties["hosts"], _open(inventory, hidden)]}
     return {
         "$schema": DIALECT,
         "title": "pgstrata campaign",

@@ -76,44 +76,55 @@ _YAML_HINT = "look for a bracket or quote that is not closed, wrong indentation 
 
 
 def read_tree(path: Path) -> Marked:
-    """The top mapping of a YAML file; UsageError with file and line where it is not one."""
+    """The top mapping of a campaign file; UsageError with file and line where it is not one."""
+    text = read_text(
+        path,
+        "campaign file",
+        missing="pgstrata studies lists ready ones",
+        unreadable="name a YAML file; docs/campaign.md shows one",
+        shorter="a matrix, templates and inherits say the same in fewer words",
+    )
+    return parse_tree(text, path.name, "a campaign", shown="docs/campaign.md shows one")
+
+
+def read_text(path: Path, what: str, *, missing: str, unreadable: str, shorter: str, most: int = MAX_CHARACTERS) -> str:
+    """The text of a file; UsageError, with the hint given for each, where there is none or too much."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(4 * most + 1)  # a character has at most four bytes
+        text = content.decode("utf-8", errors="strict" if len(content) <= 4 * most else "ignore")
     except FileNotFoundError:
-        raise UsageError(f"campaign file {path} does not exist", hint="pgstrata studies lists ready ones") from None
+        raise UsageError(f"{what} {path} does not exist", hint=missing) from None
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"campaign file {path}: byte {error.start} is not UTF-8", hint=f"iconv --to-code UTF-8 {path}"
+            f"{what} {path}: byte {error.start} is not UTF-8", hint=f"iconv --to-code UTF-8 {path}"
         ) from None
     except OSError as error:
-        raise UsageError(
-            f"campaign file {path} cannot be read: {error.strerror}",
-            hint="name a YAML file; docs/campaign.md shows one",
-        ) from None
-    if len(text) > MAX_CHARACTERS:
-        raise UsageError(
-            f"campaign file {path} has {len(text)} characters, more than {MAX_CHARACTERS}",
-            hint="a matrix, templates and inherits say the same in fewer words",
-        )
+        raise UsageError(f"{what} {path} cannot be read: {error.strerror}", hint=unreadable) from None
+    if len(text) > most:
+        raise UsageError(f"{what} {path} has more than {most} characters", hint=shorter)
+    return text
+
+
+def parse_tree(text: str, name: str, what: str, *, shown: str) -> Marked:
+    """The top mapping of YAML; UsageError with name and line where it is not one, `shown` saying where to look."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         tree = _convert(node, (), itertools.count(1)) if node is not None else None
     except RecursionError:
-        raise UsageError(f"{path.name}: nested too deeply", hint=_YAML_HINT) from None
+        raise UsageError(f"{name}: nested too deeply", hint=_YAML_HINT) from None
     except FileProblem as error:
         raise UsageError(
-            f"{path.name}:{error.line}: {render_problem(error.problem)}",
-            hint=error.problem.hint or "docs/campaign.md shows one",
+            f"{name}:{error.line}: {render_problem(error.problem)}", hint=error.problem.hint or shown
         ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{path.name}:{mark.line + 1}" if mark else path.name
+        where = f"{name}:{mark.line + 1}" if mark else name
         raise UsageError(f"{where}: not valid YAML: {error.problem or error.context}", hint=_YAML_HINT) from None
     except yaml.YAMLError as error:
-        raise UsageError(f"{path.name}: not valid YAML: {str(error).splitlines()[0]}", hint=_YAML_HINT) from None
+        raise UsageError(f"{name}: not valid YAML: {str(error).splitlines()[0]}", hint=_YAML_HINT) from None
     if not isinstance(tree, Marked):
-        raise UsageError(f"{path.name}: a campaign is a mapping (key: value), and this file is not",
-                         hint="docs/campaign.md shows one")  # fmt: skip
+        raise UsageError(f"{name}: {what} is a mapping (key: value), and this file is not", hint=shown)
     return tree
 
 
@@ -152,7 +163,12 @@ def _convert_mapping(node: yaml.MappingNode, path: Location, line: int, counter:
             raise problem_at(key_line, path, "a key is a name, not a list or mapping")
         key = str(key_node.value)
         if key == "<<":
-            raise problem_at(key_line, path, "YAML merge keys are not read", "inherits: OTHER takes over another stack")
+            raise problem_at(
+                key_line,
+                path,
+                "YAML merge keys are not read",
+                "write the keys out; a stack takes over another by inherits: OTHER",
+            )
         if key in found:
             raise problem_at(
                 key_line, (*path, key), f"given twice, first in line {found.lines[key]}", "keep one of them"
