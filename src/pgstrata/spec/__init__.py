@@ -1,4 +1,5 @@
 """What is asked: campaigns, stacks, workloads, short notation, expansion into trials.
 
-Knows no host and touches nothing but the campaign file. Imports nothing of ours but `errors`.
+Knows no host and touches nothing but the campaign file and the files that it names. Imports nothing of ours but
+`errors`.
 """

@@ -27,6 +27,8 @@ MOST_GROUPS = 1000
 MOST_NAMED = 50_000
 """Hosts in groups and groups in groups, ranges written out."""
 LONGEST_NAME = 1000
+LONGEST_LINE = 16_384
+"""Of INI; taking a line apart takes time by the square of its length."""
 
 _SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?")
 _CHILD = re.compile(r"([^:\]\s]+)\s*(?:#.*)?")
@@ -171,6 +173,8 @@ def _parse_ini(text: str, name: str) -> Inventory:
         if not line or line[0] in "#;":
             continue
         try:
+            if len(line) > LONGEST_LINE:
+                raise ValueError(f"a line of {len(line)} characters, more than {LONGEST_LINE}")
             if (found := _SECTION.fullmatch(line)) is not None:
                 group, section = found[1], found[2] or "hosts"
                 if section not in _SECTIONS:

@@ -144,6 +144,7 @@ def test_a_variable_of_a_group_is_not_of_others() -> None:
         ("[bd]\n[a b]\n", "i:2: '[a b]' is no section", "a line is a host"),
         ("[bd]\nh ansible_user\n", "i:2: 'ansible_user' is no variable", "db1 ansible_user=root"),
         ("[bd]\nh x='\n", "i:2: No closing quotation", "a line is a host"),
+        (f"[bd]\nh x={'y' * 20_000}\n", "i:2: a line of 20004 characters, more than 16384", "a line is a host"),
         ("[bd]\nh[3:1]\n", "i:2: [3:1] is no range of hosts", "db[01:20]"),
         ("[bd]\nh[1:1001]\n", "i: group 'bd' has 1001 hosts, more than 1000", "smaller"),
         ("[bd]\n" + "h[1:20000]\n" * 3, f"i: names more than {MOST_NAMED}", "--list"),

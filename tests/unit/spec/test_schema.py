@@ -43,6 +43,8 @@ GOOD = [
     "matrix: {factors: {fs: [ext4, xfs], io: {a: null, b: '@x=1'}}, exclude: [{fs: xfs}]}",
     "stacks: [ext4]\ngoal: all-pairs\nworkload: {scale: 10, script: [select-only]}\nruns: {budget: 2h}",
     "stacks: [ext4]\ngoal: {equivalent: [[a, b, 3%]], margin: 0.02}",
+    "stacks: [ext4]\nhosts: [ssh://a, ssh://b]",
+    "stacks: [ext4]\nhosts: {inventory: hosts.ini, group: db}",
 ]
 BAD = [
     "name: x",
@@ -57,6 +59,8 @@ BAD = [
     "stacks: [ext4]\nworkload: {scale: many}",
     "stacks: [ext4]\ngoal: {kind: bst}",
     "matrix: {factors: {}}",
+    "stacks: [ext4]\nhosts: {group: db}",
+    "stacks: [ext4]\nhosts: {inventory: hosts.ini, gruop: db}",
     "stacks: {a: {fs: imported}, b: {fs: {kind: imported}}}",
 ]
 
