@@ -96,6 +96,9 @@ class NodeFinding(Finding):
     replay_lag_max_ms: float | None
     """Of all runs."""
     behind_max_bytes: int | None
+    reads_share: float | None
+    writes_share: float | None
+    """Of the statements that a pooler sent to all nodes; None without one, and where it sent none."""
 
 
 class StackFinding(Finding):

@@ -11,11 +11,21 @@ from pgstrata.record.schema import CellResult, NodeUse
 
 def node_findings(results: Sequence[CellResult]) -> tuple[NodeFinding, ...]:
     """One for each node, the primary first; none for a server that is alone. Pure."""
-    names = dict.fromkeys(use.node for result in results for use in result.nodes)
-    return tuple(_finding(name, [use for r in results for use in r.nodes if use.node == name]) for name in names)
+    everything = [use for result in results for use in result.nodes]
+    names = dict.fromkeys(use.node for use in everything)
+    return tuple(_finding(name, everything) for name in names)
 
 
-def _finding(name: str, uses: Sequence[NodeUse]) -> NodeFinding:
+def _share(name: str, everything: Sequence[NodeUse], key: str) -> float | None:
+    """Of a node in a count over all nodes and runs."""
+    known = [(use.node, getattr(use, key)) for use in everything if getattr(use, key) is not None]
+    own, total = [count for node, count in known if node == name], sum(count for _, count in known)
+    return sum(own) / total if own and total else None
+
+
+def _finding(name: str, everything: Sequence[NodeUse]) -> NodeFinding:
+    uses = [use for use in everything if use.node == name]
+
     def rate(key: str) -> float | None:
         """Over the runs that have it."""
         known = [(getattr(use, key), use.elapsed_s) for use in uses if getattr(use, key) is not None]
@@ -40,4 +50,6 @@ def _finding(name: str, uses: Sequence[NodeUse]) -> NodeFinding:
         replay_lag_ms=middle("replay_lag_ms"),
         replay_lag_max_ms=max(all_of("replay_lag_max_ms"), default=None),
         behind_max_bytes=max((use.behind_max_bytes for use in uses if use.behind_max_bytes is not None), default=None),
+        reads_share=_share(name, everything, "reads"),
+        writes_share=_share(name, everything, "writes"),
     )

@@ -75,6 +75,11 @@ def render_passfile(role: str, password: str) -> str:
     return f"*:*:*:{role}:{password}\n"
 
 
+def password_of(passfile: str) -> str:
+    """What `render_passfile` was given."""
+    return passfile.rstrip("\n").rpartition(":")[2]
+
+
 def plan_passfile(server: Server, name: str) -> tuple[Command, Command]:
     """A file that only the server's user can read; its text comes by standard input of the second command."""
     path = f"{server.run_directory}/{name}"

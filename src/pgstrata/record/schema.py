@@ -437,6 +437,10 @@ class NodeUse(Record):
     replay_lag_max_ms: float | None = Field(None, ge=0)
     behind_max_bytes: int | None = None
     """The most WAL that the primary had and the standby had not applied."""
+    reads: int | None = Field(None, ge=0)
+    writes: int | None = Field(None, ge=0)
+    """Statements that a pooler sent there from right before the run to right after it: SELECT; INSERT, UPDATE, DELETE
+    and DDL. None without a pooler."""
 
 
 class CellResult(Record):

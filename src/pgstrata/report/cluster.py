@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pgstrata.analyze.findings import CellFinding, Findings, NodeFinding, StackFinding
-from pgstrata.report.figures import NOT_KNOWN, render_number
+from pgstrata.report.figures import NOT_KNOWN, render_number, render_percent
 from pgstrata.spec.notation import render_volume
 from pgstrata.spec.stack import PRIMARY, Node, Stack
 from pgstrata.spec.units import render_size
@@ -16,11 +16,12 @@ TITLE = "What the nodes of the clusters did"
 EXPLAINED = (
     "Over all runs of a stack. Processors: how many the node's server used on average. Sent and received: by its link. "
     "Lags are how long ago the primary had written what the standby had just written, flushed and applied: the median "
-    "of the runs' medians, of one sample a second; the longest is of all samples."
+    "of the runs' medians, of one sample a second; the longest is of all samples. Reads and writes: the node's share "
+    "of the SELECTs, and of the INSERTs, UPDATEs, DELETEs and DDL, that a pooler in front of the cluster sent."
 )
 COLUMNS = (
     "Stack", "Node", "Processors", "Sent/s", "Received/s", "Disk written/s",
-    "Write lag", "Flush lag", "Apply lag", "Longest",
+    "Write lag", "Flush lag", "Apply lag", "Longest", "Reads", "Writes",
 )  # fmt: skip
 TEXTS = 2
 """So many columns hold words, the others figures."""
@@ -48,6 +49,12 @@ def _row(node: NodeFinding) -> Iterator[str]:
         yield from ("",) * 4
     else:
         yield from map(_ms, (node.write_lag_ms, node.flush_lag_ms, node.replay_lag_ms, node.replay_lag_max_ms))
+    yield from map(_share, (node.reads_share, node.writes_share))
+
+
+def _share(value: float | None) -> str:
+    """Empty without a pooler."""
+    return "" if value is None else render_percent(value)
 
 
 def _bytes(value: float | None) -> str:
@@ -169,3 +176,6 @@ def _lines(node: NodeFinding) -> Iterator[str]:
     if node.node != PRIMARY:
         yield f"written {_ms(node.write_lag_ms)}, flushed {_ms(node.flush_lag_ms)} later"
         yield f"applied {_ms(node.replay_lag_ms)} later (longest {_ms(node.replay_lag_max_ms)})"
+    shares = (("reads", node.reads_share), ("writes", node.writes_share))
+    if told := [f"{_share(share)} of the {what}" for what, share in shares if share is not None]:
+        yield ", ".join(told)

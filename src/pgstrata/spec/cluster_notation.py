@@ -1,6 +1,7 @@
 """The word in front of a stack that makes a cluster of it: `cluster(3,ANY 1,remote_apply)/tmpfs`.
 
 The first argument counts the nodes, the primary among them. The others are levels of synchronous_commit, `slots=off`,
+`pooler=pgpool`,
 `delay_ms=1`, `bandwidth_mbit=100`, `loss=1%`, `catch_up_s=60`, or else synchronous_standby_names.
 """
 
@@ -16,7 +17,7 @@ from pgstrata.spec.words import split_call, split_top, unquote
 WORD = "cluster"
 _EXAMPLE = "for example cluster(3,ANY 1,remote_apply)/tmpfs"
 _LEVELS = get_args(get_args(Topology.model_fields["synchronous_commit"].annotation)[0])
-_OWN = ("slots", "catch_up_s")
+_OWN = ("slots", "catch_up_s", "pooler")
 _KEYS = (*_OWN, *Network.model_fields)
 
 
@@ -60,6 +61,7 @@ def render_cluster(topology: Topology) -> str:
         words.append(quorum.text.removesuffix(" (*)"))
     words += [topology.synchronous_commit] if topology.synchronous_commit else []
     words += [] if topology.slots else ["slots=off"]
+    words += [f"pooler={topology.pooler}"] if topology.pooler else []
     network = topology.network
     words += [f"{name}={value:.15g}" for name, value in network if value]
     catch_up_s = topology.catch_up_s

@@ -190,6 +190,11 @@ class Topology(Model):
         None, description="what a commit waits for; by default as the settings of the stack say"
     )
     slots: bool = Field(True, description="a replication slot for each standby, so that the primary keeps its WAL")
+    pooler: Literal["pgpool"] | None = Field(
+        None,
+        description="what pgbench connects to instead of the primary: Pgpool-II, which sends writes to the primary and "
+        "balances reads over all nodes; by default nothing",
+    )
     archive: Volume | None = Field(None, description="where the primary archives its WAL; by default it does not")
     network: Network = Network()
     catch_up_s: float = Field(300.0, gt=0, description="a standby that streams after no such time fails the trial")

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgstrata.errors import parser_of
 from pgstrata.host.capabilities import Capability, Need, everywhere, kernel_has, program
 from pgstrata.host.facts.filesystems import module_available
+from pgstrata.host.facts.os_release import Family
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.stack import Network, Stack
 from pgstrata.stack.looks import FreePath
@@ -36,6 +37,7 @@ LONGEST_QUEUE_MS = 100
 
 CLUSTER = "cluster"
 NETEM = "net.netem"
+PGPOOL = "pgpool"
 """Names of capabilities."""
 
 
@@ -48,11 +50,12 @@ class Link:
     """The file that holds its namespace."""
     address: str
 
-    def enter(self, command: Command) -> Command:
-        """The same command in the node's namespace; root may enter, and becomes the command's user there."""
+    def enter(self, command: Command, *, further: tuple[str, ...] = ()) -> Command:
+        """The same command in the node's namespace, and behind what else root does first; root may enter, and becomes
+        the command's user there."""
         user = (f"--userspec={command.user}", "--skip-chdir", "/") if command.user else ()
         become = ("chroot", *user) if user else ()
-        argv = ("nsenter", f"--net={self.namespace}", *become, *command.argv)
+        argv = ("nsenter", f"--net={self.namespace}", *further, *become, *command.argv)
         return Command(argv, command.timeout_s, command.stdin, None, command.env, command.cwd)
 
 
@@ -219,7 +222,8 @@ def capabilities_of(stack: Stack) -> tuple[str, ...]:
     """What a host must be able to do for the topology of a stack."""
     if stack.topology is None:
         return ()
-    return ("root", CLUSTER, *((NETEM,) if needs_netem(stack.topology.network) else ()))
+    netem = (NETEM,) if needs_netem(stack.topology.network) else ()
+    return ("root", CLUSTER, *netem, *((PGPOOL,) if stack.topology.pooler == "pgpool" else ()))
 
 
 def _kernel_links(symbol: str, *, module: str) -> Need:
@@ -231,6 +235,10 @@ def _kernel_links(symbol: str, *, module: str) -> Need:
 
     return kernel_has(available, module)
 
+
+_PGPOOL_ELSEWHERE: dict[Family, str] = dict.fromkeys(
+    ("fedora", "rhel", "suse", "unknown"), "install Pgpool-II 4.3 or later from the packages of its own project"
+)
 
 CAPABILITIES = (
     Capability(
@@ -248,4 +256,9 @@ CAPABILITIES = (
         ),
     ),
     Capability(NETEM, "delay and drop packets between nodes", (_kernel_links("netem_enqueue", module="sch_netem"),)),
+    Capability(
+        PGPOOL,
+        "put Pgpool-II in front of a cluster",
+        (replace(program("pgpool", {"debian": ("pgpool2",), "ubuntu": ("pgpool2",)}), advice=_PGPOOL_ELSEWHERE),),
+    ),
 )

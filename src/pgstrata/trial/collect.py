@@ -10,6 +10,7 @@ from pgstrata.errors import PgstrataError
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import CellResult
 from pgstrata.spec.workload import Cell, Workload
+from pgstrata.trial import pooler
 from pgstrata.trial.context import CellRun, TrialContext
 from pgstrata.trial.node_use import read_node_use
 from pgstrata.trial.probes import write_probe_series
@@ -34,7 +35,7 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
     """Fetches the output of one run, writes `result.json` and its series, and frees the space on the host."""
     run, folder = context.cell(cell), context.setup.cell_folder(cell)
     raw = context.recorder.cell(cell.id, "raw/pgbench.out").parent
-    for name in RUN_OUTPUTS:
+    for name in _outputs(context):
         context.host.fetch(f"{folder}/{name}", str(raw / name))
     _fetch_logs(context, cell, run.pid, raw)
     progress = parse_progress((raw / "pgbench.err").read_text(encoding="utf-8"))
@@ -45,10 +46,14 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
     logs = sorted(raw.glob("pgbench_log.*"))
     percentiles = context.percentiles(logs, cell.rate_tps is not None) if logs else {}
     result = _result(cell, run, found, duration_s, checkpoints, dict(percentiles))
-    result = result.model_copy(update={"nodes": read_node_use(context, raw)})
+    result = result.model_copy(update={"nodes": read_node_use(context, raw, run.sent)})
     context.recorder.write(f"cells/{cell.id}/result.json", result)
     context.host.remove(folder)
     run.collected = True
+
+
+def _outputs(context: TrialContext) -> tuple[str, ...]:
+    return (*RUN_OUTPUTS, *(pooler.OUTPUTS if context.setup.pooler else ()))
 
 
 def rescue_outputs(context: TrialContext) -> None:
@@ -62,7 +67,7 @@ def rescue_outputs(context: TrialContext) -> None:
 def _rescue(context: TrialContext, cell: Cell) -> None:
     raw = context.recorder.cell(cell.id, "raw/pgbench.out").parent
     folder = context.setup.cell_folder(cell)
-    for name in RUN_OUTPUTS:
+    for name in _outputs(context):
         with suppress(PgstrataError, OSError):
             if not (raw / name).exists() and context.host.status(f"{folder}/{name}", follow=False) is not None:
                 context.host.fetch(f"{folder}/{name}", str(raw / name))

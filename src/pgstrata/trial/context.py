@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pgstrata.errors import TrialError
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, Process
 from pgstrata.postgres.database import Prewarmed
+from pgstrata.postgres.pooler import PORT, Pooler, Sent
 from pgstrata.postgres.server import Listening, Server, ServerDirectories
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
 from pgstrata.record.recorder import TrialRecorder
@@ -80,14 +81,30 @@ class TrialSetup:
         )
 
     @property
+    def pooler(self) -> Pooler | None:
+        """What stands in front of the servers; None where pgbench connects to the primary itself."""
+        cluster, network = self.stack.topology, self.plan.network
+        if cluster is None or cluster.pooler is None or network is None:
+            return None
+        return Pooler(
+            self.server,
+            network.link(DRIVER),
+            {name: network.link(name).address for name in self.servers},
+            f"{trial_directory(self.plan.context)}/pooler",
+            max(cell.clients for cell in self.workload.cells),
+        )
+
+    @property
     def driven(self) -> Target:
-        """The server, as pgbench reaches it to measure: of a cluster from another node."""
-        network = self.plan.network
+        """The server, as pgbench reaches it to measure: of a cluster from another node, or by what stands in front."""
+        network, pooler = self.plan.network, self.pooler
         if network is None:
             return self.target
+        address, port = (pooler.address, PORT) if pooler else (network.link(PRIMARY).address, self.server.port)
         return replace(
             self.target,
-            server=network.link(PRIMARY).address,
+            server=address,
+            port=port,
             enter=network.link(DRIVER).enter,
             passfile=f"{self.server.run_directory}/{PRIMARY_PASSFILE}",
         )
@@ -133,6 +150,8 @@ class CellRun:
     """By the clock of the host."""
     wal_bytes: int = 0
     disks: tuple[DiskUse, ...] = ()
+    sent: Mapping[str, Sent] = field(default_factory=dict)
+    """What the pooler sent to each node during the run; nothing without one."""
     collected: bool = False
 
 
@@ -149,6 +168,8 @@ class TrialContext:
     cells: dict[str, CellRun] = field(default_factory=dict)
     attested: list[AttestedRecord] = field(default_factory=list)
     spaces: list[SpaceRecord] = field(default_factory=list)
+    pooler: Process | None = None
+    """While it runs."""
 
     @property
     def host(self) -> Host:

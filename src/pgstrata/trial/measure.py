@@ -35,6 +35,7 @@ from pgstrata.trial.cluster import (
 from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.disk_accounts import disks_used, plan_accounts, read_accounts, refuse_untimed, timing_steps
+from pgstrata.trial.pooler import attest_pooler, read_sent, sent_between, start_pooler_steps, stop_pooler_steps
 from pgstrata.trial.probes import plan_probes, probing
 from pgstrata.trial.site import DATABASE
 from pgstrata.trial.warmup import warmup_settled
@@ -78,6 +79,7 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         _cold_step(setup, cell),
         step(f"start the server{several}", *start_commands(setup), size, act=_start),
         step("prewarm", plan_prewarm(server, DATABASE), *prewarm_commands(setup), act=_prewarm),
+        *start_pooler_steps(setup, cell),
         *timing_steps(setup, cell, on=True),
         *(step("warm-up", run, act=_warm_up, expected_s=workload.warmup) for run in warm_up),
         Step(f"{cell.id}: checkpoint", tuple(PlannedCommand.of(plan_checkpoint(s)) for s in setup.servers.values())),
@@ -97,6 +99,7 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         ),
         step("attest after", act=partial(_attest, moment="after cell")),
         *timing_steps(setup, cell, on=False),
+        *stop_pooler_steps(setup, cell),
         step("collect", act=collect_cell),
         step(f"stop the server{several}", size, *stop_commands(setup), act=_stop),
     )
@@ -197,6 +200,7 @@ def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
     context.attest_stack(moment)
     context.attest_server(moment)
     attest_cluster(context, moment)
+    attest_pooler(context, moment)
     if moment == "before cell":
         context.record_settings()
 
@@ -207,6 +211,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         throttled_before = read_throttle_count(context.host)
     wal_before = wal_position_bytes(context.server)
     with probing(context, folder):
+        sent = read_sent(context)
         counted = read_accounts(context)
         run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
         outputs = {"stdout": f"{folder}/pgbench.out", "stderr": _progress_path(context.setup, cell)}
@@ -217,6 +222,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
             raise _failure(context, folder, code)
         run.disks = disks_used(counted, read_accounts(context))
         refuse_untimed(run.disks)
+        run.sent = sent_between(sent, read_sent(context))
     run.wal_bytes = wal_position_bytes(context.server) - wal_before
     with context.host.looking():
         refuse_throttled(throttled_before, read_throttle_count(context.host))

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pgstrata.postgres.pooler import Sent
 from pgstrata.probe.parse import SECTOR_BYTES, parse_lines
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import NodeUse
@@ -22,13 +23,14 @@ LAGS = ("write_lag_ms", "flush_lag_ms", "replay_lag_ms")
 Sample = Mapping[str, Any]
 
 
-def read_node_use(context: TrialContext, raw: Path) -> tuple[NodeUse, ...]:
-    """Of the run whose output lies in `raw`; nothing for a server that is alone."""
+def read_node_use(context: TrialContext, raw: Path, sent: Mapping[str, Sent]) -> tuple[NodeUse, ...]:
+    """Of the run whose output lies in `raw`, during which a pooler sent so much to each node; nothing for a server that
+    is alone."""
     if context.plan.stack.topology is None:
         return ()
     samples, server = (parse_lines((raw / name).read_text(encoding="utf-8")) for name in (SAMPLES, POSTGRES))
     media = {role: tuple(_numbers(context, role)) for role in context.plan.stack.volumes}
-    return node_use(samples, server, node_disks(context.plan.stack, media))
+    return node_use(samples, server, node_disks(context.plan.stack, media), sent)
 
 
 def _numbers(context: TrialContext, role: str) -> Iterator[str]:
@@ -48,12 +50,23 @@ def node_disks(stack: Stack, media: Mapping[str, Sequence[str]]) -> dict[str, tu
 
 
 def node_use(
-    samples: Sequence[Sample], server: Sequence[Sample], disks: Mapping[str, Sequence[str]]
+    samples: Sequence[Sample],
+    server: Sequence[Sample],
+    disks: Mapping[str, Sequence[str]],
+    sent: Mapping[str, Sent] | None = None,
 ) -> tuple[NodeUse, ...]:
     """One for each node of `disks`; nothing without two samples. Pure."""
     if len(samples) < 2:
         return ()
-    return tuple(_use(name, samples[0], samples[-1], server, devices) for name, devices in disks.items())
+    by_node = sent or {}
+    return tuple(
+        _use(name, samples[0], samples[-1], server, devices).model_copy(update=_sent(by_node.get(name)))
+        for name, devices in disks.items()
+    )
+
+
+def _sent(sent: Sent | None) -> dict[str, int]:
+    return {} if sent is None else {"reads": sent.reads, "writes": sent.writes}
 
 
 def _use(name: str, first: Sample, last: Sample, server: Sequence[Sample], devices: Sequence[str]) -> NodeUse:

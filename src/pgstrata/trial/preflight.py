@@ -12,6 +12,7 @@ from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import check_settings
 from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign
+from pgstrata.trial.pooler import connections_of
 from pgstrata.trial.site import Site
 
 DEFAULT_CONNECTIONS = 100
@@ -53,28 +54,31 @@ def require_some(site: Site, unsupported: Sequence[Unsupported]) -> None:
 def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsupported, ...]:
     """Those of the stacks whose server cannot be as asked: a setting that this build does not have or a value that
     it refuses, or fewer connections than the workload opens. The programs are asked, as OS user `user`."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[str, str] | None] = {}
+    found: dict[tuple[str, tuple[tuple[str, str], ...], int], tuple[str, str] | None] = {}
     unusable = []
     for name in stacks:
         installation = site.installations[name]
         settings = site.settings_of(site.campaign.stack(name))
-        what = (installation.bin_directory, tuple(sorted(settings.items())))
+        further = connections_of(site.campaign.stack(name))
+        what = (installation.bin_directory, tuple(sorted(settings.items())), further)
         if what not in found:
-            found[what] = _problem(site, installation, settings, user)
+            found[what] = _problem(site, installation, settings, user, OWN_CONNECTIONS + further)
         problem = found[what]
         if problem is not None:
             unusable.append(Unsupported(name, *problem))
     return tuple(unusable)
 
 
-def _problem(site: Site, installation: Installation, settings: Mapping[str, str], user: str) -> tuple[str, str] | None:
-    """What is wrong, and what to do."""
+def _problem(
+    site: Site, installation: Installation, settings: Mapping[str, str], user: str, further: int
+) -> tuple[str, str] | None:
+    """What is wrong, and what to do; `further` connections are opened beside those of pgbench's clients."""
     try:
         normalised = check_settings(site.host, installation, user, settings)
     except PreflightError as error:
         return error.message, error.hint
     allowed = int(normalised.get("max_connections", DEFAULT_CONNECTIONS))
-    wanted = max(cell.clients for cell in site.campaign.workload.cells) + OWN_CONNECTIONS
+    wanted = max(cell.clients for cell in site.campaign.workload.cells) + further
     if wanted > allowed:
         return (
             f"max_connections = {allowed} is too few: the workload and its probe open {wanted}",

@@ -22,6 +22,7 @@ from pgstrata.trial.context import TrialContext, TrialSetup, trial_directory
 from pgstrata.trial.facts import record_facts
 from pgstrata.trial.load import Present, check_golden_steps, golden_kept, load_steps
 from pgstrata.trial.measure import cell_steps
+from pgstrata.trial.pooler import pooler_steps
 from pgstrata.trial.precondition import precondition_steps
 from pgstrata.trial.site import Site
 from pgstrata.trial.space import space_step
@@ -96,6 +97,7 @@ def make_program(site: Site, trial: Trial, present: Present) -> Program:
             *precondition_steps(setup, present),
             *load_steps(setup, present),
             *join_steps(setup),
+            *pooler_steps(setup),
             space_step(setup, "after load"),
         ),
         measure=tuple(cells),

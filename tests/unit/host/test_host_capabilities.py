@@ -53,6 +53,8 @@ def _bare(family: str, files: Mapping[str, str] | None = None, *, own_kernel: bo
         ("suse", "fs.btrfs", "zypper install kernel-default btrfsprogs"),
         ("suse", "fio", "zypper install fio"),
         ("unknown", "fio", ""),
+        ("debian", "pgpool", "apt-get install pgpool2"),
+        ("rhel", "pgpool", ""),
     ],
 )
 def test_what_is_missing_comes_with_the_command_that_installs_it(family: str, name: str, install: str) -> None:

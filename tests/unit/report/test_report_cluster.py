@@ -36,8 +36,8 @@ LAGS: dict[str, Any] = {
     "behind_max_bytes": 70,
 }
 NODES = [
-    {"node": "primary", **COUNTED, "disk_written_bytes": 40 << 20},
-    {"node": "standby1", **COUNTED, **LAGS},
+    {"node": "primary", **COUNTED, "disk_written_bytes": 40 << 20, "reads": 10, "writes": 7},
+    {"node": "standby1", **COUNTED, **LAGS, "reads": 30, "writes": 0},
     {"node": "standby2", "elapsed_s": 10},
 ]
 
@@ -60,8 +60,9 @@ def clustered(campaign_directory: Path, tmp_path: Path) -> CampaignData:
 def test_every_format_tells_what_the_nodes_did(clustered: CampaignData) -> None:
     findings = judge(clustered)
     first, second, third = node_rows(findings, findings.cells[0])
-    assert first == ("ext4", "primary", "0.500", "1.0 MiB", "2.0 KiB", "4.0 MiB", "", "", "", "")
-    assert second[5:] == ("memory", "0.200 ms", "0.300 ms", "0.500 ms", "44 ms")
+    assert first == ("ext4", "primary", "0.500", "1.0 MiB", "2.0 KiB", "4.0 MiB", "", "", "", "", "25 %", "100 %")
+    assert second[5:] == ("memory", "0.200 ms", "0.300 ms", "0.500 ms", "44 ms", "75 %", "0 %")
+    assert third[-2:] == ("", "")
     assert third[2:5] == ("n/a", "n/a", "n/a")
     (stack,) = (s for s in report_value(findings)["stacks"] if s["nodes"])
     assert [node["node"] for node in stack["nodes"]] == ["primary", "standby1", "standby2"]

@@ -65,6 +65,7 @@ NOTATIONS = [
     "cluster(3,ANY 1,remote_apply)/tmpfs",
     "cluster(3,FIRST 1 (standby2, standby1),on,slots=off)/xfs:noatime",
     "cluster(2,ANY 1,delay_ms=0.5,bandwidth_mbit=100,loss=0.01,catch_up_s=20)/ext4@wal=xfs",
+    "cluster(3,ANY 1,slots=off,pooler=pgpool,delay_ms=1)/tmpfs",
     "cluster(3,ANY 2)/tmpfs@archive=ext4@standby1=xfs@standby1.wal=ext4@standby1.fsync=on@standby2.fsync=on@fsync=off",
 ]
 
@@ -90,6 +91,7 @@ def test_short_notation_is_read_and_written(text: str) -> None:
         ("cluster(3,ANY 1 (standby1, standby1))/ext4", "'standby1' twice"),
         ("cluster(3,ANY 1,FIRST 1)/ext4", "synchronous_standby_names twice"),
         ("cluster(3,speed=1)/ext4", "nothing that a cluster has"),
+        ("cluster(3,pooler=other)/ext4", "topology.pooler"),
         ("cluster(3,loss=2)/ext4", "network.loss"),
         ("ext4@standby=xfs", "is of a cluster"),
         ("ext4@archive=xfs", "is of a cluster"),

@@ -69,3 +69,8 @@ def test_only_delay_and_loss_need_netem(text: str, needed: bool) -> None:
     names = required_for(parse_stack(text))
     assert ("net.netem" in names) is needed
     assert ("cluster" in names) is text.startswith("cluster")
+
+
+def test_only_a_cluster_with_a_pooler_needs_it() -> None:
+    assert required_for(parse_stack("cluster(2,pooler=pgpool)/tmpfs"))[:3] == ("root", "cluster", "pgpool")
+    assert "pgpool" not in required_for(parse_stack("cluster(2)/tmpfs"))

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from pgstrata.analyze.node_use import node_findings
+from pgstrata.postgres.pooler import Sent
 from pgstrata.record.schema import CellResult, NodeUse
 from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.node_use import node_disks, node_use
+from pgstrata.trial.pooler import sent_between
 
 
 def sample(mono: float, cpu_s: float, sent: int, sectors: int) -> dict[str, Any]:
@@ -43,6 +45,15 @@ def test_counters_grow_from_the_first_sample_to_the_last() -> None:
         node="primary", elapsed_s=10.0, cpu_s=5.0, received_bytes=5000, sent_bytes=500,
     )  # fmt: skip
     assert (standby.disk_read_bytes, standby.disk_written_bytes) == (1000 * 512, 2000 * 512)
+
+
+def test_what_a_pooler_sent_counts_to_the_node() -> None:
+    before, after = {"primary": Sent(5, 2), "standby1": Sent(1, 0)}, {"primary": Sent(9, 8), "standby1": Sent(13, 0)}
+    sent = sent_between(before, after)
+    primary, first, second = node_use(SAMPLES, SERVER, {"primary": (), "standby1": (), "standby2": ()}, sent)
+    assert (primary.reads, primary.writes) == (4, 6)
+    assert (first.reads, first.writes) == (12, 0)
+    assert (second.reads, second.writes) == (None, None)
 
 
 def test_lags_are_medians_of_what_the_primary_knew() -> None:

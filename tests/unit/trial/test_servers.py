@@ -21,16 +21,18 @@ SERVERS: dict[str, dict[str, object]] = {
     "a later major's setting": {"settings": {"io_method": "sync"}},
     "no such value": {"settings": {"wal_level": "loud"}},
     "too few connections": {"settings": {"max_connections": str(CLIENTS)}},
+    "too few for a pooler": {"settings": {"max_connections": str(CLIENTS + OWN_CONNECTIONS)}},
     "just enough": {"settings": {"max_connections": str(CLIENTS + OWN_CONNECTIONS)}},
 }
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    stacks = [
+    stacks: list[dict[str, object]] = [
         {"name": name, "data": {"fs": {"kind": "tmpfs"}}, "postgresql": {"major": 16, **server}}
         for name, server in SERVERS.items()
     ]
+    next(s for s in stacks if s["name"] == "too few for a pooler")["topology"] = {"pooler": "pgpool"}
     workload = {"clients": [1, CLIENTS]}
     asked = Campaign.model_validate({"name": "x", "stacks": stacks, "workload": workload})
     return survey(LocalHost(state_directory=str(tmp_path / "state")), asked, tmp_path / "out")
@@ -39,11 +41,12 @@ def site(tmp_path: Path) -> Site:
 def test_each_is_named_with_its_reason_and_the_others_stay(site: Site) -> None:
     user = site.host.run(command("id", "-un")).stdout.strip()
     found = {u.stack: (u.reason, u.hint) for u in check_servers(site, list(SERVERS), user)}
-    assert found.keys() == {"a later major's setting", "no such value", "too few connections"}
+    assert found.keys() == {"a later major's setting", "no such value", "too few connections", "too few for a pooler"}
     assert "unknown setting 'io_method'" in found["a later major's setting"][0]
     assert "wal_level = 'loud'" in found["no such value"][0]
     reason, hint = found["too few connections"]
     assert reason == "max_connections = 64 is too few: the workload and its probe open 66"
+    assert "the workload and its probe open 70" in found["too few for a pooler"][0]
     assert hint == "max_connections: 66 among the settings, or fewer workload.clients"
 
 
