@@ -6,7 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pgstrata.spec.checks import Refused, refuse_keep, refuse_steady_untimed
+from pgstrata.errors import UsageError
+from pgstrata.spec.checks import Refused, refuse_far_nodes, refuse_keep, refuse_prepared, refuse_steady_untimed
+from pgstrata.spec.crash_trials import CrashTrials, refuse_crash
+from pgstrata.spec.dask_cluster import DASK, parse_cluster
 from pgstrata.spec.lab import LabMachine
 from pgstrata.spec.model import DurationS, Fraction, Model, Name
 from pgstrata.spec.nearest import render_nearest
@@ -123,13 +126,6 @@ class Soak(Model):
     stacks: tuple[str, ...] = Field((), description="by default the finalists and every copy-on-write stack")
 
 
-class CrashTrials(Model):
-    """Power cuts: each stack is also put on a recorded disk, and PostgreSQL recovered in states that could be left."""
-
-    states: int = Field(100, ge=1, le=100_000, description="so many states of each stack")
-    time: DurationS = Field(60.0, gt=0, description="for looking at the states of a stack, at most")
-
-
 class Campaign(Model):
     """A campaign with every default, inheritance and matrix resolved."""
 
@@ -139,7 +135,9 @@ class Campaign(Model):
     seed: int = Field(1, ge=0, lt=2**31, description="of every random choice")
     host: str = Field("local", description="local, ssh://[user@]host[:port], lab, or lab/NAME (one that is up)")
     hosts: tuple[str, ...] = Field(
-        (), max_length=MOST_HOSTS, description="several hosts of a kind instead of one: local, ssh://..., lab/NAME"
+        (),
+        max_length=MOST_HOSTS,
+        description="several hosts of a kind instead of one: local, ssh://..., lab/NAME, or one Dask cluster, dask:...",
     )
     lab: LabMachine = LabMachine()
     scratch: str | None = Field(None, description="folder of the loop files; by default below the campaign directory")
@@ -166,6 +164,10 @@ class Campaign(Model):
         if self.soak is not None and not set(self.soak.stacks) <= set(names):
             unknown = sorted(set(self.soak.stacks) - set(names))
             raise Refused(f"soak names stack {unknown[0]!r}, which is not there", render_nearest(unknown[0], names))
+        if self.crash is not None:
+            refuse_crash(self.crash, self.stacks)
+        refuse_prepared(self.stacks, self.workload.protocol)
+        refuse_far_nodes(self)
         if self.runs.load == "keep":
             refuse_keep(self.stacks, scales=len(set(self.workload.scale)), aa=self.runs.aa)
         if self.runs.precondition == "steady":
@@ -182,6 +184,14 @@ class Campaign(Model):
             raise ValueError("hosts and host exclude each other: hosts is a list, host is one")
         if "lab" in self.hosts:
             raise Refused("hosts names lab, which is started for one campaign", "pgstrata lab up, then lab/NAME")
+        clusters = [h for h in self.hosts if h.startswith(DASK)]
+        if clusters and len(self.hosts) > 1:
+            raise Refused("hosts is a list of hosts or one Dask cluster, not both", "hosts: {dask: ...}")
+        for text in clusters:
+            try:
+                parse_cluster(text)
+            except UsageError as error:
+                raise Refused(error.message, error.hint) from None
         if twice := [h for h in self.hosts if self.hosts.count(h) > 1]:
             raise ValueError(f"hosts names {twice[0]} twice")
         if self.latency is not None or self.soak is not None or self.crash is not None:
@@ -195,6 +205,11 @@ class Campaign(Model):
             if stack.name == name:
                 return stack
         raise KeyError(name)
+
+
+def is_cluster(campaign: Campaign) -> bool:
+    """Whether its hosts are the machines of a Dask cluster."""
+    return any(host.startswith(DASK) for host in campaign.hosts)
 
 
 MOST_RECORDED = 1_000_000

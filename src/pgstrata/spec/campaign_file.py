@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.dask_cluster import DaskHosts
 from pgstrata.spec.expand import slug, with_aa
 from pgstrata.spec.files import resolve_hosts, resolve_stack_files, resolve_workload_files
 from pgstrata.spec.inherit import Lineage
@@ -142,7 +143,9 @@ class _Loader:
         stand_in = Stack(name="stand-in", data=Volume(fs=Imported()))
         built = tuple(s or stand_in.model_copy(update={"name": n}) for n, s in stacks.items()) or (stand_in,)
         if isinstance(rest.get("hosts"), dict):
-            rest["hosts"] = self._inventory_hosts(rest["hosts"])
+            rest["hosts"] = (
+                self._cluster(rest["hosts"]) if "dask" in rest["hosts"] else self._inventory_hosts(rest["hosts"])
+            )
         data = {"name": slug(self.file.stem), **rest, "stacks": built}
         try:
             campaign = Campaign.model_validate(data)
@@ -155,6 +158,19 @@ class _Loader:
         for problem in problems:
             self._note(line_of(self.tree, problem.location), problem)
         return campaign.model_copy(update={"workload": workload})
+
+    def _cluster(self, data: dict[str, Any]) -> tuple[str, ...]:
+        """`hosts: {dask: ...}` as the text that stands for it."""
+        try:
+            cluster = DaskHosts.model_validate(data).dask
+        except ValidationError as error:
+            for problem in explain(error, DaskHosts, data):
+                self._note(line_of(self.tree, ("hosts", *problem.location)), _below(problem, ("hosts",), DaskHosts))
+            return ()
+        if cluster.tls is None:
+            return (cluster.text,)
+        folder = (self.file.parent / cluster.tls).resolve()
+        return (cluster.model_copy(update={"tls": str(folder)}).text,)
 
     def _inventory_hosts(self, data: dict[str, Any]) -> tuple[str, ...]:
         """`hosts: {inventory: FILE, group: NAME}` as the list that it stands for."""

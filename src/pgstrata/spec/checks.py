@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pgstrata.spec.layers.media import MediaDevice
 
 if TYPE_CHECKING:
+    from pgstrata.spec.campaign import Campaign
     from pgstrata.spec.lab import LabMachine
     from pgstrata.spec.stack import Stack, Volume
 
@@ -43,14 +44,17 @@ def stack_problem(stack: Stack) -> str | None:
     """Why these volumes do not make one stack: a disk or a directory that two of them use."""
     if stack.wal is not None and stack.data.fs.places_wal:
         return f"pg_wal is placed twice: by wal and by the wal_dataset of {stack.data.fs.kind}"
-    if any(_is_recorded(volume) for volume in stack.volumes.values()) and not _is_recorded(stack.data):
-        return "a volume is recorded and the data volume is not: their events would have no common order"
+    on_devices = [volume.recorded for volume in stack.volumes.values() if volume.devices]
+    if any(on_devices) and not all(on_devices):
+        return "a volume on disks is recorded and another one is not: their events would have no common order"
     if stack.topology is not None and (problem := _topology_problem(stack)):
         return problem
     seen: dict[str, str] = {}
     for role, volume in stack.volumes.items():
         ids = (id_ for device in volume.devices for id_ in device.stable_ids)
-        for place in (*ids, *volume.fs.directories):
+        host = stack.host_of_role(role)
+        for name in (*ids, *volume.fs.directories):
+            place = f"{name} on {host}" if host else name
             if place in seen:
                 both = f"{seen[place]} and {role}" if seen[place] != role else f"{role} twice"
                 return f"{place} is used by {both}"
@@ -69,10 +73,6 @@ def refuse_steady_untimed(stacks: Iterable[Stack], lab: LabMachine) -> None:
         )
 
 
-def _is_recorded(volume: Volume) -> bool:
-    return isinstance(volume.device, MediaDevice) and volume.device.recorded
-
-
 STREAMING_NEEDS = "standbys cannot follow"
 
 
@@ -89,6 +89,8 @@ def _topology_problem(stack: Stack) -> str | None:
     settings = {name.lower(): value for name, value in stack.postgresql.settings.items()}
     if cluster.synchronous_commit is not None and "synchronous_commit" in settings:
         return "synchronous_commit is set twice: in the topology and among the settings"
+    if cluster.acknowledgements and settings.get("synchronous_commit", "on").lower() in ("off", "local"):
+        return "acknowledgements asks which standby let a commit go, and no commit waits for one"
     if settings.get("wal_level", "replica") not in ("replica", "logical"):
         return f"wal_level = {settings['wal_level']}: {STREAMING_NEEDS}"
     needed = {"max_wal_senders": len(cluster.standbys) + 2, "max_replication_slots": len(cluster.standbys)}
@@ -97,6 +99,35 @@ def _topology_problem(stack: Stack) -> str | None:
         if value.isdigit() and int(value) < least:
             return f"{name} = {value} is too few: {STREAMING_NEEDS}, {least} are needed"
     return None
+
+
+def refuse_far_nodes(campaign: Campaign) -> None:
+    """What campaigns cannot ask of stacks with nodes on several hosts; raises Refused."""
+    far = [stack.name for stack in campaign.stacks if stack.far_hosts]
+    if not far:
+        return
+    own = "stack {!r} has nodes on other hosts, which goes with".format
+    if campaign.hosts:
+        raise Refused(
+            f"{own(far[0])} one host, not with hosts: trials at the same time would meet there", "host: ssh://db1"
+        )
+    if campaign.host != "local" and not campaign.host.startswith("ssh://"):
+        raise Refused(f"{own(far[0])} local and ssh://..., not with a lab machine", "host: ssh://db1")
+    if campaign.runs.precondition != "none" or campaign.runs.aged:
+        raise Refused(
+            f"{own(far[0])} new filesystems alone, not with runs.precondition and runs.aged", "leave these out"
+        )
+
+
+def refuse_prepared(stacks: tuple[Stack, ...], protocol: str) -> None:
+    """What a client has prepared is not there in the session that its next transaction gets; raises Refused."""
+    for stack in stacks:
+        if protocol == "prepared" and stack.topology is not None and stack.topology.pooler == "pgbouncer":
+            raise Refused(
+                f"workload.protocol is prepared, but PgBouncer, in front of stack {stack.name!r}, "
+                "gives each transaction another session",
+                "protocol: extended, or pooler: pgpool",
+            )
 
 
 def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:

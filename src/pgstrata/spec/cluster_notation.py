@@ -1,8 +1,8 @@
 """The word in front of a stack that makes a cluster of it: `cluster(3,ANY 1,remote_apply)/tmpfs`.
 
 The first argument counts the nodes, the primary among them. The others are levels of synchronous_commit, `slots=off`,
-`pooler=pgpool`,
-`delay_ms=1`, `bandwidth_mbit=100`, `loss=1%`, `catch_up_s=60`, or else synchronous_standby_names.
+`pooler=pgpool`, `stale_reads=5s`, `acknowledgements=5s`, `delay_ms=1`, `bandwidth_mbit=100`, `loss=1%`,
+`catch_up_s=60`, `address=10.0.0.1`, or else synchronous_standby_names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pgstrata.spec.words import split_call, split_top, unquote
 WORD = "cluster"
 _EXAMPLE = "for example cluster(3,ANY 1,remote_apply)/tmpfs"
 _LEVELS = get_args(get_args(Topology.model_fields["synchronous_commit"].annotation)[0])
-_OWN = ("slots", "catch_up_s", "pooler")
+_OWN = ("slots", "catch_up_s", "pooler", "stale_reads", "acknowledgements", "address")
 _KEYS = (*_OWN, *Network.model_fields)
 
 
@@ -62,6 +62,9 @@ def render_cluster(topology: Topology) -> str:
     words += [topology.synchronous_commit] if topology.synchronous_commit else []
     words += [] if topology.slots else ["slots=off"]
     words += [f"pooler={topology.pooler}"] if topology.pooler else []
+    words += [f"stale_reads={topology.stale_reads:.15g}s"] if topology.stale_reads else []
+    words += [f"acknowledgements={topology.acknowledgements:.15g}s"] if topology.acknowledgements else []
+    words += [f"address={topology.address}"] if topology.address else []
     network = topology.network
     words += [f"{name}={value:.15g}" for name, value in network if value]
     catch_up_s = topology.catch_up_s

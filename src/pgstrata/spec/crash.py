@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.layers.kind import Device
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.stack import Stack, Volume
@@ -42,7 +43,7 @@ def _recorded(stack: Stack) -> Stack:
     if problem:
         raise UsageError(
             f"there are no crash trials for stack {stack.name}: {problem}",
-            hint="name stacks of ext4, xfs and btrfs, for example: pgstrata crash ext4 'ext4@wal=xfs' 'btrfs(raid1)'",
+            hint="for example: pgstrata crash ext4 'ext4@wal=xfs' 'btrfs(raid1)' 'lvm/xfs' 'zfs(mirror)' nfs",
         )
     postgres = stack.postgresql
     made = {
@@ -50,20 +51,27 @@ def _recorded(stack: Stack) -> Stack:
         "initdb": postgres.initdb or INITDB,
         "data_checksums": True if postgres.data_checksums is None else postgres.data_checksums,
     }
-    volumes = {"data": _on_recorded_disks(stack.data)}
+    volumes = {"data": on_recorded_disks(stack.data)}
     if stack.wal is not None:
-        volumes["wal"] = _on_recorded_disks(stack.wal)
+        volumes["wal"] = on_recorded_disks(stack.wal)
     return stack.model_copy(update={**volumes, "postgresql": postgres.model_copy(update=made)})
 
 
-def _on_recorded_disks(volume: Volume) -> Volume:
-    asked = volume.device
-    if isinstance(asked, MediaDevice):
-        device = asked
-    else:
-        device = MediaDevice(model=UNTIMED, count=int(getattr(asked, "count", 1)))
-    made = device.model_copy(update={"recorded": True, "size": device.size or DISK_BYTES})
-    return volume.model_copy(update={"device": made})
+def on_recorded_disks(volume: Volume, size_bytes: int = DISK_BYTES) -> Volume:
+    """Every disk of a volume, with those of a pool's log, cache and special devices, of this size if none is given."""
+    own = {name: _recorded_disk(device, size_bytes) for name, device in volume.fs.own_devices.items()}
+    layers = tuple(layer.over_zeroes() for layer in volume.layers)
+    made = {
+        "device": _recorded_disk(volume.device, size_bytes),
+        "layers": layers,
+        "fs": volume.fs.model_copy(update=own),
+    }
+    return volume.model_copy(update=made)
+
+
+def _recorded_disk(asked: Device, size_bytes: int) -> MediaDevice:
+    device = asked if isinstance(asked, MediaDevice) else MediaDevice(model=UNTIMED, count=asked.count)
+    return device.model_copy(update={"recorded": True, "size": device.size or size_bytes})
 
 
 def crash_problem(stack: Stack) -> str:
@@ -71,8 +79,16 @@ def crash_problem(stack: Stack) -> str:
     if stack.topology is not None:
         return "it is a cluster"
     for volume in stack.volumes.values():
-        if not volume.fs.mounts_alone:
-            return f"crash trials do not take {volume.fs.kind}"
-        if volume.layers or volume.fs.own_devices:
-            return "there are layers or further devices between disk and filesystem"
+        if problem := recording_problem(volume):
+            return problem
     return "tablespaces lie on volumes of their own, which the ledger does not use" if stack.tablespaces else ""
+
+
+def recording_problem(volume: Volume) -> str:
+    """Why a volume cannot be put on recorded disks; empty where it can."""
+    strange = next((part.kind for part in (*volume.layers, volume.fs) if not part.assembles), "")
+    if strange:
+        return f"crash trials do not take {strange}"
+    if not volume.needs_device:
+        return f"the disks below this {volume.fs.kind} are not of this host, so nobody records them"
+    return ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pgstrata.spec.postgresql_conf import conf_lines
 from pgstrata.spec.promise import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, WRITE_HOLE, Ground, Promises
-from pgstrata.spec.stack import Stack, Volume
+from pgstrata.spec.stack import PRIMARY, Stack, Volume
 
 ANY = "any"
 """Demanded where durability does not matter."""
@@ -78,7 +78,7 @@ def _of_cluster(stack: Stack, level: str) -> Iterator[str]:
         yield f"configured: {len(cluster.standbys)} standbys follow, and no commit waits for them; not tested"
         return
     order = "any" if quorum.method == "any" else "the first"
-    who = f"{order} {quorum.count} of {len(quorum.candidates(cluster.standby_names))} standbys"
+    who = f"{order} {quorum.count} of {len(quorum.candidates(cluster.followers(PRIMARY)))} standbys"
     yield f"configured: {_HELD_BY.get(level, _HELD_BY['on']).format(who=who)}; not tested with the loss of a node"
 
 
@@ -119,8 +119,11 @@ def _of_postgres(stack: Stack, settings: dict[str, str], grounds: Mapping[str, G
         yield LOSES_RECENT, "synchronous_commit=off: commits are acknowledged before they are flushed"
     if is_off(settings.get("full_page_writes")):
         for role, volume in stack.own_volumes.items():
-            if role != "wal" and volume.fs.overwrites_in_place(grounds.get(role)):
-                yield LOSES, f"full_page_writes=off over {volume.fs.kind}, which overwrites in place: torn pages"
+            if role != "wal" and volume.fs.tears_pages(grounds.get(role)):
+                yield (
+                    LOSES,
+                    f"full_page_writes=off over {volume.fs.kind}, where blocks of a page can be lost alone: torn pages",
+                )
     if stack.postgresql.postgresql_conf is not None and not read:
         yield UNKNOWN, "fsync and synchronous_commit are whatever the given postgresql.conf says"
 

@@ -22,13 +22,14 @@ from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.nearest import nearest, render_nearest
 from pgstrata.spec.printable import LONGEST_NAME
 from pgstrata.spec.resolve import stack_from_mapping
-from pgstrata.spec.stack import Kernel, Postgres, Stack, Topology, Volume
+from pgstrata.spec.stack import PRIMARY, Kernel, Postgres, Stack, Topology, Volume
 from pgstrata.spec.words import quote, split_call, split_top, unquote
 
 _POSTGRES_KEYS = ("major", "source", "installation", "data_checksums", "initdb", "postgresql_conf")
 _ROLE_KEYS = ("wal", "thp", *_POSTGRES_KEYS)
 _PREFIXES = ("tablespace", "queue", "kernel")
 _STANDBY = re.compile(r"standby([1-9][0-9]*)?(?:\.(.+))?")
+_STANDBY_WORDS = ("upstream", "host", "address")
 _SETTING = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
 
 # ---------------------------------------------------------------- text -> mapping
@@ -94,18 +95,21 @@ def _topology(stack: dict[str, Any], key: str, text: str) -> dict[str, Any]:
 
 
 def _place_standby(topology: dict[str, Any], key: str, value: str, text: str) -> None:
-    """`standby=VOLUME` of all, `standby1=VOLUME` of one; behind a point pg_wal or a setting."""
+    """`standby=VOLUME` of all, `standby1=VOLUME` of one; behind a point pg_wal, whom it follows, its host, or a
+    setting."""
     match = _STANDBY.fullmatch(key)
     assert match is not None
     number, what = match.groups()
     standbys = topology["standbys"]
     if number is not None and int(number) > len(standbys):
         raise UsageError(f"@{key} in {text!r}: the cluster has {len(standbys)} standbys", hint="cluster(N) has N - 1")
-    if what is not None and what != "wal":
+    if what is not None and what not in ("wal", *_STANDBY_WORDS):
         _check_setting(what, text)
     for standby in standbys if number is None else [standbys[int(number) - 1]]:
         if what in (None, "wal"):
             standby[what or "data"] = parse_volume_mapping(unquote(value))
+        elif what in _STANDBY_WORDS:
+            standby[what] = unquote(value)
         else:
             standby.setdefault("settings", {})[what] = unquote(value)
 
@@ -167,6 +171,9 @@ def _standby_words(topology: Topology) -> list[str]:
     for name, standby in zip(topology.standby_names, topology.standbys, strict=True):
         places = ((name, standby.data), (f"{name}.wal", standby.wal))
         words += [f"{place}={render_volume(volume)}" for place, volume in places if volume is not None]
+        words += [f"{name}.upstream={standby.upstream}"] if standby.upstream != PRIMARY else []
+        places_of = {"host": standby.host, "address": standby.address}
+        words += [f"{name}.{k}={quote(v)}" for k, v in places_of.items() if v is not None]
         words += [f"{name}.{k}={quote(v)}" for k, v in standby.settings.items()]
     return words
 

@@ -35,9 +35,9 @@ class Ground:
     options: frozenset[str] = frozenset()
 
     @property
-    def overwrites_in_place(self) -> bool:
+    def tears_pages(self) -> bool:
         """Whether a power cut can leave half of a page old and half new."""
-        return self.filesystem in _IN_PLACE and "data=journal" not in self.options
+        return self.filesystem in _IN_PLACE
 
 
 @dataclass(frozen=True)

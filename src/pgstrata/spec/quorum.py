@@ -34,12 +34,18 @@ class Quorum:
         """Those of the standbys that may acknowledge."""
         return tuple(s for s in standbys if s in self.names or EVERYONE in self.names)
 
+    def in_order(self, standbys: Sequence[str]) -> bool:
+        """Whether it is certain whom a commit waits for: with `FIRST k (*)` all have one priority."""
+        return self.method == "any" or EVERYONE not in self.names or self.count == len(self.candidates(standbys))
+
     def problem(self, standbys: Sequence[str]) -> str | None:
-        """Why it does not go with these standbys; None if it does."""
+        """Why it does not go with these standbys, those that follow the primary; None if it does."""
         unknown = [name for name in self.names if name != EVERYONE and name not in standbys]
         if unknown:
             there = ", ".join(standbys) if standbys else "none"
-            return f"synchronous_standby_names has {unknown[0]!r}, which is no standby (there are: {there})"
+            return (
+                f"synchronous_standby_names has {unknown[0]!r}, which is no standby of the primary (there are: {there})"
+            )
         twice = [name for name in self.names if self.names.count(name) > 1]
         if twice:
             return f"synchronous_standby_names has {twice[0]!r} twice"
@@ -60,7 +66,7 @@ class Quorum:
             return states | dict.fromkeys(able, "quorum")
         if self.count == len(able):
             return states | dict.fromkeys(able, "sync")
-        if EVERYONE in self.names:
+        if not self.in_order(standbys):
             return states
         in_order = [name for name in self.names if name in able]
         return states | {name: "sync" if at < self.count else "potential" for at, name in enumerate(in_order)}

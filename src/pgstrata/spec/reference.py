@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from pgstrata.spec import model as vocabulary
 from pgstrata.spec.campaign import Campaign, Equivalent, Goal, Runs
+from pgstrata.spec.dask_cluster import DaskCluster, Slurm
 from pgstrata.spec.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 from pgstrata.spec.model import Model
@@ -40,7 +41,8 @@ valid name. `null` takes back what was inherited.
 | `defaults` | [stack](#stack) | | laid under every stack |
 | `templates` | like `stacks` | | stacks to inherit from that are not run themselves |
 | `matrix` | [matrix](#matrix) or a list of them | | stacks from all combinations of factors |
-| `hosts` | list of text, or [inventory](#inventory) | | several hosts of a kind instead of one `host` |
+| `hosts` | list of text, [inventory](#inventory), or `dask:` with an address, `local` or a [cluster](#dask) | | \
+several hosts of a kind instead of one `host` |
 """
 
 MATRIX = """## matrix
@@ -71,6 +73,8 @@ _BELOW: tuple[tuple[str, type[Model]], ...] = (
     ("goal", Goal),
     ("equivalent", Equivalent),
     ("inventory", InventoryHosts),
+    ("dask", DaskCluster),
+    ("slurm", Slurm),
 )
 
 _VOCABULARY = {

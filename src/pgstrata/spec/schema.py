@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.dask_cluster import DaskCluster
 from pgstrata.spec.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 
@@ -45,7 +46,16 @@ def campaign_schema() -> dict[str, Any]:
     definitions["Goal"] = _text_or(definitions["Goal"])
     properties = _open(schema["properties"], hidden) | _file_sections()
     inventory = InventoryHosts.model_json_schema(mode="validation")
-    properties["hosts"] = {"anyOf": [properties["hosts"], _open(inventory, hidden)]}
+    cluster = DaskCluster.model_json_schema(mode="validation")
+    definitions |= cluster.pop("$defs")
+    definitions["DaskCluster"] = _text_or(cluster)
+    dask = {
+        "type": "object",
+        "properties": {"dask": {"$ref": "#/$defs/DaskCluster"}},
+        "required": ["dask"],
+        "additionalProperties": False,
+    }
+    properties["hosts"] = {"anyOf": [properties["hosts"], _open(inventory, hidden), dask]}
     return {
         "$schema": DIALECT,
         "title": "pgstrata campaign",

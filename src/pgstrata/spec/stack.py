@@ -13,14 +13,18 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pgstrata.spec.checks import stack_problem, volume_problem
+from pgstrata.errors import UsageError
+from pgstrata.spec.checks import Refused, stack_problem, volume_problem
 from pgstrata.spec.initdb import initdb_problem
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.registry import register_kinds
-from pgstrata.spec.model import Fraction, Model, Name
+from pgstrata.spec.model import DurationS, Fraction, Model, Name
 from pgstrata.spec.promise import Parity
 from pgstrata.spec.quorum import Quorum, parse_quorum
+from pgstrata.spec.ssh_target import parse_target
+from pgstrata.spec.underlay import underlay_problem
 
 register_kinds()
 
@@ -49,6 +53,11 @@ class Volume(Model):
     def devices(self) -> tuple[Device, ...]:
         """Every device in it: what it sits on, then those that the filesystem brings itself."""
         return (*((self.device,) if self.needs_device else ()), *self.fs.own_devices.values())
+
+    @property
+    def recorded(self) -> bool:
+        """Whether writes and flushes of its devices are logged, as crash trials do."""
+        return any(isinstance(device, MediaDevice) and device.recorded for device in self.devices)
 
     @property
     def parity(self) -> tuple[Parity, ...]:
@@ -158,14 +167,43 @@ MOST_STANDBYS = 8
 """The default of max_wal_senders (10) leaves two for base backups."""
 
 
+def _private(address: str | None) -> str | None:
+    if address is not None and (problem := underlay_problem(address)):
+        raise ValueError(problem)
+    return address
+
+
 class Standby(Model):
     """What a standby sits on. What it does not say is as on the primary, of which it gets volumes of the same kind."""
 
     data: Volume | None = Field(None, description="its data directory; by default as the primary's, and pg_wal too")
     wal: Volume | None = Field(None, description="its pg_wal, if not with its data")
+    upstream: str = Field(PRIMARY, description="whom it follows: the primary, or a standby before it (cascading)")
     settings: dict[str, str] = Field(default_factory=dict, description="settings of its server, over the primary's")
+    host: str | None = Field(None, description="ssh://[user@]host[:port]; by default where the primary is")
+    address: str | None = Field(
+        None,
+        description="of its host, where the primary's reaches it; private, and by default the one that ssh came to",
+    )
 
     _as_text = field_validator("settings", mode="before")(_as_text)
+    _private = field_validator("address")(_private)
+
+    @field_validator("host")
+    @classmethod
+    def _by_ssh(cls, text: str | None) -> str | None:
+        if text is None:
+            return None
+        try:
+            return parse_target(text).text
+        except UsageError as error:
+            raise Refused(f"a node is on the campaign's host or behind ssh: {error.message}", error.hint) from None
+
+    @model_validator(mode="after")
+    def _addressed(self) -> Standby:
+        if self.address is not None and self.host is None:
+            raise ValueError("address is of a host: it goes with host")
+        return self
 
 
 class Network(Model):
@@ -190,14 +228,44 @@ class Topology(Model):
         None, description="what a commit waits for; by default as the settings of the stack say"
     )
     slots: bool = Field(True, description="a replication slot for each standby, so that the primary keeps its WAL")
-    pooler: Literal["pgpool"] | None = Field(
+    pooler: Literal["pgpool", "pgbouncer"] | None = Field(
         None,
         description="what pgbench connects to instead of the primary: Pgpool-II, which sends writes to the primary and "
-        "balances reads over all nodes; by default nothing",
+        "balances reads over all nodes, or PgBouncer, which shares few sessions of the primary among many clients; by "
+        "default nothing",
+    )
+    stale_reads: DurationS = Field(
+        0.0,
+        ge=0,
+        le=600,
+        description="so long after each run, under the same load, reads on the standbys are compared with what the "
+        "primary has acknowledged; by default not",
+    )
+    acknowledgements: DurationS = Field(
+        0.0,
+        ge=0,
+        le=600,
+        description="so long after each run, under the same load, what standbys tell the primary is watched: which of "
+        "them let commits go, and after how long; by default not",
     )
     archive: Volume | None = Field(None, description="where the primary archives its WAL; by default it does not")
     network: Network = Network()
     catch_up_s: float = Field(300.0, gt=0, description="a standby that streams after no such time fails the trial")
+    address: str | None = Field(
+        None, description="of the primary's host, where those of standbys reach it; private, and by default found out"
+    )
+
+    _private = field_validator("address")(_private)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_the_primary(cls, value: object) -> object:
+        if isinstance(value, dict) and value.keys() & {"host", "hosts", "driver", "load_host"}:
+            raise Refused(
+                "a topology has no host: the primary and the node of pgbench are on the campaign's own",
+                hint="host: ssh://db1 of the campaign, and of standbys: topology: {standbys: [{host: ssh://db2}]}",
+            )
+        return value
 
     @field_validator("standbys", mode="before")
     @classmethod
@@ -218,9 +286,44 @@ class Topology(Model):
 
     @model_validator(mode="after")
     def _acknowledged(self) -> Topology:
-        if self.quorum is not None and (problem := self.quorum.problem(self.standby_names)):
+        known = {PRIMARY}
+        for name in self.standby_names:
+            if self.upstream(name) not in known:
+                there = ", ".join(sorted(known))
+                raise ValueError(f"{name} follows {self.upstream(name)!r}: it can follow a node before it ({there})")
+            known.add(name)
+        if self.quorum is not None and (problem := self.quorum.problem(self.followers(PRIMARY))):
+            raise ValueError(problem)
+        if self.stale_reads and not self.standbys:
+            raise ValueError("stale_reads asks for reads on standbys, and there are none")
+        if self.acknowledgements and (problem := self._unwatchable):
             raise ValueError(problem)
         return self
+
+    @property
+    def _unwatchable(self) -> str | None:
+        """Why it cannot be told which standby let a commit go."""
+        quorum = self.quorum
+        if quorum is None or self.synchronous_commit in ("off", "local"):
+            return "acknowledgements asks which standby let a commit go, and no commit waits for one"
+        if not quorum.in_order(self.followers(PRIMARY)):
+            return f"{quorum.text} leaves it open for which standbys a commit waits: acknowledgements needs their names"
+        return None
+
+    @property
+    def far_hosts(self) -> tuple[str, ...]:
+        """Other hosts than the primary's, each once."""
+        return tuple(dict.fromkeys(standby.host for standby in self.standbys if standby.host is not None))
+
+    def host_of(self, node: str) -> str:
+        """The host of a node; empty where it is the primary's."""
+        return (self.standbys[self.standby_names.index(node)].host or "") if node in self.standby_names else ""
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Those that were given, by host; the primary's is called by an empty name."""
+        own = {"": self.address} if self.address is not None else {}
+        return own | {s.host: s.address for s in self.standbys if s.host is not None and s.address is not None}
 
     @property
     def quorum(self) -> Quorum | None:
@@ -230,6 +333,14 @@ class Topology(Model):
     @property
     def standby_names(self) -> tuple[str, ...]:
         return tuple(f"standby{number + 1}" for number in range(len(self.standbys)))
+
+    def upstream(self, name: str) -> str:
+        """Whom a standby follows."""
+        return self.standbys[self.standby_names.index(name)].upstream
+
+    def followers(self, node: str) -> tuple[str, ...]:
+        """Standbys that follow a node directly; those of the primary are the only ones that acknowledge."""
+        return tuple(name for name in self.standby_names if self.upstream(name) == node)
 
     def standby_volumes(self, primary: dict[str, Volume], name: str) -> dict[str, Volume]:
         """`data` and, where it has one, `wal` of a standby; `primary` are the volumes of the primary."""
@@ -247,6 +358,8 @@ class Node:
     """The roles of its volumes in the stack, by what they are to it: `data`, `wal`, `tablespace.NAME`."""
     settings: dict[str, str]
     """What a campaign sets of its server."""
+    host: str = ""
+    """Where it is not the primary's."""
 
 
 class Stack(Model):
@@ -313,10 +426,21 @@ class Stack(Model):
                 name,
                 {role: f"{name}.{role}" for role in cluster.standby_volumes(self.own_volumes, name)},
                 {**self.postgresql.settings, **asked.settings},
+                asked.host or "",
             )
             for name, asked in zip(cluster.standby_names, cluster.standbys, strict=True)
         )
         return (primary, *standbys)
+
+    @property
+    def far_hosts(self) -> tuple[str, ...]:
+        """Hosts of nodes that are elsewhere than the primary."""
+        return self.topology.far_hosts if self.topology is not None else ()
+
+    def host_of_role(self, role: str) -> str:
+        """The host of a volume; empty where it is the primary's."""
+        node = role.partition(".")[0]
+        return self.topology.host_of(node) if self.topology is not None else ""
 
     @property
     def device_ids(self) -> tuple[str, ...]:

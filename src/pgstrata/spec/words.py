@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from pgstrata.errors import UsageError
 
@@ -10,9 +11,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.\-/:%*#~=]+")
 _CLOSE = "close it, as in 'md(raid10,4)/ext4'; a value with brackets in it stands in double quotes"
 
 
-def split_top(text: str, separator: str, limit: int = -1) -> list[str]:
-    """Parts of `text` between separators at the top level, stripped; UsageError if brackets or quotes are open."""
-    parts, start, depth, quoted, at = [], 0, 0, False, 0
+def _outside_quotes(text: str, start: int = 0) -> Iterator[tuple[int, str, int]]:
+    """Place and character of what is not quoted, with the depth of parentheses after it; UsageError for open quotes."""
+    depth, quoted, at = 0, False, start
     while at < len(text):
         char = text[at]
         if quoted:
@@ -20,39 +21,37 @@ def split_top(text: str, separator: str, limit: int = -1) -> list[str]:
             quoted = char != '"'
         elif char == '"':
             quoted = True
-        elif char in "()":
-            depth += 1 if char == "(" else -1
-        elif char == separator and depth == 0 and limit != 0:
-            parts.append(text[start:at].strip())
-            start, limit = at + 1, limit - 1
+        else:
+            depth += {"(": 1, ")": -1}.get(char, 0)
+            yield at, char, depth
+        at += 1
+    if quoted:
+        raise UsageError(f"a quote is not closed in {text!r}", hint=_CLOSE)
+
+
+def split_top(text: str, separator: str, limit: int = -1) -> list[str]:
+    """Parts of `text` between separators at the top level, stripped; UsageError if brackets or quotes are open."""
+    parts, start, depth = [], 0, 0
+    for at, char, depth in _outside_quotes(text):
         if depth < 0:
             break
-        at += 1
-    if depth != 0 or quoted:
-        raise UsageError(f"{'a quote' if quoted else 'a parenthesis'} is not closed in {text!r}", hint=_CLOSE)
+        if char == separator and depth == 0 and limit != 0:
+            parts.append(text[start:at].strip())
+            start, limit = at + 1, limit - 1
+    if depth != 0:
+        raise UsageError(f"a parenthesis is not closed in {text!r}", hint=_CLOSE)
     return [*parts, text[start:].strip()]
 
 
 def split_call(text: str) -> tuple[str, str | None, str]:
     """`name(arguments)rest` as its three parts; arguments are None where there are no parentheses."""
     match = re.match(r"[A-Za-z0-9_.\-]*", text)
-    name = match[0] if match else ""
-    rest = text[len(name) :]
-    if not rest.startswith("("):
-        return name, None, rest
-    depth, quoted, at = 0, False, 0
-    while at < len(rest):
-        char = rest[at]
-        if quoted:
-            at += 1 if char == "\\" else 0
-            quoted = char != '"'
-        elif char == '"':
-            quoted = True
-        elif char in "()":
-            depth += 1 if char == "(" else -1
-            if depth == 0:
-                return name, rest[1:at], rest[at + 1 :]
-        at += 1
+    opened = match.end() if match else 0
+    if not text.startswith("(", opened):
+        return text[:opened], None, text[opened:]
+    for at, _, depth in _outside_quotes(text, opened):
+        if depth == 0:
+            return text[:opened], text[opened + 1 : at], text[at + 1 :]
     raise UsageError(f"a parenthesis is not closed in {text!r}", hint=_CLOSE)
 
 

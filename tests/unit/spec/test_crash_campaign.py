@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import UsageError
+from pgstrata.spec.cluster_crash import cluster_crash_campaign
 from pgstrata.spec.crash import INITDB, SETTINGS, crash_campaign, named_stacks
+from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.notation import parse_stack, render_stack
+from pgstrata.spec.stack import Postgres, Stack
 
 
 def test_a_stack_is_put_on_one_recorded_disk() -> None:
@@ -35,6 +38,22 @@ def test_every_disk_of_every_volume_is_recorded() -> None:
     assert [(isinstance(d, MediaDevice) and d.recorded, d.count) for d in devices] == [(True, 2), (True, 1)]
 
 
+def test_the_devices_of_a_pool_are_recorded_too() -> None:
+    (stack,) = crash_campaign(named_stacks(["zfs(mirror)+log(mirror)"])).stacks
+    devices = [stack.data.device, *stack.data.fs.own_devices.values()]
+    assert [(isinstance(d, MediaDevice) and d.recorded, d.count) for d in devices] == [(True, 2), (True, 2)]
+    assert Stack.model_validate_json(stack.model_dump_json()) == stack
+
+
+def test_an_array_of_disks_that_read_as_zeroes_needs_no_first_resync() -> None:
+    (stack,) = crash_campaign(named_stacks(["md(raid5,3)/ext4"])).stacks
+    (layer,) = stack.data.layers
+    assert isinstance(layer, Md)
+    assert layer.assume_clean
+    (plain,) = crash_campaign(named_stacks(["md(raid0,2)/ext4"])).stacks
+    assert plain.data.layers == (Md(level="raid0"),)
+
+
 def test_a_recorded_volume_beside_data_that_is_not_has_no_common_order() -> None:
     with pytest.raises(UsageError, match="no common order"):
         parse_stack("ext4@wal=media(none,recorded=true)/ext4")
@@ -49,11 +68,20 @@ def test_a_recorded_disk_is_written_as_it_is_read() -> None:
     ("text", "why"),
     [
         ("tmpfs", "crash trials do not take tmpfs"),
-        ("lvm(2)/xfs", "layers"),
         ("ext4@wal=tmpfs", "crash trials do not take tmpfs"),
-        ("ext4@wal=md(raid1,2)/xfs", "layers"),
+        ("nfs:server=db2:/srv", "the disks below this nfs are not of this host"),
     ],
 )
 def test_other_stacks_are_refused_by_name(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         crash_campaign(named_stacks([text]))
+
+
+def test_wal_of_larger_segments_is_not_kept_below_two_of_them() -> None:
+    plain = named_stacks(["cluster(2)/tmpfs"])
+    own = Postgres(initdb=("--no-sync",))
+    with_options = plain.model_copy(update={"stacks": (plain.stacks[0].model_copy(update={"postgresql": own}),)})
+    assert cluster_crash_campaign(plain).stacks[0].postgresql.settings["min_wal_size"] == "8MB"
+    made = cluster_crash_campaign(with_options).stacks[0].postgresql
+    assert made.initdb == ("--no-sync",)
+    assert "min_wal_size" not in made.settings

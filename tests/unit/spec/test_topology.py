@@ -15,6 +15,7 @@ from pgstrata.spec.notation import parse_stack, render_stack
 from pgstrata.spec.promise import LOSES, LOSES_RECENT, SURVIVES
 from pgstrata.spec.quorum import Quorum, parse_quorum
 from pgstrata.spec.stack import Stack
+from pgstrata.trial.cluster import expected_states
 
 TWO = ("standby1", "standby2")
 
@@ -65,7 +66,11 @@ NOTATIONS = [
     "cluster(3,ANY 1,remote_apply)/tmpfs",
     "cluster(3,FIRST 1 (standby2, standby1),on,slots=off)/xfs:noatime",
     "cluster(2,ANY 1,delay_ms=0.5,bandwidth_mbit=100,loss=0.01,catch_up_s=20)/ext4@wal=xfs",
-    "cluster(3,ANY 1,slots=off,pooler=pgpool,delay_ms=1)/tmpfs",
+    "cluster(3,ANY 1,slots=off,pooler=pgpool,stale_reads=2s,delay_ms=1)/tmpfs",
+    "cluster(2,pooler=pgbouncer)/tmpfs",
+    "cluster(3,FIRST 1 (standby2, standby1),acknowledgements=5s)/tmpfs",
+    "cluster(3,FIRST 2,remote_apply,acknowledgements=5s)/tmpfs",
+    "cluster(4,ANY 1)/tmpfs@standby2.upstream=standby1@standby3=ext4@standby3.upstream=standby2@standby3.fsync=on",
     "cluster(3,ANY 2)/tmpfs@archive=ext4@standby1=xfs@standby1.wal=ext4@standby1.fsync=on@standby2.fsync=on@fsync=off",
 ]
 
@@ -87,12 +92,22 @@ def test_short_notation_is_read_and_written(text: str) -> None:
         ("cluster(x)/ext4", "no number of nodes"),
         ("cluster(3,ANY 3)/ext4", "only 2 could acknowledge"),
         ("cluster(1,ANY 1)/ext4", "only 0 could acknowledge"),
-        ("cluster(3,ANY 1 (standby3))/ext4", "'standby3', which is no standby"),
+        ("cluster(3,ANY 1 (standby3))/ext4", "'standby3', which is no standby of the primary"),
         ("cluster(3,ANY 1 (standby1, standby1))/ext4", "'standby1' twice"),
         ("cluster(3,ANY 1,FIRST 1)/ext4", "synchronous_standby_names twice"),
         ("cluster(3,speed=1)/ext4", "nothing that a cluster has"),
         ("cluster(3,pooler=other)/ext4", "topology.pooler"),
         ("cluster(3,loss=2)/ext4", "network.loss"),
+        ("cluster(3)/ext4@standby1.upstream=standby2", "standby1 follows 'standby2'"),
+        ("cluster(3)/ext4@standby2.upstream=standby2", "standby2 follows 'standby2'"),
+        ("cluster(3,ANY 2)/ext4@standby2.upstream=standby1", "only 1 could acknowledge"),
+        ("cluster(3,standby2)/ext4@standby2.upstream=standby1", "'standby2', which is no standby of the primary"),
+        ("cluster(1,stale_reads=2s)/ext4", "reads on standbys, and there are none"),
+        ("cluster(2,stale_reads=2h)/ext4", "topology.stale_reads"),
+        ("cluster(3,acknowledgements=2s)/ext4", "no commit waits for one"),
+        ("cluster(3,ANY 1,local,acknowledgements=2s)/ext4", "no commit waits for one"),
+        ("cluster(3,ANY 1,acknowledgements=2s)/ext4@synchronous_commit=local", "no commit waits for one"),
+        ("cluster(3,FIRST 1,acknowledgements=2s)/ext4", "leaves it open for which standbys a commit waits"),
         ("ext4@standby=xfs", "is of a cluster"),
         ("ext4@archive=xfs", "is of a cluster"),
         ("cluster(2)/ext4@standby2=xfs", "has 1 standbys"),
@@ -101,6 +116,13 @@ def test_short_notation_is_read_and_written(text: str) -> None:
         ("cluster(2,on)/ext4@synchronous_commit=on", "synchronous_commit is set twice"),
         ("cluster(2)/ext4@wal_level=minimal", "standbys cannot follow"),
         ("cluster(3)/ext4@max_wal_senders=2", "4 are needed"),
+        ("cluster(2)/ext4@standby1.host=other", "on the campaign's host or behind ssh: not an ssh host: other"),
+        ("cluster(2)/ext4@standby1.host=lab/a", "on the campaign's host or behind ssh"),
+        ("cluster(2)/ext4@standby1.address=10.0.0.2", "address is of a host"),
+        ("cluster(2)/ext4@standby1.host=ssh://db2@standby1.address=8.8.8.8", "8.8.8.8 is public"),
+        ("cluster(2)/ext4@standby1.host=ssh://db2@standby1.address=db2", "'db2' is no IP address"),
+        ("cluster(2,address=8.8.8.8)/ext4", "8.8.8.8 is public"),
+        ("cluster(3)/dir:/x@standby2.host=ssh://db2@standby1=ext4@standby2=dir:/x@wal=dir:/x", "used by data and wal"),
         ("cluster(2)/ext4@tablespace.fast=xfs", "no tablespaces"),
         ("cluster(2)/xfs@standby.wal=ext4@standby=zfs:wal_dataset.recordsize=16k", "pg_wal of standby1"),
     ],
@@ -127,6 +149,15 @@ def test_standbys_sit_on_what_the_primary_does_unless_they_say_else() -> None:
     assert second.roles == {"data": "standby2.data"}
     assert first.settings == {"work_mem": "8MB", "fsync": "off"}
     assert second.settings == primary.settings == {"work_mem": "8MB"}
+
+
+def test_only_those_that_follow_the_primary_acknowledge() -> None:
+    stack = parse_stack("cluster(4,ANY 1)/tmpfs@standby2.upstream=standby1@standby3.upstream=standby1")
+    assert stack.topology is not None
+    assert stack.topology.followers("primary") == ("standby1",)
+    assert stack.topology.followers("standby1") == ("standby2", "standby3")
+    assert expected_states(stack.topology) == {"standby1": "quorum", "standby2": "async", "standby3": "async"}
+    assert "any 1 of 1 standbys" in durability_class(stack).reason
 
 
 FILE = """\
@@ -170,6 +201,15 @@ def test_a_campaign_file_is_told_what_is_wrong(topology: str, why: str, tmp_path
 def test_a_cluster_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("stacks: {a: cluster(2)/tmpfs}\nruns: {load: keep}\n")
     with pytest.raises(UsageError, match="is a cluster"):
+        load_campaign(tmp_path / "c.yaml")
+
+
+def test_nothing_stays_prepared_behind_pgbouncer(tmp_path: Path) -> None:
+    text = "stacks: {a: 'cluster(2,pooler=%s)/tmpfs'}\nworkload: {protocol: prepared}\n"
+    (tmp_path / "c.yaml").write_text(text % "pgpool")
+    assert load_campaign(tmp_path / "c.yaml").workload.protocol == "prepared"
+    (tmp_path / "c.yaml").write_text(text % "pgbouncer")
+    with pytest.raises(UsageError, match="PgBouncer, in front of stack 'a'"):
         load_campaign(tmp_path / "c.yaml")
 
 

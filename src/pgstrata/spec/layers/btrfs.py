@@ -25,7 +25,7 @@ class Btrfs(LocalFilesystem):
     """btrfs on one or several devices."""
 
     kind: Literal["btrfs"] = "btrfs"
-    mounts_alone: ClassVar[bool] = True
+    assembles: ClassVar[bool] = True
 
     aliases: ClassVar[Mapping[str, str]] = {"commit": "commit_s", "datacow": "nodatacow", "datasum": "nodatasum"}
     layout_field: ClassVar[str] = "data"
@@ -86,7 +86,7 @@ class Btrfs(LocalFilesystem):
         if not self.barrier:
             yield LOSES, f"barrier=0 on {where}: no flush reaches the device"
 
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: Ground | None) -> bool:
         return self.nodatacow
 
     @property

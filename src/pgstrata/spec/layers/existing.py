@@ -52,8 +52,8 @@ class Existing(Filesystem):
     def promises(self, where: str, ground: Ground | None) -> Promises:
         yield from ground_promises(ground, where)
 
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
-        return ground is not None and ground.overwrites_in_place
+    def tears_pages(self, ground: Ground | None) -> bool:
+        return ground is not None and ground.tears_pages
 
     @classmethod
     def parse_call(cls, call: Call) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class Ext4(LocalFilesystem):
     """ext4: mke2fs and mount options that matter to PostgreSQL."""
 
     kind: Literal["ext4"] = "ext4"
-    mounts_alone: ClassVar[bool] = True
+    assembles: ClassVar[bool] = True
 
     aliases: ClassVar[Mapping[str, str]] = {
         "commit": "commit_s",
@@ -75,5 +75,6 @@ class Ext4(LocalFilesystem):
                 "Linux refuses to mount, and e2fsck then drops commits",
             )
 
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
-        return self.data != "journal"
+    def tears_pages(self, ground: Ground | None) -> bool:
+        """With data=journal too: its journal takes the two blocks of a page one by one (docs/crash.md, "Controls")."""
+        return True

@@ -27,7 +27,7 @@ class Imported(Filesystem):
     def promises(self, where: str, ground: Ground | None) -> Promises:
         yield UNKNOWN, "imported figures: the configuration is not known"
 
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: Ground | None) -> bool:
         """Nothing is known of it, which `promises` says."""
         return False
 

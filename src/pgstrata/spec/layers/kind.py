@@ -37,6 +37,8 @@ class Kind(Spelled):
     """Those registered, by name, in the order of documents."""
     offered: ClassVar[bool] = True
     """False for what only pgstrata itself makes."""
+    assembles: ClassVar[bool] = False
+    """Whether what is on devices is brought up by naming these and nothing else, as crash trials do."""
     layout_field: ClassVar[str] = ""
     """The field that says how several devices are put together."""
     layout_minimum: ClassVar[Mapping[str, int]] = {}
@@ -174,6 +176,10 @@ class BlockLayer(Kind):
     under_pool: ClassVar[str]
     """What is wrong with it below a filesystem that pools disks itself; `{fs}` is that one."""
 
+    def over_zeroes(self) -> BlockLayer:
+        """As it is best made where every device is known to read as zeroes."""
+        return self
+
     @property
     def asked_layout(self) -> str:
         """How the devices below are put together."""
@@ -237,12 +243,12 @@ class Filesystem(Kind):
     kinds: ClassVar[dict[str, type[Filesystem]]] = {}
     spans_devices: ClassVar[bool] = False
     """Whether it itself puts several devices together."""
-    mounts_alone: ClassVar[bool] = False
-    """Whether copies of its devices are mounted by naming these and nothing else, as crash trials do."""
     pools_disks: ClassVar[bool] = False
     """Whether it must have the disks themselves."""
     copy_on_write: ClassVar[bool] = False
     """Whether it declines over hours, which only long runs show."""
+    in_memory: ClassVar[bool] = False
+    """Whether nothing is left of it when the machine loses power."""
 
     @classmethod
     def takes_device(cls, asked: Mapping[str, Any]) -> bool:
@@ -315,7 +321,7 @@ class Filesystem(Kind):
         yield from ()
 
     @abstractmethod
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: Ground | None) -> bool:
         """Whether a power cut can leave half of a page old and half new."""
 
     @property

@@ -17,6 +17,7 @@ class Lvm(BlockLayer):
     kind: Literal["lvm"] = "lvm"
 
     gives: ClassVar[str] = "LV"
+    assembles: ClassVar[bool] = True
     under_pool: ClassVar[str] = "doubles the pooling and hides flush errors of single disks: give the disks to {fs}"
     not_options: ClassVar[frozenset[str]] = frozenset({"layout"})
     layout_field: ClassVar[str] = "layout"

@@ -25,6 +25,7 @@ class Md(BlockLayer):
 
     gives: ClassVar[str] = "array"
     needs_several: ClassVar[bool] = True
+    assembles: ClassVar[bool] = True
     under_pool: ClassVar[str] = "hides the disks from {fs}, which then cannot repair: use a vdev layout of {fs} instead"
     not_options: ClassVar[frozenset[str]] = frozenset({"level"})
     layout_field: ClassVar[str] = "level"
@@ -47,6 +48,10 @@ class Md(BlockLayer):
         if self.level == "raid1" and self.chunk is not None:
             raise ValueError("raid1 has no chunk size")
         return self
+
+    def over_zeroes(self) -> Md:
+        """Parity and copies of zeroes are zeroes: a first resync would find nothing to do."""
+        return self if self.level == "raid0" else self.model_copy(update={"assume_clean": True})
 
     @property
     def capabilities(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ class Nfs(Filesystem):
     """An NFS mount: exported on this host over `export`, or an existing `server:/path`."""
 
     kind: Literal["nfs"] = "nfs"
+    assembles: ClassVar[bool] = True
 
     aliases: ClassVar[Mapping[str, str]] = {"vers": "version", "sync": "export_sync"}
     opposites: ClassVar[Mapping[str, str]] = {"async": "export_sync", "soft": "hard"}
@@ -90,8 +91,8 @@ class Nfs(Filesystem):
         if not self.export_sync:
             yield LOSES, f"NFS export async below {where}: the server acknowledges before it has written"
 
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
-        return self.exported is not None and self.exported.overwrites_in_place(ground)
+    def tears_pages(self, ground: Ground | None) -> bool:
+        return self.exported is not None and self.exported.tears_pages(ground)
 
     @property
     def parity(self) -> tuple[Parity, ...]:

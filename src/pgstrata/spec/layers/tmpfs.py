@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ class Tmpfs(Filesystem):
     """Memory; nothing survives a power cut."""
 
     kind: Literal["tmpfs"] = "tmpfs"
+    in_memory: ClassVar[bool] = True
     size: SizeBytes | None = Field(None, description="limit; by default half of the memory")
     huge: Literal["never", "always", "within_size", "advise"] | None = Field(None, description="huge pages")
     noatime: bool = Field(False, description="do not record when files are read")
@@ -30,6 +31,6 @@ class Tmpfs(Filesystem):
     def promises(self, where: str, ground: Ground | None) -> Promises:
         yield LOSES, f"{where} is on tmpfs: memory"
 
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: Ground | None) -> bool:
         """A power cut leaves nothing at all."""
         return False

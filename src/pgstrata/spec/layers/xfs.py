@@ -15,7 +15,7 @@ class Xfs(LocalFilesystem):
     """xfs: mkfs and mount options."""
 
     kind: Literal["xfs"] = "xfs"
-    mounts_alone: ClassVar[bool] = True
+    assembles: ClassVar[bool] = True
     block_size: SizeBytes | None = Field(None, description="mkfs.xfs -b size; above the page size only on new kernels")
     sector_size: SizeBytes | None = Field(None, description="mkfs.xfs -s size")
     log_size: SizeBytes | None = Field(None, description="mkfs.xfs -l size")
@@ -45,5 +45,5 @@ class Xfs(LocalFilesystem):
             raise ValueError("sector_size is larger than the block size")
         return self
 
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: Ground | None) -> bool:
         return True

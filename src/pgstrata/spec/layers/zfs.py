@@ -40,6 +40,7 @@ class Zfs(Filesystem):
     layout_minimum: ClassVar[Mapping[str, int]] = {"mirror": 2, "raid10": 4, "raidz1": 2, "raidz2": 3, "raidz3": 4}
     layout_usual: ClassVar[Mapping[str, int]] = {"raidz1": 3, "raidz2": 4, "raidz3": 5}
     spans_devices: ClassVar[bool] = True
+    assembles: ClassVar[bool] = True
     pools_disks: ClassVar[bool] = True
     copy_on_write: ClassVar[bool] = True
 
@@ -132,7 +133,7 @@ class Zfs(Filesystem):
         if self.module.get("zil_nocacheflush", 0):
             yield LOSES, f"zil_nocacheflush=1 below {where}: the intent log is written without flushes"
 
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: Ground | None) -> bool:
         """A page over several records: each is replaced as a whole, the page is not."""
         return self.recordsize is not None and self.recordsize < PAGE_BYTES
 
