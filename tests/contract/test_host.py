@@ -22,6 +22,8 @@ from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed, Host, command
 from pgstrata.trial.interruption import Interrupted, Interruption
 
+pytestmark = pytest.mark.slow
+
 RECORDED = {
     ("printf", "hello"): completed(("printf", "hello"), "hello"),
     ("ls", "/nonexistent"): completed(("ls", "/nonexistent"), exit_code=2, stderr="ls: cannot access"),

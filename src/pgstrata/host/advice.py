@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from pgstrata.host.facts.activity import Server, read_busy, read_load, read_servers
+from pgstrata.host.facts.activity import Server, read_busy, read_load, read_servers, render_busy
 from pgstrata.host.facts.block import BlockDevice, read_block_devices, read_write_cache
 from pgstrata.host.facts.clock import FAST_CLOCKS, read_clock_source, read_clock_sources
 from pgstrata.host.facts.cpu import (
@@ -251,7 +251,7 @@ def _busy(r: Readings) -> Advice | None:
     return Advice(
         "other services",
         "warning",
-        ", ".join(busy.text for busy in r.busy[:5]),
+        render_busy(r.busy),
         "they take CPU and disk from the stack that runs at that moment",
         "stop them for the time of the run",
     )

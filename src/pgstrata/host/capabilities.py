@@ -73,7 +73,12 @@ class Missing:
     what: str
     reason: str
     install: str
-    advice: str
+    further: tuple[str, ...]
+    """What else to do or to know."""
+
+    @property
+    def advice(self) -> str:
+        return "; ".join(self.further)
 
     @property
     def text(self) -> str:
@@ -202,7 +207,7 @@ def _explain(capability: Capability, unmet: list[tuple[Need, str]], distribution
         capability.what,
         reason,
         render_install(needs, distribution),
-        render_advice(needs, distribution),
+        advice_of(needs, distribution),
     )
 
 
@@ -223,7 +228,7 @@ def render_install(needs: list[Need], distribution: Distribution) -> str:
     return f"{_INSTALLERS[distribution.family]} {' '.join(known)}" if known else ""
 
 
-def render_advice(needs: list[Need], distribution: Distribution) -> str:
+def advice_of(needs: list[Need], distribution: Distribution) -> tuple[str, ...]:
     """What else to do or to know."""
     kernel = any(need.kernel and need.packages for need in needs)
     parts = [need.advice[distribution.family] for need in needs if distribution.family in need.advice]
@@ -233,4 +238,4 @@ def render_advice(needs: list[Need], distribution: Distribution) -> str:
         parts.append("install it with the package manager of this distribution")
     if kernel:
         parts.append(_LAB)
-    return "; ".join(dict.fromkeys(parts))
+    return tuple(dict.fromkeys(parts))

@@ -10,10 +10,11 @@ from pgstrata.host.base import AgentHost, refuse
 
 
 class LocalHost(AgentHost):
-    """Calls the agent in this process. `state_directory` overrides where locks and the journal live."""
+    """Calls the agent in this process. `state_directory` overrides where locks and the journal live; `name` is what a
+    campaign on several hosts calls this machine."""
 
-    def __init__(self, *, state_directory: str | None = None) -> None:
-        super().__init__("local")
+    def __init__(self, *, state_directory: str | None = None, name: str = "local") -> None:
+        super().__init__(name)
         self._agent = Agent(state_directory, lambda: self._waiting())
 
     def _call(self, operation: str, *, patience_s: float = 60.0, **arguments: Any) -> Any:

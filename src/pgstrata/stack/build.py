@@ -50,12 +50,19 @@ class StepRunner:
     """Ids of devices that may carry something."""
     bindings: dict[str, str] = field(default_factory=dict)
     """What the steps found out."""
+    at: str = ""
+    """The name of the host among the hosts of a cluster; empty for the trial's own."""
+    elsewhere: Mapping[str, StepRunner] = field(default_factory=dict)
+    """Who runs the steps on other hosts, by their names; they share `bindings`."""
     _disks: dict[str, str] = field(default_factory=dict)
     """Ids of the real devices that were inspected, by the name of their binding."""
 
     def run(self, step: Step, do: Callable[[], None] | None = None) -> None:
         """One step: look at what it requires and will overwrite, journal its undo, write its settings, run its commands
-        (or `do`, which runs them), wait for what it awaits."""
+        (or `do`, which runs them), wait for what it awaits. One of another host is run there."""
+        if step.host != self.at:
+            self.elsewhere[step.host].run(step, do)
+            return
         act = step.act
         if do is None and act is not None:
             do = partial(act, self)
@@ -86,7 +93,8 @@ class StepRunner:
     def _run_commands(self, step: Step) -> None:
         output = ""
         for command in step.commands:
-            output = self.host.run(command.resolve(self.bindings)).stdout.strip()
+            host = self.host if command.host == self.at else self.elsewhere[command.host].host
+            output = host.run(command.resolve(self.bindings)).stdout.strip()
         if step.binds is not None:
             if not output:
                 raise TrialError(f"step {step.name} printed nothing on {self.host.name}")

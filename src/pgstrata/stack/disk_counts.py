@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgstrata.stack.step import PlannedCommand
 from pgstrata.stack.undo import Undo
@@ -50,6 +50,10 @@ class TimingSwitch:
     undo: Undo
     """Switches it off when a trial ends early: what is taken down then must not take the time of the medium."""
 
+    def run_on(self, host: str) -> TimingSwitch:
+        """The same on another host."""
+        return replace(self, on=replace(self.on, host=host), off=replace(self.off, host=host))
+
 
 @dataclass(frozen=True)
 class CountedDisks:
@@ -62,6 +66,13 @@ class CountedDisks:
     names: tuple[str, ...]
     switch: TimingSwitch | None = None
     """None where all of them are timed always."""
+
+    def on(self, host: str) -> CountedDisks:
+        """The same on another host; empty leaves them where they are."""
+        if not host:
+            return self
+        switch = self.switch.run_on(host) if self.switch is not None else None
+        return replace(self, ask=replace(self.ask, host=host), switch=switch)
 
     def parse(self, text: str) -> tuple[DiskCounts, ...]:
         """The accounts in the order of the disks; empty when one of them is missing."""

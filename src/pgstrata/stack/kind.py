@@ -19,7 +19,8 @@ from pgstrata.stack.disk_counts import CountedDisks
 from pgstrata.stack.place import Place
 from pgstrata.stack.room import Wanted
 from pgstrata.stack.space import used_bytes
-from pgstrata.stack.step import Argument, Attested, PlannedCommand, Step
+from pgstrata.stack.stage import Stage
+from pgstrata.stack.step import Argument, Attested, Step
 from pgstrata.stack.tuning.setting import IN_EFFECT
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import RUNS
@@ -65,6 +66,8 @@ class PlannedLayer:
     """What a user should know, for example a stripe that does not fit the array below."""
     counted: tuple[CountedDisks, ...] = ()
     """Disks that say themselves what they did."""
+    stages: tuple[Stage, ...] = ()
+    """How it is brought up again; a device needs nothing."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class PlannedFilesystem:
     notes: tuple[str, ...] = ()
     counted: tuple[CountedDisks, ...] = ()
     """Of the devices that the filesystem brought itself."""
+    stages: tuple[Stage, ...] = ()
+    """How it is brought up again over what is below."""
 
 
 Undos = Mapping[type[Undo], Callable[[Host, Any], str]]
@@ -115,10 +120,6 @@ def _nothing_to_empty(place: Place) -> tuple[Command, ...]:
     return ()
 
 
-def _nothing_to_run(nodes: tuple[Argument, ...]) -> tuple[PlannedCommand, ...]:
-    return ()
-
-
 def _fits_kernel(host: Host, fs: Filesystem) -> str:
     return ""
 
@@ -143,14 +144,6 @@ class FilesystemKind:
     """Why the running kernel cannot have one made like that, though it has the filesystem; empty when it can."""
     require_room: Callable[[Host, Any, Wanted], None] = _needs_no_room
     """PreflightError where one that sits on no device has too little room, or cannot be reached."""
-    copy_options: tuple[str, ...] = ()
-    """Further mount options with which a copy is mounted beside another one of the same identity."""
-    copies_beside: bool = True
-    """Whether copies of one on one device can be mounted beside one another."""
-    plan_mend: Callable[[tuple[Argument, ...]], tuple[PlannedCommand, ...]] = _nothing_to_run
-    """What a start of the machine does, unasked, to one that cannot be mounted."""
-    plan_forget: Callable[[tuple[Argument, ...]], tuple[PlannedCommand, ...]] = _nothing_to_run
-    """Makes the kernel forget devices that it knows by what is on them, before others with the same on them come."""
     settings_in_effect: Mapping[str, Callable[[Host], str]] = field(default_factory=dict)
     """Files of settings that take 0 for `leave it as it is`, and what is in effect then."""
 

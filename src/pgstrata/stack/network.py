@@ -1,8 +1,14 @@
-"""The network of a cluster's nodes on one machine: a namespace each, and one in which a bridge joins them.
+"""The network of a cluster's nodes: on each machine a namespace each, and one in which a bridge joins them.
 
 Each namespace is held by a file among the trial's own mounts, so that unmounting and removing it is all there is to
 take back: its interfaces, addresses and queues go with it. Nothing is added to the machine's own network, and nothing
 leads from one into the other, so that the addresses cannot collide with the machine's.
+
+Packets are held back and dropped by netem, or where the kernel has none by a program of ours (`relay`), which then is
+the bridge as well.
+
+Bridges of several machines are joined by VXLAN: the tunnel's device is in the bridge's namespace, its packets go by the
+machine's own network. Who is behind which machine is written into its table, so nothing that arrives changes that.
 
 They are of 198.18.0.0/15, which RFC 2544 sets aside for benchmarks.
 """
@@ -10,8 +16,9 @@ They are of 198.18.0.0/15, which RFC 2544 sets aside for benchmarks.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pgstrata.errors import parser_of
 from pgstrata.host.capabilities import Capability, Need, everywhere, kernel_has, program
@@ -19,25 +26,44 @@ from pgstrata.host.facts.filesystems import module_available
 from pgstrata.host.facts.os_release import Family
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.stack import Network, Stack
+from pgstrata.stack import round_trip
+from pgstrata.stack.kind import Check
 from pgstrata.stack.looks import FreePath
-from pgstrata.stack.step import Attested, PlannedCommand, Step, planned
+from pgstrata.stack.step import Attested, PlannedCommand, Step, planned, told
 from pgstrata.stack.undo import RemovePath, Unmount
 
 DRIVER = "driver"
 """The node that pgbench runs on."""
 _HUB = "hub"
 _BRIDGE = "bridge0"
-_INTERFACE = "eth0"
+INTERFACE = "eth0"
+"""Of a node, in its namespace."""
 _SUBNET = "198.18.0"
 _PREFIX_BITS = 24
+
+_TUNNEL = "vxlan0"
+VXLAN_PORT = 4789
+"""UDP (RFC 7348)."""
+TUNNEL_MTU = 1430
+"""What is left of 1500 bytes behind the heads of VXLAN, UDP and IPv6."""
+_EVERYBODY = "00:00:00:00:00:00"
+"""In the table of a tunnel: where packets for nobody in particular are sent, such as those of ARP."""
 
 BURST_BYTES = 128 * 1024
 """Two of the largest packets that a virtual link hands over at once."""
 LONGEST_QUEUE_MS = 100
+RELAY_MTU = 65_000
+"""Few large packets instead of many small ones, as the kernel hands them over within a machine."""
+RETRANSMITTED_S = 4.0
+"""A lost packet is sent again after one second, and after three."""
+CLOCKS_AGREE = 0.99
+
+_RELAY = Path(__file__).with_name("relay.py")
 
 CLUSTER = "cluster"
-NETEM = "net.netem"
-PGPOOL = "pgpool"
+DELAY = "net.delay"
+TUNNEL = "net.vxlan"
+PGPOOL, PGBOUNCER = "pgpool", "pgbouncer"
 """Names of capabilities."""
 
 
@@ -49,6 +75,13 @@ class Link:
     namespace: str
     """The file that holds its namespace."""
     address: str
+    host: str = ""
+    """Where it is not the primary's."""
+
+    @property
+    def hardware_address(self) -> str:
+        """Where nodes are on several hosts: known beforehand, locally administered."""
+        return "02:00:" + ":".join(f"{int(byte):02x}" for byte in self.address.split("."))
 
     def enter(self, command: Command, *, further: tuple[str, ...] = ()) -> Command:
         """The same command in the node's namespace, and behind what else root does first; root may enter, and becomes
@@ -60,35 +93,63 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Attachment:
+    """A host of a cluster's nodes: where its namespaces are held, and the address that other hosts reach it by."""
+
+    mount_directory: str
+    address: str = ""
+
+
+@dataclass(frozen=True)
 class PlannedNetwork:
     """A planned network: all nodes joined when its steps are done."""
 
     steps: tuple[Step, ...]
     links: tuple[Link, ...]
-    checks: tuple[LinkCheck, ...]
+    checks: tuple[Check, ...]
 
-    hub: str
-    """The file that holds the namespace of the bridge."""
+    hub: str | None
+    """The file that holds the namespace of the primary's bridge; None where a relay joins the nodes."""
+    far_checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+    """Of nodes on other hosts, by their names."""
 
     def set_link(self, node: str, *, up: bool) -> PlannedCommand:
         """Cuts a node off from the others, or lets it in again."""
-        return _in(self.hub, "ip", "link", "set", node, "up" if up else "down")
+        namespace, interface = (self.link(node).namespace, INTERFACE) if self.hub is None else (self.hub, node)
+        return _in(namespace, "ip", "link", "set", interface, "up" if up else "down")
 
     def link(self, node: str) -> Link:
         """KeyError where there is no such node."""
         return {link.node: link for link in self.links}[node]
 
 
-def plan_network(stack: Stack, mount_directory: str) -> PlannedNetwork | None:
-    """The network of a cluster; None for a server that is alone."""
+def plan_network(
+    stack: Stack,
+    mount_directory: str,
+    *,
+    relayed: bool = False,
+    tunnels: Mapping[str, Attachment] | None = None,
+    tunnel_id: int = 0,
+) -> PlannedNetwork | None:
+    """The network of a cluster; None for a server that is alone. `relayed` says that the host has no netem. Where nodes
+    are on several hosts, `tunnels` has all of them by name, the primary's by an empty one."""
     if stack.topology is None:
         return None
-    hub = _namespace(mount_directory, _HUB)
-    names = (DRIVER, *(node.name for node in stack.nodes))
+    names = {DRIVER: "", **{node.name: node.host for node in stack.nodes}}
+    attached = tunnels or {"": Attachment(mount_directory)}
     links = tuple(
-        Link(name, _namespace(mount_directory, name), f"{_SUBNET}.{number + 1}") for number, name in enumerate(names)
+        Link(name, _namespace(attached[host].mount_directory, name), f"{_SUBNET}.{number + 1}", host)
+        for number, (name, host) in enumerate(names.items())
     )
     network = stack.topology.network
+    if stack.far_hosts:
+        return _plan_tunnelled(links, network, attached, tunnel_id)
+    if relayed and holds_packets(network):
+        return _plan_relayed(links, network, mount_directory)
+    return _plan_bridged(links, network, _namespace(mount_directory, _HUB))
+
+
+def _plan_bridged(links: tuple[Link, ...], network: Network, hub: str) -> PlannedNetwork:
     join = Step(
         "bridge between the nodes",
         (
@@ -104,9 +165,104 @@ def plan_network(stack: Stack, mount_directory: str) -> PlannedNetwork | None:
             *(_join(link, hub, network) for link in links),
         ),
         links=links,
-        checks=tuple(LinkCheck(link, network) for link in links),
+        checks=(*(LinkCheck(link, render_queue(network)) for link in links), *_round_trips(links, network)),
         hub=hub,
     )
+
+
+def _plan_tunnelled(
+    links: tuple[Link, ...], network: Network, attached: Mapping[str, Attachment], tunnel_id: int
+) -> PlannedNetwork:
+    """A bridge on each host, as if its nodes were all, and a tunnel from each to all others."""
+    steps: list[Step] = []
+    checks: dict[str, tuple[Check, ...]] = {}
+    for host, here in attached.items():
+        hub, own = _namespace(here.mount_directory, _HUB), _behind(links, host)
+        bridged = _plan_bridged(own, network, hub)
+        others = {there.address: _behind(links, name) for name, there in attached.items() if name != host}
+        tunnel = _tunnel(hub, here, others, tunnel_id)
+        steps += [step.on(host) for step in (*bridged.steps, *map(_fit, own), tunnel)]
+        checks[host] = tuple(LinkCheck(link, render_queue(network)) for link in own)
+    first = checks.pop("")
+    return PlannedNetwork(
+        steps=tuple(steps),
+        links=links,
+        checks=(*first, RoundTripCheck(links, network.delay_ms)),
+        hub=_namespace(attached[""].mount_directory, _HUB),
+        far_checks=checks,
+    )
+
+
+def _behind(links: tuple[Link, ...], host: str) -> tuple[Link, ...]:
+    return tuple(link for link in links if link.host == host)
+
+
+def _fit(link: Link) -> Step:
+    """A link whose packets fit into the tunnel, under the address that tunnels know."""
+    own = link.namespace
+    change = _in(own, "ip", "link", "set", INTERFACE, "address", link.hardware_address, "mtu", str(TUNNEL_MTU))
+    return Step(f"packets of {link.node} fit the tunnel", (change,))
+
+
+def _tunnel(hub: str, here: Attachment, others: Mapping[str, tuple[Link, ...]], tunnel_id: int) -> Step:
+    """Its own end is in the hub's namespace and goes with it; packets to `others` leave by the host's network."""
+    add = planned(
+        "ip", "link", "add", _TUNNEL, ["mtu", str(TUNNEL_MTU)], ["netns", hub],
+        ["type", "vxlan"], ["id", str(tunnel_id)], ["local", here.address], ["dstport", str(VXLAN_PORT)], "nolearning",
+    )  # fmt: skip
+    known = [(_EVERYBODY, address) for address in others]
+    known += [(link.hardware_address, address) for address, links in others.items() for link in links]
+    table = (_in(hub, "bridge", "fdb", "append", who, "dev", _TUNNEL, "dst", address) for who, address in known)
+    join = _in(hub, "ip", "link", "set", _TUNNEL, "master", _BRIDGE, "up")
+    return Step(f"tunnel to the other hosts, UDP port {VXLAN_PORT}", (add, *table, join))
+
+
+def _plan_relayed(links: tuple[Link, ...], network: Network, mount_directory: str) -> PlannedNetwork:
+    """The relay makes the interfaces, which are there as long as it is."""
+    pid_file = f"{mount_directory}/relay.pid"
+    relay = Command(
+        ("python3", "-I", "-", *_relay_options(network), "--device", INTERFACE, "--pid-file", pid_file,
+         *(link.namespace for link in links)),
+        stdin=_RELAY.read_text(encoding="utf-8"),
+        cwd="/",
+    )  # fmt: skip
+    start = Step("relay between the nodes", (PlannedCommand.of(relay),))
+    return PlannedNetwork(
+        steps=(*(_make(link.node, link.namespace) for link in links), start, *map(_join_relay, links)),
+        links=links,
+        checks=(
+            *(LinkCheck(link, render_queue(Network())) for link in links),
+            RelayCheck(pid_file, network),
+            *_round_trips(links, network),
+        ),
+        hub=None,
+    )
+
+
+def _relay_options(network: Network) -> tuple[str, ...]:
+    rate = _bytes_per_s(network)
+    return ("--delay-ms", f"{network.delay_ms:.15g}", "--loss", f"{network.loss:.6g}", "--bytes-per-s", f"{rate:.15g}")
+
+
+def _bytes_per_s(network: Network) -> float:
+    """0 without a limit."""
+    return 125_000 * (network.bandwidth_mbit or 0.0)
+
+
+def _join_relay(link: Link) -> Step:
+    own = link.namespace
+    return Step(
+        f"link of {link.node}",
+        (
+            _in(own, "ip", "link", "set", "lo", "up"),
+            _in(own, "ip", "address", "add", f"{link.address}/{_PREFIX_BITS}", "dev", INTERFACE),
+            _in(own, "ip", "link", "set", INTERFACE, "mtu", str(RELAY_MTU), "up"),
+        ),
+    )
+
+
+def _round_trips(links: tuple[Link, ...], network: Network) -> tuple[RoundTripCheck, ...]:
+    return (RoundTripCheck(links, network.delay_ms),) if network.delay_ms else ()
 
 
 def _namespace(mount_directory: str, name: str) -> str:
@@ -125,7 +281,7 @@ def _make(name: str, file: str) -> Step:
 def _join(link: Link, hub: str, network: Network) -> Step:
     """Both ends of a pair, each in its namespace from the beginning; the bridge's end is called after the node."""
     pair = planned(
-        "ip", "link", "add", _INTERFACE, ["netns", link.namespace],
+        "ip", "link", "add", INTERFACE, ["netns", link.namespace],
         ["type", "veth"], "peer", ["name", link.node], ["netns", hub],
     )  # fmt: skip
     address = f"{link.address}/{_PREFIX_BITS}"
@@ -136,18 +292,18 @@ def _join(link: Link, hub: str, network: Network) -> Step:
             pair,
             _in(hub, "ip", "link", "set", link.node, "master", _BRIDGE, "up"),
             _in(own, "ip", "link", "set", "lo", "up"),
-            _in(own, "ip", "address", "add", address, "dev", _INTERFACE),
+            _in(own, "ip", "address", "add", address, "dev", INTERFACE),
             *(_in(own, *words) for words in _plan_queue(network)),
-            _in(own, "ip", "link", "set", _INTERFACE, "up"),
+            _in(own, "ip", "link", "set", INTERFACE, "up"),
         ),
     )
 
 
 def _plan_queue(network: Network) -> Iterator[tuple[str, ...]]:
     """The queue of a link that is not as fast as the kernel makes it."""
-    add = ("tc", "qdisc", "add", "dev", _INTERFACE, "root")
+    add = ("tc", "qdisc", "add", "dev", INTERFACE, "root")
     rate = ("rate", f"{network.bandwidth_mbit:.15g}mbit") if network.bandwidth_mbit is not None else ()
-    if needs_netem(network):
+    if holds_packets(network):
         delay = ("delay", f"{network.delay_ms:.15g}ms") if network.delay_ms else ()
         loss = ("loss", f"{100 * network.loss:.6g}%") if network.loss else ()
         yield (*add, "netem", *delay, *loss, *rate)
@@ -155,9 +311,15 @@ def _plan_queue(network: Network) -> Iterator[tuple[str, ...]]:
         yield (*add, "tbf", *rate, "burst", str(BURST_BYTES), "latency", f"{LONGEST_QUEUE_MS}ms")
 
 
-def needs_netem(network: Network) -> bool:
-    """Whether the kernel must be able to hold packets back or drop them."""
+def holds_packets(network: Network) -> bool:
+    """Whether packets are held back or dropped on their way."""
     return bool(network.delay_ms or network.loss)
+
+
+def needs_relay(host: Host, stacks: Iterable[Stack]) -> bool:
+    """Whether one of the stacks holds packets back and the host's kernel does not."""
+    networks = [stack.topology.network for stack in stacks if stack.topology is not None]
+    return any(map(holds_packets, networks)) and not _has_netem(host)
 
 
 def _in(namespace: str, *argv: str) -> PlannedCommand:
@@ -169,28 +331,79 @@ class LinkCheck:
     """A node has its own address and the loopback's, no other, and its link the queue that was asked for."""
 
     link: Link
-    network: Network
+    queue: str
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
         def ask(*argv: str) -> str:
             return host.run(command("nsenter", f"--net={self.link.namespace}", list(argv))).stdout
 
         what = f"network {self.link.node}"
-        queue = parse_queue(ask("tc", "-json", "qdisc", "show", "dev", _INTERFACE))
+        queue = parse_queue(ask("tc", "-json", "qdisc", "show", "dev", INTERFACE))
         return (
             Attested(
                 f"{what} addresses",
                 f"127.0.0.1 {self.link.address}",
                 " ".join(parse_addresses(ask("ip", "-json", "-4", "address", "show"))),
             ),
-            Attested(f"{what} queue", render_queue(self.network), queue),
+            Attested(f"{what} queue", self.queue, queue),
         )
+
+
+@dataclass(frozen=True)
+class RelayCheck:
+    """The relay runs, with what was asked."""
+
+    pid_file: str
+    network: Network
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        try:
+            words = host.read_text(f"/proc/{host.read_text(self.pid_file)}/cmdline").split("\0")
+        except FileNotFoundError:
+            words = []
+        asked = _relay_options(self.network)
+        at = words.index(asked[0]) if asked[0] in words else 0
+        actual = " ".join(words[at : at + len(asked)]) or "it does not run"
+        return (Attested("network relay", " ".join(asked), actual),)
+
+
+@dataclass(frozen=True)
+class RoundTripCheck:
+    """From the first node to each other one and back no packet is faster than twice the delay."""
+
+    links: tuple[Link, ...]
+    delay_ms: float
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        first, *others = self.links
+        patience_s = RETRANSMITTED_S + 4 * self.delay_ms / 1000
+        ask = Command(
+            ("python3", "-I", "-", f"{patience_s:.3f}", *(link.address for link in others)),
+            timeout_s=60.0 + round_trip.TRIES * len(others) * patience_s,
+            stdin=Path(round_trip.__file__).read_text(encoding="utf-8"),
+            cwd="/",
+        )
+        found = parse_round_trips(host.run(first.enter(ask)).stdout)
+        return tuple(row for link in others for row in self.rows(link.node, found.get(link.address)))
+
+    def rows(self, node: str, ms: float | None) -> Iterator[Attested]:
+        least = f"at least {2 * self.delay_ms:g} ms"
+        measured = "not answered" if ms is None else f"{ms:g} ms"
+        holds = ms is not None and ms >= 2 * self.delay_ms * CLOCKS_AGREE
+        yield Attested(f"network {node} round trip", least, least if holds else measured)
+        yield told(f"network {node} measured round trip", measured)
+
+
+@parser_of("the measurement of round trips")
+def parse_round_trips(text: str) -> dict[str, float | None]:
+    """Milliseconds by address; None where nobody answered."""
+    return {str(address): None if ms is None else float(ms) for address, ms in json.loads(text).items()}
 
 
 def render_queue(network: Network) -> str:
     """How `parse_queue` tells of the queue that was asked for."""
     rate = f" {network.bandwidth_mbit * 125_000:.0f} B/s" if network.bandwidth_mbit is not None else ""
-    if needs_netem(network):
+    if holds_packets(network):
         return f"netem {network.delay_ms:g} ms, loss {network.loss:.4g}{rate}"
     return f"tbf{rate}" if rate else "none"
 
@@ -222,18 +435,28 @@ def capabilities_of(stack: Stack) -> tuple[str, ...]:
     """What a host must be able to do for the topology of a stack."""
     if stack.topology is None:
         return ()
-    netem = (NETEM,) if needs_netem(stack.topology.network) else ()
-    return ("root", CLUSTER, *netem, *((PGPOOL,) if stack.topology.pooler == "pgpool" else ()))
+    delay = (DELAY,) if holds_packets(stack.topology.network) else ()
+    pooler = {None: (), "pgpool": (PGPOOL,), "pgbouncer": (PGBOUNCER,)}[stack.topology.pooler]
+    tunnel = (TUNNEL,) if stack.far_hosts else ()
+    return ("root", CLUSTER, *tunnel, *delay, *pooler)
+
+
+def _links(host: Host, symbol: str, module: str) -> bool:
+    """Whether the kernel has a part of its network: built in, which only its symbols show, or as a module."""
+    known = command("grep", "--quiet", ["--word-regexp", symbol], "/proc/kallsyms")
+    return host.run(known, check=False).exit_code == 0 or module_available(host, module)
 
 
 def _kernel_links(symbol: str, *, module: str) -> Need:
-    """Something of the kernel's network: built in, which only its symbols show, or a module."""
+    return kernel_has(lambda host: _links(host, symbol, module), module)
 
-    def available(host: Host) -> bool:
-        known = command("grep", "--quiet", ["--word-regexp", symbol], "/proc/kallsyms")
-        return host.run(known, check=False).exit_code == 0 or module_available(host, module)
 
-    return kernel_has(available, module)
+def _has_netem(host: Host) -> bool:
+    return _links(host, "netem_enqueue", "sch_netem")
+
+
+def _has_tap(host: Host) -> bool:
+    return host.status("/dev/net/tun") is not None
 
 
 _PGPOOL_ELSEWHERE: dict[Family, str] = dict.fromkeys(
@@ -255,10 +478,20 @@ CAPABILITIES = (
             _kernel_links("tbf_enqueue", module="sch_tbf"),
         ),
     ),
-    Capability(NETEM, "delay and drop packets between nodes", (_kernel_links("netem_enqueue", module="sch_netem"),)),
+    Capability(
+        TUNNEL,
+        "join nodes on several hosts",
+        (program("bridge", everywhere("iproute2")), _kernel_links("vxlan_xmit", module="vxlan")),
+    ),
+    Capability(
+        DELAY,
+        "delay and drop packets between nodes",
+        (kernel_has(lambda host: _has_netem(host) or _has_tap(host), "sch_netem, nor tun for a relay"),),
+    ),
     Capability(
         PGPOOL,
         "put Pgpool-II in front of a cluster",
         (replace(program("pgpool", {"debian": ("pgpool2",), "ubuntu": ("pgpool2",)}), advice=_PGPOOL_ELSEWHERE),),
     ),
+    Capability(PGBOUNCER, "put PgBouncer in front of a cluster", (program("pgbouncer", everywhere("pgbouncer")),)),
 )

@@ -24,6 +24,8 @@ class Place:
     owner: str | None = None
     modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
     """Disks of the host that have the timing of a modelled medium, by stable id."""
+    recorder: str = "data"
+    """The role of the first volume on recorded disks: the daemon that has those of all volumes is started with it."""
 
     @property
     def mount_point(self) -> str:

@@ -6,8 +6,9 @@ PostgreSQL and the settings that concern the whole host.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pgstrata.host.facts.modelled import ModelledDisk
 from pgstrata.host.protocol import Command
@@ -24,8 +25,9 @@ from pgstrata.stack.kind import (
     plan_layer,
 )
 from pgstrata.stack.looks import FreePath
-from pgstrata.stack.network import PlannedNetwork, plan_network
+from pgstrata.stack.network import Attachment, PlannedNetwork, plan_network
 from pgstrata.stack.place import Place
+from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Step, planned, resolve
 from pgstrata.stack.tuning.kernel import plan_kernel
 from pgstrata.stack.undo import RemovePath
@@ -51,6 +53,16 @@ class PlanContext:
     mount_root: str | None = None
     modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
     """Disks of the host that have the timing of a modelled medium, by stable id."""
+    relayed: bool = False
+    """Whether packets between nodes are held back by a relay, as the kernel does not."""
+    address: str = ""
+    """By which other hosts of a cluster reach this one."""
+    elsewhere: Mapping[str, PlanContext] = field(default_factory=dict)
+    """Of the other hosts, by their names."""
+
+    def at(self, host: str) -> PlanContext:
+        """Of a host; an empty name is this one's."""
+        return self.elsewhere[host] if host else self
 
     @property
     def marker(self) -> str:
@@ -91,6 +103,10 @@ class VolumePlan:
     """What the filesystem sits on."""
     media: tuple[Argument, ...]
     """The devices at the bottom, with those that the filesystem brought itself."""
+    stages: tuple[Stage, ...] = ()
+    """How it is brought up again from what its devices hold, from the bottom up."""
+    host: str = ""
+    """Where it is not the primary's."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +116,8 @@ class NodePlan:
     name: str
     data_directory: str
     wal_directory: str | None
+    host: str = ""
+    """Where it is not the primary's."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +139,13 @@ class StackPlan:
     notes: tuple[str, ...] = ()
     counted: tuple[CountedDisks, ...] = ()
     """Disks that say themselves what they did."""
+    far_checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+    """What is to be found on other hosts, by their names."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All hosts of its nodes, the primary's by an empty name."""
+        return ("", *self.stack.far_hosts)
 
     @property
     def mounts(self) -> dict[str, str]:
@@ -138,6 +163,7 @@ class StackPlan:
 class _Planned:
     """One volume on the way into the plan."""
 
+    host: str
     plan: VolumePlan
     steps: tuple[Step, ...]
     checks: tuple[Check, ...]
@@ -148,28 +174,36 @@ class _Planned:
 
 def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
     """The whole plan of a stack; touches nothing."""
-    volumes = [_plan_volume(role, volume, context, stack.kernel.queue) for role, volume in stack.volumes.items()]
+    recorder = next((role for role, volume in stack.volumes.items() if volume.recorded), "")
+    hosts = ("", *stack.far_hosts)
+    volumes = [
+        _plan_volume(volume, replace(context.at(host).place(role), recorder=recorder), stack.kernel.queue, host)
+        for role, volume in stack.volumes.items()
+        for host in (stack.host_of_role(role),)
+    ]
     plans = tuple(v.plan for v in volumes)
     by_role = {p.role: p.directory for p in plans}
     pool_wal = {v.plan.role: f"{v.wal_mount_point}/{DIRECTORY_NAMES['wal']}" for v in volumes if v.wal_mount_point}
     nodes = [_plan_node(node, by_role, pool_wal) for node in stack.nodes]
-    directories = [*by_role.values(), *pool_wal.values()]
-    network = plan_network(stack, context.mount_directory)
+    directories = {host: [p.directory for p in plans if p.host == host] for host in hosts}
+    for volume in volumes:
+        directories[volume.host] += [pool_wal[volume.plan.role]] if volume.plan.role in pool_wal else []
+    network = _plan_network(stack, context)
     host_wide = stack.kernel.model_copy(update={"queue": Queue()})
     tuning_steps, tuning_checks = plan_kernel(host_wide, ())
     return StackPlan(
         context=context,
         stack=stack,
         steps=(
-            *plan_folders(context),
-            *(step for v in volumes for step in v.steps),
-            _plan_directories(directories, context),
+            *(step.on(host) for host in hosts for step in plan_folders(context.at(host))),
+            *(step.on(v.host) for v in volumes for step in v.steps),
+            *(_plan_directories(directories[host], context.at(host)).on(host) for host in hosts),
             *(network.steps if network else ()),
-            *tuning_steps,
+            *(step.on(host) for host in hosts for step in tuning_steps),
         ),
         volumes=plans,
         checks=(
-            *(check for v in volumes for check in v.checks),
+            *(check for v in volumes if not v.host for check in v.checks),
             *(network.checks if network else ()),
             *tuning_checks,
         ),
@@ -180,15 +214,30 @@ def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
         archive_directory=by_role.get("archive"),
         network=network,
         notes=tuple(note for v in volumes for note in v.notes),
-        counted=tuple(disks for v in volumes for disks in v.counted),
+        counted=tuple(disks.on(v.host) for v in volumes for disks in v.counted),
+        far_checks={
+            host: (
+                *(check for v in volumes if v.host == host for check in v.checks),
+                *(network.far_checks[host] if network else ()),
+                *tuning_checks,
+            )
+            for host in stack.far_hosts
+        },
     )
+
+
+def _plan_network(stack: Stack, context: PlanContext) -> PlannedNetwork | None:
+    contexts = {host: context.at(host) for host in ("", *stack.far_hosts)}
+    tunnels = {host: Attachment(one.mount_directory, one.address) for host, one in contexts.items()}
+    number = int.from_bytes(hashlib.sha256(context.trial_id.encode()).digest()[:3])
+    return plan_network(stack, context.mount_directory, relayed=context.relayed, tunnels=tunnels, tunnel_id=number)
 
 
 def _plan_node(node: Node, by_role: Mapping[str, str], pool_wal: Mapping[str, str]) -> NodePlan:
     """The directories of a server; its pool may have a dataset for pg_wal."""
     data = node.roles["data"]
     wal = by_role[node.roles["wal"]] if "wal" in node.roles else pool_wal.get(data)
-    return NodePlan(node.name, by_role[data], wal)
+    return NodePlan(node.name, by_role[data], wal, node.host)
 
 
 def plan_folders(context: PlanContext) -> tuple[Step, ...]:
@@ -208,15 +257,16 @@ def plan_folders(context: PlanContext) -> tuple[Step, ...]:
     return (make,)
 
 
-def _plan_volume(role: str, volume: Volume, context: PlanContext, queue: Queue) -> _Planned:
-    place = context.place(role)
+def _plan_volume(volume: Volume, place: Place, queue: Queue, host: str) -> _Planned:
+    role = place.role
     base = _plan_base(volume, place, Kernel(queue=queue))
     fs: PlannedFilesystem = plan_filesystem(volume.fs, base.above, place)
     late_steps, late_checks = plan_kernel(Kernel(queue=queue), fs.extra_media)
     directory = f"{fs.mount_point}/{directory_name(role)}"
     media = (*base.above.media, *fs.extra_media)
     return _Planned(
-        VolumePlan(role, volume, fs.mount_point, directory, base.above.nodes, media),
+        host,
+        VolumePlan(role, volume, fs.mount_point, directory, base.above.nodes, media, (*base.stages, *fs.stages), host),
         (*base.steps, *fs.steps, *late_steps),
         (*base.checks, *fs.checks, *late_checks),
         tuple(f"{role}: {note}" for note in (*base.notes, *fs.notes)),
@@ -250,6 +300,7 @@ def _plan_base(volume: Volume, place: Place, queue: Kernel) -> PlannedLayer:
         (*first.checks, *queue_checks, *(check for part in others for check in part.checks)),
         tuple(note for part in parts for note in part.notes),
         tuple(disks for part in parts for disks in part.counted),
+        tuple(stage for part in parts for stage in part.stages),
     )
 
 
@@ -261,7 +312,8 @@ def _plan_directories(directories: list[str], context: PlanContext) -> Step:
     )
 
 
-def plan_empty_caches(plan: StackPlan) -> tuple[Command, ...]:
-    """Empties caches that are not the kernel's; nothing may use the stack meanwhile."""
-    each = ((FILESYSTEMS[v.volume.fs.kind], plan.context.place(v.role)) for v in plan.volumes)
+def plan_empty_caches(plan: StackPlan, host: str = "") -> tuple[Command, ...]:
+    """Empties caches of a host that are not the kernel's; nothing may use the stack meanwhile."""
+    own = (v for v in plan.volumes if v.host == host)
+    each = ((FILESYSTEMS[v.volume.fs.kind], plan.context.at(host).place(v.role)) for v in own)
     return tuple(command for kind, place in each for command in kind.plan_empty_caches(place))

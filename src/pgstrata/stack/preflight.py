@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
@@ -28,7 +28,17 @@ class Unsupported:
 
     stack: str
     reason: str
-    hint: str
+    hints: tuple[str, ...]
+
+    @property
+    def hint(self) -> str:
+        """All of them in one line."""
+        return render_hints(self.hints)
+
+
+def render_hints(hints: Iterable[str]) -> str:
+    """Each once: one that several need stands behind the last of them, as it begins with `or`."""
+    return "; ".join(reversed(dict.fromkeys(reversed([hint for hint in hints if hint]))))
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ def check_campaign(
     A stack that the host cannot build is only left out (`unsupported`). `server_user` is who must reach existing
     directories, `loaded_bytes` the size of the user's own database where one is loaded instead of pgbench's.
     """
-    unsupported = tuple(u for s in campaign.stacks if (u := _unsupported(host, s)) is not None)
+    unsupported = tuple(u for s in campaign.stacks if (u := unsupported_on(host, s)) is not None)
     left_out = {u.stack for u in unsupported}
     stacks = tuple(s for s in campaign.stacks if s.name not in left_out)
     loop_bytes = sizing.loop_size_bytes(campaign, loaded_bytes)
@@ -79,8 +89,8 @@ def alike_bytes(stack: Stack, volume: Volume, roles: Mapping[str, int]) -> int:
     return sum(roles[role] for role, other in stack.volumes.items() if other.fs.kind == volume.fs.kind)
 
 
-def _unsupported(host: Host, stack: Stack) -> Unsupported | None:
-    """All that is missing for a stack at once: nobody wants to learn of it piece by piece."""
+def unsupported_on(host: Host, stack: Stack) -> Unsupported | None:
+    """All that is missing for a stack at once: nobody wants to learn of it piece by piece. None where nothing is."""
     lacking = missing(host, required_for(stack))
     reasons = [one.text for one in lacking]
     hints = [one.install for one in lacking]
@@ -99,7 +109,7 @@ def _unsupported(host: Host, stack: Stack) -> Unsupported | None:
         hints.append("remove transparent_hugepage from the stack's kernel settings")
     if not reasons:
         return None
-    return Unsupported(stack.name, "; ".join(reasons), "; ".join(dict.fromkeys(hints)))
+    return Unsupported(stack.name, "; ".join(reasons), (*hints, *(hint for one in lacking for hint in one.further)))
 
 
 def existing_parent(host: Host, path: str) -> str:

@@ -50,11 +50,13 @@ class PlannedCommand:
     user: str | None = None
     env: tuple[tuple[str, str], ...] = ()
     cwd: str | None = None
+    host: str = ""
+    """Of a cluster on several hosts, the one that it runs on; empty for the trial's own."""
 
     @classmethod
-    def of(cls, command: Command) -> PlannedCommand:
+    def of(cls, command: Command, host: str = "") -> PlannedCommand:
         """A command all of which is known."""
-        return cls(command.argv, command.timeout_s, command.stdin, command.user, command.env, command.cwd)
+        return cls(command.argv, command.timeout_s, command.stdin, command.user, command.env, command.cwd, host)
 
     def resolve(self, bindings: Mapping[str, str]) -> Command:
         argv = tuple(a if isinstance(a, str) else a.resolve(bindings) for a in self.argv)
@@ -120,6 +122,7 @@ class Step:
     `binds` names the value that the last command prints (stripped standard output). `host_wide` marks a change
     that others on the host notice, which a plan points out. `erases` names the real devices that the step is the
     first to write to: they are inspected again right before it, held meanwhile, and zeroed after its commands.
+    `host` is where its undo is journaled and its looks are made, as with commands.
     `settings` are files of the kernel to write, before the commands. With `act` that function runs the commands,
     else they are run one after the other. `tells` says what is done without a command (files written, sent, read),
     `expected_s` how long it takes where that is known beforehand, `progress` the file on the host that its program
@@ -141,6 +144,14 @@ class Step:
     requires: tuple[Look, ...] = ()
     awaits: tuple[Look, ...] = ()
     undoes: Callable[[Host, Undo], bool] | None = None
+    host: str = ""
+
+    def on(self, host: str) -> Step:
+        """The same step on another host; its name says so. Empty leaves it where it is."""
+        if not host:
+            return self
+        commands = tuple(replace(command, host=host) for command in self.commands)
+        return replace(self, name=f"{self.name} on {host}", commands=commands, host=host)
 
     @property
     def shown_commands(self) -> tuple[str, ...]:

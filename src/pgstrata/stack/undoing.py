@@ -20,7 +20,7 @@ OURS = "pgstrata-"
 
 BY_HAND = "the journal was changed: undo by hand what it names, and remove it"
 
-BUSY_ATTEMPTS = 20
+BUSY_ATTEMPTS = 60
 BUSY_PAUSE_S = 0.5
 UNMOUNT_TIMEOUT_S = 600.0
 """Unmounting writes everything back that is still in memory."""

@@ -111,3 +111,31 @@ def test_a_strict_umask_closes_no_folder_that_the_server_must_reach(tmp_path: Pa
         os.umask(before)
     modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "c", "c/d", "state")}
     assert modes == {"a": 0o755, "a/b": 0o700, "c": 0o755, "c/d": 0o755, "state": 0o755}
+
+
+def test_a_tree_that_somebody_else_removes_meanwhile_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tmp_path / "machine"
+    tree.mkdir()
+    for name in ("a", "b", "c"):
+        (tree / name).touch()
+    unlink = os.unlink
+
+    def unlink_after_others(path: str, **where: int) -> None:
+        for entry in list(tree.iterdir()):
+            unlink(entry)
+        unlink(path, **where)
+
+    monkeypatch.setattr("shutil.os.unlink", unlink_after_others)
+    Files().remove(str(tree))
+    assert not tree.exists()
+
+
+def test_a_tree_that_cannot_be_removed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "machine" / "a").mkdir(parents=True)
+
+    def refuse(path: str, **where: int) -> None:
+        raise PermissionError(1, "not permitted", path)
+
+    monkeypatch.setattr("shutil.os.rmdir", refuse)
+    with pytest.raises(PermissionError):
+        Files().remove(str(tmp_path / "machine"))

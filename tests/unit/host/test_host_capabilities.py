@@ -55,6 +55,7 @@ def _bare(family: str, files: Mapping[str, str] | None = None, *, own_kernel: bo
         ("unknown", "fio", ""),
         ("debian", "pgpool", "apt-get install pgpool2"),
         ("rhel", "pgpool", ""),
+        ("rhel", "pgbouncer", "dnf install pgbouncer"),
     ],
 )
 def test_what_is_missing_comes_with_the_command_that_installs_it(family: str, name: str, install: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.host import facts
-from pgstrata.host.facts.activity import Server, parse_load, parse_pressure, parse_servers, read_busy
+from pgstrata.host.facts.activity import Server, parse_load, parse_pressure, parse_servers, read_busy, render_busy
 from pgstrata.host.facts.block import parse_lsblk
 from pgstrata.host.facts.cpu import (
     parse_lscpu,
@@ -184,6 +184,13 @@ def test_only_noticeable_processes_are_busy() -> None:
     idle, computing, writing = Busy(1, "idle", 0.01, 0), Busy(2, "cc1", 0.9, 0), Busy(3, "dd", 0.01, 5e7)
     assert read_busy(FakeHost(busy=(computing, writing, idle)), 0.1) == (computing, writing)
     assert writing.text == "dd (pid 3: 1% of a CPU, 50 MB/s)"
+
+
+def test_of_many_busy_processes_the_busiest_are_named() -> None:
+    many = tuple(Busy(pid, "cc1", 0.5, 0) for pid in range(1, 8))
+    assert render_busy(many[:5]) == ", ".join(busy.text for busy in many[:5])
+    assert render_busy(many) == f"{render_busy(many[:5])}, and 2 more"
+    assert render_busy(()) == ""
 
 
 def test_processor_settings() -> None:

@@ -57,6 +57,19 @@ def test_one_daemon_serves_the_disks_of_a_volume() -> None:
     assert f"losetup --find --show --direct-io=on {FOLDER}/disks/disk1" in commands
 
 
+def test_the_first_volume_on_recorded_disks_starts_the_daemon_of_all() -> None:
+    recorded = "media(none,recorded=true)/ext4"
+    for text, first in (
+        (f"{recorded}@wal={recorded}", "data"),
+        (f"cluster(2)/tmpfs@standby={recorded}@archive={recorded}", "standby1.data"),
+    ):
+        plan = planned(text)
+        serving = [s.name for s in plan.steps if any(" serve " in line for line in s.shown_commands)]
+        assert serving == [f"modelled disks for {first}"]
+        (stopping,) = [step.name for step in plan.steps if any(isinstance(undo, StopMedia) for undo in step.undo)]
+        assert stopping == serving[0]
+
+
 def test_the_daemon_does_not_carry_the_marker_of_processes_that_are_ended_first() -> None:
     commands = [command for step in planned("media(nvme)/ext4").steps for command in step.commands]
     environments = [dict(command.env) for command in commands if command.argv[0] == PROGRAM]

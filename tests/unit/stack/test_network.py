@@ -65,12 +65,13 @@ def test_a_command_is_entered_by_root_and_becomes_its_user_there() -> None:
         ("cluster(2,loss=1%)/tmpfs", True),
     ],
 )
-def test_only_delay_and_loss_need_netem(text: str, needed: bool) -> None:
+def test_only_delay_and_loss_take_more_than_a_bridge(text: str, needed: bool) -> None:
     names = required_for(parse_stack(text))
-    assert ("net.netem" in names) is needed
+    assert ("net.delay" in names) is needed
     assert ("cluster" in names) is text.startswith("cluster")
 
 
 def test_only_a_cluster_with_a_pooler_needs_it() -> None:
     assert required_for(parse_stack("cluster(2,pooler=pgpool)/tmpfs"))[:3] == ("root", "cluster", "pgpool")
-    assert "pgpool" not in required_for(parse_stack("cluster(2)/tmpfs"))
+    assert "pgbouncer" in required_for(parse_stack("cluster(2,pooler=pgbouncer)/tmpfs"))
+    assert not {"pgpool", "pgbouncer"} & set(required_for(parse_stack("cluster(2)/tmpfs")))

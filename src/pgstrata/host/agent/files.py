@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -207,9 +208,16 @@ class Files:
         if not os.path.lexists(path):
             return
         if os.path.islink(path) or not os.path.isdir(path):
-            os.unlink(path)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
             return
         mounted = mounts_within(path)
         if mounted:
             raise OSError(errno.EBUSY, "not removed, because something is mounted at or below it", mounted[0])
-        shutil.rmtree(path)
+        shutil.rmtree(path, onerror=_unless_gone)
+
+
+def _unless_gone(function: object, path: str, failed: tuple[type[BaseException], BaseException, object]) -> None:
+    """What somebody else removes at the same moment is gone as well."""
+    if not isinstance(failed[1], FileNotFoundError):
+        raise failed[1]

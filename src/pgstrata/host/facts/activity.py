@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgstrata.host.facts.source import read_file, read_output
@@ -11,6 +12,8 @@ SAMPLE_S = 1.0
 CPU_NOTICED = 0.05
 """Share of one processor above which a process counts as busy."""
 IO_NOTICED_BYTES_PER_S = 1_000_000
+MOST_NAMED = 5
+"""Of busy processes."""
 
 PRESSED = ("cpu", "io", "memory")
 """What the kernel tells pressure (PSI) of, since Linux 4.20."""
@@ -59,6 +62,13 @@ def read_busy(host: Host, seconds: float = SAMPLE_S) -> tuple[Busy, ...]:
         for busy in host.busiest(seconds)
         if busy.cpu_share >= CPU_NOTICED or busy.io_bytes_per_s >= IO_NOTICED_BYTES_PER_S
     )
+
+
+def render_busy(found: Sequence[Busy]) -> str:
+    """The busiest by name, the others by their number."""
+    named = [busy.text for busy in found[:MOST_NAMED]]
+    rest = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    return ", ".join([*named, *rest])
 
 
 def parse_servers(text: str) -> tuple[Server, ...]:

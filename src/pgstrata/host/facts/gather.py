@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pgstrata.host.facts.activity import read_busy, read_load, read_pressure, read_servers
+from pgstrata.host.facts.activity import read_busy, read_load, read_pressure, read_servers, render_busy
 from pgstrata.host.facts.clock import read_clock_source
 from pgstrata.host.facts.cpu import (
     Cpu,
@@ -76,7 +76,7 @@ def _gather_told(host: Host, sample_s: float) -> dict[str, str]:
         "thermal throttling": lambda: _text(read_throttle_count(host), "{} times since boot"),
         "load average": lambda: _text(read_load(host), "{:.2f}"),
         "pressure": lambda: ", ".join(f"{n} {v:.1f} %" for n, v in read_pressure(host).items()) or None,
-        BUSY: lambda: ", ".join(busy.text for busy in read_busy(host, sample_s)) or NOBODY,
+        BUSY: lambda: render_busy(read_busy(host, sample_s)) or NOBODY,
         "PostgreSQL servers running": lambda: str(len(read_servers(host))),
     }
     found = {name: _told(reader) for name, reader in readers.items()}
@@ -94,6 +94,11 @@ def _told(reader: Callable[[], str | None]) -> str | None:
         return reader()
     except (ValueError, KeyError, IndexError) as error:  # a parser met something new; the trial is not worse for it
         return f"not understood: {error}"
+
+
+def machine_id(host: Host) -> str:
+    """The same for every name and every program by which one machine is reached."""
+    return read_machine_id(host, read_cpu(host), read_memory(host).get("MemTotal", 0))
 
 
 def read_machine_id(host: Host, cpu: Cpu | None, memory_bytes: int) -> str:

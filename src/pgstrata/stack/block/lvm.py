@@ -20,6 +20,7 @@ from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
 from pgstrata.stack.looks import FreeName
 from pgstrata.stack.place import Place
+from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned, resolve, told
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import ask_tool, blank_member, list_members, require_ours
@@ -47,7 +48,11 @@ def plan_lvm(layer: Lvm, below: Below, place: Place) -> PlannedLayer:
     )
     above = Below(nodes=(node,), media=below.media, geometry=_geometry(layer, stripe_bytes, below))
     return PlannedLayer(
-        steps, above, (LvmCheck(place.role, place.name, layer, stripe_bytes, below.nodes),), _notes(layer)
+        steps,
+        above,
+        (LvmCheck(place.role, place.name, layer, stripe_bytes, below.nodes),),
+        _notes(layer),
+        stages=(_plan_again(node, below, place),),
     )
 
 
@@ -125,6 +130,22 @@ def _plan_find(node: Ref, place: Place) -> Step:
         name=f"find logical volume {node.name}",
         commands=(planned("readlink", "--canonicalize-existing", link),),
         binds=node.name,
+    )
+
+
+def _plan_again(node: Ref, below: Below, place: Place) -> Stage:
+    """The group is looked for on its own devices alone, as others may be copies of them. `--devices` is of 2.03.12."""
+    only = [word for device in below.nodes for word in ("--devices", device)]
+    on, off = (
+        planned("vgchange", only, ["--activate", way], place.name, timeout_s=LVM_TIMEOUT_S) for way in ("y", "n")
+    )
+    return Stage(
+        name=f"activate volume group {place.name}",
+        up=(on, *_plan_find(node, place).commands),
+        down=(off,),
+        binds=node.name,
+        alone=True,
+        undo=(RemoveVg(vg=place.name),),
     )
 
 

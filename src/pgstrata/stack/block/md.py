@@ -18,6 +18,7 @@ from pgstrata.spec.layers.md import Md
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
 from pgstrata.stack.looks import FreePath
 from pgstrata.stack.place import Place
+from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve, told
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import blank_member, list_members, require_ours
@@ -57,7 +58,8 @@ def plan_md(layer: Md, below: Below, place: Place) -> PlannedLayer:
         _plan_find(array, node),
     )
     above = Below(nodes=(node,), media=below.media, geometry=geometry)
-    return PlannedLayer(steps, above, (MdCheck(place.role, node, layer, chunk_bytes, below.nodes),), _notes(layer))
+    check = MdCheck(place.role, node, layer, chunk_bytes, below.nodes)
+    return PlannedLayer(steps, above, (check,), _notes(layer), stages=(_plan_again(layer, below, array, node),))
 
 
 def _plan_create(layer: Md, chunk_bytes: int | None, below: Below, array: str, place: Place) -> Step:
@@ -147,6 +149,27 @@ class Settled:
 def _plan_find(array: str, node: Ref) -> Step:
     find = planned("readlink", "--canonicalize-existing", array)
     return Step(name=f"find array {node.name}", commands=(find,), binds=node.name)
+
+
+def _plan_again(layer: Md, below: Below, array: str, node: Ref) -> Stage:
+    """Of its own members alone. What `--run` refuses, an array with parity that lacked a member and was written to when
+    power was lost, is forced to start as an administrator would."""
+    members = below.nodes[:-1] if layer.state == "degraded" else below.nodes
+    start = planned("mdadm", "--assemble", "--run", array, members, timeout_s=CREATE_TIMEOUT_S)
+    stop = planned("mdadm", "--stop", array)
+    wait = planned("udevadm", "settle", f"--exit-if-exists={array}", f"--timeout={LINK_WAIT_S:.0f}")
+    return Stage(
+        name=f"assemble array {array.rsplit('/', 1)[-1]}",
+        up=(start, wait, *_plan_find(array, node).commands),
+        down=(stop,),
+        mend=(
+            planned("mdadm", "--assemble", "--run", "--force", array, members, timeout_s=CREATE_TIMEOUT_S),
+            stop,
+        ),
+        binds=node.name,
+        alone=True,
+        undo=(StopMd(array=array),),
+    )
 
 
 def _notes(layer: Md) -> tuple[str, ...]:

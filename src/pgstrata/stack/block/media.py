@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pgstrata.errors import parser_of
@@ -17,11 +17,8 @@ from pgstrata.stack.block.loop import DetachLoops, LoopCheck, plan_attach
 from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
-from pgstrata.stack.step import PlannedCommand, Ref, Step
+from pgstrata.stack.step import Argument, PlannedCommand, Ref, Step
 from pgstrata.stack.undo import RemovePath, Undo
-
-DATA = "data"
-"""The role of the volume that is planned first."""
 
 
 def call(*words: str) -> PlannedCommand:
@@ -32,8 +29,8 @@ def call(*words: str) -> PlannedCommand:
 def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
     """One daemon with `device.count` disks, each attached to a loop device; binds `ROLE.0`, `ROLE.1`, ...
 
-    The recorded disks of all volumes belong to one daemon, so that their events have one order; the data volume, which
-    is built first, starts it.
+    The recorded disks of all volumes belong to one daemon, so that their events have one order; the first of these
+    volumes starts it.
     """
     size_bytes = device.size or place.loop_size_bytes
     folder = recorded_folder(place.work_directory) if device.recorded else f"{place.work_directory}/{place.role}.media"
@@ -43,7 +40,7 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
     timing = timing_options(device.model, device.stretch, device.timed) if device.model != UNTIMED else ()
     options = ["--size", str(size_bytes), *timing]
-    joins = device.recorded and place.role != DATA
+    joins = device.recorded and place.role != place.recorder
     log = log_path(folder)
     logging = ["--log", log] if device.recorded else []
     serving = () if joins else (call("serve", folder, "--background", *logging),)
@@ -80,6 +77,12 @@ def recorded_folder(work_directory: str) -> str:
 def recorded_disk(role: str, number: int | str) -> str:
     """What a recorded disk of a volume is called in the event log."""
     return f"{role.replace('.', '-')}-{number}"
+
+
+def recorded_names(nodes: Sequence[Argument]) -> dict[str, str]:
+    """What recorded disks are called in the event log, by what their nodes are bound to."""
+    bound = (node.name for node in nodes if isinstance(node, Ref))
+    return {name: recorded_disk(*name.rsplit(".", 1)) for name in bound}
 
 
 def log_path(folder: str) -> str:

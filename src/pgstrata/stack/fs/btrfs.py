@@ -24,7 +24,8 @@ from pgstrata.stack.mounts import (
 )
 from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
-from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, asked_or_told, planned, resolve
+from pgstrata.stack.stage import mount_stage
+from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve
 
 MKFS_TIMEOUT_S = 600.0
 
@@ -38,16 +39,20 @@ def plan_btrfs(fs: Btrfs, below: Below, place: Place) -> PlannedFilesystem:
     # naming each device makes the mount independent of what udev or an earlier scan knows
     others = tuple(_device_option(node) for node in below.nodes[1:])
     source = below.nodes[0] if len(below.nodes) == 1 else None
+    mount = plan_mount("btrfs", (*others, *_options(fs)), below.nodes[0], place)
+    # one over several devices is found by its identity: the kernel keeps those that it has seen
+    forget = (planned("btrfs", "device", "scan", "--forget", below.nodes),) if len(below.nodes) > 1 else ()
     return PlannedFilesystem(
         steps=(
             Step(name=f"make btrfs for {place.role}", commands=(mkfs,)),
-            plan_mount("btrfs", (*others, *_options(fs)), below.nodes[0], place),
+            mount,
         ),
         mount_point=place.mount_point,
         checks=(
             MountCheck(place.role, place.mount_point, "btrfs", source, _expectations(fs)),
             BtrfsCheck(place.role, place.mount_point, fs, below.nodes),
         ),
+        stages=(mount_stage(mount, place.mount_point, down=forget, alone=True),),
     )
 
 
@@ -175,11 +180,6 @@ def _used_bytes(host: Host, mount_point: str, directory: str) -> int:
     return parse_btrfs_used(host.run(command("btrfs", "filesystem", "usage", "--raw", mount_point)).stdout)
 
 
-def _plan_forget(nodes: tuple[Argument, ...]) -> tuple[PlannedCommand, ...]:
-    """A filesystem over several devices is found by its identity: the kernel keeps those that it has seen."""
-    return (planned("btrfs", "device", "scan", "--forget", nodes),) if len(nodes) > 1 else ()
-
-
 MORE_COPIES = {"raid1c3": (5, 5), "raid1c4": (5, 5)}
 """The first Linux that has a profile (btrfs(5)); all others are older than what pgstrata runs on."""
 
@@ -208,6 +208,4 @@ KIND = FilesystemKind(
     ),
     used_bytes=_used_bytes,
     kernel_problem=_kernel_problem,
-    copies_beside=False,
-    plan_forget=_plan_forget,
 )

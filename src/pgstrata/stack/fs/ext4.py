@@ -22,7 +22,8 @@ from pgstrata.stack.mounts import (
 )
 from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
-from pgstrata.stack.step import Argument, Attested, PlannedCommand, Step, asked_or_told, planned, resolve
+from pgstrata.stack.stage import mount_stage
+from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned, resolve
 
 MKFS_TIMEOUT_S = 1800.0
 """Without lazy initialisation the inode tables of a large slow disk are written in full."""
@@ -34,14 +35,16 @@ def plan_ext4(fs: Ext4, below: Below, place: Place) -> PlannedFilesystem:
     """Makes and mounts ext4 on the one node below, aligned to its geometry unless the stack says how."""
     node = below.nodes[0]
     stride, width, notes = _alignment(fs, below.geometry)
+    mount = plan_mount("ext4", _options(fs), node, place)
     return PlannedFilesystem(
-        steps=(_plan_mkfs(fs, node, stride, width, place.role), plan_mount("ext4", _options(fs), node, place)),
+        steps=(_plan_mkfs(fs, node, stride, width, place.role), mount),
         mount_point=place.mount_point,
         checks=(
             MountCheck(place.role, place.mount_point, "ext4", node, _expectations(fs)),
             Ext4Check(place.role, node, fs, stride, width),
         ),
         notes=notes,
+        stages=(mount_stage(mount, place.mount_point, mend=(planned("e2fsck", "-p", node),)),),
     )
 
 
@@ -169,10 +172,6 @@ def _kernel_problem(host: Host, fs: Ext4) -> str:
     return block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES)
 
 
-def _plan_mend(nodes: tuple[Argument, ...]) -> tuple[PlannedCommand, ...]:
-    return (planned("e2fsck", "-p", nodes),)
-
-
 KIND = FilesystemKind(
     Ext4,
     plan_ext4,
@@ -180,5 +179,4 @@ KIND = FilesystemKind(
         Capability("fs.ext4", "build ext4", (filesystem("ext4"), program("mkfs.ext4", everywhere("e2fsprogs")))),
     ),
     kernel_problem=_kernel_problem,
-    plan_mend=_plan_mend,
 )

@@ -26,6 +26,7 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.place import Place
+from pgstrata.stack.stage import Stage, mount_stage
 from pgstrata.stack.step import Attested, OnHost, Step, planned
 from pgstrata.stack.undo import RemovePath, Undo
 from pgstrata.stack.undoing import UNMOUNT_TIMEOUT_S, ask_tool
@@ -51,17 +52,33 @@ def _plan_own(fs: Nfs, below: Below, place: Place) -> PlannedFilesystem:
     inner = plan_filesystem(fs.stores, below, place.beside("export"))
     path = inner.mount_point
     source = f"{CLIENT}:{path}"
+    export, mount = _plan_export(fs, path, place), plan_mount("nfs", mount_options(fs), source, place)
     return PlannedFilesystem(
         steps=(
             _plan_server(),
             *inner.steps,
-            _plan_export(fs, path, place),
-            plan_mount("nfs", mount_options(fs), source, place),
+            export,
+            mount,
         ),
         mount_point=place.mount_point,
         checks=(*inner.checks, ExportCheck(place.role, path, fs.export_sync), _mount_check(fs, source, place)),
         extra_media=inner.extra_media,
         notes=inner.notes,
+        stages=(*inner.stages, _export_again(export, path), mount_stage(mount, place.mount_point)),
+    )
+
+
+def _export_again(export: Step, path: str) -> Stage:
+    """The server opens files by names, so that what it exports must be mounted where it looks."""
+    return Stage(
+        name=export.name,
+        up=export.commands,
+        down=(planned("exportfs", "-u", f"{CLIENT}:{path}"),),
+        write_back=(planned("sync", "--file-system", path),),
+        alone=True,
+        in_sight=True,
+        undo=export.undo,
+        readies=(_plan_server(),),
     )
 
 

@@ -22,6 +22,7 @@ from pgstrata.stack.mounts import (
 )
 from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
+from pgstrata.stack.stage import mount_stage
 from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned
 
 MKFS_TIMEOUT_S = 600.0
@@ -40,11 +41,12 @@ def plan_xfs(fs: Xfs, below: Below, place: Place) -> PlannedFilesystem:
     """Makes and mounts xfs on the one node below, aligned to its geometry unless the stack says how."""
     node = below.nodes[0]
     stripe, notes = _alignment(fs, below.geometry)
+    mount = plan_mount("xfs", _options(fs), node, place)
     mkfs = planned("mkfs.xfs", _mkfs_options(fs, stripe), node, timeout_s=MKFS_TIMEOUT_S)
     return PlannedFilesystem(
         steps=(
             Step(name=f"make xfs for {place.role}", commands=(mkfs,)),
-            plan_mount("xfs", _options(fs), node, place),
+            mount,
         ),
         mount_point=place.mount_point,
         checks=(
@@ -52,6 +54,7 @@ def plan_xfs(fs: Xfs, below: Below, place: Place) -> PlannedFilesystem:
             XfsCheck(place.role, place.mount_point, fs, stripe),
         ),
         notes=notes,
+        stages=(mount_stage(mount, place.mount_point, options=("nouuid",)),),
     )
 
 
@@ -180,5 +183,4 @@ KIND = FilesystemKind(
     plan_xfs,
     capabilities=(Capability("fs.xfs", "build xfs", (filesystem("xfs"), program("mkfs.xfs", everywhere("xfsprogs")))),),
     kernel_problem=_kernel_problem,
-    copy_options=("nouuid",),
 )

@@ -26,12 +26,15 @@ from pgstrata.stack.kind import Below, Check, FilesystemKind, PlannedFilesystem,
 from pgstrata.stack.looks import FreeName
 from pgstrata.stack.mounts import MountCheck
 from pgstrata.stack.place import Place
+from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Attested, Setting, Step, asked_or_told, planned, told
 from pgstrata.stack.tuning.setting import SettingCheck
 from pgstrata.stack.undo import RemovePath, Unmount
 
 CREATE_TIMEOUT_S = 300.0
 """zpool partitions each disk and waits for udev to announce the partitions."""
+IMPORT_TIMEOUT_S = 600.0
+"""Exporting writes everything back; importing looks at every device for labels and replays the intent log."""
 PARAMETERS = "/sys/module/zfs/parameters"
 _ARC_IN_EFFECT = {"zfs_arc_max": "c_max", "zfs_arc_min": "c_min"}
 _PROPERTIES = (
@@ -69,6 +72,22 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> PlannedFilesystem:
         wal_mount_point=wal,
         extra_media=tuple(node for part in parts.values() for node in part.above.media),
         counted=tuple(disks for part in parts.values() for disks in part.counted),
+        stages=(_plan_again(fs, below, parts, place),),
+    )
+
+
+def _plan_again(fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: Place) -> Stage:
+    """The pool is looked for on its own devices alone; importing it replays the intent log and mounts its datasets."""
+    nodes = (*below.nodes, *(node for part in parts.values() for node in part.above.nodes))
+    only = [word for node in nodes for word in ("-d", node)]
+    return Stage(
+        name=f"import zfs pool {place.name}",
+        up=(planned("zpool", "import", only, "-o", "cachefile=none", place.name, timeout_s=IMPORT_TIMEOUT_S),),
+        down=(planned("zpool", "export", place.name, timeout_s=IMPORT_TIMEOUT_S),),
+        write_back=(planned("zpool", "sync", place.name, timeout_s=IMPORT_TIMEOUT_S),),
+        alone=True,
+        undo=(DestroyPool(pool=place.name),),
+        readies=_plan_module(fs),
     )
 
 
@@ -256,10 +275,6 @@ class ArcCheck:
         return (Attested(f"zfs arc {counter}", str(self.value), str(found[counter])),)
 
 
-IMPORT_TIMEOUT_S = 600.0
-"""Exporting writes everything back; importing looks at every device for labels and replays the intent log."""
-
-
 def plan_empty_arc(place: Place) -> tuple[Command, ...]:
     """zfs keeps its own cache, which only leaving and entering the pool again empties for certain."""
     # /dev, because loop devices have no links in /dev/disk, where zpool looks by itself
@@ -289,10 +304,10 @@ _MODULE: Packages = {
     "suse": ("zfs",),
 }
 _SOURCE: dict[Family, str] = {
-    "debian": "from the component contrib",
-    "fedora": "from the repository of the OpenZFS project",
-    "rhel": "from the repository of the OpenZFS project",
-    "suse": "from the repository filesystems",
+    "debian": "the packages of zfs are in the component contrib",
+    "fedora": "the packages of zfs are in the repository of the OpenZFS project",
+    "rhel": "the packages of zfs are in the repository of the OpenZFS project",
+    "suse": "the packages of zfs are in the repository filesystems",
 }
 
 KIND = FilesystemKind(
