@@ -28,6 +28,7 @@ from pgstrata.postgres.settings import (
     refuse_settings,
     render_conf,
 )
+from pgstrata.stack.step import PlannedCommand
 
 SUPERUSER = "postgres"
 IDENT_MAP = "pgstrata"
@@ -158,6 +159,7 @@ class Server:
         port: int = 5432,
         marker: str = "",
         listening: Listening | None = None,
+        at: str = "",
     ) -> None:
         self.host = host
         self.installation = installation
@@ -167,6 +169,8 @@ class Server:
         self.port = port
         self.marker = marker
         self.listening = listening
+        self.at = at
+        """The name of its host among those of a cluster's nodes; empty for the trial's own."""
         self.expected: dict[str, str] = {}
         """Settings that `attest_settings` compares with, normalised by the server."""
         self._written: dict[str, str] = {}
@@ -176,6 +180,10 @@ class Server:
             raise PreflightError(
                 f"socket path {socket} is longer than {LONGEST_SOCKET_PATH} bytes", hint="choose a shorter folder"
             )
+
+    def planned(self, *commands: Command) -> tuple[PlannedCommand, ...]:
+        """Its commands as a step has them, on its host."""
+        return tuple(PlannedCommand.of(command, self.at) for command in commands)
 
     @property
     def log_file(self) -> str:

@@ -21,6 +21,8 @@ STANDBY_ROLE = "pgstrata_standby"
 PRIMARY_PASSFILE = "passfile.driver"
 """In the primary's run directory: the superuser's password, for pgbench on its own node."""
 STANDBY_PASSFILE = "passfile"
+MARK_TABLE = "pgstrata_mark"
+"""In the database `postgres`: one number that is raised on the primary and read on standbys."""
 SCRAM_ITERATIONS = 4096
 """PostgreSQL's default."""
 BACKUP_TIMEOUT_S = 6 * 3600.0
@@ -30,10 +32,12 @@ LOCAL = "SET synchronous_commit = local;\n"
 
 SENDERS = """
 SELECT application_name AS name, host(client_addr) AS address, state, sync_state,
-       coalesce(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), replay_lsn), -1) AS behind_bytes
+       coalesce(pg_wal_lsn_diff(
+           CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, replay_lsn
+       ), -1) AS behind_bytes
 FROM pg_stat_replication WHERE usename = 'pgstrata_standby' AND application_name LIKE 'standby%'
 """
-"""Every standby that is connected; `behind_bytes` is -1 while it has not said how far it is."""
+"""Every standby that is connected to this server; `behind_bytes` is -1 while it has not said how far it is."""
 
 ARCHIVER = "SELECT archived_count, failed_count, coalesce(last_failed_wal, '') AS last_failed FROM pg_stat_archiver"
 
@@ -63,11 +67,20 @@ def scram_verifier(password: str, salt: bytes, iterations: int = SCRAM_ITERATION
 
 def render_roles(superuser: str, standby: str, slots: Sequence[str]) -> str:
     """The statements that let nodes in, by their verifiers, and keep WAL for the standbys."""
-    made = "".join(f"SELECT pg_create_physical_replication_slot('{slot}', true);\n" for slot in slots)
     return (
         f"{LOCAL}ALTER ROLE {SUPERUSER} PASSWORD '{superuser}';\n"
-        f"CREATE ROLE {STANDBY_ROLE} LOGIN REPLICATION PASSWORD '{standby}';\n{made}"
+        f"CREATE ROLE {STANDBY_ROLE} LOGIN REPLICATION PASSWORD '{standby}';\n{render_slots(slots)}"
     )
+
+
+def render_slots(names: Sequence[str]) -> str:
+    """The statements that keep WAL for those that follow a server."""
+    return "".join(f"SELECT pg_create_physical_replication_slot('{name}', true);\n" for name in names)
+
+
+def render_mark() -> str:
+    """The statements that make `MARK_TABLE`."""
+    return f"{LOCAL}CREATE TABLE {MARK_TABLE} AS SELECT 0::bigint AS mark;\n"
 
 
 def render_passfile(role: str, password: str) -> str:
@@ -86,14 +99,14 @@ def plan_passfile(server: Server, name: str) -> tuple[Command, Command]:
     return server.as_user("install", "--mode", "0600", "/dev/null", path), server.as_user("tee", path)
 
 
-def connection(server: Server, primary: str, port: int, name: str) -> str:
-    """How a standby reaches the primary."""
+def connection(server: Server, upstream: str, port: int, name: str) -> str:
+    """How a standby reaches the server that it follows."""
     passfile = f"{server.run_directory}/{STANDBY_PASSFILE}"
-    return f"host={primary} port={port} user={STANDBY_ROLE} passfile={passfile} application_name={name}"
+    return f"host={upstream} port={port} user={STANDBY_ROLE} passfile={passfile} application_name={name}"
 
 
-def plan_base_backup(server: Server, primary: str, name: str, *, slot: bool) -> tuple[Command, ...]:
-    """Copies the running primary over the network to where a standby is to be, and makes it one."""
+def plan_base_backup(server: Server, upstream: str, name: str, *, slot: bool) -> tuple[Command, ...]:
+    """Copies the running server at the address `upstream` to where a standby is to be, and makes it one of its own."""
     listening, layout = server.listening, server.layout
     assert listening is not None
     waldir = ("--waldir", layout.wal_directory) if layout.wal_directory else ()
@@ -101,7 +114,7 @@ def plan_base_backup(server: Server, primary: str, name: str, *, slot: bool) -> 
         f"{server.installation.client_directory}/pg_basebackup",
         "--pgdata", layout.data_directory,
         *waldir,
-        "--dbname", connection(server, primary, server.port, name),
+        "--dbname", connection(server, upstream, server.port, name),
         *(("--slot", name) if slot else ()),
         "--wal-method", "stream",
         "--checkpoint", "fast",
@@ -127,14 +140,14 @@ def primary_settings(stack: Stack, archive_directory: str | None) -> dict[str, s
     return settings
 
 
-def standby_settings(stack: Stack, server: Server, primary: str, name: str) -> dict[str, str]:
+def standby_settings(stack: Stack, server: Server, upstream: str, name: str) -> dict[str, str]:
     """What the topology sets of a standby."""
     cluster = stack.topology
     assert cluster is not None
     settings = {
         "cluster_name": name,
         "hot_standby": "on",
-        "primary_conninfo": connection(server, primary, server.port, name),
+        "primary_conninfo": connection(server, upstream, server.port, name),
     }
     return settings | ({"primary_slot_name": name} if cluster.slots else {})
 

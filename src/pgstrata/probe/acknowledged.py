@@ -1,0 +1,132 @@
+"""Which standby let a commit go, and how long that took: what watches, and what it found. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+from pgstrata.errors import parser_of
+from pgstrata.host.protocol import Command, marked
+from pgstrata.spec.quorum import Quorum
+
+HANGS_AFTER_S = 180.0
+
+_WATCHER = Path(__file__).with_name("reply_watcher.py")
+
+Position = Literal["write", "flush", "apply"]
+AWAITED: Mapping[str, Position] = {"remote_write": "write", "on": "flush", "remote_apply": "apply"}
+"""What a commit waits for, by synchronous_commit."""
+
+
+@dataclass(frozen=True)
+class LetGo:
+    """Of commits that waited for standbys, those whose last missing acknowledgement came from this one."""
+
+    watched: int
+    """All commits that were looked at, whoever let them go."""
+    released: int
+    median_ms: float | None
+    p99_ms: float | None
+    """Of those: from the record of the commit to that acknowledgement."""
+
+
+@dataclass(frozen=True)
+class Replies:
+    """How far one standby said that it was, in ascending order, and when it said so first."""
+
+    positions: tuple[int, ...]
+    at_us: tuple[int, ...]
+
+    def reached_us(self, position: int) -> float:
+        """When it had that position; infinite where it did not say so."""
+        at = bisect_left(self.positions, position)
+        return self.at_us[at] if at < len(self.at_us) else math.inf
+
+
+def plan_watcher(
+    pg_waldump: str, wal: str, port: int, interface: str, addresses: Mapping[str, str], *, seconds: float, os_user: str,
+    marker: str,
+) -> Command:  # fmt: skip
+    """`addresses` are those of the standbys that acknowledge, by their names. It begins as root."""
+    return Command(
+        (
+            "python3", "-I", "-",
+            "--interface", interface,
+            "--user", os_user,
+            "--pg-waldump", pg_waldump,
+            "--wal", wal,
+            "--port", str(port),
+            "--seconds", f"{seconds:g}",
+            *(word for name, address in addresses.items() for word in ("--standby", f"{name}={address}")),
+        ),
+        timeout_s=seconds + HANGS_AFTER_S,
+        stdin=_WATCHER.read_text(encoding="utf-8"),
+        env=marked(marker),
+        cwd="/",
+    )  # fmt: skip
+
+
+@parser_of("the watcher of replies")
+def parse_watched(text: str, awaited: Position) -> tuple[dict[str, Replies], tuple[tuple[int, int], ...]]:
+    """What each standby said of the position that commits wait for, and of each commit where its record ends and when
+    it was made, in microseconds."""
+    rows = [json.loads(line) for line in text.splitlines()]
+    said: dict[str, list[tuple[int, int]]] = {}
+    for row in rows:
+        if "standby" in row:
+            said.setdefault(str(row["standby"]), []).append((int(row[awaited]), int(row["us"])))
+    commits = tuple((int(row["commit"]), int(row["us"])) for row in rows if "commit" in row)
+    return {name: _replies(told) for name, told in said.items()}, commits
+
+
+def _replies(told: Sequence[tuple[int, int]]) -> Replies:
+    """In the order in which they came: a position that is behind one that was told before says nothing new."""
+    return Replies(tuple(accumulate((position for position, _ in told), max)), tuple(at_us for _, at_us in told))
+
+
+def let_go(
+    said: Mapping[str, Replies], commits: Sequence[tuple[int, int]], quorum: Quorum, standbys: Sequence[str]
+) -> dict[str, LetGo]:
+    """For each of the standbys that may acknowledge; `standbys` are all that follow the primary.
+
+    A commit that is not acknowledged within what was seen is not looked at, nor one that was made before every standby
+    that said anything had said something.
+    """
+    able = quorum.candidates(standbys)
+    began_us = max((replies.at_us[0] for replies in said.values()), default=0)
+    found: dict[str, list[float]] = {name: [] for name in able}
+    for position, made_us in commits:
+        if made_us < began_us:
+            continue
+        reached = {name: said[name].reached_us(position) if name in said else math.inf for name in able}
+        last = last_awaited(quorum, reached)
+        if math.isfinite(reached[last]):
+            found[last].append((reached[last] - made_us) / 1000)
+    watched = sum(map(len, found.values()))
+    return {name: _told(watched, times_ms) for name, times_ms in found.items()}
+
+
+def last_awaited(quorum: Quorum, reached_us: Mapping[str, float]) -> str:
+    """The standby whose acknowledgement was the last that a commit waited for.
+
+    `ANY k`: the k-th to reach it. `FIRST k`: the last of the first k in the order of their names, while all are there.
+    """
+    if quorum.method == "any":
+        return sorted(reached_us, key=lambda name: reached_us[name])[quorum.count - 1]
+    in_order = sorted(reached_us, key=lambda name: quorum.names.index(name) if name in quorum.names else 0)
+    return max(in_order[: quorum.count], key=lambda name: reached_us[name])
+
+
+def _told(watched: int, times_ms: Sequence[float]) -> LetGo:
+    if not times_ms:
+        return LetGo(watched, 0, None, None)
+    in_order = sorted(times_ms)
+    p99 = in_order[min(len(in_order) - 1, math.ceil(0.99 * len(in_order)) - 1)]
+    return LetGo(watched, len(in_order), round(median(in_order), 3), round(p99, 3))
