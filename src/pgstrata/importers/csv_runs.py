@@ -298,4 +298,5 @@ def _notices(rows: Sequence[_Row], paired: bool) -> Iterator[str]:
         yield "there is no block column: the runs are unpaired, nothing protects them from drift of the machine"
     twice = [k for k, n in Counter((r.stack, r.cell.id, tuple(r.values.items())) for r in rows).items() if n > 1]
     if twice:
-        yield f"{len(twice)} rows are there more than once with the very same figures (stack {twice[0][0]}): kept"
+        are = "row is" if len(twice) == 1 else "rows are"
+        yield f"{len(twice)} {are} there more than once with the very same figures (stack {twice[0][0]}): kept"

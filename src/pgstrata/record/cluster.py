@@ -6,9 +6,16 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from pgstrata.spec.crash_trials import Rejoin
+
+ARCHIVE = "archive"
+"""What goes on where no node is left."""
 Promoted = Literal["most", "least", "forgetful"]
 """Which node that is left is promoted: the one that reaches furthest; or, by mistake, the one that reaches least far,
 or the furthest one after it came back without what it had got since the first moment."""
+
+
+REJOINS: dict[Rejoin, str] = {"rewind": "pg_rewind", "backup": "a new base backup"}
 
 
 class ClusterRecord(BaseModel):
@@ -33,6 +40,19 @@ class LostNodes(ClusterRecord):
     """Of those carried out, how many did not hold."""
 
 
+class RejoinedNodes(ClusterRecord):
+    """All primaries that came back after another node was promoted."""
+
+    how: Rejoin
+    tried: int
+    failed: int
+    """Of these, how many did not follow, or then had something else than the one that they followed."""
+    discarded_max: int
+    """Commits that the old primary had and the promoted node did not: they are given up."""
+    acknowledged_max: int
+    """Of these, the most that were acknowledged."""
+
+
 class ClusterFound(ClusterRecord):
     """Of one cluster."""
 
@@ -44,6 +64,7 @@ class ClusterFound(ClusterRecord):
     by_lost: tuple[LostNodes, ...] = ()
     archive: LostNodes | None = None
     """When all nodes are lost and the archive is restored; None without an archive."""
+    rejoined: RejoinedNodes | None = None
 
     @property
     def survives(self) -> int:
@@ -54,3 +75,16 @@ class ClusterFound(ClusterRecord):
                 break
             held = row.nodes
         return held
+
+
+class PowerCutNodes(ClusterRecord):
+    """Of one cluster, all of whose nodes lost power at once. Those that came back had what their disks kept, and the
+    one that reached furthest went on."""
+
+    nodes: tuple[str, ...]
+    in_memory: tuple[str, ...] = ()
+    """Nodes of which nothing was left, as they had it in memory."""
+    gone: tuple[str, ...] = ()
+    """Nodes that did not come back, as was asked."""
+    went_on: dict[str, int] = {}
+    """In how many states which node did; `archive` where none was left."""

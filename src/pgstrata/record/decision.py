@@ -30,7 +30,7 @@ class OpenLoop:
     """Those that the percentile was taken from."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Observation:
     """One valid run of one cell: the primary metric's value."""
 

@@ -5,6 +5,20 @@ from __future__ import annotations
 from pydantic import Field
 
 from pgstrata.record.schema import Record, StateVerdict
+from pgstrata.spec.crash_trials import Rejoin
+
+
+class Rejoined(Record):
+    """The lost primary, once it was to follow the one that was promoted."""
+
+    how: Rejoin
+    discarded: int
+    """Commits that it had and the promoted one did not: they are given up."""
+    acknowledged: int
+    """Of these, those that were acknowledged: they are missing."""
+    verdict: StateVerdict
+    """held: it followed, and has what the promoted one has."""
+    reason: str = ""
 
 
 class FailureRecord(Record):
@@ -27,4 +41,5 @@ class FailureRecord(Record):
     """The same by how far the WAL of that node reached."""
     missing_s: float | None = None
     """How long before the failure the first of them was acknowledged."""
+    rejoined: Rejoined | None = None
     duration_s: float = Field(0.0, ge=0)

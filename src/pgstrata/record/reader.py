@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
@@ -129,6 +129,10 @@ class TrialData:
     @property
     def valid(self) -> bool:
         return self.verdict.status == "ok"
+
+    def found_in(self, source: Source) -> TrialData:
+        """The same trial, whose files are read from there."""
+        return replace(self, source=source, cells=tuple(replace(cell, source=source) for cell in self.cells))
 
     def space_after(self, moment: str) -> SpaceRecord | None:
         """The space measured at `after load` or `after CELL-ID`."""
@@ -387,10 +391,18 @@ def read_crash(source: Source, name: str) -> CrashData:
     planned = files.validated("planned.json", value, PlannedRecord)
     verdict = files.validated("verdict.json", _load_json(source, f"{folder}/verdict.json"), TrialVerdict)
     found = files.one("durability.json", CrashRecord) or CrashRecord(stack=planned.stack.name, seed=0)
-    if verdict.status != "ok" and found.verdict == "held":
+    trial, stacks = planned.trial, {planned.trial.stack, planned.stack.name, found.stack}
+    if not name == trial.id == verdict.trial_id or len(stacks) > 1:
+        raise UsageError(f"{source.text}/{folder} is the record of another trial ({trial.id})", hint=DAMAGED)
+    if found.verdict == "held" and (verdict.status != "ok" or not _all_held(found)):
         found = found.model_copy(update={"verdict": "unknown"})
     minimal = files.one("minimal.json", MinimalRecord)
     return CrashData(planned.trial, verdict, found, files.one("facts.json", HostFacts), minimal)
+
+
+def _all_held(found: CrashRecord) -> bool:
+    """Whether there was anything to hold, and nothing did otherwise. Of the loss of nodes failures are counted."""
+    return found.cluster is not None or found.states > found.lost + found.corrupt + found.unknown == 0
 
 
 def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:

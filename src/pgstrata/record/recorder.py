@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from typing import IO, Any
 
 from pgstrata import __version__
 from pgstrata.errors import PgstrataError, PreflightError, UsageError, writing
+from pgstrata.record.delivered import delivered_trial, unpack, write_files
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import (
     CampaignData,
@@ -127,6 +129,14 @@ class TrialRecorder:
             self._sync_files()
         whole = verdict.model_copy(update={"files": self._files()})
         write_atomically(self.partial / "verdict.json", whole.model_dump_json(indent=1) + "\n")
+        self._give_name()
+
+    def adopt(self, files: Mapping[str, memoryview]) -> None:
+        """The files of the trial, which was recorded on another machine."""
+        write_files(files, self.partial)
+        self._give_name()
+
+    def _give_name(self) -> None:
         with writing(self.final):
             self.partial.rename(self.final)
             _sync_directory(self.final.parent)
@@ -155,7 +165,9 @@ class CampaignDirectory:
     _made: tuple[Path, ...] | None = field(default=None, repr=False)
     """Of a new directory: the folders made for it, deepest first. None for one that was there, or once it is used."""
     _trials: dict[str, TrialData] = field(default_factory=dict, repr=False)
-    """Finished trials that were read."""
+    """Finished trials that `finished` has read."""
+    _arrived: dict[str, TrialData] = field(default_factory=dict, repr=False)
+    """Trials that came from other machines and were not asked for yet."""
     _appending: threading.Lock = field(default_factory=threading.Lock, repr=False)
     """Several hosts are measured at once, and their lines go to one file."""
 
@@ -236,6 +248,11 @@ class CampaignDirectory:
         return self._start(CRASH, trial, planned)
 
     def _start(self, folder: str, trial: Trial, planned: PlannedRecord) -> TrialRecorder:
+        recorder = self._recorder(folder, trial)
+        recorder.write("planned.json", planned)
+        return recorder
+
+    def _recorder(self, folder: str, trial: Trial) -> TrialRecorder:
         self._made = None
         final = self.path / folder / trial.id
         partial = self.path / folder / f".{trial.id}.partial"
@@ -243,9 +260,23 @@ class CampaignDirectory:
             raise PgstrataError(f"trial {trial.id} is finished: its directory is never written again")
         with writing(partial):
             partial.mkdir(parents=True)
-        recorder = TrialRecorder(trial, partial, final)
-        recorder.write("planned.json", planned)
-        return recorder
+        return TrialRecorder(trial, partial, final)
+
+    def adopt(self, trial: Trial, archive: bytes) -> TrialVerdict:
+        """A trial that was recorded on another machine: it is there whole or not at all.
+
+        NotUnderstood where it is not this very trial, or cannot be read.
+        """
+        recorder = self._recorder("trials", trial)
+        try:
+            files = unpack(archive)
+            found = delivered_trial(files, trial)
+            recorder.adopt(files)
+            self._arrived[trial.id] = found.found_in(FolderSource(self.path))
+            return found.verdict
+        except BaseException:
+            shutil.rmtree(recorder.partial, ignore_errors=True)
+            raise
 
     def set_aside(self, recorder: TrialRecorder) -> None:
         """Gives an interrupted trial up: it is not finished, and a resumed campaign runs it again."""
@@ -253,19 +284,22 @@ class CampaignDirectory:
             self._set_aside(recorder.partial)
 
     def finished(self) -> tuple[TrialData, ...]:
-        """Every finished trial, of whatever verdict; what was read once is not read again, for it never changes."""
-        names = FolderSource(self.path).trials()
-        return tuple(sorted((self.finished_trial(name) for name in names), key=place))
+        """Every finished trial, of whatever verdict; what was read here is not read again, for it never changes."""
+        for name in FolderSource(self.path).trials():
+            self._trials[name] = self.finished_trial(name)
+        return tuple(sorted(self._trials.values(), key=place))
 
     def finished_trial(self, id_: str) -> TrialData:
-        """UsageError when it cannot be read: it would neither count nor run again."""
-        if id_ not in self._trials:
-            try:
-                self._trials[id_] = read_trial(FolderSource(self.path), id_)
-            except UsageError as error:
-                hint = f"move {self.path}/trials/{id_} out of the campaign directory: it runs again then"
-                raise UsageError(error.message, hint=hint) from None
-        return self._trials[id_]
+        """One of them, not kept in memory. UsageError when it cannot be read: it would neither count nor run again."""
+        if id_ in self._trials:
+            return self._trials[id_]
+        if id_ in self._arrived:
+            return self._arrived.pop(id_)
+        try:
+            return read_trial(FolderSource(self.path), id_)
+        except UsageError as error:
+            hint = f"move {self.path}/trials/{id_} out of the campaign directory: it runs again then"
+            raise UsageError(error.message, hint=hint) from None
 
     def data(self) -> CampaignData:
         """The campaign as it is recorded so far."""

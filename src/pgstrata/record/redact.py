@@ -12,7 +12,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,16 +21,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pgstrata.record.reader import CampaignData, TrialData
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.dask_cluster import DASK, parse_cluster
 from pgstrata.spec.expand import slug
 from pgstrata.spec.layers.kind import Device
+from pgstrata.spec.parts import far_hosts
 
 REDACTED = "/redacted"
+MACHINE_ID = "machine id"
+"""Of the facts of a host, a digest; of another host of a cluster's nodes with `of` and its name behind it."""
+ADDRESS = "address"
+"""Of the host of a cluster's nodes: a stand-in for it would be no address."""
 _SYSTEM = re.compile(r"/(?:usr|bin|sbin|lib|lib64|proc|sys|dev)(?:/|$)")
 """Trees that are alike on every machine; `/dev/disk` holds serial numbers and is none of them."""
 _PATH = re.compile(r"(?<![\w./<>-])/[\w.@%+~=:#,-][\w.@%+~=:#,/-]*")
 _UUID = re.compile(r"(?<![0-9A-Fa-f-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f-])")
 _WORLD_WIDE = re.compile(r"\b(?:wwn|nvme-eui|nvme-uuid|nvme-nvme|eui|naa)[-.](?:0x)?[0-9A-Fa-f.-]{8,}", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
+_GROUP = "[0-9A-Fa-f]{1,4}"
+_ADDRESS_6 = re.compile(
+    rf"(?<![\w:.])(?:(?:{_GROUP}:){{7}}{_GROUP}|(?:{_GROUP}:)*{_GROUP}::(?:{_GROUP}(?::{_GROUP})*)?)(?![\w:])"
+)
+"""Whole, or with the zeroes left out that stand behind its first part."""
 _SYSCTL = re.compile(r"(?:vm|kernel|fs|net)\.[a-z_]+\b")
 """Settings of the kernel, also where a host is named `vm`."""
 _NO_NAMES = frozenset({"", "local", "localhost", "lab"})
@@ -67,7 +79,7 @@ class Redaction:
         if isinstance(value, list):
             return [self.value(one) for one in value]
         if isinstance(value, dict):
-            return {self.text(key): self.value(one) for key, one in value.items()}
+            return {self.text(key): None if key == ADDRESS else self.value(one) for key, one in value.items()}
         return value
 
     def member(self, name: str, content: bytes) -> bytes:
@@ -100,6 +112,7 @@ class Redaction:
             (_words(self.machines, re.NOFLAG), self._machine),
             (_words(self.hosts, re.IGNORECASE), self._host),
             (_ADDRESS, self._host),
+            (_ADDRESS_6, self._host),
         )
 
     def _path(self, found: re.Match[str]) -> str:
@@ -116,18 +129,24 @@ class Redaction:
     def _machine(self, found: re.Match[str]) -> str:
         """Two bundles of one machine can still be told to be of one."""
         self._named("machine", found[0])
-        return hashlib.sha256(f"pgstrata bundle:{found[0]}".encode()).hexdigest()[:16]
+        return machine_stand_in(found[0])
 
     def _named(self, kind: str, found: str) -> str:
         names = self._names.setdefault(kind, {})
         return names.setdefault(found, f"{kind}-{len(names) + 1}")
 
 
+def machine_stand_in(machine_id: str) -> str:
+    """What stands for a machine id in every bundle that it is taken out of."""
+    return hashlib.sha256(f"pgstrata bundle:{machine_id}".encode()).hexdigest()[:16]
+
+
 def redaction_of(data: CampaignData, own_names: Iterable[str]) -> Redaction:
     """What has to be taken out of a campaign; `own_names` are those of the machine that this is done on."""
-    told = [*own_names, data.campaign.host.partition("://")[2], *_told_hosts(data)]
+    told = [*own_names, *_asked_hosts(data.campaign), *_told_hosts(data)]
     hosts = {part for name in told for part in _host_parts(name)}
-    machines = {t.facts.checked.get("machine id", "") for t in data.trials if t.facts} - {""}
+    checked = (fact for t in data.every_trial if t.facts for fact in t.facts.checked.items())
+    machines = {value for what, value in checked if what == MACHINE_ID or what.startswith(f"{MACHINE_ID} of ")} - {""}
     paths = {path: f"{REDACTED}/place-{i}" for i, path in enumerate(_whole_paths(data), 1)}
     paths |= {script: f"{REDACTED}/scripts/{os.path.basename(script)}" for script in _scripts(data)}
     first = Redaction(frozenset(hosts), frozenset(machines), paths, _disk_ids(data))
@@ -149,7 +168,21 @@ def _words(words: Iterable[str], flags: re.RegexFlag) -> re.Pattern[str]:
 
 
 def _told_hosts(data: CampaignData) -> list[str]:
-    return [t.facts.name for t in data.trials if t.facts]
+    """As they called themselves, and as the record calls them."""
+    named = [t.trial.host for t in data.every_trial] + [medium.host for medium in data.media]
+    named += [host for decision in data.decisions for host in decision.hosts]
+    return [t.facts.name for t in data.every_trial if t.facts] + [name.rpartition("://")[2] for name in named]
+
+
+def _asked_hosts(campaign: Campaign) -> Iterator[str]:
+    """Also those that no trial was run on, and what a Dask cluster is reached by."""
+    for host in (campaign.host, *campaign.hosts, *far_hosts(campaign)):
+        if not host.startswith(DASK):
+            yield host.partition("://")[2]
+            continue
+        cluster = parse_cluster(host)
+        for reached in (cluster.address or "", cluster.listen or "", *cluster.ssh):
+            yield reached.rpartition("://")[2]
 
 
 def _host_parts(name: str) -> set[str]:

@@ -53,7 +53,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pgstrata.record.cluster import ClusterFound
+from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
@@ -161,6 +161,8 @@ class PlannedStep(Record):
 
     name: str
     commands: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
+    """Where nodes are on several hosts, that of each command; empty for the trial's own."""
     tells: tuple[str, ...] = ()
     host_wide: bool = False
 
@@ -257,6 +259,8 @@ class StateRecord(Record):
     reason: str = ""
     lost: int = 0
     """Acknowledged transactions that are not there."""
+    promoted: str = ""
+    """Of a cluster: the node that went on; `archive` where none was left."""
     duration_s: float = Field(0.0, ge=0)
     parts_s: dict[str, float] = {}
     """What of it each part took: attach, mount, recover, take down."""
@@ -276,24 +280,26 @@ class CrashRecord(Record):
     """What the disk was made to do in the middle of the transactions; empty where power cuts were all."""
     panicked: bool = False
     """Whether the server did while it was recorded."""
-    transactions: int = 0
+    transactions: int = Field(0, ge=0)
     """Acknowledged while it was recorded."""
     amcheck: bool = False
     """Whether the server has it; without it indexes and tables are compared by their counts alone."""
     verdict: StateVerdict = "unknown"
-    states: int = 0
-    nested: int = 0
+    states: int = Field(0, ge=0)
+    nested: int = Field(0, ge=0)
     """Of the states, those in which power was lost again during a recovery."""
-    lost: int = 0
-    corrupt: int = 0
-    unknown: int = 0
-    lost_acknowledged_max: int = 0
+    lost: int = Field(0, ge=0)
+    corrupt: int = Field(0, ge=0)
+    unknown: int = Field(0, ge=0)
+    lost_acknowledged_max: int = Field(0, ge=0)
     first_counterexample: str | None = None
-    token: str = ""
+    token: str = Field("", pattern=r"^[0-9a-z]{0,64}$")
     mount_root: str = ""
     """What the names of mount points were made of: links between the volumes of a state lead there."""
     cluster: ClusterFound | None = None
     """Of a cluster, whose failures are counted in place of states."""
+    power: PowerCutNodes | None = None
+    """Of a cluster all of whose nodes lost power."""
 
 
 class LostPlace(Record):
@@ -419,6 +425,8 @@ class NodeUse(Record):
     the run and right after it. None for what was not there to be counted."""
 
     node: str
+    host: str = ""
+    """Where it is not the primary's."""
     elapsed_s: float = Field(gt=0)
     cpu_s: float | None = Field(None, ge=0)
     """That its server's processes were on a processor; of a session that ended before the last sample a part."""
@@ -441,6 +449,20 @@ class NodeUse(Record):
     writes: int | None = Field(None, ge=0)
     """Statements that a pooler sent there from right before the run to right after it: SELECT; INSERT, UPDATE, DELETE
     and DDL. None without a pooler."""
+    checked_reads: int | None = Field(None, ge=0)
+    stale_reads: int | None = Field(None, ge=0)
+    """Reads on this standby after the run, each right after a commit was acknowledged, and how many of them lacked it.
+    None where nobody asked."""
+    stale_median_ms: float | None = Field(None, ge=0)
+    stale_max_ms: float | None = Field(None, ge=0)
+    """Of the stale ones: how long after the acknowledgement a read had it."""
+    watched_commits: int | None = Field(None, ge=0)
+    released_commits: int | None = Field(None, ge=0)
+    """Commits after the run that waited for standbys, and those whose last missing acknowledgement came from this one.
+    None where nobody asked, and of a node that acknowledges nothing."""
+    release_median_ms: float | None = None
+    release_p99_ms: float | None = None
+    """Of those: from the record of the commit in the primary's WAL to that acknowledgement."""
 
 
 class CellResult(Record):

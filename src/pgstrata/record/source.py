@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import lzma
+import os
+import stat
 import struct
 import zipfile
 import zlib
@@ -27,6 +29,9 @@ _UNPACK_ERRORS = (
 )  # fmt: skip
 
 DAMAGED = "the file was changed or damaged: copy the directory again, whole, or open it with the version that wrote it"
+
+
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 class Source(Protocol):
@@ -66,13 +71,14 @@ class FolderSource:
 
     def has(self, name: str) -> bool:
         try:
-            return (self.root / name).is_file()
+            return stat.S_ISREG(os.stat(f"{self.root}/{name}").st_mode)
         except OSError as error:
-            if (
-                error.errno == errno.ENAMETOOLONG
-            ):  # names come from the record, which may be damaged: no file has this one
+            # names come from the record, which may be damaged: no file has one that is too long
+            if error.errno in _NOT_THERE:
                 return False
             raise
+        except ValueError:  # a zero byte in it
+            return False
 
     def below(self, folder: str) -> tuple[str, ...]:
         files = (p for p in (self.root / folder).rglob("*") if p.is_file())
@@ -80,7 +86,7 @@ class FolderSource:
 
     def open(self, name: str) -> io.BufferedIOBase:
         try:
-            return (self.root / name).open("rb")
+            return open(f"{self.root}/{name}", "rb")
         except OSError as error:
             raise UsageError(f"{self.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
 

@@ -1,8 +1,9 @@
-"""Per-transaction logs of pgbench (`-l`): exact percentiles per second and per run, in bounded memory.
+"""Per-transaction logs of pgbench (`-l`): exact percentiles of a run, in bounded memory.
 
-The log is read in blocks; the latencies of a second are kept until every file of the run has passed that second,
-then reduced to their percentiles and to a histogram of whole microseconds. Percentiles interpolate linearly between
-order statistics, as PostgreSQL's `percentile_cont` does. They are taken from merged counts, never averaged.
+The log is read in blocks, each of which is reduced to a histogram of whole microseconds and to the transactions of each
+second. These add up, so a log can be cut at any end of a line, and its parts be read in any order, by anybody.
+Percentiles interpolate linearly between order statistics, as PostgreSQL's `percentile_cont` does, and are taken from
+merged counts.
 
 Format (pgbench documentation, "Per-Transaction Logging"): `client_id transaction_no time script_no time_epoch
 time_us [schedule_lag] [retries]`; `time` is in microseconds, counted from the scheduled start under `--rate`, or one
@@ -12,8 +13,12 @@ of the words `skipped`, `failed`, `serialization`, `deadlock`.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +30,8 @@ import pyarrow.csv
 from pgstrata.errors import UsageError
 
 BLOCK_BYTES = 16 << 20
+PART_BYTES = 64 << 20
+"""Of a log that is read by several: whoever reads it, and however many, the parts are the same."""
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 PERCENTILES = ("p50", "p90", "p95", "p99", "p999")
 """Names of the QUANTILES."""
@@ -32,8 +39,6 @@ WORDS = ("skipped", "failed", "serialization", "deadlock")
 _COLUMNS = ("client", "number", "latency_us", "script", "epoch_s", "epoch_us", "seventh", "eighth")
 _DENSE_US = 1 << 20
 LONGEST_RUN_S = 31 * 86400
-_LATE_S = 2
-"""Seconds for which a clock stepped back (or rows out of order) still find their second open."""
 
 Latencies = npt.NDArray[np.int64]
 
@@ -87,26 +92,19 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class SecondSummary:
-    """One second of a run, by the clock of the client; latencies in milliseconds."""
-
-    epoch_s: int
-    transactions: int
-    quantiles_ms: tuple[float, ...]
-    maximum_ms: float
-
-
-@dataclass(frozen=True)
 class LogSummary:
-    """A run's log, reduced. `words` counts the transactions without a latency, `torn_lines` what was cut off."""
+    """Logs or parts of them, reduced. `words` counts the transactions without a latency, `torn_lines` what was cut off,
+    `seconds` the transactions of each second that has some, by the clock of the client."""
 
-    transactions: int
-    words: dict[str, int]
+    words: Mapping[str, int]
     torn_lines: int
-    out_of_order: int
     histogram: Histogram
-    seconds: tuple[SecondSummary, ...]
-    maximum_lag_ms: float | None
+    seconds: Mapping[int, int]
+    maximum_lag_us: int | None
+
+    @property
+    def transactions(self) -> int:
+        return self.histogram.count
 
     @property
     def percentiles_ms(self) -> dict[str, float]:
@@ -115,133 +113,120 @@ class LogSummary:
 
 
 @dataclass(frozen=True)
-class _Block:
-    epoch_s: Latencies
-    latency_us: Latencies
-    words: dict[str, int]
-    torn_lines: int
-    lag_us: int | None
+class LogPart:
+    """Whole lines of a log: the bytes from `begin` to before `end`. The last part of a log may end with a torn line."""
+
+    path: Path
+    begin: int
+    end: int
+
+
+def cut_log(path: Path, part_bytes: int = PART_BYTES) -> tuple[LogPart, ...]:
+    """The parts of a log, each of about so many bytes."""
+    with path.open("rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        ends: list[int] = []
+        for place in range(part_bytes, size_bytes, part_bytes):
+            file.seek(place)
+            line = file.readline(BLOCK_BYTES)
+            end = place + len(line)
+            if line.endswith(b"\n") and end < size_bytes and ends[-1:] != [end]:
+                ends.append(end)
+    return tuple(LogPart(path, begin, end) for begin, end in pairwise((0, *ends, size_bytes)))
+
+
+def summarise_part(part: LogPart, *, open_loop: bool = False) -> LogSummary:
+    """`open_loop` says that the run had `--rate`, so that a seventh column is the schedule lag."""
+    return merged(_blocks(part, open_loop))
+
+
+def merged(summaries: Iterable[LogSummary]) -> LogSummary:
+    """What all of them hold, in whatever order. UsageError where they span more than a run can take."""
+    words, seconds, histogram, torn_lines = Counter[str](), Counter[int](), Histogram(), 0
+    lag_us: int | None = None
+    for one in summaries:
+        words.update(one.words)
+        seconds.update(one.seconds)
+        histogram.merge(one.histogram)
+        torn_lines += one.torn_lines
+        if one.maximum_lag_us is not None:
+            lag_us = max(lag_us or 0, one.maximum_lag_us)
+    _require_one_run(seconds)
+    return LogSummary(dict(words), torn_lines, histogram, dict(seconds), lag_us)
+
+
+def render_summary(summary: LogSummary) -> str:
+    """In JSON, for whoever merges it: pairs of a latency or a second and its count."""
+    dense = np.flatnonzero(summary.histogram.dense)
+    return json.dumps(
+        {
+            "words": dict(summary.words),
+            "torn_lines": summary.torn_lines,
+            "latencies_us": [dense.tolist(), summary.histogram.dense[dense].tolist()],
+            "tail_us": list(summary.histogram.tail.items()),
+            "seconds": list(summary.seconds.items()),
+            "maximum_lag_us": summary.maximum_lag_us,
+        }
+    )
+
+
+def parse_summary(text: str) -> LogSummary:
+    """What `render_summary` said of a part."""
+    told = json.loads(text)
+    histogram = Histogram(tail=dict(told["tail_us"]))
+    latencies_us, counts = told["latencies_us"]
+    histogram.dense[np.array(latencies_us, dtype=np.int64)] = counts
+    seconds = dict(told["seconds"])
+    return LogSummary(told["words"], told["torn_lines"], histogram, seconds, told["maximum_lag_us"])
 
 
 def summarise_logs(paths: Sequence[str | Path], *, open_loop: bool = False) -> LogSummary:
-    """Reads all files of one run (pgbench writes one a thread) side by side, in time order.
-
-    `open_loop` says that the run had `--rate`, so that a seventh column is the schedule lag.
-    """
-    readers = [_blocks(Path(p), open_loop) for p in paths]
-    reduction = _Reduction(len(readers))
-    waiting = list(range(len(readers)))
-    while waiting:
-        slowest = min(waiting, key=lambda index: reduction.reached_s[index])
-        block = next(readers[slowest], None)
-        if block is None:
-            waiting.remove(slowest)
-            reduction.reached_s[slowest] = _END
-        else:
-            reduction.take(slowest, block)
-        reduction.close_seconds()
-    return reduction.summary()
+    """Reads all files of one run: pgbench writes one a thread."""
+    parts = (part for path in paths for part in cut_log(Path(path)))
+    return merged(summarise_part(part, open_loop=open_loop) for part in parts)
 
 
-_END = 1 << 62
+def percentiles_of(logs: Sequence[str | Path], open_loop: bool) -> Mapping[str, float]:
+    """Of the latency of one run."""
+    return summarise_logs(logs, open_loop=open_loop).percentiles_ms
 
 
-class _Reduction:
-    def __init__(self, files: int) -> None:
-        self.reached_s = [-1] * files
-        self.pending: dict[int, list[Latencies]] = {}
-        self.closed_s = -1
-        self.seconds: list[SecondSummary] = []
-        self.histogram = Histogram()
-        self.words = dict.fromkeys(WORDS, 0)
-        self.torn_lines = 0
-        self.out_of_order = 0
-        self.lag_us: int | None = None
-
-    def take(self, index: int, block: _Block) -> None:
-        self.torn_lines += block.torn_lines
-        for word, count in block.words.items():
-            self.words[word] += count
-        if block.lag_us is not None:
-            self.lag_us = max(self.lag_us or 0, block.lag_us)
-        if block.epoch_s.size == 0:
-            return
-        self.reached_s[index] = max(self.reached_s[index], int(block.epoch_s[-1]) - _LATE_S)
-        for second, latencies in _by_second(block.epoch_s, block.latency_us):
-            if second <= self.closed_s:
-                self.out_of_order += latencies.size
-                self.histogram.add(latencies)
-            elif latencies.size:
-                self.pending.setdefault(second, []).append(latencies)
-
-    def close_seconds(self) -> None:
-        reached = min(self.reached_s)
-        for second in sorted(s for s in self.pending if s < reached):
-            latencies = np.concatenate(self.pending.pop(second))
-            self.histogram.add(latencies)
-            quantiles = np.quantile(latencies, QUANTILES) / 1000
-            self.seconds.append(
-                SecondSummary(second, latencies.size, tuple(quantiles.tolist()), int(latencies.max()) / 1000)
-            )
-            self.closed_s = second
-
-    def summary(self) -> LogSummary:
-        span_s = self.seconds[-1].epoch_s - self.seconds[0].epoch_s if self.seconds else 0
-        if span_s > LONGEST_RUN_S:
-            raise UsageError(
-                f"the log spans {span_s} s, from second {self.seconds[0].epoch_s} to {self.seconds[-1].epoch_s}",
-                hint="no run takes more than 31 days: a line has another time than the rest; remove it",
-            )
-        return LogSummary(
-            transactions=self.histogram.count,
-            words={word: count for word, count in self.words.items() if count},
-            torn_lines=self.torn_lines,
-            out_of_order=self.out_of_order,
-            histogram=self.histogram,
-            seconds=tuple(self.seconds),
-            maximum_lag_ms=None if self.lag_us is None else self.lag_us / 1000,
+def _require_one_run(seconds: Mapping[int, int]) -> None:
+    first, last = (min(seconds), max(seconds)) if seconds else (0, 0)
+    if last - first > LONGEST_RUN_S:
+        raise UsageError(
+            f"the log spans {last - first} s, from second {first} to {last}",
+            hint="no run takes more than 31 days: a line has another time than the rest; remove it",
         )
 
 
-def _by_second(epoch_s: Latencies, latency_us: Latencies) -> Iterator[tuple[int, Latencies]]:
-    steps = np.diff(epoch_s)
-    if (steps < 0).any():
-        order = np.argsort(epoch_s, kind="stable")
-        epoch_s, latency_us = epoch_s[order], latency_us[order]
-        steps = np.diff(epoch_s)
-    starts = np.concatenate([[0], np.flatnonzero(steps) + 1])
-    for start, part in zip(starts, np.split(latency_us, starts[1:]), strict=True):
-        yield int(epoch_s[start]), part[part >= 0]
-
-
-def _blocks(path: Path, open_loop: bool) -> Iterator[_Block]:
+def _blocks(part: LogPart, open_loop: bool) -> Iterator[LogSummary]:
     """Blocks of whole lines; a last line without newline was torn and is counted, not read."""
+    path, offset_bytes = part.path, part.begin
     columns: tuple[str, ...] | None = None
-    offset_bytes = 0
     with path.open("rb", buffering=0) as file:
-        size_bytes = BLOCK_BYTES
-        while data := file.read(size_bytes):
+        while offset_bytes < part.end:
+            file.seek(offset_bytes)
+            # What follows the last line end is read again with the next block: cheaper than copying blocks.
+            data = file.read(min(BLOCK_BYTES, part.end - offset_bytes))
             cut = data.rfind(b"\n") + 1
-            if cut == 0 and len(data) == size_bytes:
+            if cut == 0 and len(data) == BLOCK_BYTES:
                 raise UsageError(
-                    f"{path}: no line ends within {size_bytes} bytes: this is not a pgbench log",
+                    f"{path}: no line ends within {BLOCK_BYTES} bytes: this is not a pgbench log",
                     hint="name the files that `pgbench --log` wrote: pgbench_log.PID and pgbench_log.PID.N",
                 )
-            # What follows the last line end is read again with the next block: cheaper than copying blocks.
-            torn = len(data) > cut and len(data) < size_bytes and not file.read(1)
-            if cut:
-                columns = columns or _columns(path, data[: data.index(b"\n")])
-                yield _parse_block(path, data, cut, columns, open_loop, offset_bytes)
-                offset_bytes += cut
-            if torn:
-                empty = np.empty(0, dtype=np.int64)
-                yield _Block(empty, empty, {}, 1, None)
+            if cut == 0:
+                yield LogSummary({}, 1, Histogram(), {}, None)
                 return
-            file.seek(offset_bytes)
+            columns = columns or _columns(path)
+            yield _parse_block(path, data, cut, columns, open_loop, offset_bytes)
+            offset_bytes += cut
 
 
-def _columns(path: Path, line: bytes) -> tuple[str, ...]:
-    fields = line.split()
+def _columns(path: Path) -> tuple[str, ...]:
+    """The first line of the log tells them to all its parts."""
+    with path.open("rb") as file:
+        fields = file.readline(BLOCK_BYTES).split()
     if len(fields) >= 5 and fields[0].isdigit() and int(fields[0]) > 100_000_000:
         raise UsageError(
             f"{path}: this is an aggregated pgbench log (--aggregate-interval): it holds no single latencies",
@@ -257,7 +242,7 @@ def _columns(path: Path, line: bytes) -> tuple[str, ...]:
 
 def _parse_block(
     path: Path, data: bytes, cut: int, columns: tuple[str, ...], open_loop: bool, offset_bytes: int
-) -> _Block:
+) -> LogSummary:
     lag = "seventh" if len(columns) == 8 or (open_loop and len(columns) == 7) else None
     wanted = ["latency_us", "epoch_s", *([lag] if lag else [])]
     try:
@@ -281,7 +266,18 @@ def _parse_block(
     latency = table.column("latency_us")
     words = {w: data.count(f" {w} ".encode(), 0, cut) for w in WORDS} if latency.null_count else {}
     lag_us = pa.compute.max(table.column(lag)).as_py() if lag else None
-    return _Block(table.column("epoch_s").to_numpy(), latency.fill_null(-1).to_numpy(), words, 0, lag_us)
+    epoch_s, latency_us = table.column("epoch_s").to_numpy(), latency.fill_null(-1).to_numpy()
+    has_latency = latency_us >= 0
+    histogram = Histogram()
+    histogram.add(latency_us[has_latency])
+    seconds, counts = np.unique(epoch_s[has_latency], return_counts=True)
+    return LogSummary(
+        {word: count for word, count in words.items() if count},
+        0,
+        histogram,
+        dict(zip(seconds.tolist(), counts.tolist(), strict=True)),
+        lag_us,
+    )
 
 
 def _lines_before(path: Path, offset_bytes: int) -> int:

@@ -171,3 +171,10 @@ def test_more_stacks_than_a_campaign_may_have(tmp_path: Path) -> None:
 def test_a_run_of_centuries_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a run has duration_s = "):
         import_csv(table(tmp_path, "stack,block,tps,duration_s\na,1,5,1e12\n"), tmp_path / "out")
+
+
+def test_rows_with_the_very_same_figures_are_counted(tmp_path: Path) -> None:
+    once = import_csv(table(tmp_path, "stack,block,tps\na,1,7\na,2,7\nb,1,8\nb,2,9\n"), tmp_path / "one")
+    assert once.notices == ("1 row is there more than once with the very same figures (stack a): kept",)
+    both = import_csv(table(tmp_path, "stack,block,tps\na,1,7\na,2,7\nb,1,8\nb,2,8\n"), tmp_path / "two")
+    assert both.notices == ("2 rows are there more than once with the very same figures (stack a): kept",)

@@ -19,6 +19,8 @@ from pgstrata.record.run_columns import COLUMNS
 from pgstrata.report.csv import render_csv
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
+pytestmark = pytest.mark.slow
+
 NOT_KEPT = ("trial", "position", "stage", "reason")
 """Trials are counted anew, and nothing of an import is confirmed."""
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from crashed import write_crash
 from pgstrata.analyze.judge import judge
 from pgstrata.cli.main import app
 from pgstrata.errors import UsageError
@@ -25,11 +26,14 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.redact import redaction_of
 from pgstrata.record.schema import CellResult, EventRecord, HostFacts, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.crash import crash_campaign
 from pgstrata.spec.expand import block_trials, slug
 from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.workload import Workload
 from pgstrata_fake.campaigns import Shape, write_campaign
 from pgstrata_fake.cells import write_cell
+
+pytestmark = pytest.mark.slow
 
 HOST = "wolpertinger.example.org"
 SERIAL = "S6PNNM0R123456"
@@ -229,3 +233,47 @@ def test_texts_of_tables_are_changed_too() -> None:
     pq.write_table(pa.table({"t_s": [1.0], "device": ["wolpertinger-data"]}), out)
     table = pq.ParquetFile(io.BytesIO(redaction.member("x.parquet", out.getvalue()))).read()
     assert table.column("device").to_pylist() == ["host-1-data"]
+
+
+def test_hosts_of_power_cuts_and_those_that_never_answered_are_taken_out(tmp_path: Path) -> None:
+    stacks = tuple(parse_stack(text) for text in ("ext4", "xfs"))
+    hosts = (f"ssh://waltraud@{HOST}", "ssh://root@nie-erreicht")
+    campaign = crash_campaign(Campaign(name="c", hosts=hosts, stacks=stacks))
+    with CampaignDirectory.create_or_open(tmp_path / "out", campaign, "crash") as directory:
+        write_crash(directory, "ext4", verdict="held", states=2)
+    facts = tmp_path / "out" / "crash" / "ext4-0" / "facts.json"
+    told = {"name": "zweites.example.org", "checked": {"machine id": MACHINE}, "told": {"link": "2001:db8::7 12:30:00"}}
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), **told}))
+    done = CliRunner().invoke(app, ["bundle", str(tmp_path / "out"), "--redact", "--out", str(tmp_path / "b.zip")])
+    assert done.exit_code == 0, done.output
+    everything = b"".join(content for _, content in contents(tmp_path / "b.zip")).decode()
+    for name in ("wolpertinger", "waltraud", "nie-erreicht", "zweites", MACHINE, "2001:db8"):
+        assert name not in everything
+    assert "12:30:00" in everything
+    assert [c.found.verdict for c in read(tmp_path / "b.zip").crashes] == ["held"]
+
+
+def test_machines_of_a_dask_cluster_are_taken_out() -> None:
+    campaign = Campaign(name="c", stacks=(parse_stack("ext4"),), hosts=('dask:{"ssh": ["waltraud@alpha", "beta:22"]}',))
+    asked = {name for host in redact._asked_hosts(campaign) for name in redact._host_parts(host)}
+    assert asked == {"waltraud", "alpha", "beta"}
+
+
+def test_hosts_of_a_clusters_nodes_are_taken_out(tmp_path: Path) -> None:
+    text = f"cluster(2,address=10.1.2.3)/tmpfs@standby1.host='ssh://waltraud@{HOST}'@standby1.address=10.1.2.4"
+    stack = parse_stack(text.replace("'", '"')).model_copy(update={"name": "far"})
+    campaign = Campaign(name="c", stacks=(stack,), workload=Workload(scale=(1,), clients=(2,), duration=3.0))
+    with CampaignDirectory.create_or_open(tmp_path / "out", campaign) as directory:
+        for trial in block_trials(campaign, 0, ["far"]):
+            _record(directory, campaign, trial)
+    (facts,) = (tmp_path / "out" / "trials").glob("*/facts.json")
+    told = json.loads(facts.read_text())
+    told["checked"][f"machine id of ssh://waltraud@{HOST}"] = "0123456789abcdef"
+    facts.write_text(json.dumps(told))
+    done = CliRunner().invoke(app, ["bundle", str(tmp_path / "out"), "--redact", "--out", str(tmp_path / "b.zip")])
+    assert done.exit_code == 0, done.output
+    everything = b"".join(content for _, content in contents(tmp_path / "b.zip")).decode(errors="replace")
+    for name in ("wolpertinger", "waltraud", "10.1.2.", "0123456789abcdef"):
+        assert name not in everything
+    (again,) = read(tmp_path / "b.zip").campaign.stacks
+    assert len(again.far_hosts) == 1

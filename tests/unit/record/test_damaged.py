@@ -7,12 +7,14 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from crashed import write_crash
 from pgstrata.analyze.judge import judge
 from pgstrata.cli.main import app
 from pgstrata.errors import UsageError
@@ -22,7 +24,10 @@ from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.csv import render_csv
 from pgstrata.report.terminal import render_terminal
+from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata_fake.campaigns import Shape, write_campaign
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -177,3 +182,48 @@ def test_what_belongs_to_no_trial_is_named(directory: Path, name: str) -> None:
     (directory / name).write_bytes(b"\xff\n")
     with pytest.raises(UsageError, match=name):
         read(directory)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ({"states": 3}, "held"),
+        ({"states": 0}, "unknown"),
+        ({"states": 3, "unknown": 3}, "unknown"),
+        ({"states": 3, "lost": 1}, "unknown"),
+        ({"states": 3, "corrupt": 1}, "unknown"),
+    ],
+)
+def test_a_stack_held_only_where_every_state_did(tmp_path: Path, found: dict[str, Any], verdict: str) -> None:
+    with CampaignDirectory.create_or_open(tmp_path / "out", crash_campaign(named_stacks(["ext4"])), "crash") as written:
+        write_crash(written, "ext4", verdict="held", **found)
+    (crash,) = read(tmp_path / "out").crashes
+    assert crash.found.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"states": -5}, "states"),
+        ({"lost": -1}, "lost"),
+        ({"stack": "xfs"}, "is the record of another trial"),
+    ],
+)
+def test_counts_below_nothing_and_another_stack_are_damage(
+    tmp_path: Path, changes: dict[str, object], reason: str
+) -> None:
+    out = tmp_path / "out"
+    with CampaignDirectory.create_or_open(out, crash_campaign(named_stacks(["ext4"])), "crash") as written:
+        write_crash(written, "ext4", verdict="held", states=3)
+    path = out / "crash" / "ext4-0" / "durability.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    (damaged,) = read(out).unreadable
+    assert reason in damaged.reason
+
+
+def test_a_crash_trial_under_another_name_is_damage(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with CampaignDirectory.create_or_open(out, crash_campaign(named_stacks(["ext4"])), "crash") as written:
+        write_crash(written, "ext4", verdict="held", states=3)
+    (out / "crash" / "ext4-0").rename(out / "crash" / "xfs-1")
+    assert [one.id for one in read(out).unreadable] == ["crash/xfs-1"]

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
 from pgstrata.workload import pgbench_logs
-from pgstrata.workload.pgbench_logs import QUANTILES, Histogram, summarise_logs
+from pgstrata.workload.pgbench_logs import (
+    QUANTILES,
+    Histogram,
+    LogPart,
+    LogSummary,
+    cut_log,
+    merged,
+    parse_summary,
+    render_summary,
+    summarise_logs,
+    summarise_part,
+)
 
 START_S = 1_700_000_000
 
@@ -39,16 +52,79 @@ def test_several_files_and_blocks_give_exact_seconds(tmp_path: Path, monkeypatch
     for number, latencies in enumerate(runs):
         write_log(tmp_path / f"log.{number}", latencies, per_second=700)
     summary = summarise_logs(sorted(tmp_path.iterdir()))
-    everything = np.concatenate(runs)
     assert summary.transactions == 15000
-    assert summary.out_of_order == 0
-    np.testing.assert_allclose(summary.histogram.quantiles_us(QUANTILES), np.quantile(everything, QUANTILES))
-    assert [s.epoch_s for s in summary.seconds] == list(range(START_S, START_S + 8))
-    for index, second in enumerate(summary.seconds):
-        part = np.concatenate([run[index * 700 : (index + 1) * 700] for run in runs])
-        assert second.transactions == part.size
-        np.testing.assert_allclose(second.quantiles_ms, np.quantile(part, QUANTILES) / 1000)
-        assert second.maximum_ms == part.max() / 1000
+    np.testing.assert_allclose(summary.histogram.quantiles_us(QUANTILES), np.quantile(np.concatenate(runs), QUANTILES))
+    expected = {START_S + second: 3 * len(runs[0][second * 700 : (second + 1) * 700]) for second in range(8)}
+    assert summary.seconds == expected
+
+
+LINES = st.tuples(
+    st.one_of(st.integers(0, 3_000_000).map(str), st.sampled_from(pgbench_logs.WORDS)),
+    st.integers(START_S, START_S + 20),
+    st.integers(0, 10**9),
+)
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(LINES, min_size=1, max_size=60),
+    st.sampled_from(("", "7 12 3")),
+    st.lists(st.integers(1, 3000), max_size=5),
+    st.integers(200, 900),
+    st.randoms(use_true_random=False),
+)
+def test_a_log_says_the_same_however_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, int, int]],
+    torn: str,
+    places: list[int],
+    part_bytes: int,
+    order: Random,
+) -> None:
+    """Whole, cut at any ends of lines, or as the importer cuts, through JSON and in any order."""
+    path = tmp_path_factory.mktemp("cut") / "log"
+    text = "".join(f"0 {i} {us} 0 {second} 5 {lag}\n" for i, (us, second, lag) in enumerate(rows)) + torn
+    path.write_text(text)
+    whole = summarise_part(LogPart(path, 0, len(text)), open_loop=True)
+    assert whole.transactions == sum(us.isdigit() for us, _, _ in rows)
+    assert whole.torn_lines == bool(torn)
+    ends = sorted({text.rfind("\n", 0, place) + 1 for place in places} - {0, len(text)})
+    at_random = [LogPart(path, begin, end) for begin, end in pairwise((0, *ends, len(text)))]
+    regular = cut_log(path, part_bytes)
+    assert "".join(text[part.begin : part.end] for part in regular) == text
+    assert all(text[part.begin - 1] == "\n" for part in regular[1:])
+    for parts in (at_random, list(regular)):
+        order.shuffle(parts)
+        told = [parse_summary(render_summary(summarise_part(part, open_loop=True))) for part in parts]
+        assert_same(merged(told), whole)
+
+
+def assert_same(found: LogSummary, expected: LogSummary) -> None:
+    np.testing.assert_array_equal(found.histogram.dense, expected.histogram.dense)
+    assert found.histogram.tail == expected.histogram.tail
+    for name in ("words", "torn_lines", "seconds", "maximum_lag_us"):
+        assert getattr(found, name) == getattr(expected, name), name
+
+
+def test_parts_are_long_and_few(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    write_log(path, [100] * 1000, per_second=100)
+    size_bytes = path.stat().st_size
+    parts = cut_log(path, size_bytes // 4)
+    assert [round(4 * (part.end - part.begin) / size_bytes) for part in parts[:4]] == [1] * 4
+    assert len(cut_log(path)) == 1
+    (tmp_path / "empty").touch()
+    assert summarise_logs([tmp_path / "empty"]).transactions == 0
+
+
+def test_a_damaged_line_is_named_by_its_place_in_the_whole_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    write_log(path, [100] * 50, per_second=5)
+    path.write_text(path.read_text() + f"0 1 12\n0 1 5 0 {START_S} 1\n")
+    *fine, damaged = cut_log(path, path.stat().st_size - 40)
+    assert [summarise_part(part).transactions for part in fine] == [50]
+    with pytest.raises(UsageError, match=r"line 51 .*3 columns instead of 6"):
+        summarise_part(damaged)
 
 
 def test_words_are_counted_and_have_no_latency(tmp_path: Path) -> None:
@@ -57,14 +133,14 @@ def test_words_are_counted_and_have_no_latency(tmp_path: Path) -> None:
     summary = summarise_logs([path], open_loop=True)
     assert summary.transactions == 1
     assert summary.words == {"skipped": 1, "failed": 1}
-    assert summary.maximum_lag_ms == pytest.approx(0.9)
+    assert summary.maximum_lag_us == 900
     assert summary.percentiles_ms["p99"] == 1.0
 
 
 def test_seventh_column_is_lag_only_in_an_open_loop(tmp_path: Path) -> None:
     write_log(tmp_path / "log", [10, 20], per_second=10, tail=" 7000")
-    assert summarise_logs([tmp_path / "log"]).maximum_lag_ms is None
-    assert summarise_logs([tmp_path / "log"], open_loop=True).maximum_lag_ms == 7.0
+    assert summarise_logs([tmp_path / "log"]).maximum_lag_us is None
+    assert summarise_logs([tmp_path / "log"], open_loop=True).maximum_lag_us == 7000
 
 
 def test_torn_last_line_is_counted_and_left_out(tmp_path: Path) -> None:
@@ -97,13 +173,11 @@ def test_aggregated_log_is_refused(tmp_path: Path) -> None:
         summarise_logs([tmp_path / "log"])
 
 
-def test_rows_after_their_second_closed_still_count_for_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_out_of_order_count_for_their_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pgbench_logs, "BLOCK_BYTES", 256)
     path = tmp_path / "log"
     write_log(path, [100] * 100, per_second=2)
     path.write_text(path.read_text() + f"0 1 999 0 {START_S} 1\n")
     summary = summarise_logs([path])
-    assert (summary.transactions, summary.out_of_order) == (101, 1)
+    assert (summary.transactions, summary.seconds[START_S], summary.seconds[START_S + 1]) == (101, 3, 2)
     assert summary.histogram.quantiles_us((1.0,)) == (999.0,)
