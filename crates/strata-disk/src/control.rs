@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 const LONGEST_LINE: u64 = 1 << 20;
 const UNMODELLED_CACHE: u64 = 256 << 20;
-const LARGEST_DISK: u64 = 1 << 44;
+pub const LARGEST_DISK: u64 = 1 << 44;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]

@@ -9,7 +9,7 @@ use strata_disk::durability::{Lie, Seq};
 use strata_disk::log::native::Writer;
 use strata_disk::log::{EVERY, Event, Record};
 use strata_disk::rng::Rng;
-use strata_disk::states::choice::{Chosen, Volatile, Whole, choose, recipes};
+use strata_disk::states::choice::{Chosen, Recipe, Volatile, Whole, choose, drawn, recipes};
 use strata_disk::states::condense::condense;
 use strata_disk::states::enumerate::{Asked, enumerate};
 use strata_disk::states::replay::Replay;
@@ -199,6 +199,28 @@ proptest! {
             prop_assert!(0 < left && left < blocks);
         }
     }
+}
+
+#[test]
+fn beside_many_small_writes_a_large_one_is_torn_more_often() {
+    let large = 20;
+    let mut volatile: Vec<_> = (0..large).map(|seq| Volatile { seq, blocks: range(seq * 10, 2) }).collect();
+    volatile.push(Volatile { seq: large, blocks: range(1000, 200) });
+    volatile.push(Volatile { seq: large + 1, blocks: range(5000, 1) });
+    volatile.push(Volatile { seq: large + 2, blocks: range(10_000, 1 << 20) });
+    let all = recipes(&volatile);
+    let mut rng = Rng::new(1);
+    let picked: Vec<Recipe> = (0..20_000).map(|_| drawn(&all, &volatile, rng.draw())).collect();
+    let torn = |wanted: u64| {
+        let is = |recipe: &&Recipe| matches!(recipe, Recipe::Tear { index, .. } if *index as u64 == wanted);
+        picked.iter().filter(is).count()
+    };
+    let tears: usize = (0..large + 3).map(torn).sum();
+    assert!(torn(large) * 2 > tears, "{} of {tears}", torn(large));
+    assert_eq!(torn(large + 1), 0, "one block cannot be torn");
+    assert!((0..large).chain([large + 2]).all(|small| torn(small) > 0));
+    let names: BTreeSet<_> = picked.iter().map(Recipe::name).collect();
+    assert_eq!(names, all.iter().map(Recipe::name).collect());
 }
 
 /// A hundred writes, each flushed, and a mark after each of them.

@@ -7,15 +7,22 @@ from collections.abc import Iterator
 from pgstrata.crash.cluster_program import FailuresAsked
 from pgstrata.crash.ledger import LedgerSize
 from pgstrata.crash.opening import crash_trials, open_crash_runner
-from pgstrata.crash.program import CrashAsked
+from pgstrata.crash.program import CrashAsked, asked_of_nodes
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Host
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
-from pgstrata.spec.campaign import Campaign, CrashTrials, Trial
-from pgstrata.spec.cluster_crash import cluster_crash_campaign, failures_within, untested
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.cluster_crash import (
+    cluster_crash_campaign,
+    cluster_power_campaign,
+    failures_within,
+    untested,
+)
 from pgstrata.spec.crash import crash_campaign
+from pgstrata.spec.crash_trials import CrashTrials
 from pgstrata.spec.stack import Stack
+from pgstrata.stack.preflight import unsupported_on
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import Interruption
 
@@ -31,6 +38,17 @@ def missing_trials(campaign: Campaign, directory: CampaignDirectory) -> tuple[Tr
     return tuple(trial for trial in crash_trials(campaign, campaign.seed) if trial.id not in there)
 
 
+def untestable(host: Host, campaign: Campaign) -> dict[str, str]:
+    """By the names of stacks that have crash trials elsewhere, why they cannot have one on a host: what it lacks, and
+    what brings it."""
+    asked = campaign.crash
+    if asked is None:
+        return {}
+    made = (_request(campaign, stack, asked)[0].stacks[0] for stack in campaign.stacks if not untested(stack, asked))
+    found = (unsupported_on(host, stack) for stack in made)
+    return {one.stack: f"{one.reason} ({one.hint})" for one in found if one is not None}
+
+
 def cut_power(
     host: Host, campaign: Campaign, directory: CampaignDirectory, tell: Tell, by: Interruption
 ) -> Iterator[TrialVerdict]:
@@ -43,10 +61,10 @@ def cut_power(
 def _run(
     host: Host, campaign: Campaign, directory: CampaignDirectory, trial: Trial, tell: Tell, by: Interruption
 ) -> TrialVerdict:
-    stack = campaign.stack(trial.stack)
-    problem = untested(stack)
+    stack, wanted = campaign.stack(trial.stack), campaign.crash or CrashTrials()
+    problem = untested(stack, wanted)
     if not problem:
-        alone, asked = _request(campaign, stack)
+        alone, asked = _request(campaign, stack, wanted)
         try:
             runner = open_crash_runner(host, alone, directory, asked, tell, by)
         except PreflightError as error:
@@ -59,12 +77,15 @@ def _run(
     return verdict
 
 
-def _request(campaign: Campaign, stack: Stack) -> tuple[Campaign, CrashAsked | FailuresAsked]:
-    """The campaign of one crash trial, and what is asked of it: power cuts of a disk, or lost nodes of a cluster."""
-    alone, asked = campaign.model_copy(update={"stacks": (stack,)}), campaign.crash or CrashTrials()
-    if stack.topology is not None:
-        return cluster_crash_campaign(alone), FailuresAsked(failures_within(asked), seed=campaign.seed)
-    size = LedgerSize(transactions=TRANSACTIONS)
-    return crash_campaign(alone), CrashAsked(
-        states=asked.states, minutes=asked.time / 60, seed=campaign.seed, size=size
+def _request(campaign: Campaign, stack: Stack, wanted: CrashTrials) -> tuple[Campaign, CrashAsked | FailuresAsked]:
+    """The campaign of one crash trial, and what is asked of it: power cuts of disks, or lost nodes of a cluster."""
+    alone = campaign.model_copy(update={"stacks": (stack,)})
+    asked = CrashAsked(wanted.states, wanted.time / 60, campaign.seed, size=LedgerSize(transactions=TRANSACTIONS))
+    if stack.topology is None:
+        return crash_campaign(alone), asked
+    if wanted.power:
+        return cluster_power_campaign(alone), asked_of_nodes(asked, wanted.gone)
+    return (
+        cluster_crash_campaign(alone),
+        FailuresAsked(failures_within(wanted), seed=campaign.seed, rejoin=wanted.rejoin),
     )

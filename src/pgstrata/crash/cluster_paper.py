@@ -14,11 +14,19 @@ from itertools import combinations
 from typing import Any
 
 from pgstrata.errors import TrialError, parser_of
-from pgstrata.record.cluster import ClusterFound, LostNodes, Promoted
-from pgstrata.record.failures import FailureRecord
+from pgstrata.record.cluster import ARCHIVE, ClusterFound, LostNodes, Promoted, RejoinedNodes
+from pgstrata.record.failures import FailureRecord, Rejoined
 from pgstrata.spec.stack import PRIMARY
 
-ARCHIVE = "archive"
+
+@dataclass(frozen=True)
+class TriedRejoin:
+    """The lost primary once it followed the promoted one, as the worker tells it; or why it did not."""
+
+    problem: str
+    server: int | None
+    stdout: str
+    stderr: str
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class Tried:
     stderr: str
     problem: str
     duration_s: float
+    rejoin: TriedRejoin | None = None
 
 
 @dataclass(frozen=True)
@@ -98,8 +107,13 @@ def _parse_cut(given: Mapping[str, Any]) -> Cut:
         at_s=float(given["at_s"]),
         acknowledged={int(session): int(number) for session, number in given["acknowledged"].items()},
         positions={str(name): int(position) for name, position in given["positions"].items()},
-        failures=tuple(Tried(**{**tried, "lost": tuple(tried["lost"])}) for tried in given["failures"]),
+        failures=tuple(map(_parse_tried, given["failures"])),
     )
+
+
+def _parse_tried(given: Mapping[str, Any]) -> Tried:
+    rejoin = given.get("rejoin")
+    return Tried(**{**given, "lost": tuple(given["lost"]), "rejoin": TriedRejoin(**rejoin) if rejoin else None})
 
 
 def loss(cut: Cut, entries: Sequence[Entry], position: int) -> Loss:
@@ -109,6 +123,12 @@ def loss(cut: Cut, entries: Sequence[Entry], position: int) -> Loss:
     gone = [e for e in entries[first:last] if e.number <= cut.acknowledged.get(e.session, 0)]
     times = [entry.at_s for entry in gone if entry.at_s is not None]
     return Loss(len(gone), round(max(0.0, cut.at_s - min(times)), 3) if times else None)
+
+
+def discarded(cut: Cut, entries: Sequence[Entry], position: int) -> int:
+    """Commits of the primary beyond `position`, acknowledged or not: it loses them when it follows a node that ends
+    there."""
+    return sum(position < entry.position <= cut.positions[PRIMARY] for entry in entries)
 
 
 def reckon(
@@ -178,6 +198,19 @@ def found_of(
         lost_at_once=lost_at_once,
         by_lost=tuple(_with_carried_out(row, [f for f in by_nodes if len(f.lost) == row.nodes]) for row in rows),
         archive=_with_carried_out(archive, [f for f in carried_out if f.promoted == ARCHIVE]) if archive else None,
+        rejoined=_rejoined_of([f.rejoined for f in carried_out if f.rejoined is not None]),
+    )
+
+
+def _rejoined_of(tried: Sequence[Rejoined]) -> RejoinedNodes | None:
+    if not tried:
+        return None
+    return RejoinedNodes(
+        how=tried[0].how,
+        tried=len(tried),
+        failed=sum(one.verdict != "held" for one in tried),
+        discarded_max=max(one.discarded for one in tried),
+        acknowledged_max=max(one.acknowledged for one in tried),
     )
 
 

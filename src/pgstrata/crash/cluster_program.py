@@ -12,30 +12,25 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from pgstrata.crash.cluster_paper import ARCHIVE, Cut, Entry, Tried, found_of, loss, parse_cuts
-from pgstrata.crash.job import has_amcheck
-from pgstrata.crash.ledger import LedgerSize, parse_answers, plan_client, render_check
+from pgstrata.crash.cluster_paper import Cut, Entry, Tried, TriedRejoin, discarded, found_of, loss, parse_cuts
+from pgstrata.crash.cluster_servers import cluster_steps, start_cluster_steps
+from pgstrata.crash.job import CrashPlaces, base_backup, failover_job, has_amcheck, rejoin_job
+from pgstrata.crash.ledger import LedgerSize, parse_answers, parse_ledger, plan_client, render_check
 from pgstrata.crash.program import CrashContext, ledger_steps
 from pgstrata.crash.verdict import Judged, Recovery, judge_state
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, marked
-from pgstrata.record.cluster import ClusterFound, Promoted
-from pgstrata.record.failures import FailureRecord
-from pgstrata.record.schema import CrashRecord
+from pgstrata.record.cluster import ARCHIVE, REJOINS, ClusterFound, Promoted
+from pgstrata.record.failures import FailureRecord, Rejoined
+from pgstrata.record.schema import CrashRecord, StateVerdict
 from pgstrata.spec.campaign import Trial
+from pgstrata.spec.crash_trials import Rejoin
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.stack.kind import Below, PlannedFilesystem, plan_filesystem
-from pgstrata.stack.step import PlannedCommand, Step, planned
-from pgstrata.trial.cluster import (
-    attest_cluster,
-    join_steps,
-    start_commands,
-    start_servers,
-    stop_commands,
-    stop_servers,
-)
-from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.cluster import stop_commands, stop_servers
+from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.facts import record_facts
 from pgstrata.trial.program import Program, attest_built, folder_steps, plan_built
 from pgstrata.trial.site import Site
@@ -52,7 +47,7 @@ ARCHIVE_EVERY = 5
 """The same of the loss of all nodes."""
 SIZE = LedgerSize(transactions=100_000, checkpoint_every=200)
 """More than is written: the moments end it."""
-FAILURE_TIMEOUT_S = 120.0
+FAILURE_TIMEOUT_S = 240.0
 
 _WORKER = Path(__file__).with_name("cluster_worker.py")
 
@@ -65,6 +60,8 @@ class FailuresAsked:
     lost: int = 1
     promoted: Promoted = "most"
     seed: int = 1
+    rejoin: Rejoin | None = None
+    """How the lost primary follows the node that was promoted; it does not where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -122,31 +119,16 @@ def cluster_program(site: Site, trial: Trial, asked: FailuresAsked) -> Program:
             Step("facts of the host", (), act=record_facts),
             Step("attest the stack", (), act=attest_built),
             *ledger_steps(setup, SIZE),
-            Step("stop the server", (PlannedCommand.of(setup.server.plan_stop()),), act=_stop_primary),
-            *join_steps(setup),
-            *_base_steps(setup),
+            *cluster_steps(setup),
         ),
         measure=(
-            Step("start the servers", tuple(map(PlannedCommand.of, start_commands(setup))), act=_start),
+            *start_cluster_steps(setup),
             *_memory(setup).steps,
             _failures_step(setup, asked),
-            Step("stop the servers", tuple(map(PlannedCommand.of, stop_commands(setup))), act=stop_servers),
+            Step("stop the servers", stop_commands(setup), act=stop_servers),
         ),
         keeps=frozenset(),
     )
-
-
-def _base_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    """A base backup beside the archive: without one it restores nothing."""
-    base = _base_directory(setup)
-    if base is None:
-        return ()
-    copy = planned("cp", "--archive", "--dereference", setup.plan.data_directory, base, timeout_s=600.0)
-    return (Step("base backup beside the archive", (copy,)),)
-
-
-def _base_directory(setup: TrialSetup) -> str | None:
-    return None if setup.plan.archive_directory is None else f"{setup.plan.mounts[ARCHIVE]}/base"
 
 
 def _memory(setup: TrialSetup) -> PlannedFilesystem:
@@ -167,6 +149,7 @@ def _failures_step(setup: TrialSetup, asked: FailuresAsked) -> Step:
         f"{SIZE.sessions} sessions write to the primary; all nodes are stopped {len(cuts)} times",
         *(f"moment {cut.number}{f', {cut.disturbance}' if cut.disturbance else ''}: "
           f"lost {' or '.join(' and '.join(one) for one in cut.failures)}" for cut in cuts if cut.failures),
+        *((f"a lost primary then follows the promoted node: {REJOINS[asked.rejoin]}",) if asked.rejoin else ()),
     )  # fmt: skip
     return Step("stop all nodes, take some away, promote another", (PlannedCommand.of(worker),), act=_fail, tells=tells)
 
@@ -187,7 +170,11 @@ def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
         "client": {"argv": client.argv, "stdin": client.stdin},
         "user": server.user,
         "psql": server.psql(),
-        **{name: installation.program(name) for name in ("pg_ctl", "postgres", "pg_waldump")},
+        "pg_waldump": installation.program("pg_waldump"),
+        "failover": {"program": CrashPlaces.of(setup).failover, "job": failover_job(setup)},
+        "rejoin": {"program": CrashPlaces.of(setup).rejoin, "job": rejoin_job(setup, asked.rejoin)}
+        if asked.rejoin
+        else None,
         "check": render_check(amcheck=has_amcheck(setup), major=installation.major),
         "timeout_s": FAILURE_TIMEOUT_S,
         "nodes": [
@@ -195,7 +182,7 @@ def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
             for name, one in setup.servers.items()
         ],
         "disturbances": dict(_disturbances(setup)),
-        "archive": {"directory": archive, "base": _base_directory(setup)} if archive else None,
+        "archive": {"directory": archive, "base": base_backup(setup.plan)} if archive else None,
         "work": _memory(setup).mount_point,
         "entries": ENTRIES,
         "idle_s": IDLE_S,
@@ -224,16 +211,6 @@ def _disturbances(setup: TrialSetup) -> Iterator[tuple[str, dict[str, Any]]]:
 # ---------------------------------------------------------------- what the steps do
 
 
-def _stop_primary(context: TrialContext) -> None:
-    context.server.stop()
-
-
-def _start(context: TrialContext) -> None:
-    start_servers(context)
-    context.attest_server("built")
-    attest_cluster(context, "built")
-
-
 def _fail(context: ClusterContext) -> None:
     setup, host, asked = context.setup, context.host, context.failing
     job = _job_file(setup)
@@ -253,6 +230,8 @@ def _fail(context: ClusterContext) -> None:
     for cut in cuts:
         for number, tried in enumerate(cut.failures, 1):
             record = judge_failure(cut, entries, tried, f"{cut.number}.{number}", disturbed[cut.number])
+            if asked.rejoin and tried.rejoin:
+                record = with_rejoined(record, judge_rejoin(cut, entries, tried, tried.rejoin, asked.rejoin))
             context.carried_out.append(record)
             context.recorder.append("failures.jsonl", record)
     names = tuple(setup.servers)
@@ -281,6 +260,40 @@ def judge_failure(cut: Cut, entries: Sequence[Entry], tried: Tried, id_: str, di
         missing_s=reckoned.seconds,
         duration_s=tried.duration_s,
     )
+
+
+def judge_rejoin(cut: Cut, entries: Sequence[Entry], tried: Tried, rejoin: TriedRejoin, how: Rejoin) -> Rejoined:
+    """Whether the lost primary, once it followed, has what the promoted node has; and what it gave up."""
+    verdict: StateVerdict = "held"
+    reason = ""
+    if rejoin.problem:
+        verdict, reason = "unknown", f"it does not follow: {' '.join(rejoin.problem.split())}"
+    else:
+        answers = parse_answers(rejoin.stdout, rejoin.stderr)
+        judged = judge_state(Recovery(0, "", rejoin.server, answers), cut.acknowledged, SIZE)
+        verdict, reason = judged.verdict, judged.reason
+        if verdict in ("held", "lost"):
+            there = (parse_ledger(one).sessions for one in (answers, parse_answers(tried.stdout, tried.stderr)))
+            same = next(there) == next(there)
+            verdict = "held" if same else "corrupt"
+            reason = "" if same else f"it has other entries than {tried.promoted}, which it follows"
+    missing = loss(cut, entries, tried.position).missing
+    return Rejoined(
+        how=how,
+        discarded=discarded(cut, entries, tried.position),
+        acknowledged=missing,
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+def with_rejoined(failure: FailureRecord, rejoined: Rejoined) -> FailureRecord:
+    """A failure after which the old primary could not be had back as it should be did not hold."""
+    made: dict[str, Any] = {"rejoined": rejoined}
+    if failure.verdict == "held" and rejoined.verdict != "held":
+        reason = f"the old primary, which follows by {REJOINS[rejoined.how]}: {rejoined.reason}"
+        made |= {"verdict": rejoined.verdict, "reason": reason}
+    return failure.model_copy(update=made)
 
 
 def summarise_failures(asked: CrashRecord, carried_out: Sequence[FailureRecord], found: ClusterFound) -> CrashRecord:
@@ -319,6 +332,8 @@ def refuse_failures(stack: Stack, asked: FailuresAsked) -> str:
         return "its primary is alone: there is nobody to go on"
     if asked.lost > nodes or (asked.lost == nodes and cluster.archive is None):
         return f"it has {nodes} nodes{'' if cluster.archive else ' and no archive'}: {asked.lost} lost leave nothing"
+    if asked.lost >= nodes and asked.rejoin:
+        return "where all nodes are lost there is nobody to follow"
     if asked.lost >= nodes and asked.promoted != "most":
         return "where all nodes are lost nobody is promoted"
     return ""

@@ -203,75 +203,45 @@ class Programs:
 
 
 class Failure:
-    """One that was carried out: a copy of a node's directory, promoted and looked at."""
+    """One that is carried out: a copy of what a node has is brought up by itself and looked at."""
 
     def __init__(self, job: dict[str, Any], programs: Programs) -> None:
         self.job, self.programs = job, programs
         self.place: str = tempfile.mkdtemp(dir=job["work"])
         os.chmod(self.place, 0o711)
         self.data = f"{self.place}/data"
-        self.run = f"{self.place}/run"
-        os.mkdir(self.run, 0o700)
-        os.chown(self.run, programs.uid, programs.gid)
 
-    def standby(self, data: str, wal: str) -> tuple[int | None, str, str]:
-        """A standby is started by itself and promoted; then what it has is looked at."""
-        self._copy(data, wal)
-        self._set("primary_conninfo = ''\nprimary_slot_name = ''\n")
-        log, said = f"{self.run}/log", ""
-        pg_ctl = [self.job["pg_ctl"], "--pgdata", self.data, "--silent", "--timeout", str(int(self.job["timeout_s"]))]
-        for action in (["start", "--wait", "--log", log], ["promote", "--wait"], ["stop", "--wait", "--mode", "fast"]):
-            code, _, error = self.programs.run([*pg_ctl, *action])
-            if code != 0:
-                said += f"{error}\n"
-                break
-        with suppress(OSError), open(log, encoding="utf-8", errors="replace") as file:
-            said = file.read() + said
+    def look(self, role: str, data: str, wal: str, archive: str = "") -> tuple[int | None, str, str]:
+        """What a copy of it has."""
+        self._copy(data, wal, self.data)
+        return self._bring_up(role, self.data, archive)
+
+    def rejoin(self, data: str, wal: str) -> dict[str, Any]:
+        """A copy of a primary that was lost follows the one that was brought up, and what it has then. `problem` says
+        why it does not."""
+        lost = f"{self.place}/lost"
+        self._copy(data, wal, lost)
+        rejoin = self.job["rejoin"]
+        job = {**rejoin["job"], "promoted": self.data, "lost": lost}
+        code, _, err = self.programs.run(["python3", "-I", rejoin["program"], json.dumps(job)])
         if code != 0:
-            self.programs.run([*pg_ctl, "stop", "--mode", "immediate"])
-            return code, "", f"{said}\nFATAL: the standby could not be promoted"
-        server, out, err = self._look()
-        return server, out, said + err
+            return {"problem": err.strip() or f"it ended with {code}", "server": None, "stdout": "", "stderr": ""}
+        server, out, err = self._bring_up("standby", lost)
+        return {"problem": "", "server": server, "stdout": out, "stderr": err}
 
-    def primary(self, data: str, wal: str) -> tuple[int | None, str, str]:
-        """A primary that was not lost recovers by itself."""
-        self._copy(data, wal)
-        self._set("")
-        return self._look()
-
-    def archive(self, base: str, archive: str) -> tuple[int | None, str, str]:
-        """A base backup, and all of the archive that follows on it."""
-        self._copy(base, f"{base}/pg_wal")
-        self._set(f"restore_command = 'cp {archive}/%f \"%p\"'\n")
-        with open(f"{self.data}/recovery.signal", "x", encoding="utf-8"):
-            pass
-        os.chown(f"{self.data}/recovery.signal", self.programs.uid, self.programs.gid)
-        return self._look()
-
-    def _copy(self, data: str, wal: str) -> None:
-        self.programs.command(["cp", "--archive", "--reflink=auto", data, self.data])
-        if os.path.islink(f"{self.data}/pg_wal"):
-            os.unlink(f"{self.data}/pg_wal")
-            self.programs.command(["cp", "--archive", "--reflink=auto", wal, f"{self.data}/pg_wal"])
-        with suppress(FileNotFoundError):
-            os.unlink(f"{self.data}/postmaster.pid")
-
-    def _set(self, further: str) -> None:
-        """What keeps the copy from everybody else; the last value of a setting counts. Its socket lies in the data
-        directory, by a path that is short enough wherever that is."""
-        own = (
-            "listen_addresses = ''\n"
-            "unix_socket_directories = '.'\n"
-            "archive_mode = off\nsynchronous_standby_names = ''\nfsync = off\nhot_standby = on\n"
-        )
-        conf = os.open(f"{self.data}/postgresql.conf", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
-        with os.fdopen(conf, "w", encoding="utf-8") as file:
-            file.write(f"\n{own}{further}")
-
-    def _look(self) -> tuple[int | None, str, str]:
-        argv = [self.job["postgres"], "--single", "-D", self.data, "postgres"]
+    def _bring_up(self, role: str, data: str, archive: str = "") -> tuple[int | None, str, str]:
+        """Exit code (none where it did not end in time), output and errors of the program that brings it up."""
+        server = {"name": role, "role": role, "data": data, "wal": "", "archive": archive}
+        failover = self.job["failover"]
+        argv = ["python3", "-I", failover["program"], json.dumps({**failover["job"], "servers": [server]})]
         code, out, err = self.programs.run(argv, self.job["check"])
         return (None if code == 124 else code), out, err
+
+    def _copy(self, data: str, wal: str, to: str) -> None:
+        self.programs.command(["cp", "--archive", "--reflink=auto", data, to])
+        if os.path.islink(f"{to}/pg_wal"):
+            os.unlink(f"{to}/pg_wal")
+            self.programs.command(["cp", "--archive", "--reflink=auto", wal, f"{to}/pg_wal"])
 
     def close(self) -> None:
         shutil.rmtree(self.place)
@@ -391,16 +361,19 @@ class Worker:
         try:
             if chosen == ARCHIVE:
                 archive = self.job[ARCHIVE]
-                found = carried_out.archive(archive["base"], archive["directory"])
+                found = carried_out.look(ARCHIVE, archive["base"], f"{archive['base']}/pg_wal", archive["directory"])
                 told["position"] = self.positions[ARCHIVE]
             elif failure["promote"] == "forgetful" and chosen != next(iter(self.nodes)):
                 data, told["position"] = self.forgotten[chosen]
-                found = carried_out.standby(data, f"{data}/pg_wal")
+                found = carried_out.look("standby", data, f"{data}/pg_wal")
             else:
                 node, told["position"] = self.nodes[chosen], self.positions[chosen]
-                act = carried_out.primary if chosen == next(iter(self.nodes)) else carried_out.standby
-                found = act(node.data, node.wal)
+                role = "primary" if chosen == next(iter(self.nodes)) else "standby"
+                found = carried_out.look(role, node.data, node.wal)
             told["server"], told["stdout"], told["stderr"] = found
+            primary = self.nodes[next(iter(self.nodes))]
+            if self.job["rejoin"] and primary.name in failure["lost"] and chosen != ARCHIVE and found[0] == 0:
+                told["rejoin"] = carried_out.rejoin(primary.data, primary.wal)
         except (Broken, OSError) as error:
             told.update(problem=str(error), server=None, stdout="", stderr="")
         finally:

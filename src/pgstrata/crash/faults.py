@@ -14,11 +14,13 @@ from typing import Any
 from pgstrata.crash.ledger import LedgerSize
 from pgstrata.errors import UsageError
 from pgstrata.spec.stack import Stack
-from pgstrata.stack.block.media import recorded_disk
+from pgstrata.stack.block.media import recorded_disk, recorded_names
 from pgstrata.stack.plan import StackPlan
 
 RELATION = "ledger.account"
 """Its pages are written anew again and again."""
+REFUSED_ACCOUNTS = 24_000
+"""Where its pages are refused: so many that most of those stay as they are that the failed checkpoint was to write."""
 SLOW_FLUSH_MS = 20
 FILLER = "pgstrata-filler"
 
@@ -50,13 +52,21 @@ def refuse_fault(name: str, stack: Stack) -> None:
     """UsageError for a fault that there is not, or that this stack cannot have."""
     if name not in FAULTS:
         raise UsageError(f"--fault: there is no fault {name!r}", hint=f"one of: {', '.join(FAULTS)}")
-    moves = stack.data.fs.copy_on_write or stack.data.device.count > 1
+    data = stack.data
+    moves = data.fs.copy_on_write or data.device.count > 1 or data.layers or data.fs.stores is not data.fs
     if FAULTS[name].refuses_relation and moves:
         raise UsageError(
             f"--fault {name}: where the pages of a table lie is known on one disk that is overwritten in place, "
             f"which {stack.name} has not",
             hint=f"pgstrata crash ext4 --fault {name}",
         )
+
+
+def ledger_size(transactions: int, fault: str) -> LedgerSize:
+    """A ledger in which the fault shows."""
+    if fault and FAULTS[fault].refuses_relation:
+        return LedgerSize(transactions=transactions, accounts=REFUSED_ACCOUNTS)
+    return LedgerSize(transactions=transactions)
 
 
 def filler(plan: StackPlan) -> str:
@@ -70,7 +80,7 @@ def render_fault(name: str, plan: StackPlan, size: LedgerSize) -> str:
         return ""
     fault = FAULTS[name]
     with_wal = next((v for v in plan.volumes if v.role == "wal"), plan.volumes[0])
-    disks = [recorded_disk(with_wal.role, number) for number in range(len(with_wal.media))]
+    disks = recorded_names(with_wal.media).values()
     requests = [{**fault.request, "disk": disk} for disk in disks] if fault.request else []
     told: dict[str, Any] = {"after": (size.transactions + 1) // 2, "requests": requests}
     if fault.refuses_relation:

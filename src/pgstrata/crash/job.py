@@ -6,7 +6,7 @@ Workers are functions of their jobs: of the log, the states that are their share
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,28 @@ from pgstrata.crash.faults import filler
 from pgstrata.crash.ledger import AMCHECK, BEGIN, END, LAST_ANSWER, render_check
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command
-from pgstrata.stack.block.media import log_path, recorded_disk, recorded_folder
-from pgstrata.stack.kind import FILESYSTEMS, Below, plan_filesystem
-from pgstrata.stack.plan import VolumePlan
-from pgstrata.stack.step import PlannedCommand, planned
+from pgstrata.postgres.server import IDENT_MAP, SUPERUSER
+from pgstrata.record.cluster import ARCHIVE
+from pgstrata.spec.cluster_crash import nodes_left
+from pgstrata.spec.stack import PRIMARY
+from pgstrata.stack.block.media import log_path, recorded_folder, recorded_names
+from pgstrata.stack.mounts import MOUNT_TIMEOUT_S
+from pgstrata.stack.plan import StackPlan, VolumePlan
+from pgstrata.stack.stage import Stage
+from pgstrata.stack.step import PlannedCommand, Step, planned
+from pgstrata.stack.undo import RemovePath, Undo, Unmount
 from pgstrata.trial.context import TrialSetup
 
 RECOVERY_TIMEOUT_S = 300.0
+FAILOVER_TIMEOUT_S = 60.0
+"""Of starting a standby, and of promoting it."""
 KILLED_AT_THE_END = ("-c", "dynamic_shared_memory_type=sysv")
 """Shared memory of this kind goes with the worker's namespace."""
 MOUNT_AND_BACK_S = 60.0
 """What the parts of a state besides recovery may take."""
 
 _WORKER = Path(__file__).with_name("state_worker.py")
+_FAILOVER, _REJOIN = (Path(__file__).with_name(name) for name in ("failover.py", "rejoin.py"))
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,21 @@ class CrashPlaces:
         """The folder of a worker's daemon."""
         return f"{self.work}/states{worker}.media"
 
+    @property
+    def failover(self) -> str:
+        """The program that brings up what is left of a cluster."""
+        return f"{self.work}/failover.py"
+
+    @property
+    def failover_job(self) -> str:
+        """What it is told, where somebody is to start it."""
+        return f"{self.work}/failover.json"
+
+    @property
+    def rejoin(self) -> str:
+        """The program that has a lost primary follow the one that was promoted."""
+        return f"{self.work}/rejoin.py"
+
     def recovery(self, of: str) -> str:
         """The folder of the daemon that records the recovery of a state."""
         return f"{self.work}/recovery-{of}.media"
@@ -67,50 +91,49 @@ class StateDisk:
 
 
 def recorded_disks(volumes: Sequence[VolumePlan]) -> tuple[StateDisk, ...]:
-    """Every disk of every volume, in their order."""
-    return tuple(
-        StateDisk(recorded_disk(volume.role, number), node.name)
-        for volume in volumes
-        for number, node in enumerate(volume.media)
-        if not isinstance(node, str)
-    )
+    """Every disk of every volume, in their order, with those of a pool's log, cache and special devices."""
+    return tuple(StateDisk(name, node) for volume in volumes for node, name in recorded_names(volume.media).items())
 
 
-@dataclass(frozen=True)
-class StateMount:
-    """The commands that mount a volume of a state where the recorded one was mounted. Where they fail, `mend` is run
-    and they are tried again."""
-
-    commands: tuple[PlannedCommand, ...]
-    mount_point: str
-    mend: tuple[PlannedCommand, ...]
+def plan_stages(volumes: Sequence[VolumePlan]) -> tuple[Stage, ...]:
+    """How every volume of a state is brought up where the recorded one was, in the same order: from the bottom up."""
+    return tuple(stage for volume in volumes for stage in volume.stages)
 
 
-def plan_mounts(setup: TrialSetup) -> tuple[StateMount, ...]:
-    """As the stack mounts its volumes, in the same order and at the same places, which are there already."""
-    return tuple(_plan_mount(setup, volume) for volume in setup.plan.volumes)
+def plan_take_down(stages: Sequence[Stage]) -> tuple[PlannedCommand, ...]:
+    """Unmounts what stages mounted, and has the kernel let go of what they stand on."""
+    return tuple(c for stage in reversed(stages) for c in (*_plan_unmount(stage), *stage.down))
 
 
-def _plan_mount(setup: TrialSetup, volume: VolumePlan) -> StateMount:
-    fs = volume.volume.fs
-    made = plan_filesystem(fs, Below(nodes=volume.nodes), setup.plan.context.place(volume.role))
-    mount = made.steps[-1].commands[-1]
-    options = FILESYSTEMS[fs.kind].copy_options
-    command = planned(mount.argv, [word for option in options for word in ("--options", option)])
-    return StateMount((command,), made.mount_point, FILESYSTEMS[fs.kind].plan_mend(volume.nodes))
+def _plan_unmount(stage: Stage) -> tuple[PlannedCommand, ...]:
+    return () if stage.mount_point is None else (planned("umount", stage.mount_point, timeout_s=MOUNT_TIMEOUT_S),)
 
 
-def plan_forget(setup: TrialSetup) -> tuple[PlannedCommand, ...]:
-    """What makes the kernel forget a state's disks."""
-    volumes = setup.plan.volumes
-    return tuple(c for volume in volumes for c in FILESYSTEMS[volume.volume.fs.kind].plan_forget(volume.nodes))
+def undos_of_stages(stages: Sequence[Stage]) -> tuple[Undo, ...]:
+    """Takes back what a worker that was ended leaves; mounts in a namespace of its own are gone with it."""
+    in_sight = any(stage.in_sight for stage in stages)
+    undos: list[Undo] = []
+    for stage in stages:
+        undos += stage.undo
+        if in_sight and stage.mount_point:
+            undos.append(Unmount(target=stage.mount_point))
+    return tuple(undos)
 
 
-def plan_recovery(setup: TrialSetup, *, recorded: bool = False) -> Command:
+def tells_files(volumes: Sequence[VolumePlan]) -> bool:
+    """Whether files lie on the recorded disks where their filesystem says: there is nothing between."""
+    return all(len(volume.stages) == 1 and volume.stages[0].mount_point for volume in volumes)
+
+
+def plan_recovery(setup: TrialSetup, *, gone: Sequence[str] = (), recorded: bool = False) -> Command:
     """The server by itself, which recovers and then reads its statements from standard input. It need not wait for the
-    disk, unless what it does is `recorded`."""
+    disk, unless what it does is `recorded`. Of a cluster, the one that goes on of those that are not `gone`."""
     server = setup.server
     check = render_check(amcheck=has_amcheck(setup), major=server.installation.major)
+    if setup.stack.topology is not None:
+        job = render_failover(setup, gone, options=KILLED_AT_THE_END)
+        argv = ("python3", "-I", CrashPlaces.of(setup).failover, job)
+        return Command(argv, RECOVERY_TIMEOUT_S, check, user=server.user)
     postgres = server.installation.program("postgres")
     data = setup.plan.data_directory
     hasty = () if recorded else ("-c", "fsync=off")
@@ -122,18 +145,71 @@ def plan_recovery(setup: TrialSetup, *, recorded: bool = False) -> Command:
     )
 
 
+def render_failover(setup: TrialSetup, gone: Sequence[str], options: Sequence[str] = ()) -> str:
+    """What the program that brings up what is left is told of a cluster all of whose nodes lost power."""
+    left = tuple(left_servers(setup, nodes_left(setup.stack, gone)))
+    return json.dumps({**failover_job(setup), "options": options, "servers": left})
+
+
+def failover_job(setup: TrialSetup) -> dict[str, Any]:
+    """What the program that brings up what is left is told of a cluster, but for what is left."""
+    program = setup.server.installation.program
+    programs = {name: program(name) for name in ("pg_ctl", "postgres", "pg_controldata", "pg_waldump")}
+    return {**programs, "timeout_s": FAILOVER_TIMEOUT_S, "options": ()}
+
+
+def left_servers(setup: TrialSetup, nodes: Sequence[str]) -> Iterator[dict[str, str]]:
+    """What these nodes have, where they have it; where there is none the archive, with the base backup beside it."""
+    for name in nodes:
+        layout, role = setup.servers[name].layout, "primary" if name == PRIMARY else "standby"
+        yield {"name": name, "role": role, "data": layout.data_directory, "wal": layout.wal_directory or ""}
+    archive, base = setup.plan.archive_directory, base_backup(setup.plan)
+    if not nodes and archive and base:
+        yield {"name": ARCHIVE, "role": ARCHIVE, "data": base, "wal": "", "archive": archive}
+
+
+def base_backup(plan: StackPlan) -> str | None:
+    """The base backup that the archive follows on, beside it; None without an archive."""
+    return None if plan.archive_directory is None else f"{plan.mounts[ARCHIVE]}/base"
+
+
+def rejoin_job(setup: TrialSetup, how: str) -> dict[str, Any]:
+    """What the program that has a lost primary follow is told of a cluster, but for where both servers lie."""
+    program = setup.server.installation.program
+    return {
+        "how": how,
+        "sockets": setup.server.run_directory,
+        "user": SUPERUSER,
+        "map": IDENT_MAP,
+        "timeout_s": FAILOVER_TIMEOUT_S,
+        **{name: program(name) for name in ("pg_ctl", "pg_rewind", "pg_basebackup", "psql")},
+    }
+
+
+def failover_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """The programs that bring up what is left of a cluster, where the servers' user can read them."""
+    if setup.stack.topology is None:
+        return ()
+    places = CrashPlaces.of(setup)
+    programs = ((_FAILOVER, places.failover), (_REJOIN, places.rejoin))
+    make = (
+        Command(("install", "--mode", "0644", "/dev/stdin", path), stdin=source.read_text(encoding="utf-8"))
+        for source, path in programs
+    )
+    undo = tuple(RemovePath(path=path) for _, path in programs)
+    return (Step("programs that bring up what is left", tuple(map(PlannedCommand.of, make)), undo=undo),)
+
+
 def has_amcheck(setup: TrialSetup) -> bool:
     return AMCHECK in setup.server.installation.contrib
 
 
 def fitting_workers(setup: TrialSetup, asked: int | None) -> int:
-    """As many as were asked for, else one for each processor; one where the kernel cannot have two copies of a
-    filesystem mounted at once."""
+    """As many as were asked for, else one for each processor; one where the kernel cannot have two copies of a volume
+    up at once."""
     facts = setup.site.facts.checked
     wanted = asked or int(facts.get("CPUs", "1"))
-    volumes = setup.plan.volumes
-    exclusive = any(len(v.nodes) > 1 or not FILESYSTEMS[v.volume.fs.kind].copies_beside for v in volumes)
-    return 1 if exclusive else wanted
+    return 1 if any(stage.alone for stage in plan_stages(setup.plan.volumes)) else wanted
 
 
 def shares(states: Sequence[Any], workers: int) -> list[list[Any]]:
@@ -152,57 +228,71 @@ class Portion:
     seconds: float | None = None
     recorded: bool = False
     """Whether the daemon logs what mounting and recovering do, so that power can be lost again meanwhile."""
+    gone: tuple[str, ...] = ()
+    """Nodes of a cluster that do not come back."""
     look: Command | None = None
     """Run in each state where it is mounted, instead of the server that recovers it."""
+    left_up: bool = False
+    """Whether the one state is left where it is mounted, in sight of everybody. Nothing recovers it, and what does not
+    come up is not mended."""
 
 
 def render_job(setup: TrialSetup, portion: Portion) -> str:
     """The job of one worker."""
-    recovery = portion.look or plan_recovery(setup, recorded=portion.recorded)
+    stages = plan_stages(setup.plan.volumes)
     job = {
         "daemon": portion.daemon,
         "log": portion.log,
         "disks": [{"of": disk.name, "node": disk.node} for disk in recorded_disks(setup.plan.volumes)],
         "marks": [BEGIN, END],
-        "mounts": [
-            {
-                "commands": [_shown(command) for command in mount.commands],
-                "mount_point": mount.mount_point,
-                "mend": [_shown(command) for command in mount.mend],
-            }
-            for mount in plan_mounts(setup)
-        ],
-        "forget": [_shown(command) for command in plan_forget(setup)],
-        "server": {
-            "user": recovery.user,
-            "argv": recovery.argv,
-            "data": setup.plan.data_directory,
-            "remove": [f"{setup.plan.data_directory}/postmaster.pid", filler(setup.plan)],
-            "stdin": recovery.stdin,
-            "until": LAST_ANSWER,
-            "timeout_s": recovery.timeout_s,
-        },
+        "stages": [_render_stage(stage, mend=not portion.left_up) for stage in stages],
+        "in_sight": any(stage.in_sight for stage in stages),
+        "places": None,
+        "server": None if portion.left_up else _render_server(setup, portion),
         "seconds": portion.seconds,
         "states": [json.loads(state) for state in portion.states],
     }
     return json.dumps(job)
 
 
+def _render_server(setup: TrialSetup, portion: Portion) -> dict[str, Any]:
+    recovery = portion.look or plan_recovery(setup, gone=portion.gone, recorded=portion.recorded)
+    return {
+        "user": recovery.user,
+        "argv": recovery.argv,
+        "data": setup.plan.data_directory,
+        "remove": [f"{setup.plan.data_directory}/postmaster.pid", filler(setup.plan)],
+        "stdin": recovery.stdin,
+        "until": LAST_ANSWER,
+        "timeout_s": recovery.timeout_s,
+    }
+
+
+def _render_stage(stage: Stage, *, mend: bool) -> dict[str, Any]:
+    return {
+        "up": [_shown(command) for command in stage.up],
+        "mend": [_shown(command) for command in stage.mend if mend],
+        "down": [_shown(command) for command in stage.down],
+        "binds": stage.binds,
+        "mount_point": stage.mount_point,
+    }
+
+
 def _shown(command: PlannedCommand) -> list[str]:
     return [word if isinstance(word, str) else word.shown for word in command.argv]
 
 
-def told_of_states(setup: TrialSetup) -> tuple[str, ...]:
+def told_of_states(setup: TrialSetup, gone: Sequence[str] = ()) -> tuple[str, ...]:
     """What a worker does in each state, for people."""
     disks = ", ".join(f"<{disk.node}>" for disk in recorded_disks(setup.plan.volumes))
-    recovery = plan_recovery(setup)
+    recovery, stages = plan_recovery(setup, gone=gone), plan_stages(setup.plan.volumes)
+    where = "in sight of a server" if any(stage.in_sight for stage in stages) else "in a mount namespace of its own"
     return (
-        f"in each state: attach {disks} with what the power cut left, in a mount namespace of its own",
-        *(command.shown for mount in plan_mounts(setup) for command in mount.commands),
-        *(f"where that fails: {command.shown}" for mount in plan_mounts(setup) for command in mount.mend),
+        f"in each state: attach {disks} with what the power cut left, {where}",
+        *(command.shown for stage in stages for command in stage.up),
+        *(f"where that fails: {command.shown}" for stage in stages for command in stage.mend),
         f"as {recovery.user}: remove postmaster.pid and what filled a disk; {recovery.text}",
-        *(f"umount {mount.mount_point}" for mount in reversed(plan_mounts(setup))),
-        *(command.shown for command in plan_forget(setup)),
+        *(command.shown for command in plan_take_down(stages)),
     )
 
 
@@ -232,6 +322,16 @@ class Seen:
     """The commands without which it could not be mounted; `mounted` and `mount_error` are as it was without them."""
     parts_s: Mapping[str, float] = field(default_factory=dict)
     memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class WorkerTold:
+    """How a worker ended, and what it printed; `left` is what could not be undone after it."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+    left: Sequence[str] = ()
 
 
 NOT_LOOKED_AT = "the worker ended before it"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from pgstrata.crash.job import CrashPlaces, plan_mounts
+from pgstrata.crash.job import CrashPlaces, failover_steps, plan_stages
 from pgstrata.crash.kept import state_file
 from pgstrata.crash.ledger import parse_marks
 from pgstrata.crash.named_state import NamedState
@@ -61,7 +61,12 @@ def minimise_state(
         try:
             with _standing(site, setup, executor, tell) as runner:
                 found = named.trial.found
-                asked = CrashAsked(seed=found.seed, ignored_flushes=found.ignored_flushes, fault=found.fault)
+                asked = CrashAsked(
+                    seed=found.seed,
+                    ignored_flushes=found.ignored_flushes,
+                    fault=found.fault,
+                    gone=found.power.gone if found.power else (),
+                )
                 context = CrashContext(setup, recorder, executor, no_percentiles, runner.bindings, asked=asked)
                 steps = (*folder_steps(setup), *log_steps(setup, named, packed), *_ready_steps(setup, asked))
                 executor.run(steps, runner, context)
@@ -91,14 +96,17 @@ def _standing(site: Site, setup: TrialSetup, executor: Executor, tell: Tell) -> 
 
 
 def _ready_steps(setup: TrialSetup, asked: CrashAsked) -> tuple[Step, ...]:
-    points = [mount.mount_point for mount in plan_mounts(setup)]
+    stages = plan_stages(setup.plan.volumes)
+    points = [stage.mount_point for stage in stages if stage.mount_point]
     return (
+        *(step for stage in stages for step in stage.readies),
         Step(
             "mount points",
             (planned("mkdir", "--parents", points),),
             undo=tuple(RemovePath(path=point) for point in points),
         ),
         Step("acknowledgements", (call("marks", CrashPlaces.of(setup).log),), act=_take_marks),
+        *failover_steps(setup),
         *serve_steps(setup, asked),
     )
 

@@ -10,7 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pgstrata.crash.job import CrashPlaces, Portion, parse_seen, plan_worker, recorded_disks, render_job
+from pgstrata.crash.job import (
+    CrashPlaces,
+    Portion,
+    parse_seen,
+    plan_stages,
+    plan_worker,
+    recorded_disks,
+    render_job,
+    undos_of_stages,
+)
 from pgstrata.crash.kept import keep_recovery_step
 from pgstrata.crash.ledger import BEGIN
 from pgstrata.crash.program import (
@@ -90,7 +99,7 @@ def record_step(setup: TrialSetup, recovering: Recovering) -> Step:
             plan_worker(job_file(setup, 0), 1, marked(setup.server.marker)),
             call("stop", folder),
         ),
-        undo=(RemovePath(path=log), *undos_of(folder, files)),
+        undo=(RemovePath(path=log), *undos_of(folder, files), *undos_of_stages(plan_stages(setup.plan.volumes))),
         act=partial(_record, recovering=recovering),
         tells=("as a state is looked at, but the server waits for the disk as it is set to",),
     )

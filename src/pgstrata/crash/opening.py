@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pgstrata.crash.cluster_program import FailuresAsked
 from pgstrata.crash.cluster_runner import ClusterRunner
+from pgstrata.crash.elsewhere import Elsewhere, require_machines
 from pgstrata.crash.program import CrashAsked
 from pgstrata.crash.runner import CrashRunner
 from pgstrata.errors import PreflightError
@@ -15,11 +16,13 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import slug
 from pgstrata.stack.clean import clean
 from pgstrata.stack.preflight import Unsupported
+from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.media_range import deliver_media
 from pgstrata.trial.opening import refuse_leftovers
-from pgstrata.trial.preflight import check_servers, notices, render_unsupported, run_preflight
+from pgstrata.trial.preflight import check_servers, notices, render_lacking, run_preflight
+from pgstrata.trial.program import plan_built
 from pgstrata.trial.scratch import check_scratch
 from pgstrata.trial.site import Site
 from pgstrata.trial.survey import open_site, survey
@@ -33,19 +36,23 @@ def open_crash_runner(
     asked: CrashAsked | FailuresAsked,
     tell: Tell,
     by: Interruption,
+    elsewhere: Elsewhere | None = None,
 ) -> CrashRunner:
     """Of power cuts, or of failures of nodes. PreflightError, with nothing changed, when a stack of the campaign cannot
-    be built here."""
+    be built here, or its states cannot be looked at `elsewhere`."""
     site = _open_site(host, campaign, directory, tell, by)
     if isinstance(asked, FailuresAsked):
         return ClusterRunner(site, by, failing=asked)
-    return CrashRunner(site, by, asked)
+    if elsewhere is not None:
+        for trial in crash_trials(campaign, asked.seed):
+            require_machines(TrialSetup.of(site, trial, plan_built(site, trial)), elsewhere, tell)
+    return CrashRunner(site, by, asked, elsewhere)
 
 
 def _open_site(host: Host, campaign: Campaign, directory: CampaignDirectory, tell: Tell, by: Interruption) -> Site:
     host.interruptible(by.waiting)
     for line in clean(host).lines:
-        tell(Notice(f"cleaned up after an earlier run: {line}"))
+        tell(Notice(f"left by earlier runs: {line}"))
     site = survey(host, campaign, directory.path)
     refuse_leftovers(site)
     forget_undo_errors(directory.path)
@@ -63,7 +70,7 @@ def _open_site(host: Host, campaign: Campaign, directory: CampaignDirectory, tel
 
 def _refuse(unsupported: Sequence[Unsupported]) -> None:
     for stack in unsupported:
-        raise PreflightError(render_unsupported(stack), hint=stack.hint)
+        raise PreflightError(render_lacking(stack), hint=stack.hint)
 
 
 def crash_trials(campaign: Campaign, seed: int) -> tuple[Trial, ...]:

@@ -12,20 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from pgstrata.crash.cluster_servers import cluster_steps, start_cluster_steps
 from pgstrata.crash.faults import FAULTS, render_fault
 from pgstrata.crash.job import (
     CrashPlaces,
     Portion,
     Seen,
+    WorkerTold,
     fitting_workers,
     has_amcheck,
     parse_seen,
-    plan_forget,
+    plan_stages,
+    plan_take_down,
     plan_worker,
     recorded_disks,
     render_job,
     shares,
     told_of_states,
+    undos_of_stages,
 )
 from pgstrata.crash.kept import state_file
 from pgstrata.crash.ledger import (
@@ -46,7 +50,6 @@ from pgstrata.host.protocol import Command, marked
 from pgstrata.record.schema import PlannedRecord, StateRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.stack.block.media import call, undos_of
-from pgstrata.stack.mounts import MOUNT_TIMEOUT_S
 from pgstrata.stack.step import PlannedCommand, Step, planned
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.facts import record_facts
@@ -75,6 +78,13 @@ class CrashAsked:
     """Of so many states the recovery is interrupted by further cuts; of a share of them where nothing is said."""
     minimise: int = 100
     """So many states are tried at most to make one that failed smaller; none with 0."""
+    gone: tuple[str, ...] = ()
+    """Nodes of a cluster that do not come back; those in memory have nothing either."""
+
+
+def asked_of_nodes(asked: CrashAsked, gone: Sequence[str]) -> CrashAsked:
+    """The same of a cluster all of whose nodes lose power: no recovery of a node is interrupted."""
+    return replace(asked, nested=0, gone=tuple(dict.fromkeys(gone)))
 
 
 @dataclass(frozen=True)
@@ -122,6 +132,8 @@ class CrashContext(TrialContext):
     """Whether the server did while the ledger was written."""
     broken: bool = False
     """Whether a worker could not go on: what it left would be in the way of further states."""
+    packed_log: bytes = b""
+    """The condensed event log, where workers elsewhere look at its states."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +165,14 @@ def crash_program(site: Site, trial: Trial, asked: CrashAsked) -> Program:
             Step("facts of the host", (), act=record_facts),
             Step("attest the stack", (), act=attest_built),
             *ledger_steps(setup, asked.size),
+            *cluster_steps(setup),
         ),
-        measure=(_record_step(setup, asked), *_down_steps(setup), *serve_steps(setup, asked)),
+        measure=(
+            *start_cluster_steps(setup),
+            _record_step(setup, asked),
+            *_down_steps(setup),
+            *serve_steps(setup, asked),
+        ),
         keeps=frozenset(),
     )
 
@@ -169,12 +187,16 @@ def ledger_steps(setup: TrialSetup, size: LedgerSize) -> tuple[Step, ...]:
     server, postgres = setup.server, setup.stack.postgresql
     settings = tuple(f"{name} = {value}" for name, value in setup.site.settings_of(setup.stack).items())
     mount_points = [volume.mount_point for volume in setup.plan.volumes]
+    write_back = (command for stage in plan_stages(setup.plan.volumes) for command in stage.write_back)
     schema = server.plan_execute(render_schema(size, amcheck=has_amcheck(setup)))
     return (
         Step("initdb", _planned(*server.plan_init(postgres.data_checksums, postgres.initdb)), act=_initdb),
         Step("settings of the server", _planned(*server.plan_configure()), act=_configure, tells=settings),
         Step("start the server", _planned(server.plan_start()), act=_start),
-        Step("make the ledger", (*_planned(schema), planned("sync", "--file-system", *mount_points))),
+        Step(
+            "make the ledger",
+            (*_planned(schema), planned("sync", "--file-system", *mount_points), *write_back),
+        ),
     )
 
 
@@ -187,17 +209,18 @@ def _record_step(setup: TrialSetup, asked: CrashAsked) -> Step:
 
 
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    """The recorded filesystems must be gone before a state of them is mounted: both have the same identity."""
-    volumes = setup.plan.volumes
-    unmounts = (planned("umount", volume.mount_point, timeout_s=MOUNT_TIMEOUT_S) for volume in reversed(volumes))
-    nodes = [node for volume in volumes for node in volume.media]
+    """What was recorded must be gone before a state of it comes up: both have the same identity."""
+    nodes = [node for volume in setup.plan.volumes for node in volume.media]
     return (
-        Step("stop the server at once", _planned(setup.server.plan_stop("immediate", STOP_TIMEOUT_S)), act=_stop),
+        Step(
+            f"stop the server{'s' * (len(setup.servers) > 1)} at once",
+            _planned(*(server.plan_stop("immediate", STOP_TIMEOUT_S) for server in setup.servers.values())),
+            act=_stop,
+        ),
         Step(
             "take the recorded disks down",
             (
-                *unmounts,
-                *plan_forget(setup),
+                *plan_take_down(plan_stages(setup.plan.volumes)),
                 planned("losetup", "--detach", nodes),
                 call("stop", CrashPlaces.of(setup).recorded),
             ),
@@ -216,7 +239,7 @@ def _serve_step(setup: TrialSetup, worker: int) -> Step:
     return Step(
         f"daemon for the states of worker {worker + 1}",
         (call("serve", folder, "--background"),),
-        undo=undos_of(folder, files),
+        undo=(*undos_of(folder, files), *undos_of_stages(plan_stages(setup.plan.volumes))),
     )
 
 
@@ -250,7 +273,7 @@ def states_step(setup: TrialSetup, asked: CrashAsked, batch: Batch) -> Step:
     )
     first, last = (batch.id_of(batch.states[at]) for at in (0, -1))
     cuts = ", ".join(str(state.cut) for state in batch.states)
-    tells = (*told_of_states(setup), f"power is lost after the events {cuts}")
+    tells = (*told_of_states(setup, asked.gone), f"power is lost after the events {cuts}")
     act = partial(_look, batch=batch, portions=portions)
     return Step(f"states {first} to {last}", commands, act=act, tells=tells)
 
@@ -285,11 +308,12 @@ def _record(context: CrashContext) -> None:
 
 
 def _stop(context: CrashContext) -> None:
-    if context.server.running():
-        context.server.crash_stop(STOP_TIMEOUT_S)
-    else:  # a fault ended it before
-        context.executor.run_next(check=False)
-    # its children may outlive the postmaster by a moment, and keep the filesystem busy
+    for server in context.setup.servers.values():
+        if server.running():
+            server.crash_stop(STOP_TIMEOUT_S)
+        else:  # a fault ended it before
+            context.executor.run_next(check=False)
+    # children may outlive a postmaster by a moment, and keep the filesystem busy
     context.host.stop_marked(context.server.marker)
     context.panicked = "PANIC:" in context.server.read_log()
 
@@ -314,18 +338,28 @@ def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[Ch
     started = []
     for worker, portion in enumerate(portions):
         job, daemon = job_file(setup, worker), CrashPlaces.of(setup).states(worker)
-        told = Portion(daemon, batch.log, [state.line for state in portion], batch.seconds)
+        lines = [state.line for state in portion]
+        told = Portion(daemon, batch.log, lines, batch.seconds, gone=context.asked.gone)
         host.write_text(job, render_job(setup, told), mode=0o600)
         outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
         started.append((portion, outputs, *context.executor.start_next(**outputs)))
-    found: list[StateRecord] = []
+    ended = []
     for portion, outputs, process, command in started:
         code = process.wait(command.timeout_s)
-        seen, errors = parse_seen(host.read_text(outputs["stdout"])), host.read_text(outputs["stderr"])
+        ended.append((portion, WorkerTold(code, host.read_text(outputs["stdout"]), host.read_text(outputs["stderr"]))))
         for path in outputs.values():
             host.remove(path)
-        if code != 0 and not any(one.problem for one in seen):
-            seen = (*seen, Seen(-1, "", None, "", "", f"the worker ended with {code}: {errors.strip()[-300:]}"))
+    take_told(context, batch, ended)
+
+
+def take_told(context: CrashContext, batch: Batch, told: Sequence[tuple[Sequence[ChosenState], WorkerTold]]) -> None:
+    """Judges and records what workers saw in their portions."""
+    found: list[StateRecord] = []
+    for portion, worker in told:
+        seen = parse_seen(worker.stdout)
+        if worker.code != 0 and not any(one.problem for one in seen):
+            why = f"the worker ended with {worker.code}: {worker.stderr.strip()[-300:]}"
+            seen = (*seen, Seen(-1, "", None, "", "", why))
         context.broken |= any(one.problem for one in seen)
         found += [_judge(context, batch, state, one) for state, one in zip(portion, seen, strict=False)]
     for record in sorted(found, key=lambda record: (record.cut, record.digest)):
@@ -336,6 +370,7 @@ def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[Ch
 def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) -> StateRecord:
     cut = (batch.interrupts or state).cut
     found = judged(context, cut, seen)
+    promoted = parse_answers(seen.stdout, seen.stderr).values.get("promoted", "")
     record = StateRecord(
         id=batch.id_of(state),
         interrupts=batch.name if batch.interrupts else None,
@@ -348,6 +383,7 @@ def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) 
         verdict=found.verdict,
         reason=found.reason,
         lost=found.lost,
+        promoted=promoted,
         duration_s=round(sum(seen.parts_s.values()), 6),
         parts_s=dict(seen.parts_s),
         memory_bytes=seen.memory_bytes,

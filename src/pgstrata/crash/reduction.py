@@ -23,6 +23,7 @@ from pgstrata.crash.job import (
     recorded_disks,
     render_job,
     shares,
+    tells_files,
     told_of_states,
 )
 from pgstrata.crash.kept import state_file
@@ -30,12 +31,13 @@ from pgstrata.crash.ledger import Ledger, acknowledged_by, parse_answers, parse_
 from pgstrata.crash.minimise import (
     ChangedBlocks,
     Lost,
+    LostRun,
     Smallest,
     minimise,
     parse_changes,
     render_state,
 )
-from pgstrata.crash.place import CATALOG, Layout, parse_places, parse_relations, plan_places, relation_of
+from pgstrata.crash.place import CATALOG, FilePart, Layout, parse_places, parse_relations, plan_places, relation_of
 from pgstrata.crash.program import ChosenState, CrashContext, job_file, judged, parse_states
 from pgstrata.crash.story import Request, last_flush, missing_commits, parse_beginning, parse_requests, timeline
 from pgstrata.crash.verdict import Judged
@@ -45,12 +47,15 @@ from pgstrata.record.schema import LostPlace, MinimalRecord, StateRecord
 from pgstrata.stack.block.media import call, recorded_disk
 from pgstrata.stack.step import Step
 from pgstrata.trial.context import TrialSetup
+from pgstrata.trial.events import Notice
 
 BLOCK_BYTES = 512
 """In which `strata-disk` tears."""
 EACH = 4
 """States that a worker looks at in one step: as soon as one fails, the others of its round need not be looked at."""
 TIMEOUT_S = 600.0
+REDUCTION_S = 20.0
+"""Spent on the first failing state of a trial, beside the time for its states."""
 NAME = "minimal"
 MINIMAL = "minimal.json"
 
@@ -60,7 +65,7 @@ class Patience:
     """What may be spent on making a state smaller."""
 
     states: int
-    seconds: float = 20.0
+    seconds: float = REDUCTION_S
 
 
 Take = Callable[[Step], None]
@@ -143,9 +148,10 @@ class Reduction:
         return render_state(self.line, self._changes, lost, self.tried)
 
     def _look_at(self, lost: Lost) -> tuple[ChosenState, Seen]:
-        """One state, whether or not its content was seen before."""
+        """One state. What was seen when it was tried stands: a failure that does not come every time is one too."""
         (state,) = self._measure([self._line(lost)])
-        self._look([state], "the smallest state")
+        if state.digest not in self._seen:
+            self._look([state], "the smallest state")
         if state.digest not in self._seen:
             raise TrialError(f"no worker could look at what is left of state {self.failing.id}")
         return state, self._seen[state.digest]
@@ -181,7 +187,8 @@ class Reduction:
             plan_worker(job_file(self.setup, worker), len(part), marked(self.setup.server.marker))
             for worker, part in enumerate(portions)
         )
-        tells = told_of_states(self.setup) if look is None else (look.text,)
+        gone = self.context.asked.gone
+        tells = told_of_states(self.setup, gone) if look is None else (look.text,)
         self.take(Step(name, commands, act=partial(self._keep_seen, portions=portions, look=look), tells=tells))
 
     def _keep_seen(
@@ -191,7 +198,7 @@ class Reduction:
         for worker, portion in enumerate(portions):
             job = job_file(self.setup, worker)
             daemon, log = CrashPlaces.of(self.setup).states(worker), CrashPlaces.of(self.setup).log
-            told = Portion(daemon, log, [state.line for state in portion], look=look)
+            told = Portion(daemon, log, [state.line for state in portion], gone=context.asked.gone, look=look)
             context.host.write_text(job, render_job(self.setup, told), mode=0o600)
             outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
             started.append((portion, outputs, *context.executor.start_next(**outputs)))
@@ -251,12 +258,7 @@ class Reduction:
         return disks.pop() if len(disks) == 1 else ""
 
     def _places(self, lost: Lost, requests: Sequence[Request]) -> tuple[LostPlace, ...]:
-        (whole,) = self._measure([self._line(())])
-        points = [volume.mount_point for volume in self.setup.plan.volumes]
-        self._look([whole], "where files lie", plan_places(points))
-        layout = self._layout(self._seen.pop(whole.digest, None))
-        self._look([whole], "names of relations", replace(plan_recovery(self.setup), stdin=CATALOG))
-        relations = _relations(self._seen.pop(whole.digest, None))
+        layout, relations = self._files() if tells_files(self.setup.plan.volumes) else (None, {})
         disks = {change.seq: change.disk for change in self._changes}
         by_seq = {request.seq: request for request in requests}
         return tuple(
@@ -272,8 +274,26 @@ class Reduction:
                 relation=relation_of(part.file or "", relations),
             )
             for run in lost
-            for part in layout.parts(disks[run.seq], run.start * BLOCK_BYTES, (run.end - run.start) * BLOCK_BYTES)
+            for part in parts_of(layout, disks[run.seq], run)
         )
+
+    def _files(self) -> tuple[Layout | None, Mapping[str, str]]:
+        """Where the files of the volumes lie, and which relations they are of."""
+        (whole,) = self._measure([self._line(())])
+        points = [volume.mount_point for volume in self.setup.plan.volumes]
+        self._look([whole], "where files lie", plan_places(points))
+        layout = self.told_layout(self._seen.pop(whole.digest, None))
+        recovery = plan_recovery(self.setup, gone=self.context.asked.gone)
+        self._look([whole], "names of relations", replace(recovery, stdin=CATALOG))
+        return layout, _relations(self._seen.pop(whole.digest, None))
+
+    def told_layout(self, seen: Seen | None) -> Layout | None:
+        """None where files cannot be told: the state is what it is without their names."""
+        try:
+            return self._layout(seen)
+        except TrialError as error:
+            self.context.executor.tell(Notice(error.message))
+            return None
 
     def _layout(self, seen: Seen | None) -> Layout:
         """TrialError where the state that has everything written could not be looked at."""
@@ -298,6 +318,12 @@ class Reduction:
             return parse_ledger(parse_answers(seen.stdout, seen.stderr))
         except NotUnderstood:
             return None
+
+
+def parts_of(layout: Layout | None, disk: str, run: LostRun) -> tuple[FilePart, ...]:
+    """The files that lost blocks belong to; one part of an unknown file where there is no layout."""
+    offset, length = run.start * BLOCK_BYTES, (run.end - run.start) * BLOCK_BYTES
+    return layout.parts(disk, offset, length) if layout else (FilePart(offset, length, None),)
 
 
 def _relations(seen: Seen | None) -> Mapping[str, str]:

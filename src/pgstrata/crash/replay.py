@@ -6,31 +6,55 @@ content is compared with that of the record before anything is attached.
 
 from __future__ import annotations
 
+import gzip
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Literal
 
-from pgstrata.crash.job import CrashPlaces, plan_mounts, recorded_disks
+from pgstrata.crash.job import (
+    CrashPlaces,
+    Portion,
+    base_backup,
+    failover_steps,
+    parse_seen,
+    plan_stages,
+    plan_worker,
+    recorded_disks,
+    render_failover,
+    render_job,
+)
 from pgstrata.crash.named_state import NamedState
 from pgstrata.crash.program import parse_states
-from pgstrata.errors import PreflightError, UsageError, writing
+from pgstrata.crash.stranger import why_strange
+from pgstrata.errors import PreflightError, TrialError, UsageError, writing
 from pgstrata.host.delivery import deliver
-from pgstrata.host.protocol import Host
+from pgstrata.host.facts.gather import machine_id
+from pgstrata.host.local import LocalHost
+from pgstrata.host.ownership import trusted
+from pgstrata.host.protocol import Host, marked
 from pgstrata.record.bundle import add_members, write_record
+from pgstrata.record.cluster import ARCHIVE
+from pgstrata.record.redact import MACHINE_ID
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.cluster_crash import nodes_in_memory
 from pgstrata.spec.crash import LEDGER
-from pgstrata.spec.stack import Volume
-from pgstrata.stack.block.loop import plan_attach
+from pgstrata.spec.stack import PRIMARY, Volume
+from pgstrata.spec.units import render_size
 from pgstrata.stack.block.media import call, recorded_disk, undos_of
 from pgstrata.stack.build import build
 from pgstrata.stack.journal import Journal
-from pgstrata.stack.plan import plan_folders, plan_stack
-from pgstrata.stack.step import OnHost, PlannedCommand, Ref, Step, planned
-from pgstrata.stack.undo import RemovePath, Unmount
+from pgstrata.stack.plan import StackPlan, plan_folders, plan_stack
+from pgstrata.stack.room import LEAST_FREE_SHARE
+from pgstrata.stack.stage import Stage
+from pgstrata.stack.step import OnHost, PlannedCommand, Step, planned
+from pgstrata.stack.undo import RemovePath, StopProcesses, Undo, Unmount
 from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.scratch import check_scratch, make_scratch
@@ -38,7 +62,26 @@ from pgstrata.trial.site import Site
 from pgstrata.trial.survey import open_site, survey
 
 TIMEOUT_S = 1800.0
+PIECE_BYTES = 1 << 20
 ANOTHER = "log and state of one crash trial belong together: copy the record again, whole"
+
+
+Fate = Literal["came back", "did not come back", "nothing is left"]
+"""Of a node whose power was cut: as its disks are, the same but not used, or a part of it was in memory."""
+
+
+@dataclass(frozen=True)
+class ReplayedNode:
+    """What a node of a cluster has in a state; or the archive, with the base backup beside it."""
+
+    name: str
+    fate: Fate
+    mount_points: tuple[str, ...]
+    """Of its disks."""
+    data_directory: str | None
+    """None where nothing is left."""
+    went_on: bool
+    """Whether it did when the trial looked at the state."""
 
 
 @dataclass(frozen=True)
@@ -46,35 +89,47 @@ class Replayed:
     """Where a state was left."""
 
     mount_points: tuple[str, ...]
-    data_directory: str
-    server: str
-    """The program that recovers it."""
-    user: str
+    data_directory: str | None
+    """Of the only server."""
+    nodes: tuple[ReplayedNode, ...]
+    """Of a cluster."""
+    recovery: str
+    """The command that recovers it."""
+    strange: str
+    """Why it may be somebody else's; empty for one's own."""
 
 
 def replay_campaign(named: NamedState, scratch: Path) -> Campaign:
-    """The one stack of a state, to be built here."""
+    """The one stack of a state, to be built here. Its server's settings lie in the state: a file of them that the
+    record names is not opened, which on this machine may be another's."""
     stack = named.planned.stack
+    postgres = stack.postgresql.model_copy(update={"postgresql_conf": None})
+    stack = stack.model_copy(update={"postgresql": postgres})
     return Campaign(name="replay", stacks=(stack,), workload=LEDGER, scratch=str(scratch))
 
 
-def open_replay_site(host: Host, named: NamedState, campaign: Campaign, by: Interruption) -> Site:
-    """The site where a state is mounted: at the places that the recorded stack had, as links between volumes lead
-    there."""
+def open_replay_site(host: Host, named: NamedState, campaign: Campaign, by: Interruption) -> tuple[Site, str]:
+    """The site where a state is mounted: at the places that the recorded stack had, where links between volumes lead to
+    and a pool mounts its datasets; and why the state may be somebody else's."""
     host.interruptible(by.waiting)
     site = survey(host, campaign, Path(named.data.source.text))
     if not site.as_root:
         raise PreflightError("states of disks are mounted, which only root may do", hint="run it as root")
     found = named.trial.found
-    if len(campaign.stacks[0].volumes) > 1 and found.mount_root != (site.mount_root or ""):
+    volumes = campaign.stacks[0].volumes.values()
+    placed = len(volumes) > 1 or any(volume.fs.pools_disks for volume in volumes)
+    if placed and found.mount_root != (site.mount_root or ""):
         raise PreflightError(
-            f"links between the volumes of {named.title} lead to {found.mount_root}, and mounts are made in "
-            f"{site.mount_root} here",
+            f"{named.title} can only be mounted in {found.mount_root}, where its links lead to or its pool mounts it, "
+            f"and mounts are made in {site.mount_root} here",
             hint=f"PGSTRATA_STATE_DIRECTORY={Path(found.mount_root).parent}",
         )
     check_scratch(site)
+    with closing(LocalHost()) as here:
+        machines = {site.facts.checked[MACHINE_ID], machine_id(here)}
+        strange = why_strange(named, machines, trusted(here, os.environ).uids)
     deliver(host)
-    return open_site(replace(site, token=found.token or site.token))
+    return open_site(replace(site, token=found.token or site.token)), strange
 
 
 def replay_setup(site: Site, named: NamedState) -> TrialSetup:
@@ -82,21 +137,64 @@ def replay_setup(site: Site, named: NamedState) -> TrialSetup:
     return TrialSetup.of(site, trial, plan_stack(site.campaign.stacks[0], site.context(trial)))
 
 
-def replay(site: Site, named: NamedState) -> Replayed:
+def replay(site: Site, named: NamedState, strange: str) -> Replayed:
     """Makes the state and mounts it; what is left is journaled. PreflightError where the log has another state."""
     setup = replay_setup(site, named)
     journal = Journal.create(site.host, setup.plan.context.trial_id)
     make_scratch(site.host, site.scratch, journal)
     with unpacked(named) as packed:
-        steps = (*log_steps(setup, named, packed), *_serve_steps(setup, named), *_mount_steps(setup))
+        steps = (*log_steps(setup, named, packed), *_up_steps(setup, named), *_failover_steps(setup, named))
         build(site.host, replace(setup.plan, steps=steps), journal)
-    server = setup.server
-    return Replayed(
-        tuple(volume.mount_point for volume in setup.plan.volumes),
-        setup.plan.data_directory,
-        server.installation.program("postgres"),
-        server.user,
-    )
+    nodes = replayed_nodes(setup.plan, _gone(named), named.record.promoted if named.record else "")
+    points = tuple(volume.mount_point for volume in setup.plan.volumes if volume.stages)
+    data = None if nodes else setup.plan.data_directory
+    return Replayed(points, data, nodes, _recovery(setup), strange)
+
+
+def replayed_nodes(plan: StackPlan, gone: Sequence[str], promoted: str) -> tuple[ReplayedNode, ...]:
+    """What each node of a cluster has, in their order, with the archive at the end; none of a server that is alone."""
+    stack, volumes = plan.stack, {volume.role: volume for volume in plan.volumes}
+    if stack.topology is None:
+        return ()
+    in_memory = nodes_in_memory(stack)
+    directories = {PRIMARY: plan.data_directory, **{one.name: one.data_directory for one in plan.standbys}}
+    told = [(node.name, tuple(node.roles.values()), directories[node.name]) for node in stack.nodes]
+    if base := base_backup(plan):
+        told.append((ARCHIVE, (ARCHIVE,), base))
+    made = []
+    for name, roles, directory in told:
+        fate: Fate = "nothing is left" if name in in_memory else "did not come back" if name in gone else "came back"
+        points = tuple(volumes[role].mount_point for role in roles if volumes[role].stages)
+        if name == ARCHIVE and not points:
+            fate = "nothing is left"
+        made.append(
+            ReplayedNode(name, fate, points, None if fate == "nothing is left" else directory, name == promoted)
+        )
+    return tuple(made)
+
+
+def _gone(named: NamedState) -> tuple[str, ...]:
+    power = named.trial.found.power
+    return power.gone if power else ()
+
+
+def _recovery(setup: TrialSetup) -> str:
+    """The server by itself; of a cluster what the trial did: the one that reaches furthest of those that are left."""
+    server, places = setup.server, CrashPlaces.of(setup)
+    if setup.stack.topology is not None:
+        return f'runuser -u {server.user} -- python3 -I {places.failover} "$(cat {places.failover_job})"'
+    postgres = server.installation.program("postgres")
+    return f"runuser -u {server.user} -- {postgres} --single -D {setup.plan.data_directory} postgres"
+
+
+def _failover_steps(setup: TrialSetup, named: NamedState) -> tuple[Step, ...]:
+    """The program that brings up what is left of a cluster, and what it is to be told."""
+    if setup.stack.topology is None:
+        return ()
+    told = CrashPlaces.of(setup).failover_job
+    write = planned("install", "--mode", "0600", "/dev/stdin", told)
+    job = replace(write, stdin=render_failover(setup, _gone(named)))
+    return (*failover_steps(setup), Step("what is left", (job,), undo=(RemovePath(path=told),)))
 
 
 @contextmanager
@@ -107,6 +205,25 @@ def unpacked(named: NamedState) -> Iterator[Path]:
         with named.open_log() as log, path.open("wb") as file:
             shutil.copyfileobj(log, file)
         yield path
+
+
+def refuse_large(host: Host, folder: str, packed: Path) -> None:
+    """PreflightError for an event log that is damaged, or would fill the filesystem of the folder when it is unpacked
+    there: a few bytes may say that they are very many."""
+    space, unpacked_bytes = host.space(folder), 0
+    most_bytes = int(space.free_bytes - LEAST_FREE_SHARE * space.total_bytes)
+    try:
+        with gzip.open(packed) as log:
+            while unpacked_bytes <= most_bytes and (piece := log.read(PIECE_BYTES)):
+                unpacked_bytes += len(piece)
+    except (OSError, EOFError, zlib.error) as error:
+        raise PreflightError(f"the event log is damaged: {error}", hint="copy the record again, whole") from None
+    if unpacked_bytes > most_bytes:
+        raise PreflightError(
+            f"the event log of {render_size(packed.stat().st_size)} does not fit into {folder} on {host.name} when it "
+            f"is unpacked: {render_size(space.free_bytes)} are free, and {LEAST_FREE_SHARE:.0%} must stay free",
+            hint="name another scratch folder, if you trust whoever made the record",
+        )
 
 
 def log_steps(setup: TrialSetup, named: NamedState, packed: Path) -> tuple[Step, ...]:
@@ -127,6 +244,7 @@ def log_steps(setup: TrialSetup, named: NamedState, packed: Path) -> tuple[Step,
 
 
 def _send(runner: OnHost, *, log: str, packed: Path, unpack: PlannedCommand) -> None:
+    refuse_large(runner.host, str(PurePosixPath(log).parent), packed)
     runner.host.send(str(packed), f"{log}.gz", mode=0o600)
     done = runner.host.run(unpack.resolve({}), check=False)
     if done.exit_code != 0:
@@ -157,32 +275,54 @@ def refuse_another(named: NamedState, made: str) -> None:
         )
 
 
-def _serve_steps(setup: TrialSetup, named: NamedState) -> tuple[Step, ...]:
-    """A daemon with the disks of the state, and a loop device for each."""
-    folder, log = CrashPlaces.of(setup).states(0), CrashPlaces.of(setup).log
-    disks = recorded_disks(setup.plan.volumes)
-    files = [f"{folder}/disks/{disk.name}" for disk in disks]
-    add = (
-        replace(
-            call("add", folder, disk.name, "--log", log, "--of", disk.name), stdin=named.state.line, timeout_s=TIMEOUT_S
-        )
-        for disk in disks
+def _up_steps(setup: TrialSetup, named: NamedState) -> tuple[Step, ...]:
+    """A daemon for the disks of the state, and a worker that attaches them, brings up what is on them and leaves it so.
+
+    A worker holds its loop devices locked until everything stands, so that udev assembles nothing of it before."""
+    places, stages = CrashPlaces.of(setup), plan_stages(setup.plan.volumes)
+    folder, job = places.states(0), f"{places.work}/state.json"
+    files = tuple(f"{folder}/disks/{disk.name}" for disk in recorded_disks(setup.plan.volumes))
+    points = [stage.mount_point for stage in stages if stage.mount_point]
+    folders = (planned("mkdir", "--parents", points),) if points else ()
+    worker = plan_worker(job, 1, marked(setup.server.marker))
+    undos = (
+        *(undo for stage in stages for undo in (*_undos_of_mount(stage), *stage.undo)),
+        RemovePath(path=job),
+        StopProcesses(marker=setup.server.marker),
     )
+    told = Portion(folder, places.log, [named.state.line], left_up=True)
+    act = partial(_bring_up, folders=folders, worker=worker, job=(job, render_job(setup, told)), title=named.title)
     return (
-        Step("disks of the state", (call("serve", folder, "--background"), *add), undo=undos_of(folder, tuple(files))),
-        *(plan_attach(file, Ref(disk.node)) for file, disk in zip(files, disks, strict=True)),
+        Step("daemon for the state", (call("serve", folder, "--background"),), undo=undos_of(folder, files)),
+        *(step for stage in stages for step in stage.readies),
+        Step("bring the state up", (*folders, worker), undo=undos, act=act),
     )
 
 
-def _mount_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    return tuple(
-        Step(
-            f"mount {mount.mount_point}",
-            (planned("mkdir", "--parents", mount.mount_point), *mount.commands),
-            undo=(RemovePath(path=mount.mount_point), Unmount(target=mount.mount_point)),
+def _undos_of_mount(stage: Stage) -> tuple[Undo, ...]:
+    point = stage.mount_point
+    return (RemovePath(path=point), Unmount(target=point)) if point else ()
+
+
+def _bring_up(
+    runner: OnHost,
+    *,
+    folders: tuple[PlannedCommand, ...],
+    worker: PlannedCommand,
+    job: tuple[str, str],
+    title: str,
+) -> None:
+    for make in folders:
+        runner.host.run(make.resolve({}))
+    runner.host.write_text(*job, mode=0o600)
+    done = runner.host.run(worker.resolve({}), check=False)
+    seen = parse_seen(done.stdout)
+    if not seen or seen[0].problem:
+        raise TrialError(f"{title} could not be brought up: {seen[0].problem if seen else done.stderr.strip()[-300:]}")
+    if seen[0].mounted != 0:
+        raise TrialError(
+            f"{title} does not come up: {seen[0].mount_error}", hint="its disks as they are: --export FILE"
         )
-        for mount in plan_mounts(setup)
-    )
 
 
 # ---------------------------------------------------------------- to be taken elsewhere
@@ -190,13 +330,15 @@ def _mount_steps(setup: TrialSetup) -> tuple[Step, ...]:
 
 def export_state(host: Host, named: NamedState, out: Path) -> tuple[Path, ...]:
     """The disks of a state in the format of dm-log-writes, each in a file: of several, with the disk's name behind."""
-    disks = [name for volume in named.planned.stack.volumes.items() for name in _disk_names(*volume)]
+    volumes = named.planned.stack.volumes
+    disks = [name for role, one in volumes.items() if one.recorded for name in _disk_names(role, one)]
     files = [out] if len(disks) == 1 else [out.with_name(f"{out.name}.{disk}") for disk in disks]
     for file in files:
         refuse_existing(file)
     deliver(host)
     with unpacked(named) as packed:
         log = packed.with_suffix("")
+        refuse_large(host, str(packed.parent), packed)
         unpack = planned("gunzip", "--force", str(packed), timeout_s=TIMEOUT_S)
         measure = replace(call("measure", str(log)), stdin=f"{named.state.line}\n", timeout_s=TIMEOUT_S)
         host.run(unpack.resolve({}))
@@ -209,7 +351,9 @@ def export_state(host: Host, named: NamedState, out: Path) -> tuple[Path, ...]:
 
 
 def _disk_names(role: str, volume: Volume) -> list[str]:
-    return [recorded_disk(role, number) for number in range(volume.device.count)]
+    own = ((f"{role}.{name}", device) for name, device in volume.fs.own_devices.items())
+    devices = ((role, volume.device), *own)
+    return [recorded_disk(place, number) for place, device in devices for number in range(device.count)]
 
 
 def write_state(named: NamedState, out: Path, made: Mapping[str, bytes]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from pgstrata.crash.elsewhere import Elsewhere, send_log_step, states_elsewhere_step
 from pgstrata.crash.job import CrashPlaces, fitting_workers, has_amcheck
 from pgstrata.crash.kept import keep_log_step, state_file
 from pgstrata.crash.nested import Recovering, interrupted_count, nested_steps, spread
@@ -23,10 +23,10 @@ from pgstrata.crash.program import (
     states_step,
 )
 from pgstrata.crash.reduction import Patience, Reduction, failing_state
-from pgstrata.crash.verdict import summarise
-from pgstrata.errors import NotUnderstood, PgstrataError, RecordError, TrialError
+from pgstrata.crash.verdict import power_cut_nodes, summarise
+from pgstrata.errors import NotUnderstood, TrialError
 from pgstrata.host.protocol import CommandFailed, HostLost
-from pgstrata.record.recorder import CampaignDirectory, TrialRecorder, utc_now
+from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import CrashRecord, TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.stack.build import StepRunner, failures
@@ -35,9 +35,10 @@ from pgstrata.stack.step import Step
 from pgstrata.stack.undo import StopProcesses
 from pgstrata.trial.collect import fetch_server_log
 from pgstrata.trial.context import TrialSetup
-from pgstrata.trial.events import Event, EventLog, Notice, Tell, TrialBegun, TrialEnded
-from pgstrata.trial.executor import Executor, Identity
-from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.ending import Attempt
+from pgstrata.trial.events import Notice, Tell, TrialBegun, TrialEnded
+from pgstrata.trial.executor import Executor
+from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.program import Program
 from pgstrata.trial.scratch import make_scratch
 from pgstrata.trial.site import Site
@@ -62,6 +63,8 @@ class CrashRunner:
     site: Site
     interruption: Interruption
     asked: CrashAsked = field(default_factory=CrashAsked)
+    elsewhere: Elsewhere | None = None
+    """Who looks at states instead of workers beside the trial."""
 
     def program(self, trial: Trial) -> Program:
         """What is known of a trial beforehand."""
@@ -74,47 +77,12 @@ class CrashRunner:
 
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         """One trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError."""
-        began_s, started = time.monotonic(), utc_now()
         program = self.program(trial)
         recorder = directory.start_crash(trial, program.planned)
-        log = EventLog(recorder)
-
-        def tell_both(event: Event) -> None:
-            log(event)
-            tell(event)
-
-        identity = Identity(self.site.campaign.name, trial.id)
-        limit_s = self.site.campaign.runs.max_trial_duration
-        executor = Executor(self.site.host, identity, tell_both, self.interruption, limit_s)
-        reason, hint = "", ""
         tell(TrialBegun(self.site.campaign.name, trial))
-        try:
-            self._run(program, recorder, executor)
-        except (RecordError, Interrupted):
-            directory.set_aside(recorder)
-            raise
-        except PgstrataError as error:
-            if isinstance(error, HostLost):
-                raise
-            reason, hint = error.message, error.hint
-        except Exception as error:
-            # A defect of ours must not end the trials of other stacks; this one is lost, and says where.
-            recorder.write_text("raw/traceback.txt", traceback.format_exc())
-            reason = f"internal error: {type(error).__name__}: {error}"
-            hint = "please report it with raw/traceback.txt of this trial"
-        finally:
-            executor.close()
-        verdict = TrialVerdict(
-            trial_id=trial.id,
-            status="failed" if reason else "ok",
-            reason=reason,
-            hint=hint,
-            started=started,
-            ended=utc_now(),
-            duration_s=round(time.monotonic() - began_s, 3),
-        )
-        tell_both(TrialEnded(self.site.campaign.name, trial, verdict))
-        recorder.finish(verdict)
+        attempt = Attempt(self.site, trial, directory, recorder, self.interruption, passed_on=(HostLost,))
+        verdict = attempt.to_verdict(partial(self._run, program, recorder), tell)
+        tell(TrialEnded(self.site.campaign.name, trial, verdict))
         return verdict
 
     def _run(self, program: Program, recorder: TrialRecorder, executor: Executor) -> None:
@@ -161,6 +129,7 @@ class CrashRunner:
                 amcheck=has_amcheck(setup),
                 token=self.site.token,
                 mount_root=self.site.mount_root or "",
+                power=power_cut_nodes(setup.stack, asked.gone, context.found),
             )
             context.recorder.write("durability.json", summarise(told, context.found))
 
@@ -191,14 +160,24 @@ class CrashRunner:
             if not chosen:
                 return
             name, log = str(number + 1), CrashPlaces.of(setup).log
-            for states in batches(chosen, BATCH * fitting_workers(setup, asked.workers)):
+            if self.elsewhere is not None and not context.packed_log:
+                self._take(send_log_step(setup), further, runner, context)
+            for states in batches(chosen, BATCH * self._width(setup)):
                 if self._enough(context, most, deadline_s):
                     return
-                self._take(
-                    states_step(setup, asked, Batch(name, log, states, _left(deadline_s))), further, runner, context
-                )
+                step = self._states_step(setup, Batch(name, log, states, _left(deadline_s)))
+                self._take(step, further, runner, context)
             self._interrupt(Batch(name, log, chosen), number, deadline_s, further, runner, context)
             number += 1
+
+    def _width(self, setup: TrialSetup) -> int:
+        """How many states are looked at at once."""
+        return fitting_workers(setup, self.asked.workers) if self.elsewhere is None else self.elsewhere.width
+
+    def _states_step(self, setup: TrialSetup, batch: Batch) -> Step:
+        if self.elsewhere is None:
+            return states_step(setup, self.asked, batch)
+        return states_elsewhere_step(setup, batch, self.elsewhere)
 
     def _interrupt(
         self,

@@ -5,6 +5,8 @@ A worker is a function of its job: the event log, the states that are its share,
 recover one. It asks a daemon of its own for the disks of a state, attaches and mounts them in a mount namespace of its
 own, at the places that the recorded stack had, so that workers are not in each other's way and links between volumes
 lead where they led. What it mounted goes with it when it ends. Each state gives a line of JSON on standard output.
+
+A job without a server has one state, which is brought up in sight of everybody and left so.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ MS_PRIVATE_EVERYWHERE = 0x4000 | 0x40000
 MNT_DETACH = 2
 LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE = 0x4C01, 0x4C0A, 0x4C82
 LO_FLAGS_DIRECT_IO = 16
+NOT_UP = 127
+"""The exit code of what could not be run."""
 FS_IOC_SHUTDOWN, SHUTDOWN_NOLOGFLUSH = 0x8004587D, 2
 PIPE_BYTES = 65536
 
@@ -82,7 +86,16 @@ class Daemon:
 # ---------------------------------------------------------------- devices and mounts
 
 
-def attach(path: str) -> str:
+class Loop:
+    """A loop device of ours. It is held locked until it is detached, so that udev leaves it alone and assembles nothing
+    that is on it: https://systemd.io/BLOCK_DEVICE_LOCKING"""
+
+    def __init__(self, node: str, file: int) -> None:
+        self.node = node
+        self.file = file
+
+
+def attach(path: str) -> Loop:
     """The file as a loop device with direct I/O; another program may take the free one before us."""
     backing = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
@@ -90,8 +103,9 @@ def attach(path: str) -> str:
         for _ in range(BUSY_ATTEMPTS):
             number = fcntl.ioctl(control, LOOP_CTL_GET_FREE)
             node = f"/dev/loop{number}"
-            if configured(node, backing, path):
-                return node
+            loop = configured(node, backing, path)
+            if loop is not None:
+                return Loop(node, loop)
             time.sleep(BUSY_PAUSE_S)
     finally:
         os.close(control)
@@ -99,37 +113,48 @@ def attach(path: str) -> str:
     raise Broken(f"no loop device for {path} could be had")
 
 
-def configured(node: str, backing: int, path: str) -> bool:
-    """Whether the loop device is ours now. struct loop_config: fd, block size, struct loop_info64, reserved."""
+def configured(node: str, backing: int, path: str) -> int | None:
+    """The open and locked loop device if it is ours now. struct loop_config: fd, block size, struct loop_info64,
+    reserved."""
     name = path.encode()[-63:]
     info = struct.pack("5Q4I64s64s32s2Q", 0, 0, 0, 0, 0, 0, 0, 0, LO_FLAGS_DIRECT_IO, name, b"", b"", 0, 0)
     try:
         loop = os.open(node, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
+        fcntl.flock(loop, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.ioctl(loop, LOOP_CONFIGURE, struct.pack("II", backing, 0) + info + bytes(64))
     except OSError:
-        return False
-    finally:
         os.close(loop)
-    return True
+        return None
+    return loop
 
 
-def detach(node: str) -> None:
-    """Returns once nothing is attached: a device that somebody still has open is detached when it is closed."""
-    loop = os.open(node, os.O_RDWR | os.O_CLOEXEC)
+def release(loop: Loop) -> None:
+    """OSError once nothing is attached. As long as udev has the device open too, which it does to see that it is
+    locked, this only marks it; were the lock given up then, udev would assemble an array of it that keeps it open."""
+    for attempt in range(BUSY_ATTEMPTS):
+        fcntl.ioctl(loop.file, LOOP_CLR_FD)
+        if attempt > 0:  # the first time does not tell whether somebody else has it open
+            time.sleep(BUSY_PAUSE_S)
+
+
+def detach(loop: Loop, why: str = "") -> None:
+    """Returns once nothing is attached: a device that somebody still has open is detached when it is closed. `why` says
+    what went wrong before."""
+    node = loop.node
     try:
         with suppress(OSError):
-            fcntl.ioctl(loop, LOOP_CLR_FD)
+            release(loop)
     finally:
-        os.close(loop)
+        os.close(loop.file)
     backing = f"/sys/block/{os.path.basename(node)}/loop/backing_file"
     for _ in range(BUSY_ATTEMPTS):
         if not os.path.exists(backing):
             return
         time.sleep(BUSY_PAUSE_S)
-    raise Broken(f"{node} stays open")
+    raise Broken(f"{node} stays open: {why}" if why else f"{node} stays open")
 
 
 def unmount(target: str) -> None:
@@ -151,14 +176,26 @@ def abandon(target: str) -> None:
         os.close(folder)
 
 
-def own_namespaces(needed: list[str]) -> None:
-    """Mounts from here on are seen by this process and those that it starts alone, and the shared memory of servers
-    that are killed goes with them."""
-    checked(libc.unshare(CLONE_NEWNS | CLONE_NEWIPC), "namespaces of its own")
+def own_memory() -> None:
+    """The shared memory of a server that is killed goes with its process. No other program may have this: lvm waits for
+    udev at a semaphore, which both must see."""
+    checked(libc.unshare(CLONE_NEWIPC), "shared memory of its own")
+
+
+def own_mounts(needed: list[str]) -> None:
+    """Mounts from here on are seen by this process and those that it starts alone."""
+    checked(libc.unshare(CLONE_NEWNS), "a mount namespace of its own")
     checked(libc.mount(b"none", b"/", None, MS_PRIVATE_EVERYWHERE, None), "a private mount namespace")
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
         for target in others(mounts.read(), needed):
             libc.umount2(os.fsencode(target), MNT_DETACH)
+
+
+def make_places(root: str, folders: list[str]) -> None:
+    """Where the recorded stack was mounted, on a machine that it never was on: seen by this process alone."""
+    checked(libc.mount(b"none", os.fsencode(root), b"tmpfs", 0, b"mode=0755"), f"places below {root}")
+    for folder in folders:
+        os.makedirs(folder, mode=0o755)
 
 
 def others(mountinfo: str, needed: list[str]) -> list[str]:
@@ -184,24 +221,29 @@ class Look:
         self.job = job
         self.daemon = daemon
         self.disks: list[str] = []
+        self.loops: list[Loop] = []
         self.nodes: dict[str, str] = {}
+        self.stages: list[dict[str, Any]] = []
         self.mounted: list[str] = []
         self.seen: dict[str, Any] = {"mounted": -1, "mount_error": "", "server": None}
         self.seen |= {"stdout": "", "stderr": "", "mended": ""}
         self.parts_s: dict[str, float] = {}
 
     def look(self, state: dict[str, Any]) -> dict[str, Any]:
-        problem = ""
+        problem, left = "", False
         try:
             begin, end = self.job["marks"]
             try:
                 self._timed("attach", self._attach, state)
                 self.daemon.ask(op="mark", text=begin)
-                if self._timed("mount", self._mount):
+                up = self._timed("mount", self._bring_up)
+                left = up and self.job["server"] is None
+                if up and not left:
                     self._timed("recover", self._recover)
                 self.daemon.ask(op="mark", text=end)
             finally:
-                self._timed("take down", self._take_down)
+                if not left:
+                    self._timed("take down", self._take_down)
         except (Broken, OSError) as error:
             problem = str(error)
         return {**self.seen, "problem": problem, "parts_s": self.parts_s, "memory_bytes": self._memory_bytes()}
@@ -223,33 +265,44 @@ class Look:
             left = {"log": self.job["log"], "of": disk["of"], "state": state}
             self.daemon.ask(op="add", disk=disk["of"], state=left)
             self.disks.append(disk["of"])
-            self.nodes[disk["node"]] = attach(f"{self.job['daemon']}/disks/{disk['of']}")
+            loop = attach(f"{self.job['daemon']}/disks/{disk['of']}")
+            self.loops.append(loop)
+            self.nodes[disk["node"]] = loop.node
 
-    def _mount(self) -> bool:
+    def _bring_up(self) -> bool:
         self.seen["mounted"] = 0
-        return all(self._mount_volume(volume) for volume in self.job["mounts"])
+        return all(self._bring_stage_up(stage) for stage in self.job["stages"])
 
-    def _mount_volume(self, volume: dict[str, Any]) -> bool:
-        """Where it cannot be mounted, the filesystem's own tools are tried, and what they made of it is looked at."""
-        code, error = self._run_all(volume["commands"])
+    def _bring_stage_up(self, stage: dict[str, Any]) -> bool:
+        """Where it does not come up, its own tools are tried, and what they made of it is looked at."""
+        self.stages.append(stage)
+        code, printed, error = self._run_all(stage["up"])
         if code != 0:
-            self.seen.update(mounted=code, mount_error=error.strip())
-            if not volume["mend"]:
+            if code == NOT_UP:
+                raise Broken(error)
+            if self.seen["mounted"] == 0:
+                self.seen.update(mounted=code, mount_error=error)
+            self._run_all(stage["mend"])
+            again, printed, _ = self._run_all(stage["up"]) if stage["mend"] else (code, "", "")
+            if again != 0:
+                self.seen["mended"] = ""  # what was mended below did not help
                 return False
-            self._run_all(volume["mend"])
-            if self._run_all(volume["commands"])[0] != 0:
-                return False
-            self.seen["mended"] = "; ".join(" ".join(argv) for argv in volume["mend"])
-        self.mounted.append(volume["mount_point"])
+            mended = [" ".join(argv) for argv in stage["mend"]]
+            self.seen["mended"] = "; ".join([*filter(None, [self.seen["mended"]]), *mended])
+        if stage["binds"]:
+            self.nodes[stage["binds"]] = printed.strip()
+        if stage["mount_point"]:
+            self.mounted.append(stage["mount_point"])
         return True
 
-    def _run_all(self, commands: list[list[str]]) -> tuple[int | None, str]:
-        """Until one fails."""
+    def _run_all(self, commands: list[list[str]]) -> tuple[int | None, str, str]:
+        """Until one fails; what the last one printed, and why it failed."""
+        printed = ""
         for argv in commands:
-            code, _, error = run([self._known(word) for word in argv], PATIENCE_S)
+            code, printed, error = run([self._known(word) for word in argv], PATIENCE_S)
             if code != 0:
-                return code, error
-        return 0, ""
+                return code, printed, error.strip() or f"{argv[0]} ended with {code}"
+        return 0, printed, ""
 
     def _known(self, word: str) -> str:
         for name, node in self.nodes.items():
@@ -262,6 +315,7 @@ class Look:
             read_ahead(server["data"])
 
         def become_user() -> None:
+            own_memory()
             become(server["user"])
             for path in server["remove"]:
                 with suppress(OSError):
@@ -271,13 +325,14 @@ class Look:
         self.seen.update(server=code, stdout=out, stderr=err)
 
     def _take_down(self) -> None:
-        for target in reversed(self.mounted):
-            abandon(target)
-            unmount(target)
-        for argv in self.job["forget"]:
-            run([self._known(word) for word in argv], PATIENCE_S)
-        for node in self.nodes.values():
-            detach(node)
+        errors = ""
+        for stage in reversed(self.stages):
+            if stage["mount_point"] in self.mounted:
+                abandon(stage["mount_point"])
+                unmount(stage["mount_point"])
+            errors = self._run_all(stage["down"])[2] or errors
+        for loop in self.loops:
+            detach(loop, errors)
         for disk in self.disks:
             self.daemon.ask(op="remove", disk=disk, force=True)
 
@@ -372,7 +427,10 @@ def main(arguments: list[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
         job = json.load(file)
     until_s = None if job["seconds"] is None else time.monotonic() + job["seconds"]
-    own_namespaces([job["daemon"], job["log"], sys.executable, *job["server"]["argv"][:1]])
+    if job["server"] is not None and not job["in_sight"]:
+        own_mounts([job["daemon"], job["log"], sys.executable, *job["server"]["argv"][:1]])
+    if job["places"] is not None:
+        make_places(job["places"]["root"], job["places"]["folders"])
     daemon = Daemon(job["daemon"])
     for state in job["states"]:
         if until_s is not None and time.monotonic() > until_s:

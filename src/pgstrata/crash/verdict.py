@@ -8,12 +8,16 @@ could not be looked at to the end, which says nothing about the stack.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pgstrata.crash.ledger import Answers, Ledger, LedgerSize, parse_ledger
 from pgstrata.errors import NotUnderstood
+from pgstrata.record.cluster import PowerCutNodes
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+from pgstrata.spec.cluster_crash import nodes_in_memory
+from pgstrata.spec.stack import Stack
 
 _MISSING = re.compile(
     r'relation "ledger\.\w+" does not exist|schema "ledger" does not exist|database "\w+" does not exist'
@@ -55,7 +59,7 @@ def judge_state(recovery: Recovery, acknowledged: Mapping[int, int], size: Ledge
     if recovery.problem:
         return Judged("unknown", recovery.problem)
     if recovery.mounted != 0:
-        cannot = f"{UNMOUNTABLE}: {recovery.mount_error}"
+        cannot = f"{UNMOUNTABLE}: {' '.join(recovery.mount_error.split())}"
         if not recovery.mended:
             return Judged("corrupt", cannot, everything)
         after = _judge_server(recovery, acknowledged, size)
@@ -145,3 +149,15 @@ def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
 def _named(state: StateRecord) -> str:
     again = f" of the recovery of state {state.interrupts}" if state.interrupts else ""
     return f"state {state.id}, power lost after event {state.cut}{again}, {state.how}: {state.reason}"
+
+
+def power_cut_nodes(stack: Stack, gone: Sequence[str], states: Sequence[StateRecord]) -> PowerCutNodes | None:
+    """Of a cluster: which nodes lost power, which of them came back, and who went on how often; None for one server."""
+    if stack.topology is None:
+        return None
+    return PowerCutNodes(
+        nodes=tuple(node.name for node in stack.nodes),
+        in_memory=nodes_in_memory(stack),
+        gone=tuple(gone),
+        went_on=dict(Counter(state.promoted for state in states if state.promoted)),
+    )

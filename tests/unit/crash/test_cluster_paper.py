@@ -9,21 +9,38 @@ from typing import Any
 import pytest
 
 from pgstrata.analyze.crash import broke_promise, durability_found
-from pgstrata.crash.cluster_paper import Cut, Entry, Loss, Tried, all_lost, found_of, loss, parse_cuts, reckon
+from pgstrata.analyze.findings import DurabilityFinding
+from pgstrata.crash.cluster_paper import (
+    Cut,
+    Entry,
+    Loss,
+    Tried,
+    TriedRejoin,
+    all_lost,
+    found_of,
+    loss,
+    parse_cuts,
+    reckon,
+)
 from pgstrata.crash.cluster_program import (
     SIZE,
     FailuresAsked,
     disturbances,
     judge_failure,
+    judge_rejoin,
     plan_cuts,
     refuse_failures,
     summarise_failures,
+    with_rejoined,
 )
+from pgstrata.crash.verdict import power_cut_nodes
 from pgstrata.errors import TrialError
-from pgstrata.record.cluster import ClusterFound
-from pgstrata.record.failures import FailureRecord
-from pgstrata.record.schema import CrashRecord, StateVerdict
+from pgstrata.record.cluster import ClusterFound, PowerCutNodes
+from pgstrata.record.failures import FailureRecord, Rejoined
+from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
 from pgstrata.report.crash import NODES_EXPLAINED, durability_words, explained_of, title_of, verdict_words
+from pgstrata.spec.cluster_crash import cluster_power_campaign
+from pgstrata.spec.crash import named_stacks
 from pgstrata.spec.durability import durability_class
 from pgstrata.spec.notation import parse_stack
 
@@ -122,6 +139,46 @@ def test_the_section_is_called_after_what_was_done() -> None:
     assert explained_of({"b": nodes}) == NODES_EXPLAINED
 
 
+def powered(verdict: StateVerdict, **nodes: Any) -> DurabilityFinding:
+    power = PowerCutNodes(nodes=NAMES, **nodes)
+    record = CrashRecord(stack="s", seed=1, verdict=verdict, states=40, lost_acknowledged_max=7, lost=3, power=power)
+    return durability_found(durability_class(parse_stack("cluster(3)/ext4")), record)
+
+
+def test_words_say_who_lost_power_who_came_back_and_who_went_on() -> None:
+    held = powered("held", went_on={"primary": 40})
+    assert verdict_words(held).startswith("all 3 nodes lost power: held in 40 states (no failure")
+    assert verdict_words(held).endswith("; primary went on in 40")
+    assert durability_words(held).endswith("; all nodes lost power: held in 40 states")
+    lost = powered("lost", in_memory=("primary", "standby2"), gone=("standby1",), went_on={"archive": 40})
+    assert verdict_words(lost) == (
+        "all 3 nodes lost power (nothing is left of primary and standby2, in memory; standby1 did not come back): lost "
+        "acknowledged transactions in 3 of 40 states, up to 7 acknowledged transactions missing; the archive was "
+        "restored in 40"
+    )
+
+
+def test_a_power_cut_breaks_the_promise_of_a_primary_that_came_back() -> None:
+    assert broke_promise(powered("lost"))
+    assert not broke_promise(powered("lost", gone=("primary",)))
+    assert not broke_promise(powered("lost", in_memory=("primary",)))
+
+
+def test_what_is_recorded_of_a_power_cut() -> None:
+    states = [
+        StateRecord(
+            id="1.1", cut=1, how="", volatile=0, kept=0, digest="", acknowledged=0, verdict="held", promoted=name
+        )
+        for name in ("primary", "standby1", "primary")
+    ]
+    stack = cluster_power_campaign(named_stacks(["cluster(3)/ext4@standby2=tmpfs"])).stacks[0]
+    told = power_cut_nodes(stack, ("standby1",), states)
+    assert told == PowerCutNodes(
+        nodes=NAMES, in_memory=("standby2",), gone=("standby1",), went_on={"primary": 2, "standby1": 1}
+    )
+    assert power_cut_nodes(parse_stack("ext4"), (), states) is None
+
+
 def test_the_loss_of_nodes_breaks_no_promise_of_power() -> None:
     promised = durability_class(parse_stack("cluster(3)/ext4"))
     assert not broke_promise(durability_found(promised, summarised(carried_out("lost", "primary", missing=2))))
@@ -200,3 +257,63 @@ def test_moments_are_as_many_as_the_failures_take() -> None:
 def test_failures_that_leave_nothing_are_refused(stack: str, asked: FailuresAsked, words: str) -> None:
     refused = refuse_failures(parse_stack(stack), asked)
     assert (words in refused) if words else refused == ""
+
+
+# ---------------------------------------------------------------- the old primary comes back
+
+
+def rejoin(entries: int, problem: str = "", stderr: str = "") -> TriedRejoin:
+    return TriedRejoin(problem, None if problem else 0, "" if problem else answers(entries), stderr)
+
+
+@pytest.mark.parametrize(
+    ("promoted", "back", "verdict", "reason", "acknowledged", "given_up"),
+    [
+        (tried(4, 400), rejoin(4), "held", "", 0, 1),
+        (tried(2, 200), rejoin(2), "held", "", 2, 3),
+        (tried(4, 400), rejoin(5), "corrupt", "it has other entries than standby2, which it follows", 0, 1),
+        (
+            tried(4, 400),
+            rejoin(0, problem="pg_rewind:\n no WAL"),
+            "unknown",
+            "it does not follow: pg_rewind: no WAL",
+            0,
+            1,
+        ),
+        (tried(4, 400), rejoin(4, stderr="x PANIC: no"), "corrupt", "PANIC: no", 0, 1),
+    ],
+)
+def test_what_the_old_primary_has_once_it_follows_and_what_it_gave_up(
+    promoted: Tried, back: TriedRejoin, verdict: str, reason: str, acknowledged: int, given_up: int
+) -> None:
+    """It had entries 1 to 5, of which 1 to 4 were acknowledged."""
+    found = judge_rejoin(FIRST, ENTRIES, promoted, back, "rewind")
+    assert (found.verdict, found.reason, found.acknowledged, found.discarded) == (
+        verdict, reason, acknowledged, given_up,
+    )  # fmt: skip
+
+
+def rejoined(verdict: StateVerdict, given_up: int = 3) -> Rejoined:
+    return Rejoined(how="backup", discarded=given_up, acknowledged=2, verdict=verdict, reason="y" * (verdict != "held"))
+
+
+def test_a_primary_that_cannot_be_had_back_is_a_failure_and_no_excuse_for_one() -> None:
+    held, lost = carried_out("held", "primary"), carried_out("lost", "primary", missing=2)
+    assert with_rejoined(held, rejoined("held")).verdict == "held"
+    failed = with_rejoined(held, rejoined("unknown"))
+    assert (failed.verdict, failed.reason) == ("unknown", "the old primary, which follows by a new base backup: y")
+    assert (with_rejoined(lost, rejoined("unknown")).verdict, lost.reason) == ("lost", "x")
+
+
+def test_words_say_what_the_old_primary_gave_up() -> None:
+    failures = [
+        carried_out("held", "primary").model_copy(update={"rejoined": rejoined("held", given_up)})
+        for given_up in (1, 3)
+    ]
+    failures.append(carried_out("unknown", "primary").model_copy(update={"rejoined": rejoined("unknown", 0)}))
+    stack = durability_class(parse_stack("cluster(3,ANY 1)/tmpfs"))
+    assert (
+        "by a new base backup the old primary followed the promoted node in 2 of 3, giving up as many as 3 commits "
+        "that the other lacked, 2 of them acknowledged"
+    ) in verdict_words(durability_found(stack, summarised(*failures)))
+    assert found(carried_out("held", "primary")).rejoined is None

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from crashed import write_crash
-from pgstrata.cli.forecasting import power_cut_lines
-from pgstrata.crash.beside import cut_power, missing_trials
+from pgstrata.cli.forecasting import RECORDING_S, power_cut_lines
+from pgstrata.cli.main import app
+from pgstrata.crash.beside import cut_power, missing_trials, untestable
+from pgstrata.crash.reduction import REDUCTION_S
+from pgstrata.host import delivery
 from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.spec.campaign import Campaign, CrashTrials
+from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.crash import named_stacks
+from pgstrata.spec.crash_trials import CrashTrials
 from pgstrata.spec.quick import quick_campaign
+from pgstrata.spec.units import render_duration
 from pgstrata.trial.events import Event
 from pgstrata.trial.interruption import Interruption
 
@@ -56,14 +63,80 @@ def test_a_campaign_may_be_gone_on_with_other_power_cuts(tmp_path: Path) -> None
 
 
 def test_what_is_tested_is_said_beforehand() -> None:
-    tested, untested = power_cut_lines(campaign())
+    tested, untested = power_cut_lines(campaign(), {})
     assert tested.startswith("ext4, xfs: 30 states each, after the runs")
+    assert f"in about {render_duration(2 * (ASKED.time + RECORDING_S + REDUCTION_S))} at most" in tested
+    assert tested.endswith("beside the budget")
+    elsewhere, _ = power_cut_lines(campaign().model_copy(update={"host": "lab"}), {})
+    assert elsewhere == f"{tested}, on lab"
     assert untested == "tmpfs: not tested: crash trials do not take tmpfs"
-    assert list(power_cut_lines(campaign(None))) == []
+    assert list(power_cut_lines(campaign(None), {})) == []
 
 
 def test_clusters_lose_nodes_and_one_that_is_alone_does_not() -> None:
     made = named_stacks(["cluster(3,ANY 1)/tmpfs", "cluster(1)/ext4"]).model_copy(update={"crash": ASKED})
-    lost, untested = power_cut_lines(made)
+    lost, untested = power_cut_lines(made, {})
     assert lost.startswith("cluster(3,ANY 1)/tmpfs: nodes are lost, 5 failures each")
     assert untested == "cluster(1)/ext4: not tested: its primary is alone: there is nobody to go on"
+
+
+def clusters(*stacks: str, **asked: object) -> Campaign:
+    crash = CrashTrials.model_validate({"states": 30, "time": 12, **asked})
+    return named_stacks(stacks).model_copy(update={"crash": crash})
+
+
+def test_a_lost_primary_that_follows_takes_longer() -> None:
+    (lost,) = power_cut_lines(clusters("cluster(3,ANY 1)/tmpfs", rejoin="rewind"), {})
+    assert lost == (
+        "cluster(3,ANY 1)/tmpfs: nodes are lost, 3 failures each, after the runs and beside the budget; "
+        "a lost primary follows then by pg_rewind"
+    )
+
+
+def test_clusters_lose_power_where_that_is_asked_for() -> None:
+    stacks = ("ext4", "cluster(3,ANY 1)/ext4", "cluster(2)/tmpfs", "cluster(2)/ext4")
+    one, all_of_it, no_node = power_cut_lines(clusters(*stacks, power=True, gone=["standby2"]), {})
+    each = f"30 states each, after the runs, in about {render_duration(12 + RECORDING_S + REDUCTION_S)} at most"
+    assert one == f"ext4: {each} beside the budget"
+    assert all_of_it == (
+        f"cluster(3,ANY 1)/ext4: all nodes lose power, and standby2 does not come back: {each} beside the budget"
+    )
+    why = "it has no node 'standby2' (there are: primary, standby1)"
+    assert no_node == f"cluster(2)/tmpfs, cluster(2)/ext4: not tested: {why}"
+
+
+def test_a_cluster_of_which_nothing_is_left_is_not_tested() -> None:
+    (line,) = power_cut_lines(clusters("cluster(2)/tmpfs", power=True), {})
+    assert line.startswith("cluster(2)/tmpfs: not tested: nothing is left")
+
+
+def test_what_a_host_lacks_for_power_cuts_is_said_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorded disks take a program that may be missing. Lost nodes take none."""
+    monkeypatch.setattr(delivery, "PROGRAM", "a-disk-that-is-nowhere")
+    monkeypatch.setattr(delivery, "OWN", Path("/nowhere"))
+    lost = "cluster(2)/tmpfs"
+    found = untestable(LocalHost(), clusters("ext4", "xfs", "tmpfs", lost))
+    assert found.keys() - {lost} == {"ext4", "xfs"}
+    assert all("a-disk-that-is-nowhere is not installed" in found[name] for name in ("ext4", "xfs"))
+    assert all(delivery.BUILDING in found[name] for name in ("ext4", "xfs"))
+    assert "a-disk-that-is-nowhere" not in found.get(lost, "")
+    assert "cluster(2)/ext4" in untestable(LocalHost(), clusters("cluster(2)/ext4", power=True))
+
+
+def test_no_power_cuts_are_promised_that_the_host_cannot_make() -> None:
+    lacking = dict.fromkeys(("ext4", "xfs"), "no disk (make one)")
+    lines = list(power_cut_lines(clusters("ext4", "xfs", "tmpfs"), lacking))
+    assert lines == [
+        "ext4, xfs: not tested: no disk (make one)",
+        "tmpfs: not tested: crash trials do not take tmpfs",
+    ]
+
+
+def test_plan_looks_at_the_host_for_power_cuts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(delivery, "PROGRAM", "a-disk-that-is-nowhere")
+    monkeypatch.setattr(delivery, "OWN", Path("/nowhere"))
+    done = CliRunner().invoke(app, ["quick", "ext4", "xfs", "--plan", "--json", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    (line,) = json.loads(done.stdout)["power_cuts"]
+    assert line.startswith("ext4, xfs: not tested: ")
+    assert "a-disk-that-is-nowhere is not installed" in line

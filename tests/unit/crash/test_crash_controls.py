@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import crash_controls
 import pytest
-from crash_controls import Control, problem, without_unmountable
+from crash_controls import Control, Outcome, outcome, problem, results, settled, without_unmountable
 
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
@@ -55,3 +59,40 @@ def test_states_that_cannot_be_mounted_are_excused_where_that_is_known_and_no_ot
     assert "must hold" in problem(HOLDS, without_unmountable(HOLDS, all_of_them, [torn]), 1)
     nested = torn.model_copy(update={"interrupts": "1.7"})
     assert problem(HOLDS, without_unmountable(HOLDS, all_of_them, [nested]), 1) == ""
+
+
+def earlier(**changed: Any) -> Outcome:
+    told = {"control": "ext4@major=15", "host": "lab/crash", "states": 100, "verdict": "held", "counts": "100"}
+    return Outcome(**{**told, "duration_s": 1.0, "problem": "", **changed})
+
+
+@pytest.mark.parametrize(
+    ("before", "is_settled"),
+    [
+        (earlier(), True),
+        (earlier(states=99), False),
+        (earlier(problem="it lost, and must hold"), False),
+        (earlier(host="local"), False),
+        (earlier(control="ext4"), False),
+    ],
+)
+def test_a_control_that_was_as_it_must_be_is_not_run_again(before: Outcome, is_settled: bool) -> None:
+    assert settled(HOLDS, "ext4@major=15", "lab/crash", 100, [before]) == is_settled
+
+
+def test_one_that_lost_is_settled_by_however_few_states() -> None:
+    assert settled(LOSES, LOSES.stack, "local", 100, [earlier(control=LOSES.name, host="local", states=1)])
+
+
+def test_a_control_that_comes_to_no_end_is_a_problem_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object) -> Path:
+        raise subprocess.CalledProcessError(4, "pgstrata")
+
+    monkeypatch.setattr(crash_controls, "run", ends)
+    asked = argparse.Namespace(seed=1, hold=10, host=None, keep=None, workers=2)
+    told = outcome(HOLDS, "ext4", asked)
+    assert told.problem == "pgstrata crash ended with 4"
+    assert told.line.startswith("FAIL ext4: unknown (states 0, lost 0, corrupt 0, unknown 0) in ")
+    assert results(tmp_path / "none") == []

@@ -83,7 +83,7 @@ def test_a_server_or_filesystem_that_does_not_come_up_is_corrupt() -> None:
     assert judged(panic) == Judged("corrupt", "PANIC:  could not locate a valid checkpoint record", 7)
     damaged = recovered(errors=('2026 [7] ERROR:  invalid page in block 3 of relation "base/5/16386"',))
     assert judged(damaged).verdict == "corrupt"
-    assert judged(Recovery(mounted=32, mount_error="bad superblock")).reason.endswith("bad superblock")
+    assert judged(Recovery(mounted=32, mount_error="bad\nsuperblock")).reason.endswith("bad superblock")
 
 
 def state(verdict: StateVerdict, lost: int = 0) -> StateRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from pgstrata.crash.minimise import (
     render_state,
     without,
 )
+
+pytestmark = pytest.mark.slow
 
 STATE = json.dumps({"id": 3, "cut": 90, "chosen": {"whole": "nothing"}, "volatile": 4, "kept": 0, "digest": "ab"})
 

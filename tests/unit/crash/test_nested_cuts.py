@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
+from pgstrata.crash.job import Seen, WorkerTold
 from pgstrata.crash.kept import kept_log
+from pgstrata.crash.ledger import Mark
 from pgstrata.crash.nested import interrupted_count, spread
-from pgstrata.crash.program import Batch, ChosenState, CrashAsked
+from pgstrata.crash.program import Batch, ChosenState, CrashAsked, CrashContext, take_told
 from pgstrata.crash.verdict import summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
 
@@ -48,3 +55,21 @@ def test_its_verdict_counts_with_the_others() -> None:
     assert (found.verdict, found.states, found.nested, found.lost) == ("lost", 2, 1, 1)
     assert found.first_counterexample is not None
     assert "power lost after event 7 of the recovery of state 1.17, one write torn" in found.first_counterexample
+
+
+def test_what_had_been_acknowledged_is_reckoned_at_the_first_cut() -> None:
+    """Cuts of a recovery are counted in another log: by its own numbers next to nothing had been acknowledged."""
+    written: dict[str, str] = {}
+    recorder = SimpleNamespace(write_text=written.__setitem__, append=lambda name, record: None)
+    context = SimpleNamespace(
+        marks=(Mark(104, 1, 1), Mark(117, 1, 2), Mark(118, 2, 1)), asked=CrashAsked(), recorder=recorder,
+        found=[], broken=False,
+    )  # fmt: skip
+    cannot = Seen(32, "bad superblock", None, "", "", "")
+    batch = Batch("1.17", "recovery-1.17.media.log", (state(3),), interrupts=state(17))
+    told = WorkerTold(0, json.dumps(asdict(cannot)) + "\n", "")
+    take_told(cast("CrashContext", context), batch, [(batch.states, told)])
+    (found,) = context.found
+    assert (found.id, found.interrupts, found.cut) == ("1.17.3", "1.17", 103)
+    assert (found.acknowledged, found.lost) == (2, 2)
+    assert list(written) == ["raw/states/1.17.3.json"]

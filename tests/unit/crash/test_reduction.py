@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from pgstrata.crash.reduction import failing_state, same_way
+from typing import Any
+
+from pgstrata.crash.job import Seen
+from pgstrata.crash.minimise import LostRun
+from pgstrata.crash.reduction import Patience, Reduction, failing_state, parts_of, same_way
 from pgstrata.record.schema import StateRecord, StateVerdict
+from pgstrata.trial.events import Notice
 
 
 def state(id_: str, verdict: StateVerdict, lacking: int, interrupts: str | None = None) -> StateRecord:
@@ -27,3 +32,26 @@ def test_failures_are_the_same_whatever_their_numbers() -> None:
         "invalid page in block 3 of relation base/5/16402", "invalid page in block 12 of relation base/5/1249"
     )
     assert not same_way("FATAL:  invalid page in block 3", "the filesystem cannot be mounted: 3")
+
+
+class Untold:
+    """A worker that could not mount the state that has everything written."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+        self.executor = self
+
+    def tell(self, event: Notice) -> None:
+        self.notices.append(event.text)
+
+
+def test_a_state_whose_files_cannot_be_told_is_recorded_with_blocks_of_unknown_files() -> None:
+    context: Any = Untold()
+    reduction = Reduction(context, lambda step: None, state("1.2", "lost", 1), "{}", Patience(states=1))
+    blind = Seen(32, "mount: wrong fs type", None, "", "", "")
+    assert reduction.told_layout(blind) is None
+    assert context.notices == [
+        "where the blocks lie that state 1.2 lacks cannot be read: mount: wrong fs type",
+    ]
+    (part,) = parts_of(None, "data-0", LostRun(7, 8, 10))
+    assert (part.offset, part.length, part.file) == (8 * 512, 2 * 512, None)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from pgstrata.crash import ledger
+from pgstrata.crash import ledger, state_worker
 from pgstrata.crash.ledger import LAST_ANSWER, parse_answers, render_check
-from pgstrata.crash.state_worker import others, read_ahead, run
+from pgstrata.crash.state_worker import Daemon, Look, Loop, others, read_ahead, run
 
 LONG_S = 300.0
 NEVER_ENDS = "sleep 10000"
@@ -87,3 +90,80 @@ def test_of_the_newest_database_everything_is_read_ahead(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "posix_fadvise", fadvise)
     read_ahead(str(tmp_path))
     assert sorted(asked) == ["base/13000/2", "global/4"]
+
+
+class NoDaemon:
+    """Has every disk that it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def ask(self, *, op: str, **_: Any) -> dict[str, Any]:
+        self.asked.append(op)
+        return {}
+
+    def largest_bytes(self) -> int:
+        return 0
+
+
+def left_up(device: Path, up: list[list[str]], patch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
+    """What is told of a state that is to be left up, on a file for a loop device, and what its daemon was asked."""
+
+    def attach(_: str) -> Loop:
+        file = os.open(device, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return Loop(str(device), file)
+
+    patch.setattr(state_worker, "attach", attach)
+    patch.setattr(state_worker, "detach", lambda loop, why="": os.close(loop.file))
+    stage = {"up": up, "mend": [], "down": [["rm", str(device)]], "binds": None, "mount_point": None}
+    job = {"daemon": "/d", "log": "/l", "disks": [{"of": "data-0", "node": "data.0"}], "marks": ["begin", "end"]}
+    daemon = NoDaemon()
+    look = Look({**job, "stages": [stage], "server": None}, cast(Daemon, daemon))
+    told = look.look({})
+    if device.exists():
+        os.close(look.loops[0].file)
+    return told, daemon.asked
+
+
+def test_a_state_that_is_left_up_comes_up_while_its_devices_are_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = ["sh", "-c", "! flock --nonblock <data.0> true"]
+    told, asked = left_up(tmp_path / "loop", [locked], monkeypatch)
+    assert (told["mounted"], told["mount_error"], told["problem"]) == (0, "", "")
+    assert told["server"] is None
+    assert "take down" not in told["parts_s"]
+    assert asked == ["add", "mark", "mark"]
+    assert (tmp_path / "loop").exists()
+
+
+def test_what_does_not_come_up_is_taken_down_also_where_it_was_to_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, asked = left_up(tmp_path / "loop", [["sh", "-c", "echo no such thing >&2; exit 3"]], monkeypatch)
+    assert (told["mounted"], told["mount_error"]) == (3, "no such thing")
+    assert asked == ["add", "mark", "mark", "remove"]
+    assert not (tmp_path / "loop").exists()
+
+
+@pytest.mark.parametrize("others_look", [0, 1, 3])
+def test_a_device_stays_locked_until_nobody_else_has_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others_look: int
+) -> None:
+    """As with the kernel, asking marks what others have open, and what is gone cannot be asked for any more."""
+    file = os.open(tmp_path / "loop", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    answers = [0] * (others_look + 1)
+
+    def ioctl(asked: int, request: int) -> int:
+        assert (asked, request) == (file, state_worker.LOOP_CLR_FD)
+        if not answers:
+            raise OSError(errno.ENXIO, "no such device")
+        return answers.pop()
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    monkeypatch.setattr(state_worker, "BUSY_PAUSE_S", 0.0)
+    state_worker.detach(Loop("/dev/loop-of-nobody", file))
+    assert answers == []
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file)

@@ -129,6 +129,36 @@ pub fn recipes(volatile: &[Volatile]) -> Vec<Recipe> {
     found
 }
 
+/// One of them by lot. Which write is torn is drawn by its size: a larger one is under way for longer, and beside the many
+/// small writes of a filesystem's own the few large ones of a checkpoint would hardly ever be.
+pub fn drawn(recipes: &[Recipe], volatile: &[Volatile], lot: u64) -> Recipe {
+    let count = recipes.len() as u64;
+    match recipes[(lot % count) as usize] {
+        Recipe::Tear { others, .. } => Recipe::Tear { index: by_size(volatile, lot / count), others },
+        recipe => recipe,
+    }
+}
+
+/// How much a change of so many blocks counts by its size: a discard, which may be of any, as little as can be torn.
+pub fn counted(blocks: u64) -> u64 {
+    if blocks > SCATTERED_BLOCKS { 2 } else { blocks }
+}
+
+/// A write of several blocks.
+fn by_size(volatile: &[Volatile], lot: u64) -> usize {
+    let weight = |one: &Volatile| match blocks_in(one) {
+        1 => 0,
+        blocks => counted(blocks),
+    };
+    let mut at = lot % volatile.iter().map(weight).sum::<u64>();
+    let holds = |one: &Volatile| {
+        let found = at < weight(one);
+        at = at.saturating_sub(weight(one));
+        found
+    };
+    volatile.iter().position(holds).unwrap_or_default()
+}
+
 /// What a recipe chooses. `rng` decides where a write is torn.
 pub fn choose(recipe: Recipe, volatile: &[Volatile], rng: &mut Rng) -> Chosen {
     let seqs = |wanted: &dyn Fn(usize) -> bool| -> Vec<Seq> {

@@ -3,9 +3,10 @@
 //! One pass looks where power can be lost and how much is volatile there, a second one makes states at the chosen
 //! numbers and drops those whose content was there before. Three kinds of cut are chosen: right after the last mark before
 //! a flush takes effect (all volatile changes lost: nothing that was acknowledged may depend on them), right before a
-//! flush takes effect (most is volatile; those where changes overwrite what was there come first), and anywhere.
+//! flush takes effect (most is volatile; those where changes overwrite most of what was there come first, and more often
+//! than the others), and anywhere.
 
-use super::choice::{Recipe, choose, recipes};
+use super::choice::{Recipe, choose, counted, drawn, recipes};
 use super::replay::{Replay, ReplayError};
 use super::{Lying, State};
 use crate::durability::{Lie, Seq};
@@ -20,6 +21,9 @@ const EXHAUSTIVE_EVENTS: usize = 64;
 const SPARE: usize = 2;
 /// Of the cuts right before a flush takes effect, the share that is tried again and again.
 const RANKED_SHARE: usize = 4;
+/// All of these, their first half, the first quarter and the first eighth have as many turns each: superblocks and logs are
+/// overwritten all the time, and tables in a few moments.
+const HALVINGS: usize = 4;
 
 #[derive(Debug, Clone)]
 pub struct Asked {
@@ -37,7 +41,8 @@ pub struct Asked {
 #[derive(Debug, Clone, Copy)]
 struct Place {
     cut: Seq,
-    overwriting: usize,
+    /// Blocks, of changes that begin where something was written before the window.
+    overwriting: u64,
     volatile: usize,
 }
 
@@ -140,7 +145,9 @@ fn place<R: Read>(replay: &Replay<R>, written: &HashSet<u64>) -> Place {
     let overwrites = |(block, change): &(u64, &crate::durability::Change<_>)| {
         written.contains(&(change.blocks.start * block / 4096))
     };
-    let overwriting = if written.is_empty() { 0 } else { changes.filter(overwrites).count() };
+    let blocks =
+        |(_, change): (u64, &crate::durability::Change<_>)| counted(change.blocks.end - change.blocks.start);
+    let overwriting = if written.is_empty() { 0 } else { changes.filter(overwrites).map(blocks).sum() };
     Place {
         cut: replay.at(),
         overwriting,
@@ -174,13 +181,18 @@ fn draw(places: &Places, asked: &Asked) -> BTreeMap<Seq, Vec<Draw>> {
     ranked.truncate(ranked.len().div_ceil(RANKED_SHARE));
     for number in 0..asked.states * SPARE {
         let cut = match number % 4 {
-            0 | 1 if !ranked.is_empty() => ranked[number / 2 % ranked.len()].cut,
+            0 | 1 if !ranked.is_empty() => ranked[turn(number / 2, ranked.len())].cut,
             2 if !marks.is_empty() => marks[(rng.draw() % marks.len() as u64) as usize],
             _ => places.every[(rng.draw() % places.every.len() as u64) as usize],
         };
         add(cut, Pick::Lot(rng.draw()), 2 * number + 1);
     }
     draws
+}
+
+/// Whose turn it is of so many that are ranked.
+fn turn(number: usize, ranked: usize) -> usize {
+    number / HALVINGS % ranked.div_ceil(1 << (number % HALVINGS))
 }
 
 fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
@@ -205,7 +217,7 @@ fn make<R: Read>(
         for draw in draws {
             let picked: Vec<Recipe> = match draw.pick {
                 Pick::Nothing => vec![Recipe::Nothing],
-                Pick::Lot(lot) => vec![recipes[(lot % recipes.len() as u64) as usize]],
+                Pick::Lot(lot) => vec![drawn(&recipes, &volatile, lot)],
                 Pick::All => recipes.clone(),
             };
             for recipe in picked {

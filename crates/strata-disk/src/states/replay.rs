@@ -2,6 +2,7 @@
 
 use super::choice::{Chosen, Volatile, Whole};
 use super::{Changed, Lying, State};
+use crate::control::LARGEST_DISK;
 use crate::durability::Seq;
 use crate::log::native::{LogError, Reader};
 use crate::log::{Event, Record};
@@ -130,6 +131,9 @@ impl<R: Read> Replay<R> {
     fn happen(&mut self, record: Record) -> Result<(), ReplayError> {
         let Record { seq, disk, event } = record;
         if let Event::Added { name, size } = event {
+            if size == 0 || size > LARGEST_DISK {
+                return Err(ReplayError::Unfit(format!("at {seq} a disk of {size} bytes is added")));
+            }
             let keeping =
                 Keeping { block_bytes: self.block_bytes, volatile_cache: true, cache_bytes: u64::MAX };
             self.disks.insert(disk, (name, Image::over(&Snapshot::blank(size), keeping)));
@@ -139,6 +143,16 @@ impl<R: Read> Replay<R> {
             return Err(ReplayError::Unfit(format!("power was cut in it already, at {seq}")));
         }
         let Some((_, image)) = self.disks.get_mut(&disk) else { return Ok(()) };
+        let end = match &event {
+            Event::Write { offset, data, .. } => offset.checked_add(data.len() as u64),
+            Event::WriteZeroes { offset, length } | Event::Discard { offset, length } => {
+                offset.checked_add(*length)
+            }
+            _ => Some(0),
+        };
+        if end.is_none_or(|end| end > image.size()) {
+            return Err(ReplayError::Unfit(format!("the write at {seq} reaches beyond the end of its disk")));
+        }
         match event {
             Event::Write { offset, fua, data } => image.write(seq, offset, &data, fua)?,
             Event::WriteZeroes { offset, length } | Event::Discard { offset, length } => {

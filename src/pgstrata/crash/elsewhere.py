@@ -1,0 +1,292 @@
+"""States that workers of other machines look at: of the condensed event log, which is sent to each worker.
+
+A worker there does what one beside the trial does: a daemon of its own, the same program with the same job. It makes
+the places of the recorded stack in its mount namespace. What it starts is journaled on its machine: where it is killed,
+whoever looks at states there next undoes what it left.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pwd
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, wait
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pgstrata.crash.job import (
+    CrashPlaces,
+    Portion,
+    WorkerTold,
+    plan_stages,
+    plan_worker,
+    render_job,
+    shares,
+    told_of_states,
+)
+from pgstrata.crash.ledger import BEGIN, END
+from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
+from pgstrata.errors import PgstrataError, PreflightError, TrialError
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import Host, command, marked
+from pgstrata.spec.model import Model
+from pgstrata.stack.block.media import call, undos_of
+from pgstrata.stack.capabilities import missing, required_for
+from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.stage import Stage
+from pgstrata.stack.step import Step, planned
+from pgstrata.stack.undo import RemovePath, StopProcesses
+from pgstrata.trial.context import TrialSetup
+from pgstrata.trial.events import Notice, Tell
+from pgstrata.trial.undo_errors import note_undo_errors
+
+TIMEOUT_S = 1800.0
+MOST_LOG_BYTES = 256 << 20
+"""Packed; every worker keeps it in memory."""
+KERNEL = "/proc/sys/kernel/osrelease"
+HERE = "leave out --on: --workers N looks at them on the host of the trial"
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Workers: `ask_each` has every one of them run a function now, and says what each answers, by its name."""
+
+    executor: Executor
+    width: int
+    ask_each: Callable[..., Mapping[str, str]]
+
+
+class MachineAsked(Model):
+    """What states take of a machine, besides its disks."""
+
+    program: str
+    """What `strata-disk --version` says at the trial."""
+    postgres: str
+    """The server's program."""
+    version: str
+    user: str
+    needs: tuple[str, ...]
+    """Capabilities of the stack."""
+    mount_root: str
+
+
+class MachineTold(Model):
+    """What a machine is; `problem` is why states cannot be looked at there."""
+
+    problem: str = ""
+    kernel: str = ""
+
+
+class StatesAsked(Model):
+    """A share of states for one worker; `job` is that of a worker beside the trial, without its places."""
+
+    machine: MachineAsked
+    job: dict[str, Any]
+    mount_points: tuple[str, ...]
+
+
+# ---------------------------------------------------------------- at the trial
+
+
+def require_machines(setup: TrialSetup, elsewhere: Elsewhere, tell: Tell) -> None:
+    """PreflightError where states of a stack cannot be looked at by workers, each of which is asked."""
+    stack, kernel = setup.stack.name, setup.site.host.read_text(KERNEL).strip()
+    refuse_one_at_a_time(stack, plan_stages(setup.plan.volumes))
+    answers = elsewhere.ask_each(look_over, machine_asked(setup).model_dump_json())
+    told = {name: MachineTold.model_validate_json(text) for name, text in answers.items()}
+    refuse_problems(stack, told)
+    for name, one in told.items():
+        if one.kernel != kernel:
+            tell(Notice(f"{name} has Linux {one.kernel}: what {kernel} wrote is recovered by another kernel there"))
+
+
+def refuse_one_at_a_time(stack: str, stages: Sequence[Stage]) -> None:
+    """PreflightError where the kernel of a machine, which workers may share, may have one state up at a time."""
+    if any(stage.alone or stage.in_sight for stage in stages):
+        raise PreflightError(
+            f"a kernel may have no two states of stack {stack} up at once, and workers may share a machine", hint=HERE
+        )
+
+
+def refuse_problems(stack: str, told: Mapping[str, MachineTold]) -> None:
+    """PreflightError that names every worker that cannot look at states, and why."""
+    problems = [f"{name}: {one.problem}" for name, one in told.items() if one.problem]
+    if problems:
+        raise PreflightError(
+            f"states of {stack} cannot be looked at by every worker: {'; '.join(problems)}",
+            hint="mend it there, or take the worker out of the cluster",
+        )
+
+
+def machine_asked(setup: TrialSetup) -> MachineAsked:
+    host, postgres = setup.site.host, setup.server.installation.program("postgres")
+    return MachineAsked(
+        program=host.run(call("--version").resolve({})).stdout.strip(),
+        postgres=postgres,
+        version=host.run(command(postgres, "--version")).stdout.strip(),
+        user=setup.site.user,
+        needs=required_for(setup.stack),
+        mount_root=setup.site.mount_root or "",
+    )
+
+
+def send_log_step(setup: TrialSetup) -> Step:
+    """Fetches the event log, condensed and packed, for whoever looks at its states."""
+    file = f"{setup.outputs}/sent.log"
+    condense = call("condense", CrashPlaces.of(setup).log, file, "--after", BEGIN, "--until", END)
+    commands = (replace(condense, timeout_s=TIMEOUT_S), planned("gzip", "--fast", file, timeout_s=TIMEOUT_S))
+    return Step("condense the event log for the workers", commands, act=partial(_fetch_log, file=f"{file}.gz"))
+
+
+def _fetch_log(context: CrashContext, *, file: str) -> None:
+    for _ in range(2):
+        context.executor.run_next()
+    with tempfile.TemporaryDirectory(prefix="pgstrata-log-") as folder:
+        to = Path(folder) / "log.gz"
+        try:
+            context.host.fetch(file, str(to), most_bytes=MOST_LOG_BYTES)
+        except OSError as error:
+            raise TrialError(
+                f"the event log cannot be sent to workers, at most {MOST_LOG_BYTES >> 20} MiB of it packed: {error}",
+                hint=f"fewer --transactions; or {HERE}",
+            ) from None
+        context.packed_log = to.read_bytes()
+    context.host.remove(file)
+
+
+def states_elsewhere_step(setup: TrialSetup, batch: Batch, elsewhere: Elsewhere) -> Step:
+    """Each worker looks at a share, as `program.states_step` has it done beside the trial."""
+    portions = [portion for portion in shares(batch.states, elsewhere.width) if portion]
+    first, last = (batch.id_of(batch.states[at]) for at in (0, -1))
+    cuts = ", ".join(str(state.cut) for state in batch.states)
+    tells = (f"by {elsewhere.width} workers", *told_of_states(setup), f"power is lost after the events {cuts}")
+    act = partial(_look, batch=batch, portions=portions, executor=elsewhere.executor)
+    return Step(f"states {first} to {last}", (), act=act, tells=tells)
+
+
+def _look(
+    context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[ChosenState]], executor: Executor
+) -> None:
+    with context.host.looking():
+        machine = machine_asked(context.setup)
+    asked = [states_asked(context.setup, machine, batch, portion).model_dump_json() for portion in portions]
+    futures = [executor.submit(look_at_states, one, context.packed_log) for one in asked]
+    try:
+        with context.executor.interruption.waiting():
+            wait(futures)
+    finally:
+        wait(futures)  # what workers have begun they undo
+    told = []
+    for portion, future in zip(portions, futures, strict=True):
+        try:
+            one = WorkerTold(**json.loads(future.result()))
+        except PgstrataError as error:
+            raise TrialError(error.message, hint=error.hint) from None
+        for line in one.left:
+            context.executor.tell(Notice(f"could not be undone: {line}; run `pgstrata clean` there"))
+        note_undo_errors(context.recorder.final.parents[1], one.left)
+        told.append((portion, one))
+    take_told(context, batch, told)
+
+
+def states_asked(setup: TrialSetup, machine: MachineAsked, batch: Batch, portion: Sequence[ChosenState]) -> StatesAsked:
+    told = Portion("", "", [state.line for state in portion], batch.seconds)
+    return StatesAsked(
+        machine=machine,
+        job=json.loads(render_job(setup, told)),
+        mount_points=tuple(volume.mount_point for volume in setup.plan.volumes),
+    )
+
+
+# ---------------------------------------------------------------- at a worker
+
+
+def look_over(text: str) -> str:
+    """Whether this machine can look at states, in JSON."""
+    with closing(LocalHost()) as host:
+        problem = problem_of(host, MachineAsked.model_validate_json(text))
+        return MachineTold(problem=problem, kernel=host.read_text(KERNEL).strip()).model_dump_json()
+
+
+def problem_of(host: Host, asked: MachineAsked) -> str:
+    """Why states cannot be looked at on this machine; nothing where they can."""
+    if os.geteuid() != 0:
+        return f"it runs as {pwd.getpwuid(os.geteuid()).pw_name}: only root may mount states of disks"
+    root = f"{host.state_directory()}/mount"
+    if root != asked.mount_root:
+        return f"it mounts below {root}, and the trial below {asked.mount_root}: set PGSTRATA_STATE_DIRECTORY alike"
+    for what, command_of_it, wanted in (
+        ("strata-disk", call("--version").resolve({}), asked.program),
+        ("PostgreSQL", command(asked.postgres, "--version"), asked.version),
+    ):
+        said = host.run(command_of_it, check=False)
+        if said.exit_code != 0 or said.stdout.strip() != wanted:
+            there = said.stdout.strip() or said.stderr.strip() or f"exit code {said.exit_code}"
+            return f"{what} is {wanted} at the trial, and there: {there}"
+    if not any(entry.pw_name == asked.user for entry in pwd.getpwall()):
+        return f"there is no user {asked.user}"
+    lacking = missing(host, asked.needs)
+    return "; ".join(one.text for one in lacking)
+
+
+def look_at_states(text: str, packed_log: bytes) -> str:
+    """What was seen in each state, as `state_worker` prints it, in JSON with how that ended. PreflightError, with
+    nothing begun, where this machine cannot look at states."""
+    asked = StatesAsked.model_validate_json(text)
+    with closing(LocalHost()) as host:
+        clean(host)  # what one that was killed left
+        if problem := problem_of(host, asked.machine):
+            raise PreflightError(f"{os.uname().nodename}: {problem}")
+        with _place(host, asked) as (place, left):
+            told = _looked(host, asked, place, packed_log)
+        return json.dumps({**told, "left": left})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a worker has its daemon, its log and its job."""
+
+    folder: str
+    marker: str
+
+    @property
+    def daemon(self) -> str:
+        return f"{self.folder}/states.media"
+
+
+@contextmanager
+def _place(host: Host, asked: StatesAsked) -> Iterator[tuple[_Place, list[str]]]:
+    """A folder that is journaled with what will be in it; what could not be undone is in the list afterwards."""
+    name, left = f"states-{secrets.token_hex(6)}", list[str]()
+    place = _Place(f"{host.state_directory()}/{name}", name)
+    journal = Journal.create(host, name)
+    try:
+        files = tuple(f"{place.daemon}/disks/{disk['of']}" for disk in asked.job["disks"])
+        journal.register(RemovePath(path=place.folder), *undos_of(place.daemon, files), StopProcesses(marker=name))
+        host.make_directory(place.folder, mode=0o700)
+        yield place, left
+    finally:
+        left += [f"{name}: {undone.undo.kind}: {undone.error}" for undone in journal.undo_all() if undone.error]
+
+
+def _looked(host: Host, asked: StatesAsked, place: _Place, packed_log: bytes) -> dict[str, Any]:
+    log, job = f"{place.folder}/events.log", f"{place.folder}/job.json"
+    with gzip.open(io.BytesIO(packed_log)) as packed, open(log, "xb") as file:
+        shutil.copyfileobj(packed, file)
+    host.make_directory(asked.machine.mount_root, mode=0o755)
+    places = {"root": asked.machine.mount_root, "folders": asked.mount_points}
+    host.write_text(job, json.dumps({**asked.job, "daemon": place.daemon, "log": log, "places": places}), mode=0o600)
+    host.run(call("serve", place.daemon, "--background").resolve({}))
+    worker = plan_worker(job, len(asked.job["states"]), marked(place.marker))
+    done = host.run(worker.resolve({}), check=False)
+    return {"code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}

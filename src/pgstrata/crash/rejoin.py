@@ -1,0 +1,158 @@
+"""Has a server that was lost follow the one that was promoted in its place. Run on the host as the servers' user;
+standard library only.
+
+It is told as JSON in its argument where the data of both lie, and how: `rewind` takes back what the lost one had beyond
+the other (pg_rewind), `backup` copies it anew (pg_basebackup). The promoted one is started for that; the other follows
+it until it has applied all that there is. Then both are stopped. They listen in a private folder alone. Exit code 0
+says that it followed; else standard error says why not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+POLL_S = 0.05
+PROMOTED_PORT, LOST_PORT = 1, 2
+"""Parts of the names of sockets: nothing listens on the network."""
+
+
+class Refused(Exception):
+    """It does not follow, and why."""
+
+
+def run(argv: list[str], timeout_s: float, stdin: str = "") -> str:
+    """The output of a program; Refused where it fails or does not end in time."""
+    try:
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Refused(f"{argv[0]} did not end in time") from None
+    if done.returncode != 0:
+        raise Refused(f"{os.path.basename(argv[0])}: {done.stderr.strip()[-1000:]}")
+    return done.stdout
+
+
+def append(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+    with os.fdopen(file, "w", encoding="utf-8") as opened:
+        opened.write(f"\n{text}")
+
+
+def empty(folder: str) -> None:
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+class Rejoining:
+    """A promoted server, and the one that is to follow it."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job = job
+        self.promoted: str = job["promoted"]
+        self.lost: str = job["lost"]
+        self.timeout_s: float = job["timeout_s"]
+
+    def run(self) -> None:
+        append(f"{self.promoted}/pg_hba.conf", f"local replication all peer map={self.job['map']}\n")
+        append(f"{self.promoted}/postgresql.conf", self._settings(PROMOTED_PORT))
+        self._start(self.promoted)
+        try:
+            if self.job["how"] == "backup":
+                self._copy()
+            else:
+                self._rewind()
+            self._follow()
+        finally:
+            self._stop(self.promoted)
+
+    def _settings(self, port: int) -> str:
+        """The last value of a setting counts."""
+        return (
+            f"port = {port}\nunix_socket_directories = '{self.job['sockets']}'\nlisten_addresses = ''\n"
+            "archive_mode = off\nsynchronous_standby_names = ''\nfsync = off\nhot_standby = on\n"
+        )
+
+    def _reached(self, port: int) -> str:
+        return f"host={self.job['sockets']} port={port} user={self.job['user']}"
+
+    def _copy(self) -> None:
+        empty(self.lost)
+        argv = [self.job["pg_basebackup"], "--pgdata", self.lost, "--dbname", self._reached(PROMOTED_PORT)]
+        run([*argv, "--checkpoint", "fast", "--no-sync"], self.timeout_s)
+
+    def _rewind(self) -> None:
+        """Which recovers it by itself before, as it was killed."""
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self.lost}/postmaster.pid")
+        append(f"{self.lost}/postgresql.conf", self._settings(LOST_PORT))
+        source = f"{self._reached(PROMOTED_PORT)} dbname=postgres"
+        argv = [self.job["pg_rewind"], "--target-pgdata", self.lost, "--source-server", source, "--no-sync"]
+        run(argv, self.timeout_s)
+
+    def _follow(self) -> None:
+        """Until it streams and has applied what the other one has by now."""
+        conninfo = f"primary_conninfo = '{self._reached(PROMOTED_PORT)}'\nprimary_slot_name = ''\n"
+        append(f"{self.lost}/postgresql.conf", self._settings(LOST_PORT) + conninfo)
+        with open(f"{self.lost}/standby.signal", "w", encoding="utf-8"):
+            pass
+        wanted = self._ask(PROMOTED_PORT, "SELECT pg_current_wal_flush_lsn()")
+        there = f"SELECT pg_last_wal_replay_lsn() >= '{wanted}' FROM pg_stat_wal_receiver WHERE status = 'streaming'"
+        self._start(self.lost)
+        try:
+            until_s = time.monotonic() + self.timeout_s
+            while self._ask(LOST_PORT, there) != "t":
+                if time.monotonic() > until_s:
+                    raise Refused(f"it does not get to {wanted}: {self._last_words()}")
+                time.sleep(POLL_S)
+        finally:
+            self._stop(self.lost)
+
+    def _last_words(self) -> str:
+        with open(f"{self.lost}/rejoin.log", encoding="utf-8", errors="replace") as file:
+            return next((line.strip() for line in reversed(file.readlines()) if "FATAL:" in line), "it says nothing")
+
+    def _ask(self, port: int, query: str) -> str:
+        argv = [self.job["psql"], "-XAtq", "--dbname", f"{self._reached(port)} dbname=postgres"]
+        return run(argv, self.timeout_s, query).strip()
+
+    def _start(self, data: str) -> None:
+        log = f"{data}/rejoin.log"
+        with suppress(FileNotFoundError):
+            os.unlink(log)
+        self._pg_ctl(data, "start", "--wait", "--log", log)
+
+    def _stop(self, data: str) -> None:
+        """At once where it does not end well."""
+        try:
+            self._pg_ctl(data, "stop", "--wait", "--mode", "fast")
+        except Refused:
+            self._pg_ctl(data, "stop", "--wait", "--mode", "immediate")
+
+    def _pg_ctl(self, data: str, *action: str) -> None:
+        patience = ("--timeout", str(int(self.timeout_s)))
+        run([self.job["pg_ctl"], "--pgdata", data, "--silent", *patience, *action], 2 * self.timeout_s)
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        Rejoining(json.loads(arguments[0])).run()
+    except (Refused, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""What workers of other machines must have before they look at states; whoever lacks it is named."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+import pytest
+
+from fake_host import FakeHost, completed
+from pgstrata.crash import elsewhere
+from pgstrata.crash.elsewhere import MachineAsked, MachineTold, problem_of, refuse_one_at_a_time, refuse_problems
+from pgstrata.crash.job import plan_stages
+from pgstrata.errors import PreflightError
+from pgstrata.host.protocol import Completed
+from pgstrata.spec.crash import crash_campaign, named_stacks
+from pgstrata.stack.plan import PlanContext, plan_stack
+
+POSTGRES = "/usr/lib/postgresql/17/bin/postgres"
+
+
+@pytest.fixture(autouse=True)
+def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+
+def host(strata_disk: str = "strata-disk 1.0", postgres: str = "postgres (PostgreSQL) 17.2") -> FakeHost:
+    def said(argv: tuple[str, ...], line: str) -> Completed:
+        return completed(argv, f"{line}\n") if line else completed(argv, exit_code=127, stderr="not found")
+
+    disk, server = ("strata-disk", "--version"), (POSTGRES, "--version")
+    return FakeHost({disk: said(disk, strata_disk), server: said(server, postgres)})
+
+
+def asked(there: FakeHost, **other: str) -> MachineAsked:
+    told = {
+        "program": "strata-disk 1.0",
+        "postgres": POSTGRES,
+        "version": "postgres (PostgreSQL) 17.2",
+        "user": "root",
+        "mount_root": f"{there.state_directory()}/mount",
+    }
+    return MachineAsked.model_validate({**told, **other, "needs": ()})
+
+
+def test_a_machine_that_has_everything() -> None:
+    assert problem_of(host(), asked(host())) == ""
+
+
+@pytest.mark.parametrize(
+    ("there", "other", "problem"),
+    [
+        (host(strata_disk="strata-disk 0.9"), {}, "strata-disk is strata-disk 1.0 at the trial, and there: strata-d"),
+        (host(strata_disk=""), {}, "strata-disk is strata-disk 1.0 at the trial, and there: not found"),
+        (host(postgres="postgres (PostgreSQL) 16.1"), {}, r"PostgreSQL is postgres \(PostgreSQL\) 17.2 at the trial"),
+        (host(), {"user": "nobody-of-this-name"}, "there is no user nobody-of-this-name"),
+        (host(), {"mount_root": "/elsewhere/mount"}, "set PGSTRATA_STATE_DIRECTORY alike"),
+    ],
+)
+def test_what_is_other_there_is_told(there: FakeHost, other: dict[str, str], problem: str) -> None:
+    told = problem_of(there, asked(there, **other))
+    with pytest.raises(PreflightError, match=rf"db1 \(tls://10\.0\.0\.1:1\): .*{problem}"):
+        refuse_problems("ext4", {"db0": MachineTold(), "db1 (tls://10.0.0.1:1)": MachineTold(problem=told)})
+
+
+def test_a_worker_without_root_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = pwd.getpwnam("nobody")
+    monkeypatch.setattr(os, "geteuid", lambda: nobody.pw_uid)
+    assert problem_of(host(), asked(host())).startswith("it runs as nobody: only root")
+
+
+def test_what_a_machine_lacks_for_the_stack_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lacking:
+        text = "xfs: mkfs.xfs is not installed"
+
+    monkeypatch.setattr(elsewhere, "missing", lambda host, needs: (Lacking(),))
+    assert problem_of(host(), asked(host())) == "xfs: mkfs.xfs is not installed"
+
+
+@pytest.mark.parametrize("text", ["btrfs", "lvm(2)/ext4", "nfs", "zfs", "ext4@wal=btrfs"])
+def test_stacks_of_which_a_kernel_has_one_state_at_a_time_are_refused(text: str) -> None:
+    (stack,) = crash_campaign(named_stacks([text])).stacks
+    stages = plan_stages(plan_stack(stack, PlanContext("t1", "/s", 1 << 30, "postgres")).volumes)
+    with pytest.raises(PreflightError, match="no two states of stack") as refused:
+        refuse_one_at_a_time(text, stages)
+    assert "--workers" in refused.value.hint
+
+
+@pytest.mark.parametrize("text", ["ext4", "xfs@wal=ext4"])
+def test_others_are_not(text: str) -> None:
+    (stack,) = crash_campaign(named_stacks([text])).stacks
+    refuse_one_at_a_time(text, plan_stages(plan_stack(stack, PlanContext("t1", "/s", 1 << 30, "postgres")).volumes))
