@@ -8,7 +8,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from pgstrata.errors import PgstrataError, TrialError
 from pgstrata.host.protocol import Command, CommandFailed, Process
@@ -24,8 +26,10 @@ from pgstrata.postgres.standby import (
     plan_base_backup,
     plan_passfile,
     primary_settings,
+    render_mark,
     render_passfile,
     render_roles,
+    render_slots,
     scram_verifier,
     sender_problems,
     standby_settings,
@@ -44,14 +48,14 @@ PASSWORD_BYTES = 24
 SALT_BYTES = 16
 
 
-def start_commands(setup: TrialSetup) -> tuple[Command, ...]:
+def start_commands(setup: TrialSetup) -> tuple[PlannedCommand, ...]:
     """Starts every server, the primary first."""
-    return tuple(server.plan_start() for server in setup.servers.values())
+    return tuple(command for one in setup.servers.values() for command in one.planned(one.plan_start()))
 
 
-def stop_commands(setup: TrialSetup) -> tuple[Command, ...]:
+def stop_commands(setup: TrialSetup) -> tuple[PlannedCommand, ...]:
     """Stops every server, the primary first: it hands its last WAL to the standbys."""
-    return tuple(server.plan_stop() for server in setup.servers.values())
+    return tuple(command for one in setup.servers.values() for command in one.planned(one.plan_stop()))
 
 
 def start_servers(context: TrialContext) -> None:
@@ -67,10 +71,11 @@ def stop_servers(context: TrialContext) -> None:
         server.stop()
 
 
-def prewarm_commands(setup: TrialSetup) -> tuple[Command, ...]:
+def prewarm_commands(setup: TrialSetup) -> tuple[PlannedCommand, ...]:
     """Reads the data into the memory of each standby: one that replays changes to pages that it must read first keeps
     commits waiting that wait for it."""
-    return tuple(plan_prewarm_standby(standby, DATABASE) for standby in setup.standbys.values())
+    standbys = setup.standbys.values()
+    return tuple(command for one in standbys for command in one.planned(plan_prewarm_standby(one, DATABASE)))
 
 
 def prewarm_standbys(context: TrialContext) -> None:
@@ -87,46 +92,56 @@ def join_steps(setup: TrialSetup) -> tuple[Step, ...]:
         return ()
     server = setup.server
     passfiles = (
-        *plan_passfile(server, PRIMARY_PASSFILE),
-        *(c for standby in setup.standbys.values() for c in plan_passfile(standby, STANDBY_PASSFILE)),
+        *server.planned(*plan_passfile(server, PRIMARY_PASSFILE)),
+        *(c for one in setup.standbys.values() for c in one.planned(*plan_passfile(one, STANDBY_PASSFILE))),
     )
-    roles = server.plan_execute("")
+    roles = server.planned(server.plan_execute(""))
+    stops = tuple(c for one in _followed(setup, cluster) for c in one.planned(one.plan_stop()))
     return (
         Step(
             "settings of the primary",
-            _planned(*server.plan_configure()),
+            server.planned(*server.plan_configure()),
             act=_configure_primary,
             tells=_lines(primary_settings(setup.stack, setup.plan.archive_directory)),
         ),
-        Step("start the primary", _planned(server.plan_start()), act=_start_primary),
-        Step("roles, passwords and slots", _planned(*passfiles, roles), act=_let_in),
-        *(_standby_step(setup, cluster, name, standby) for name, standby in setup.standbys.items()),
-        Step("stop the primary", _planned(server.plan_stop()), act=_stop_primary),
+        Step("start the primary", server.planned(server.plan_start()), act=_start_primary),
+        Step("roles, passwords and slots", (*passfiles, *roles), act=_let_in),
+        *(step for name in setup.standbys for step in _standby_steps(setup, cluster, name)),
+        Step("stop the primary", stops, act=_stop_followed),
     )
 
 
-def _standby_step(setup: TrialSetup, cluster: Topology, name: str, standby: Server) -> Step:
-    backup = plan_base_backup(standby, _primary_address(setup), name, slot=cluster.slots)
-    return Step(
+def _followed(setup: TrialSetup, cluster: Topology) -> tuple[Server, ...]:
+    """Servers that others follow, the primary first."""
+    return tuple(one for name, one in setup.servers.items() if name == PRIMARY or cluster.followers(name))
+
+
+def _standby_steps(setup: TrialSetup, cluster: Topology, name: str) -> Iterator[Step]:
+    """Its base backup from the server that it follows; where others follow it, it is started for theirs."""
+    standby, address = setup.standbys[name], _address(setup, cluster.upstream(name))
+    backup = plan_base_backup(standby, address, name, slot=cluster.slots)
+    yield Step(
         f"base backup for {name}",
-        _planned(*backup, *standby.plan_configure()),
+        standby.planned(*backup, *standby.plan_configure()),
         act=partial(_join, name=name, backup=backup),
-        tells=_lines(standby_settings(setup.stack, standby, _primary_address(setup), name)),
+        tells=_lines(standby_settings(setup.stack, standby, address, name)),
     )
+    followers = cluster.followers(name)
+    if followers:
+        slots = (standby.plan_execute(render_slots(followers)),) if cluster.slots else ()
+        act = partial(_start_followed, standby=standby, slots=len(slots))
+        commands = standby.planned(standby.plan_start(), *slots)
+        yield Step(f"start {name} for those that follow it", commands, act=act)
 
 
 def _lines(settings: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{name} = {value}" for name, value in settings.items())
 
 
-def _planned(*commands: Command) -> tuple[PlannedCommand, ...]:
-    return tuple(PlannedCommand.of(c) for c in commands)
-
-
-def _primary_address(setup: TrialSetup) -> str:
+def _address(setup: TrialSetup, node: str) -> str:
     network = setup.plan.network
     assert network is not None
-    return network.link(PRIMARY).address
+    return network.link(node).address
 
 
 # ---------------------------------------------------------------- what the steps do
@@ -140,8 +155,17 @@ def _start_primary(context: TrialContext) -> None:
     context.server.start()
 
 
-def _stop_primary(context: TrialContext) -> None:
-    context.server.stop()
+def _start_followed(context: TrialContext, *, standby: Server, slots: int) -> None:
+    standby.start()
+    for _ in range(slots):
+        context.executor.run_next()
+
+
+def _stop_followed(context: TrialContext) -> None:
+    cluster = context.plan.stack.topology
+    assert cluster is not None
+    for server in _followed(context.setup, cluster):
+        server.stop()
 
 
 def _let_in(context: TrialContext) -> None:
@@ -158,20 +182,23 @@ def _let_in(context: TrialContext) -> None:
         scram_verifier(one, secrets.token_bytes(SALT_BYTES)) for one in (of_superuser, of_standbys)
     )
     cluster = setup.stack.topology
-    slots = tuple(setup.standbys) if cluster is not None and cluster.slots else ()
-    run(stdin=render_roles(superuser, standby_role, slots))
+    slots = cluster.followers(PRIMARY) if cluster is not None and cluster.slots else ()
+    mark = render_mark() if cluster is not None and cluster.stale_reads else ""
+    run(stdin=render_roles(superuser, standby_role, slots) + mark)
 
 
 def _join(context: TrialContext, *, name: str, backup: tuple[Command, ...]) -> None:
     for _ in backup:
         context.executor.run_next()
     stack, standby = context.plan.stack, context.setup.standbys[name]
+    cluster = stack.topology
+    assert cluster is not None
     given = context.site.given_conf.get(stack.name)
     standby.configure(
         next(node.settings for node in stack.nodes if node.name == name),
         given.settings if given else None,
         data_checksums=stack.postgresql.data_checksums,
-        further=standby_settings(stack, standby, _primary_address(context.setup), name),
+        further=standby_settings(stack, standby, _address(context.setup, cluster.upstream(name)), name),
     )
 
 
@@ -184,7 +211,7 @@ def await_standbys(context: TrialContext) -> None:
     if cluster is None or not names:
         return
     deadline_s = time.monotonic() + cluster.catch_up_s
-    while problems := _problems(context, cluster, names):
+    while problems := _problems(context, cluster):
         if time.monotonic() > deadline_s:
             late = next(name for name in names if problems[0].startswith(f"{name} "))
             tail = "\n".join(context.setup.standbys[late].read_log().splitlines()[-LOG_TAIL_LINES:])
@@ -196,16 +223,29 @@ def await_standbys(context: TrialContext) -> None:
         context.host.pause(LOOK_S)
 
 
-def _problems(context: TrialContext, cluster: Topology, names: tuple[str, ...]) -> list[str]:
-    with context.host.looking():
-        rows = context.server.sql(SENDERS)
-    return sender_problems(rows, expected_states(cluster), names)
+def _problems(context: TrialContext, cluster: Topology) -> list[str]:
+    """Of the first server that is not followed as it should be; those that follow a standby come behind it."""
+    for name, server in context.setup.servers.items():
+        followers = cluster.followers(name)
+        if followers and (problems := sender_problems(_senders(context, server), expected_states(cluster), followers)):
+            return problems
+    return []
+
+
+def _senders(context: TrialContext, server: Server) -> list[dict[str, Any]]:
+    """A row for each standby that is connected to a server."""
+    with server.host.looking():
+        return server.sql(SENDERS)
 
 
 def expected_states(cluster: Topology) -> dict[str, str]:
     """`sync_state` of each standby, where it is certain."""
     quorum = cluster.quorum
-    return dict.fromkeys(cluster.standby_names, "async") if quorum is None else quorum.states(cluster.standby_names)
+    states = dict.fromkeys(cluster.standby_names, "async")
+    if quorum is None:
+        return states
+    able = cluster.followers(PRIMARY)
+    return {name: state for name, state in states.items() if name not in able} | quorum.states(able)
 
 
 def attest_cluster(context: TrialContext, moment: Moment) -> None:
@@ -213,14 +253,19 @@ def attest_cluster(context: TrialContext, moment: Moment) -> None:
     cluster = context.plan.stack.topology
     if cluster is None:
         return
+    found = {
+        (upstream, str(row["name"])): row
+        for upstream, server in context.setup.servers.items()
+        if cluster.followers(upstream)
+        for row in _senders(context, server)
+    }
     with context.host.looking():
-        found = {str(row["name"]): row for row in context.server.sql(SENDERS)}
         archived = context.server.sql(ARCHIVER)[0] if cluster.archive is not None else None
     rows: list[tuple[str, str, str]] = []
     expected, network = expected_states(cluster), context.plan.network
     assert network is not None
     for name in cluster.standby_names:
-        row = found.get(name, {})
+        row = found.get((cluster.upstream(name), name), {})
         sync_state = str(row.get("sync_state", "(not connected)"))
         rows += [
             (f"cluster {name} address", network.link(name).address, str(row.get("address", "(not connected)"))),
@@ -228,7 +273,7 @@ def attest_cluster(context: TrialContext, moment: Moment) -> None:
             (f"cluster {name} sync_state", expected.get(name, sync_state), sync_state),
         ]
     if cluster.quorum is not None:
-        able = Counter(str(row["sync_state"]) for row in found.values())
+        able = Counter(str(row["sync_state"]) for (upstream, _), row in found.items() if upstream == PRIMARY)
         enough = able["sync"] + able["quorum"] >= cluster.quorum.count
         rows.append(("cluster acknowledgement", "possible", "possible" if enough else "not possible"))
     if archived is not None:

@@ -10,10 +10,10 @@ from pgstrata.errors import PgstrataError
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import CellResult
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.trial import pooler
+from pgstrata.trial import acknowledgements, pooler, stale_reads
 from pgstrata.trial.context import CellRun, TrialContext
 from pgstrata.trial.node_use import read_node_use
-from pgstrata.trial.probes import write_probe_series
+from pgstrata.trial.probes import samples_of, write_probe_series
 from pgstrata.workload.pgbench_output import PgbenchResult, parse_progress, parse_result
 
 RUN_OUTPUTS = ("pgbench.out", "pgbench.err", SAMPLES, "samples.err", POSTGRES, "postgres.err")
@@ -37,6 +37,8 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
     raw = context.recorder.cell(cell.id, "raw/pgbench.out").parent
     for name in _outputs(context):
         context.host.fetch(f"{folder}/{name}", str(raw / name))
+    for host in context.setup.stack.far_hosts:
+        _fetch_far(context, cell, host, raw)
     _fetch_logs(context, cell, run.pid, raw)
     progress = parse_progress((raw / "pgbench.err").read_text(encoding="utf-8"))
     context.recorder.series(cell.id, "progress", (asdict(row) for row in progress.rows))
@@ -46,14 +48,26 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
     logs = sorted(raw.glob("pgbench_log.*"))
     percentiles = context.percentiles(logs, cell.rate_tps is not None) if logs else {}
     result = _result(cell, run, found, duration_s, checkpoints, dict(percentiles))
-    result = result.model_copy(update={"nodes": read_node_use(context, raw, run.sent)})
+    result = result.model_copy(update={"nodes": read_node_use(context, raw, run)})
     context.recorder.write(f"cells/{cell.id}/result.json", result)
     context.host.remove(folder)
     run.collected = True
 
 
+def _fetch_far(context: TrialContext, cell: Cell, host: str, raw: Path) -> None:
+    """The samples of another host of its nodes."""
+    far, folder = context.executor.host_of(host), context.setup.cell_folder_on(host, cell)
+    own = samples_of(context.setup, host)
+    far.fetch(f"{folder}/{SAMPLES}", str(raw / f"{own}.jsonl"))
+    far.fetch(f"{folder}/samples.err", str(raw / f"{own}.err"))
+    far.remove(folder)
+
+
 def _outputs(context: TrialContext) -> tuple[str, ...]:
-    return (*RUN_OUTPUTS, *(pooler.OUTPUTS if context.setup.pooler else ()))
+    stack = context.setup.stack
+    behind = stale_reads.OUTPUTS if stale_reads.asked_s(stack) else ()
+    watched = acknowledgements.OUTPUTS if acknowledgements.watched_s(stack) else ()
+    return (*RUN_OUTPUTS, *behind, *watched, *(pooler.OUTPUTS if context.setup.pooler else ()))
 
 
 def rescue_outputs(context: TrialContext) -> None:
@@ -141,7 +155,7 @@ def _result(
 def fetch_server_log(context: TrialContext) -> None:
     """The server's log into `raw/postgresql.log`, if it was ever started; of a standby `raw/postgresql-NAME.log`."""
     for name, server in context.setup.servers.items():
-        if context.host.status(server.log_file, follow=False) is not None:
+        if server.host.status(server.log_file, follow=False) is not None:
             file = "postgresql.log" if server is context.server else f"postgresql-{name}.log"
             path = str(context.recorder.raw(file))
-            context.host.fetch(server.log_file, path, owner=context.site.user, most_bytes=MOST_SERVER_LOG_BYTES)
+            server.host.fetch(server.log_file, path, owner=server.user, most_bytes=MOST_SERVER_LOG_BYTES)

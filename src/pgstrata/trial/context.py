@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host, Process
 from pgstrata.postgres.database import Prewarmed
-from pgstrata.postgres.pooler import PORT, Pooler, Sent
+from pgstrata.postgres.pgbouncer import PgBouncer
+from pgstrata.postgres.pgpool import Pgpool
+from pgstrata.postgres.pooler import Pooler, Sent
 from pgstrata.postgres.server import Listening, Server, ServerDirectories
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
+from pgstrata.probe.acknowledged import LetGo
+from pgstrata.probe.stale import Stale
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SpaceRecord
 from pgstrata.spec.campaign import Trial
@@ -26,6 +31,9 @@ from pgstrata.trial.events import AttestedRows
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.site import DATABASE, Site
 from pgstrata.workload.pgbench import Target
+
+POOLERS: Mapping[str, type[Pooler]] = {"pgpool": Pgpool, "pgbouncer": PgBouncer}
+"""By the names of `Topology.pooler`."""
 
 Percentiles = Callable[[Sequence[Path], bool], Mapping[str, float]]
 """From pgbench's logs of one run to its percentiles (`p50`, ...); the flag says whether the load was open-loop."""
@@ -65,7 +73,11 @@ class TrialSetup:
     @property
     def outputs(self) -> str:
         """A folder on the host for raw output, on another device than the stack."""
-        return outputs_directory(self.plan.context)
+        return self.outputs_on("")
+
+    def outputs_on(self, host: str) -> str:
+        """The same on one of the hosts of its nodes."""
+        return outputs_directory(self.plan.context.at(host))
 
     @property
     def target(self) -> Target:
@@ -86,7 +98,7 @@ class TrialSetup:
         cluster, network = self.stack.topology, self.plan.network
         if cluster is None or cluster.pooler is None or network is None:
             return None
-        return Pooler(
+        return POOLERS[cluster.pooler](
             self.server,
             network.link(DRIVER),
             {name: network.link(name).address for name in self.servers},
@@ -100,7 +112,7 @@ class TrialSetup:
         network, pooler = self.plan.network, self.pooler
         if network is None:
             return self.target
-        address, port = (pooler.address, PORT) if pooler else (network.link(PRIMARY).address, self.server.port)
+        address, port = (pooler.address, pooler.port) if pooler else (network.link(PRIMARY).address, self.server.port)
         return replace(
             self.target,
             server=address,
@@ -111,12 +123,17 @@ class TrialSetup:
 
     def cell_folder(self, cell: Cell) -> str:
         """Where the output of a cell lies on the host until it is fetched."""
-        return f"{self.outputs}/cells/{cell.id}"
+        return self.cell_folder_on("", cell)
+
+    def cell_folder_on(self, host: str, cell: Cell) -> str:
+        """The same on one of the hosts of its nodes."""
+        return f"{self.outputs_on(host)}/cells/{cell.id}"
 
 
 def _server(site: Site, plan: StackPlan, node: NodePlan) -> Server:
     """A server as it is on its node; only the primary can have tablespaces."""
     primary, network = node.name == PRIMARY, plan.network
+    own, context = site.sites[node.host], plan.context.at(node.host)
     tablespaces = plan.tablespace_directories if primary else {}
     listening = None
     if network is not None:
@@ -124,13 +141,14 @@ def _server(site: Site, plan: StackPlan, node: NodePlan) -> Server:
         nodes = tuple(other.address for other in network.links if other.node != DRIVER)
         listening = Listening(link.address, link.enter, render_access(network.link(DRIVER).address, nodes))
     return Server(
-        site.host,
-        site.installations[plan.stack.name],
-        site.user,
+        own.host,
+        own.installations[plan.stack.name],
+        own.user,
         ServerDirectories(node.data_directory, node.wal_directory, tablespaces),
-        run_directory=run_directory(plan.context) if primary else f"{trial_directory(plan.context)}/{node.name}",
-        marker=plan.context.marker,
+        run_directory=run_directory(context) if primary else f"{trial_directory(context)}/{node.name}",
+        marker=context.marker,
         listening=listening,
+        at=node.host,
     )
 
 
@@ -152,6 +170,10 @@ class CellRun:
     disks: tuple[DiskUse, ...] = ()
     sent: Mapping[str, Sent] = field(default_factory=dict)
     """What the pooler sent to each node during the run; nothing without one."""
+    stale: Mapping[str, Stale] = field(default_factory=dict)
+    """Of reads on each standby after the run; nothing where nobody asked."""
+    let_go: Mapping[str, LetGo] = field(default_factory=dict)
+    """Of each standby that acknowledges, the commits that it let go after the run; nothing where nobody asked."""
     collected: bool = False
 
 
@@ -207,8 +229,10 @@ class TrialContext:
 
     def attest_stack(self, moment: Moment) -> None:
         """Compares mounts, devices and settings of the kernel with the plan; TrialError names every difference."""
-        with self.host.looking():
-            rows = attest(self.host, self.plan, Built(self.bindings))
+        with ExitStack() as looking:
+            for host in (self.host, *self.executor.elsewhere.values()):
+                looking.enter_context(host.looking())
+            rows = attest(self.host, self.plan, Built(self.bindings), self.executor.elsewhere)
         self.note(AttestedRecord(**vars(row), holds=row.holds, moment=moment) for row in rows)
 
     def attest_server(self, moment: Moment) -> None:

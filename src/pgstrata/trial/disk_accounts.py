@@ -34,13 +34,19 @@ def read_accounts(context: TrialContext) -> dict[str, DiskCounts]:
 def timing_steps(setup: TrialSetup, cell: Cell, *, on: bool) -> tuple[Step, ...]:
     """From here on disks that are timed in runs alone take the time of their medium, or none; nothing where there are
     none."""
-    switched = [(disks, disks.switch) for disks in setup.plan.counted if disks.switch is not None]
+    return tuple(step for host in setup.plan.hosts for step in _timing_steps(setup, cell, host, on=on))
+
+
+def _timing_steps(setup: TrialSetup, cell: Cell, host: str, *, on: bool) -> tuple[Step, ...]:
+    own = (disks for disks in setup.plan.counted if disks.ask.host == host)
+    switched = [(disks, disks.switch) for disks in own if disks.switch is not None]
     if not switched:
         return ()
     commands = tuple(switch.on if on else switch.off for _, switch in switched)
     looks = tuple(TimingIs(disks, switch.names, on) for disks, switch in switched)
     undo = tuple(switch.undo for _, switch in switched) if on else ()
-    return (Step(f"{cell.id}: timing of modelled disks {'on' if on else 'off'}", commands, undo, awaits=looks),)
+    switch = Step(f"{cell.id}: timing of modelled disks {'on' if on else 'off'}", commands, undo, awaits=looks)
+    return (switch.on(host),)
 
 
 def refuse_untimed(used: Iterable[DiskUse]) -> None:

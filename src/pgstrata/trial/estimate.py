@@ -8,6 +8,7 @@ from pgstrata.spec.campaign import Campaign, Stage, Trial
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.quick import overhead_s
 from pgstrata.spec.workload import BYTES_PER_SCALE
+from pgstrata.trial import acknowledgements, stale_reads
 
 INITDB_BYTES = 60_000_000
 """An empty cluster with its first WAL segments."""
@@ -55,12 +56,16 @@ def estimate_trial(campaign: Campaign, trial: Trial) -> Expected:
         written = INITDB_BYTES + LOAD_AMPLIFICATION * data_bytes
     elif trial.load == "copy":
         written = INITDB_BYTES + data_bytes
-    standbys = len(campaign.stack(trial.stack).nodes) - 1
+    stack = campaign.stack(trial.stack)
+    standbys = len(stack.nodes) - 1
     written += standbys * (INITDB_BYTES + data_bytes)
     duration_s = overhead_s(trial.scale, fresh=loads) + standbys * (JOINING_S + data_bytes / BACKUP_BYTES_PER_S)
+    asked_s, watched_s = stale_reads.asked_s(stack), acknowledgements.watched_s(stack)
+    after_s = asked_s + stale_reads.LONGER_S if asked_s else 0.0
+    after_s += watched_s + acknowledgements.LONGER_S if watched_s else 0.0
     for cell in trial.cells:
         measured_s = trial.duration_s or campaign.workload.cell_duration_s(cell) or ASSUMED_TRANSACTIONS_S
-        run_s = campaign.workload.warmup + measured_s
+        run_s = campaign.workload.warmup + measured_s + after_s
         duration_s += run_s
         if cell.script != "select-only":
             written += (1 + standbys) * run_s * ASSUMED_TPS * ASSUMED_BYTES_PER_TRANSACTION

@@ -31,6 +31,8 @@ class BlockBegun:
     trials: int
     stage: str
     reason: str
+    spent_s: float = 0.0
+    """Of the budget before it, by the record: also in earlier sessions."""
 
 
 @dataclass(frozen=True)

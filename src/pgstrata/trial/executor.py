@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -58,15 +58,31 @@ class _Begun:
 
     kind: CommandKind
     command: Command
+    host: str
     began: str
     ended: bool = False
     exit_code: int | None = None
     duration_s: float | None = None
 
 
+@dataclass(frozen=True)
+class _Elsewhere:
+    """The watcher of another host of the trial."""
+
+    executor: Executor
+    at: str
+
+    def begin(self, command: Command, *, look: bool) -> int:
+        return self.executor.begin_at(self.at, command, look=look)
+
+    def end(self, number: int, exit_code: int | None, duration_s: float) -> None:
+        self.executor.end(number, exit_code, duration_s)
+
+
 @dataclass
 class Executor:
-    """Runs programs on one host. As the host's watcher it sees every command; `close` ends that."""
+    """Runs programs on one host, and where nodes are on several on all of these. As their watcher it sees every
+    command; `close` ends that."""
 
     host: Host
     identity: Identity
@@ -74,6 +90,8 @@ class Executor:
     interruption: Interruption
     limit_s: float
     """The time that a trial may take."""
+    elsewhere: Mapping[str, Host] = field(default_factory=dict)
+    """Other hosts of the trial, by their names."""
     started_s: float = field(default_factory=time.monotonic)
     _step: str = ""
     _planned: list[PlannedCommand] | None = None
@@ -85,9 +103,16 @@ class Executor:
 
     def __post_init__(self) -> None:
         self.host.watched(self)
+        for name, host in self.elsewhere.items():
+            host.watched(_Elsewhere(self, name))
 
     def close(self) -> None:
-        self.host.watched(None)
+        for host in (self.host, *self.elsewhere.values()):
+            host.watched(None)
+
+    def host_of(self, name: str) -> Host:
+        """One of the trial's hosts; an empty name is its own."""
+        return self.elsewhere[name] if name else self.host
 
     def run(self, steps: Sequence[Step], runner: StepRunner, context: object) -> None:
         """All steps in order. TrialError when the trial's time is up before one of them begins."""
@@ -109,21 +134,25 @@ class Executor:
 
     def next_command(self) -> Command:
         """The command that the running step's plan has next, with the values that are known by now."""
+        return self._next.resolve(self._bindings)
+
+    @property
+    def _next(self) -> PlannedCommand:
         if not self._planned:
             raise NotAsPlanned(f"step {self._step} has no further command")
-        return self._planned[0].resolve(self._bindings)
+        return self._planned[0]
 
     def run_next(self, *, stdin: str | None = None, check: bool = True) -> Completed:
         """Runs the step's next command; `stdin` is what was not known when it was planned."""
-        command = self.next_command()
+        command, host = self.next_command(), self.host_of(self._next.host)
         if stdin is not None:
             command = Command(command.argv, command.timeout_s, stdin, command.user, command.env, command.cwd)
-        return self.host.run(command, check=check)
+        return host.run(command, check=check)
 
     def start_next(self, *, stdout: str, stderr: str) -> tuple[Process, Command]:
         """Starts the step's next command in the background."""
-        command = self.next_command()
-        return self.host.start(command, stdout=stdout, stderr=stderr), command
+        command, host = self.next_command(), self.host_of(self._next.host)
+        return host.start(command, stdout=stdout, stderr=stderr), command
 
     @contextmanager
     def _timed(self, step: Step, left_s: float) -> Iterator[None]:
@@ -168,11 +197,15 @@ class Executor:
     # ------------------------------------------------------------ the host's watcher
 
     def begin(self, command: Command, *, look: bool) -> int:
+        return self.begin_at("", command, look=look)
+
+    def begin_at(self, host: str, command: Command, *, look: bool) -> int:
+        """The same of any host of the trial."""
         kind: CommandKind = "undo_command" if self._undoing else "look" if look or self._planned is None else "command"
         if kind == "command":
-            self._check_planned(command)
+            self._check_planned(command, host)
         self._numbers += 1
-        self._begun[self._numbers] = _Begun(kind, command, utc_now())
+        self._begun[self._numbers] = _Begun(kind, command, self.host_of(host).name, utc_now())
         return self._numbers
 
     def end(self, number: int, exit_code: int | None, duration_s: float) -> None:
@@ -182,14 +215,15 @@ class Executor:
         begun.ended, begun.exit_code, begun.duration_s = True, exit_code, round(duration_s, 6)
         self._tell_commands(all_of_them=False)
 
-    def _check_planned(self, command: Command) -> None:
+    def _check_planned(self, command: Command, host: str) -> None:
         if not self._planned:
             raise NotAsPlanned(f"step {self._step} was about to run what is not in its plan: {command.text}")
         planned = self._planned.pop(0)
-        if not _is_planned(planned, command, self._bindings):
+        if planned.host != host or not _is_planned(planned, command, self._bindings):
+            here, there = (self.host_of(name).name for name in (host, planned.host))
             raise NotAsPlanned(
-                f"step {self._step} was about to run {command.text} (as {command.user or 'the caller'}), "
-                f"planned is {planned.shown} (as {planned.user or 'the caller'})"
+                f"step {self._step} was about to run {command.text} (as {command.user or 'the caller'} on {here}), "
+                f"planned is {planned.shown} (as {planned.user or 'the caller'} on {there})"
             )
 
     def _tell_commands(self, *, all_of_them: bool) -> None:
@@ -206,7 +240,7 @@ class Executor:
                     self._step,
                     begun.kind,
                     begun.command,
-                    self.host.name,
+                    begun.host,
                     begun.began,
                     begun.exit_code,
                     begun.duration_s,

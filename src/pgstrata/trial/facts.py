@@ -30,6 +30,8 @@ def record_facts(context: TrialContext) -> None:
         **({"PostgreSQL program": f"SHA-256 {installation.digest}"} if installation.digest else {}),
         "pgstrata version": __version__,
     }
+    for name, site in context.site.elsewhere.items():  # the same facts in every trial of a campaign
+        checked |= {f"{what} of {name}": value for what, value in site.facts.checked.items()}
     with context.host.looking():
         told = {**found.told, **_now(context.host), "PostgreSQL build": installation.exact}
     if installation.configured:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from pgstrata.errors import TrialError, TrialExcluded
@@ -22,6 +22,8 @@ from pgstrata.record.schema import Moment
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.plan import plan_empty_caches
 from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial import acknowledgements
+from pgstrata.trial.acknowledgements import acknowledgement_steps, watched_s
 from pgstrata.trial.cluster import (
     attest_cluster,
     prewarm_commands,
@@ -38,14 +40,15 @@ from pgstrata.trial.disk_accounts import disks_used, plan_accounts, read_account
 from pgstrata.trial.pooler import attest_pooler, read_sent, sent_between, start_pooler_steps, stop_pooler_steps
 from pgstrata.trial.probes import plan_probes, probing
 from pgstrata.trial.site import DATABASE
+from pgstrata.trial.stale_reads import LONGER_S, asked_s, stale_steps
 from pgstrata.trial.warmup import warmup_settled
 from pgstrata.workload.pgbench import BUILTIN_SCRIPTS, plan_run
 from pgstrata.workload.pgbench_output import parse_progress
 
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 SYNC_TIMEOUT_S = 3600.0
-WARM_UP_SEED_STEP = 1
-"""The warm-up must not touch the very rows in the very order of the measured run."""
+WARM_UP_SEED_STEP, STALE_SEED_STEP, WATCHED_SEED_STEP = 1, 2, 3
+"""What goes before and after must not touch the very rows in the very order of the measured run."""
 HOST_CLOCK = command("date", "+%s.%N")
 
 
@@ -72,17 +75,23 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         carried_out = partial(act, cell=cell)
         return Step(f"{cell.id}: {name}", planned, act=carried_out, expected_s=expected_s, progress=progress)
 
-    warm_up = (_plan_warm_up(setup, cell),) if workload.warmup > 0 else ()
+    warm_up = (_plan_beside(setup, cell, WARM_UP_SEED_STEP, workload.warmup),) if workload.warmup > 0 else ()
+    stale_load = _plan_beside(setup, cell, STALE_SEED_STEP, asked_s(setup.stack) + LONGER_S)
+    watched_load = _plan_beside(setup, cell, WATCHED_SEED_STEP, watched_s(setup.stack) + acknowledgements.LONGER_S)
     wal = server.ask(WAL_POSITION)
     several = "s" if setup.standbys else ""
     return (
         _cold_step(setup, cell),
+        *_far_cold_steps(setup, cell),
         step(f"start the server{several}", *start_commands(setup), size, act=_start),
         step("prewarm", plan_prewarm(server, DATABASE), *prewarm_commands(setup), act=_prewarm),
         *start_pooler_steps(setup, cell),
         *timing_steps(setup, cell, on=True),
         *(step("warm-up", run, act=_warm_up, expected_s=workload.warmup) for run in warm_up),
-        Step(f"{cell.id}: checkpoint", tuple(PlannedCommand.of(plan_checkpoint(s)) for s in setup.servers.values())),
+        Step(
+            f"{cell.id}: checkpoint",
+            tuple(c for one in setup.servers.values() for c in one.planned(plan_checkpoint(one))),
+        ),
         step("attest before", act=partial(_attest, moment="before cell")),
         step(
             "measure",
@@ -97,6 +106,8 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
             expected_s=_duration_s(setup, cell),
             progress=_progress_path(setup, cell),
         ),
+        *stale_steps(setup, cell, stale_load),
+        *acknowledgement_steps(setup, cell, watched_load),
         step("attest after", act=partial(_attest, moment="after cell")),
         *timing_steps(setup, cell, on=False),
         *stop_pooler_steps(setup, cell),
@@ -129,15 +140,29 @@ def _cold_step(setup: TrialSetup, cell: Cell) -> Step:
     )
 
 
+def _far_cold_steps(setup: TrialSetup, cell: Cell) -> Iterator[Step]:
+    """The same on every other host of its nodes."""
+    for host in setup.stack.far_hosts:
+        commands = (command("sync", timeout_s=SYNC_TIMEOUT_S), *plan_empty_caches(setup.plan, host))
+        cool = Step(
+            f"{cell.id}: cold caches",
+            tuple(map(PlannedCommand.of, commands)),
+            act=partial(_cool_far, cell=cell, far=host),
+            tells=(f"write '3' to {DROP_CACHES}",),
+            host_wide=True,
+        )
+        yield cool.on(host)
+
+
 def _script_path(setup: TrialSetup, cell: Cell) -> str | None:
     """Where a script of the user's lies on the host; pgbench takes FILE@WEIGHT, and a script may be called anything."""
     return None if cell.script in BUILTIN_SCRIPTS else f"{setup.cell_folder(cell)}/script/{cell.id}.sql"
 
 
-def _plan_warm_up(setup: TrialSetup, cell: Cell) -> Command:
-    seed = setup.trial.workload_seed + WARM_UP_SEED_STEP
-    script, warmup_s = _script_path(setup, cell), setup.workload.warmup
-    return plan_run(setup.driven, cell, setup.workload, seed=seed, duration_s=warmup_s, script_path=script)
+def _plan_beside(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float) -> Command:
+    """The load of the measured run, before or after it."""
+    seed, script = setup.trial.workload_seed + seed_step, _script_path(setup, cell)
+    return plan_run(setup.driven, cell, setup.workload, seed=seed, duration_s=duration_s, script_path=script)
 
 
 def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
@@ -162,6 +187,14 @@ def _cool(context: TrialContext, *, cell: Cell) -> None:
         context.executor.run_next()
     if context.site.as_root:
         context.host.write_text(DROP_CACHES, "3\n")
+
+
+def _cool_far(context: TrialContext, *, cell: Cell, far: str) -> None:
+    site = context.site.sites[far]
+    site.host.make_directory(context.setup.cell_folder_on(far, cell), mode=0o710, group=site.user, new=True)
+    for _ in (None, *plan_empty_caches(context.plan, far)):
+        context.executor.run_next()
+    site.host.write_text(DROP_CACHES, "3\n")
 
 
 def _prepare_folder(context: TrialContext, cell: Cell) -> None:
@@ -207,10 +240,9 @@ def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
 
 def _measure(context: TrialContext, *, cell: Cell) -> None:
     run, folder = context.cell(cell), context.setup.cell_folder(cell)
-    with context.host.looking():
-        throttled_before = read_throttle_count(context.host)
+    throttled_before = _throttled(context)
     wal_before = wal_position_bytes(context.server)
-    with probing(context, folder):
+    with probing(context, cell):
         sent = read_sent(context)
         counted = read_accounts(context)
         run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
@@ -224,13 +256,22 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         refuse_untimed(run.disks)
         run.sent = sent_between(sent, read_sent(context))
     run.wal_bytes = wal_position_bytes(context.server) - wal_before
-    with context.host.looking():
-        refuse_throttled(throttled_before, read_throttle_count(context.host))
+    for before, after in zip(throttled_before, _throttled(context), strict=True):
+        refuse_throttled(before, after)
 
 
 def _stop(context: TrialContext, *, cell: Cell) -> None:
     context.cell(cell).database_bytes_after = database_bytes(context.server, DATABASE)
     stop_servers(context)
+
+
+def _throttled(context: TrialContext) -> list[int | None]:
+    """Of each host, how often its processors have been slowed down."""
+    found = []
+    for host in (context.host, *context.executor.elsewhere.values()):
+        with host.looking():
+            found.append(read_throttle_count(host))
+    return found
 
 
 def refuse_throttled(before: int | None, after: int | None) -> None:

@@ -8,11 +8,14 @@ from statistics import median
 from typing import Any
 
 from pgstrata.postgres.pooler import Sent
+from pgstrata.probe.acknowledged import LetGo
 from pgstrata.probe.parse import SECTOR_BYTES, parse_lines
-from pgstrata.probe.start import POSTGRES, SAMPLES
+from pgstrata.probe.stale import Stale
+from pgstrata.probe.start import POSTGRES
 from pgstrata.record.schema import NodeUse
 from pgstrata.spec.stack import PRIMARY, Stack
-from pgstrata.trial.context import TrialContext
+from pgstrata.trial.context import CellRun, TrialContext
+from pgstrata.trial.probes import samples_of
 
 ARCHIVE = "archive"
 """The role of a volume that the primary writes to."""
@@ -23,21 +26,33 @@ LAGS = ("write_lag_ms", "flush_lag_ms", "replay_lag_ms")
 Sample = Mapping[str, Any]
 
 
-def read_node_use(context: TrialContext, raw: Path, sent: Mapping[str, Sent]) -> tuple[NodeUse, ...]:
-    """Of the run whose output lies in `raw`, during which a pooler sent so much to each node; nothing for a server that
-    is alone."""
+def read_node_use(context: TrialContext, raw: Path, run: CellRun) -> tuple[NodeUse, ...]:
+    """Of the run whose output lies in `raw`; nothing for a server that is alone."""
     if context.plan.stack.topology is None:
         return ()
-    samples, server = (parse_lines((raw / name).read_text(encoding="utf-8")) for name in (SAMPLES, POSTGRES))
-    media = {role: tuple(_numbers(context, role)) for role in context.plan.stack.volumes}
-    return node_use(samples, server, node_disks(context.plan.stack, media), sent)
+    stack, server = context.plan.stack, _lines(raw, POSTGRES)
+    disks = node_disks(stack, {role: tuple(_numbers(context, role)) for role in stack.volumes})
+    found = []
+    for host in context.plan.hosts:
+        samples = _lines(raw, f"{samples_of(context.setup, host)}.jsonl")
+        own = {node.name: disks[node.name] for node in stack.nodes if node.host == host}
+        uses = node_use(samples, server, own, run.sent, run.stale, run.let_go)
+        found += [use.model_copy(update={"host": host}) for use in uses]
+    order = [node.name for node in stack.nodes]
+    return tuple(sorted(found, key=lambda use: order.index(use.node)))
+
+
+def _lines(raw: Path, name: str) -> list[dict[str, Any]]:
+    return parse_lines((raw / name).read_text(encoding="utf-8"))
 
 
 def _numbers(context: TrialContext, role: str) -> Iterator[str]:
     """Of the devices at the bottom of a volume."""
     volume = next(volume for volume in context.plan.volumes if volume.role == role)
     for node in volume.media:
-        status = context.host.status(node if isinstance(node, str) else node.resolve(context.bindings))
+        status = context.executor.host_of(volume.host).status(
+            node if isinstance(node, str) else node.resolve(context.bindings)
+        )
         if status is not None and status.kind == "block":
             yield "{}:{}".format(*status.device)
 
@@ -54,19 +69,45 @@ def node_use(
     server: Sequence[Sample],
     disks: Mapping[str, Sequence[str]],
     sent: Mapping[str, Sent] | None = None,
+    stale: Mapping[str, Stale] | None = None,
+    let_go: Mapping[str, LetGo] | None = None,
 ) -> tuple[NodeUse, ...]:
     """One for each node of `disks`; nothing without two samples. Pure."""
     if len(samples) < 2:
         return ()
-    by_node = sent or {}
+    sent_to, read_on, released_by = sent or {}, stale or {}, let_go or {}
     return tuple(
-        _use(name, samples[0], samples[-1], server, devices).model_copy(update=_sent(by_node.get(name)))
+        _use(name, samples[0], samples[-1], server, devices).model_copy(
+            update=_sent(sent_to.get(name)) | _stale(read_on.get(name)) | _released(released_by.get(name))
+        )
         for name, devices in disks.items()
     )
 
 
 def _sent(sent: Sent | None) -> dict[str, int]:
     return {} if sent is None else {"reads": sent.reads, "writes": sent.writes}
+
+
+def _stale(stale: Stale | None) -> dict[str, float | None]:
+    if stale is None:
+        return {}
+    return {
+        "checked_reads": stale.checked,
+        "stale_reads": stale.stale,
+        "stale_median_ms": stale.median_ms,
+        "stale_max_ms": stale.max_ms,
+    }
+
+
+def _released(let_go: LetGo | None) -> dict[str, float | None]:
+    if let_go is None:
+        return {}
+    return {
+        "watched_commits": let_go.watched,
+        "released_commits": let_go.released,
+        "release_median_ms": let_go.median_ms,
+        "release_p99_ms": let_go.p99_ms,
+    }
 
 
 def _use(name: str, first: Sample, last: Sample, server: Sequence[Sample], devices: Sequence[str]) -> NodeUse:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.facts.gather import gather
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, HostLost
 from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import block_trials
+from pgstrata.spec.parts import part_of_campaign
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import journal_directory
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.context import Percentiles
 from pgstrata.trial.events import Notice, Tell
+from pgstrata.trial.far import connected_far, far_notices, run_preflights, with_far
 from pgstrata.trial.footprint import check_record_space
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.media_range import deliver_media, with_media_range
 from pgstrata.trial.medium import record_baseline
-from pgstrata.trial.preflight import check_servers, notices, render_unsupported, require_some, run_preflight
+from pgstrata.trial.preflight import check_servers, notices, render_unsupported, require_some
 from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.scratch import check_scratch
 from pgstrata.trial.site import Site
@@ -40,17 +42,21 @@ def opened_runner(
     percentiles: Percentiles,
 ) -> Iterator[tuple[PerformanceRunner, tuple[str, ...]]]:
     """A runner and the stacks that can be built. PreflightError, with nothing changed, when the campaign cannot run."""
-    host.interruptible(interruption.waiting)
-    for line in clean(host).lines:
-        tell(Notice(f"cleaned up after an earlier run: {line}"))
-    with _locked(host, campaign, directory):
-        site = survey(host, campaign, directory.path)
-        refuse_leftovers(site)
+    with connected_far(campaign) as far, ExitStack() as locked:
+        for name, reached in {"": host, **far}.items():
+            reached.interruptible(interruption.waiting)
+            for line in clean(reached).lines:
+                tell(Notice(f"left by earlier runs{f' on {name}' if name else ''}: {line}"))
+            locked.enter_context(_locked(reached, part_of_campaign(campaign, name), directory))
+        site = with_far(survey(host, campaign, directory.path), far, directory.path)
+        for one in site.sites.values():
+            refuse_leftovers(one)
         forget_undo_errors(directory.path)
-        check_scratch(site)
-        found = run_preflight(site)
+        for one in site.sites.values():
+            check_scratch(one)
+        found = run_preflights(site)
         check_record_space(host, campaign, directory.path, site.scratch, found.scratch_bytes)
-        for line in notices(site):
+        for line in (*(line for one in site.sites.values() for line in notices(one)), *far_notices(site)):
             tell(Notice(line))
         site = open_site(site)
         unsupported = (*found.unsupported, *check_servers(site, _others(campaign, found.unsupported), site.user))
@@ -60,7 +66,8 @@ def opened_runner(
         stacks = _others(campaign, unsupported)
         if not campaign.hosts:
             record_unsupported(directory, unsupported)
-        deliver_media(site)
+        for one in site.sites.values():
+            deliver_media(one)
         record_baseline(site, directory)
         site, beyond = with_media_range(site)
         for line in beyond:
@@ -173,4 +180,5 @@ def _locked(host: Host, campaign: Campaign, directory: CampaignDirectory) -> Ite
         yield
     finally:
         for name in taken:
-            host.unlock(name)
+            with suppress(HostLost):  # its locks went with the connection
+                host.unlock(name)

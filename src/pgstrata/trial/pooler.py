@@ -8,15 +8,14 @@ from functools import partial
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import CommandFailed
-from pgstrata.postgres.pooler import NODES, OWN_CONNECTIONS, STATISTICS, Pooler, Sent
+from pgstrata.postgres.pooler import Pooler, Sent
 from pgstrata.postgres.server import LOG_TAIL_LINES
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, password_of
 from pgstrata.record.schema import AttestedRecord, Moment
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.step import PlannedCommand, Step
-from pgstrata.trial.context import TrialContext, TrialSetup
-from pgstrata.trial.site import DATABASE
+from pgstrata.trial.context import POOLERS, TrialContext, TrialSetup
 
 OUTPUTS = ("pooler.out", "pooler.err")
 """In the folder of a cell, opened by the caller."""
@@ -27,7 +26,8 @@ STOP_PATIENCE_S = 30.0
 
 def connections_of(stack: Stack) -> int:
     """That a pooler opens to each server beside those of pgbench's clients."""
-    return OWN_CONNECTIONS if stack.topology is not None and stack.topology.pooler is not None else 0
+    name = stack.topology.pooler if stack.topology is not None else None
+    return POOLERS[name].beside if name is not None else 0
 
 
 def pooler_steps(setup: TrialSetup) -> tuple[Step, ...]:
@@ -49,9 +49,11 @@ def start_pooler_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
 
 
 def stop_pooler_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
-    if setup.pooler is None:
+    pooler = setup.pooler
+    if pooler is None:
         return ()
-    return (Step(f"{cell.id}: stop the pooler", (), act=_stop, tells=("SIGINT to the pooler",)),)
+    act = partial(_stop, pooler=pooler)
+    return (Step(f"{cell.id}: stop the pooler", (), act=act, tells=("SIGINT to the pooler",)),)
 
 
 def _configure(context: TrialContext, *, pooler: Pooler) -> None:
@@ -75,14 +77,14 @@ def _start(context: TrialContext, *, pooler: Pooler, cell: Cell) -> None:
         if code is not None or time.monotonic() > deadline_s:
             ended = "does not answer" if code is None else f"ended with exit code {code}"
             tail = "\n".join(context.host.read_text(err).splitlines()[-LOG_TAIL_LINES:])
-            raise TrialError(f"pgpool {ended}: {why}; the end of its log:\n{tail}")
+            raise TrialError(f"{pooler.program} {ended}: {why}; the end of its log:\n{tail}")
         context.host.pause(LOOK_S)
 
 
 def _silent(context: TrialContext, pooler: Pooler) -> str:
     """Why the pooler does not answer; empty when it does."""
     try:
-        _ask(context, pooler, NODES)
+        _ask(context, pooler, pooler.states_query)
     except CommandFailed as error:
         return error.message
     return ""
@@ -90,13 +92,13 @@ def _silent(context: TrialContext, pooler: Pooler) -> str:
 
 def _ask(context: TrialContext, pooler: Pooler, show: str) -> str:
     with context.host.looking():
-        return context.host.run(pooler.ask(show, DATABASE)).stdout
+        return context.host.run(pooler.ask(show)).stdout
 
 
-def _stop(context: TrialContext) -> None:
+def _stop(context: TrialContext, *, pooler: Pooler) -> None:
     process = context.pooler
     if process is None or process.poll() is not None:
-        raise TrialError("pgpool ended by itself before the run was over", hint="raw/pooler.err of the cell")
+        raise TrialError(f"{pooler.program} ended by itself before the run was over", hint="raw/pooler.err of the cell")
     process.stop(STOP_PATIENCE_S)
     context.pooler = None
 
@@ -106,7 +108,7 @@ def attest_pooler(context: TrialContext, moment: Moment) -> None:
     pooler = context.setup.pooler
     if pooler is None:
         return
-    found = pooler.states(_ask(context, pooler, NODES))
+    found = pooler.states(_ask(context, pooler, pooler.states_query))
     context.note(
         AttestedRecord(
             what=f"pooler {name}",
@@ -120,9 +122,12 @@ def attest_pooler(context: TrialContext, moment: Moment) -> None:
 
 
 def read_sent(context: TrialContext) -> Mapping[str, Sent]:
-    """What the pooler has sent to each node since it was started; nothing without one."""
+    """What the pooler has sent to each node since it was started; nothing without one, or
+    where it does not tell."""
     pooler = context.setup.pooler
-    return {} if pooler is None else pooler.sent(_ask(context, pooler, STATISTICS))
+    if pooler is None or not pooler.sent_query:
+        return {}
+    return pooler.sent(_ask(context, pooler, pooler.sent_query))
 
 
 def sent_between(before: Mapping[str, Sent], after: Mapping[str, Sent]) -> dict[str, Sent]:

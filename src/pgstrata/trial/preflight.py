@@ -11,7 +11,7 @@ from pgstrata.host.facts.gather import BUSY, NOBODY
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import check_settings
 from pgstrata.spec.campaign import Campaign
-from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign
+from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign, render_hints
 from pgstrata.trial.pooler import connections_of
 from pgstrata.trial.site import Site
 
@@ -40,14 +40,13 @@ def require_some(site: Site, unsupported: Sequence[Unsupported]) -> None:
     """PreflightError when no stack of the campaign is left."""
     if len(unsupported) < len(site.campaign.stacks):
         return
-    stacks: dict[tuple[str, str], list[str]] = {}
+    stacks: dict[str, list[str]] = {}
     for one in unsupported:
-        stacks.setdefault((one.reason, one.hint), []).append(one.stack)
-    reasons = "; ".join(f"{', '.join(names)}: {reason}" for (reason, _), names in stacks.items())
-    hints = dict.fromkeys(hint for _, hint in stacks if hint)
+        stacks.setdefault(one.reason, []).append(one.stack)
+    reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in stacks.items())
     raise PreflightError(
         f"no stack of the campaign can be built on {site.host.name}: {reasons}",
-        hint="; ".join(hints) or "pgstrata doctor",
+        hint=render_hints(hint for one in unsupported for hint in one.hints) or "pgstrata doctor",
     )
 
 
@@ -65,7 +64,8 @@ def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsuppo
             found[what] = _problem(site, installation, settings, user, OWN_CONNECTIONS + further)
         problem = found[what]
         if problem is not None:
-            unusable.append(Unsupported(name, *problem))
+            reason, hint = problem
+            unusable.append(Unsupported(name, reason, (hint,)))
     return tuple(unusable)
 
 
@@ -122,4 +122,9 @@ def notices(site: Site) -> Iterator[str]:
 def render_unsupported(unsupported: Unsupported) -> str:
     """One line: which stack, what is missing, what brings it."""
     hint = f" ({unsupported.hint})" if unsupported.hint else ""
-    return f"{unsupported.stack} cannot be built here: {unsupported.reason}{hint}"
+    return f"{render_lacking(unsupported)}{hint}"
+
+
+def render_lacking(unsupported: Unsupported) -> str:
+    """Which stack, and what is missing."""
+    return f"{unsupported.stack} cannot be built here: {unsupported.reason}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from pgstrata.probe.checkpoints import checkpoint_rows
 from pgstrata.probe.parse import Row, device_rows, parse_lines, postgres_rows, system_rows, wait_rows
 from pgstrata.probe.start import DEVICES_AT, POSTGRES, SAMPLES, plan_host_probe, plan_postgres_probe, start_probes
+from pgstrata.spec.workload import Cell
 from pgstrata.stack.step import PlannedCommand, Ref, with_ref
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.site import DATABASE
@@ -18,15 +20,16 @@ NOBODY = "nobody"
 DEVICES = "numbers of the devices"
 
 
-def plan_probes(setup: TrialSetup) -> tuple[PlannedCommand, PlannedCommand]:
-    """Of the host and of the server. Which numbers the devices have is known once they are there (`DEVICES`)."""
+def plan_probes(setup: TrialSetup) -> tuple[PlannedCommand, ...]:
+    """Of the host, of the server, and of each other host of its nodes. Which numbers the devices have is known once
+    they are there (`DEVICES`)."""
     server, site, marker = setup.server, setup.site, setup.plan.context.marker
     watcher = NOBODY if site.as_root else None
     host_probe = plan_host_probe(
         "",
         data_directory=server.layout.data_directory,
         sockets=setup.driven.server,
-        nodes={name: one.layout.data_directory for name, one in setup.servers.items()} if setup.stack.topology else {},
+        nodes=_nodes_on(setup, "") if setup.stack.topology else {},
         watcher=watcher,
         marker=marker,
     )
@@ -37,26 +40,57 @@ def plan_probes(setup: TrialSetup) -> tuple[PlannedCommand, PlannedCommand]:
         user=site.user,
         marker=marker,
     )
-    return with_ref(host_probe, DEVICES_AT, Ref(DEVICES)), PlannedCommand.of(postgres_probe)
+    return (
+        with_ref(host_probe, DEVICES_AT, Ref(DEVICES)),
+        PlannedCommand.of(postgres_probe),
+        *(_plan_far_probe(setup, host) for host in setup.stack.far_hosts),
+    )
+
+
+def _plan_far_probe(setup: TrialSetup, host: str) -> PlannedCommand:
+    probe = plan_host_probe("", nodes=_nodes_on(setup, host), watcher=NOBODY, marker=setup.plan.context.at(host).marker)
+    return replace(with_ref(probe, DEVICES_AT, Ref(_devices_on(host))), host=host)
+
+
+def _nodes_on(setup: TrialSetup, host: str) -> dict[str, str]:
+    """Their data directories."""
+    return {name: one.layout.data_directory for name, one in setup.servers.items() if one.at == host}
+
+
+def _devices_on(host: str) -> str:
+    return f"{DEVICES} on {host}" if host else DEVICES
 
 
 @contextmanager
-def probing(context: TrialContext, folder: str) -> Iterator[None]:
-    """Samples host and server while the block runs; what they write lies in `folder`."""
-    numbers = ",".join(f"{major}:{minor}" for _, (major, minor) in _devices(context))
-    context.bindings[DEVICES] = numbers
-    host_probe, postgres_probe = (planned.resolve(context.bindings) for planned in plan_probes(context.setup))
-    probes = start_probes(context.host, folder, host_probe, postgres_probe)
+def probing(context: TrialContext, cell: Cell) -> Iterator[None]:
+    """Samples hosts and server while the block runs; what they write lies in the folder of the cell on each host."""
+    setup = context.setup
+    for host in setup.plan.hosts:
+        numbers = (f"{major}:{minor}" for _, (major, minor) in _devices(context, host))
+        context.bindings[_devices_on(host)] = ",".join(numbers)
+    host_probe, postgres_probe, *of_others = (planned.resolve(context.bindings) for planned in plan_probes(setup))
+    probes = [start_probes(context.host, setup.cell_folder(cell), host_probe, postgres_probe)]
+    for host, probe in zip(setup.stack.far_hosts, of_others, strict=True):
+        probes.append(start_probes(context.executor.host_of(host), setup.cell_folder_on(host, cell), probe))
     # Not in a `finally`: after an error of the run, which is the one that counts, undo ends the probes.
     yield
-    probes.stop()
+    for one in probes:
+        one.stop()
 
 
-def _devices(context: TrialContext) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Role and numbers of every block device of the stack, from the medium up."""
+def samples_of(setup: TrialSetup, host: str) -> str:
+    """What the samples of a host are called on record, without the ending: after the first of its nodes where it is not
+    the trial's own."""
+    name = SAMPLES.removesuffix(".jsonl")
+    return f"{name}-{next(iter(_nodes_on(setup, host)))}" if host else name
+
+
+def _devices(context: TrialContext, host: str = "") -> Iterator[tuple[str, tuple[int, int]]]:
+    """Role and numbers of every block device of the stack on a host, from the medium up."""
+    roles = {volume.role for volume in context.plan.volumes if volume.host == host}
     for role, nodes in context.plan.devices(context.bindings).items():
-        for node in nodes:
-            status = context.host.status(node)
+        for node in nodes if role in roles else ():
+            status = context.executor.host_of(host).status(node)
             if status is not None and status.kind == "block":
                 yield role, status.device
 

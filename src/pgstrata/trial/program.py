@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pgstrata.record.schema import PlannedRecord, PlannedStep
 from pgstrata.spec.campaign import Trial
@@ -52,17 +53,31 @@ class Program:
         """The program for people and for the record."""
         trial = self.setup.trial
         steps = tuple(
-            PlannedStep(name=s.name, commands=s.shown_commands, tells=s.shown_besides, host_wide=s.host_wide)
+            PlannedStep(
+                name=s.name,
+                commands=s.shown_commands,
+                hosts=tuple(c.host for c in s.commands) if any(c.host for c in s.commands) else (),
+                tells=s.shown_besides,
+                host_wide=s.host_wide,
+            )
             for s in self.steps
         )
-        undo = PlannedStep(name="undo", commands=(), tells=tuple(self._undo_lines()))
+        undos = tuple(
+            PlannedStep(name=undo_name(host), commands=(), tells=tuple(self._undo_lines(host)))
+            for host in reversed(self.setup.plan.hosts)
+        )
         stack = self.setup.site.campaign.stack(trial.stack)
-        return PlannedRecord(trial=trial, stack=stack, steps=(*steps, undo))
+        return PlannedRecord(trial=trial, stack=stack, steps=(*steps, *undos))
 
-    def _undo_lines(self) -> Iterator[str]:
-        for undo in reversed([undo for step in self.steps for undo in step.undo]):
+    def _undo_lines(self, host: str) -> Iterator[str]:
+        for undo in reversed([undo for step in self.steps if step.host == host for undo in step.undo]):
             named = {k: v for k, v in undo.model_dump().items() if k not in ("kind", "before")}
             yield f"{undo.kind.replace('_', ' ')}: {_told(tuple(named.values()))}"
+
+
+def undo_name(host: str) -> str:
+    """Of the step that takes back what was done on one of the hosts."""
+    return f"undo on {host}" if host else "undo"
 
 
 def _told(value: object) -> str:
@@ -136,22 +151,26 @@ def folder_steps(setup: TrialSetup) -> tuple[Step, ...]:
     One that is there already was not made by this trial, so its removal is not journaled either; where somebody is
     quicker than we are, the undo leaves alone what belongs to somebody else.
     """
-    folder = trial_directory(setup.plan.context)
+    return tuple(_folder_step(setup, host) for host in setup.plan.hosts)
+
+
+def _folder_step(setup: TrialSetup, host: str) -> Step:
+    folder = trial_directory(setup.plan.context.at(host))
     make = Step(
         "folder of socket and outputs",
         (),
-        undo=(RemovePath(path=folder, uid=setup.site.uid),),
-        act=_make_folder,
-        tells=(f"make {folder} and {setup.outputs}",),
+        undo=(RemovePath(path=folder, uid=setup.site.sites[host].uid),),
+        act=partial(_make_folder, host=host),
+        tells=(f"make {folder} and {setup.outputs_on(host)}",),
         requires=(FreePath(folder),),
     )
-    return (make,)
+    return make.on(host)
 
 
-def _make_folder(context: TrialContext) -> None:
-    user = context.site.user
-    for folder in (trial_directory(context.plan.context), context.setup.outputs):
-        context.host.make_directory(folder, mode=0o710, group=user, new=True)
+def _make_folder(context: TrialContext, *, host: str) -> None:
+    site = context.site.sites[host]
+    for folder in (trial_directory(context.plan.context.at(host)), context.setup.outputs_on(host)):
+        site.host.make_directory(folder, mode=0o710, group=site.user, new=True)
 
 
 def attest_built(context: TrialContext) -> None:

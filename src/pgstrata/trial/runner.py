@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
 
-from pgstrata.errors import PgstrataError, PreflightError, RecordError, TrialExcluded
+from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import HostLost
-from pgstrata.record.recorder import CampaignDirectory, TrialRecorder, utc_now
+from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.stack.build import StepRunner, failures
@@ -20,13 +18,14 @@ from pgstrata.stack.journal import Journal
 from pgstrata.stack.undo import RemovePath, StopProcesses
 from pgstrata.trial.collect import fetch_server_log, rescue_outputs
 from pgstrata.trial.context import Percentiles, TrialContext
-from pgstrata.trial.events import Event, EventLog, Notice, Tell, TrialEnded
-from pgstrata.trial.executor import Executor, Identity
-from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.ending import Attempt
+from pgstrata.trial.events import Notice, Tell
+from pgstrata.trial.executor import Executor
+from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.kept_stacks import KeptStack, KeptStacks
 from pgstrata.trial.load import GoldenChanged, Present
 from pgstrata.trial.medium import record_check
-from pgstrata.trial.program import Program, make_program
+from pgstrata.trial.program import Program, make_program, undo_name
 from pgstrata.trial.scratch import make_scratch
 from pgstrata.trial.site import Site
 from pgstrata.trial.undo_errors import note_undo_errors
@@ -42,11 +41,25 @@ class PerformanceRunner:
     kept: KeptStacks = field(default_factory=KeptStacks)
     _golden: frozenset[str] = frozenset()
     """The golden directories that were made so far."""
-    _shared: Journal = field(init=False)
+    _shared: tuple[Journal, ...] = field(init=False)
+    """Of each host, what outlives a trial: golden copies, folders that trials' own lie in."""
     _lost: bool = False
 
     def __post_init__(self) -> None:
-        self._shared = self._golden_journal()
+        self._shared = self._shared_journals()
+
+    def _shared_journals(self) -> tuple[Journal, ...]:
+        journals = [self._golden_journal()]
+        try:
+            for site in self.site.elsewhere.values():
+                journals.append(Journal.create(site.host, f"golden-{site.token}"))
+                make_scratch(site.host, site.scratch, journals[-1])
+        except BaseException:
+            for journal in reversed(journals):
+                with suppress(HostLost):
+                    journal.undo_all()
+            raise
+        return tuple(journals)
 
     def _golden_journal(self) -> Journal:
         host, folder = self.site.host, self.site.golden_directory
@@ -64,7 +77,15 @@ class PerformanceRunner:
 
     def close(self) -> tuple[str, ...]:
         """Undoes golden copies and kept stacks; what could not be undone, a line each."""
-        return (*self.kept.undo_all(), *failures(self._shared.undo_all()))
+        lines: list[str] = []
+        undos: list[Callable[[], tuple[str, ...]]] = [self.kept.undo_all]
+        undos += [partial(_undo, journal) for journal in reversed(self._shared)]
+        for undo in undos:
+            try:
+                lines += undo()
+            except HostLost as error:
+                lines.append(error.message)
+        return tuple(lines)
 
     def begin_block(self, block: int, directory: CampaignDirectory) -> None:
         """Looks whether the medium is what it was."""
@@ -81,54 +102,33 @@ class PerformanceRunner:
         return make_program(self.site, trial, Present(self._golden, kept.plan if kept else None))
 
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
-        """One trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError."""
+        """One trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError.
+
+        A trial in the middle of which the host is lost begins anew when it is back; HostLost where it does not come
+        back. A second loss fails the trial.
+        """
         if self._lost:
             self.clean_after_loss(tell)
-        began_s, started = time.monotonic(), utc_now()
-        recorder = directory.start_trial(trial, self.program(trial).planned)
-        log = EventLog(recorder)
-
-        def tell_both(event: Event) -> None:
-            log(event)
-            tell(event)
-
-        identity = Identity(self.site.campaign.name, trial.id)
-        limit_s = self.site.campaign.runs.max_trial_duration
-        executor = Executor(self.site.host, identity, tell_both, self.interruption, limit_s)
-        status: Literal["ok", "failed", "excluded"] = "ok"
-        reason, hint = "", ""
         try:
-            self._perform(trial, recorder, executor)
-        except (RecordError, Interrupted):
-            directory.set_aside(recorder)
-            raise
-        except PgstrataError as error:
-            self._lost = isinstance(error, HostLost)
-            status = "excluded" if isinstance(error, TrialExcluded) else "failed"
-            reason, hint = _reason(error), error.hint
-        except OSError as error:
-            status = "failed"
-            reason = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
-        except Exception as error:
-            # A defect of ours must not end a campaign of many hours; the trial is lost, and says where.
-            status = "failed"
-            recorder.write_text("raw/traceback.txt", traceback.format_exc())
-            reason = f"internal error: {type(error).__name__}: {error}"
-            hint = "please report it with raw/traceback.txt of this trial"
-        finally:
-            executor.close()
-        verdict = TrialVerdict(
-            trial_id=trial.id,
-            status=status,
-            reason=reason,
-            hint=hint,
-            started=started,
-            ended=utc_now(),
-            duration_s=round(time.monotonic() - began_s, 3),
-        )
-        log(TrialEnded(self.site.campaign.name, trial, verdict))
-        recorder.finish(verdict)
-        return verdict
+            return self._attempt(trial, directory, tell, passed_on=(HostLost,))
+        except HostLost as error:
+            tell(Notice(f"{trial.stack} is set aside: {error.message}"))
+            self.clean_after_loss(tell)
+            return self._attempt(trial, directory, tell)
+
+    def _attempt(
+        self, trial: Trial, directory: CampaignDirectory, tell: Tell, passed_on: tuple[type[PgstrataError], ...] = ()
+    ) -> TrialVerdict:
+        recorder = directory.start_trial(trial, self.program(trial).planned)
+
+        def act(executor: Executor) -> None:
+            try:
+                self._perform(trial, recorder, executor)
+            except HostLost:
+                self._lost = True
+                raise
+
+        return Attempt(self.site, trial, directory, recorder, self.interruption, passed_on).to_verdict(act, tell)
 
     def _perform(self, trial: Trial, recorder: TrialRecorder, executor: Executor) -> None:
         """The program that was planned; where a golden copy has changed, another one that makes it anew."""
@@ -144,8 +144,8 @@ class PerformanceRunner:
 
     def _run(self, program: Program, recorder: TrialRecorder, executor: Executor) -> None:
         trial = program.setup.trial
-        with self._journal(self.site.context(trial).trial_id, recorder, executor) as journal:
-            runner = StepRunner(self.site.host, journal, self.site.campaign.erase)
+        with ExitStack() as journals:
+            runner = self._step_runner(trial, recorder, executor, journals)
             context = TrialContext(program.setup, recorder, executor, self.percentiles, runner.bindings)
             executor.run(program.before, runner, context)
             with self._stack(program, runner, context):
@@ -156,6 +156,19 @@ class PerformanceRunner:
                         rescue_outputs(context)
                         fetch_server_log(context)
         self._golden |= program.keeps
+
+    def _step_runner(
+        self, trial: Trial, recorder: TrialRecorder, executor: Executor, journals: ExitStack
+    ) -> StepRunner:
+        """Of every host that the trial's nodes are on, with a journal there."""
+        runners: dict[str, StepRunner] = {}
+        bindings: dict[str, str] = {}
+        for name, site in self.site.sites_of(trial).items():
+            journal = journals.enter_context(self._journal(site, name, trial, recorder, executor))
+            runners[name] = StepRunner(site.host, journal, site.campaign.erase, bindings, at=name)
+        own = runners.pop("")
+        own.elsewhere = runners
+        return own
 
     @contextmanager
     def _stack(self, program: Program, runner: StepRunner, context: TrialContext) -> Iterator[None]:
@@ -181,7 +194,7 @@ class PerformanceRunner:
         journal = Journal.create(site.host, plan.context.trial_id)
         runner = StepRunner(site.host, journal, site.campaign.erase, context.bindings)
         try:
-            self._mark(plan.context.marker, journal)
+            _mark(site, plan.context.marker, journal)
             context.executor.run(program.build, runner, context)
         except BaseException:
             with context.executor.undoing("take the kept stack down"):
@@ -192,20 +205,18 @@ class PerformanceRunner:
         return kept
 
     @contextmanager
-    def _journal(self, trial_id: str, recorder: TrialRecorder, executor: Executor) -> Iterator[Journal]:
-        """The journal of a trial; everything in it is undone when the block ends."""
-        journal = Journal.create(self.site.host, trial_id)
+    def _journal(
+        self, site: Site, name: str, trial: Trial, recorder: TrialRecorder, executor: Executor
+    ) -> Iterator[Journal]:
+        """The journal of a trial on a host; everything in it is undone when the block ends."""
+        trial_id = site.context(trial).trial_id
+        journal = Journal.create(site.host, trial_id)
         try:
-            self._mark(trial_id, journal)
+            _mark(site, trial_id, journal)
             yield journal
         finally:
-            with executor.undoing():
+            with executor.undoing(undo_name(name)):
                 self._report(failures(journal.undo_all()), recorder, executor)
-
-    def _mark(self, marker: str, journal: Journal) -> None:
-        """Commands carry the trial's marker from now on; those that have it are ended with the trial."""
-        self.site.host.mark(marker)
-        journal.register(StopProcesses(marker=marker))
 
     def _report(self, lines: tuple[str, ...], recorder: TrialRecorder, executor: Executor) -> None:
         """Errors of undoing are reported and logged; the error that came first stays the reason."""
@@ -216,16 +227,23 @@ class PerformanceRunner:
             note_undo_errors(recorder.final.parents[1], [f"{recorder.trial.id}: {line}" for line in lines])
 
     def clean_after_loss(self, tell: Tell) -> None:
-        """The host was lost in the middle of a trial; its own journal says what is left over there."""
-        self.site.host.reconnect()
-        for line in clean(self.site.host).lines:
-            tell(Notice(line))
+        """A host was lost in the middle of a trial; its own journal says what is left over there."""
+        for site in self.site.sites.values():
+            site.host.reconnect()
+            for line in clean(site.host).lines:
+                tell(Notice(line))
         # our own journals were replayed with the others: golden copies and kept stacks are gone, and are made anew
         self.kept.forget()
         self._golden = frozenset()
-        self._shared = self._golden_journal()
+        self._shared = self._shared_journals()
         self._lost = False
 
 
-def _reason(error: PgstrataError) -> str:
-    return "\n".join([error.message, *getattr(error, "__notes__", ())])
+def _mark(site: Site, marker: str, journal: Journal) -> None:
+    """Commands carry the trial's marker from now on; those that have it are ended with the trial."""
+    site.host.mark(marker)
+    journal.register(StopProcesses(marker=marker))
+
+
+def _undo(journal: Journal) -> tuple[str, ...]:
+    return failures(journal.undo_all())

@@ -7,20 +7,22 @@ goes on exactly where an earlier one ended, for whatever reason it ended.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field, replace
-from typing import ParamSpec, Protocol, TypeVar
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
 
 from pgstrata.host.protocol import HostLost
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.record.reader import TrialData, place
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import DecisionRecord, TrialVerdict
+from pgstrata.record.schema import DecisionRecord
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_trials
-from pgstrata.trial.events import BlockBegun, Notice, Tell, TrialBegun, TrialEnded, TrialSkipped
+from pgstrata.trial.events import BlockBegun, Notice, Tell, TrialEnded, TrialSkipped
 from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.submitted import Here, Submitted, TrialRunner
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,19 +37,7 @@ Observe = Callable[[Sequence[TrialData]], Sequence[Observation]]
 blocks so far. `analyze` knows how; the command line hands in a new one each time that a campaign is gone through."""
 
 
-class TrialRunner(Protocol):
-    """Runs one trial to its verdict; everything that it built is gone when it returns or raises."""
-
-    def begin_block(self, block: int, directory: CampaignDirectory) -> None:
-        """Records what is looked at before the trials of a block. Raises as `run` does."""
-        ...
-
-    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
-        """Records the trial. Raises `Interrupted` or an error that no further trial could survive."""
-        ...
-
-
-Runners = Mapping[str, TrialRunner]
+Runners = Mapping[str, TrialRunner | Submitted]
 """By the name of the host, which is empty where there is one alone."""
 
 
@@ -93,6 +83,8 @@ class _State:
     """Machine time of the rounds that were taken up: by the record, not by the clock."""
     _blocks: dict[int, list[TrialData]] = field(default_factory=dict)
     """Blocks that were not taken up yet."""
+    _counts: Counter[str] = field(default_factory=Counter)
+    """Finished trials by status."""
     _failed: Counter[str] = field(default_factory=Counter)
     _fine: set[str] = field(default_factory=set)
 
@@ -107,6 +99,7 @@ class _State:
 
     def add(self, trial: TrialData) -> None:
         self.finished.add(trial.id)
+        self._counts[trial.verdict.status] += 1
         self._blocks.setdefault(trial.trial.block, []).append(trial)
 
     def remember(self, record: DecisionRecord) -> None:
@@ -128,8 +121,7 @@ class _State:
         return tuple(s for s, n in self._failed.items() if n >= GIVE_UP_AFTER and s not in self._fine)
 
     def outcome(self, reason: str, *, interrupted: bool = False) -> Outcome:
-        counts = Counter(str(t.verdict.status) for t in self.directory.finished())
-        return Outcome(counts, reason, interrupted)
+        return Outcome(self._counts, reason, interrupted)
 
 
 def run_campaign(
@@ -150,18 +142,22 @@ def run_campaign(
     lost for good is left out until the campaign is resumed.
     """
     state = _State.of(directory, observe)
-    named = dict(runners) if isinstance(runners, Mapping) else {"": runners}
-    rounds = _Rounds(campaign, named, executor or Inline(), state, tell, interruption)
+    given = runners if isinstance(runners, Mapping) else {"": runners}
+    hosts = {
+        name: runner if isinstance(runner, Submitted) else Here(runner, directory, tell)
+        for name, runner in given.items()
+    }
+    rounds = _Rounds(campaign, hosts, executor or Inline(), state, tell, interruption)
     block = turn = 0
     try:
         while True:
             interruption.check()
-            record = _decide(state, policy, block, turn, tuple(name for name in rounds.runners if name))
+            record = _decide(state, policy, block, turn, tuple(name for name in rounds.hosts if name))
             if record.stage == "done":
                 return state.outcome(record.reason)
             blocks = _blocks(campaign, record, turn)
             rounds.run(record, blocks)
-            if not rounds.runners:
+            if not rounds.hosts:
                 return state.outcome("every host was lost")
             state.take_up(tuple(blocks))
             block, turn = block + len(blocks), turn + 1
@@ -266,12 +262,25 @@ def _blocks(campaign: Campaign, record: DecisionRecord, turn: int) -> dict[int, 
 
 
 @dataclass
+class _UnderWay:
+    """Trials that were submitted. Whatever has ended waits in a queue: to look at all of them for each one that ends
+    would take a time that grows with the square of the hosts."""
+
+    trials: dict[Future[Any], Trial] = field(default_factory=dict)
+    done: SimpleQueue[Future[Any]] = field(default_factory=SimpleQueue)
+
+    def add(self, future: Future[Any], trial: Trial) -> None:
+        self.trials[future] = trial
+        future.add_done_callback(self.done.put)
+
+
+@dataclass
 class _Rounds:
     """Runs the blocks of a round side by side, one trial of each host at a time."""
 
     campaign: Campaign
-    runners: dict[str, TrialRunner]
-    """Of the hosts that are there: one that is lost for good is taken out."""
+    hosts: dict[str, Submitted]
+    """Those that are there: one that is lost for good is taken out."""
     executor: Executor
     state: _State
     tell: Tell
@@ -280,64 +289,52 @@ class _Rounds:
     def run(self, record: DecisionRecord, blocks: Mapping[int, Sequence[Trial]]) -> None:
         """Returns when every trial of the round is recorded, those of lost hosts apart."""
         count = sum(len(trials) for trials in blocks.values())
-        self.tell(BlockBegun(self.campaign.name, record.after_block, count, record.stage, record.reason))
+        spent_s = self.state.elapsed_s
+        self.tell(BlockBegun(self.campaign.name, record.after_block, count, record.stage, record.reason, spent_s))
         left = {}
         for block, trials in blocks.items():
             for trial in trials:
                 if trial.id in self.state.finished:
                     self.tell(TrialSkipped(self.campaign.name, trial))
-            left[block] = [t for t in trials if t.id not in self.state.finished and t.host in self.runners]
-        under_way: dict[Future[TrialVerdict], tuple[int, Trial]] = {}
+            left[block] = [t for t in trials if t.id not in self.state.finished and t.host in self.hosts]
+        under_way = _UnderWay()
         try:
             for block in left:
                 self._begin(under_way, left, block, first=True)
-            while under_way:
+            while under_way.trials:
                 with self.interruption.waiting():
-                    done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    block, trial = under_way.pop(future)
-                    if self._take(future, trial):
-                        self._begin(under_way, left, block, first=False)
+                    future = under_way.done.get()
+                trial = under_way.trials.pop(future)
+                if self._take(future, trial):
+                    self._begin(under_way, left, trial.block, first=False)
         except BaseException:
-            self._end(under_way)
+            self._end(under_way.trials)
             raise
 
-    def _begin(
-        self,
-        under_way: dict[Future[TrialVerdict], tuple[int, Trial]],
-        left: dict[int, list[Trial]],
-        block: int,
-        first: bool,
-    ) -> None:
+    def _begin(self, under_way: _UnderWay, left: dict[int, list[Trial]], block: int, first: bool) -> None:
         """The next trial of a block; where there is one host, it has ended when this returns."""
         if not left[block]:
             return
         self.interruption.check()
         trial = left[block].pop(0)
-        runner = self.runners[trial.host]
-        under_way[self.executor.submit(self._run, runner, trial, block if first else None)] = block, trial
+        work = self.hosts[trial.host].work(trial, begins_block=first)
+        under_way.add(self.executor.submit(work), trial)
 
-    def _run(self, runner: TrialRunner, trial: Trial, begins: int | None) -> TrialVerdict:
-        if begins is not None:
-            runner.begin_block(begins, self.state.directory)
-        self.tell(TrialBegun(self.campaign.name, trial))
-        return runner.run(trial, self.state.directory, self.tell)
-
-    def _take(self, future: Future[TrialVerdict], trial: Trial) -> bool:
+    def _take(self, future: Future[Any], trial: Trial) -> bool:
         """Takes a trial up; False where its host is lost, and others are left."""
         try:
-            verdict = future.result()
+            verdict = self.hosts[trial.host].take(future.result(), trial)
         except HostLost as error:
             if not trial.host:
                 raise
-            del self.runners[trial.host]
+            del self.hosts[trial.host]
             self.tell(Notice(f"{trial.host} is left out until the campaign is resumed: {error.message}"))
             return False
         self.state.add(self.state.directory.finished_trial(trial.id))
         self.tell(TrialEnded(self.campaign.name, trial, verdict))
         return True
 
-    def _end(self, under_way: dict[Future[TrialVerdict], tuple[int, Trial]]) -> None:
+    def _end(self, under_way: Collection[Future[Any]]) -> None:
         """Waits for the trials under way: a signal ends them, after an error of one host the others finish theirs."""
         while wait(under_way, timeout=END_EVERY_S).not_done:
             if self.interruption.received:

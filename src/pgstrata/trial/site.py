@@ -45,6 +45,22 @@ class Site:
     """As the host was when it was looked over."""
     modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
     """Disks of the host that have the timing of a modelled medium, by stable id."""
+    relayed: bool = False
+    """Whether packets between nodes are held back by a relay, as the kernel does not."""
+    address: str = ""
+    """By which hosts of other nodes reach this one; empty where no node is elsewhere."""
+    elsewhere: Mapping[str, Site] = field(default_factory=dict)
+    """Hosts of nodes that are not on this one, by their names: with the part of the campaign that is built there."""
+
+    @property
+    def sites(self) -> Mapping[str, Site]:
+        """All of them by name; this one's is empty."""
+        return {"": self, **self.elsewhere}
+
+    def sites_of(self, trial: Trial) -> Mapping[str, Site]:
+        """Those that the nodes of a trial are on."""
+        far = self.campaign.stack(trial.stack).far_hosts
+        return {name: site for name, site in self.sites.items() if not name or name in far}
 
     @property
     def as_root(self) -> bool:
@@ -63,6 +79,9 @@ class Site:
             erase=self.campaign.erase,
             mount_root=self.mount_root,
             modelled=self.modelled,
+            relayed=self.relayed,
+            address=self.address,
+            elsewhere={host: site.context_named(name) for host, site in self.elsewhere.items()},
         )
 
     def settings_of(self, stack: Stack) -> dict[str, str]:

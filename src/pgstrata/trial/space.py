@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from pgstrata.host.protocol import Host
@@ -9,7 +10,7 @@ from pgstrata.record.schema import SpaceRecord
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.kind import FILESYSTEMS
 from pgstrata.stack.plan import StackPlan
-from pgstrata.stack.step import Step, planned
+from pgstrata.stack.step import PlannedCommand, Step, planned
 from pgstrata.trial.context import TrialContext, TrialSetup
 
 SYNC_TIMEOUT_S = 600.0
@@ -20,15 +21,22 @@ def space_step(setup: TrialSetup, moment: str, cell: Cell | None = None) -> Step
 
     The database's logical size was asked while it ran: before the first cell, and after `cell`.
     """
-    places = [v.mount_point for v in setup.plan.volumes]
-    sync = planned("sync", "--file-system", places, timeout_s=SYNC_TIMEOUT_S)
-    return Step(f"space {moment}", (sync,), act=partial(_measure_space, moment=moment, cell=cell))
+    syncs = tuple(_sync(setup.plan, host) for host in setup.plan.hosts)
+    return Step(f"space {moment}", syncs, act=partial(_measure_space, moment=moment, cell=cell))
+
+
+def _sync(plan: StackPlan, host: str) -> PlannedCommand:
+    places = [v.mount_point for v in plan.volumes if v.host == host]
+    return replace(planned("sync", "--file-system", places, timeout_s=SYNC_TIMEOUT_S), host=host)
 
 
 def _measure_space(context: TrialContext, *, moment: str, cell: Cell | None) -> None:
-    context.executor.run_next()
-    with context.host.looking():
-        by_role = physical_bytes(context.host, context.plan)
+    by_role: dict[str, int] = {}
+    for name in context.plan.hosts:
+        context.executor.run_next()
+        host = context.executor.host_of(name)
+        with host.looking():
+            by_role |= physical_bytes(host, context.plan, name)
     logical = context.cell(cell).database_bytes_after if cell is not None else None
     physical = sum(by_role.values())
     if cell is not None and context.spaces[-1].database_bytes is None:
@@ -39,6 +47,7 @@ def _measure_space(context: TrialContext, *, moment: str, cell: Cell | None) -> 
     context.recorder.write_list("space.json", context.spaces)
 
 
-def physical_bytes(host: Host, plan: StackPlan) -> dict[str, int]:
-    """What every volume takes on its medium, by role."""
-    return {v.role: FILESYSTEMS[v.volume.fs.kind].used_bytes(host, v.mount_point, v.directory) for v in plan.volumes}
+def physical_bytes(host: Host, plan: StackPlan, at: str = "") -> dict[str, int]:
+    """What every volume on that host takes on its medium, by role."""
+    own = (v for v in plan.volumes if v.host == at)
+    return {v.role: FILESYSTEMS[v.volume.fs.kind].used_bytes(host, v.mount_point, v.directory) for v in own}

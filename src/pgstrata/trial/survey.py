@@ -18,6 +18,7 @@ from pgstrata.postgres.settings import GivenConf, take_over
 from pgstrata.postgres.user import planned_installation, readable_installation, run_user, server_user
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Postgres, Stack
+from pgstrata.stack.network import needs_relay
 from pgstrata.stack.sizing import loop_size_bytes
 from pgstrata.trial.facts import describe_medium
 from pgstrata.trial.preflight import loaded_bytes
@@ -48,6 +49,7 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
         database_digest=_digest(campaign.workload.sql or campaign.workload.pg_restore),
         facts=gather(host),
         modelled=modelled,
+        relayed=needs_relay(host, campaign.stacks),
     )
 
 
@@ -55,13 +57,15 @@ def open_site(site: Site) -> Site:
     """The site made ready: the server user exists and can read the programs."""
     user = run_user(site.host)
     ready = {name: readable_installation(site.host, found, user) for name, found in site.installations.items()}
-    return replace(site, user=user, installations=ready)
+    elsewhere = {name: open_site(far) for name, far in site.elsewhere.items()}
+    return replace(site, user=user, installations=ready, elsewhere=elsewhere)
 
 
 def planned_site(site: Site) -> Site:
     """The site as `open_site` will make it, by what can be seen from outside; makes nothing."""
     ready = {name: planned_installation(site.host, found, site.user) for name, found in site.installations.items()}
-    return replace(site, installations=ready)
+    elsewhere = {name: planned_site(far) for name, far in site.elsewhere.items()}
+    return replace(site, installations=ready, elsewhere=elsewhere)
 
 
 def _without_links(host: Host, path: str) -> str:

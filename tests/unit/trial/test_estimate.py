@@ -46,12 +46,14 @@ def test_stages_are_counted(stages: dict[str, object], expected: dict[str, tuple
 
 
 def test_standbys_are_counted() -> None:
-    def expected(nodes: int) -> Expected:
+    def expected(nodes: str) -> Expected:
         stack = parse_stack(f"cluster({nodes})/tmpfs")
         one = Campaign.model_validate({"name": "x", "stacks": [stack.model_dump()], "workload": {"scale": 10}})
         (trial, *_) = block_trials(one, 0, (stack.name,))
         return estimate_trial(one, trial)
 
-    alone, three = expected(1), expected(3)
+    alone, three = expected("1"), expected("3")
     assert three.written_bytes > 2.5 * alone.written_bytes
     assert three.duration_s >= alone.duration_s + 2 * JOINING_S
+    assert expected("3,stale_reads=9s").duration_s >= three.duration_s + 9
+    assert expected("3,ANY 1,acknowledgements=9s").duration_s >= three.duration_s + 9

@@ -274,6 +274,24 @@ def test_lines_tell_of_blocks_trials_and_notices() -> None:
     ]
 
 
+def test_a_crash_trial_is_called_one() -> None:
+    lines: list[str] = []
+    listener = Lines(BlockClock(None), lines.append)
+    listener(BlockBegun("c", 0, 1, "screen", ""))
+    cut = trial("a").model_copy(update={"cells": ()})
+    listener(TrialEnded("c", cut, TrialVerdict(trial_id="a", status="ok", duration_s=21.0)))
+    assert lines == ["block 1, screen: 1 trial", "  crash trial of a: ok in 21 s"]
+
+
+def test_the_budget_that_is_left_counts_what_earlier_sessions_took() -> None:
+    lines: list[str] = []
+    now_s = iter((5.0, 15.0)).__next__
+    listener = Lines(BlockClock(180.0, now_s), lines.append)
+    listener(BlockBegun("c", 3, 1, "screen", "", spent_s=100.0))
+    listener(TrialEnded("c", trial("a"), TrialVerdict(trial_id="a", status="ok", duration_s=9.0)))
+    assert lines[-1].endswith("; budget left 1 min 10 s")
+
+
 def test_what_was_attested_and_said_is_in_the_log(tmp_path: Path) -> None:
     recorder = TrialRecorder(trial("a"), tmp_path, tmp_path / "final")
     log = EventLog(recorder)
@@ -291,3 +309,37 @@ def test_what_was_attested_and_said_is_in_the_log(tmp_path: Path) -> None:
 def test_a_known_command_needs_no_values() -> None:
     known = Command(("psql",), timeout_s=5.0, stdin="SELECT 1", user="u", env=(("A", "b"),), cwd="/")
     assert PlannedCommand.of(known).resolve({}) == known
+
+
+def _with_another(bed: Bed) -> FakeHost:
+    """A second host of the trial, which nodes are on."""
+    there = FakeHost(answer=answer, files=BOOT, name="db2")  # type: ignore[arg-type]
+    bed.executor = Executor(bed.host, Identity("c", "t1"), bed.told.append, bed.interruption, 60.0, {"db2": there})
+    runner = StepRunner(there, Journal.create(there, "t1"), bindings=bed.runner.bindings, at="db2")
+    bed.runner.elsewhere = {"db2": runner}
+    return there
+
+
+def test_each_command_runs_on_its_own_host_and_no_other() -> None:
+    bed = Bed()
+    _with_another(bed)
+    bed.run(Step("near", (planned("true", "a"),)), Step("far", (planned("true", "b"),)).on("db2"))
+    both = Step("both", (planned("true", "c"), PlannedCommand.of(command("true", "d"), "db2")))
+    bed.run(both)
+    bed.run(Step("acts", both.commands, act=act(lambda b: (b.executor.run_next(), b.executor.run_next()))))
+    ran = [f"{e.command.text} {e.host}" for e in bed.told if isinstance(e, CommandRun)]
+    assert ran == ["true a fake", "true b db2", "true c fake", "true d db2", "true c fake", "true d db2"]
+    assert [name for name, _ in bed.ends] == ["near", "far on db2", "both", "acts"]
+
+
+@pytest.mark.parametrize("planned_on", ["", "db2"])
+def test_a_command_on_another_host_than_planned_is_refused(planned_on: str) -> None:
+    bed = Bed()
+    there = _with_another(bed)
+    runs_on = there if planned_on == "" else bed.host
+
+    def run(_: Bed) -> None:
+        runs_on.run(command("true"))
+
+    with pytest.raises(NotAsPlanned, match="was about to run true"):
+        bed.run(Step("s", (PlannedCommand.of(command("true"), planned_on),), act=run))

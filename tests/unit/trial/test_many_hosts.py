@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,16 +16,19 @@ from pydantic import ValidationError
 
 from pgstrata.analyze.hosts_policy import HostsPolicy
 from pgstrata.analyze.metrics import Observer
-from pgstrata.errors import UsageError
+from pgstrata.errors import RecordError, UsageError, writing
 from pgstrata.host.protocol import HostLost
-from pgstrata.record.reader import read
+from pgstrata.record.decision import Decision, Observation
+from pgstrata.record.reader import TrialData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.trial.events import Event, Notice, Tell, silent
 from pgstrata.trial.interruption import Interrupted, Interruption
-from pgstrata.trial.scheduler import Outcome, TrialRunner, ended, run_campaign
+from pgstrata.trial.scheduler import Outcome, Runners, ended, run_campaign
 from pgstrata_fake.runner import FakeRunner
+
+pytestmark = pytest.mark.slow
 
 HOSTS = ("ssh://a", "ssh://b", "ssh://c")
 
@@ -41,6 +47,7 @@ class Watched:
     campaign: Campaign
     lost_after: int = 99
     error_after: int = 99
+    full_after: int = 99
     ran: list[str] = field(default_factory=list)
     most: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -55,6 +62,9 @@ class Watched:
                 raise HostLost("it did not come back")
             if len(self.ran) >= self.error_after:
                 raise Interrupted("SIGTERM")
+            if len(self.ran) >= self.full_after:
+                with writing(Path("/dev/full")):
+                    Path("/dev/full").write_text("a log", encoding="utf-8")
             self.ran.append(trial.id)
             return FakeRunner(self.campaign).run(trial, directory, tell)
         finally:
@@ -63,7 +73,7 @@ class Watched:
 
 def run(out: Path, asked: Campaign, runners: dict[str, Watched], tell: Tell = silent) -> Outcome:
     with CampaignDirectory.create_or_open(out, asked) as directory, ThreadPoolExecutor(len(runners)) as executor:
-        named: dict[str, TrialRunner] = dict(runners)
+        named: Runners = dict(runners)
         return run_campaign(
             asked,
             directory,
@@ -94,6 +104,33 @@ def test_every_host_runs_complete_blocks_of_its_own(tmp_path: Path) -> None:
     assert loads == {(host, later): "copy" if later else "fresh" for host in HOSTS for later in (False, True)}
 
 
+def test_of_a_round_that_was_taken_up_no_trial_stays_in_memory(tmp_path: Path) -> None:
+    """A fleet has hundreds of thousands of them."""
+    read_so_far: list[weakref.ref[TrialData]] = []
+    kept: list[int] = []
+    observer = Observer("tps")
+
+    def observe(trials: Sequence[TrialData]) -> Sequence[Observation]:
+        read_so_far.extend(weakref.ref(trial) for trial in trials)
+        return observer(trials)
+
+    class Counting(HostsPolicy):
+        def decide(self, observations: Sequence[Observation], rounds_done: int, elapsed_s: float) -> Decision:
+            gc.collect()
+            kept.append(sum(one() is not None for one in read_so_far))
+            return super().decide(observations, rounds_done, elapsed_s)
+
+    asked = campaign(runs={"blocks": 3})
+    policy = Counting.of(asked, ("ext4", "tmpfs"))
+    with CampaignDirectory.create_or_open(tmp_path / "c", asked) as directory, ThreadPoolExecutor(3) as executor:
+        outcome = run_campaign(
+            asked, directory, dict(watched(asked)), policy, silent,
+            observe=observe, interruption=Interruption(), executor=executor,
+        )  # fmt: skip
+    assert (len(read_so_far), outcome.counts) == (18, {"ok": 18})
+    assert max(kept) <= 1, "the last one that was taken up may still be at hand"
+
+
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_resumed_it_runs_no_trial_twice_and_ends_the_same(tmp_path: Path, after: int) -> None:
     asked = campaign()
@@ -111,6 +148,20 @@ def test_resumed_it_runs_no_trial_twice_and_ends_the_same(tmp_path: Path, after:
     with CampaignDirectory.create_or_open(tmp_path / "c", asked) as directory:
         done = ended(asked, directory, HostsPolicy.of(asked, ("ext4", "tmpfs")), observe=Observer("tps"))
     assert done is not None
+
+
+def test_a_full_disk_of_the_coordinator_ends_the_run_and_the_others_finish_their_trials(tmp_path: Path) -> None:
+    asked = campaign()
+    first = watched(asked) | {"ssh://b": Watched(asked, full_after=1)}
+    with pytest.raises(RecordError, match="no space left"):
+        run(tmp_path / "c", asked, first)
+    kept = {t.id for t in read(tmp_path / "c").trials}
+    assert kept == {id_ for one in first.values() for id_ in one.ran}
+    second = watched(asked)
+    run(tmp_path / "c", asked, second)
+    ran = [id_ for runners in (first, second) for one in runners.values() for id_ in one.ran]
+    assert sorted(ran) == sorted(set(ran)) == sorted(t.id for t in read(tmp_path / "c").trials)
+    assert len(ran) == 12
 
 
 def test_a_lost_host_is_left_out_and_its_trials_run_when_it_is_back(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from pgstrata.analyze.node_use import node_findings
 from pgstrata.postgres.pooler import Sent
+from pgstrata.probe.acknowledged import LetGo
+from pgstrata.probe.stale import parse_reads
 from pgstrata.record.schema import CellResult, NodeUse
 from pgstrata.spec.notation import parse_stack
 from pgstrata.spec.workload import Cell
@@ -54,6 +57,34 @@ def test_what_a_pooler_sent_counts_to_the_node() -> None:
     assert (primary.reads, primary.writes) == (4, 6)
     assert (first.reads, first.writes) == (12, 0)
     assert (second.reads, second.writes) == (None, None)
+
+
+def test_reads_after_commits_count_to_the_standby() -> None:
+    told = [("standby1", True, 4.0), ("standby2", False, 0.0), ("standby1", False, 0.0), ("standby1", True, 2.0)]
+    text = "".join(json.dumps({"standby": name, "stale": stale, "ms": ms}) + "\n" for name, stale, ms in told)
+    nodes = {"primary": (), "standby1": (), "standby2": ()}
+    primary, first, second = node_use(SAMPLES, SERVER, nodes, stale=parse_reads(text))
+    assert (first.checked_reads, first.stale_reads, first.stale_median_ms, first.stale_max_ms) == (3, 2, 3.0, 4.0)
+    assert (second.checked_reads, second.stale_reads, second.stale_max_ms) == (1, 0, None)
+    assert primary.checked_reads is None
+    (found,) = node_findings([result(first), result(first.model_copy(update={"stale_max_ms": 9.0}))])
+    assert (found.checked_reads, found.stale_reads, found.stale_median_ms, found.stale_max_ms) == (6, 4, 3.0, 9.0)
+
+
+def test_commits_count_to_the_standby_that_let_them_go() -> None:
+    released = {"standby1": LetGo(9, 6, 1.5, 7.0), "standby2": LetGo(9, 0, None, None)}
+    nodes = {"primary": (), "standby1": (), "standby2": (), "standby3": ()}
+    primary, first, second, third = node_use(SAMPLES, SERVER, nodes, let_go=released)
+    assert (first.watched_commits, first.released_commits, first.release_median_ms, first.release_p99_ms) == (
+        9, 6, 1.5, 7.0,
+    )  # fmt: skip
+    assert (second.released_commits, second.release_median_ms) == (0, None)
+    assert {primary.watched_commits, third.watched_commits} == {None}
+    slower = first.model_copy(update={"release_median_ms": 2.5, "release_p99_ms": 9.0})
+    (found,) = node_findings([result(first), result(slower)])
+    assert (found.watched_commits, found.released_commits, found.release_median_ms, found.release_p99_ms) == (
+        18, 12, 2.0, 9.0,
+    )  # fmt: skip
 
 
 def test_lags_are_medians_of_what_the_primary_knew() -> None:

@@ -23,8 +23,11 @@ from pgstrata.trial.events import Tell, silent
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.opening import record_unsupported
 from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, TrialRunner, ended, run_campaign
+from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, ended, run_campaign
+from pgstrata.trial.submitted import TrialRunner
 from pgstrata_fake.runner import FakeRunner
+
+pytestmark = pytest.mark.slow
 
 STACKS = ("ext4", "tmpfs", "xfs")
 
@@ -316,7 +319,7 @@ def test_a_stack_that_ran_and_can_no_longer_be_built_does_not_keep_a_campaign_fr
     asked = campaign()
     run(tmp_path / "c", asked, runner=Stopping(FakeRunner(asked), 3))
     with CampaignDirectory.create_or_open(tmp_path / "c", asked) as directory:
-        record_unsupported(directory, [Unsupported("xfs", "mkfs.xfs is missing", "install xfsprogs")])
+        record_unsupported(directory, [Unsupported("xfs", "mkfs.xfs is missing", ("install xfsprogs",))])
     assert [t.verdict.status for t in read(tmp_path / "c").trials] == ["ok", "ok", "ok"]
 
 

@@ -27,6 +27,8 @@ from pgstrata.trial.opening import opened_runner, refuse_leftovers
 from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.survey import survey
 
+pytestmark = pytest.mark.slow
+
 
 def test_golden_copies_made_after_the_host_was_lost_are_removed_too(tmp_path: Path) -> None:
     stack = Stack(name="here", data=Volume(fs=Existing(path=str(tmp_path))))

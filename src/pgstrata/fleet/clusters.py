@@ -1,0 +1,311 @@
+"""Starts or finds the Dask cluster of a campaign: a client of its scheduler, over TLS."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pgstrata.errors import PreflightError
+from pgstrata.fleet.messages import Described
+from pgstrata.host.connect import connect
+from pgstrata.spec.dask_cluster import DaskCluster, ssh_address
+from pgstrata.spec.ssh_target import SshTarget, parse_target
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.undo import RemovePath
+
+if TYPE_CHECKING:
+    from distributed import Client, Security
+
+CONNECT_S = 30.0
+LOOPBACK = "127.0.0.1"
+WORKER = {"nthreads": 1, "memory_limit": 0}
+NOBODY_S = 120.0
+"""For the first worker of a cluster to come."""
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.tick.limit": "60s",
+    "distributed.nanny.pre-spawn-environ": {},
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.client.scheduler-info-interval": "60s",
+    "distributed.admin.low-level-log-length": 20,
+}
+"""A trial stays on its machine, and a lost one is sent again by the fleet, which undoes first. Dask looks at itself as
+little as it can: its profiler would run beside what is measured, and its logs keep the last messages, with the tasks in
+them."""
+
+
+def require_dask() -> None:
+    """PreflightError where the extra is not installed."""
+    try:
+        import cryptography  # noqa: F401
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise PreflightError(
+            f"hosts in a Dask cluster need the package {error.name}, which is not installed",
+            hint="pip install 'pgstrata[dask]'",
+        ) from None
+
+
+@contextmanager
+def connected(cluster: DaskCluster) -> Iterator[Client]:
+    """A client of the cluster, which ends with the block where it was started for it."""
+    require_dask()
+    import dask
+
+    forms: dict[str, Callable[[DaskCluster], Any]] = {
+        "address": _running,
+        "local": _local,
+        "ssh": _ssh,
+        "slurm": _slurm,
+    }
+    with ExitStack() as opened:
+        opened.enter_context(dask.config.set(SETTINGS))
+        form = next(form for name, form in forms.items() if getattr(cluster, name))
+        yield opened.enter_context(form(cluster))
+
+
+@contextmanager
+def _running(cluster: DaskCluster) -> Iterator[Client]:
+    """The scheduler of an address. PreflightError where it cannot be reached with these certificates."""
+    from distributed import Client
+
+    security = _certificates(Path(cluster.tls)) if cluster.tls else _configured()
+    try:
+        client = Client(cluster.address, security=security, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, TypeError, ValueError) as error:
+        raise PreflightError(
+            f"the scheduler {cluster.address} cannot be reached: {_first_line(error)}",
+            hint="does it run, with TLS and a certificate of the same authority? does a firewall let this machine in?",
+        ) from None
+    with client:
+        yield client
+
+
+def _configured() -> Security:
+    """What Dask's own settings name."""
+    from distributed import Security
+
+    security = Security(require_encryption=True)
+    if not (security.tls_ca_file and security.tls_client_cert):
+        raise PreflightError(
+            "there are no certificates for the scheduler: Dask's settings name none",
+            hint="hosts: {dask: {address: tls://..., tls: FOLDER}} with ca.pem, cert.pem and key.pem in it",
+        )
+    return security
+
+
+def _certificates(folder: Path) -> Security:
+    from distributed import Security
+
+    files = {name: folder / f"{name}.pem" for name in ("ca", "cert", "key")}
+    for path in files.values():
+        if not path.is_file():
+            raise PreflightError(f"{path} is missing", hint="the folder has ca.pem, cert.pem and key.pem")
+    if stat.S_IMODE(files["key"].stat().st_mode) & 0o077:
+        raise PreflightError(f"others may read {files['key']}", hint=f"chmod 600 {files['key']}")
+    return Security(
+        require_encryption=True,
+        tls_ca_file=str(files["ca"]),
+        tls_client_cert=str(files["cert"]),
+        tls_client_key=str(files["key"]),
+    )
+
+
+@contextmanager
+def _local(cluster: DaskCluster) -> Iterator[Client]:
+    """Workers that are processes of this one; the certificate is made for the run, and lies in memory alone."""
+    from distributed import Security, SpecCluster
+
+    from pgstrata.fleet.quiet import QuietNanny, QuietScheduler
+
+    security = Security.temporary()
+    own = {"host": LOOPBACK, "protocol": "tls://", "security": security}
+    worker = {"cls": QuietNanny, "options": {**own, **WORKER, "silence_logs": logging.ERROR}}
+    with (
+        SpecCluster(
+            scheduler={"cls": QuietScheduler, "options": {**own, "port": 0}},
+            workers=dict.fromkeys(range(cluster.local or 1), worker),
+            security=security,
+            silence_logs=logging.ERROR,
+        ) as started,
+        _client_of(started) as client,
+    ):
+        yield client
+
+
+def _client_of(started: Any) -> Client:
+    """Of a cluster whose scheduler is in this process: what is told to it is not encoded, and nobody else can."""
+    from distributed import Client
+
+    started.sync(started.scheduler.listen, "inproc://")
+    address = started.scheduler.listeners[-1].contact_address
+    return Client(address, security=started.security, loop=started.loop, set_as_default=False)
+
+
+@contextmanager
+def _ssh(cluster: DaskCluster) -> Iterator[Client]:
+    """A worker on each host, started through ssh; the scheduler is in this process, on the address they reach it by."""
+    import dask
+    from distributed import Security, SpecCluster
+    from distributed.deploy.ssh import Worker
+
+    from pgstrata.fleet.quiet import QuietScheduler
+
+    security = Security.temporary()
+    targets = [parse_target(ssh_address(host)) for host in cluster.ssh]
+    listen = cluster.listen or _own_address(targets[0])
+    with ExitStack() as opened:
+        folder = f"/run/pgstrata-tls-{secrets.token_hex(6)}"
+        for target in targets:
+            opened.enter_context(_certificates_on(target, folder, security))
+        opened.enter_context(dask.config.set(_certificate_settings(folder)))
+        workers = {
+            number: {
+                "cls": Worker,
+                "options": {
+                    "address": target.host,
+                    "connect_options": _ssh_options(target),
+                    "kwargs": {**WORKER, "protocol": "tls://"},
+                    "worker_class": "pgstrata.fleet.quiet.QuietNanny",
+                    "remote_python": cluster.python,
+                },
+            }
+            for number, target in enumerate(targets)
+        }
+        scheduler = {"host": listen, "protocol": "tls://", "port": 0, "security": security}
+        try:
+            started = SpecCluster(
+                scheduler={"cls": QuietScheduler, "options": scheduler},
+                workers=workers,
+                security=security,
+                silence_logs=logging.ERROR,
+            )
+        except Exception as error:  # asyncssh has many
+            raise PreflightError(
+                f"the workers could not be started through ssh: {_first_line(error)}",
+                hint="does `ssh HOST python3 -m pgstrata.cli.main --version` work? python: names another one",
+            ) from None
+        opened.enter_context(started)
+        yield opened.enter_context(_client_of(started))
+
+
+@contextmanager
+def _certificates_on(target: SshTarget, folder: str, security: Security) -> Iterator[None]:
+    """In a folder that root alone can read, until the run ends; `clean` removes it after a kill."""
+    with closing(connect(target.text)) as host:
+        journal = Journal.create(host, folder.rpartition("/")[2].removeprefix("pgstrata-"))
+        try:
+            journal.register(RemovePath(path=folder))
+            host.make_directory(folder, mode=0o700)
+            files = {"ca": security.tls_ca_file, "cert": security.tls_worker_cert, "key": security.tls_worker_key}
+            for name, text in files.items():
+                host.write_text(f"{folder}/{name}.pem", text, mode=0o600)
+            yield
+        finally:
+            journal.undo_all()
+
+
+def _certificate_settings(folder: str) -> dict[str, object]:
+    """What workers over there find in Dask's settings, which are sent along: names of files alone."""
+    files = {"cert": f"{folder}/cert.pem", "key": f"{folder}/key.pem"}
+    return {
+        "distributed.comm.require-encryption": True,
+        "distributed.comm.tls.ca-file": f"{folder}/ca.pem",
+        "distributed.comm.tls.worker": files,
+    }
+
+
+def _ssh_options(target: SshTarget) -> dict[str, object]:
+    """The user's own ssh configuration says the rest."""
+    options = {"port": target.port, "username": target.user}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _own_address(target: SshTarget) -> str:
+    """The address of this machine on the way to a host; nothing is sent."""
+    try:
+        family, kind, *_, address = socket.getaddrinfo(target.host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as way:
+            way.connect(address)
+            return str(way.getsockname()[0])
+    except OSError:
+        raise PreflightError(
+            f"{target.host} is no name that this machine knows, so its own address on the way there is unknown",
+            hint="hosts: {dask: {ssh: [...], listen: ADDRESS}} with the address that the hosts reach this machine by",
+        ) from None
+
+
+@contextmanager
+def _slurm(cluster: DaskCluster) -> Iterator[Client]:
+    """Jobs of Slurm; the certificate lies in a folder that the nodes share, for as long as this process lives."""
+    with slurm_cluster(cluster) as started, _client_of(started) as client:
+        yield client
+
+
+def slurm_cluster(cluster: DaskCluster, *, submitted: bool = True) -> Any:
+    """The cluster of dask-jobqueue; its jobs are submitted unless one only wants to see them."""
+    from dask_jobqueue import SLURMCluster
+    from distributed import Security
+
+    from pgstrata.fleet.quiet import QuietScheduler
+
+    asked = cluster.slurm
+    assert asked is not None
+    return SLURMCluster(
+        n_workers=asked.jobs if submitted else 0,
+        queue=asked.queue,
+        account=asked.account,
+        walltime=asked.walltime,
+        cores=1,
+        job_cpu=asked.cores,
+        memory=asked.memory,
+        processes=1,
+        python=asked.python,
+        interface=asked.interface,
+        security=Security.temporary(),
+        shared_temp_directory=asked.shared,
+        scheduler_cls=QuietScheduler,
+        job_extra_directives=["--exclusive"],
+        worker_extra_args=["--worker-class", "pgstrata.fleet.quiet.QuietWorker", "--no-dashboard"],
+    )
+
+
+def described_workers(client: Client) -> Mapping[str, Described]:
+    """What each worker says of itself, by address. PreflightError where there is none, or one cannot say."""
+    from pgstrata.fleet import worker
+
+    try:
+        client.wait_for_workers(1, timeout=NOBODY_S)
+    except TimeoutError:
+        raise PreflightError(
+            f"no worker came to the scheduler within {NOBODY_S:.0f} s",
+            hint="start workers; if there are some, does a firewall keep them from the scheduler?",
+        ) from None
+    found: Mapping[str, Any] = client.run(worker.prepare, on_error="return")
+    for address, told in found.items():
+        if isinstance(told, OSError):
+            raise PreflightError(
+                f"worker {address} has found the scheduler, but does not answer it: {_first_line(told)}",
+                hint="a firewall lets one direction through: the scheduler must reach the workers' ports, too",
+            )
+        if isinstance(told, BaseException):
+            raise PreflightError(
+                f"worker {address} cannot run pgstrata: {_first_line(told)}",
+                hint="pip install 'pgstrata[dask]' of the same version there",
+            )
+    return {address: Described.model_validate_json(told) for address, told in found.items()}
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,296 @@
+"""What runs on a Dask worker: a session of a campaign on its machine, and the trials in it.
+
+A session lasts as long as the result of the task that opened it is wanted. When the coordinator ends, however it ends,
+the scheduler forgets that task; then the running trial is stopped and everything is undone. When the worker is killed,
+the next one on the machine undoes from the journal what it left.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from distributed import Worker, get_worker
+from distributed.core import Status
+
+from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.fleet.messages import Answer, SessionAsked, TrialAsked, describe_here
+from pgstrata.host.local import LocalHost
+from pgstrata.record.delivered import pack
+from pgstrata.record.reader import read_media
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.source import FolderSource
+from pgstrata.stack.clean import clean
+from pgstrata.stack.journal import Journal
+from pgstrata.stack.undo import RemovePath
+from pgstrata.trial.events import Event, Notice
+from pgstrata.trial.interruption import HostInterruption, Interrupted, Interruption
+from pgstrata.trial.made_up import made_up_runner
+from pgstrata.trial.opening import opened_runner
+from pgstrata.trial.submitted import TrialRunner
+from pgstrata.trial.undo_errors import forget_undo_errors, undo_errors
+from pgstrata.workload.pgbench_logs import percentiles_of
+
+LOOK_S = 1.0
+"""How often it is looked whether a session is still wanted."""
+MACHINE_PATIENCE_S = 300.0
+"""For an earlier session on the same machine to undo what it built."""
+MACHINE_LOCK = "fleet"
+FOLDER = "fleet-"
+
+
+async def prepare(dask_worker: Worker) -> str:
+    """What this worker is, in JSON; from now on one task that asks for `host` runs here at a time."""
+    await dask_worker.set_resources(host=1)
+    return describe_here().model_dump_json()
+
+
+def open_session(text: str) -> Answer:
+    """Looks the machine over for a campaign and makes it ready; what was left there before is undone."""
+    asked = SessionAsked.model_validate_json(text)
+    worker = get_worker()
+    session = Session(asked)
+    _sessions_of(worker).enter(session, lease=worker.get_current_task())
+    return session.open()
+
+
+def run_trial(text: str) -> Answer:
+    """One trial of a session that is open here."""
+    asked = TrialAsked.model_validate_json(text)
+    session = _sessions_of(get_worker()).find(asked.host, asked.token)
+    return Answer(gone=True) if session is None else session.run(asked)
+
+
+def close_session(text: str) -> Answer:
+    """Takes everything back."""
+    asked = SessionAsked.model_validate_json(text)
+    sessions = _sessions_of(get_worker())
+    session = sessions.find(asked.host, asked.token)
+    return session.close() if session is not None and sessions.leave(session) else Answer(gone=True)
+
+
+def stop_sessions(token: str, dask_worker: Worker) -> None:
+    """Ends the running trials of a campaign; they are undone, and do not count."""
+    _sessions_of(dask_worker).stop(token)
+
+
+class Session:
+    """A campaign on this machine."""
+
+    def __init__(self, asked: SessionAsked) -> None:
+        self.asked = asked
+        self._host = LocalHost(name=asked.host)
+        self._interruption: HostInterruption = Interruption().of_host(self._host.end_waits)
+        self._busy = threading.Lock()
+        self._opened = ExitStack()
+        self._directory: CampaignDirectory | None = None
+        self._runner: TrialRunner | None = None
+        self._notices: list[str] = []
+        self._media_told = 0
+
+    @property
+    def is_stopping(self) -> bool:
+        return bool(self._interruption.received)
+
+    def open(self) -> Answer:
+        with self._busy:
+            return self._answer(self._open)
+
+    def _open(self) -> Answer:
+        with ExitStack() as opened:
+            opened.callback(self._host.close)
+            folder = opened.enter_context(_made_up_folder() if self.asked.made_up else self._folder())
+            directory = opened.enter_context(CampaignDirectory.create_or_open(folder, self.asked.campaign))
+            runner: TrialRunner
+            if self.asked.made_up:
+                runner, stacks = made_up_runner(self.asked.campaign), tuple(s.name for s in self.asked.campaign.stacks)
+            else:
+                runner, stacks = opened.enter_context(
+                    opened_runner(
+                        self._host, self.asked.campaign, directory, self._tell, self._interruption, percentiles_of
+                    )
+                )
+                opened.callback(self._journaled(folder).undo_all)
+            self._directory, self._runner, self._opened = directory, runner, opened.pop_all()
+        return Answer(stacks=list(stacks))
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        """Where trials are recorded until they are handed over. No other session has this machine: folders of others
+        are what killed ones left, and so is what their journals name."""
+        host = self._host
+        self._hold_machine()
+        self._notices += [f"cleaned up after an earlier run: {line}" for line in clean(host).lines]
+        state = host.state_directory()
+        for name in host.list_directory(state):
+            if name.startswith(FOLDER):
+                host.remove(f"{state}/{name}")
+        folder = f"{state}/{FOLDER}{self.asked.token}"
+        host.make_directory(folder, mode=0o700)
+        try:
+            yield Path(folder)
+        finally:
+            host.remove(folder)
+
+    def _journaled(self, folder: Path) -> Journal:
+        """So that `clean` removes the folder of a session that was killed."""
+        journal = Journal.create(self._host, f"{FOLDER}{self.asked.token}")
+        journal.register(RemovePath(path=str(folder)))
+        return journal
+
+    def _hold_machine(self) -> None:
+        """The lock lasts until the host is closed; its holder may be a session whose coordinator has just ended."""
+        give_up_s = time.monotonic() + MACHINE_PATIENCE_S
+        while holder := self._host.try_lock(
+            MACHINE_LOCK, f"process {os.getpid()} with campaign {self.asked.campaign.name}"
+        ):
+            if time.monotonic() > give_up_s:
+                raise PreflightError(
+                    f"{self._host.name} is taken by another campaign: {holder}",
+                    hint="wait for it to end, or leave the host out",
+                )
+            with self._interruption.waiting():
+                time.sleep(LOOK_S)
+
+    def run(self, asked: TrialAsked) -> Answer:
+        with self._busy:
+            return self._answer(lambda: self._run(asked))
+
+    def _run(self, asked: TrialAsked) -> Answer:
+        if self._runner is None or self._directory is None:
+            return Answer(gone=True)
+        if self.is_stopping:
+            return Answer(stopped=self._interruption.received)
+        if asked.begins_block:
+            self._runner.begin_block(asked.trial.block, self._directory)
+        self._runner.run(asked.trial, self._directory, self._tell)
+        folder = self._directory.path / "trials" / asked.trial.id
+        archive = pack(folder)
+        shutil.rmtree(folder)
+        return Answer(archive=archive)
+
+    def close(self) -> Answer:
+        with self._busy:
+            return self._answer(self._close)
+
+    def _close(self) -> Answer:
+        self._opened.close()
+        self._runner = None
+        return Answer(closed=True)
+
+    def stop(self, why: str) -> None:
+        self._interruption.received = self._interruption.received or why
+
+    def end_wait(self) -> None:
+        self._interruption.end()
+
+    def _answer(self, work: Callable[[], Answer]) -> Answer:
+        """What the work answers, or its error, with what is to be told besides."""
+        try:
+            answer = work()
+        except Interrupted as stopped:
+            answer = Answer(stopped=str(stopped))
+        except PgstrataError as error:
+            answer = Answer(error=error.message, hint=error.hint)
+        except OSError as error:
+            answer = Answer(error=str(error))
+        answer["notices"], self._notices = self._notices, []
+        if self._directory is not None and self._directory.path.is_dir():
+            media = read_media(FolderSource(self._directory.path))
+            answer["media"] = [m.model_dump_json() for m in media[self._media_told :]]
+            self._media_told = len(media)
+            answer["left"] = list(undo_errors(self._directory.path))
+            forget_undo_errors(self._directory.path)
+        return answer
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, Notice):
+            self._notices.append(event.text)
+
+
+@contextmanager
+def _made_up_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pgstrata-made-up-") as folder:
+        yield Path(folder)
+
+
+class Sessions:
+    """Those of one worker, by host. A thread ends those that nobody wants any more."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._sessions: dict[str, tuple[Session, str]] = {}
+        self._changing = threading.Lock()
+        self._watching = False
+
+    def enter(self, session: Session, lease: str) -> None:
+        """An earlier one of the same host is ended first: its coordinator is gone, or has given it up."""
+        with self._changing:
+            before = self._sessions.pop(session.asked.host, None)
+            self._sessions[session.asked.host] = (session, lease)
+            if not self._watching:
+                self._watching = True
+                threading.Thread(target=self._watch, name="pgstrata sessions").start()
+        if before is not None:
+            _end(before[0], "another session")
+
+    def find(self, host: str, token: str) -> Session | None:
+        session, _ = self._sessions.get(host, (None, ""))
+        return session if session is not None and session.asked.token == token else None
+
+    def leave(self, session: Session) -> bool:
+        """Whether it was still there: who takes it out closes it."""
+        with self._changing:
+            current, _ = self._sessions.get(session.asked.host, (None, ""))
+            if current is session:
+                del self._sessions[session.asked.host]
+            return current is session
+
+    def stop(self, token: str) -> None:
+        for session, _ in list(self._sessions.values()):
+            if session.asked.token == token:
+                session.stop("its coordinator")
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(LOOK_S)
+            with self._changing:
+                if not self._sessions:
+                    self._watching = False
+                    return
+                current = list(self._sessions.values())
+            for session, lease in current:
+                if not self._is_wanted(lease):
+                    if self.leave(session):
+                        _end(session, "the end of its coordinator")
+                elif session.is_stopping:
+                    session.end_wait()
+
+    def _is_wanted(self, lease: str) -> bool:
+        return self._worker.status is Status.running and lease in self._worker.state.tasks
+
+
+def _end(session: Session, why: str) -> None:
+    """Stops what runs, as often as it takes, and takes everything back."""
+    session.stop(why)
+    closing = threading.Thread(target=session.close, name="pgstrata closing")
+    closing.start()
+    while closing.is_alive():
+        session.end_wait()
+        closing.join(LOOK_S)
+
+
+_SESSIONS: WeakKeyDictionary[Worker, Sessions] = WeakKeyDictionary()
+_MAKING = threading.Lock()
+
+
+def _sessions_of(worker: Worker) -> Sessions:
+    with _MAKING:
+        return _SESSIONS.setdefault(worker, Sessions(worker))

@@ -1,0 +1,59 @@
+"""A host's trials as work for a `concurrent.futures.Executor`: what is submitted, and what is done with its result."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.schema import TrialVerdict
+from pgstrata.spec.campaign import Trial
+from pgstrata.trial.events import Tell, TrialBegun
+
+
+class TrialRunner(Protocol):
+    """Runs one trial to its verdict; everything that it built is gone when it returns or raises."""
+
+    def begin_block(self, block: int, directory: CampaignDirectory) -> None:
+        """Records what is looked at before the trials of a block. Raises as `run` does."""
+        ...
+
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
+        """Records the trial. Raises `Interrupted` or an error that no further trial could survive."""
+        ...
+
+
+class Submitted(ABC):
+    """One host of a campaign, as the scheduler sees it."""
+
+    @abstractmethod
+    def work(self, trial: Trial, *, begins_block: bool) -> Callable[[], Any]:
+        """What an executor is to run, one of each host at a time."""
+
+    @abstractmethod
+    def take(self, found: Any, trial: Trial) -> TrialVerdict:
+        """In the thread of the scheduler: from what the work returned to a trial that is in the record."""
+
+
+@dataclass(frozen=True)
+class Here(Submitted):
+    """Trials that run in a thread of this process, which records them as they run."""
+
+    runner: TrialRunner
+    directory: CampaignDirectory
+    tell: Tell
+
+    def work(self, trial: Trial, *, begins_block: bool) -> Callable[[], TrialVerdict]:
+        return partial(self._run, trial, begins_block)
+
+    def take(self, found: TrialVerdict, trial: Trial) -> TrialVerdict:
+        return found
+
+    def _run(self, trial: Trial, begins_block: bool) -> TrialVerdict:
+        if begins_block:
+            self.runner.begin_block(trial.block, self.directory)
+        self.tell(TrialBegun(self.directory.campaign.name, trial))
+        return self.runner.run(trial, self.directory, self.tell)

@@ -1,0 +1,128 @@
+"""The ways to a cluster, each for real: over ssh, of this machine, and with workers on several machines."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from awaiting import wait_until
+from loopback_sshd import LoopbackSshd
+from pgstrata.fleet import clusters
+from pgstrata.record.reader import read
+from pgstrata.spec.dask_cluster import DaskCluster
+from pgstrata.spec.ssh_target import SshTarget
+from pgstrata.trial.made_up import FAKE_MODE
+
+pytest.importorskip("distributed", reason="needs Dask: make setup")
+
+from dask_processes import dask_processes
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
+
+CAMPAIGN = """\
+name: fleet
+hosts: {{dask: {cluster}}}
+stacks: [ext4, xfs]
+workload: {{scale: 1, clients: 2, duration: 5}}
+runs: {{blocks: 2}}
+"""
+
+
+def run(place: Path, cluster: str) -> str:
+    """A campaign of made-up trials; what was said."""
+    file = place / "fleet.yaml"
+    file.write_text(CAMPAIGN.format(cluster=cluster))
+    done = subprocess.run(
+        [sys.executable, "-m", "pgstrata.cli.main", "run", str(file), "--out", str(place / "out")],
+        env={**os.environ, FAKE_MODE: "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_workers_of_this_machine_are_one_host(tmp_path: Path) -> None:
+    assert "has 3 workers: one trial at a time" in run(tmp_path, "{local: 3}")
+    data = read(tmp_path / "out")
+    assert Counter(t.trial.host for t in data.trials) == {socket.gethostname(): 4}
+
+
+def listening(pids: set[int]) -> list[tuple[str, int]]:
+    """Addresses that the processes listen on."""
+    inodes = set()
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            name = os.readlink(descriptor) if descriptor.is_symlink() else ""
+            inodes.add(name.removeprefix("socket:[").removesuffix("]"))
+    found = []
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        parts = line.split()
+        address, port = parts[1].split(":")
+        if parts[3] == "0A" and parts[9] in inodes:
+            found.append((socket.inet_ntoa(bytes.fromhex(address)[::-1]), int(port, 16)))
+    return found
+
+
+def test_what_listens_is_on_loopback_and_has_tls() -> None:
+    with clusters.connected(DaskCluster(local=2)) as client:
+        clusters.described_workers(client)
+        workers = set(client.run(os.getpid).values())
+        found = listening({os.getpid(), *workers})
+        assert len(found) >= 3
+        assert {address for address, _ in found} == {"127.0.0.1"}
+        anybody = ssl.create_default_context()
+        anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+        for address in found:
+            with (
+                socket.create_connection(address, timeout=30) as plain,
+                pytest.raises(ssl.SSLError),
+                anybody.wrap_socket(plain) as wrapped,
+            ):
+                wrapped.recv(1)  # without a certificate of the cluster
+
+
+def test_machines_are_told_apart_and_each_runs_complete_blocks(tmp_path: Path) -> None:
+    """Each worker sees a machine id of its own, by a mount namespace."""
+    with dask_processes(tmp_path, {FAKE_MODE: "1"}, workers=0) as cluster:
+        for number in range(3):
+            machine = tmp_path / f"machine-{number}"
+            machine.write_text(f"{number:032d}\n")
+            cluster.start_workers(1, machine_id=machine)
+        wait_until(lambda: cluster.log.read_text().count("Registered to") == 3, "three workers are there")
+        run(tmp_path, f"{{address: '{cluster.address}', tls: tls}}")
+    data = read(tmp_path / "out")
+    hosts = Counter((t.trial.host, t.trial.stack) for t in data.trials)
+    assert len(hosts) == 6
+    assert set(hosts.values()) == {2}
+    assert all(host.startswith(f"{socket.gethostname()}-") for host, _ in hosts)
+
+
+def test_workers_are_started_through_ssh(sshd: LoopbackSshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def options(target: SshTarget) -> dict[str, object]:
+        return {
+            "port": target.port,
+            "username": target.user,
+            "client_keys": [str(sshd.directory / "user_key")],
+            "known_hosts": str(sshd.directory / "known_hosts"),
+        }
+
+    monkeypatch.setattr(clusters, "connect", lambda text: sshd.connect())
+    monkeypatch.setattr(clusters, "_ssh_options", options)
+    before = set(Path("/run").glob("pgstrata-tls-*"))
+    with clusters.connected(DaskCluster(ssh=(sshd.target.text,))) as client:
+        (worker,) = clusters.described_workers(client).values()
+        assert (worker.hostname, worker.uid) == (socket.gethostname(), os.geteuid())
+        (pid,) = client.run(os.getpid).values()
+        (folder,) = set(Path("/run").glob("pgstrata-tls-*")) - before
+        assert {path.stat().st_mode & 0o077 for path in (folder, *folder.iterdir())} == {0}
+    assert set(Path("/run").glob("pgstrata-tls-*")) == before
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the worker ends with the cluster")
