@@ -51,7 +51,7 @@ def _found(names: Sequence[str], table: Table, deviation: Floats) -> Iterator[Ba
     for k, own in enumerate(deviation):
         ran = np.isfinite(own)
         runs = int(ran.sum())
-        if runs < LEAST_RUNS:
+        if runs < LEAST_RUNS or (own[ran] < -NOTABLE).sum() < LEAST_BAD:
             continue
         relative = own[ran] - _others(deviation, k)[ran]
         limit = -max(SPREADS * 1.4826 * float(np.median(np.abs(relative))), NOTABLE)
@@ -63,9 +63,11 @@ def _found(names: Sequence[str], table: Table, deviation: Floats) -> Iterator[Ba
 
 
 def _others(deviation: Floats, k: int) -> Floats:
-    """Deviation of the machine: the median deviation of the other stacks in each block."""
-    others = np.delete(deviation, k, axis=0)
+    """Deviation of the machine: the median deviation of the other stacks in each block, 0 in one without any."""
+    others = np.sort(np.delete(deviation, k, axis=0), axis=0)  # those that are missing come last
+    there = np.isfinite(others).sum(axis=0)
     usual = np.zeros(deviation.shape[1])
-    for j in np.flatnonzero(np.isfinite(others).any(axis=0)):
-        usual[j] = np.nanmedian(others[:, j])
+    columns = np.flatnonzero(there)
+    count = there[columns]
+    usual[columns] = (others[(count - 1) // 2, columns] + others[count // 2, columns]) / 2
     return usual

@@ -16,7 +16,7 @@ from pgstrata.record.reader import CrashData
 from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.durability import Durability, durability_class
 from pgstrata.spec.promise import LOSES, SURVIVES
-from pgstrata.spec.stack import Stack
+from pgstrata.spec.stack import PRIMARY, Stack
 
 LEVEL = 0.95
 
@@ -42,13 +42,16 @@ def durability_found(promised: Durability, found: CrashRecord | None, untested: 
         first_counterexample=found.first_counterexample,
         ignored_flushes=found.ignored_flushes,
         cluster=found.cluster,
+        power=found.power,
     )
 
 
 def broke_promise(durability: DurabilityFinding) -> bool:
     """Whether acknowledged transactions were lost or data damaged on a disk that obeys flushes, where the configuration
-    promises otherwise. It promises for the power of one machine: the loss of a cluster's nodes says nothing of that."""
-    if durability.cluster is not None:
+    promises otherwise. It promises for the power of one machine: the loss of a cluster's nodes says nothing of that,
+    nor does a power cut after which its primary did not come back."""
+    power = durability.power
+    if durability.cluster is not None or (power is not None and PRIMARY in (*power.gone, *power.in_memory)):
         return False
     fell = durability.verdict in ("lost", "corrupt") and durability.ignored_flushes == "0"
     return fell and durability.class_ == SURVIVES

@@ -101,7 +101,11 @@ def judge_pair(
     different: bool | None = None,
     one_look: bool = False,
 ) -> PairVerdict:
-    """The verdict on one pair; `different` overrides what the interval says (Holm over several pairs)."""
+    """The verdict on one pair.
+
+    `different` overrides what the interval says (Holm over several pairs); an interval that still holds zero then ends
+    there, as it does for a rejection that others made possible (Guilbaud, Biometrical Journal 50, 2008).
+    """
     if one_look:
         difference, equality, p = t_interval(estimate, alpha), t_interval(estimate, equivalence_alpha), t_p(estimate)
     else:
@@ -115,4 +119,5 @@ def judge_pair(
         verdict = "equal"
     elif proven:
         verdict = "better" if estimate.value > 0 else "worse"
+        difference = difference.beyond_zero(estimate.value)
     return PairVerdict(estimate, difference, equality, plain, enough, p, verdict, one_look)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pgstrata.analyze.finding import Cause, Finding, Kind, MetricScale, Source, TimeKind, Verdict
 from pgstrata.analyze.statements import Statement
-from pgstrata.record.cluster import ClusterFound
+from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.record.schema import REPORT_SCHEMA
 
 
@@ -51,6 +51,8 @@ class DurabilityFinding(Finding):
     """What the disk of the crash trials did about flushes: ignored `all`, or the last so many."""
     cluster: ClusterFound | None = None
     """Of a cluster: what the loss of nodes takes; `states` are the failures that were carried out."""
+    power: PowerCutNodes | None = None
+    """Of a cluster all of whose nodes lost power at once, in so many ways as there are `states`."""
     untested: str = ""
     """Why there is no verdict, where power cuts were asked for."""
 
@@ -83,6 +85,8 @@ class NodeFinding(Finding):
     """What a node of a cluster did: rates over the time of the runs, and of the lags the median run."""
 
     node: str
+    host: str
+    """Where it is not the primary's; else empty."""
     runs: int
     processors: float | None
     """That its server's processes used, on average."""
@@ -99,6 +103,20 @@ class NodeFinding(Finding):
     reads_share: float | None
     writes_share: float | None
     """Of the statements that a pooler sent to all nodes; None without one, and where it sent none."""
+    checked_reads: int | None
+    stale_reads: int | None
+    """Reads on this standby right after a commit was acknowledged, of all runs, and how many of them lacked it."""
+    stale_median_ms: float | None
+    stale_max_ms: float | None
+    """Of the stale ones: how long after the acknowledgement a read had it; the median of the runs' medians, and the
+    longest."""
+    watched_commits: int | None
+    released_commits: int | None
+    """Commits that waited for standbys, of all runs, and those whose last missing acknowledgement was this one's."""
+    release_median_ms: float | None
+    release_p99_ms: float | None
+    """Of those: from the record of the commit to that acknowledgement; the median of the runs' medians, and the largest
+    of their 99th percentiles."""
 
 
 class StackFinding(Finding):
@@ -146,7 +164,7 @@ class Comparison(Finding):
     pairs: int
     """Pairs that the estimate rests on."""
     needed_pairs: int | None = None
-    """Further pairs that would settle the margin, by the forecast."""
+    """Further pairs until a verdict, if the difference stays as it is."""
     needed_s: float | None = None
     """Machine time of those pairs; null for imports, which cannot be continued."""
     source: Source = "screening"

@@ -1,7 +1,7 @@
 """Conditions for `--fail-on`, such as `tps(xfs) < 0.95*tps(ext4)`: parsed by a small grammar, judged on intervals.
 
     condition = side ("<" | "<=" | ">" | ">=") side
-    side      = [number "*"] metric "(" stack ")" | number ["%"]
+    side      = [number ["%"] "*"] metric "(" stack ")" | number ["%"]
 
 A condition holds when it is true over the whole interval, fails when it is false over the whole interval, and is
 undecided otherwise. Where both sides are the same metric of two stacks, the interval of their ratio decides (paired
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.analyze.findings import Findings, StackFinding
+from pgstrata.analyze.scale import METRICS
 from pgstrata.errors import UsageError
 
 Outcome = Literal["holds", "fails", "undecided"]
@@ -74,7 +75,8 @@ class Judged:
     @property
     def sentence(self) -> str:
         words = {"holds": "holds", "fails": "does not hold", "undecided": "is undecided"}[self.outcome]
-        return f"{self.condition.text}: {words} in cell {self.cell}"
+        reason = ", because there is no interval" if self.low is None else ""
+        return f"{self.condition.text}: {words} in cell {self.cell}{reason}"
 
 
 def parse_condition(text: str) -> Condition:
@@ -133,7 +135,8 @@ def _check_known(condition: Condition, side: Side, stacks: Sequence[StackFinding
     if side.metric is None or side.stack is None:
         return
     _require(condition, "stack", side.stack, sorted({s.name for s in stacks}))
-    _require(condition, "metric", side.metric, sorted({m for s in stacks for m in s.metrics}))
+    # One that no run has (all failed, or it was not recorded) leaves the condition open.
+    _require(condition, "metric", side.metric, sorted({*METRICS, *(m for s in stacks for m in s.metrics)}))
 
 
 def _require(condition: Condition, kind: str, value: str, known: Sequence[str]) -> None:

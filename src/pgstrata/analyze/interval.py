@@ -69,6 +69,11 @@ class Interval:
     def excludes_zero(self) -> bool:
         return self.low > 0 or self.high < 0
 
+    def beyond_zero(self, value: float) -> Interval:
+        """The part of it on the side of zero on which `value` lies."""
+        low, high = (max(self.low, 0.0), self.high) if value > 0 else (self.low, min(self.high, 0.0))
+        return Interval(low, high, self.level)
+
     def inside(self, bound: float) -> bool:
         """Whether all of it lies in (-bound, bound)."""
         return -bound < self.low and self.high < bound

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 
 import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze import jitter
 from pgstrata.analyze.capacity import is_lag_rising
-from pgstrata.analyze.selection import Selection, Tally
+from pgstrata.analyze.selection import Kind, Selection, Tally, kind_of
 from pgstrata.analyze.trend import trend_per_hour
 from pgstrata.record.decision import Observation, OpenLoop
 from pgstrata.record.reader import CellData, TrialData
@@ -60,21 +61,23 @@ def seconds_of(cell: CellData) -> Floats:
 class Observer:
     """What the scheduler hands to its policy: the primary metric of every cell of the trials that the judge counts.
 
-    Each trial is read once, as it comes. Which trials count is decided anew only when most trials come from another
-    host or server than before.
+    Each trial is read once, as it comes, and nothing is kept of it but its figures and its kind, which most trials
+    share. Which trials count is decided anew only when most trials come from another host or server than before.
     """
 
     primary: str
     percentile: str = "p99"
     _tally: Tally = field(default_factory=Tally)
     _selection: Selection = field(default_factory=Selection)
-    _taken: list[tuple[TrialData, tuple[Observation, ...]]] = field(default_factory=list)
+    _kinds: dict[Kind, Kind] = field(default_factory=dict)
+    _taken: list[tuple[Kind | None, Observation]] = field(default_factory=list)
     _observations: list[Observation] = field(default_factory=list)
 
     def __call__(self, trials: Sequence[TrialData]) -> Sequence[Observation]:
         """Adds trials; returns the observations of all so far, in the order in which they came."""
-        self._tally.add(trials)
-        new = [(t, tuple(_observations(t, self.primary, self.percentile))) for t in trials if t.valid]
+        valid = [(self._shared(kind_of(t)), t) for t in trials if t.valid]
+        self._tally.add_kinds(kind for kind, _ in valid)
+        new = [(kind, o) for kind, t in valid for o in _observations(t, self.primary, self.percentile)]
         self._taken += new
         selection = self._tally.selection()
         if selection == self._selection:
@@ -84,8 +87,13 @@ class Observer:
             self._observations = list(self._counted(self._taken))
         return self._observations
 
-    def _counted(self, taken: Iterable[tuple[TrialData, tuple[Observation, ...]]]) -> Iterator[Observation]:
-        return (o for trial, observations in taken if self._selection.counts(trial) for o in observations)
+    def _shared(self, kind: Kind | None) -> Kind | None:
+        """The one object for all trials of a kind."""
+        return None if kind is None else self._kinds.setdefault(kind, kind)
+
+    def _counted(self, taken: Sequence[tuple[Kind | None, Observation]]) -> Iterator[Observation]:
+        counts = {kind: self._selection.counts_kind(kind) for kind in {kind for kind, _ in taken}}
+        return (o for kind, o in taken if counts[kind])
 
 
 def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[Observation]:
@@ -95,7 +103,8 @@ def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[O
         value = primary_value(trial, cell, primary)
         if value is not None:
             open_loop = open_loop_of(cell, percentile)
-            yield Observation(own.stack, own.block, cell.id, value, own.stage, share_s, open_loop, own.host)
+            stack, cell_id, host = intern(own.stack), intern(cell.id), intern(own.host)
+            yield Observation(stack, own.block, cell_id, value, own.stage, share_s, open_loop, host)
 
 
 def open_loop_of(cell: CellData, percentile: str) -> OpenLoop | None:

@@ -37,8 +37,12 @@ def _finding(name: str, everything: Sequence[NodeUse]) -> NodeFinding:
     def middle(key: str) -> float | None:
         return median(all_of(key)) if all_of(key) else None
 
+    def total(key: str) -> int | None:
+        return int(sum(all_of(key))) if all_of(key) else None
+
     return NodeFinding(
         node=name,
+        host=uses[0].host,
         runs=len(uses),
         processors=rate("cpu_s"),
         received_bytes_per_s=rate("received_bytes"),
@@ -52,4 +56,12 @@ def _finding(name: str, everything: Sequence[NodeUse]) -> NodeFinding:
         behind_max_bytes=max((use.behind_max_bytes for use in uses if use.behind_max_bytes is not None), default=None),
         reads_share=_share(name, everything, "reads"),
         writes_share=_share(name, everything, "writes"),
+        checked_reads=total("checked_reads"),
+        stale_reads=total("stale_reads"),
+        stale_median_ms=middle("stale_median_ms"),
+        stale_max_ms=max(all_of("stale_max_ms"), default=None),
+        watched_commits=total("watched_commits"),
+        released_commits=total("released_commits"),
+        release_median_ms=middle("release_median_ms"),
+        release_p99_ms=max(all_of("release_p99_ms"), default=None),
     )

@@ -44,7 +44,7 @@ WORTHWHILE = 0.10
 """A pair goes on while a verdict within the budget has at least this chance."""
 WORTHWHILE_EQUIVALENT = 0.02
 """The same for a pair declared equivalent: by simulation, 10 % gives up 3 to 5 % of the answers within 60 pairs."""
-START = 0.22
+START = 0.19
 """Leader and runner-up are confirmed while a difference has at least this chance within the budget (the forecast is
 wide then: at 10 % nearly every confirmation of equal stacks would start), ..."""
 LIKELY = 0.50
@@ -186,10 +186,9 @@ class AdaptivePolicy:
         if worth:
             return ""
         chance = _chance_words(different + equal)
-        pairs = "1 pair" if most == 1 else f"{most} pairs"
-        return (
-            f"{name}: {pairs} would settle it with a chance of {chance}{self._reach(outlook, most, rates.equivalence)}"
-        )
+        is_short = self.budget_s is not None and most < self.max_pairs
+        room = f"the budget has room for {_pairs_words(most)} in all" if is_short else f"{_pairs_words(most)} in all"
+        return f"{name}: {room}, with a chance of {chance} of a verdict{self._reach(outlook, most, rates.equivalence)}"
 
     def _reach(self, outlook: Outlook | None, most: int, alpha: float) -> str:
         """The smallest margin within which they could show equality, where it is of any use."""

@@ -17,6 +17,16 @@ from pgstrata.record.schema import HostFacts
 Items = tuple[tuple[str, str], ...]
 Declared = tuple[str, int | None, str | None, str | None]
 """The host, and major, source and folder of the server that a stack asks for."""
+Kind = tuple[Items, Declared, Items]
+"""What a trial is compared by: checked facts of the host, what is declared, and checked facts of the server."""
+
+
+def kind_of(trial: TrialData) -> Kind | None:
+    """None of a trial without facts."""
+    if trial.facts is None:
+        return None
+    host, server = _split(trial.facts)
+    return host, _declared(trial), server
 
 
 @dataclass(frozen=True)
@@ -38,32 +48,41 @@ class Selection:
         """Why a trial does not count; empty when it does."""
         if not trial.valid:
             return f"{trial.verdict.status}: {trial.verdict.reason}".rstrip(": ")
-        if trial.facts is None:
-            return ""
-        usual = {**self.host.get(trial.trial.host, {}), **self.server.get(_declared(trial), {})}
-        differing = [
-            f"{key} is {value}, of most trials {usual[key]}"
-            for key, value in trial.facts.checked.items()
-            if usual.get(key, value) != value
-        ]
+        differing = self._differing(kind_of(trial))
         return f"another {'; '.join(differing)}" if differing else ""
 
     def counts(self, trial: TrialData) -> bool:
         return not self.why_not(trial)
+
+    def counts_kind(self, kind: Kind | None) -> bool:
+        """Whether valid trials of a kind count."""
+        return not self._differing(kind)
+
+    def _differing(self, kind: Kind | None) -> list[str]:
+        if kind is None:
+            return []
+        host, declared, server = kind
+        usual = {**self.host.get(declared[0], {}), **self.server.get(declared, {})}
+        return [
+            f"{key} is {value}, of most trials {usual[key]}"
+            for key, value in sorted((*host, *server))
+            if usual.get(key, value) != value
+        ]
 
 
 @dataclass
 class Tally:
     """The checked facts of a growing number of trials."""
 
-    _counts: Counter[tuple[Items, Declared, Items]] = field(default_factory=Counter)
-    """How many valid trials have these facts of the host, this declaration and these facts of the server."""
+    _counts: Counter[Kind] = field(default_factory=Counter)
+    """How many valid trials are of each kind."""
 
     def add(self, trials: Iterable[TrialData]) -> None:
-        for trial in trials:
-            if trial.valid and trial.facts is not None:
-                host, server = _split(trial.facts)
-                self._counts[host, _declared(trial), server] += 1
+        self.add_kinds(kind_of(trial) for trial in trials if trial.valid)
+
+    def add_kinds(self, kinds: Iterable[Kind | None]) -> None:
+        """Of valid trials."""
+        self._counts.update(kind for kind in kinds if kind is not None)
 
     def selection(self) -> Selection:
         """What most of the trials so far share."""

@@ -15,8 +15,9 @@ something that meets the one and not the other, no figure can tell. Without a re
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 import numpy as np
@@ -24,22 +25,66 @@ import numpy as np
 from pgstrata.analyze.findings import Findings, StackFinding
 from pgstrata.analyze.interval import ALPHA, SCREEN_G, Estimate, interval
 from pgstrata.analyze.scale import metric_of
+from pgstrata.errors import UsageError
 from pgstrata.record.reader import CampaignData
+from pgstrata.record.redact import MACHINE_ID, machine_stand_in
+from pgstrata.record.source import DAMAGED
 
 Blocks = Mapping[int, float]
 """The value of a run by its block, on the scale of the model."""
 Verdict = Literal["higher", "lower", "equal", "undecided"]
 Refusal = Literal["no stack in common", "no reference", "other metric", "unpaired"]
 LEAST_BLOCKS = 2
+_UNKNOWN = "unknown"
+"""A fact that a record does not have, or that could not be read."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """One campaign, with what was found in it."""
+    """One campaign: what another session is compared with."""
 
     name: str
-    data: CampaignData
-    findings: Findings
+    at: datetime
+    """When the campaign was begun; of an import, when it was imported."""
+    metric: str
+    margin: float
+    paired: bool
+    """Whether its runs are ordered in blocks."""
+    specs: Mapping[str, str]
+    """Specification by name of the stack, in the order of the campaign."""
+    values: Mapping[str, Mapping[str, Blocks]]
+    """By name of the stack and cell."""
+    facts: Mapping[str, str]
+    """Those that are checked."""
+
+
+def session_of(name: str, data: CampaignData, findings: Findings) -> Session:
+    """A campaign by what was found in it."""
+    metric = findings.campaign.primary
+    blocks = {t.id: t.trial.block for t in data.trials}
+    values: dict[str, dict[str, Blocks]] = {s.name: {} for s in findings.stacks}
+    for stack in findings.stacks:
+        values[stack.name][stack.cell] = _by_block(stack, metric, blocks)
+    return Session(
+        name=name,
+        at=_moment(data),
+        metric=metric,
+        margin=findings.campaign.margin,
+        paired=data.record.paired,
+        specs={s.name: s.spec for s in findings.stacks},
+        values=values,
+        facts=next((dict(t.facts.checked) for t in data.trials if t.valid and t.facts is not None), {}),
+    )
+
+
+def _moment(data: CampaignData) -> datetime:
+    try:
+        at = datetime.fromisoformat(data.record.created)
+    except ValueError:
+        raise UsageError(
+            f"{data.source.text}/campaign.json: {data.record.created!r} is no time", hint=DAMAGED
+        ) from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -97,56 +142,47 @@ def paired(stack: Blocks, reference: Blocks) -> list[float]:
 
 def compare_sessions(a: Session, b: Session, reference: str | None = None) -> SessionComparison:
     """Session b against session a; `reference` is chosen by the number of its runs where it is not given."""
-    metric = a.findings.campaign.primary
-    common = _common(a, b)
-    unmatched = tuple(sorted(({s.name for s in a.findings.stacks} | {s.name for s in b.findings.stacks}) - set(common)))
-    chosen = reference if reference is not None else _reference(a, b, common, metric)
+    common = common_stacks((a, b))
+    unmatched = tuple(sorted((a.specs.keys() | b.specs.keys()) - set(common)))
+    chosen = reference if reference is not None else reference_of((a, b), common)
     refused: Refusal | None = None
-    if b.findings.campaign.primary != metric:
+    if b.metric != a.metric:
         refused = "other metric"
     elif not common:
         refused = "no stack in common"
-    elif not (a.data.record.paired and b.data.record.paired):
+    elif not (a.paired and b.paired):
         refused = "unpaired"
     elif chosen is None or chosen not in common or len(common) < 2:
         refused = "no reference"
-    moved = () if refused or chosen is None else _rows(a, b, common, chosen, metric)
+    moved = () if refused or chosen is None else _rows(a, b, common, chosen)
     if not refused and not moved:
         refused = "no reference"
-    margin = a.findings.campaign.margin
     return SessionComparison(
         a.name,
         b.name,
-        metric,
-        margin,
+        a.metric,
+        a.margin,
         None if refused else chosen,
         moved,
         unmatched,
-        _differing(a.data, b.data),
+        differing_facts(a, b),
         refused,
     )
 
 
-def _common(a: Session, b: Session) -> tuple[str, ...]:
-    """Names that stand for the same specification in both, in the order of the first."""
-    specs = {s.name: s.spec for s in b.findings.stacks}
-    return tuple(dict.fromkeys(s.name for s in a.findings.stacks if specs.get(s.name) == s.spec))
+def common_stacks(sessions: Sequence[Session]) -> tuple[str, ...]:
+    """Names that stand for the same specification in all, in the order of the first."""
+    first, *others = sessions
+    return tuple(name for name, spec in first.specs.items() if all(s.specs.get(name) == spec for s in others))
 
 
-def _reference(a: Session, b: Session, common: Sequence[str], metric: str) -> str | None:
-    """The common stack that ran in most blocks of the session where it ran less; ties go by name."""
+def reference_of(sessions: Sequence[Session], common: Sequence[str]) -> str | None:
+    """The common stack that ran in most blocks of the session where it ran least; ties go by name."""
 
     def least(name: str) -> int:
-        counts = [sum(len(values) for values in _values(one, name, metric).values()) for one in (a, b)]
-        return min(counts)
+        return min(sum(len(values) for values in one.values[name].values()) for one in sessions)
 
     return min(common, key=lambda name: (-least(name), name), default=None)
-
-
-def _values(session: Session, name: str, metric: str) -> dict[str, Blocks]:
-    """Of one stack, by cell."""
-    blocks = {t.id: t.trial.block for t in session.data.trials}
-    return {s.cell: _by_block(s, metric, blocks) for s in session.findings.stacks if s.name == name}
 
 
 def _by_block(stack: StackFinding, metric: str, blocks: Mapping[str, int]) -> Blocks:
@@ -158,23 +194,28 @@ def _by_block(stack: StackFinding, metric: str, blocks: Mapping[str, int]) -> Bl
     return {block: math.log(value) if ratio else value for block, value in pairs if not ratio or value > 0}
 
 
-def _rows(a: Session, b: Session, common: Sequence[str], reference: str, metric: str) -> tuple[Moved, ...]:
-    references = [_values(one, reference, metric) for one in (a, b)]
+def _rows(a: Session, b: Session, common: Sequence[str], reference: str) -> tuple[Moved, ...]:
+    metric, references = a.metric, [one.values[reference] for one in (a, b)]
     pairs = []
     for name in (one for one in common if one != reference):
-        values = [_values(one, name, metric) for one in (a, b)]
+        values = [one.values[name] for one in (a, b)]
         for cell in (cell for cell in values[0] if all(cell in one for one in (values[1], *references))):
             x, y = (paired(v[cell], r[cell]) for v, r in zip(values, references, strict=True))
             if min(len(x), len(y)) >= LEAST_BLOCKS:
                 pairs.append((name, cell, x, y, _shift(values, cell), _shift(references, cell)))
     alpha = ALPHA / max(1, len(pairs))
-    bound = _bound(metric, a.findings.campaign.margin)
+    bound = _bound(metric, a.margin)
     return tuple(_moved(name, cell, x, y, raw, moved, alpha, metric, bound) for name, cell, x, y, raw, moved in pairs)
 
 
 def _shift(values: Sequence[Mapping[str, Blocks]], cell: str) -> float:
     first, second = (np.mean(list(one[cell].values())) for one in values)
     return float(second - first)
+
+
+def shown_by(metric: str) -> Callable[[float], float]:
+    """What makes a difference of the model a figure: a ratio, or the difference itself."""
+    return math.exp if metric_of(metric).scale == "ratio" else float
 
 
 def _bound(metric: str, margin: float) -> float:
@@ -196,7 +237,7 @@ def _moved(
     estimate = session_estimate(x, y)
     found = interval(estimate, alpha, SCREEN_G)
     bounded = math.isfinite(found.low)
-    shown = math.exp if metric_of(metric).scale == "ratio" else float
+    shown = shown_by(metric)
     verdict: Verdict = "undecided"
     if bounded and found.inside(bound):
         verdict = "equal"
@@ -209,11 +250,15 @@ def _moved(
     )  # fmt: skip
 
 
-def _differing(a: CampaignData, b: CampaignData) -> tuple[tuple[str, str, str], ...]:
-    first, second = (_facts(one) for one in (a, b))
-    names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
-    return tuple((name, first.get(name, "unknown"), second.get(name, "unknown")) for name in names)
+def differing_facts(a: Session, b: Session) -> tuple[tuple[str, str, str], ...]:
+    """Checked facts that are not the same: name, value in a, value in b. A machine is the same one in a bundle that it
+    was taken out of."""
+    both = {name: (a.facts.get(name, _UNKNOWN), b.facts.get(name, _UNKNOWN)) for name in [*a.facts, *b.facts]}
+    if _same_machine(a.facts.get(MACHINE_ID), b.facts.get(MACHINE_ID)):
+        both.pop(MACHINE_ID)
+    return tuple((name, *values) for name, values in both.items() if values[0] != values[1])
 
 
-def _facts(data: CampaignData) -> dict[str, str]:
-    return next((dict(t.facts.checked) for t in data.trials if t.valid and t.facts is not None), {})
+def _same_machine(a: str | None, b: str | None) -> bool:
+    """Whether ids are of one machine, of which one record may have what stands for it."""
+    return a is not None and b is not None and (machine_stand_in(a) == b or a == machine_stand_in(b))

@@ -96,6 +96,8 @@ class Price(StatementBase):
     low: float | None
     high: float | None
     class_: str = Field(alias="class")
+    proven: bool = False
+    """Whether a verdict says that it is better: of several pairs Holm's procedure has one before the interval has."""
 
 
 class BadModeStatement(StatementBase):

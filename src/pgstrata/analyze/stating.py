@@ -205,6 +205,7 @@ class CellStatements:
                 low=low,
                 high=high,
                 class_=kept_class(self.evidence.durability[other]),
+                proven=pair.verdict.decided,
             )
 
     def _only_screened(self) -> tuple[PairConclusion, ...]:

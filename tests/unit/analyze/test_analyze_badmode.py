@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pgstrata.analyze.badmode import bad_modes
+from pgstrata.analyze.badmode import NOTABLE, _others, bad_modes
 from pgstrata.analyze.comparison import Table
 
 NAMES = ("a", "b")
@@ -43,3 +43,19 @@ def test_ordinary_scatter_and_missing_runs_are_no_bad_mode() -> None:
         y = table(seed, blocks=12, stacks=3)
         y[0, :4] = np.nan
         assert bad_modes(("a", "b", "c"), Table(y, tuple(range(12)))) == ()
+
+
+def test_the_machine_is_the_median_of_those_that_ran() -> None:
+    """With two, three and no other stacks in a block."""
+    deviation = np.array([[0.1, -0.4, 0.3], [np.nan, 0.2, np.nan], [0.5, np.nan, np.nan], [-0.3, 0.6, np.nan]])
+    assert _others(deviation, 0).tolist() == pytest.approx([0.1, 0.4, 0.0])
+    assert _others(deviation, 3).tolist() == pytest.approx([0.3, -0.1, 0.3])
+
+
+def test_runs_that_are_a_little_low_are_none_whatever_the_others_do() -> None:
+    y = np.full((2, 9), 7.6)
+    y[1, [3, 7]] -= 0.99 * NOTABLE
+    y[0, [3, 7]] += 0.2
+    assert bad_modes(NAMES, Table(y, tuple(range(9)))) == ()
+    y[1, [3, 7]] -= 0.02 * NOTABLE
+    assert [found.stack for found in bad_modes(NAMES, Table(y, tuple(range(9))))] == ["b"]

@@ -158,3 +158,15 @@ def test_means_of_unpaired_runs_are_compared_by_welch() -> None:
     assert found.value / found.se == pytest.approx(reference.statistic)
     assert found.nu == pytest.approx(reference.df)
     assert math.isnan(difference_of_means(x, y[:1]).se)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_only_holm_proves_has_an_interval_that_ends_at_no_difference(sign: int) -> None:
+    loose = Estimate(sign * 0.2, 0.06, 5, 6)
+    alone = judge_pair(loose, math.log(1.02), loose)
+    assert (alone.verdict, alone.interval.excludes_zero()) == ("undecided", False)
+    found = judge_pair(loose, math.log(1.02), loose, different=True)
+    assert found.verdict == ("better" if sign > 0 else "worse")
+    near, far = (found.interval.low, found.interval.high)[::sign]
+    assert near == 0
+    assert far == (alone.interval.low, alone.interval.high)[::sign][1]

@@ -140,6 +140,8 @@ def test_ranking_estimates_and_choice_agree(findings: Findings) -> None:
     assert (findings.chosen.name, findings.chosen.class_) == ("xfs", "survives power loss")
     prices = [s for s in findings.cells[0].statements if isinstance(s, Price)]
     assert [(p.subject, p.object, p.class_) for p in prices] == [("tmpfs", "xfs", "loses on power loss")]
+    verdicts = {frozenset((c.a, c.b)): c.verdict for c in reversed(findings.comparisons) if c.margin is not None}
+    assert [p.proven for p in prices] == [verdicts[frozenset(("tmpfs", "xfs"))] != "undecided"]
 
 
 def test_the_goal_can_ask_for_another_durability(campaign: Path) -> None:

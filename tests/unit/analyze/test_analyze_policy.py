@@ -132,6 +132,11 @@ def test_an_end_is_told_without_chances_and_margins_of_no_use() -> None:
     value = levels(0.5, a=0, b=0, c=0)
     reasons = [Bench(policy("abc", budget_s=n * TRIAL_S), value).play()[0][-1].reason for n in range(3, 30)]
     assert any("room for no fresh pair" in reason for reason in reasons)
+    # What they would need is the report's to say; here it is how far the budget goes.
+    assert any(re.search(r": the budget has room for \d+ pairs? in all, with a chance of ", r) for r in reasons), (
+        reasons
+    )
+    assert not any("would settle" in reason for reason in reasons)
     for reason in reasons:
         assert re.search(r"0 pairs|\b1 pairs|chance of 0|no margin|prove is ([3-9]\d|\d{3,})", reason) is None, reason
 

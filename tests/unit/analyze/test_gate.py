@@ -93,6 +93,12 @@ def test_unknown_names_get_the_nearest() -> None:
         judge_conditions([parse_condition("tsp(xfs) < 1")], findings())
 
 
+def test_a_metric_that_no_run_has_leaves_the_condition_open() -> None:
+    judged = judge_conditions([parse_condition("stall_fraction(xfs) > 1%")], findings())[0]
+    assert judged.outcome == "undecided"
+    assert judged.sentence == "stall_fraction(xfs) > 1%: is undecided in cell c, because there is no interval"
+
+
 @given(st.text(alphabet="abcdefgh ()%*<>=._-", min_size=1).filter(lambda s: s.strip() == s and '"' not in s))
 def test_any_name_can_be_quoted(name: str) -> None:
     condition = parse_condition(f'tps("{name}") >= 0.5 * tps("{name}")')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from pgstrata.analyze.interval import ALPHA, SCREEN_G, interval
-from pgstrata.analyze.sessions import paired, session_estimate
+from pgstrata.analyze.sessions import Session, differing_facts, paired, session_estimate
 from pgstrata.cli.main import app
+from pgstrata.record.redact import machine_stand_in
 from pgstrata_fake.campaigns import Shape, write_campaign
+
+pytestmark = pytest.mark.slow
 
 CAMPAIGNS = 1000
 
@@ -90,10 +94,31 @@ def test_a_bundle_is_compared_as_its_directory(tmp_path: Path) -> None:
     a, b = made(tmp_path / "a", "ext4", "xfs"), made(tmp_path / "b", "ext4", "xfs", seed=2)
     done = CliRunner().invoke(app, ["bundle", b, "--redact", "--out", str(tmp_path / "b.zip")])
     assert done.exit_code == 0, done.output
-    whole, bundled = compared(a, b), compared(a, str(tmp_path / "b.zip"))
+    bundle = str(tmp_path / "b.zip")
+    whole, bundled, turned, own = compared(a, b), compared(a, bundle), compared(bundle, a), compared(b, bundle)
     assert whole["moved"] == bundled["moved"]
-    assert whole["differing"] == []
-    assert [name for name, *_ in bundled["differing"]] == ["machine id"]  # type: ignore[attr-defined]
+    assert [found["differing"] for found in (whole, bundled, turned, own)] == [[], [], [], []]
+
+
+def test_another_machine_is_named_also_where_one_of_both_was_redacted() -> None:
+    def session(machine: str) -> Session:
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        return Session(
+            "", at, "tps", 0.02, paired=True, specs={}, values={}, facts={"machine id": machine, "CPUs": "8"}
+        )
+
+    assert differing_facts(session("0123"), session(machine_stand_in("0123"))) == ()
+    other = machine_stand_in("4567")
+    assert differing_facts(session("0123"), session(other)) == (("machine id", "0123", other),)
+    assert differing_facts(session(other), session("0123")) == (("machine id", other, "0123"),)
+
+
+def test_a_fact_that_neither_knows_does_not_differ() -> None:
+    def session(facts: dict[str, str]) -> Session:
+        return Session("", datetime(2026, 1, 1, tzinfo=UTC), "tps", 0.02, paired=True, specs={}, values={}, facts=facts)
+
+    found = differing_facts(session({"turbo": "unknown", "CPUs": "8"}), session({}))
+    assert found == (("CPUs", "8", "unknown"),)
 
 
 def test_the_reference_is_the_stack_with_most_runs(tmp_path: Path) -> None:
