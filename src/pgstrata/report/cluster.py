@@ -17,11 +17,14 @@ EXPLAINED = (
     "Over all runs of a stack. Processors: how many the node's server used on average. Sent and received: by its link. "
     "Lags are how long ago the primary had written what the standby had just written, flushed and applied: the median "
     "of the runs' medians, of one sample a second; the longest is of all samples. Reads and writes: the node's share "
-    "of the SELECTs, and of the INSERTs, UPDATEs, DELETEs and DDL, that a pooler in front of the cluster sent."
+    "of the SELECTs, and of the INSERTs, UPDATEs, DELETEs and DDL, that a pooler in front of the cluster sent. "
+    "Stale: of reads right after a commit was acknowledged, how many lacked it, and the longest time until one had it. "
+    "Released: of commits that waited for standbys, how many had their last missing acknowledgement from this one, and "
+    "the median and 99th percentile of the time from the commit's record to it."
 )
 COLUMNS = (
     "Stack", "Node", "Processors", "Sent/s", "Received/s", "Disk written/s",
-    "Write lag", "Flush lag", "Apply lag", "Longest", "Reads", "Writes",
+    "Write lag", "Flush lag", "Apply lag", "Longest", "Reads", "Writes", "Stale", "Released",
 )  # fmt: skip
 TEXTS = 2
 """So many columns hold words, the others figures."""
@@ -40,7 +43,7 @@ def _clusters(findings: Findings, cell: CellFinding) -> Iterator[StackFinding]:
 
 def _row(node: NodeFinding) -> Iterator[str]:
     written = node.disk_written_bytes_per_s
-    yield node.node
+    yield f"{node.node} on {node.host}" if node.host else node.node
     yield render_number(node.processors)
     yield _bytes(node.sent_bytes_per_s)
     yield _bytes(node.received_bytes_per_s)
@@ -50,6 +53,24 @@ def _row(node: NodeFinding) -> Iterator[str]:
     else:
         yield from map(_ms, (node.write_lag_ms, node.flush_lag_ms, node.replay_lag_ms, node.replay_lag_max_ms))
     yield from map(_share, (node.reads_share, node.writes_share))
+    yield _stale(node)
+    yield _released(node)
+
+
+def _released(node: NodeFinding) -> str:
+    """`300 of 900 (1.2 ms, 7 ms)`; empty where nobody asked."""
+    if node.watched_commits is None:
+        return ""
+    times = f" ({_ms(node.release_median_ms)}, {_ms(node.release_p99_ms)})" if node.released_commits else ""
+    return f"{node.released_commits:,} of {node.watched_commits:,}{times}"
+
+
+def _stale(node: NodeFinding) -> str:
+    """`3 of 120 (8 ms)`; empty where nobody asked."""
+    if node.checked_reads is None:
+        return ""
+    longest = f" ({_ms(node.stale_max_ms)})" if node.stale_reads else ""
+    return f"{node.stale_reads} of {node.checked_reads}{longest}"
 
 
 def _share(value: float | None) -> str:
@@ -90,6 +111,8 @@ class DrawnNode:
     height: int
     waited_for: bool
     """Whether a commit may wait for it."""
+    path: str
+    """Of the line from the node that it follows, as in SVG; empty for the primary."""
 
     @property
     def middle(self) -> int:
@@ -130,24 +153,35 @@ def cluster_pictures(findings: Findings, cell: CellFinding, stacks: Mapping[str,
 
 def _picture(finding: StackFinding, stack: Stack) -> ClusterPicture:
     done = {node.node: node for node in finding.nodes}
-    drawn: list[DrawnNode] = []
+    drawn: dict[str, DrawnNode] = {}
     y = 1
     for node in stack.nodes:
         if node.name not in done:
             continue
-        lines = tuple(_lines(done[node.name]))
+        upstream = stack.topology.upstream(node.name) if stack.topology and node.name != PRIMARY else ""
+        lines = tuple(_lines(done[node.name], upstream))
         height = 2 * _PAD + _HEAD + _LINE * (len(lines) - 1)
         x = 1 if node.name == PRIMARY else INDENT
         place, waited = _place(stack, node), node.name in _waited_for(stack)
-        drawn.append(DrawnNode(node.name, place, lines, x, y, WIDTH - x - 1, height, waited))
+        path = _path(drawn.get(upstream), x, y, height)
+        drawn[node.name] = DrawnNode(node.name, place, lines, x, y, WIDTH - x - 1, height, waited, path)
         y += height + _GAP
-    return ClusterPicture(finding.name, commit_words(stack), tuple(drawn), WIDTH, y - _GAP + 1)
+    return ClusterPicture(finding.name, commit_words(stack), tuple(drawn.values()), WIDTH, y - _GAP + 1)
+
+
+def _path(upstream: DrawnNode | None, x: int, y: int, height: int) -> str:
+    """From the primary along the left edge; from a standby, which stands in the same column, down to the box."""
+    if upstream is None:
+        return ""
+    end = upstream.y + upstream.height
+    return f"M14 {end}V{y + height // 2}H{x}" if upstream.name == PRIMARY else f"M{x + 20} {end}V{y}"
 
 
 def _place(stack: Stack, node: Node) -> str:
-    """`tmpfs`, or `ext4, WAL on xfs`."""
+    """`tmpfs`, or `ext4, WAL on xfs`, and the host where it is not the primary's."""
     shown = {role: render_volume(stack.volumes[in_stack]) for role, in_stack in node.roles.items()}
-    return f"{shown['data']}, WAL on {shown['wal']}" if "wal" in shown else shown["data"]
+    place = f"{shown['data']}, WAL on {shown['wal']}" if "wal" in shown else shown["data"]
+    return f"{place}, {node.host}" if node.host else place
 
 
 def _waited_for(stack: Stack) -> tuple[str, ...]:
@@ -155,7 +189,7 @@ def _waited_for(stack: Stack) -> tuple[str, ...]:
     cluster = stack.topology
     if cluster is None or cluster.quorum is None or cluster.synchronous_commit in ("off", "local"):
         return ()
-    return cluster.quorum.candidates(cluster.standby_names)
+    return cluster.quorum.candidates(cluster.followers(PRIMARY))
 
 
 def commit_words(stack: Stack) -> str:
@@ -168,14 +202,20 @@ def commit_words(stack: Stack) -> str:
     return f"a commit waits for {cluster.synchronous_standby_names}, synchronous_commit={level}"
 
 
-def _lines(node: NodeFinding) -> Iterator[str]:
+def _lines(node: NodeFinding, upstream: str) -> Iterator[str]:
     written = node.disk_written_bytes_per_s
     disk = "nothing to a disk" if written is None else f"{_rate(written)} to disk"
     yield f"{render_number(node.processors)} processors, {disk}"
     yield f"sent {_rate(node.sent_bytes_per_s)}, received {_rate(node.received_bytes_per_s)}"
-    if node.node != PRIMARY:
+    if upstream not in ("", PRIMARY):
+        yield f"follows {upstream}"
+    elif upstream:
         yield f"written {_ms(node.write_lag_ms)}, flushed {_ms(node.flush_lag_ms)} later"
         yield f"applied {_ms(node.replay_lag_ms)} later (longest {_ms(node.replay_lag_max_ms)})"
     shares = (("reads", node.reads_share), ("writes", node.writes_share))
     if told := [f"{_share(share)} of the {what}" for what, share in shares if share is not None]:
         yield ", ".join(told)
+    if node.checked_reads is not None:
+        yield f"stale reads: {_stale(node)}"
+    if node.watched_commits is not None:
+        yield f"released: {_released(node)}"

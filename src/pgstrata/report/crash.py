@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pgstrata.analyze.crash import broke_promise, share_bound
 from pgstrata.analyze.findings import DurabilityFinding, Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.crash_cluster import cluster_words, short_cluster_words
+from pgstrata.report.crash_cluster import cluster_words, power_words, short_cluster_words, went_on_words
 from pgstrata.report.crash_picture import CutPicture, draw_cut
 from pgstrata.report.crash_story import Story, tell_story
 from pgstrata.report.figures import render_count
@@ -127,7 +127,8 @@ def durability_words(durability: DurabilityFinding) -> str:
         return f"{durability.class_}; not tested: {durability.untested}" if durability.untested else durability.class_
     if durability.cluster is not None:
         return f"{durability.class_}; {short_cluster_words(durability.cluster, durability)}"
-    return f"{durability.class_}; {_short_words(durability)}{_disk_words(durability)}"
+    nodes = "all nodes lost power: " if durability.power is not None else ""
+    return f"{durability.class_}; {nodes}{_short_words(durability)}{_disk_words(durability)}"
 
 
 def _short_words(durability: DurabilityFinding) -> str:
@@ -157,6 +158,13 @@ def verdict_words(durability: DurabilityFinding) -> str:
     """`held in 200 states (...)`, or what went wrong in how many of them."""
     if durability.cluster is not None:
         return cluster_words(durability.cluster, durability)
+    power = durability.power
+    if power is not None:
+        return f"{power_words(power)}: {_states_words(durability)}{went_on_words(power)}"
+    return _states_words(durability)
+
+
+def _states_words(durability: DurabilityFinding) -> str:
     states = render_count(durability.states, "state")
     if durability.verdict == "held":
         share = 100 * share_bound(durability.states)

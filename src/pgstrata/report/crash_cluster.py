@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pgstrata.analyze.findings import DurabilityFinding
-from pgstrata.record.cluster import ClusterFound, LostNodes
+from pgstrata.record.cluster import ARCHIVE, REJOINS, ClusterFound, LostNodes, PowerCutNodes, RejoinedNodes
 from pgstrata.report.figures import render_count, render_number
 
 MISTAKES = {
@@ -45,6 +45,8 @@ def _parts(found: ClusterFound, durability: DurabilityFinding) -> Iterator[str]:
     carried_out = sum(row.carried_out for row in found.by_lost)
     checked = render_count(found.moments, "moment")
     yield f"{survived_words(found)} ({checked}, {carried_out:,} failures carried out, the others reckoned)"
+    if found.rejoined is not None:
+        yield _rejoined(found.rejoined)
     for row in found.by_lost:
         if row.nodes == len(found.nodes):
             yield from _all_lost(found)
@@ -63,7 +65,43 @@ def _all_lost(found: ClusterFound) -> Iterator[str]:
         yield "when all nodes lose what they have, the archive restores all"
 
 
+def _rejoined(rejoined: RejoinedNodes) -> str:
+    """What came of the old primary, and what it gave up for that."""
+    followed = rejoined.tried - rejoined.failed
+    given_up = render_count(rejoined.discarded_max, "commit")
+    return (
+        f"by {REJOINS[rejoined.how]} the old primary followed the promoted node in {followed:,} of {rejoined.tried:,}, "
+        f"giving up as many as {given_up} that the other lacked, {rejoined.acknowledged_max:,} of them acknowledged"
+    )
+
+
 def _amount(row: LostNodes) -> str:
     """`up to 12 acknowledged commits, the last 0.4 s`."""
     seconds = f", the last {render_number(row.missing_max_s)} s" if row.missing_max_s is not None else ""
     return f"up to {render_count(row.missing_max, 'acknowledged commit')}{seconds}"
+
+
+def power_words(power: PowerCutNodes) -> str:
+    """`all 3 nodes lost power (nothing is left of primary, in memory; standby2 did not come back)`."""
+    details = []
+    if power.in_memory:
+        details.append(f"nothing is left of {listed_nodes(power.in_memory)}, in memory")
+    if power.gone:
+        details.append(f"{listed_nodes(power.gone)} did not come back")
+    shown = f" ({'; '.join(details)})" if details else ""
+    return f"all {len(power.nodes)} nodes lost power{shown}"
+
+
+def went_on_words(power: PowerCutNodes) -> str:
+    """`; standby1 went on in 40, standby2 in 3`, or that the archive was restored."""
+    told = [
+        f"{'the archive was restored' if name == ARCHIVE else f'{name} went on'} in {count:,}"
+        for name, count in power.went_on.items()
+    ]
+    return f"; {', '.join(told)}" if told else ""
+
+
+def listed_nodes(names: Sequence[str]) -> str:
+    """`primary, standby1 and standby2`."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
 from pgstrata.analyze.findings import CellFinding, DiskFinding, Findings
 from pgstrata.report.figures import NOT_KNOWN, render_number, render_percent
@@ -20,15 +21,40 @@ TEXTS = 3
 """So many columns hold words, the others figures."""
 
 
+JOINED = 4
+"""So many disks of a volume, and more, stand in one row, with their least and largest figures."""
+
+
+NUMBERS: tuple[Callable[[DiskFinding], float | None], ...] = (
+    lambda disk: disk.reads_per_s,
+    lambda disk: disk.writes_per_s,
+    lambda disk: disk.flushes_per_s,
+    lambda disk: disk.flushes_per_transaction,
+    lambda disk: disk.seeks_per_transaction,
+    lambda disk: disk.queue,
+)
+
+
 def disk_rows(findings: Findings, cell: CellFinding) -> tuple[tuple[str, ...], ...]:
-    """A row of `COLUMNS` for each disk of each stack, in the order of the stacks; none where no disk is modelled."""
+    """Rows of `COLUMNS` for the disks of each stack, in the order of the stacks; none where no disk is modelled."""
     return tuple(_rows(findings, cell))
 
 
 def _rows(findings: Findings, cell: CellFinding) -> Iterator[tuple[str, ...]]:
     for stack in findings.stacks:
         if stack.cell == cell.id:
-            yield from ((stack.name, disk.disk, _model(disk), *_figures(disk)) for disk in stack.disks)
+            yield from ((stack.name, _name(disks), _model(disks[0]), *_figures(disks)) for disks in _alike(stack.disks))
+
+
+def _alike(disks: Sequence[DiskFinding]) -> Iterator[tuple[DiskFinding, ...]]:
+    """Disks of one volume and model together where they are many."""
+    for _, group in groupby(disks, lambda disk: (disk.disk.rpartition(".")[0], _model(disk))):
+        together = tuple(group)
+        yield from [together] if len(together) >= JOINED else [(disk,) for disk in together]
+
+
+def _name(disks: Sequence[DiskFinding]) -> str:
+    return disks[0].disk if len(disks) == 1 else f"{disks[0].disk} … {disks[-1].disk} ({len(disks)})"
 
 
 def _model(disk: DiskFinding) -> str:
@@ -37,20 +63,24 @@ def _model(disk: DiskFinding) -> str:
     return f"{disk.model}{stretched}{failed}"
 
 
-def _figures(disk: DiskFinding) -> Iterator[str]:
-    rates = (disk.reads_per_s, disk.writes_per_s, disk.flushes_per_s)
-    yield from (
-        render_number(value) for value in (*rates, disk.flushes_per_transaction, disk.seeks_per_transaction, disk.queue)
-    )
-    yield from (render_percent(share) for share in (disk.busy_share, disk.seek_share))
-    yield _late(disk)
+def _figures(disks: Sequence[DiskFinding]) -> Iterator[str]:
+    for figure in NUMBERS:
+        yield _span((figure(disk) for disk in disks), render_number)
+    yield _span((disk.busy_share for disk in disks), render_percent)
+    yield _span((disk.seek_share for disk in disks), render_percent)
+    median = _span((disk.late_median_percent for disk in disks), _percent)
+    p99 = _span((disk.late_p99_percent for disk in disks), _percent)
+    yield NOT_KNOWN if median == NOT_KNOWN else f"{median}, {p99}"
 
 
-def _late(disk: DiskFinding) -> str:
-    if disk.late_median_percent is None or disk.late_p99_percent is None:
+def _span(values: Iterable[float | None], render: Callable[[float], str]) -> str:
+    """Least and largest, as one where they read alike."""
+    known = [value for value in values if value is not None]
+    if not known:
         return NOT_KNOWN
-    return f"{_percent(disk.late_median_percent)}, {_percent(disk.late_p99_percent)}"
+    least, most = render(min(known)), render(max(known))
+    return least if least == most else f"{least.removesuffix(' %')} … {most}"
 
 
-def _percent(whole: int) -> str:
-    return "100 % or more" if whole >= 100 else f"{whole} %"
+def _percent(whole: float) -> str:
+    return "≥ 100 %" if whole >= 100 else f"{whole:.0f} %"

@@ -43,10 +43,10 @@ def moved_words(one: Moved, found: SessionComparison) -> str:
     """One stack in one cell."""
     bounds = "no bounds yet"
     if one.low is not None and one.high is not None:
-        bounds = f"{_change(one.low, found.metric)} … {_change(one.high, found.metric)}"
-    moved, drift = _change(one.raw, found.metric), _change(one.reference, found.metric)
+        bounds = f"{change_words(one.low, found.metric)} … {change_words(one.high, found.metric)}"
+    moved, drift = change_words(one.raw, found.metric), change_words(one.reference, found.metric)
     return (
-        f"{one.stack}, {one.cell}: {moved}, the reference {drift}: {_change(one.change, found.metric)} ({bounds}) "
+        f"{one.stack}, {one.cell}: {moved}, the reference {drift}: {change_words(one.change, found.metric)} ({bounds}) "
         f"in {one.blocks_a} and {one.blocks_b} blocks: {_VERDICTS[one.verdict]}"
     )
 
@@ -59,7 +59,8 @@ def comparison_value(found: SessionComparison) -> dict[str, Any]:
     return value
 
 
-def _change(value: float, metric: str) -> str:
+def change_words(value: float, metric: str) -> str:
+    """`+3.1 %`; a difference where the metric has no logarithm."""
     if metric_of(metric).scale == "difference":
         return render_metric(value, metric_of(metric))
     return f"{'+' if value > 1 else ''}{render_percent(value - 1)}"

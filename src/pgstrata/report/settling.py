@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from pgstrata.analyze.crash import kept_class
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings
-from pgstrata.analyze.statements import Choice
-from pgstrata.record.reader import CampaignData
+from pgstrata.analyze.reach import least_blocks
+from pgstrata.analyze.statements import Choice, NoVerdict
+from pgstrata.record.reader import CampaignData, TrialData
 from pgstrata.report.figures import render_count
 from pgstrata.report.table import main_cells
 from pgstrata.report.why import reason_words
@@ -21,6 +22,10 @@ from pgstrata.spec.units import render_duration
 
 Command = Callable[[int | None, int | None], str]
 """What to type to go on until so many minutes, or so many blocks, are reached."""
+
+
+_STAYING = " if the differences stay as they are"
+"""The condition of the forecast, as of every pair's own."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +74,30 @@ class CellAnswer:
 
 
 def cell_answer(data: CampaignData, findings: Findings, cell: CellFinding) -> CellAnswer | None:
-    """None where nothing was compared."""
+    """None where nothing was compared, and more runs of the same kind would not change that."""
     choice = _choice(cell)
     if choice is None:
-        return None
+        return _too_few(data, cell)
     settled = choice.relation != "leads"
     words = sentence(choice) if settled else _open_words(findings, cell, choice)
     goes_on = not settled and not findings.campaign.origin.startswith("import")
     settling = _settling(data, findings, cell, choice) if goes_on else None
     return CellAnswer(words, settled, _cost(settling), settling, reason_words(findings, cell, choice.class_))
+
+
+def _too_few(data: CampaignData, cell: CellFinding) -> CellAnswer | None:
+    """Of a campaign that ended before any verdict could be made, though stacks ran: what has bounds."""
+    found = next((s for s in cell.statements if isinstance(s, NoVerdict) and s.reason == "too few runs"), None)
+    campaign = data.campaign
+    seconds = {name: fmean(values) for name, values in _seconds([t for t in data.trials if t.valid])}
+    if found is None or len(seconds) < 2 or campaign.hosts:
+        return None
+    done = 1 + max(t.trial.block for t in data.trials)
+    declared = campaign.runs.blocks is not None
+    more = max(1, least_blocks(campaign.goal.kind, len(seconds), fixed=declared) - done)
+    more_s = more * sum(seconds.values())
+    cost = f"About {render_duration(60 * math.ceil(more_s / 60))} more have room for bounds"
+    return CellAnswer(sentence(found), False, cost, _until(data, more_s, more_s, more), "")
 
 
 def placeless(minutes: int | None, blocks: int | None) -> str:
@@ -118,14 +138,14 @@ def _cost(settling: Settling | None) -> str:
     if settling is None:
         return ""
     if settling.hosts is not None:
-        return f"About {render_count(settling.hosts, 'more host')} would settle it"
+        return f"About {render_count(settling.hosts, 'more host')} would settle it{_STAYING}"
     if settling.hopeless:
         return "No affordable number of runs would settle it"
     return "More runs would tell what it takes" if settling.more_s is None else _more_words(settling.more_s)
 
 
 def _more_words(more_s: float) -> str:
-    return f"About {render_duration(60 * math.ceil(more_s / 60))} more would settle it"
+    return f"About {render_duration(60 * math.ceil(more_s / 60))} more would settle it{_STAYING}"
 
 
 def _choice(cell: CellFinding) -> Choice | None:
@@ -164,7 +184,7 @@ def _settling(data: CampaignData, findings: Findings, cell: CellFinding, choice:
         return Settling(math.inf if most > MOST_HOSTS else None, hosts=None if most > MOST_HOSTS else most)
     if data.campaign.runs.blocks is not None:
         return _until(data, most * spent_s / blocks, most * spent_s / blocks, most)
-    seconds = {name: fmean(values) for name, values in _seconds(data)}
+    seconds = {name: fmean(values) for name, values in _seconds(data.trials)}
     runs = {name: max(n for c, n in more if name in (c.a, c.b)) for c, _ in more for name in (c.a, c.b)}
     more_s = sum(n * seconds.get(name, 0.0) for name, n in runs.items())
     return _until(data, more_s, more_s, most)
@@ -182,9 +202,9 @@ def _until(data: CampaignData, told_s: float | None, more_s: float, blocks: int)
     return Settling(told_s, minutes=minutes if budget_s is not None else None, blocks=declared + blocks)
 
 
-def _seconds(data: CampaignData) -> Iterator[tuple[str, Sequence[float]]]:
+def _seconds(trials: Iterable[TrialData]) -> Iterator[tuple[str, Sequence[float]]]:
     """Machine time of the trials of each stack."""
     found: dict[str, list[float]] = {}
-    for trial in data.trials:
+    for trial in trials:
         found.setdefault(trial.trial.stack, []).append(trial.verdict.duration_s)
     yield from found.items()

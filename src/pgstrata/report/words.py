@@ -184,7 +184,7 @@ def _no_verdict(statement: NoVerdict) -> str:
             return f"{quoted(statement.subject)} alone: there is nothing to compare it with."
         case "no candidate":
             return f"**No verdict**: there is no stack {_promise(statement.subject, 1)}, as the goal demands."
-    return "There are too few runs for any verdict yet: at least two blocks with two stacks."
+    return "There are too few runs for any verdict yet: it takes at least two blocks of two stacks."
 
 
 def _choice(statement: Choice) -> str:
@@ -260,7 +260,8 @@ def _settling(pair: PairStatement, metric: Metric) -> str:
         return f"No affordable number of {'hosts' if pair.source == 'hosts' else 'pairs'} would settle {margin}"
     cost = f" ({render_duration(pair.settled_by_s)})" if pair.settled_by_s else ""
     more = "more host" if pair.source == "hosts" else "more pair"
-    return f"About {render_count(pair.settled_by_pairs, more)}{cost} would settle {margin}"
+    needed = f"{render_count(pair.settled_by_pairs, more)}{cost}"
+    return f"About {needed} would settle {margin} if the difference stays as it is"
 
 
 def _not_confirmed(statement: NotConfirmed) -> str:
@@ -274,7 +275,7 @@ def _not_confirmed(statement: NotConfirmed) -> str:
 def _price(statement: Price) -> str:
     metric = metric_of(statement.metric)
     loss = "its durability is not known" if statement.class_ == "unknown" else f"it {statement.class_}"
-    is_certain = _excludes_none(metric, statement.low, statement.high)
+    is_certain = statement.proven or _excludes_none(metric, statement.low, statement.high)
     better = f"{'would be' if is_certain else 'seems'} {_word(metric, better=True)} {quoted(statement.object)}"
     size, bounds = _size(metric, statement.amount, statement.low, statement.high, sign=False)
     by = ": " if size.endswith("×") else " by "

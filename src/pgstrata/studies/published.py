@@ -47,6 +47,7 @@ class Study(Model):
     statistic: str = Field(description="what the author took of several runs")
     campaigns: dict[str, str] = Field(description="campaign files by size, relative to the folder of campaigns")
     metric: str = "tps"
+    ratios_only: bool = Field(False, description="values are ratios to the baseline: the author gives no others")
     baseline: str
     arms: tuple[Arm, ...]
     claims: tuple[str, ...]
@@ -82,7 +83,7 @@ class Study(Model):
         scale = cell.scale if cell is not None else 0
         arm = min(arms, key=lambda a: abs((a.scale or scale) - scale))
         return Published(
-            value=arm.values.get(self.metric),
+            value=None if self.ratios_only else arm.values.get(self.metric),
             ratio=self.ratio(arm),
             baseline=self._baseline(arm),
             metric=self.metric,

@@ -71,6 +71,7 @@ class View:
     _data: CampaignData | None = None
     _messages: dict[str, _Message] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _ended: bool = False
     viewers: int = 0
 
     def publish(self, event: str, value: Any) -> None:
@@ -88,7 +89,7 @@ class View:
         seen: dict[str, int] = {}
         self.viewers += 1
         try:
-            while True:
+            while not self._ended:
                 news = self._news
                 for event, message in tuple(self._messages.items()):
                     if seen.get(event) != message.number:
@@ -100,6 +101,11 @@ class View:
                     yield b": still here\n\n"
         finally:
             self.viewers -= 1
+
+    def end(self) -> None:
+        """Lets every viewer go."""
+        self._ended = True
+        self._news.set()
 
     async def follow(self) -> None:
         """Looks again and again, until it is cancelled."""
@@ -123,8 +129,6 @@ class View:
             await asyncio.sleep(max(LOOK_EVERY_S, (loop.time() - began_s) * (1 / JUDGE_SHARE - 1)))
 
     def _judge(self) -> tuple[CampaignData, Findings, dict[str, Any]]:
-        with suppress(OSError, PermissionError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
         data = self.follower.data()
         findings = judge(data)
         return data, findings, live_verdict(data, findings)
@@ -210,6 +214,22 @@ def _refusal(scope: Scope, headers: Headers, token: str, port: int) -> Response 
     return None
 
 
+class _Server(uvicorn.Server):  # type: ignore[misc]
+    """Streams have no end of their own: what is left of them is cancelled, with a traceback each. So viewers are let go
+    first, and the connections of those that do not read are cut."""
+
+    def __init__(self, config: uvicorn.Config, view: View) -> None:
+        super().__init__(config)
+        self._view = view
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        self._view.end()
+        for connection in list(self.server_state.connections):
+            if connection.transport.get_write_buffer_size():
+                connection.transport.abort()
+        await super().shutdown(sockets)
+
+
 def make_server(view: View, token: str, port: int) -> uvicorn.Server:
     """Without a log of requests: their addresses may hold the token."""
     config = uvicorn.Config(
@@ -223,9 +243,11 @@ def make_server(view: View, token: str, port: int) -> uvicorn.Server:
         lifespan="on",
         h11_max_incomplete_event_size=16 << 10,
     )
-    return uvicorn.Server(config)
+    return _Server(config, view)
 
 
 def serve(server: uvicorn.Server, listening: socket) -> None:
-    """Until it is told to exit."""
+    """Until it is told to exit, at the lowest priority: this thread, and those that it starts."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
     server.run(sockets=[listening])

@@ -20,6 +20,8 @@ from pgstrata.report.settling import answer
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.campaign import Runs
 
+pytestmark = pytest.mark.slow
+
 Table = dict[str, list[float]]
 
 
@@ -128,11 +130,32 @@ def test_before_there_are_bounds_runs_speak_for_themselves(tmp_path: Path) -> No
     assert "no bounds yet; one run" in render_terminal(alone, judge(alone))
 
 
+def test_a_campaign_that_ends_before_any_verdict_says_what_has_room_for_bounds(tmp_path: Path) -> None:
+    said = {}
+    for name, fixed in (("adaptive", None), ("declared", 1)):
+        (tmp_path / name).mkdir()
+        data = recorded(tmp_path / name, scattered(2, 1, 0.1), "quick", fixed)
+        said[name] = answer(data, judge(data), command)
+        assert render_terminal(data, judge(data)).count("too few runs for any verdict") == 1
+    head = "There are too few runs for any verdict yet: it takes at least two blocks of two stacks. About "
+    # Bounds take three blocks; a block of two runs of 20 s takes 40 s.
+    assert re.fullmatch(
+        re.escape(head) + r"2 min more have room for bounds: \S+ run 'out dir' --minutes 2", said["adaptive"]
+    )
+    assert re.fullmatch(
+        re.escape(head) + r"[23] min more have room for bounds: \S+ run 'out dir' --blocks \d", said["declared"]
+    )
+    (tmp_path / "alone").mkdir()
+    alone = recorded(tmp_path / "alone", scattered(1, 1, 0.1), "quick")
+    assert answer(alone, judge(alone), command) == ""
+
+
 def test_what_is_open_names_stacks_minutes_and_command(tmp_path: Path) -> None:
     data = recorded(tmp_path, scattered(2, 4, 0.05), "quick")
     said = answer(data, judge(data), command)
     assert re.fullmatch(
-        r"`s0\d` leads, which is \*\*not proven\*\* against `s0\d`\. About [\w ]+ more would settle it: "
+        r"`s0\d` leads, which is \*\*not proven\*\* against `s0\d`\. About [\w ]+ more would settle it "
+        r"if the differences stay as they are: "
         r"\S+ run 'out dir' --minutes \d+",
         said,
     ), said

@@ -35,11 +35,23 @@ LAGS: dict[str, Any] = {
     "replay_lag_max_ms": 44,
     "behind_max_bytes": 70,
 }
+STALE = {"checked_reads": 120, "stale_reads": 3, "stale_median_ms": 2.0, "stale_max_ms": 8.0}
+RELEASED = {"watched_commits": 900, "released_commits": 600, "release_median_ms": 1.25, "release_p99_ms": 7.0}
 NODES = [
     {"node": "primary", **COUNTED, "disk_written_bytes": 40 << 20, "reads": 10, "writes": 7},
-    {"node": "standby1", **COUNTED, **LAGS, "reads": 30, "writes": 0},
-    {"node": "standby2", "elapsed_s": 10},
+    {"node": "standby1", **COUNTED, **LAGS, **STALE, **RELEASED, "reads": 30, "writes": 0},
+    {
+        "node": "standby2",
+        "elapsed_s": 10,
+        "checked_reads": 9,
+        "stale_reads": 0,
+        "watched_commits": 900,
+        "released_commits": 0,
+    },
 ]
+
+
+RELEASED_WORDS = "1,800 of 2,700 (1.25 ms, 7 ms)"
 
 
 @pytest.fixture
@@ -60,9 +72,34 @@ def clustered(campaign_directory: Path, tmp_path: Path) -> CampaignData:
 def test_every_format_tells_what_the_nodes_did(clustered: CampaignData) -> None:
     findings = judge(clustered)
     first, second, third = node_rows(findings, findings.cells[0])
-    assert first == ("ext4", "primary", "0.500", "1.0 MiB", "2.0 KiB", "4.0 MiB", "", "", "", "", "25 %", "100 %")
-    assert second[5:] == ("memory", "0.200 ms", "0.300 ms", "0.500 ms", "44 ms", "75 %", "0 %")
-    assert third[-2:] == ("", "")
+    assert first == (
+        "ext4",
+        "primary",
+        "0.500",
+        "1.0 MiB",
+        "2.0 KiB",
+        "4.0 MiB",
+        "",
+        "",
+        "",
+        "",
+        "25 %",
+        "100 %",
+        "",
+        "",
+    )
+    assert second[5:] == (
+        "memory",
+        "0.200 ms",
+        "0.300 ms",
+        "0.500 ms",
+        "44 ms",
+        "75 %",
+        "0 %",
+        "9 of 360 (8 ms)",
+        RELEASED_WORDS,
+    )
+    assert third[-4:] == ("", "", "0 of 27", "0 of 2,700")
     assert third[2:5] == ("n/a", "n/a", "n/a")
     (stack,) = (s for s in report_value(findings)["stacks"] if s["nodes"])
     assert [node["node"] for node in stack["nodes"]] == ["primary", "standby1", "standby2"]
@@ -100,6 +137,18 @@ def test_pictures_are_of_the_stacks_of_the_campaign(clustered: CampaignData) -> 
     findings = judge(clustered)
     (picture,) = cluster_pictures(findings, findings.cells[0], {s.name: s for s in clustered.campaign.stacks})
     assert (picture.stack, len(picture.standbys)) == ("ext4", 2)
+
+
+def test_a_standby_of_a_standby_hangs_below_it(clustered: CampaignData) -> None:
+    findings = judge(clustered)
+    stack = parse_stack("cluster(3,ANY 1)/ext4@standby2.upstream=standby1")
+    (picture,) = cluster_pictures(findings, findings.cells[0], {"ext4": stack})
+    primary, first, second = picture.nodes
+    assert primary.path == ""
+    assert first.path == f"M14 {primary.y + primary.height}V{first.middle}H{first.x}"
+    assert second.path == f"M54 {first.y + first.height}V{second.y}"
+    assert "follows standby1" in second.lines
+    assert (first.waited_for, second.waited_for) == (True, False)
 
 
 def test_what_a_commit_waits_for() -> None:

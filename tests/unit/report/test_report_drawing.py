@@ -18,6 +18,8 @@ from pgstrata.report.head import report_head
 from pgstrata.report.pictures import PATHS, typical_runs, write_pictures
 from pgstrata.report.sample import Sample
 
+pytestmark = pytest.mark.slow
+
 FILLED = {"circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right"}
 """Shapes that Vega knows by name and fills; its `stroke` and `arrow` vanish where marks are filled."""
 BASE = files("pgstrata.report") / "static" / "base.js"

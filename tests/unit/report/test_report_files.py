@@ -22,6 +22,8 @@ from pgstrata.report.reference import render_reference
 from pgstrata.report.render import render
 from pgstrata.report.sample import Sample
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

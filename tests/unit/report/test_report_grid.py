@@ -17,6 +17,8 @@ from pgstrata.report.sample import Sample
 from pgstrata.report.table import cell_title, short_titles
 from pgstrata_fake.campaigns import Shape, write_campaign
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> CampaignData:

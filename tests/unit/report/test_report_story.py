@@ -65,8 +65,8 @@ def test_a_torn_page_is_told_with_its_relation_and_the_setting(tmp_path: Path) -
     )
     assert story.after == (
         "What is found then: ERROR: invalid page in block 12 of relation base/5/16402.",
-        "Its configuration promises no better: it loses on power loss. full_page_writes=off over ext4, which "
-        "overwrites in place: torn pages.",
+        "Its configuration promises no better: it loses on power loss. full_page_writes=off over ext4, where "
+        "blocks of a page can be lost alone: torn pages.",
         "This state was made from state 1.17, which lacks 240 blocks: with any one of these blocks back it does not "
         "fail in this way; 61 states tried.",
     )

@@ -17,6 +17,7 @@ from pgstrata.analyze.statements import DeclaredBlocks
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
 from pgstrata.report.csv import render_csv
+from pgstrata.report.disk_use import disk_rows
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.html import write_html
 from pgstrata.report.json import render_json
@@ -260,15 +261,17 @@ def test_a_choice_stands_beside_no_open_verdict_of_its_class(findings: Findings)
     assert all(row.verdict == "undecided" for row in rest)
 
 
-def with_disks(data: CampaignData) -> CampaignData:
-    """The first run of each stack has a modelled disk."""
+def with_disks(data: CampaignData, count: int = 1) -> CampaignData:
+    """Each run has modelled disks; the second wrote twice as much as the first, and so on."""
     used = {"elapsed_s": 45.0, "reads": 9, "writes": 90, "zeroes": 0, "flushes": 45, "errors": 0, "read_bytes": 1}
     spent = {"written_bytes": 1, "queued_s": 9.0, "busy_s": 40.5, "seeks": 18, "seek_s": 4.5}
-    use = DiskUse.model_validate(
-        {"disk": "data.0", "model": "hdd-7200", **used, **spent, "late_percent_counts": (9, 0, 1)}
+    first = {"model": "hdd-7200", **used, **spent, "late_percent_counts": (9, 0, 1)}
+    disks = tuple(
+        DiskUse.model_validate({**first, "disk": f"data.{number}", "writes": 90 * (number + 1)})
+        for number in range(count)
     )
     trials = tuple(
-        replace(t, cells=tuple(replace(c, result=c.result.model_copy(update={"disks": (use,)})) for c in t.cells))
+        replace(t, cells=tuple(replace(c, result=c.result.model_copy(update={"disks": disks})) for c in t.cells))
         for t in data.trials
     )
     return replace(data, trials=trials)
@@ -287,3 +290,13 @@ def test_what_modelled_disks_did_is_in_every_text(data: CampaignData, tmp_path: 
         assert "0 %, 2 %" in shown  # late
     disks = json.loads(render_json(found))["stacks"][0]["disks"]
     assert disks[0]["busy_share"] == pytest.approx(0.9)
+
+
+def test_many_disks_of_a_volume_stand_in_one_row_with_the_span_of_their_figures(data: CampaignData) -> None:
+    def rows(count: int) -> list[tuple[str, ...]]:
+        findings = judge(with_disks(data, count))
+        return [row for row in disk_rows(findings, findings.cells[0]) if row[0] == findings.stacks[0].name]
+
+    assert [row[1] for row in rows(3)] == ["data.0", "data.1", "data.2"]
+    ((_, disk, _, reads, writes, *_, late),) = rows(25)
+    assert (disk, reads, writes, late) == ("data.0 … data.24 (25)", "0.200", "2 … 50", "0 %, 2 %")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
+import os
 import shutil
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +20,10 @@ from live_view import TOKEN, RunningTrial, Served, serving
 from pgstrata.cli.main import app
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.watch.access import is_own_host
+from pgstrata.watch.progress import Progress
 from pgstrata_fake.campaigns import Shape, write_campaign
+
+pytestmark = pytest.mark.slow
 
 for name in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(name, reason=f"{name} is not installed: pip install 'pgstrata[watch]'")
@@ -146,6 +152,118 @@ def test_a_viewer_that_never_reads_gets_the_newest_and_no_backlog(directory: Pat
     assert asyncio.run(view_it()) == [b"event: progress\ndata: 0\n\n", b"event: progress\ndata: 999\n\n"]
 
 
+def test_viewers_are_let_go_when_it_ends_and_nothing_is_said_of_it(
+    directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(directory) as one:
+        connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=60)
+        connection.request("GET", "/events", headers=BEARER)
+        answer = connection.getresponse()
+        assert answer.readline().startswith(b"event: ")
+    assert answer.read().endswith(b"\n\n"), "to its end"
+    connection.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_viewer_that_never_reads_is_let_go_too_and_nothing_is_said_of_it(
+    directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from pgstrata.watch.follow import Follower
+    from pgstrata.watch.server import View, make_server
+
+    async def serve_it(bound: socket.socket) -> None:
+        follower = Follower(directory)
+        view = View(follower, follower.look())
+        server = make_server(view, TOKEN, bound.getsockname()[1])
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        reader, writer = await asyncio.open_connection("127.0.0.1", bound.getsockname()[1])
+        request = f"GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        writer.write(request.encode())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        (connection,) = server.server_state.connections
+        number = 0
+        while not connection.flow.write_paused:
+            number += 1
+            view.publish("number", [number, "x" * 1_000_000])
+            await asyncio.sleep(0.01)
+        server.should_exit = True
+        await serving
+        writer.transport.abort()
+
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        asyncio.run(asyncio.wait_for(serve_it(bound), 100))
+    assert capfd.readouterr().err == ""
+
+
+def test_everything_that_serves_has_the_lowest_priority(directory: Path) -> None:
+    """Reading and judging run in threads of their own, which have that of the one that began them."""
+    from pgstrata.watch.follow import Follower
+    from pgstrata.watch.server import NICE, View, make_server, serve
+
+    class Looking(Follower):
+        def look(self) -> Progress:
+            priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+            return super().look()
+
+    priorities: list[int] = []
+    follower = Looking(directory)
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = make_server(View(follower, follower.look()), TOKEN, bound.getsockname()[1])
+        thread = threading.Thread(target=serve, args=(server, bound))
+        thread.start()
+        try:
+            wait_until(lambda: len(priorities) > 1, "a look of the server's")
+            served = os.getpriority(os.PRIO_PROCESS, thread.native_id or 0)
+        finally:
+            server.should_exit = True
+            thread.join()
+    assert (priorities[1], served) == (NICE, NICE)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == priorities[0], "the rest of the process keeps its own"
+
+
+def test_a_browser_that_never_reads_takes_nothing_from_others_and_no_memory(directory: Path) -> None:
+    """Two real connections, one of which is not read: the other is sent the newest, little is kept for the first."""
+    from pgstrata.watch.follow import Follower
+    from pgstrata.watch.server import View, make_server
+
+    filler, last = "x" * 100_000, 100
+
+    async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+        request = f"GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        writer.write(request.encode())
+        await reader.readuntil(b"\r\n\r\n")
+        return reader, writer
+
+    async def serve_both(bound: socket.socket) -> int:
+        follower = Follower(directory)
+        view = View(follower, follower.look())
+        server = make_server(view, TOKEN, bound.getsockname()[1])
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        _, stuck = await connect(bound.getsockname()[1])
+        stuck.transport.pause_reading()  # type: ignore[attr-defined]
+        reader, writer = await connect(bound.getsockname()[1])
+        for number in range(last + 1):
+            view.publish("number", [number, filler])
+            await asyncio.sleep(0)
+        while f"[{last}, ".encode() not in await reader.readuntil(b"\n"):
+            pass
+        kept = max(one.transport.get_write_buffer_size() for one in server.server_state.connections)
+        server.should_exit = True
+        for one in (stuck, writer):
+            one.transport.abort()
+        await serving
+        return int(kept)
+
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        assert asyncio.run(asyncio.wait_for(serve_both(bound), 100)) < 10 * len(filler)
+
+
 def test_the_same_again_wakes_nobody(directory: Path) -> None:
     from pgstrata.watch.follow import Follower
     from pgstrata.watch.server import View
@@ -208,4 +326,29 @@ def test_a_token_file_is_made_for_its_owner_and_read_again(directory: Path, tmp_
     assert (path.stat().st_mode & 0o777, _token(path)) == (0o600, token)
     path.write_text("short\n")
     with pytest.raises(UsageError, match="less than 16"):
+        _token(path)
+
+
+def test_a_token_file_is_refused_where_it_keeps_no_secret(tmp_path: Path) -> None:
+    from pgstrata.cli.watch import _token
+
+    path, elsewhere = tmp_path / "token", tmp_path / "elsewhere"
+    path.symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="cannot be read"):
+        _token(path)
+    assert not elsewhere.exists()
+    with pytest.raises(UsageError, match="cannot be read"):
+        _token(tmp_path / "no folder" / "token")
+    elsewhere.write_text(f"{TOKEN}\n")
+    elsewhere.chmod(0o640)
+    assert _token(path) == TOKEN
+    elsewhere.chmod(0o644)
+    with pytest.raises(UsageError, match="everybody may read or change") as error:
+        _token(path)
+    assert error.value.hint == (
+        f"name a file that is not there yet; or, where {path} holds nothing but the token: chmod o= {path}"
+    )
+    elsewhere.write_text("sixteen characters & more\n")
+    elsewhere.chmod(0o600)
+    with pytest.raises(UsageError, match="what no address can"):
         _token(path)

@@ -39,7 +39,7 @@ function leaveOut() {
   }
   for (const link of all(".toolbar nav a")) link.hidden = byId(link.getAttribute("href").slice(1))?.hidden ?? false;
   const line = byId("left-out");
-  line.hidden = !empty.length;
+  line.hidden = !empty.length || !byId("verdicts");  // where nothing was to be measured, nothing was left out
   line.textContent = `Left out, with nothing to draw: ${empty.map((f) => `${f.querySelector("h3").textContent} (${f.querySelector(".nothing").textContent.replace(/^n\/a: /, "")})`).join("; ")}.`;
 }
 
