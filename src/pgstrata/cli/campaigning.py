@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition, require_stacks
+from pgstrata.analyze.gate import Condition, judge_conditions, parse_condition
 from pgstrata.analyze.hosts_policy import HostsPolicy
 from pgstrata.analyze.judge import judge
 from pgstrata.analyze.later_stages import StagedPolicy
@@ -21,7 +20,15 @@ from pgstrata.analyze.medium import unlike_notices
 from pgstrata.analyze.metrics import Observer
 from pgstrata.analyze.policy import AdaptivePolicy
 from pgstrata.cli.begun import run_command
-from pgstrata.cli.forecasting import Foretelling, expected_trials, forecast, gate_warnings, power_cut_lines
+from pgstrata.cli.changes import require_conditions
+from pgstrata.cli.forecasting import (
+    Foretelling,
+    expected_trials,
+    forecast,
+    gate_warnings,
+    power_cut_lines,
+    power_cuts_on,
+)
 from pgstrata.cli.output import end, print_json, print_notice, print_text
 from pgstrata.cli.progress import listening
 from pgstrata.cli.publishing import with_published
@@ -35,24 +42,22 @@ from pgstrata.report.markup import plain_words
 from pgstrata.report.render import render
 from pgstrata.report.settling import answer, reason
 from pgstrata.report.terminal import print_terminal
-from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.campaign import Campaign, is_cluster
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.made_up import are_made_up, made_up_runner
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import (
     Inline,
     Observe,
     Outcome,
     Runners,
-    TrialRunner,
     ended,
     recorded_stacks,
     run_campaign,
 )
 from pgstrata.trial.undo_errors import undo_errors
-from pgstrata.workload.pgbench_logs import summarise_logs
-
-FAKE_MODE = "PGSTRATA_FAKE"
+from pgstrata.workload.pgbench_logs import percentiles_of
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def run_to_report(
     source_text: str | None = None,
 ) -> None:
     """Runs or resumes a campaign, writes its report, prints the verdict table, ends with the exit code."""
-    require_stacks(shown.gate.conditions, [s.name for s in campaign.stacks])  # not only when hours have passed
+    require_conditions(campaign, shown.gate.conditions)  # not only when hours have passed
     with CampaignDirectory.create_or_open(out, campaign, origin, source_text=source_text) as directory:
         recorded = directory.data()
         stacks = recorded_stacks(campaign, recorded.trials)
@@ -101,7 +106,7 @@ def run_to_report(
             if not shown.quiet and not campaign.hosts:
                 lines = forecast(campaign, expected_trials(campaign), recorded)
                 told = [f"forecast: {line}" for line in lines]
-                told += [f"power cuts: {line}" for line in power_cut_lines(campaign)]
+                told += [f"power cuts: {line}" for line in _power_cuts_foreseen(campaign)]
                 print_notice("\n".join(told))
             conditions = () if campaign.hosts else shown.gate.conditions
             for warning in gate_warnings(campaign, conditions, recorded):
@@ -138,8 +143,7 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
     with (
         interruption.installed(),
         listening(quiet=shown.quiet, budget_s=campaign.runs.budget) as tell,
-        _runners(campaign, directory, tell, interruption) as (runners, stacks),
-        _executor(campaign) as executor,
+        _opened(campaign, directory, tell, interruption) as (runners, stacks, executor),
     ):
         recorded = directory.data()
         policy = choose_policy(campaign, stacks, recorded.crashes)
@@ -155,6 +159,24 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
             interruption=interruption,
             executor=executor,
         )
+
+
+@contextmanager
+def _opened(
+    campaign: Campaign, directory: CampaignDirectory, tell: Tell, interruption: Interruption
+) -> Iterator[tuple[Runners, tuple[str, ...], Executor]]:
+    """The runner of each host, the stacks that they can build, and who runs them."""
+    if is_cluster(campaign):
+        from pgstrata.fleet.opening import opened_cluster
+
+        with opened_cluster(campaign, directory, tell, interruption, made_up=are_made_up()) as (fleet, hosts):
+            yield hosts, tuple(s.name for s in campaign.stacks), fleet
+        return
+    with (
+        _runners(campaign, directory, tell, interruption) as (runners, stacks),
+        _executor(campaign) as executor,
+    ):
+        yield runners, stacks, executor
 
 
 @contextmanager
@@ -175,9 +197,19 @@ class _PowerCuts:
     interrupted: bool = False
 
 
+def _power_cuts_foreseen(campaign: Campaign) -> list[str]:
+    """What is known of the crash trials before the runs; the host is looked at where there are any."""
+    if are_made_up() or campaign.crash is None:
+        return list(power_cut_lines(campaign, {}))
+    from pgstrata.cli.hosts import looked_at_host
+
+    with looked_at_host(campaign) as host:
+        return list(power_cuts_on(host, campaign))
+
+
 def _cut_power(campaign: Campaign, directory: CampaignDirectory, shown: Shown) -> _PowerCuts:
     """The crash trials that are missing; those that are made up have none."""
-    if _is_fake() or campaign.crash is None:
+    if are_made_up() or campaign.crash is None:
         return _PowerCuts()
     from pgstrata.cli.hosts import campaign_host
     from pgstrata.crash.beside import cut_power, missing_trials
@@ -206,8 +238,9 @@ def _runners(
     campaign: Campaign, directory: CampaignDirectory, tell: Tell, interruption: Interruption
 ) -> Iterator[tuple[Runners, tuple[str, ...]]]:
     """The runner of each host, and the stacks that they can build."""
-    if _is_fake():
-        yield {name: _fake_runner(campaign) for name in campaign.hosts or ("",)}, tuple(s.name for s in campaign.stacks)
+    if are_made_up():
+        runners = {name: made_up_runner(campaign) for name in campaign.hosts or ("",)}
+        yield runners, tuple(s.name for s in campaign.stacks)
         return
     from pgstrata.cli.hosts import campaign_host, campaign_hosts
     from pgstrata.trial.opening import opened_runner, opened_runners
@@ -215,35 +248,15 @@ def _runners(
     if campaign.hosts:
         with (
             campaign_hosts(campaign, tell) as hosts,
-            opened_runners(hosts, campaign, directory, tell, interruption, _percentiles) as opened,
+            opened_runners(hosts, campaign, directory, tell, interruption, percentiles_of) as opened,
         ):
             yield opened
         return
     with (
         campaign_host(campaign, tell, interruption.waiting) as host,
-        opened_runner(host, campaign, directory, tell, interruption, _percentiles) as (runner, stacks),
+        opened_runner(host, campaign, directory, tell, interruption, percentiles_of) as (runner, stacks),
     ):
         yield {"": runner}, stacks
-
-
-def _is_fake() -> bool:
-    return os.environ.get(FAKE_MODE, "") not in ("", "0")
-
-
-def _fake_runner(campaign: Campaign) -> TrialRunner:
-    """The one way from pgstrata to its made-up trials."""
-    try:
-        from pgstrata_fake.runner import FakeRunner
-    except ModuleNotFoundError:
-        raise UsageError(
-            f"{FAKE_MODE} is set, and only a checkout of pgstrata has made-up trials",
-            hint=f"unset {FAKE_MODE} to measure, or use .venv/bin/pgstrata of a checkout (make setup)",
-        ) from None
-    return FakeRunner(campaign)
-
-
-def _percentiles(logs: Sequence[Path], open_loop: bool) -> Mapping[str, float]:
-    return summarise_logs(logs, open_loop=open_loop).percentiles_ms
 
 
 def choose_policy(campaign: Campaign, stacks: tuple[str, ...], crashes: Sequence[CrashData] = ()) -> Policy:

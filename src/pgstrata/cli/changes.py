@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pgstrata.analyze.gate import Condition, require_stacks
 from pgstrata.analyze.scale import METRICS
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
@@ -62,12 +64,26 @@ def require_known(campaign: Campaign) -> None:
 def require_metric(campaign: Campaign) -> None:
     """UsageError when the goal's metric is not known, or is one that the workload does not measure."""
     primary, workload = campaign.goal.primary, campaign.workload
-    percentiles = [f"latency_{name}_ms" for name in PERCENTILES]
-    if primary not in METRICS and primary not in percentiles:
+    _require_metric("goal.primary", primary, logged=any(workload.logs(cell) for cell in workload.cells))
+
+
+def require_conditions(campaign: Campaign, conditions: Sequence[Condition]) -> None:
+    """UsageError when a condition names a stack or metric that the runs of the campaign do not have."""
+    require_stacks(conditions, [stack.name for stack in campaign.stacks])
+    logged = campaign.latency is not None or any(campaign.workload.logs(cell) for cell in campaign.workload.cells)
+    for condition in conditions:
+        for side in (condition.left, condition.right):
+            if side.metric is not None:
+                _require_metric(f"condition {condition.text!r}", side.metric, logged=logged)
+
+
+def _require_metric(where: str, name: str, *, logged: bool) -> None:
+    percentiles = [f"latency_{percentile}_ms" for percentile in PERCENTILES]
+    if name not in METRICS and name not in percentiles:
         known = sorted({*METRICS, *percentiles})
-        raise UsageError(f"goal.primary: there is no metric {primary!r}", hint=render_nearest(primary, known))
-    if primary in percentiles and not any(workload.logs(cell) for cell in workload.cells):
+        raise UsageError(f"{where}: there is no metric {name!r}", hint=render_nearest(name, known))
+    if name in percentiles and not logged:
         raise UsageError(
-            f"goal.primary: {primary} is not measured without a log of single transactions",
+            f"{where}: {name} is not measured without a log of single transactions",
             hint="workload: {rate: 500} for an open loop, or workload: {log: all}",
         )

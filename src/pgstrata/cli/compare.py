@@ -14,19 +14,23 @@ if TYPE_CHECKING:
     from pgstrata.analyze.sessions import Session
 
 
+Campaigns = Annotated[
+    list[Path], typer.Argument(metavar="CAMPAIGN", help="Campaign directories or bundles.", show_default=False)
+]
+Reference = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        metavar="STACK",
+        help="The stack that drift is told by; default: the one with most runs.",
+        show_default=False,
+    ),
+]
+
+
 def compare(
-    directories: Annotated[
-        list[Path], typer.Argument(metavar="CAMPAIGN", help="Campaign directories or bundles.", show_default=False)
-    ],
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            "--reference",
-            metavar="STACK",
-            help="The stack that drift is told by; default: the one with most runs.",
-            show_default=False,
-        ),
-    ] = None,
+    directories: Campaigns,
+    reference: Reference = None,
     json: JsonFlag = False,
 ) -> None:
     """Compare campaigns with the first: what stacks gained or lost, drift between the sessions apart."""
@@ -35,12 +39,8 @@ def compare(
 
     if len(directories) < 2:
         raise UsageError("one campaign cannot be compared", hint="pgstrata compare A B")
-    first, *others = [_session(path) for path in directories]
-    names = {stack.name for stack in first.findings.stacks}
-    if reference is not None and reference not in names:
-        from pgstrata.spec.nearest import render_nearest
-
-        raise UsageError(f"{directories[0]} has no stack {reference!r}", hint=render_nearest(reference, names))
+    first, *others = [open_session(path) for path in directories]
+    check_reference(reference, first)
     found = [compare_sessions(first, other, reference) for other in others]
     if json:
         print_json({"schema": "pgstrata.compare/1", "comparisons": [comparison_value(one) for one in found]})
@@ -50,13 +50,22 @@ def compare(
         end(ExitCode.REFUSED)
 
 
-def _session(path: Path) -> Session:
+def open_session(path: Path) -> Session:
+    """A campaign, judged anew."""
     from pgstrata.analyze.judge import judge
-    from pgstrata.analyze.sessions import Session
+    from pgstrata.analyze.sessions import session_of
     from pgstrata.record.reader import read
 
     data = read(path)
-    return Session(str(path), data, judge(data))
+    return session_of(str(path), data, judge(data))
+
+
+def check_reference(reference: str | None, session: Session) -> None:
+    """UsageError where that session has no such stack."""
+    if reference is not None and reference not in session.specs:
+        from pgstrata.spec.nearest import render_nearest
+
+        raise UsageError(f"{session.name} has no stack {reference!r}", hint=render_nearest(reference, session.specs))
 
 
 def register(app: typer.Typer) -> None:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, OutDirectory, QuietFlag, ScratchDirectory, end, print_json, print_text
+from pgstrata.cli.output import (
+    JsonFlag,
+    OnCluster,
+    OtherHost,
+    OutDirectory,
+    QuietFlag,
+    ScratchDirectory,
+    end,
+    print_json,
+    print_text,
+)
 from pgstrata.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pgstrata.crash.cluster_program import FailuresAsked
+    from pgstrata.crash.elsewhere import Elsewhere
     from pgstrata.crash.program import CrashAsked
     from pgstrata.record.reader import CampaignData
     from pgstrata.record.recorder import CampaignDirectory
@@ -82,6 +95,34 @@ Promote = Annotated[
         rich_help_panel=CLUSTERS,
     ),
 ]
+RejoinBy = Annotated[
+    str | None,
+    typer.Option(
+        "--rejoin",
+        metavar="rewind|backup",
+        help="Of a cluster: a lost primary then follows the promoted node, by pg_rewind or a new base backup.",
+        show_default=False,
+        rich_help_panel=CLUSTERS,
+    ),
+]
+Power = Annotated[
+    bool,
+    typer.Option(
+        "--power",
+        help="Of a cluster: all nodes lose power at once, and come back with what their disks kept.",
+        rich_help_panel=CLUSTERS,
+    ),
+]
+Gone = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gone",
+        metavar="NODE",
+        help="With --power: a node that does not come back; may be repeated.",
+        show_default=False,
+        rich_help_panel=CLUSTERS,
+    ),
+]
 
 
 def crash(
@@ -91,60 +132,76 @@ def crash(
     seed: Seed = 1,
     transactions: Transactions = 100,
     workers: Workers = None,
+    on: OnCluster = None,
     nested: Nested = None,
     minimise: Minimise = 100,
     ignore_flushes: Ignored = "0",
     fault: FaultName = "",
     lost: Lost = 1,
     promote: Promote = "most",
+    rejoin: RejoinBy = None,
+    power: Power = False,
+    gone: Gone = None,
     out: OutDirectory = None,
     scratch: ScratchDirectory = None,
+    host: OtherHost = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Cut power (of clusters: lose nodes) in many ways, recover PostgreSQL, and look for what was acknowledged."""
-    from pgstrata.cli.crash_clusters import asked_failures, refuse_request
-    from pgstrata.crash.faults import refuse_fault
-    from pgstrata.crash.ledger import LedgerSize
-    from pgstrata.crash.program import CrashAsked
+    from pgstrata.cli.crash_clusters import asked_failures, refuse_failing, refuse_power, refuse_wishes
+    from pgstrata.crash.faults import ledger_size, refuse_fault
+    from pgstrata.crash.program import CrashAsked, asked_of_nodes
+    from pgstrata.fleet.work import refuse_both
     from pgstrata.record.recorder import CampaignDirectory
-    from pgstrata.spec.cluster_crash import are_clusters, cluster_crash_campaign
+    from pgstrata.spec.cluster_crash import are_clusters, cluster_crash_campaign, cluster_power_campaign
     from pgstrata.spec.crash import crash_campaign
     from pgstrata.spec.expand import slug
 
     if ignore_flushes != "all" and not ignore_flushes.isdecimal():
         raise UsageError(f"--ignore-flushes: {ignore_flushes!r} is neither all nor a number", hint="for example: 3")
-    asked_for = _campaign(what, seed, scratch)
+    refuse_both(workers, on)
+    asked_for, nodes = _campaign(what, seed, scratch, host), gone or []
+    clusters = are_clusters(asked_for)
+    wishes = {
+        "power": power, "gone": nodes, "rejoin": rejoin, "lost": lost != 1, "promote": promote != "most",
+        "minutes": minutes, "ignore-flushes": ignore_flushes != "0", "fault": fault, "nested": nested, "on": on,
+    }  # fmt: skip
+    refuse_wishes(wishes, cluster=clusters)
     asked: CrashAsked | FailuresAsked
-    if are_clusters(asked_for):
+    if clusters and not power:
         campaign = cluster_crash_campaign(asked_for)
-        asked = asked_failures(states, lost, promote, seed)
-        refuse_request(campaign, asked, minutes=minutes, ignore_flushes=ignore_flushes, fault=fault)
+        asked = asked_failures(states, lost, promote, seed, rejoin)
+        refuse_failing(campaign, asked)
     else:
-        campaign = crash_campaign(asked_for)
+        campaign = cluster_power_campaign(asked_for) if clusters else crash_campaign(asked_for)
         for stack in campaign.stacks if fault else ():
             refuse_fault(fault, stack)
-        size = LedgerSize(transactions=transactions)
+        size = ledger_size(transactions, fault)
         asked = CrashAsked(states, minutes, seed, ignore_flushes, size, fault, workers, nested, minimise)
+        if clusters:
+            refuse_power(campaign, nodes)
+            asked = asked_of_nodes(asked, nodes)
     place = out or Path("out") / slug(campaign.name)
     with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
         _refuse_finished(directory)
-        failed = _run(campaign, directory, asked, quiet=quiet)
+        failed = _run(campaign, directory, asked, on, quiet=quiet)
         data = directory.data()
     _show(campaign, data, json=json)
     end(ExitCode.TRIALS_FAILED if failed else ExitCode.DONE)
 
 
-def _campaign(what: list[str], seed: int, scratch: Path | None) -> Campaign:
+def _campaign(what: list[str], seed: int, scratch: Path | None, host: str | None) -> Campaign:
+    from pgstrata.cli.changes import changed
     from pgstrata.spec.campaign_file import load_campaign
     from pgstrata.spec.crash import named_stacks
 
     is_file = len(what) == 1 and what[0].endswith(FILES)
     campaign = load_campaign(Path(what[0])) if is_file else named_stacks(what)
+    campaign = changed(campaign, scratch=scratch, host=host).model_copy(update={"seed": seed})
     if campaign.hosts:
-        raise UsageError("a crash trial runs on one host", hint="take hosts out of the campaign, and name one as host")
-    place = {"scratch": str(scratch.resolve())} if scratch else {}
-    return campaign.model_copy(update={"seed": seed, **place})
+        raise UsageError("a crash trial runs on one host", hint="name it: --host HOST")
+    return campaign
 
 
 def _refuse_finished(directory: CampaignDirectory) -> None:
@@ -153,7 +210,9 @@ def _refuse_finished(directory: CampaignDirectory) -> None:
         raise UsageError(f"{directory.path} has finished crash trials", hint="choose another folder with --out DIR")
 
 
-def _run(campaign: Campaign, directory: CampaignDirectory, asked: CrashAsked | FailuresAsked, *, quiet: bool) -> bool:
+def _run(
+    campaign: Campaign, directory: CampaignDirectory, asked: CrashAsked | FailuresAsked, on: str | None, *, quiet: bool
+) -> bool:
     """Whether a trial failed."""
     from pgstrata.cli.hosts import campaign_host
     from pgstrata.cli.progress import listening
@@ -166,13 +225,27 @@ def _run(campaign: Campaign, directory: CampaignDirectory, asked: CrashAsked | F
             interruption.installed(),
             listening(quiet=quiet) as tell,
             campaign_host(campaign, tell, interruption.waiting) as host,
+            _elsewhere(on) as elsewhere,
         ):
-            runner = open_crash_runner(host, campaign, directory, asked, tell, interruption)
+            runner = open_crash_runner(host, campaign, directory, asked, tell, interruption, elsewhere)
             trials = crash_trials(campaign, asked.seed)
             verdicts = [runner.run(trial, directory, tell) for trial in trials]
             return any(verdict.status != "ok" for verdict in verdicts)
     except Interrupted:
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+
+
+@contextmanager
+def _elsewhere(on: str | None) -> Iterator[Elsewhere | None]:
+    """The workers of a cluster, where one is named."""
+    if on is None:
+        yield None
+        return
+    from pgstrata.crash.elsewhere import Elsewhere
+    from pgstrata.fleet.work import opened_cluster_work
+
+    with opened_cluster_work(on) as (work, way):
+        yield Elsewhere(work, way.width, way.ask_each)
 
 
 def _show(campaign: Campaign, data: CampaignData, *, json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from pgstrata.errors import ExitCode
 if TYPE_CHECKING:
     from pgstrata.crash.named_state import NamedState
     from pgstrata.crash.reduction import Patience
-    from pgstrata.crash.replay import Replayed
+    from pgstrata.crash.replay import Replayed, ReplayedNode
     from pgstrata.record.schema import MinimalRecord
     from pgstrata.report.crash_story import Story
 
@@ -24,6 +25,12 @@ StateName = Annotated[
     typer.Argument(metavar="STATE", help="DIR/crash/TRIAL/STATE, as reports print it; or a file with one state."),
 ]
 Scratch = Annotated[Path, typer.Option("--scratch", metavar="DIR", help="Folder of the event log meanwhile.")]
+WhereHost = Annotated[
+    str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab/NAME: one whose kernel has every layer.")
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Whoever made a state that may be somebody else's: what is in it may run here.")
+]
 BundleFile = Annotated[
     Path | None,
     typer.Option("--bundle", metavar="FILE", help="Write the state to one file for others.", show_default=False),
@@ -40,6 +47,8 @@ def replay(
     ] = None,
     bundle: BundleFile = None,
     scratch: Scratch = SCRATCH,
+    host: WhereHost = "local",
+    trust: Trust = False,
     json: JsonFlag = False,
 ) -> None:
     """Make a state again that a power cut could have left, and leave it mounted until `pgstrata clean`.
@@ -58,7 +67,7 @@ def replay(
     if export is not None:
         written += export_state(LocalHost(), named, export)
     if not written:
-        _show(state, _replayed(named, scratch), json=json)
+        _show(state, _replayed(named, scratch, host, trust=trust), json=json)
         return
     if json:
         print_json({"state": state, "files": [str(file) for file in written]})
@@ -66,28 +75,50 @@ def replay(
         print_text("\n".join(f"wrote {file}" for file in written))
 
 
-def _replayed(named: NamedState, scratch: Path) -> Replayed:
+def _replayed(named: NamedState, scratch: Path, where: str, *, trust: bool) -> Replayed:
+    from pgstrata.cli.hosts import named_host
     from pgstrata.crash.replay import open_replay_site, replay, replay_campaign
-    from pgstrata.host.local import LocalHost
+    from pgstrata.crash.stranger import refuse_to_mount
     from pgstrata.trial.interruption import Interrupted, Interruption
 
-    interruption, host = Interruption(), LocalHost()
+    interruption = Interruption()
     campaign = replay_campaign(named, scratch.resolve())
     try:
-        with interruption.installed():
-            return replay(open_replay_site(host, named, campaign, interruption), named)
+        with interruption.installed(), named_host(where) as host:
+            site, strange = open_replay_site(host, named, campaign, interruption)
+            if not trust:
+                refuse_to_mount(named, strange)
+            return replay(site, named, strange)
     except Interrupted:
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
 
 
 def _show(state: str, found: Replayed, *, json: bool) -> None:
     if json:
-        print_json({"state": state, "mounts": list(found.mount_points), "data_directory": found.data_directory})
+        value = {"state": state, "mounts": list(found.mount_points), "data_directory": found.data_directory}
+        print_json({**value, "nodes": [asdict(node) for node in found.nodes], "recover": found.recovery})
         return
     print_text(f"{state} is mounted at {' and '.join(found.mount_points)}")
+    for node in found.nodes:
+        print_text(f"  {_node_words(node)}")
     print_text("It is a copy in memory: the record stays as it is, whatever is done to it.")
-    print_text(f"recover it: runuser -u {found.user} -- {found.server} --single -D {found.data_directory} postgres")
+    if found.strange:
+        print_text(
+            f"It may be somebody else's ({found.strange}): a server that is started on it runs what its author put "
+            "into its settings, libraries and functions."
+        )
+    print_text(f"{'bring up what is left' if found.nodes else 'recover it'}: {found.recovery}")
     print_text("take it away: pgstrata clean")
+
+
+def _node_words(node: ReplayedNode) -> str:
+    """`standby1: /.../pgdata; it went on`."""
+    if node.data_directory is None:
+        part = "a part of it was in memory, and nobody uses its disks" if node.mount_points else "it was in memory"
+        return f"{node.name}: nothing is left: {part}"
+    absent = "; it did not come back" if node.fate == "did not come back" else ""
+    went_on = "; it went on when the trial looked at this state" if node.went_on else ""
+    return f"{node.name}: {node.data_directory}{absent}{went_on}"
 
 
 def minimise(
@@ -96,6 +127,8 @@ def minimise(
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time for them.")] = 5.0,
     bundle: BundleFile = None,
     scratch: Scratch = SCRATCH,
+    host: WhereHost = "local",
+    trust: Trust = False,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -109,7 +142,7 @@ def minimise(
     refuse_small(named)
     if bundle is not None:
         refuse_existing(bundle)
-    record, files = _minimised(named, scratch, Patience(states, minutes * 60), quiet=quiet)
+    record, files = _minimised(named, scratch, host, Patience(states, minutes * 60), quiet=quiet, trust=trust)
     if bundle is not None:
         write_state(named, bundle, files)
     if json:
@@ -121,19 +154,22 @@ def minimise(
 
 
 def _minimised(
-    named: NamedState, scratch: Path, patience: Patience, *, quiet: bool
+    named: NamedState, scratch: Path, where: str, patience: Patience, *, quiet: bool, trust: bool
 ) -> tuple[MinimalRecord, dict[str, bytes]]:
+    from pgstrata.cli.hosts import named_host
     from pgstrata.cli.progress import listening
     from pgstrata.crash.minimised import minimise_state
     from pgstrata.crash.replay import open_replay_site, replay_campaign
-    from pgstrata.host.local import LocalHost
+    from pgstrata.crash.stranger import refuse_to_run
     from pgstrata.trial.interruption import Interrupted, Interruption
 
-    interruption, host = Interruption(), LocalHost()
+    interruption = Interruption()
     campaign = replay_campaign(named, scratch.resolve())
     try:
-        with interruption.installed(), listening(quiet=quiet) as tell:
-            site = open_replay_site(host, named, campaign, interruption)
+        with interruption.installed(), listening(quiet=quiet) as tell, named_host(where) as host:
+            site, strange = open_replay_site(host, named, campaign, interruption)
+            if not trust:
+                refuse_to_run(named, strange, site.user)
             return minimise_state(site, named, patience, tell, interruption)
     except Interrupted:
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None

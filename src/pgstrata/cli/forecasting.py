@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -22,12 +22,18 @@ from pgstrata.analyze.run_scatter import measured_sigma
 from pgstrata.analyze.runlength import best_length_s
 from pgstrata.analyze.screen import MIN_BLOCKS
 from pgstrata.cli.begun import run_command
+from pgstrata.cli.hosts import LAB
+from pgstrata.crash.reduction import REDUCTION_S
+from pgstrata.host.protocol import Host
+from pgstrata.record.cluster import REJOINS
 from pgstrata.record.decision import Decision, Observation, Policy
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.figures import render_count
-from pgstrata.report.words import MOST_ACCEPTABLE
+from pgstrata.report.crash_cluster import listed_nodes
+from pgstrata.report.figures import render_count, render_number
+from pgstrata.report.words import FACTOR_FROM, MOST_ACCEPTABLE
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.cluster_crash import failures_within, untested
+from pgstrata.spec.crash_trials import CrashTrials
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.estimate import Expected, estimate_trial
@@ -35,6 +41,11 @@ from pgstrata.trial.events import Notice, Tell
 
 RECORDING_S = 10.0
 """Roughly what a crash trial takes besides its states: to make the stack and its cluster, to record and to undo it."""
+
+
+def screens(campaign: Campaign) -> bool:
+    """Whether pairs of the leaders follow a screening: only to find the best of more than two."""
+    return campaign.goal.kind == "best" and len(campaign.stacks) > 2
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ class Foreseen:
 
     @property
     def screens(self) -> bool:
-        return self.campaign.goal.kind == "best" and len(self.campaign.stacks) > 2
+        return screens(self.campaign)
 
     @property
     def fixed(self) -> bool:
@@ -117,24 +128,51 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
         yield crowded_words(cells)
 
 
-def power_cut_lines(campaign: Campaign) -> Iterator[str]:
-    """What of the crash trials is known beforehand: which stacks have one, and how long they take at most."""
-    if campaign.crash is None:
+def power_cuts_on(host: Host, campaign: Campaign) -> Iterator[str]:
+    """What is known beforehand of the crash trials there; of a machine that is not there yet not what it lacks."""
+    from pgstrata.crash.beside import untestable
+
+    return power_cut_lines(campaign, {} if campaign.host == LAB else untestable(host, campaign))
+
+
+def power_cut_lines(campaign: Campaign, lacking: Mapping[str, str]) -> Iterator[str]:
+    """What of the crash trials is known beforehand: which stacks have one, and how long they take at most. `lacking`
+    has the stacks that the host cannot test, and why."""
+    asked = campaign.crash
+    if asked is None:
         return
-    problems = {stack.name: untested(stack) for stack in campaign.stacks}
-    clusters = {stack.name for stack in campaign.stacks if stack.topology is not None}
-    tested = [name for name, problem in problems.items() if not problem and name not in clusters]
-    lose = [name for name, problem in problems.items() if not problem and name in clusters]
-    if tested:
-        each_s = campaign.crash.time + RECORDING_S
-        yield (
-            f"{', '.join(tested)}: {render_count(campaign.crash.states, 'state')} each, after the runs, in about "
-            f"{render_duration(each_s * len(tested))} at most beside the budget"
+    problems = {stack.name: untested(stack, asked) or lacking.get(stack.name, "") for stack in campaign.stacks}
+    tested = [stack for stack in campaign.stacks if not problems[stack.name]]
+    clusters = [stack.name for stack in tested if stack.topology is not None]
+    alone = [stack.name for stack in tested if stack.topology is None]
+    if alone:
+        yield f"{', '.join(alone)}: {_states(campaign, asked, len(alone))}"
+    if clusters and asked.power:
+        gone = f", and {listed_nodes(asked.gone)} {'do' if len(asked.gone) > 1 else 'does'} not come back" * bool(
+            asked.gone
         )
-    if lose:
-        failures = render_count(failures_within(campaign.crash), "failure")
-        yield f"{', '.join(lose)}: nodes are lost, {failures} each, after the runs and beside the budget"
-    yield from (f"{name}: not tested: {problem}" for name, problem in problems.items() if problem)
+        yield f"{', '.join(clusters)}: all nodes lose power{gone}: {_states(campaign, asked, len(clusters))}"
+    elif clusters:
+        failures = render_count(failures_within(asked), "failure")
+        back = f"; a lost primary follows then by {REJOINS[asked.rejoin]}" if asked.rejoin else ""
+        yield f"{', '.join(clusters)}: nodes are lost, {failures} each, after the runs and beside the budget{back}"
+    for problem in dict.fromkeys(filter(None, problems.values())):
+        names = [name for name, one in problems.items() if one == problem]
+        yield f"{', '.join(names)}: not tested: {problem}"
+
+
+def _states(campaign: Campaign, asked: CrashTrials, stacks: int) -> str:
+    """How many states of so many stacks are looked at, when, where, and for how long."""
+    each_s = asked.time + RECORDING_S + REDUCTION_S
+    return (
+        f"{render_count(asked.states, 'state')} each, after the runs, in about "
+        f"{render_duration(each_s * stacks)} at most beside the budget{_where(campaign)}"
+    )
+
+
+def _where(campaign: Campaign) -> str:
+    """Where states are looked at: where the runs are."""
+    return "" if campaign.host == "local" else f", on {campaign.host}"
 
 
 @dataclass(frozen=True)
@@ -192,7 +230,9 @@ def _equality(found: Foreseen) -> str:
     needed = pairs_needed(0.0, sigma_pair, bound)
     if needed is None:
         return f"equality within {shown} cannot be shown with any number of runs of this length"
-    cost = f"about {needed} pairs ({render_duration(needed * 2 * found.trial_s)})"
+    # Without screening a block holds every pair, and the runs of all stacks.
+    each_s = 2 * found.trial_s if found.screens else found.block_s
+    cost = f"about {needed} pairs ({render_duration(needed * each_s)})"
     if needed <= found.pairs:
         return f"equality within {shown} takes {cost}"
     margin = smallest_margin(sigma_pair, found.pairs)
@@ -235,10 +275,12 @@ def gate_warnings(
         if limit is not None and abs(math.log(limit)) < found.difference:
             low, high = (100 * limit * math.exp(side * found.difference) for side in (-1, 1))
             yield (
-                f"{condition.text}: intervals of about ±{_percent(found.difference)} are expected, so a ratio between "
-                f"{low:.0f} % and {high:.0f} % stays undecided"
+                f"{condition.text}: differences from about {_percent(found.difference)} on are expected to show, so a "
+                f"ratio between {low:.0f} % and {high:.0f} % stays undecided"
             )
 
 
 def _percent(value: float) -> str:
-    return f"{100 * math.expm1(value):.3g} %"
+    """A difference of logarithms: `8.2 %`, `19-fold`."""
+    ratio = math.exp(value)
+    return f"{render_number(ratio, 2)}-fold" if ratio >= FACTOR_FROM else f"{100 * math.expm1(value):.3g} %"

@@ -51,6 +51,13 @@ def campaign_hosts(campaign: Campaign, tell: Tell) -> Iterator[tuple[Host, ...]]
         yield tuple(hosts)
 
 
+@contextmanager
+def looked_at_host(campaign: Campaign) -> Iterator[Host]:
+    """The host of a campaign before it is run. A lab machine is not started for a look: it is as if it were here."""
+    with named_host("local" if campaign.host == LAB else campaign.host) as host:
+        yield host
+
+
 def connect_any(text: str) -> Host:
     """`local`, `ssh://[user@]host[:port]` or `lab/NAME`; the caller closes it."""
     if text.startswith(RUNNING_LAB):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.output import JsonFlag, parse_margin, print_json, print_notice, print_text
+from pgstrata.cli.group import Group
+from pgstrata.cli.output import JsonFlag, OnCluster, parse_margin, print_json, print_notice, print_text
 
 if TYPE_CHECKING:
     from pgstrata.importers.runs import ImportSummary
@@ -16,6 +17,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Campaign direct
 Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
 
 group = typer.Typer(
+    cls=Group,
     help="Import results that were measured elsewhere.",
     epilog="Example: pgstrata import csv runs.csv --out out/mine --margin 5%",
     no_args_is_help=True,
@@ -72,12 +74,20 @@ def import_pgbench_files(
     files: Annotated[list[str], typer.Argument(metavar="STACK=FILE", help="Output or log of one run of pgbench.")],
     out: Out,
     margin: Margin = "2%",
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, max=64, help="Parts of logs that are read at once.", show_default="1"),
+    ] = None,
+    on: OnCluster = None,
     json: JsonFlag = False,
 ) -> None:
     """Import output and per-transaction logs of pgbench."""
+    from pgstrata.fleet.work import opened_work
     from pgstrata.importers.pgbench_files import import_pgbench
 
-    _show(import_pgbench(files, out, margin=parse_margin(margin)), json)
+    with opened_work(workers, on) as executor:
+        summary = import_pgbench(files, out, executor, margin=parse_margin(margin))
+    _show(summary, json)
 
 
 def register(app: typer.Typer) -> None:

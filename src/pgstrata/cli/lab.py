@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from pgstrata.cli.group import Group
 from pgstrata.cli.output import JsonFlag, print_json, print_notice, print_text
 
 group = typer.Typer(
+    cls=Group,
     help="QEMU machines whose kernel has zfs, LVM, md and NFS, for hosts that have not.",
     epilog="Example: pgstrata lab up --disks 4",
     no_args_is_help=True,

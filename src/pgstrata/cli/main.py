@@ -6,7 +6,6 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from pgstrata import __version__
@@ -18,6 +17,7 @@ from pgstrata.cli import (
     crash_state,
     doctor,
     export,
+    history,
     import_,
     lab,
     medium,
@@ -31,6 +31,7 @@ from pgstrata.cli import (
     studies,
     watch,
 )
+from pgstrata.cli.group import Group
 from pgstrata.cli.output import debugging, print_error, print_notice
 from pgstrata.cli.usage_errors import show_usage_error
 from pgstrata.errors import ExitCode, PgstrataError
@@ -38,7 +39,7 @@ from pgstrata.errors import ExitCode, PgstrataError
 EPILOG = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20"
 
 
-class Verbs(TyperGroup):
+class Verbs(Group):
     """Verbs of one word, and of two (`crash replay`) where the first one is a verb by itself."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -83,6 +84,7 @@ for _verb in (
     report,
     watch,
     compare,
+    history,
     bundle,
     export,
     doctor,

@@ -42,6 +42,15 @@ ScratchDirectory = Annotated[
 OtherHost = Annotated[
     str | None, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab; instead of the file's.")
 ]
+OnCluster = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="dask:ADDRESS",
+        help="Workers of a Dask cluster instead: dask:local, dask:tls://host:8786, or what hosts: {dask: ...} takes.",
+        show_default=False,
+    ),
+]
 FailOn = Annotated[
     list[str] | None,
     typer.Option(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +22,6 @@ from pgstrata.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from pgstrata.host.protocol import Host
     from pgstrata.spec.campaign import Campaign, Trial
     from pgstrata.spec.stack import Stack
     from pgstrata.stack.plan import StackPlan
@@ -53,7 +51,8 @@ def plan(
 
 def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bool = False) -> None:
     """Prints what running the campaign into that directory would do; touches nothing."""
-    from pgstrata.cli.hosts import LAB
+    from pgstrata.cli.hosts import LAB, looked_at_host
+    from pgstrata.trial.far import connected_far, with_far
     from pgstrata.trial.survey import REMOTE_SCRATCH, survey
 
     if campaign.hosts:
@@ -61,8 +60,8 @@ def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bo
         return
     if campaign.host == LAB and campaign.scratch is None:
         campaign = campaign.model_copy(update={"scratch": REMOTE_SCRATCH})
-    with _looked_at(campaign) as found:
-        site = survey(found, campaign, out)
+    with looked_at_host(campaign) as found, connected_far(campaign) as far:
+        site = with_far(survey(found, campaign, out), far, out)
         value = _describe(campaign, site)
     if json:
         print_json(value)
@@ -71,40 +70,36 @@ def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bo
 
 
 def _show_plans(campaign: Campaign, out: Path, *, commands: bool, json: bool) -> None:
-    """The plan of each of several hosts: `blocks` and time are those of one, and all run at once."""
+    """The plan of each of several hosts: `blocks` and time are those of one, and all run at once. Of a cluster, whose
+    machines are known when it runs, that of this machine."""
     from pgstrata.cli.hosts import named_host
+    from pgstrata.spec.campaign import is_cluster
     from pgstrata.trial.survey import survey
 
     values = []
-    for name in campaign.hosts:
+    forecast = [_LIKE_THIS_MACHINE, _OVER_HOSTS] if is_cluster(campaign) else [_OVER_HOSTS]
+    for name in ("local",) if is_cluster(campaign) else campaign.hosts:
         own = campaign.model_copy(update={"host": name})
         with named_host(name) as found:
-            values.append({**_describe(own, survey(found, own, out)), "forecast": [_OVER_HOSTS]})
+            values.append({**_describe(own, survey(found, own, out)), "forecast": forecast})
     if json:
         print_json({"hosts": values})
     else:
         print_text("\n\n".join(_render(value, commands=commands) for value in values))
 
 
+_LIKE_THIS_MACHINE = "the machines of the Dask cluster are known when it runs: this is the plan of this one"
 _OVER_HOSTS = (
     "the verdict is about the kind of machine: its intervals have as many degrees of freedom as hosts, less one"
 )
 
 
-@contextmanager
-def _looked_at(campaign: Campaign) -> Iterator[Host]:
-    """The host to plan for. A lab machine is not started for a plan: it is planned as if it were here."""
-    from pgstrata.cli.hosts import LAB, named_host
-
-    with named_host("local" if campaign.host == LAB else campaign.host) as host:
-        yield host
-
-
 def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
-    from pgstrata.cli.forecasting import forecast, power_cut_lines
+    from pgstrata.cli.forecasting import forecast, power_cuts_on
     from pgstrata.cli.hosts import LAB
     from pgstrata.spec.expand import block_trials
     from pgstrata.trial.estimate import NOTHING, estimate_stages, estimate_trial
+    from pgstrata.trial.far import far_notices
 
     names = tuple(s.name for s in campaign.stacks)
     planned_blocks = campaign.runs.blocks or campaign.runs.max_blocks
@@ -118,6 +113,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "scratch": site.scratch,
         "medium": "" if campaign.host == LAB else site.medium,
         "fixed": campaign.runs.blocks is not None,
+        "goes_on": _goes_on(campaign),
         "blocks": planned_blocks,
         "budget_s": campaign.runs.budget,
         "at_most": {"written_bytes": whole.written_bytes, "duration_s": whole.duration_s},
@@ -129,12 +125,26 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "notes": [
             *_lab_notes(campaign),
             *_media_notes(campaign),
+            *far_notices(site),
             *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes}),
         ],
-        "power_cuts": list(power_cut_lines(campaign)),
+        "power_cuts": list(power_cuts_on(site.host, campaign)),
         "forecast": list(forecast(campaign, tuple(estimates.values()))),
         "trials": list(_describe_trials(site, trials, estimates)),
     }
+
+
+def _goes_on(campaign: Campaign) -> str:
+    """How many blocks an adaptive campaign may have besides those that are planned."""
+    from pgstrata.analyze.policy import MAX_PAIRS
+    from pgstrata.cli.forecasting import screens
+
+    if campaign.runs.blocks is not None:
+        return ""
+    most = f"up to {MAX_PAIRS}" if campaign.runs.budget is None else "as far as the budget goes"
+    if screens(campaign):
+        return f" at most, then pairs of the leaders {most}"
+    return f", fewer where every pair has its verdict, more {most}"
 
 
 def _preflight(site: Site) -> dict[str, Any]:
@@ -142,12 +152,13 @@ def _preflight(site: Site) -> dict[str, Any]:
     from pgstrata.cli.hosts import LAB
     from pgstrata.errors import PreflightError
     from pgstrata.host.protocol import command
-    from pgstrata.trial.preflight import check_servers, render_unsupported, require_some, run_preflight
+    from pgstrata.trial.far import run_preflights
+    from pgstrata.trial.preflight import check_servers, render_unsupported, require_some
 
     if site.campaign.host == LAB:
         return {"refused": None, "unsupported": []}
     try:
-        found = run_preflight(site)
+        found = run_preflights(site)
         # The user that servers run as may not be there yet; whoever asks may ask the programs.
         user = site.host.run(command("id", "-un")).stdout.strip()
         lacking = {u.stack for u in found.unsupported}
@@ -258,12 +269,11 @@ def _render(value: dict[str, Any], *, commands: bool = False) -> str:
 
     most = value["at_most"]
     count = len(value["trials"])
-    rest = "" if value["fixed"] else " at most, then pairs of the leaders as far as the budget goes"
     lines = [
         f"{value['campaign']} on {value['host']}, {value['medium'] or 'scratch'}: {value['scratch']}",
-        f"{render_count(count, 'trial')} in {render_count(value['blocks'], 'block')}{rest}",
+        f"{render_count(count, 'trial')} in {render_count(value['blocks'], 'block')}{value['goes_on']}",
         f"time: about {render_duration(most['duration_s'])}, of it {render_duration(value['first_block_s'])} for the "
-        "first block" + (f"; budget {render_duration(value['budget_s'])}" if value["budget_s"] else ""),
+        f"first block{_render_budget(value['budget_s'], most['duration_s'])}",
         *_render_stages(value["stages"]),
         f"bytes written: about {render_size(most['written_bytes'])} (load, copies, and runs at an assumed 1000 "
         "transactions a second of 16 KiB)",
@@ -282,6 +292,14 @@ def _render(value: dict[str, Any], *, commands: bool = False) -> str:
         *(_render_programs(value["trials"]) if commands else _render_kinds(value["trials"])),
     ]
     return "\n".join(lines)
+
+
+def _render_budget(budget_s: float | None, most_s: float) -> str:
+    from pgstrata.spec.units import render_duration
+
+    if budget_s is None:
+        return ""
+    return f"; budget {render_duration(budget_s)}" + (", which ends it earlier" if budget_s < most_s else "")
 
 
 def _render_stages(stages: list[dict[str, Any]]) -> Iterator[str]:
@@ -307,7 +325,7 @@ def _render_kinds(trials: list[dict[str, Any]]) -> Iterator[str]:
     kinds: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for trial in trials:
         kinds.setdefault((trial["scale"], trial["load"]), []).append(trial)
-    yield "Trials (`--commands` shows every step and command of each kind in order):"
+    yield "Trials (`pgstrata plan FILE --commands` shows every step and command of each kind in order):"
     for (scale, load), alike in kinds.items():
         stacks = _few(list(dict.fromkeys(trial["stack"] for trial in alike)))
         steps = _range([str(n) for n in sorted(len(trial["steps"]) for trial in alike)])
@@ -337,7 +355,9 @@ def _render_programs(trials: list[dict[str, Any]]) -> Iterator[str]:
         for step in trial["steps"]:
             yield f"  {step['name']}{' (host-wide)' if step['host_wide'] else ''}"
             yield from (f"    # {told}" for told in step["tells"])
-            yield from (f"    {command}" for command in step["commands"])
+            hosts = step["hosts"] or ("",) * len(step["commands"])
+            for host, command in zip(hosts, step["commands"], strict=True):
+                yield f"    [{host}] {command}" if host else f"    {command}"
 
 
 def register(app: typer.Typer) -> None:

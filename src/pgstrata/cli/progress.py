@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 def _describe(trial: Trial) -> str:
+    if not trial.cells:
+        return f"crash trial of {trial.stack}"
     return f"{trial.stack}, block {trial.block + 1}, scale {trial.scale}"
 
 
@@ -46,10 +48,17 @@ class BlockClock:
     """Time left: the budget's, or the block's by the trials finished so far."""
 
     budget_s: float | None
-    started_s: float = field(default_factory=time.monotonic)
+    now_s: Callable[[], float] = time.monotonic
+    spent_s: float = 0.0
+    """Before the block that runs."""
+    block_began_s: float = 0.0
     block_trials: int = 0
     block_done: int = 0
     durations_s: list[float] = field(default_factory=list)
+
+    def begin(self, block: BlockBegun) -> None:
+        self.block_trials, self.block_done = block.trials, 0
+        self.spent_s, self.block_began_s = block.spent_s, self.now_s()
 
     def left(self) -> str:
         parts = []
@@ -58,7 +67,7 @@ class BlockClock:
             left_s = mean_s * (self.block_trials - self.block_done)
             parts.append(f"block ends in about {render_duration(left_s)}")
         if self.budget_s is not None:
-            left_s = max(0.0, self.budget_s - (time.monotonic() - self.started_s))
+            left_s = max(0.0, self.budget_s - self.spent_s - (self.now_s() - self.block_began_s))
             parts.append(f"budget left {render_duration(left_s)}")
         return ", ".join(parts)
 
@@ -76,9 +85,11 @@ class Lines:
             case Notice(text=text):
                 self.write(text)
             case BlockBegun():
-                clock.block_trials, clock.block_done = event.trials, 0
+                from pgstrata.report.figures import render_count
+
+                clock.begin(event)
                 why = f" ({event.reason})" if event.reason else ""
-                self.write(f"block {event.number + 1}, {event.stage}: {event.trials} trials{why}")
+                self.write(f"block {event.number + 1}, {event.stage}: {render_count(event.trials, 'trial')}{why}")
             case TrialEnded():
                 clock.block_done += 1
                 clock.durations_s.append(event.verdict.duration_s)

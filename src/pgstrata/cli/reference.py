@@ -31,7 +31,8 @@ _MEANINGS = {
     ExitCode.DONE: "done",
     ExitCode.INTERNAL: "a defect of pgstrata itself; please report it",
     ExitCode.USAGE: "usage, or an invalid campaign",
-    ExitCode.REFUSED: "preflight refused: a missing capability, an unsafe device, too little space",
+    ExitCode.REFUSED: "preflight refused: a missing capability, an unsafe device, too little space; or nothing can be "
+    "compared",
     ExitCode.TRIALS_FAILED: "finished, but some trials failed, or something could not be undone",
     ExitCode.CONDITION_HELD: "a `--fail-on` condition holds over the whole interval (undecided: a warning and 0)",
     ExitCode.INTERRUPTED: "interrupted; the same command goes on",

@@ -89,11 +89,12 @@ def _render(value: dict[str, Any]) -> str:
 
     found = value["best_found_share"]
     fixed = render_duration(value["fixed_10_s"])
+    screening = f", of it {render_duration(value['screening_mean_s'])} for screening" if found is not None else ""
+    mean = f"{render_duration(value['machine_time_mean_s'])} on average"
     lines = [
         f"{value['campaigns']} campaigns of {value['stacks']} stacks, {value['noise']} noise",
         f"best found after screening: {100 * found:.0f} %" if found is not None else "no screening: pairs alone",
-        f"machine time: {render_duration(value['machine_time_mean_s'])} on average, of it "
-        f"{render_duration(value['screening_mean_s'])} for screening (10 fixed blocks: {fixed})",
+        f"machine time: {mean}{screening} (10 fixed blocks: {fixed})",
         f"blocks: {value['blocks_mean']:.1f} on average",
     ]
     return "\n".join(lines)

@@ -74,7 +74,7 @@ def _render(value: dict[str, Any]) -> str:
     states = ("imported", "running", "finished")
     ended = "not running, resumable" if value["resumable"] else "ended early, not resumable"
     state = next((word for word in states if value[word]), ended)
-    begun = f"{value['blocks']} blocks begun, " if value["blocks"] or not value["crash_trials"] else ""
+    begun = f"{render_count(value['blocks'], 'block')} begun, " if value["blocks"] or not value["crash_trials"] else ""
     lines = [
         f"{value['campaign']} in {value['directory']}: {state}",
         f"{begun}{render_duration(value['machine_time_s'])} of machine time",

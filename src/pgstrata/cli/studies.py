@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgstrata.cli.group import Group
 from pgstrata.cli.output import (
     FailOn,
     FailUndecided,
@@ -18,8 +20,16 @@ from pgstrata.cli.output import (
     print_json,
     print_text,
 )
+from pgstrata.errors import UsageError
+
+if TYPE_CHECKING:
+    from pgstrata.spec.campaign import Campaign
+
+PLACEHOLDER = "CHANGE-ME"
+"""In the ids of disks that a shipped campaign cannot know."""
 
 group = typer.Typer(
+    cls=Group,
     help="The published comparisons: list them, or run one again.",
     epilog="Example: pgstrata studies run zfs-tuning --size lab --host lab",
     invoke_without_command=True,
@@ -74,9 +84,22 @@ def run_study(
     chosen = size or ("lab" if host == "lab" and "lab" in study.campaigns else "full")
     file = campaign_file(study, chosen)
     campaign = with_aa(changed(load_campaign(file), scratch=scratch, host=host))
+    _refuse_placeholders(campaign, file, [other for other in study.campaigns if other != chosen])
     shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
     where = out or Path("out") / f"{study.name}-{chosen}"
     run_to_report(campaign, where, "run", shown, source_text=file.read_text(encoding="utf-8"))
+
+
+def _refuse_placeholders(campaign: Campaign, file: Path, others: Sequence[str]) -> None:
+    """UsageError where disks are yet to be named: nobody can guess which may be formatted."""
+    unnamed = next((id_ for stack in campaign.stacks for id_ in stack.device_ids if PLACEHOLDER in id_), None)
+    if unnamed is None:
+        return
+    raise UsageError(
+        f"{file} leaves its disks open: {unnamed}",
+        hint="copy that file, put your disks into it (pgstrata doctor lists them) and run it with pgstrata run FILE"
+        + "".join(f"; or --size {other}" for other in others[:1]),
+    )
 
 
 def register(app: typer.Typer) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import secrets
 import socket
+import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 LEAST_TOKEN = 16
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+"""Not where a link leads to."""
+_TOKEN = re.compile(r"[A-Za-z0-9_.~-]*")
 
 
 @dataclass(frozen=True)
@@ -132,16 +138,26 @@ def _listen(address: str, port: int) -> socket.socket:
 def _token(path: Path | None) -> str:
     if path is None:
         return secrets.token_urlsafe()
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_urlsafe() + "\n", encoding="ascii")
     try:
+        with suppress(FileExistsError), os.fdopen(os.open(path, _NEW, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe() + "\n")
+        mode = stat.S_IMODE(path.stat().st_mode)
         token = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the token cannot be read from {path}: {error}", hint="name another --token-file") from None
+    if mode & 0o007:
+        raise UsageError(
+            f"everybody may read or change the token in {path}",
+            hint=f"name a file that is not there yet; or, where {path} holds nothing but the token: chmod o= {path}",
+        )
+    if not _TOKEN.fullmatch(token):
+        raise UsageError(
+            f"the token in {path} holds what no address can",
+            hint="letters, digits, - and _; or name a file that is not there yet",
+        )
     if len(token) < LEAST_TOKEN:
         raise UsageError(
-            f"{path} holds a token of less than {LEAST_TOKEN} characters", hint="remove the file: a new one is made"
+            f"{path} holds a token of less than {LEAST_TOKEN} characters", hint="name a file that is not there yet"
         )
     return token
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from pgstrata.cli import campaigning
-from pgstrata.cli.campaigning import FAKE_MODE, parse_gate
+from pgstrata.cli.campaigning import parse_gate
 from pgstrata.cli.status import status
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.spec.campaign import Campaign, Runs
@@ -20,6 +20,7 @@ from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.made_up import FAKE_MODE
 from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors, undo_errors
 from pgstrata_fake.runner import FakeRunner
 

@@ -22,3 +22,10 @@ def test_every_section_shows_its_help() -> None:
         assert usage.startswith("Usage: pgstrata"), section[:200]
         assert usage.count("...") == usage.count("]...") + usage.count("}..."), "the parser adds the dots itself"
         assert not re.search(r"\.\.\.[]}]|\[\[", usage), usage
+
+
+def test_a_list_of_verbs_has_their_whole_sentences() -> None:
+    listed = render_reference().split("\nCommands:\n")[1:]
+    assert len(listed) == 3
+    for section in listed:
+        assert "..." not in section.split("\n\n")[0]

@@ -15,6 +15,8 @@ from pgstrata.cli.main import app
 from pgstrata.spec.campaign import Campaign
 from typed import typed
 
+pytestmark = pytest.mark.slow
+
 VERBS = sorted(command.name or command.callback.__name__ for command in app.registered_commands if command.callback)
 GROUPS = sorted(group.name or "" for group in app.registered_groups)
 NEEDED = {"quick", "plan", "run", "crash", "status", "report", "export", "doctor", "clean", "schema", "simulate"}

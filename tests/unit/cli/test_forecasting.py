@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from pgstrata.analyze.reach import least_blocks, smallest_shown, width_in_sigmas
 from pgstrata.cli.forecasting import Foretelling, expected_trials, forecast, foresee, gate_warnings
 from pgstrata.record.decision import Decision, Observation
 from pgstrata.record.reader import read
-from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.campaign import Campaign, Goal, Runs
 from pgstrata.spec.quick import quick_campaign
+from pgstrata.spec.units import render_duration
 from pgstrata.trial.events import Event, Notice
 from pgstrata_fake.campaigns import Shape, write_campaign
 
@@ -49,6 +51,11 @@ def test_two_fresh_pairs_can_prove_with_the_scatter_of_screening(minutes: float,
     )
 
 
+def test_what_shows_only_in_multiples_is_told_as_a_factor() -> None:
+    line = told(quick("ext4", "xfs", minutes=1))[1]
+    assert re.fullmatch(r"3 blocks of 2 runs: they prove differences from about \d+(\.\d)?-fold on", line), line
+
+
 def test_what_has_no_bounds_says_what_would_have_them() -> None:
     campaign = quick("ext4", "xfs", minutes=3)
     short = campaign.model_copy(update={"runs": campaign.runs.model_copy(update={"budget": 40.0})})
@@ -57,6 +64,18 @@ def test_what_has_no_bounds_says_what_would_have_them() -> None:
     minutes = float(line.split("--minutes ")[1].rstrip(")"))
     longer = campaign.model_copy(update={"runs": campaign.runs.model_copy(update={"budget": 60 * minutes})})
     assert "prove differences" in told(longer)[1]
+
+
+def test_equality_of_pairs_to_a_baseline_costs_blocks_of_all_stacks() -> None:
+    campaign = quick("ext4", "xfs", minutes=10)
+    three = quick("ext4", "xfs", "btrfs", minutes=10).model_copy(
+        update={"workload": campaign.workload, "goal": Goal(kind="against", against="ext4"), "runs": Runs()}
+    )
+    estimates = expected_trials(three)
+    found = foresee(three, estimates)
+    line = next(line for line in forecast(three, estimates) if line.startswith("equality"))
+    pairs = int(line.split("takes about ")[1].split(" ")[0])
+    assert f"({render_duration(pairs * found.block_s)})" in line
 
 
 def test_a_declared_number_of_blocks_without_bounds_names_the_number_that_has_them() -> None:
@@ -71,7 +90,7 @@ def test_gates_that_can_hardly_be_decided_are_told_beforehand() -> None:
     near, far = parse_condition("tps(xfs) < 0.95*tps(ext4)"), parse_condition("tps(xfs) < 0.2*tps(ext4)")
     said = list(gate_warnings(campaign, [near, far]))
     assert len(said) == 1
-    assert said[0].startswith("tps(xfs) < 0.95*tps(ext4): intervals of about ±")
+    assert said[0].startswith("tps(xfs) < 0.95*tps(ext4): differences from about ")
     assert list(gate_warnings(quick("ext4", "xfs", minutes=3000), [parse_condition("tps(xfs) < 0.8*tps(ext4)")])) == []
     none = list(gate_warnings(quick("ext4", "xfs", blocks=1), [near, far]))
     assert len(none) == 1

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
 from pgstrata.cli.begun import begun_quick, run_command
+from pgstrata_fake.campaigns import Shape, write_campaign
 from typed import typed
+
+pytestmark = pytest.mark.slow
 
 SMALL = "stacks: [ext4, xfs]\nworkload: {scale: 1, clients: 2, duration: 5}\nruns: {budget: 6min}\n"
 
@@ -34,6 +38,8 @@ def test_quick_goes_on_as_begun(tmp_path: Path, again: str) -> None:
     assert blocks_of(out) == 3
     done = typed(*again.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    left = [int(minutes) for minutes in re.findall(r"budget left (\d+) min", done.stderr)]
+    assert max(left) <= 18, "six of the 24 minutes were used before"
     extended, after = begun_quick(out), trials_of(out)
     assert extended is not None
     assert extended.workload == begun.workload
@@ -109,6 +115,11 @@ def test_a_decision_without_a_reason_is_no_empty_line(tmp_path: Path) -> None:
     decisions.write_text(json.dumps(first) + "\n")
     shown = typed("status", "out/quick-ext4-xfs", cwd=tmp_path).stdout
     assert shown.rstrip().endswith("last decision: confirm")
+
+
+def test_one_block_is_one(tmp_path: Path) -> None:
+    write_campaign(tmp_path / "out", Shape(stacks=("ext4", "xfs"), blocks=1, duration_s=5))
+    assert typed("status", "out", cwd=tmp_path).stdout.splitlines()[1].startswith("1 block begun, ")
 
 
 def test_a_grid_says_in_how_many_cells_the_best_is_chosen(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pgstrata.cli import plan
+from pgstrata.cli.hosts import looked_at_host
+from pgstrata.cli.simulate import simulate
 from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.trial.survey import survey
 
@@ -30,7 +32,7 @@ def described(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, Any]:
     file = tmp_path / "c.yaml"
     file.write_text(CAMPAIGN.replace("HOST", request.param), encoding="utf-8")
     campaign = load_campaign(file)
-    with plan._looked_at(campaign) as host:
+    with looked_at_host(campaign) as host:
         return plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
 
 
@@ -61,7 +63,7 @@ def test_what_a_given_postgresql_conf_loses_is_listed_and_planned(tmp_path: Path
         encoding="utf-8",
     )
     campaign = load_campaign(file)
-    with plan._looked_at(campaign) as host:
+    with looked_at_host(campaign) as host:
         value = plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
     assert value["left_out"] == {"a": {"archive_command": "WAL is not archived"}}
     assert "Left out of the postgresql.conf of a:\n  archive_command: WAL is not archived\n" in plan._render(value)
@@ -86,7 +88,7 @@ def test_many_stacks_fit_a_screen_and_every_command_is_shown_on_request(tmp_path
     file = tmp_path / "c.yaml"
     file.write_text(MANY, encoding="utf-8")
     campaign = load_campaign(file)
-    with plan._looked_at(campaign) as host:
+    with looked_at_host(campaign) as host:
         described = plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
     short = plan._render(described).splitlines()
     assert len(campaign.stacks) == 12
@@ -98,6 +100,48 @@ def test_many_stacks_fit_a_screen_and_every_command_is_shown_on_request(tmp_path
     assert not re.search(r"\('|\{'|\bNone\b|\bsh -c\b", whole)
 
 
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("runs: {blocks: 3}", "6 trials in 3 blocks"),
+        (
+            "runs: {budget: 8h}",
+            "24 trials in 12 blocks, fewer where every pair has its verdict, more as far as the budget",
+        ),
+        ("goal: all-pairs", "24 trials in 12 blocks, fewer where every pair has its verdict, more up to 60"),
+        ("templates: {c: ext4}", "24 trials in 12 blocks, fewer where"),
+        (
+            "matrix: {name: c, factors: {fs: [btrfs]}}",
+            "36 trials in 12 blocks at most, then pairs of the leaders up to 60",
+        ),
+    ],
+)
+def test_what_follows_the_planned_blocks_is_what_the_goal_makes_of_them(tmp_path: Path, rest: str, said: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"scratch: /var/tmp\nstacks: [ext4, xfs]\nworkload: {{scale: 1}}\n{rest}\n", encoding="utf-8")
+    campaign = load_campaign(file)
+    with looked_at_host(campaign) as host:
+        line = plan._render(plan._describe(campaign, survey(host, campaign, tmp_path / "out"))).splitlines()[1]
+    assert line.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("runs: {blocks: 3}", "block"),
+        ("runs: {budget: 80h}", "; budget 80 h"),
+        ("runs: {budget: 20min}", "; budget 20 min, which ends it earlier"),
+    ],
+)
+def test_a_budget_that_ends_the_campaign_before_its_last_block_says_so(tmp_path: Path, rest: str, said: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"scratch: /var/tmp\nstacks: [ext4, xfs]\nworkload: {{scale: 1}}\n{rest}\n", encoding="utf-8")
+    campaign = load_campaign(file)
+    with looked_at_host(campaign) as host:
+        line = plan._render(plan._describe(campaign, survey(host, campaign, tmp_path / "out"))).splitlines()[2]
+    assert line.endswith(said), line
+
+
 @pytest.mark.parametrize(("host", "by"), [("local", "pgstrata doctor --media"), ("lab", "run")])
 def test_media_whose_range_was_not_looked_at_are_named(tmp_path: Path, host: str, by: str) -> None:
     file = tmp_path / "c.yaml"
@@ -106,3 +150,20 @@ def test_media_whose_range_was_not_looked_at_are_named(tmp_path: Path, host: str
     assert note.endswith(f"(nvme, hdd-7200) is not looked at here: {by} measures it")
     file.write_text("stacks: ['media(none)/ext4', ext4]\n")
     assert plan._media_notes(load_campaign(file)) == []
+
+
+@pytest.mark.parametrize(("effects", "screens"), [(("0", "-5%"), False), (("0", "-5%", "-30%"), True)])
+def test_simulate_names_screening_where_there_is_one(
+    effects: tuple[str, ...], screens: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulate(list(effects), noise="quiet", campaigns=1)
+    assert (" for screening" in capsys.readouterr().out) == screens
+
+
+def test_the_plan_of_a_cluster_is_that_of_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text("stacks: [tmpfs]\nhosts: {dask: 'tls://scheduler:8786'}\nworkload: {scale: 1, duration: 5}\n")
+    plan.show_plan(load_campaign(file), tmp_path / "out")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the machines of the Dask cluster are known when it runs" in said
+    assert "tmpfs" in said

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CAMPAIGN = "name: small\nstacks: [ext4, tmpfs]\nworkload: {scale: 1, duration: 2, warmup: 0}\nruns: {blocks: 2}\n"
 
 

@@ -1,0 +1,61 @@
+"""What is asked of crash trials of clusters and cannot be done."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgstrata.cli.crash import crash
+from pgstrata.errors import UsageError
+
+ON_DISKS = "cluster(3,ANY 1)/ext4"
+IN_MEMORY = "cluster(3,ANY 1)/tmpfs"
+
+
+@pytest.mark.parametrize(
+    ("stack", "asked", "problem", "hint"),
+    [
+        (ON_DISKS, {"power": True, "lost": 2}, "with --power all nodes lose power", "--gone"),
+        (ON_DISKS, {"power": True, "promote": "least"}, "with --power all nodes lose power", "--gone"),
+        (ON_DISKS, {"power": True, "nested": 2}, "with --power all nodes lose power", "--gone"),
+        (ON_DISKS, {"power": True, "fault": "gone"}, "with --power all nodes lose power", "--gone"),
+        (ON_DISKS, {"power": True, "gone": ["standby3"]}, "it has no node 'standby3'", "@archive=ext4"),
+        (IN_MEMORY, {"power": True}, "nothing is left", "@archive=ext4"),
+        (ON_DISKS, {"gone": ["primary"]}, "of clusters nodes are lost", "--power"),
+        (ON_DISKS, {"minutes": 1.0}, "of clusters nodes are lost", "--power"),
+        (ON_DISKS, {"on": "local"}, "--on is for those of one server", "--power"),
+        (ON_DISKS, {"nested": 2}, "of clusters nodes are lost: --nested is for those of one server", "--power"),
+        (ON_DISKS, {"power": True, "on": "local"}, "--on is for one server", "--gone"),
+        (
+            ON_DISKS,
+            {"power": True, "lost": 2, "rejoin": "rewind", "fault": "gone"},
+            "--lost and --rejoin are for nodes that are lost while the others run, --fault is for one server",
+            "--gone",
+        ),
+        (
+            "ext4",
+            {"power": True},
+            "--power is for clusters: of one server power is always cut",
+            "cluster(3,ANY 1)/ext4",
+        ),
+        (
+            "ext4",
+            {"gone": ["primary"]},
+            "--gone is for clusters: of one server power is always cut",
+            "cluster(3,ANY 1)/ext4",
+        ),
+        (
+            "ext4",
+            {"rejoin": "rewind"},
+            "--rejoin is for clusters: of one server power is always cut",
+            "cluster(3,ANY 1)/ext4",
+        ),
+        (ON_DISKS, {"power": True, "rejoin": "rewind"}, "with --power all nodes lose power", "--gone"),
+        (ON_DISKS, {"rejoin": "rewnd"}, "--rejoin: 'rewnd' is none of rewind, backup", "rewind"),
+        (ON_DISKS, {"promote": "leats"}, "--promote: 'leats' is none of most, least, forgetful", "least"),
+        (f"{IN_MEMORY}@archive=ext4", {"lost": 3, "rejoin": "backup"}, "there is nobody to follow", "lose fewer"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(stack: str, asked: dict[str, object], problem: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=problem) as refused:
+        crash([stack], **asked)  # type: ignore[arg-type]
+    assert hint in str(refused.value.hint)
