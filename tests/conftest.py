@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.path.relative_to(here).as_posix()
         if name not in SPREAD and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(name))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the server's user can reach (pytest's own are closed to it), in memory: no disk is under test."""
+    with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/dev/shm") as name:
+        path = Path(name)
+        path.chmod(0o711)
+        yield path
 
 
 @pytest.fixture(scope="session")

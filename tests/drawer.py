@@ -37,7 +37,7 @@ class Drawer(Filesystem):
     def promises(self, where: str, ground: Ground | None) -> Promises:
         yield LOSES, f"{where} is in a drawer"
 
-    def overwrites_in_place(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: Ground | None) -> bool:
         return True
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.cli.campaigning import FAKE_MODE
 from pgstrata.cli.main import main
+from pgstrata.trial.made_up import FAKE_MODE
 
 
 def typed(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -67,3 +67,16 @@ def test_the_archive_restores_what_it_holds(place: Path) -> None:
     assert found["unknown"] == 0, "what is restored is what the archive's last segment says"
     assert archive["missing_max"] == max(failure["missing"] for failure in failures_of(place))
     assert archive["missing_max_s"] is not None
+
+
+@pytest.mark.parametrize("how", ["rewind", "backup"])
+def test_the_old_primary_follows_the_promoted_node_and_says_what_it_gave_up(how: str, place: Path) -> None:
+    """No commit waits for anybody, so the primary is ahead at some moments: what only it had is given up."""
+    found = crash(place, "cluster(2)/tmpfs", "--rejoin", how, failures=5)
+    rejoined, failures = found["cluster"]["rejoined"], failures_of(place)
+    assert (found["unknown"], found["corrupt"]) == (0, 0), [failure["reason"] for failure in failures]
+    tried = [failure for failure in failures if "rejoined" in failure]
+    assert (rejoined["how"], rejoined["tried"], rejoined["failed"]) == (how, len(tried), 0)
+    assert {failure["promoted"] for failure in tried} == {"standby1"}
+    assert rejoined["discarded_max"] > 0
+    assert all(f["rejoined"]["acknowledged"] == f["missing"] <= f["rejoined"]["discarded"] for f in tried)

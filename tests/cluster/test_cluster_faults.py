@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest import mock
 
+from awaiting import wait_until
 from campaigning import nothing_left, run, write_campaign
 from pgstrata.host.protocol import Process
 from pgstrata.postgres import standby
@@ -43,6 +45,52 @@ def killing(name: str) -> Callable[[TrialContext, Process, float], int]:
             return wait(context, process, timeout_s)
 
     return killed
+
+
+def before_run(act: Callable[[TrialContext], None]) -> AbstractContextManager[object]:
+    """Does something when pgbench has begun."""
+    wait = cluster.wait_for_run
+
+    def acting(context: TrialContext, process: Process, timeout_s: float) -> int:
+        with context.host.looking():
+            act(context)
+        with mock.patch.object(cluster, "WATCH_S", 0.5):
+            return wait(context, process, timeout_s)
+
+    return mock.patch.object(measure, "wait_for_run", acting)
+
+
+def promote(context: TrialContext) -> None:
+    context.setup.standbys["standby1"].execute("SELECT pg_promote()")
+
+
+def test_a_second_primary_is_found_out(place: Path) -> None:
+    """It takes no part any more; what it would take of its own is nothing of this cluster's."""
+    reason = failure_of(place, "cluster(3,ANY 1)/tmpfs", before_run(promote))
+    assert "attestation (after cell)" in reason
+    assert "cluster standby1 state: expected streaming, found (not connected)" in reason
+
+
+def test_commits_that_wait_for_a_second_primary_end_the_trial(place: Path) -> None:
+    reason = failure_of(place, "cluster(2,ANY 1)/tmpfs", before_run(promote), duration_s=LONG_S)
+    assert reason.startswith("commits hang: ")
+
+
+def fill_the_archive(context: TrialContext) -> None:
+    """No segment is archived any more; one is due now."""
+    archive = context.plan.archive_directory
+    assert archive is not None
+    with contextlib.suppress(OSError), open(f"{archive}/filler", "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 20))
+    context.server.execute("SELECT pg_switch_wal()")
+    failed = "SELECT failed_count AS n FROM pg_stat_archiver"
+    wait_until(lambda: int(context.server.sql(failed)[0]["n"]) > 0, "archiving to fail")
+
+
+def test_an_archive_that_is_full_fails_the_trial(place: Path) -> None:
+    reason = failure_of(place, "cluster(2)/tmpfs@archive=tmpfs:size=512M", before_run(fill_the_archive))
+    assert "cluster archive: expected 0 failures, found" in reason
 
 
 def test_commits_that_no_standby_can_acknowledge_end_the_trial(place: Path) -> None:

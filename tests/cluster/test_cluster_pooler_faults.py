@@ -13,7 +13,7 @@ import pytest
 from awaiting import is_running
 from campaigning import clean, nothing_left, run, run_directories, write_campaign
 from pgstrata.host.protocol import Process
-from pgstrata.postgres.pooler import Pooler
+from pgstrata.postgres.pgpool import Pgpool
 from pgstrata.record.reader import read
 from pgstrata.trial import measure
 from pgstrata.trial.context import TrialContext
@@ -41,7 +41,7 @@ def test_after_a_kill_it_is_ended_by_clean(place: Path) -> None:
 
 def test_one_that_does_not_start_is_named_with_its_log(place: Path) -> None:
     file = write_campaign(place, "cluster(1,pooler=pgpool)/tmpfs")
-    elsewhere = mock.patch.object(Pooler, "address", "198.18.0.99")
+    elsewhere = mock.patch.object(Pgpool, "address", "198.18.0.99")
     assert run(file, place, around=elsewhere) == 4, (place / "log.txt").read_text()
     (trial,) = read(place / "out").trials
     assert "pgpool ended with exit code" in trial.verdict.reason

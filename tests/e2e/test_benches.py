@@ -15,8 +15,11 @@ BENCHES = Path(__file__).parents[2] / "benches"
 TINY = {
     "acceptance.py": ["--campaigns", "2"],
     "bench_analysis.py": ["--seconds", "5"],
+    "bench_cluster.py": ["--scale", "1", "--failures", "3", "--stack", "cluster(2,ANY 1)/tmpfs"],
+    "bench_fleet.py": ["--hosts", "2", "--trials", "8", "--workers", "1"],
     "bench_crash.py": ["--states", "4"],
     "bench_help.py": [],
+    "bench_history.py": ["--histories", "2"],
     "bench_logs.py": ["--millions", "1"],
     "bench_media_models.py": ["--seconds", "0.3"],
     "bench_media_postgres.py": ["--blocks", "1", "--seconds", "1", "--scale", "1"],
@@ -27,7 +30,7 @@ TINY = {
     "bench_report.py": ["--trials", "4", "--seconds", "5"],
     "bench_scale.py": ["--trials", "10", "20", "--runs", "5", "10"],
     "bench_ssh.py": [],
-    "bench_watch.py": ["--viewers", "3", "--seconds", "1", "--trials", "10"],
+    "bench_watch.py": ["--pairs", "2", "--viewers", "3", "--seconds", "1", "--trials", "10"],
     "bench_strata_disk.py": ["--seconds", "1"],
     "crash_controls.py": ["--only", "ext4@wal*", "--lose", "4", "--hold", "4", "--transactions", "5"],
 }

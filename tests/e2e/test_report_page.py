@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from crashed import write_crash
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.drawing import draw, is_cut
 from pgstrata.report.render import render
 from pgstrata.report.sample import Sample
+from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
@@ -337,6 +340,16 @@ def test_a_campaign_without_a_valid_run_has_no_empty_charts_and_says_why(tmp_pat
     assert "Second by second (no progress" in left_out
     assert left_out.count("; ") == view.count(".chart .nothing") - 1 > 8
     assert "no valid run" in view.page.locator("#verdicts").inner_text()
+
+
+def test_a_page_of_power_cuts_alone_names_no_charts(tmp_path: Path, open_page: Any) -> None:
+    campaign = crash_campaign(named_stacks(["ext4"]))
+    with CampaignDirectory.create_or_open(tmp_path / "out", campaign, "crash") as directory:
+        write_crash(directory, "ext4", verdict="held", states=60)
+    data = read(tmp_path / "out")
+    view = open_page(render(data, judge(data), ["html"], tmp_path).paths[0])
+    assert view.visible("#power-cuts") == 1
+    assert view.visible("#left-out") == 0
 
 
 def test_without_scripts_the_answer_and_the_tables_are_there(campaign: Campaign, open_page: Any) -> None:

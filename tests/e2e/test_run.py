@@ -18,7 +18,7 @@ name: whole
 defaults:
   device: {loop: 1, size: 2560M}
   postgresql: {initdb: [--no-sync], settings: {fsync: "off", max_wal_size: 64MB}}
-stacks: [ext4, "xfs:noatime", btrfs, tmpfs, zfs]
+stacks: [ext4, "xfs:noatime", btrfs, tmpfs, zfs, "ext4@max_connections=3"]
 workload: {scale: 1, clients: 2, duration: 2, warmup: 1}
 runs: {blocks: 2, fresh_blocks: 1}
 """
@@ -63,7 +63,7 @@ def test_plan_touches_nothing(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in place.iterdir()) == before
     value = json.loads(done.stdout)
-    assert len(value["trials"]) == 10
+    assert len(value["trials"]) == 12
     commands = [c for t in value["trials"] for s in t["steps"] for c in s["commands"]]
     for start in ("mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mount --types tmpfs", "losetup", "zpool create"):
         assert any(c.startswith(start) for c in commands), start
@@ -98,6 +98,15 @@ def test_a_stack_that_cannot_be_built_is_unsupported(place: Path, finished: subp
     report = json.loads(pgstrata(place, "report", "out", "--format", "json").stdout)
     (stack,) = [s for s in report["stacks"] if s["name"] == "zfs"]
     assert "zfs" in stack["unsupported"]
+
+
+def test_a_stack_whose_server_cannot_be_as_asked_is_unsupported(
+    place: Path, finished: subprocess.CompletedProcess[str]
+) -> None:
+    (trial,) = [t for t in read(place / "out").trials if t.trial.stack == "ext4@max_connections=3"]
+    assert trial.verdict.status == "unsupported"
+    assert "max_connections" in trial.verdict.reason
+    assert "ext4@max_connections=3 cannot be built here: " in finished.stderr
 
 
 def test_the_same_command_again_runs_nothing(place: Path, finished: subprocess.CompletedProcess[str]) -> None:

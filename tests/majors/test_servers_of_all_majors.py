@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,14 +36,6 @@ def installation(request: pytest.FixtureRequest) -> Installation:
         fetch(host, request.param)
         chosen = choose(discover(host), wanted)
     return readable_installation(host, chosen, run_user(host))
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/dev/shm") as name:
-        path = Path(name)
-        path.chmod(0o711)
-        yield path
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
-"""Pgpool-II in front of a cluster of three: reads go to every node, writes to the primary, nothing is left."""
+"""In front of a cluster: Pgpool-II sends reads to every node, PgBouncer serves many clients with few sessions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -12,24 +13,33 @@ from campaigning import nothing_left, reachable, run, run_directories, write_cam
 from following import not_followed
 from pgstrata.host.capabilities import program_path
 from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import Process
+from pgstrata.postgres.pgbouncer import SERVER_SESSIONS
 from pgstrata.record.reader import read
 from pgstrata.record.schema import CellResult
+from pgstrata.trial import measure
+from pgstrata.trial.context import TrialContext
 
 TRANSACTIONS = 200
 """Of each of the two clients."""
 NODES = ("primary", "standby1", "standby2")
+MANY, FEW = 30, 20
+"""Clients, more than PgBouncer opens sessions, and transactions of each."""
 LEAST_QUERY_BYTES = 20
 """Of a SELECT on the network, whatever it asks."""
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
-    if program_path(LocalHost(), "pgpool") is None:
-        pytest.skip("pgpool is not installed")
     with reachable(tmp_path) as folder:
         yield folder
 
 
+def with_program(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(program_path(LocalHost(), name) is None, reason=f"{name} is not installed")
+
+
+@with_program("pgpool")
 def test_reads_are_balanced_and_writes_go_to_the_primary(place: Path) -> None:
     file = write_campaign(place, "cluster(3,ANY 1,pooler=pgpool)/tmpfs")
     file.write_text(
@@ -63,6 +73,35 @@ def test_reads_are_balanced_and_writes_go_to_the_primary(place: Path) -> None:
     recorded = b"".join(path.read_bytes() for path in (place / "out").rglob("*") if path.is_file())
     assert b"postgres:TEXT" not in recorded, "a password is on record"
     assert not run_directories(file, place)
+    nothing_left(place)
+
+
+@with_program("pgbouncer")
+def test_few_sessions_of_the_primary_serve_many_clients(place: Path) -> None:
+    file = write_campaign(place, "cluster(2,ANY 1,pooler=pgbouncer)/tmpfs")
+    asked = f"transactions: {FEW}, script: tpcb-like,"
+    file.write_text(file.read_text().replace("duration: 1,", asked).replace("clients: 2,", f"clients: {MANY},"))
+    sessions = place / "sessions"
+
+    def counting(context: TrialContext, process: Process, timeout_s: float) -> int:
+        count = "SELECT count(*) AS n FROM pg_stat_activity WHERE application_name = 'pgbench'"
+        most = 0
+        while process.poll() is None:
+            with context.host.looking():
+                most = max(most, int(context.server.sql(count)[0]["n"]))
+        sessions.write_text(str(most))
+        return process.wait(timeout_s)
+
+    around = mock.patch.object(measure, "wait_for_run", counting)
+    assert run(file, place, around=around) == 0, (place / "log.txt").read_text()
+    assert int(sessions.read_text()) <= SERVER_SESSIONS
+    (cell,) = read(place / "out").cells()
+    assert cell.result.transactions == MANY * FEW
+    assert {(node.reads, node.writes) for node in cell.result.nodes} == {(None, None)}
+    (trial,) = (place / "out" / "trials").iterdir()
+    attested = json.loads((trial / "attested.json").read_text())
+    found = {row["actual"] for row in attested if row["what"] == "pooler primary"}
+    assert found == {f"port 5432, {SERVER_SESSIONS} sessions, transaction"}
     nothing_left(place)
 
 

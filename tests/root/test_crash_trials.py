@@ -6,27 +6,35 @@ import gzip
 import json
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from campaigning import environment, nothing_left, reachable, run_in_fork
+from campaigning import environment, nothing_left, reachable, run_in_fork, write_campaign
+from pgstrata.crash import program
+from pgstrata.crash.job import Seen
+from pgstrata.crash.kept import kept_log, state_file
+from pgstrata.crash.ledger import BEGIN, END
 from pgstrata.crash.verdict import UNMOUNTABLE
-from pgstrata.record.reader import read_crashes
+from pgstrata.host import delivery
+from pgstrata.record.reader import read, read_crashes
 from pgstrata.record.schema import StateRecord
 from pgstrata.record.source import FolderSource
 
-pytestmark = pytest.mark.skipif(
-    not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"
-)
+DISK = Path(sys.executable).parent / "strata-disk"
+pytestmark = pytest.mark.skipif(not DISK.exists(), reason="strata-disk is not built: cargo is missing")
 
 
-def crash(folder: Path, *words: str) -> dict[str, Any]:
+def crash(folder: Path, *words: str, around: AbstractContextManager[object] | None = None) -> dict[str, Any]:
     """The durability of each stack, by name."""
     out, printed = folder / "out", folder / "printed"
     argv = ["crash", "--transactions", "10", *words, "--out", str(out), "--scratch", str(folder / "scratch")]
-    code = run_in_fork([*argv, "--json", "--quiet"], environment(folder), printed)
+    code = run_in_fork([*argv, "--json", "--quiet"], environment(folder), printed, around)
     text = printed.read_text()
     assert code == 0, text
     found = json.loads(text[text.index("{") :])
@@ -35,9 +43,8 @@ def crash(folder: Path, *words: str) -> dict[str, Any]:
 
 def measured(log: Path, states: list[str]) -> list[Any]:
     """What `strata-disk measure` says of states on a log."""
-    program = Path(sys.executable).parent / "strata-disk"
     done = subprocess.run(
-        [program, "measure", log], input="".join(states), capture_output=True, text=True, check=True, timeout=300
+        [DISK, "measure", log], input="".join(states), capture_output=True, text=True, check=True, timeout=300
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -84,7 +91,7 @@ def test_a_log_on_a_volume_of_its_own_and_a_pair_of_disks_are_cut_at_one_moment(
 
 
 def test_a_server_that_goes_on_after_a_failed_fsync_loses_and_one_that_panics_does_not(tmp_path: Path) -> None:
-    words = ("--states", "24", "--transactions", "40", "--fault", "write-error")
+    words = ("--states", "24", "--transactions", "200", "--fault", "write-error")
     with reachable(tmp_path) as place:
         found = crash(place, "ext4", "ext4@data_sync_retry=on", *words)
         nothing_left(place)
@@ -97,24 +104,96 @@ def test_a_server_that_goes_on_after_a_failed_fsync_loses_and_one_that_panics_do
     assert found["ext4@data_sync_retry=on"]["verdict"] in ("lost", "corrupt")
 
 
+FLUSHED_FIRST = 100
+"""Of the files of a cluster, each of which a server that recovers flushes before it begins; there are some 900."""
+
+
+@contextmanager
+def recoveries_kept() -> Iterator[None]:
+    """As if every state of an interrupted recovery were lost, so that the record keeps it and the log of the recovery;
+    what it really was stands in its reason."""
+    judge = program._judge
+
+    def judged(
+        context: program.CrashContext, batch: program.Batch, state: program.ChosenState, seen: Seen
+    ) -> StateRecord:
+        record = judge(context, batch, state, seen)
+        if batch.interrupts is None:
+            return record
+        context.recorder.write_text(state_file(record.id), state.line + "\n")
+        return record.model_copy(update={"verdict": "lost", "reason": record.reason or record.verdict})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program, "_judge", judged)
+        yield
+
+
 def test_power_is_lost_again_while_states_are_recovered(tmp_path: Path) -> None:
     with reachable(tmp_path) as place:
-        crash(place, "ext4", "--states", "2", "--nested", "1")
+        crash(place, "ext4", "--states", "6", "--nested", "1", "--minimise", "0", around=recoveries_kept())
         nothing_left(place)
         (record,) = read_crashes(FolderSource(place / "out"))
         trial = place / "out" / "crash" / "ext4-0"
         states = [StateRecord.model_validate_json(line) for line in (trial / "states.jsonl").read_text().splitlines()]
-        planned = json.loads((trial / "planned.json").read_text())
-        kept = sorted(path.name for path in (trial / "raw").iterdir())
-    nested = [state for state in states if state.interrupts is not None]
+        nested = [state for state in states if state.interrupts is not None]
+        (interrupted,) = [state for state in states if state.id in {one.interrupts for one in nested}]
+        transactions, recovery = (unpacked(trial / kept_log(of), place) for of in (None, interrupted.id))
+        begin, end = (next(one["seq"] for one in recovery.events if one.get("text") == text) for text in (BEGIN, END))
+        first = {"id": 0, "cut": begin, "chosen": {"whole": "everything"}, "how": "", "volatile": 0, "kept": 0}
+        (began_with,) = measured(recovery.log, [json.dumps({**first, "digest": ""}) + "\n"])
+        lines = [(trial / state_file(one.id)).read_text() for one in nested]
+        made = [one["digest"] for one in measured(recovery.log, lines)]
     # a superblock that is torn when it is mounted keeps ext4 from being mounted again
-    assert all(state.verdict == "held" or state.reason.startswith(UNMOUNTABLE) for state in states)
+    assert all(one.reason == "held" or one.reason.startswith(UNMOUNTABLE) for one in nested)
     assert (record.states, record.nested) == (len(states), len(nested))
-    assert len(states) - len(nested) == 2
-    assert len({state.interrupts for state in nested}) == 1
-    assert all(state.id.startswith(f"{state.interrupts}.") for state in nested)
+    assert len(states) - len(nested) == 6
     assert len(nested) >= 5
-    assert any(0 < state.kept < state.volatile for state in nested)
-    assert sum(step["name"].startswith("record the recovery of state ") for step in planned["steps"]) == 1
-    failed = any(state.verdict != "held" for state in nested)
-    assert any(name.startswith("recovery-") for name in kept) == failed
+    assert all(one.id.startswith(f"{interrupted.id}.") for one in nested)
+    assert began_with["digest"] == interrupted.digest, "it is the recovery of what the first cut had left"
+    assert all(begin < one.cut <= end for one in nested)
+    assert made == [one.digest for one in nested], "the log of the recovery has its states"
+    assert len({one.digest for one in nested} | {interrupted.digest}) > len(nested), "each is another one"
+    within = Counter(one["event"] for one in recovery.events if begin < one["seq"] < end)
+    assert within["write"] > 0
+    assert within["flush"] > FLUSHED_FIRST, "the server waits for the disk"
+    acknowledged = sum(1 for one in transactions.events if is_acknowledged_by(one, interrupted.cut))
+    assert {one.acknowledged for one in (interrupted, *nested)} == {acknowledged}, "what counts is the first cut"
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """An event log, and what happened in it."""
+
+    log: Path
+    events: list[dict[str, Any]]
+
+
+def unpacked(packed: Path, place: Path) -> Unpacked:
+    log = place / packed.name.removesuffix(".gz")
+    log.write_bytes(gzip.decompress(packed.read_bytes()))
+    done = subprocess.run([DISK, "events", log], capture_output=True, text=True, check=True, timeout=120)
+    return Unpacked(log, [json.loads(line) for line in done.stdout.splitlines()])
+
+
+def is_acknowledged_by(event: dict[str, Any], cut: int) -> bool:
+    return bool(event["event"] == "mark" and event["text"].startswith("ack ") and event["seq"] <= cut)
+
+
+def test_a_run_promises_no_power_cuts_that_the_host_cannot_make(tmp_path: Path) -> None:
+    """Without the program that has recorded disks; what was promised is what comes of it."""
+    with reachable(tmp_path) as place, pytest.MonkeyPatch.context() as patch:
+        file = write_campaign(place, "tmpfs", "ext4")
+        file.write_text(f"{file.read_text()}crash: {{states: 2, time: 5s}}\n")
+        patch.setattr(delivery, "OWN", place / "nowhere")
+        patch.setattr(delivery, "PROGRAM", "a-disk-that-is-nowhere")
+        assert run_in_fork(["run", str(file), "--out", str(place / "out")], environment(place), place / "log.txt") == 0
+        nothing_left(place)
+        told = (place / "log.txt").read_text().splitlines()
+        verdicts = {one.found.stack: one.verdict for one in read(place / "out").crashes}
+    promised = [line for line in told if line.startswith("power cuts: ")][:2]
+    ext4 = next(line for line in promised if line.startswith("power cuts: ext4: not tested: "))
+    assert "a-disk-that-is-nowhere is not installed" in ext4
+    assert delivery.BUILDING in ext4
+    assert not any(" states each" in line for line in told)
+    assert verdicts["ext4"].status == "unsupported"
+    assert "a-disk-that-is-nowhere is not installed" in verdicts["ext4"].reason

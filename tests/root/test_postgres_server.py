@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,15 +54,6 @@ def installation(request: pytest.FixtureRequest, host: LocalHost, found: tuple[I
     except PreflightError as error:
         pytest.skip(str(error))
     return readable_installation(host, chosen, run_user(host))
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that the server user can reach (pytest's own are closed to it), in memory: no disk is under test."""
-    with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/dev/shm") as name:
-        path = Path(name)
-        path.chmod(0o711)
-        yield path
 
 
 @pytest.fixture

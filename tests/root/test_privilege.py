@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -28,15 +27,6 @@ from pgstrata.trial.context import trial_directory
 from pgstrata.trial.site import site_token
 
 FAST = {"shared_buffers": "16MB", "max_connections": "20", "fsync": "off", "max_wal_size": "64MB"}
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder of root's that the server's user may pass through, in memory."""
-    with tempfile.TemporaryDirectory(prefix="pgstrata-test-", dir="/dev/shm") as name:
-        path = Path(name)
-        path.chmod(0o711)
-        yield path
 
 
 @pytest.fixture

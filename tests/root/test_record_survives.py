@@ -6,8 +6,9 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pgstrata.record.reader import read, read_crashes
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.record.source import FolderSource
+from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.trial.executor import KILL_HOOK
 
@@ -26,6 +28,7 @@ DISK = Path(sys.executable).parent / "strata-disk"
 pytestmark = pytest.mark.skipif(not DISK.exists(), reason="strata-disk is not built: cargo is missing")
 
 STATES = 20
+CRASH_STATES = 10
 GONE_ON_WITH = 2
 DATA = "data-0"
 
@@ -48,21 +51,21 @@ def serving(folder: Path, *options: str | Path) -> Iterator[state_worker.Daemon]
 @contextmanager
 def mounted(folder: Path, at: Path, *, new: bool = False) -> Iterator[None]:
     """The daemon's disk as an ext4."""
-    node = state_worker.attach(str(folder / "disks" / DATA))
+    loop = state_worker.attach(str(folder / "disks" / DATA))
     try:
         if new:
-            subprocess.run(["mkfs.ext4", "-q", node], check=True, timeout=60)
-        subprocess.run(["mount", node, at], check=True, timeout=60)
+            subprocess.run(["mkfs.ext4", "-q", loop.node], check=True, timeout=60)
+        subprocess.run(["mount", loop.node, at], check=True, timeout=60)
         try:
             yield
         finally:
             state_worker.unmount(str(at))
     finally:
-        state_worker.detach(node)
+        state_worker.detach(loop)
 
 
-def record(place: Path, file: Path, at: Path, patch: pytest.MonkeyPatch) -> Path:
-    """The event log of a disk that a campaign of made-up trials is recorded on, with a mark for each finished trial."""
+def record(place: Path, at: Path, patch: pytest.MonkeyPatch, go_on: Callable[[Path], int]) -> Path:
+    """The event log of a disk that a campaign is recorded on, with a mark for each finished trial."""
     folder, log = place / "recorded", place / "log"
     finish = TrialRecorder.finish
     with serving(folder, "--log", log) as daemon:
@@ -76,15 +79,42 @@ def record(place: Path, file: Path, at: Path, patch: pytest.MonkeyPatch) -> Path
             subprocess.run(["sync", "--file-system", at], check=True, timeout=60)
             daemon.ask(op="mark", text="begin")
             patch.setattr(TrialRecorder, "finish", finish_and_mark)
-            assert go_on(place, file, at / "out") == 0, (place / "log.txt").read_text()
+            assert go_on(at / "out") == 0, (place / "log.txt").read_text()
             patch.undo()
             daemon.ask(op="mark", text="end")
     return log
 
 
-def go_on(place: Path, file: Path, out: Path) -> int:
+def states_of(log: Path, count: int) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
+    """States that a power cut could have left, and when each trial was finished."""
+    told = disk("states", log, "--states", str(count), "--after", "begin", "--until", "end")
+    marks = [json.loads(line) for line in disk("marks", log).splitlines()]
+    acks = [(mark["seq"], mark["text"].removeprefix("ack ")) for mark in marks if mark["text"].startswith("ack ")]
+    return [json.loads(line) for line in told.splitlines()], acks
+
+
+def each_mounted(
+    place: Path, at: Path, log: Path, states: list[dict[str, Any]], acks: list[tuple[int, str]]
+) -> Iterator[tuple[int, set[str]]]:
+    """The number of each state, and the trials that were finished by its cut, while it is mounted."""
+    folder = place / "states"
+    with serving(folder) as daemon:
+        for number, state in enumerate(states):
+            daemon.ask(op="add", disk=DATA, state={"log": str(log), "of": DATA, "state": state})
+            with mounted(folder, at):
+                yield number, {id_ for seq, id_ in acks if seq <= state["cut"]}
+            daemon.ask(op="remove", disk=DATA, force=True)
+
+
+def run_made_up(place: Path, file: Path, out: Path) -> int:
     argv = ["run", str(file), "--out", str(out), "--quiet"]
     return run_in_fork(argv, {**environment(place), "PGSTRATA_FAKE": "1"}, place / "log.txt")
+
+
+def crash(place: Path, out: Path, *stacks: str, states: int, **more: str) -> int:
+    size = ["--states", str(states), "--transactions", "2", "--nested", "0", "--minimise", "0"]
+    argv = ["crash", *stacks, *size, "--out", str(out), "--scratch", str(place / "scratch"), "--quiet"]
+    return run_in_fork(argv, {**environment(place), **more}, place / "log.txt")
 
 
 def check(out: Path, file: Path, finished: set[str]) -> None:
@@ -98,44 +128,69 @@ def check(out: Path, file: Path, finished: set[str]) -> None:
         assert finished <= {trial.id for trial in directory.finished()}
 
 
+def check_crash(out: Path, campaign: Campaign, finished: set[str]) -> None:
+    """What was finished is there whole, and the directory can be written to."""
+    if finished or (out / "campaign.json").exists():
+        data = read(out)
+        assert data.unreadable == ()
+        whole = {one.id: (one.found.verdict, one.found.states) for one in data.crashes}
+        assert finished <= whole.keys()
+        assert set(whole.values()) <= {("held", 1)}
+    with CampaignDirectory.create_or_open(out, campaign, "crash") as directory:
+        assert len(directory.crashes()) >= len(finished)
+
+
 def test_a_power_cut_at_any_moment_leaves_a_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reachable(tmp_path) as place:
         at = place / "mounted"
         at.mkdir()
         file = write_campaign(place, "ext4", "xfs", blocks=2)
-        log = record(place, file, at, monkeypatch)
-        told = disk("states", log, "--states", str(STATES), "--after", "begin", "--until", "end")
-        states: list[dict[str, Any]] = [json.loads(line) for line in told.splitlines()]
-        marks = [json.loads(line) for line in disk("marks", log).splitlines()]
-        acks = [(mark["seq"], mark["text"].removeprefix("ack ")) for mark in marks if mark["text"].startswith("ack ")]
+        go_on = partial(run_made_up, place, file)
+        log = record(place, at, monkeypatch, go_on)
+        states, acks = states_of(log, STATES)
         assert (len(states), len(acks)) == (STATES, 4)
-        folder = place / "states"
-        with serving(folder) as daemon:
-            for number, state in enumerate(states):
-                finished = {id_ for seq, id_ in acks if seq <= state["cut"]}
-                daemon.ask(op="add", disk=DATA, state={"log": str(log), "of": DATA, "state": state})
-                with mounted(folder, at):
-                    check(at / "out", file, finished)
-                    if number % (STATES // GONE_ON_WITH) == 0:
-                        assert go_on(place, file, at / "out") == 0, (place / "log.txt").read_text()
-                        assert len(read(at / "out").trials) == len(acks)
-                daemon.ask(op="remove", disk=DATA, force=True)
+        for number, finished in each_mounted(place, at, log, states, acks):
+            check(at / "out", file, finished)
+            if number % (STATES // GONE_ON_WITH) == 0:
+                assert go_on(at / "out") == 0, (place / "log.txt").read_text()
+                assert len(read(at / "out").trials) == len(acks)
+
+
+def test_a_power_cut_during_crash_trials_leaves_a_whole_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks = ("ext4", "ext4:data=writeback")
+    with reachable(tmp_path) as place:
+        at = place / "mounted"
+        at.mkdir()
+        kept: list[Campaign] = []
+
+        def go_on(out: Path) -> int:
+            code = crash(place, out, *stacks, states=1)
+            kept.append(read(out).campaign)
+            return code
+
+        log = record(place, at, monkeypatch, go_on)
+        states, acks = states_of(log, CRASH_STATES)
+        assert (len(states), len(acks)) == (CRASH_STATES, len(stacks))
+        gone_on = False
+        for _, finished in each_mounted(place, at, log, states, acks):
+            check_crash(at / "out", kept[0], finished)
+            if not (finished or gone_on):
+                gone_on = True
+                assert go_on(at / "out") == 0, (place / "log.txt").read_text()
+                assert len(read(at / "out").crashes) == len(stacks)
+        assert gone_on
+        nothing_left(place)
 
 
 def test_crash_trials_go_on_after_kill_9(tmp_path: Path) -> None:
     with reachable(tmp_path) as place:
         out = place / "out"
-        words = ["--states", "2", "--transactions", "2", "--out", str(out), "--scratch", str(place / "scratch")]
-
-        def crash(**more: str) -> int:
-            argv = ["crash", "ext4", *words, "--quiet"]
-            return run_in_fork(argv, {**environment(place), **more}, place / "printed")
-
         steps = ("5", "15")
         for step in steps:
-            assert crash(**{KILL_HOOK: step}) == -signal.SIGKILL, (place / "printed").read_text()
+            ended = crash(place, out, "ext4", states=2, **{KILL_HOOK: step})
+            assert ended == -signal.SIGKILL, (place / "log.txt").read_text()
             assert read_crashes(FolderSource(out)) == ()
-        assert crash() == 0, (place / "printed").read_text()
+        assert crash(place, out, "ext4", states=2) == 0, (place / "log.txt").read_text()
         (found,) = read_crashes(FolderSource(out))
         assert (found.verdict, found.states) == ("held", 2)
         assert len(list((out / "interrupted").iterdir())) == len(steps)

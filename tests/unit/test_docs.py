@@ -49,6 +49,16 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{link}: {target.name} has no such heading"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_tables_have_a_head_and_no_gaps(page: Path) -> None:
+    """Rows behind an empty line are no table; every row has as many cells as the head."""
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8") + "\n", re.MULTILINE):
+        head, rule, *rows = table.splitlines()
+        assert re.fullmatch(r"\|( :?---:? \|)+", rule), f"{head} heads no table"
+        widths = {len(re.findall(r"(?<!\\)\|", re.sub(r"`[^`]*`", "", row))) for row in (head, rule, *rows)}
+        assert len(widths) == 1, f"rows below {head} differ in width"
+
+
 def test_every_page_can_be_reached() -> None:
     reached, waiting = set(), [ROOT / "README.md"]
     while waiting:
