@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from pgstrata.stack.journal import Journal
 from pgstrata.stack.step import Step
 from pgstrata.stack.undo import RemovePath
 from pgstrata.trial.context import TrialContext
-from pgstrata.trial.events import silent
+from pgstrata.trial.events import EventLog
 from pgstrata.trial.executor import Executor, Identity
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.load import Present
@@ -110,29 +111,28 @@ def measure_pairs(loaded: Loaded, pairs: int) -> list[float]:
     return ratios
 
 
-def measured(site: Site, trial: Trial, directory: CampaignDirectory, pairs: int) -> list[float]:
+def measured(
+    site: Site, trial: Trial, directory: CampaignDirectory, measure: Callable[[Loaded], list[float]]
+) -> list[float]:
     """Builds and loads the trial's stack, measures the pairs on it, and takes it down."""
     program = make_program(site, trial, Present())
     recorder = directory.start_trial(trial, program.planned)
-    executor = Executor(site.host, Identity("overhead", trial.id), silent, Interruption(), 86400.0)
+    executor = Executor(site.host, Identity("overhead", trial.id), EventLog(recorder), Interruption(), 86400.0)
     journal = Journal.create(site.host, site.context(trial).trial_id)
     try:
         journal.register(RemovePath(path=site.golden_directory))
         runner = StepRunner(site.host, journal)
         context = TrialContext(program.setup, recorder, executor, lambda logs, open_loop: {}, runner.bindings)
         executor.run((*program.build, *program.prepare), runner, context)
-        return measure_pairs(Loaded(context, runner, program.measure), pairs)
+        return measure(Loaded(context, runner, program.measure))
     finally:
         executor.close()
         journal.undo_all()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--seconds", type=int, default=5)
-    given = parser.parse_args()
-    asked = campaign(given.seconds)
+def measure_tmpfs(seconds: int, measure: Callable[[Loaded], list[float]]) -> list[float]:
+    """What `measure` finds on a trial of the campaign, in a folder of its own below /var/tmp."""
+    asked = campaign(seconds)
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="pgstrata-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -140,14 +140,28 @@ def main() -> int:
         (trial,) = block_trials(asked, 0, ["tmpfs"])
         with CampaignDirectory.create_or_open(folder / "out", asked) as directory:
             site = open_site(survey(host, asked, folder / "out"))
-            ratios = np.array(measured(site, trial, directory, given.pairs))
+            found = measured(site, trial, directory, measure)
         host.close()
+    return found
+
+
+def ratio_interval(logarithms: list[float]) -> tuple[float, float, float]:
+    """The ratio with its 95 % t interval."""
+    ratios = np.array(logarithms)
     half = float(stats.t.ppf(0.975, ratios.size - 1) * ratios.std(ddof=1) / math.sqrt(ratios.size))
     mean = float(ratios.mean())
-    low, high = math.exp(mean - half), math.exp(mean + half)
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--seconds", type=int, default=5)
+    given = parser.parse_args()
+    ratio, low, high = ratio_interval(measure_tmpfs(given.seconds, lambda loaded: measure_pairs(loaded, given.pairs)))
     holds = high >= BOUND
     print(
-        f"TPS under pgstrata / by hand: {math.exp(mean):.4f} ({low:.4f} ... {high:.4f}), {ratios.size} pairs; "
+        f"TPS under pgstrata / by hand: {ratio:.4f} ({low:.4f} ... {high:.4f}), {given.pairs} pairs; "
         f"the interval contains a value >= {BOUND}: {'holds' if holds else 'DOES NOT HOLD'}"
     )
     return 0 if holds else 1

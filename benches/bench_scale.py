@@ -22,12 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.analyze.metrics import Observer
-from pgstrata.cli.campaigning import FAKE_MODE, choose_policy
+from pgstrata.cli.campaigning import choose_policy
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.trial.events import Tell, silent
 from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.made_up import FAKE_MODE
 from pgstrata.trial.scheduler import run_campaign
 from pgstrata_fake.runner import FakeRunner
 

@@ -15,9 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import fmean
 
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord
@@ -26,8 +27,8 @@ from pgstrata.spec.expand import slug
 PROGRAM = Path(sys.executable).parent / "pgstrata"
 CAUGHT_WITHIN_S = 60.0
 """Of looking at states."""
-AT_FIRST = 40
-"""States of a control that must lose, before all of them are looked at."""
+SURE = 5
+"""States of a control that loses in nearly each of them."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Control:
     loses: bool
     ignored_flushes: str = "0"
     fault: str = ""
+    at_first: int = 40
+    """States of one that must lose, before all of them are looked at: so many that one of them shows it."""
     unmountable: bool = False
     """Whether the kernel is known not to mount some states in which a block of metadata is torn: docs/crash.md."""
 
@@ -54,7 +57,7 @@ CONTROLS = (
     Control("ext4:nobarrier", loses=True),
     Control("ext4@full_page_writes=off", loses=True),
     Control("xfs@full_page_writes=off", loses=True, unmountable=True),
-    Control("btrfs:nodatacow@full_page_writes=off", loses=True),
+    Control("btrfs:nodatacow@full_page_writes=off", loses=True, at_first=100),
     Control("ext4", loses=True, ignored_flushes="3"),
     Control("xfs", loses=True, ignored_flushes="all"),
     Control("ext4@wal=ext4:nobarrier", loses=True),
@@ -69,10 +72,27 @@ CONTROLS = (
     Control("ext4:fast_commit", loses=False, unmountable=True),
     Control("ext4:data=writeback", loses=False),
     Control("btrfs@full_page_writes=off", loses=False),
-    Control("ext4:data=journal@full_page_writes=off", loses=False),
+    Control("ext4:data=journal", loses=False),
     Control("ext4@wal=xfs", loses=False, unmountable=True),
     Control("btrfs(raid1)", loses=False),
 )
+
+LAYERED = (
+    Control("zfs", loses=False),
+    Control("zfs:sync=disabled", loses=True, at_first=SURE),
+    Control("zfs:module.zfs_nocacheflush=1", loses=True, at_first=SURE),
+    Control("md(raid1,2)/ext4", loses=False),
+    Control("md(raid5,3):state=degraded/ext4", loses=True, at_first=SURE),
+    Control("lvm/ext4@full_page_writes=off", loses=True),
+    Control("ext4@wal=nfs:async", loses=True, at_first=SURE),
+    Control("zfs:recordsize=8k@full_page_writes=off", loses=False),
+    Control("lvm/ext4", loses=False),
+    Control("md(raid10,4)/ext4", loses=False),
+    Control("nfs", loses=False, unmountable=True),
+    Control("zfs(mirror)+log", loses=False),
+    Control("lvm(2)/ext4", loses=False),
+)
+"""Those whose layers a kernel may lack: in the lab where it does."""
 
 
 def without_unmountable(control: Control, found: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
@@ -102,6 +122,39 @@ def problem(control: Control, found: CrashRecord, states: int) -> str:
     return "" if found.states >= states or control.fault else f"only {found.states} of {states} states were found"
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What was found of a control on a host, as a line of `--results` has it. `problem` is empty where it is as it must
+    be."""
+
+    control: str
+    host: str
+    states: int
+    verdict: str
+    counts: str
+    duration_s: float
+    problem: str
+
+    @property
+    def line(self) -> str:
+        told = f"{self.control}: {self.verdict} ({self.counts}) in {self.duration_s:.0f} s"
+        return f"FAIL {told}: {self.problem}" if self.problem else f"ok   {told}"
+
+
+def full_name(control: Control, stack: str) -> str:
+    """With what was added to its stack."""
+    return f"{control.name}{stack.removeprefix(control.stack)}"
+
+
+def settled(control: Control, stack: str, host: str, states: int, before: Sequence[Outcome]) -> bool:
+    """Whether an earlier run has looked at this control there, in so many states, and it was as it must be."""
+    return any(
+        (one.control, one.host, one.problem) == (full_name(control, stack), host, "")
+        and (control.loses or bool(control.fault) or one.states >= states)
+        for one in before
+    )
+
+
 def first_failure(states: Sequence[StateRecord], workers: int) -> str:
     """How long was looked before a state failed."""
     spent_s = 0.0
@@ -112,13 +165,22 @@ def first_failure(states: Sequence[StateRecord], workers: int) -> str:
     return ""
 
 
+def mean_state(states: Sequence[StateRecord]) -> str:
+    """What a state took, and its longest part."""
+    if not states:
+        return ""
+    parts = {part: fmean(state.parts_s.get(part, 0.0) for state in states) for part in states[0].parts_s}
+    longest = max(parts, key=lambda part: parts[part], default="")
+    return f", {sum(parts.values()):.2f} s a state" + (f", {parts[longest]:.2f} s of it {longest}" if longest else "")
+
+
 def run(control: Control, stack: str, asked: argparse.Namespace, folder: Path) -> Path:
     """The record of a control: so many states of one that must hold, a few of one that must lose, and a minute of them
     where these did not show it."""
     if not control.loses:
         return crash(control, stack, asked, folder / "hold", ["--states", str(asked.hold)])
-    out = crash(control, stack, asked, folder / "few", ["--states", str(min(AT_FIRST, asked.lose))])
-    if read(out)[0].verdict in ("lost", "corrupt") or asked.lose <= AT_FIRST:
+    out = crash(control, stack, asked, folder / "few", ["--states", str(min(control.at_first, asked.lose))])
+    if read(out)[0].verdict in ("lost", "corrupt") or asked.lose <= control.at_first:
         return out
     states = ["--states", str(asked.lose), "--minutes", str(CAUGHT_WITHIN_S / 60)]
     return crash(control, stack, asked, folder / "all", states)
@@ -129,7 +191,7 @@ def crash(control: Control, stack: str, asked: argparse.Namespace, out: Path, st
     size = ["--seed", str(asked.seed), "--transactions", str(asked.transactions), "--workers", str(asked.workers)]
     places = ["--out", str(out), "--scratch", str(asked.scratch / out.parent.name)]
     disk = ["--ignore-flushes", control.ignored_flushes, *(["--fault", control.fault] if control.fault else [])]
-    argv = [str(PROGRAM), "crash", stack, *states, *size, *disk, *places, "--json", "--quiet"]
+    argv = [str(PROGRAM), "crash", stack, *states, *size, *disk, *places, *asked.more, "--json", "--quiet"]
     subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)
     return out
 
@@ -145,7 +207,7 @@ def read(out: Path) -> tuple[CrashRecord, list[StateRecord]]:
 def chosen(asked: argparse.Namespace) -> Iterator[tuple[Control, str]]:
     """The controls with the stacks that they are on each major."""
     for major in asked.majors or [None]:
-        for control in CONTROLS:
+        for control in LAYERED if asked.layers else CONTROLS:
             wanted = any(fnmatchcase(control.name, pattern) for pattern in asked.only)
             if wanted and asked.kind in ("all", "lose" if control.loses else "hold"):
                 yield control, control.stack if major is None else f"{control.stack}@major={major}"
@@ -165,26 +227,67 @@ def main() -> int:
     )
     parser.add_argument("--keep", type=Path, help="where the records of controls that do otherwise are copied to")
     parser.add_argument("--only", nargs="+", default=["*"], help="controls whose name one of these patterns matches")
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE", help="takes a line for each control; those that it has are left out"
+    )
+    parser.add_argument("--layers", action="store_true", help="the controls with lvm, md, zfs and nfs")
+    parser.add_argument("--host", help="where: local, ssh://... or lab/NAME")
+    parser.add_argument("--nested", type=int, help="of so many states the recovery is interrupted")
+    parser.add_argument("--minimise", type=int, help="states tried to make one that failed smaller")
     asked = parser.parse_args()
+    given = {"--host": asked.host, "--nested": asked.nested, "--minimise": asked.minimise}
+    asked.more = [word for option, value in given.items() if value is not None for word in (option, str(value))]
     controls = list(chosen(asked))
     if not controls:
         parser.error(f"no control is called {' or '.join(asked.only)}")
-    wrong = 0
+    before = results(asked.results)
+    outcomes = []
     for control, stack in controls:
-        with tempfile.TemporaryDirectory(prefix="crash-control-") as folder:
-            began_s = time.monotonic()
+        if not settled(control, stack, asked.host or "local", asked.hold, before):
+            outcomes.append(outcome(control, stack, asked))
+            print(outcomes[-1].line, flush=True)
+            if asked.results:
+                with asked.results.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(outcomes[-1])) + "\n")
+    return 1 if any(one.problem for one in outcomes) else 0
+
+
+def results(file: Path | None) -> list[Outcome]:
+    """Of earlier runs; none where there were none."""
+    if file is None or not file.exists():
+        return []
+    return [Outcome(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def nothing_found(stack: str, seed: int) -> tuple[CrashRecord, list[StateRecord]]:
+    """Of a crash trial that came to no end."""
+    return CrashRecord(stack=stack, seed=seed), []
+
+
+def outcome(control: Control, stack: str, asked: argparse.Namespace) -> Outcome:
+    """Runs a control and compares; a crash trial that comes to no end is a problem of this control alone."""
+    with tempfile.TemporaryDirectory(prefix="crash-control-") as folder:
+        began_s = time.monotonic()
+        try:
             out = run(control, stack, asked, Path(folder))
+        except subprocess.CalledProcessError as error:
+            found, states = nothing_found(stack, asked.seed)
+            why = f"pgstrata crash ended with {error.returncode}"
+        else:
             found, states = read(out)
             why = problem(control, without_unmountable(control, found, states), asked.hold)
-            if why and asked.keep:
-                shutil.copytree(out, asked.keep / slug(f"{control.name} {stack}"), dirs_exist_ok=True)
-        wrong += bool(why)
-        counts = ", ".join(f"{word} {getattr(found, word)}" for word in ("states", "lost", "corrupt", "unknown"))
-        first = first_failure(states, asked.workers)
-        name = f"{control.name}{stack.removeprefix(control.stack)}"
-        told = f"{name}: {found.verdict} ({counts}{first}) in {time.monotonic() - began_s:.0f} s"
-        print(f"FAIL {told}: {why}" if why else f"ok   {told}", flush=True)
-    return 1 if wrong else 0
+        if why and asked.keep:
+            shutil.copytree(folder, asked.keep / slug(f"{control.name} {stack}"), dirs_exist_ok=True)
+    counts = ", ".join(f"{word} {getattr(found, word)}" for word in ("states", "lost", "corrupt", "unknown"))
+    return Outcome(
+        control=full_name(control, stack),
+        host=asked.host or "local",
+        states=found.states,
+        verdict=found.verdict,
+        counts=counts + first_failure(states, asked.workers) + mean_state(states),
+        duration_s=round(time.monotonic() - began_s, 1),
+        problem=why,
+    )
 
 
 if __name__ == "__main__":

@@ -18,12 +18,18 @@ class Check:
     """One figure against its bound."""
 
     row: str
-    what: str
+    subject: str
+    """The scenario, or what else was looked at."""
+    kind: str
     figure: float
     at_most: bool
     bound: float
     count: int
     rate: bool = True
+
+    @property
+    def what(self) -> str:
+        return f"{self.subject}: {self.kind}"
 
     def holds(self, sigmas: float = 0.0) -> bool:
         """With `sigmas` > 0 the bound is widened by so many standard errors of a rate from few campaigns."""
@@ -39,38 +45,38 @@ def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
         count = len(found)
         false = mean(r.false_claim for r in found)
         if name.startswith("A/A"):
-            yield Check("1", f"{name}: false claim", false, True, 0.05, count)
+            yield Check("1", name, "false claim", false, True, 0.05, count)
         if name.startswith("looks"):
-            yield Check("6", f"{name}: false claim, looked after every run", false, True, 0.05, count)
+            yield Check("6", name, "false claim, looked after every run", false, True, 0.05, count)
         if name.startswith("hosts"):
-            yield Check("13", f"{name}: false claim, looked after every round", false, True, 0.05, count)
+            yield Check("13", name, "false claim, looked after every round", false, True, 0.05, count)
             if "ahead" in name:
-                yield Check("13", f"{name}: proven", mean(r.all_proven for r in found), False, 0.95, count)
+                yield Check("13", name, "proven", mean(r.all_proven for r in found), False, 0.95, count)
             else:
-                yield Check("13", f"{name}: all intervals cover", mean(r.all_cover for r in found), False, 0.95, count)
+                yield Check("13", name, "all intervals cover", mean(r.all_cover for r in found), False, 0.95, count)
             continue
         wrong = mean(r.wrongly_chosen for r in found)
-        yield Check("10", f"{name}: wrongly chosen", wrong, True, 0.05, count)
+        yield Check("10", name, "wrongly chosen", wrong, True, 0.05, count)
         beside = mean(r.beside_open for r in found)
-        yield Check("10", f"{name}: chosen beside an open verdict", beside, True, 0.0, count, rate=False)
+        yield Check("10", name, "chosen beside an open verdict", beside, True, 0.0, count, rate=False)
         said = [not r.wrongly_chosen for r in found if r.chosen]
         if len(said) >= 20:
-            yield Check("10", f"{name}: of the chosen, true", mean(said), False, 0.95, len(said))
+            yield Check("10", name, "of the chosen, true", mean(said), False, 0.95, len(said))
         if name in PROOF:
-            yield Check("12", f"{name}: runs", mean(r.runs for r in found), True, PROOF[name][-1], count, rate=False)
-            yield Check("12", f"{name}: proven", mean(r.all_proven for r in found), False, 0.95, count)
+            yield Check("12", name, "runs", mean(r.runs for r in found), True, PROOF[name][-1], count, rate=False)
+            yield Check("12", name, "proven", mean(r.all_proven for r in found), False, 0.95, count)
         if name in SHOWN:
-            yield Check("14", f"{name}: told apart", mean(r.told_apart for r in found), False, SHOWN[name], count)
+            yield Check("14", name, "told apart", mean(r.told_apart for r in found), False, SHOWN[name], count)
         if name.startswith("rare"):
-            yield Check("11", f"{name}: falsely equal", mean(r.equal for r in found), True, 0.05, count)
+            yield Check("11", name, "falsely equal", mean(r.equal for r in found), True, 0.05, count)
         if name.startswith("equivalent at margin"):
-            yield Check("5", f"{name}: falsely equal", mean(r.equal for r in found), True, 0.05, count)
+            yield Check("5", name, "falsely equal", mean(r.equal for r in found), True, 0.05, count)
         covered = [r.confirm_covers for r in found if r.confirm_covers is not None]
         # Of a mixture with a bad mode the robust location is not the difference of the effects.
         if len(covered) >= 20 and not name.startswith("rare"):
-            yield Check("2", f"{name}: confirm interval covers", mean(covered), False, 0.95, len(covered))
+            yield Check("2", name, "confirm interval covers", mean(covered), False, 0.95, len(covered))
         if name.startswith(("A/A", "equal-5", "spread", "declared")):
-            yield Check("2", f"{name}: all intervals cover", mean(r.all_cover for r in found), False, 0.95, count)
+            yield Check("2", name, "all intervals cover", mean(r.all_cover for r in found), False, 0.95, count)
     yield from _speed_checks(results)
 
 
@@ -78,32 +84,32 @@ def _speed_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
     for level, best, proven in (("quiet", 0.98, 0.95), ("typical", 0.98, 0.95), ("noisy", 0.95, 0.80)):
         found = results.get(f"equal-5 {level}", [])
         if found:
-            yield Check("3", f"equal-5 {level}: best picked", mean(r.best for r in found), False, best, len(found))
+            yield Check("3", f"equal-5 {level}", "best picked", mean(r.best for r in found), False, best, len(found))
             share = mean(r.proven for r in found)
-            yield Check("3", f"equal-5 {level}: proven", share, False, proven, len(found))
+            yield Check("3", f"equal-5 {level}", "proven", share, False, proven, len(found))
     if found := results.get("spread typical", []):
         total, screen = mean(r.total_h for r in found), mean(r.screen_h for r in found)
-        yield Check("4", "spread typical: total, h", total, True, 10.0, len(found), rate=False)
+        yield Check("4", "spread typical", "total, h", total, True, 10.0, len(found), rate=False)
         yield Check(
-            "4", "spread typical: screening / fixed-10", screen / FIXED_10_H, True, 0.40, len(found), rate=False
+            "4", "spread typical", "screening / fixed-10", screen / FIXED_10_H, True, 0.40, len(found), rate=False
         )
-        yield Check("4", "spread typical: best picked", mean(r.best for r in found), False, 0.99, len(found))
+        yield Check("4", "spread typical", "best picked", mean(r.best for r in found), False, 0.99, len(found))
     if found := results.get("equal-5 typical", []):
         share = mean(r.screen_h for r in found) / FIXED_10_H
-        yield Check("4", "equal-5 typical: screening / fixed-10", share, True, 0.60, len(found), rate=False)
+        yield Check("4", "equal-5 typical", "screening / fixed-10", share, True, 0.60, len(found), rate=False)
     if found := results.get("equivalent 0 quiet", []):
-        yield Check("5", "equivalent 0 quiet: equal", mean(r.equal for r in found), False, 0.90, len(found))
+        yield Check("5", "equivalent 0 quiet", "equal", mean(r.equal for r in found), False, 0.90, len(found))
         pairs = mean(r.pairs for r in found)
-        yield Check("5", "equivalent 0 quiet: pairs", pairs, True, 40, len(found), rate=False)
+        yield Check("5", "equivalent 0 quiet", "pairs", pairs, True, 40, len(found), rate=False)
     if found := results.get("A/A 12 typical", []):
         share = mean(r.total_h for r in found) / FIXED_10_H
-        yield Check("9", "12 equal typical: total / fixed-10", share, True, 1.1, len(found), rate=False)
+        yield Check("9", "12 equal stacks, typical", "total / fixed-10", share, True, 1.1, len(found), rate=False)
         says = mean(r.says_reach for r in found)
-        yield Check("9", "12 equal typical: smallest provable margin is given", says, False, 1.0, len(found))
+        yield Check("9", "12 equal stacks, typical", "smallest provable margin is given", says, False, 1.0, len(found))
 
 
 def print_checks(checks: Sequence[Check]) -> bool:
-    """Prints the rows as docs/statistics.md has them; whether every one holds."""
+    """Prints a row for each check; whether every one holds."""
     print("| row | what | bound | figure | campaigns | |\n| --- | --- | --- | --- | --- | --- |")
     for check in sorted(checks, key=lambda c: int(c.row)):
         sign, figure = "<=" if check.at_most else ">=", f"{check.figure:.{3 if check.rate else 2}f}"

@@ -89,7 +89,7 @@ def simulate(job: Job) -> Result:
         screen_h=campaign.screen_s / 3600,
         chosen=found.chosen,
         wrongly_chosen=wrongly or _wrongly_chosen(scenario, found),
-        beside_open=found.chosen and confirm is not None and not confirm.verdict.decided,
+        beside_open=found.chosen and _is_beside_open(found),
         told_apart=mean(_proves(scenario, p) for p in found.screened if _difference(scenario, p)),
         says_reach="smallest margin" in reason or (confirm is not None and confirm.verdict.decided),
         runs=len(campaign.observations),
@@ -109,6 +109,11 @@ def _wrongly_chosen(scenario: Scenario, found: CellConclusion) -> bool:
     if not found.chosen or found.leader is None:
         return False
     return _effect(scenario, found.leader) < max(scenario.effects) - scenario.design.bound
+
+
+def _is_beside_open(found: CellConclusion) -> bool:
+    """Whether fresh pairs of the leader left open which of the two is better."""
+    return any(found.leader in (p.a, p.b) and not p.verdict.decided for p in found.confirmed)
 
 
 def _number(name: str) -> int:

@@ -28,14 +28,14 @@ def shape_checks(count: int) -> Iterator[Check]:
     series = [_ar1(rng, 3600) for _ in range(count)]
     starts = np.arange(0, 3601, 300, dtype=float)
     cycles = [f.p < 0.05 for s in series if (f := checkpoint_cycle(s, starts)) is not None]
-    yield Check("7", "checkpoint cycle false alarm", mean(cycles), True, 0.06, len(cycles))
+    yield Check("7", "checkpoint cycle", "false alarm", mean(cycles), True, 0.06, len(cycles))
     periods = [line.found for s in series if (line := strongest_period(s)) is not None]
-    yield Check("7", "periodogram false alarm", mean(periods), True, 0.05, len(periods))
+    yield Check("7", "periodogram", "false alarm", mean(periods), True, 0.05, len(periods))
     steps = [bool(changepoints_s(s)) for s in series]
-    yield Check("7", "PELT false alarm", mean(steps), True, 0.02, count)
+    yield Check("7", "PELT", "false alarm", mean(steps), True, 0.02, count)
     slopes = np.array([trend_per_hour(_ar1(rng, 300)) for _ in range(5 * count)]).reshape(-1, 5)
     trends = [trend_p(row) < 0.05 for row in slopes]
-    yield Check("7", "trend false alarm", mean(trends), True, 0.06, len(trends))
+    yield Check("7", "trend", "false alarm", mean(trends), True, 0.06, len(trends))
 
 
 def _ar1(rng: np.random.Generator, seconds: int, phi: float = 0.8, cv: float = 0.1) -> np.ndarray:
@@ -57,8 +57,8 @@ def robustness_checks(count: int) -> Iterator[Check]:
             except Exception as error:
                 print(f"row 8: {error!r} with {len(part)} of {len(first.observations)} runs", file=sys.stderr)
                 crashes += 1
-    yield Check("8", "same seed, same conclusions", same / count, False, 1.0, count)
-    yield Check("8", "crashes with a block or stack left out", crashes / dropped, True, 0.0, dropped)
+    yield Check("8", "the same seed", "same conclusions", same / count, False, 1.0, count)
+    yield Check("8", "a block or stack left out", "crashes", crashes / dropped, True, 0.0, dropped)
 
 
 def _told(design: Design, observations: Sequence[Observation]) -> str:
