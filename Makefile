@@ -39,15 +39,18 @@ format: $(STAMP) ## rewrites the code in the house format
 	@$(BIN)/ruff format src tests benches hatch_build.py
 	@$(BIN)/ruff check --fix src tests benches hatch_build.py
 
-.PHONY: check
-check: $(STAMP) ## format, lint, types, dead code, unit tests
+.PHONY: lint
+lint: $(STAMP) ## format, lint, types, dead code
 	@$(BIN)/ruff format --check src tests benches hatch_build.py
 	@$(BIN)/ruff check src tests benches hatch_build.py
 	@bash .ci/types $(BIN)/mypy
 	@bash .ci/dead-code $(BIN)/vulture
 	@bash .ci/strata-disk check
 	@bash .ci/check-page
-	@$(BIN)/pytest $(SPREAD) tests/unit tests/golden tests/contract
+
+.PHONY: check
+check: lint ## what lint finds, and the quick ones of the unit tests
+	@$(BIN)/pytest $(SPREAD) -m "not slow" tests/unit tests/golden tests/contract
 
 .PHONY: coverage
 coverage: $(STAMP) ## which lines and branches the unit tests reach
@@ -63,8 +66,12 @@ test: $(STAMP) $(DISK) ## the fast and the root tests
 	@$(BIN)/pytest $(SPREAD) -m "not every_stack" tests/root/test_kill.py tests/root tests/e2e tests/unit tests/golden tests/contract
 
 .PHONY: test-cluster
-test-cluster: $(STAMP) ## clusters that break, as root; some minutes
+test-cluster: $(STAMP) $(DISK) ## clusters that break, as root; some minutes
 	@$(BIN)/pytest $(SPREAD) tests/cluster
+
+.PHONY: test-fleet
+test-fleet: $(STAMP) $(DISK) ## Dask clusters that are killed, as root; three minutes
+	@$(BIN)/pytest tests/fleet
 
 # Of benches/crash_controls.py: fewer states, some controls, other majors
 CONTROLS :=
@@ -73,18 +80,26 @@ CONTROLS :=
 crash: $(STAMP) $(DISK) ## power cuts: stacks that must lose and stacks that must hold, as root; an hour or more
 	@$(BIN)/python benches/crash_controls.py $(CONTROLS)
 
+.PHONY: crash-lab
+crash-lab: $(STAMP) $(DISK) ## power cuts of stacks over lvm, md, zfs and nfs, on a lab machine; hours where it is emulated
+	@bash .ci/packages packages-lab.txt
+	@$(BIN)/pgstrata lab up --name crash --disks 0
+	@status=0; $(BIN)/python benches/crash_controls.py --layers --host lab/crash --lose 40 --hold 100 --nested 0 \
+	  --minimise 0 --workers 1 --transactions 25 $(CONTROLS) || status=$$?; \
+	$(BIN)/pgstrata lab down crash; exit $$status
+
 .PHONY: attack
-attack: $(STAMP) ## hostile inputs, kills and signals in numbers; PGSTRATA_ATTACK_SCALE=0.1 for a tenth of them
+attack: $(STAMP) $(DISK) ## hostile inputs, kills and signals in numbers; PGSTRATA_ATTACK_SCALE=0.1 for a tenth of them
 	@$(BIN)/pytest $(SPREAD) tests/attack
 
 .PHONY: test-lab
-test-lab: $(STAMP) ## lvm, md, zfs and nfs on a lab machine; builds its image when there is none
+test-lab: $(STAMP) $(DISK) ## lvm, md, zfs and nfs on a lab machine; builds its image when there is none
 	@bash .ci/packages packages-lab.txt
 	@$(BIN)/pgstrata lab build
 	@$(BIN)/pytest --numprocesses 2 --dist loadgroup tests/lab
 
 .PHONY: demo
-demo: $(STAMP) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, and power cuts, in five to six minutes
+demo: $(STAMP) $(DISK) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, and power cuts, in five to six minutes
 	@$(BIN)/pgstrata run campaigns/demo.yaml --out out/demo
 
 .PHONY: docs
@@ -96,7 +111,7 @@ docs: $(STAMP) $(DISK) ## the reference pages that are written from the code
 	@if test -x $(DISK); then $(DISK) models --markdown > docs/reference/media-models.md; fi
 
 .PHONY: bench
-bench: $(STAMP) $(DISK) ## the speed figures against their bounds, on an idle machine, as root; about half an hour
+bench: $(STAMP) $(DISK) ## the speed figures against their bounds, on an idle machine, as root; about 40 minutes
 	@failed=; for file in benches/bench_*.py; do \
 	  echo "== $$file"; $(BIN)/python $$file || failed="$$failed $$file"; \
 	done; test -z "$$failed" || { echo "missed its bound:$$failed"; exit 1; }
