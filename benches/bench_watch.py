@@ -34,7 +34,12 @@ from pgstrata_fake.campaigns import Shape, write_campaign
 BOUND_PAINT_S = 1.0
 CHROMIUM = "/usr/bin/chromium"
 STACKS = ("ext4", "ext4-a", "xfs", "xfs-a", "xfs-noatime", "btrfs", "btrfs-nodatacow", "tmpfs", "ext4-b", "xfs-b")
-_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+_PAINT = """() => new Promise((painted) => {
+  new PerformanceObserver((list, observer) => {
+    const paint = list.getEntriesByName("first-contentful-paint")[0];
+    if (paint) { observer.disconnect(); painted(paint.startTime); }
+  }).observe({ type: "paint", buffered: true });
+})"""
 
 
 async def view(port: int, token: str, reading: asyncio.Event) -> int:
@@ -138,7 +143,6 @@ def first_paint_s(address: str) -> float | None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page: Any = browser.new_page()
         page.goto(address)
-        page.wait_for_function(f"({_PAINT}) !== null")
         paint_ms = float(page.evaluate(_PAINT))
         page.locator("#live-facts dd").first.wait_for()
         browser.close()

@@ -25,7 +25,8 @@ def standing(host: Host, plan: StackPlan) -> Iterator[Built]:
     try:
         yield built
     finally:
-        assert failures(journal.undo_all()) == ()
+        left = failures(journal.undo_all())
+        assert left == (), left
 
 
 def differences(attested: tuple[Attested, ...]) -> dict[str, tuple[str, str]]:

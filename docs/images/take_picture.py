@@ -25,7 +25,7 @@ def main() -> int:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
         page.goto((directory / "report.html").resolve().as_uri())
-        page.wait_for_function("document.documentElement.dataset.drawn === 'true'")
+        page.locator("html[data-drawn='true']").wait_for()
         end = page.evaluate("document.querySelector('#throughput').getBoundingClientRect().bottom + window.scrollY")
         page.screenshot(path=picture, full_page=True, clip={"x": 0, "y": 0, "width": 1280, "height": end})
         browser.close()

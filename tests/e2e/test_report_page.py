@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -216,9 +217,9 @@ def test_stacks_are_hidden_and_shown_by_mouse_and_by_keyboard(campaign: Campaign
 def test_a_run_leads_to_its_trial_and_its_raw_files_by_mouse(campaign: Campaign, open_page: Any) -> None:
     view = open_page(campaign.page)
     view.page.locator("#chart-intervals .run-mark").first.click()
-    view.page.wait_for_function("location.hash.startsWith('#trial-')")
+    view.page.wait_for_url(re.compile("#trial-"))
     row = view.page.locator("tr.target")
-    assert row.is_visible()
+    row.wait_for()
     row.locator("summary").click()
     link = row.locator("a", has_text="raw/pgbench.out")
     assert (campaign.page.parent / link.get_attribute("href")).is_file()
@@ -231,8 +232,8 @@ def test_a_run_leads_to_its_trial_by_keyboard(campaign: Campaign, open_page: Any
     assert view.page.locator("#tip").is_visible()
     assert view.count("#chart-intervals .active") == 1
     view.page.keyboard.press("Enter")
-    view.page.wait_for_function("location.hash.startsWith('#trial-')")
-    assert view.page.locator("tr.target").is_visible()
+    view.page.wait_for_url(re.compile("#trial-"))
+    view.page.locator("tr.target").wait_for()
 
 
 def test_drill_down_opens_by_keyboard_and_from_the_table(campaign: Campaign, open_page: Any) -> None:
@@ -248,7 +249,7 @@ def test_drill_down_opens_by_keyboard_and_from_the_table(campaign: Campaign, ope
     assert "mount options" in body.inner_text()
     assert "server closed the connection unexpectedly" in body.inner_text()
     view.page.locator("#verdicts .stack-link", has_text="xfs").first.click()
-    assert view.page.locator("#stack-1 .stack-body").is_visible()
+    view.page.locator("#stack-1 .stack-body").wait_for()
 
 
 def test_the_cursor_tells_the_second_under_it(campaign: Campaign, open_page: Any) -> None:
