@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -19,7 +22,7 @@ from pgstrata.host.protocol import HostLost, command
 from pgstrata.lab import machines
 from pgstrata.lab.directories import machine_directory
 from pgstrata.lab.image import Image
-from pgstrata.lab.machine import Machine, connect_machine, free_port, machine_pid, start_machine
+from pgstrata.lab.machine import EndedBooting, Machine, connect_machine, free_port, machine_pid, start_machine
 from pgstrata.lab.qemu import MachineSpec
 from pgstrata.lab.session import LabHost, lab_host
 from pgstrata.spec.campaign import Campaign
@@ -134,6 +137,51 @@ def test_a_port_that_is_taken(pair: Pair) -> None:
     assert machine_pid(pair.here, started) is not None
     assert machines.down(pair.here, started.name) == (started.name,)
     assert machine_pid(pair.here, started) is None
+
+
+@contextmanager
+def ended_while_booting(here: LocalHost, name: str, times: int) -> Iterator[list[int]]:
+    """Kills that machine's QEMU as soon as it runs, so often; the pids of those that it killed."""
+    killed: list[int] = []
+    done = threading.Event()
+
+    def kill() -> None:
+        while len(killed) < times and not done.wait(0.02):
+            for found in machines.status(here):
+                if found.machine.name == name and found.pid is not None and found.pid not in killed:
+                    time.sleep(1.5)  # its options have been taken: the machine boots
+                    killed.append(found.pid)
+                    os.kill(found.pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_machine_that_ends_while_it_boots_is_started_again(pair: Pair) -> None:
+    spec, told = MachineSpec(name=f"again-{os.getpid()}", memory_bytes=1 << 30), list[str]()
+    with ended_while_booting(pair.here, spec.name, 1) as killed:
+        (started,) = machines.up(pair.here, pair.image, [spec], say=told.append, owned=True)
+    assert machine_pid(pair.here, started) not in (None, *killed)
+    assert [line for line in told if "ended while booting" in line and line.endswith("it is started again")]
+    with closing(connect_machine(started)) as host:
+        assert host.run(command("hostname")).stdout.strip() == spec.name
+    machines.down(pair.here, spec.name)
+
+
+def test_a_machine_that_always_ends_while_it_boots_is_given_up(pair: Pair, tell: Callable[[str], None]) -> None:
+    spec = MachineSpec(name=f"never-{os.getpid()}", memory_bytes=1 << 30)
+    with (
+        ended_while_booting(pair.here, spec.name, machines.BOOT_ATTEMPTS) as killed,
+        pytest.raises(EndedBooting, match="ended while booting"),
+    ):
+        machines.up(pair.here, pair.image, [spec], say=tell, owned=True)
+    assert len(killed) == machines.BOOT_ATTEMPTS
+    assert spec.name not in [found.machine.name for found in machines.status(pair.here)]
 
 
 def test_a_machine_whose_owner_was_killed_is_cleaned(pair: Pair) -> None:

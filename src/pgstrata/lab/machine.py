@@ -49,6 +49,10 @@ STATE = "machine.json"
 ChoosePort = Callable[[], int]
 
 
+class EndedBooting(PgstrataError):
+    """The QEMU of a machine has ended before the machine was up."""
+
+
 class Machine(BaseModel):
     """What is kept of a machine that was started."""
 
@@ -248,9 +252,10 @@ def _spawn(host: Host, image: Image, machine: Machine) -> Process:
 
 
 def _early_end(host: Host, machine: Machine, process: Process) -> str | None:
-    """What QEMU said when it ended at once: it checks its options and ports within a fraction of a second."""
+    """What QEMU said when it ended at once: it checks its options and ports within a fraction of a second, and has
+    written its pid file by then where nothing else is busy."""
     deadline = time.monotonic() + 1.0
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or machine_pid(host, machine) is None:
         if process.poll() is not None:
             return " ".join(host.read_text(f"{machine.directory}/qemu.log").split()) or "it said nothing"
         time.sleep(0.05)
@@ -258,11 +263,12 @@ def _early_end(host: Host, machine: Machine, process: Process) -> str | None:
 
 
 def wait_until_up(host: Host, machine: Machine, timeout_s: float = BOOT_TIMEOUT_S) -> float:
-    """Waits until the machine's sshd answers; gives the seconds it took. PgstrataError when it dies or is late."""
+    """Waits until the machine's sshd answers; gives the seconds it took. EndedBooting when its QEMU ends before that,
+    PgstrataError when it is late."""
     began = time.monotonic()
     while not _answers(machine.ssh_port):
         if machine_pid(host, machine) is None:
-            raise PgstrataError(f"lab machine {machine.name} ended while booting: {_last_words(host, machine)}")
+            raise EndedBooting(f"lab machine {machine.name} ended while booting: {_last_words(host, machine)}")
         if time.monotonic() - began > timeout_s:
             raise PgstrataError(
                 f"lab machine {machine.name} was not up after {timeout_s:.0f} s: {_last_words(host, machine)}"
@@ -290,12 +296,12 @@ def _last_words(host: Host, machine: Machine) -> str:
     return " | ".join(words) or "nothing was said"
 
 
-def restart_machine(host: Host, image: Image, machine: Machine) -> None:
-    """Starts a machine again that has died, with the disks it had, and waits until it is up."""
+def restart_machine(host: Host, image: Image, machine: Machine, timeout_s: float = BOOT_TIMEOUT_S) -> float:
+    """Starts a machine again that has died, with the disks it had; as `wait_until_up`."""
     error = _early_end(host, machine, _spawn(host, image, machine))
     if error is not None:
         raise PgstrataError(f"QEMU of lab machine {machine.name} does not start again: {error}")
-    wait_until_up(host, machine)
+    return wait_until_up(host, machine, timeout_s)
 
 
 def ssh_target(machine: Machine) -> SshTarget:

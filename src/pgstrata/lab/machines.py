@@ -13,6 +13,7 @@ from pgstrata.lab.directories import machine_directory
 from pgstrata.lab.image import Image
 from pgstrata.lab.machine import (
     BOOT_TIMEOUT_S,
+    EndedBooting,
     Machine,
     free_port,
     load_machine,
@@ -20,12 +21,16 @@ from pgstrata.lab.machine import (
     owner_gone,
     remove_machine,
     require_tools,
+    restart_machine,
     start_machine,
     wait_until_up,
 )
 from pgstrata.lab.qemu import MachineSpec
 
 Say = Callable[[str], None]
+
+BOOT_ATTEMPTS = 3
+"""An emulator that itself crashes while its machine boots was seen (QEMU 7.2: a segmentation fault)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def up(
     try:
         for spec in _networked(specs):
             started.append(start_machine(host, image, spec, parent=parent, accelerator=choice.accelerator, owned=owned))
-        _wait_for_all(host, started, choice, say, timeout_s)
+        _wait_for_all(host, image, started, choice, say, timeout_s)
     except BaseException:
         for machine in started:
             remove_machine(host, machine)
@@ -78,11 +83,29 @@ def _networked(specs: Sequence[MachineSpec]) -> tuple[MachineSpec, ...]:
     return tuple(spec.model_copy(update={"index": i, "group_port": port}) for i, spec in enumerate(specs, start=1))
 
 
-def _wait_for_all(host: Host, machines: Sequence[Machine], choice: Choice, say: Say, timeout_s: float) -> None:
+def _wait_for_all(
+    host: Host, image: Image, machines: Sequence[Machine], choice: Choice, say: Say, timeout_s: float
+) -> None:
     began = time.monotonic()
     for machine in machines:
-        wait_until_up(host, machine, timeout_s)
+        _wait_for(host, image, machine, say, timeout_s)
         say(f"lab machine {machine.name} is up after {time.monotonic() - began:.1f} s ({choice.accelerator})")
+
+
+def _wait_for(host: Host, image: Image, machine: Machine, say: Say, timeout_s: float) -> None:
+    for attempt in range(1, BOOT_ATTEMPTS + 1):
+        try:
+            if attempt == 1:
+                wait_until_up(host, machine, timeout_s)
+            else:
+                restart_machine(host, image, machine, timeout_s)
+        except EndedBooting as error:
+            removed = host.status(machine.directory) is None
+            if removed or attempt == BOOT_ATTEMPTS:
+                raise
+            say(f"{error.message}; it is started again")
+        else:
+            return
 
 
 def status(host: Host) -> tuple[MachineStatus, ...]:
