@@ -67,7 +67,7 @@ def replay(
     if export is not None:
         written += export_state(LocalHost(), named, export)
     if not written:
-        _show(state, _replayed(named, scratch, host, trust=trust), json=json)
+        _show(state, _replayed(named, scratch, host, trust=trust), host, json=json)
         return
     if json:
         print_json({"state": state, "files": [str(file) for file in written]})
@@ -93,12 +93,12 @@ def _replayed(named: NamedState, scratch: Path, where: str, *, trust: bool) -> R
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
 
 
-def _show(state: str, found: Replayed, *, json: bool) -> None:
+def _show(state: str, found: Replayed, where: str, *, json: bool) -> None:
     if json:
         value = {"state": state, "mounts": list(found.mount_points), "data_directory": found.data_directory}
         print_json({**value, "nodes": [asdict(node) for node in found.nodes], "recover": found.recovery})
         return
-    print_text(f"{state} is mounted at {' and '.join(found.mount_points)}")
+    print_text(f"{state} is mounted at {' and '.join(found.mount_points)}{_on(where)}")
     for node in found.nodes:
         print_text(f"  {_node_words(node)}")
     print_text("It is a copy in memory: the record stays as it is, whatever is done to it.")
@@ -108,7 +108,11 @@ def _show(state: str, found: Replayed, *, json: bool) -> None:
             "into its settings, libraries and functions."
         )
     print_text(f"{'bring up what is left' if found.nodes else 'recover it'}: {found.recovery}")
-    print_text("take it away: pgstrata clean")
+    print_text("take it away: pgstrata clean" + ("" if where == "local" else f" --host {where}"))
+
+
+def _on(where: str) -> str:
+    return "" if where == "local" else f" on {where}"
 
 
 def _node_words(node: ReplayedNode) -> str:
