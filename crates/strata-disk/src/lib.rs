@@ -13,3 +13,4 @@ pub mod media;
 pub mod rng;
 pub mod states;
 pub mod store;
+pub mod text;

@@ -22,6 +22,7 @@ use strata_disk::states::State;
 use strata_disk::states::condense::condense;
 use strata_disk::states::enumerate::{Asked as Wanted, enumerate};
 use strata_disk::states::replay::Replay;
+use strata_disk::text::read_text;
 
 /// Of one entry of an exported state.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -373,7 +374,7 @@ fn models(json: bool, markdown: bool) -> Result<(), String> {
 }
 
 fn fit_report(report: &Path, name: &str) -> Result<(), String> {
-    let text = std::fs::read_to_string(report).map_err(|error| format!("{}: {error}", report.display()))?;
+    let text = read_text(report).map_err(|error| format!("{}: {error}", report.display()))?;
     let model = fit(&text, name).map_err(|error| error.to_string())?;
     print!("{}", toml::to_string(&model).map_err(|error| error.to_string())?);
     Ok(())

@@ -58,3 +58,9 @@ proptest! {
         let _ = fit(&report(&[job("randread", rate, latency, rate), job("read", rate, rate, rate)]), "mine");
     }
 }
+
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let error = strata_disk::text::read_text("/dev/zero".as_ref()).unwrap_err();
+    assert_eq!(error.to_string(), "longer than 64 MiB");
+}

@@ -1,7 +1,9 @@
 //! The event log: what is written is read; damage is told; the export is read by a reader of its documentation.
 
 use proptest::prelude::*;
-use std::io::Cursor;
+use std::fs::{File, remove_file};
+use std::io::{self, Cursor};
+use std::os::unix::fs::MetadataExt;
 use strata_disk::log::native::{LogError, Reader, Writer};
 use strata_disk::log::{Event, Record, dm_log_writes};
 
@@ -150,6 +152,46 @@ fn the_export_has_writes_before_the_flush_that_follows_them() {
     assert_eq!(entries[0].data, b"acknowledged");
     assert_eq!(entries[3].data, vec![7; 512]);
     assert_eq!(entries[5].data, b"dm-log-writes-end");
+}
+
+/// What the export of a log of disk 0 into a file makes: how many entries, and the file, which has no name any more.
+fn exported_file(records: Vec<Record>, name: &str) -> (io::Result<u64>, File) {
+    let path = std::env::temp_dir().join(format!("strata-disk-export-{}-{name}", std::process::id()));
+    let mut file = File::create_new(&path).unwrap();
+    remove_file(&path).unwrap();
+    (dm_log_writes::export(records.into_iter().map(Ok), 0, &mut file), file)
+}
+
+#[test]
+fn zeroes_are_a_hole_that_takes_no_memory() {
+    let huge = vec![
+        at(1, Event::WriteZeroes { offset: 0, length: 1 << 40 }),
+        at(2, Event::Completed { of: 1, failed: false }),
+        at(3, Event::Write { offset: 512, fua: true, data: vec![7; 512] }),
+        at(4, Event::Completed { of: 3, failed: false }),
+    ];
+    let (entries, file) = exported_file(huge, "hole");
+    assert_eq!(entries.unwrap(), 3);
+    assert_eq!(file.metadata().unwrap().len(), 512 + 512 + (1 << 40) + 1024 + 512);
+    assert!(file.metadata().unwrap().blocks() < 1024);
+
+    let few = vec![
+        at(1, Event::WriteZeroes { offset: 1024, length: 1024 }),
+        at(2, Event::Completed { of: 1, failed: false }),
+    ];
+    let entries = exported(few, 0);
+    assert_eq!((entries[0].sector, entries[0].data.clone()), (2, vec![0; 1024]));
+}
+
+#[test]
+fn a_write_of_more_zeroes_than_a_file_can_hold_is_an_error() {
+    for length in [1 << 62, u64::MAX] {
+        let forged = vec![
+            at(1, Event::WriteZeroes { offset: 0, length }),
+            at(2, Event::Completed { of: 1, failed: false }),
+        ];
+        assert!(exported_file(forged, "forged").0.is_err());
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! One disk's log in the format of the kernel's dm-log-writes, which `replay-log` of xfstests reads.
 //!
 //! As the kernel does it, a write is logged once the flush after it was submitted, in order of completion; what was never
-//! flushed follows at the end, before the mark `dm-log-writes-end`. Writes of zeroes are logged with their zeroes.
+//! flushed follows at the end, before the mark `dm-log-writes-end`. Writes of zeroes are logged with their zeroes,
+//! which are a hole of the file.
 
 use super::{EVERY, Event, Record};
 use crate::durability::Seq;
@@ -17,7 +18,8 @@ const FUA: u64 = 2;
 const DISCARD: u64 = 4;
 const MARK: u64 = 8;
 
-/// A logged request: where and how long in bytes, its flags and its data.
+/// A logged request: where and how long in bytes, its flags and its data. A write that is longer than its data goes on
+/// with zeroes.
 struct Entry {
     offset: u64,
     length: u64,
@@ -90,9 +92,7 @@ fn changed(event: Event) -> Option<Entry> {
         Event::Write { offset, fua, data } => {
             Some(Entry { offset, length: data.len() as u64, flags: if fua { FUA } else { 0 }, data })
         }
-        Event::WriteZeroes { offset, length } => {
-            Some(Entry { offset, length, flags: 0, data: vec![0; length as usize] })
-        }
+        Event::WriteZeroes { offset, length } => Some(Entry { offset, length, flags: 0, data: Vec::new() }),
         Event::Discard { offset, length } => Some(Entry { offset, length, flags: DISCARD, data: Vec::new() }),
         _ => None,
     }
@@ -115,7 +115,19 @@ impl<W: Write + Seek> Export<W> {
 
     fn put(&mut self, entry: Entry) -> io::Result<()> {
         self.head(entry.offset / SECTOR, entry.length / SECTOR, entry.flags, &[])?;
-        self.padded(entry.data)
+        let zeroes = if entry.flags & DISCARD == 0 { entry.length - entry.data.len() as u64 } else { 0 };
+        self.padded(entry.data)?;
+        self.hole(zeroes)
+    }
+
+    /// An entry follows the last write in every log, so that no hole is at the end of the file.
+    fn hole(&mut self, bytes: u64) -> io::Result<()> {
+        if bytes > 0 {
+            let sectors = bytes.checked_next_multiple_of(SECTOR).and_then(|whole| i64::try_from(whole).ok());
+            let forward = sectors.ok_or_else(|| io::Error::other(format!("{bytes} bytes of zeroes")))?;
+            self.out.seek(SeekFrom::Current(forward))?;
+        }
+        Ok(())
     }
 
     fn mark(&mut self, text: &str) -> io::Result<()> {

@@ -4,6 +4,7 @@ use super::Medium;
 use super::flash::{Flash, FlashParameters};
 use super::hdd::{Hdd, HddParameters};
 use super::volume::{Volume, VolumeParameters};
+use crate::text::read_text;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,7 +85,7 @@ pub fn find_model(name: &str) -> Result<Model, ModelError> {
             names.join(", ")
         )));
     }
-    let text = std::fs::read_to_string(name).map_err(|error| ModelError(format!("model {name}: {error}")))?;
+    let text = read_text(name.as_ref()).map_err(|error| ModelError(format!("model {name}: {error}")))?;
     parse_model(&text)
 }
 
