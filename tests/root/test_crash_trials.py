@@ -70,7 +70,9 @@ def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) 
 
 def test_a_disk_that_ignores_flushes_is_caught_below_a_sound_stack(tmp_path: Path) -> None:
     with reachable(tmp_path) as place:
-        found = crash(place, "xfs", "--states", "6", "--ignore-flushes", "all")
+        file = place / "file.yaml"
+        file.write_text("name: x\nstacks: [xfs]\ncrash: {states: 5, time: 5m}\n")
+        found = crash(place, str(file), "--ignore-flushes", "all")
         nothing_left(place)
         raw = place / "out" / "crash" / "xfs-0" / "raw"
         log = place / "events.log"
@@ -79,6 +81,7 @@ def test_a_disk_that_ignores_flushes_is_caught_below_a_sound_stack(tmp_path: Pat
         assert kept
         assert measured(log, kept) == [json.loads(line) for line in kept]
     assert found["xfs"]["verdict"] in ("lost", "corrupt")
+    assert found["xfs"]["states"] == 5, "as the campaign's file asks"
     assert found["xfs"]["lost_acknowledged_max"] > 0
 
 

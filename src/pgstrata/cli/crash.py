@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -161,8 +161,13 @@ def crash(
     if ignore_flushes != "all" and not ignore_flushes.isdecimal():
         raise UsageError(f"--ignore-flushes: {ignore_flushes!r} is neither all nor a number", hint="for example: 3")
     refuse_both(workers, on)
-    asked_for, nodes = _campaign(what, seed, scratch, host), gone or []
-    clusters = are_clusters(asked_for)
+    asked_for = _campaign(what, seed, scratch, host)
+    clusters, file = are_clusters(asked_for), _said_in_file(asked_for)
+    power = power or file.get("power", False)
+    nodes = gone or list(file.get("gone", ()))
+    rejoin, states = rejoin or file.get("rejoin"), states or file.get("states")
+    if minutes is None and "time" in file and (power or not clusters):
+        minutes = file["time"] / 60
     wishes = {
         "power": power, "gone": nodes, "rejoin": rejoin, "lost": lost != 1, "promote": promote != "most",
         "minutes": minutes, "ignore-flushes": ignore_flushes != "0", "fault": fault, "nested": nested, "on": on,
@@ -202,6 +207,11 @@ def _campaign(what: list[str], seed: int, scratch: Path | None, host: str | None
     if campaign.hosts:
         raise UsageError("a crash trial runs on one host", hint="name it: --host HOST")
     return campaign
+
+
+def _said_in_file(campaign: Campaign) -> dict[str, Any]:
+    """What a campaign's file says of its crash trials, without defaults; an option says it otherwise."""
+    return {} if campaign.crash is None else campaign.crash.model_dump(exclude_unset=True)
 
 
 def _refuse_finished(directory: CampaignDirectory) -> None:

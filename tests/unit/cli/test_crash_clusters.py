@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pgstrata.cli.crash import crash
@@ -59,3 +61,18 @@ def test_what_does_not_go_together_is_refused(stack: str, asked: dict[str, objec
     with pytest.raises(UsageError, match=problem) as refused:
         crash([stack], **asked)  # type: ignore[arg-type]
     assert hint in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({}, "nothing is left"),
+        ({"lost": 2}, "with --power all nodes lose power"),
+        ({"gone": ["standby7"]}, "it has no node 'standby7'"),
+    ],
+)
+def test_what_a_file_asks_of_its_crash_trials_counts(tmp_path: Path, asked: dict[str, object], problem: str) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(f'name: x\nstacks: ["{IN_MEMORY}"]\ncrash: {{power: true}}\n')
+    with pytest.raises(UsageError, match=problem):
+        crash([str(file)], **asked)  # type: ignore[arg-type]
