@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from awaiting import wait_until
 from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed
@@ -194,10 +195,18 @@ def test_no_more_spare_wal_than_min_wal_size_is_left_after_a_load(server: Server
     assert "PANIC" not in server.read_log()
 
 
+def reload_settings(server: Server) -> None:
+    """A session has the time of its postmaster's last reading of the settings."""
+    asked = "SELECT pg_conf_load_time() AS t"
+    before = server.value(asked)
+    server.execute("SELECT pg_reload_conf()")
+    wait_until(lambda: server.value(asked) != before, "the settings to be read again")
+
+
 def test_sabotage_is_named(server: Server) -> None:
     ready(server, random_page_cost="2", work_mem="8MB")
     server.execute("ALTER SYSTEM SET random_page_cost = 3; ALTER SYSTEM SET max_connections = 30;")
-    server.execute("SELECT pg_reload_conf(); SELECT pg_sleep(0.3);")
+    reload_settings(server)
     wrong = {a.what: a for a in server.attest_settings() if not a.holds}
     assert set(wrong) == {"random_page_cost", "max_connections"}
     assert (wrong["random_page_cost"].expected, wrong["random_page_cost"].actual) == ("2", "3")
@@ -211,7 +220,7 @@ def test_sabotage_is_named(server: Server) -> None:
 def test_settings_from_elsewhere_are_named(server: Server) -> None:
     ready(server)
     server.execute("ALTER SYSTEM SET synchronous_commit = off; ALTER DATABASE postgres SET work_mem = '1GB';")
-    server.execute("SELECT pg_reload_conf(); SELECT pg_sleep(0.3);")
+    reload_settings(server)
     with open(f"{server.layout.data_directory}/postgresql.conf", "a") as conf:
         conf.write("autovacuum = off\n")
     wrong = {a.what: a.actual for a in server.attest_settings() if not a.holds}
