@@ -110,6 +110,10 @@ class FakeHost:
         return self._name
 
     @property
+    def peer_address(self) -> str:
+        return ""
+
+    @property
     def kind(self) -> HostKind:
         return self._kind
 

@@ -143,7 +143,7 @@ def test_where_no_packet_comes_through_the_trial_fails_before_anything_is_loaded
     argv = ["plan", str(file), "--out", str(place / "out"), "--commands"]
     assert run_in_fork(argv, {**environment(place), "PATH": path}, place / "plan.txt") == 0
     planned = (place / "plan.txt").read_text()
-    assert f"[{hosts['db2'].target}] ip link add vxlan0" in planned
+    assert f"[{hosts['db2'].target}] ip link add pgstrata-vxlan" in planned
     assert f"{nobody} and {nobody.rpartition('.')[0]}.1: WAL and the base backup travel there unencrypted" in planned
     assert run(file, place, PATH=path) != 0
     (trial,) = (place / "out" / "trials").iterdir()

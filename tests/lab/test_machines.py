@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from bench import context, stack_of
-from remains import remains
+from remains import SCRATCH, remains
 
 from built import differences, standing
 from pgstrata.errors import PreflightError
@@ -25,6 +29,7 @@ from pgstrata.lab.image import Image
 from pgstrata.lab.machine import EndedBooting, Machine, connect_machine, free_port, machine_pid, start_machine
 from pgstrata.lab.qemu import MachineSpec
 from pgstrata.lab.session import LabHost, lab_host
+from pgstrata.record.reader import read
 from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.attest import attest
 from pgstrata.stack.build import build
@@ -73,6 +78,35 @@ def test_an_export_of_another_machine(pair: Pair) -> None:
     assert server.list_directory(EXPORT) == ()
     client.close()
     server.close()
+
+
+def test_a_cluster_of_two_machines(pair: Pair, tmp_path: Path) -> None:
+    """Each has an eth0 already, and a kernel that holds packets back."""
+    client, server = (f"lab/{machine.name}" for machine in (pair.client, pair.server))
+    stack = f"cluster(2,ANY 1,delay_ms=2)/tmpfs@max_wal_size=64MB@standby1=zfs@standby1.host={server}"
+    campaign = {
+        "name": "two machines",
+        "host": client,
+        "scratch": SCRATCH,
+        "stacks": {"cluster": stack},
+        "workload": {"scale": 1, "clients": 2, "duration": 3, "warmup": 0},
+        "runs": {"blocks": 1, "fresh_blocks": 1},
+    }
+    file, out = tmp_path / "campaign.yaml", tmp_path / "out"
+    file.write_text(json.dumps(campaign))
+    call = [sys.executable, "-m", "pgstrata.cli.main", "run", str(file), "--out", str(out)]
+    ended = subprocess.run(call, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (trial,) = (out / "trials").iterdir()
+    attested = json.loads((trial / "attested.json").read_text())
+    found = {(row["what"], row["actual"]) for row in attested if row["moment"] == "after cell"}
+    assert {("cluster standby1 sync_state", "quorum"), ("network standby1 queue", "netem 2 ms, loss 0")} <= found
+    assert {row["holds"] for row in attested} == {True}
+    (cell,) = read(out).cells()
+    assert [node.host for node in cell.result.nodes] == ["", server]
+    for machine in (pair.client, pair.server):
+        with closing(connect_machine(machine)) as host:
+            assert remains(host) == []
 
 
 def test_an_unreachable_server_is_told_at_once(pair: Pair) -> None:

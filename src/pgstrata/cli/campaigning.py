@@ -242,7 +242,7 @@ def _runners(
         runners = {name: made_up_runner(campaign) for name in campaign.hosts or ("",)}
         yield runners, tuple(s.name for s in campaign.stacks)
         return
-    from pgstrata.cli.hosts import campaign_host, campaign_hosts
+    from pgstrata.cli.hosts import campaign_host, campaign_hosts, connected_far
     from pgstrata.trial.opening import opened_runner, opened_runners
 
     if campaign.hosts:
@@ -254,7 +254,8 @@ def _runners(
         return
     with (
         campaign_host(campaign, tell, interruption.waiting) as host,
-        opened_runner(host, campaign, directory, tell, interruption, percentiles_of) as (runner, stacks),
+        connected_far(campaign) as far,
+        opened_runner(host, campaign, directory, tell, interruption, percentiles_of, far) as (runner, stacks),
     ):
         yield {"": runner}, stacks
 

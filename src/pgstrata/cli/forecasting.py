@@ -22,7 +22,6 @@ from pgstrata.analyze.run_scatter import measured_sigma
 from pgstrata.analyze.runlength import best_length_s
 from pgstrata.analyze.screen import MIN_BLOCKS
 from pgstrata.cli.begun import run_command
-from pgstrata.cli.hosts import LAB
 from pgstrata.crash.reduction import REDUCTION_S
 from pgstrata.host.protocol import Host
 from pgstrata.record.cluster import REJOINS
@@ -35,6 +34,7 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.cluster_crash import failures_within, untested
 from pgstrata.spec.crash_trials import CrashTrials
 from pgstrata.spec.expand import block_trials
+from pgstrata.spec.lab import LAB
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.estimate import Expected, estimate_trial
 from pgstrata.trial.events import Notice, Tell

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.host.connect import connect
 from pgstrata.host.protocol import Host, Waiting
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.lab import LAB, RUNNING_LAB
+from pgstrata.spec.parts import far_hosts
 from pgstrata.trial.events import Notice, Tell
-
-LAB = "lab"
-RUNNING_LAB = "lab/"
-"""`lab/NAME`: a machine that `pgstrata lab up` left running."""
 
 
 @contextmanager
@@ -49,6 +47,13 @@ def campaign_hosts(campaign: Campaign, tell: Tell) -> Iterator[tuple[Host, ...]]
         if not hosts:
             raise away[0]
         yield tuple(hosts)
+
+
+@contextmanager
+def connected_far(campaign: Campaign) -> Iterator[Mapping[str, Host]]:
+    """Every other host of the nodes of a campaign's clusters, by name."""
+    with ExitStack() as connected:
+        yield {name: connected.enter_context(named_host(name)) for name in far_hosts(campaign)}
 
 
 @contextmanager

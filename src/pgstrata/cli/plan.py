@@ -51,8 +51,9 @@ def plan(
 
 def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bool = False) -> None:
     """Prints what running the campaign into that directory would do; touches nothing."""
-    from pgstrata.cli.hosts import LAB, looked_at_host
-    from pgstrata.trial.far import connected_far, with_far
+    from pgstrata.cli.hosts import connected_far, looked_at_host
+    from pgstrata.spec.lab import LAB
+    from pgstrata.trial.far import with_far
     from pgstrata.trial.survey import REMOTE_SCRATCH, survey
 
     if campaign.hosts:
@@ -96,8 +97,8 @@ _OVER_HOSTS = (
 
 def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
     from pgstrata.cli.forecasting import forecast, power_cuts_on
-    from pgstrata.cli.hosts import LAB
     from pgstrata.spec.expand import block_trials
+    from pgstrata.spec.lab import LAB
     from pgstrata.trial.estimate import NOTHING, estimate_stages, estimate_trial
     from pgstrata.trial.far import far_notices
 
@@ -149,9 +150,9 @@ def _goes_on(campaign: Campaign) -> str:
 
 def _preflight(site: Site) -> dict[str, Any]:
     """What `run` would refuse, and the stacks that it would leave out; not known of a machine that is not there yet."""
-    from pgstrata.cli.hosts import LAB
     from pgstrata.errors import PreflightError
     from pgstrata.host.protocol import command
+    from pgstrata.spec.lab import LAB
     from pgstrata.trial.far import run_preflights
     from pgstrata.trial.preflight import check_servers, render_unsupported, require_some
 
@@ -171,7 +172,7 @@ def _preflight(site: Site) -> dict[str, Any]:
 
 
 def _lab_notes(campaign: Campaign) -> list[str]:
-    from pgstrata.cli.hosts import LAB
+    from pgstrata.spec.lab import LAB
 
     if campaign.host != LAB:
         return []
@@ -179,7 +180,7 @@ def _lab_notes(campaign: Campaign) -> list[str]:
 
 
 def _media_notes(campaign: Campaign) -> list[str]:
-    from pgstrata.cli.hosts import LAB
+    from pgstrata.spec.lab import LAB
     from pgstrata.spec.layers.media import UNTIMED
     from pgstrata.trial.media_range import media_of
 

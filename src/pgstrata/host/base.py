@@ -111,8 +111,9 @@ class AgentProcess:
 class AgentHost(ABC):
     """The `Host` protocol over `_call`, which a kind of host supplies."""
 
-    def __init__(self, name: str, kind: HostKind = "native") -> None:
+    def __init__(self, name: str, kind: HostKind = "native", peer_address: str = "") -> None:
         self._name = name
+        self._peer_address = peer_address
         self._kind: HostKind = kind
         self._marker = ""
         self._waiting: Waiting = nullcontext
@@ -127,6 +128,10 @@ class AgentHost(ABC):
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def peer_address(self) -> str:
+        return self._peer_address
 
     @property
     def kind(self) -> HostKind:

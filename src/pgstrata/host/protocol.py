@@ -193,6 +193,11 @@ class Host(Protocol):
         ...
 
     @property
+    def peer_address(self) -> str:
+        """By which other hosts of the same kind reach it; empty where that is nothing that is known beforehand."""
+        ...
+
+    @property
     def kind(self) -> HostKind:
         """`emulated` marks results as functional-only everywhere."""
         ...

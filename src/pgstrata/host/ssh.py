@@ -248,8 +248,9 @@ class SshHost(AgentHost):
         kind: HostKind = "native",
         options: Sequence[str] = (),
         state_directory: str | None = None,
+        peer_address: str = "",
     ) -> None:
-        super().__init__(name or target.text, kind)
+        super().__init__(name or target.text, kind, peer_address)
         self._target = target
         self._arguments = [state_directory] if state_directory else []
         self._held: dict[str, str] = {}

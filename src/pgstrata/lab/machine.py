@@ -36,6 +36,7 @@ from pgstrata.lab.qemu import (
     MachineSpec,
     render_qemu,
 )
+from pgstrata.spec.lab import RUNNING_LAB
 from pgstrata.spec.ssh_target import SshTarget
 
 BOOT_TIMEOUT_S = 300.0
@@ -311,7 +312,13 @@ def ssh_target(machine: Machine) -> SshTarget:
 
 def connect_machine(machine: Machine) -> SshHost:
     """The machine as a host: to everything else it is one over ssh."""
-    return SshHost(ssh_target(machine), name=f"lab/{machine.name}", kind=machine.kind, options=machine.ssh_options)
+    return SshHost(
+        ssh_target(machine),
+        name=f"{RUNNING_LAB}{machine.name}",
+        kind=machine.kind,
+        options=machine.ssh_options,
+        peer_address=machine.spec.private_address if machine.spec.group_port else "",
+    )
 
 
 def machine_pid(host: Host, machine: Machine) -> int | None:

@@ -16,6 +16,7 @@ from pgstrata.host.delivery import OWN
 from pgstrata.host.facts.modelled import ADDRESS, PORT, SWITCH_PORTS
 from pgstrata.lab.initrd import ROOT_SERIAL
 from pgstrata.lab.recipe import EMULATION_ARGUMENTS, KERNEL_ARGUMENTS
+from pgstrata.spec.lab import MACHINE_NAME
 from pgstrata.spec.layers.media import Timed
 
 PROGRAM = "qemu-system-x86_64"
@@ -60,7 +61,7 @@ class MachineSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=32)
+    name: str = Field(pattern=f"^{MACHINE_NAME}$")
     cpus: int = Field(2, ge=1, le=64)
     memory_bytes: int = Field(4 << 30, ge=512 << 20)
     disks: tuple[DataDisk, ...] = Field((), max_length=(32 - _FIRST_SLOT) * _FUNCTIONS)

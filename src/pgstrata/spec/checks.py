@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pgstrata.spec.lab import LAB, RUNNING_LAB
 from pgstrata.spec.layers.media import MediaDevice
 
 if TYPE_CHECKING:
@@ -111,8 +112,13 @@ def refuse_far_nodes(campaign: Campaign) -> None:
         raise Refused(
             f"{own(far[0])} one host, not with hosts: trials at the same time would meet there", "host: ssh://db1"
         )
-    if campaign.host != "local" and not campaign.host.startswith("ssh://"):
-        raise Refused(f"{own(far[0])} local and ssh://..., not with a lab machine", "host: ssh://db1")
+    hosts = [campaign.host, *(host for stack in campaign.stacks for host in stack.far_hosts)]
+    if any(host.startswith(LAB) for host in hosts) and not all(host.startswith(RUNNING_LAB) for host in hosts):
+        raise Refused(
+            f"stack {far[0]!r} has nodes on {', '.join(dict.fromkeys(hosts))}: lab machines that were started together "
+            "reach one another, and nobody else does",
+            "pgstrata lab up --count 2, then host: lab/lab-1 of the campaign and host: lab/lab-2 of standbys",
+        )
     if campaign.runs.precondition != "none" or campaign.runs.aged:
         raise Refused(
             f"{own(far[0])} new filesystems alone, not with runs.precondition and runs.aged", "leave these out"

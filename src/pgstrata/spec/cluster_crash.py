@@ -29,7 +29,7 @@ OF_SMALL_SEGMENTS = {"min_wal_size": "8MB"}
 ARCHIVE_BYTES = 1 << 30
 """Of a recorded disk for the archive, with the base backup beside it."""
 
-_FAR = "it has nodes on several hosts, and one order of events is of one kernel"
+_FAR = "it has nodes on several hosts, and one order of events is of one kernel: test it with all nodes on one host"
 
 FAILURE_S = 2.0
 """Roughly what it takes to come to a moment and to carry a failure out."""

@@ -10,6 +10,11 @@ from pgstrata.spec.layers.media import MODELS, Timed
 from pgstrata.spec.model import Model, SizeBytes
 
 SMALLEST_DISK_BYTES = 1 << 20
+LAB = "lab"
+"""A machine that is started for a campaign, and ends with it."""
+RUNNING_LAB = "lab/"
+"""`lab/NAME`: a machine that `pgstrata lab up` left running."""
+MACHINE_NAME = r"[a-z0-9][a-z0-9-]{0,31}"
 
 
 class LabDisk(Model):

@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from pgstrata.errors import UsageError
 from pgstrata.spec.checks import Refused, stack_problem, volume_problem
 from pgstrata.spec.initdb import initdb_problem
+from pgstrata.spec.lab import MACHINE_NAME, RUNNING_LAB
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.media import MediaDevice
@@ -180,7 +181,9 @@ class Standby(Model):
     wal: Volume | None = Field(None, description="its pg_wal, if not with its data")
     upstream: str = Field(PRIMARY, description="whom it follows: the primary, or a standby before it (cascading)")
     settings: dict[str, str] = Field(default_factory=dict, description="settings of its server, over the primary's")
-    host: str | None = Field(None, description="ssh://[user@]host[:port]; by default where the primary is")
+    host: str | None = Field(
+        None, description="ssh://[user@]host[:port], or lab/NAME (one that is up); by default where the primary is"
+    )
     address: str | None = Field(
         None,
         description="of its host, where the primary's reaches it; private, and by default the one that ssh came to",
@@ -191,13 +194,15 @@ class Standby(Model):
 
     @field_validator("host")
     @classmethod
-    def _by_ssh(cls, text: str | None) -> str | None:
-        if text is None:
-            return None
+    def _reached(cls, text: str | None) -> str | None:
+        if text is None or re.fullmatch(RUNNING_LAB + MACHINE_NAME, text):
+            return text
         try:
             return parse_target(text).text
         except UsageError as error:
-            raise Refused(f"a node is on the campaign's host or behind ssh: {error.message}", error.hint) from None
+            raise Refused(
+                f"a node is on the campaign's host, behind ssh or on a lab machine: {error.message}", error.hint
+            ) from None
 
     @model_validator(mode="after")
     def _addressed(self) -> Standby:

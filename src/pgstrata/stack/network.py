@@ -41,7 +41,7 @@ INTERFACE = "eth0"
 _SUBNET = "198.18.0"
 _PREFIX_BITS = 24
 
-_TUNNEL = "vxlan0"
+_TUNNEL = "pgstrata-vxlan"
 VXLAN_PORT = 4789
 """UDP (RFC 7348)."""
 TUNNEL_MTU = 1430
@@ -280,12 +280,10 @@ def _make(name: str, file: str) -> Step:
 
 def _join(link: Link, hub: str, network: Network) -> Step:
     """Both ends of a pair, each in its namespace from the beginning; the bridge's end is called after the node."""
-    pair = planned(
-        "ip", "link", "add", INTERFACE, ["netns", link.namespace],
-        ["type", "veth"], "peer", ["name", link.node], ["netns", hub],
-    )  # fmt: skip
     address = f"{link.address}/{_PREFIX_BITS}"
     own = link.namespace
+    # asked for in its own namespace: Linux 6.1 refuses a name that the asking one has, and hosts have an eth0
+    pair = _in(own, "ip", "link", "add", INTERFACE, "type", "veth", "peer", "name", link.node, "netns", hub)
     return Step(
         f"link of {link.node}",
         (

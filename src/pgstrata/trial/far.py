@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from pgstrata.errors import NotUnderstood, PreflightError, parser_of
-from pgstrata.host.connect import connect
 from pgstrata.host.protocol import CommandFailed, Host, command
-from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.lab import RUNNING_LAB
 from pgstrata.spec.parts import far_hosts, part_of_campaign
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.underlay import underlay_problem
@@ -28,19 +26,10 @@ SSH_CONNECTION = "SSH_CONNECTION"
 """Of a login over there: address and port of the client, then of the host itself (ssh(1))."""
 
 
-@contextmanager
-def connected_far(campaign: Campaign) -> Iterator[Mapping[str, Host]]:
-    """Every other host of the campaign's nodes, by name."""
-    with ExitStack() as opened:
-        hosts: dict[str, Host] = {}
-        for name in far_hosts(campaign):
-            hosts[name] = connect(name)
-            opened.callback(hosts[name].close)
-        yield hosts
-
-
 def with_far(site: Site, hosts: Mapping[str, Host], out: Path) -> Site:
-    """The site with the other hosts, as they are; PreflightError where the nodes of a stack cannot be joined."""
+    """The site with the other hosts of its campaign, as they are; PreflightError where the nodes of a stack cannot be
+    joined."""
+    assert set(hosts) == set(far_hosts(site.campaign))
     if not hosts:
         return site
     found = {name: survey(host, part_of_campaign(site.campaign, name), out) for name, host in hosts.items()}
@@ -55,7 +44,7 @@ def with_far(site: Site, hosts: Mapping[str, Host], out: Path) -> Site:
     given = {
         name: a for stack in site.campaign.stacks if stack.topology for name, a in stack.topology.addresses.items()
     }
-    addresses = {name: given.get(name) or _address_by_ssh(far.host) for name, far in found.items()}
+    addresses = {name: given.get(name) or _address_of(far.host) for name, far in found.items()}
     addresses[""] = given.get("") or _address_towards(site.host, next(iter(addresses.values())))
     for name, address in addresses.items():
         if problem := underlay_problem(address):
@@ -136,8 +125,16 @@ def _refuse_relay(host: Host, stacks: Iterable[Stack]) -> None:
         )
 
 
-def _address_by_ssh(host: Host) -> str:
-    """The one that our ssh connection came to."""
+def _address_of(host: Host) -> str:
+    """The one that our ssh connection came to; of a lab machine, to which ssh has a way of its own, that of the network
+    that it shares with those that were started with it."""
+    if host.peer_address:
+        return host.peer_address
+    if host.name.startswith(RUNNING_LAB):
+        raise PreflightError(
+            f"{host.name} was started alone: no other lab machine reaches it",
+            hint="start those that a cluster needs together: pgstrata lab up --count 2",
+        )
     return ssh_address(host.read_text("/proc/self/environ"), host.name)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from types import MappingProxyType
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.facts.gather import gather
@@ -19,7 +20,7 @@ from pgstrata.stack.journal import journal_directory
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.context import Percentiles
 from pgstrata.trial.events import Notice, Tell
-from pgstrata.trial.far import connected_far, far_notices, run_preflights, with_far
+from pgstrata.trial.far import far_notices, run_preflights, with_far
 from pgstrata.trial.footprint import check_record_space
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.media_range import deliver_media, with_media_range
@@ -40,9 +41,11 @@ def opened_runner(
     tell: Tell,
     interruption: Interruption,
     percentiles: Percentiles,
+    far: Mapping[str, Host] = MappingProxyType({}),
 ) -> Iterator[tuple[PerformanceRunner, tuple[str, ...]]]:
-    """A runner and the stacks that can be built. PreflightError, with nothing changed, when the campaign cannot run."""
-    with connected_far(campaign) as far, ExitStack() as locked:
+    """A runner and the stacks that can be built; `far` are the other hosts of nodes of its clusters, by name.
+    PreflightError, with nothing changed, when the campaign cannot run."""
+    with ExitStack() as locked:
         for name, reached in {"": host, **far}.items():
             reached.interruptible(interruption.waiting)
             for line in clean(reached).lines:

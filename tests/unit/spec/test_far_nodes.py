@@ -57,8 +57,8 @@ def test_a_directory_may_have_one_name_on_two_hosts() -> None:
     ("changes", "why"),
     [
         ({"hosts": ("ssh://a", "ssh://b")}, "not with hosts"),
-        ({"host": "lab"}, "not with a lab machine"),
-        ({"host": "lab/a"}, "not with a lab machine"),
+        ({"host": "lab"}, "has nodes on lab, ssh://db2, .*: lab machines that were started together reach one another"),
+        ({"host": "lab/a"}, "nobody else does"),
         ({"runs": {"precondition": "trim"}}, "runs.precondition"),
         ({"runs": {"aged": True}}, "runs.aged"),
     ],
@@ -68,6 +68,19 @@ def test_what_does_not_go_with_other_hosts_is_refused(changes: dict[str, Any], w
         Campaign(name="x", stacks=(parse_stack(FAR),), **changes)
     near = Campaign(name="x", stacks=(parse_stack("cluster(2)/ext4"),), **changes)
     assert far_hosts(near) == ()
+
+
+def test_lab_machines_that_are_up_are_hosts_of_nodes() -> None:
+    stack = parse_stack("cluster(2)/md(raid1,2)/xfs@standby1=zfs@standby1.host=lab/lab-2")
+    assert parse_stack(render_stack(stack)).topology == stack.topology
+    assert stack.far_hosts == ("lab/lab-2",)
+    assert far_hosts(Campaign(name="x", host="lab/lab-1", stacks=(stack,))) == ("lab/lab-2",)
+    for host in ("local", "lab", "ssh://db1"):
+        with pytest.raises(ValueError, match="nobody else does"):
+            Campaign(name="x", host=host, stacks=(stack,))
+    for name in ("lab", "lab/", "lab/../x", "lab/a b"):
+        with pytest.raises(ValueError, match="a node is on the campaign's host, behind ssh or on a lab machine"):
+            Topology.model_validate({"standbys": [{"host": name}]})
 
 
 def test_the_primary_and_pgbench_have_the_host_of_the_campaign() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fake_host import FakeHost
 from pgstrata.errors import NotUnderstood, PreflightError
 from pgstrata.host.facts.gather import Facts
 from pgstrata.host.local import LocalHost
@@ -56,7 +57,7 @@ def joined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Joined:
         monkeypatch.setattr(far, "survey", lambda host, part, out: _site(host, part, **other))
         monkeypatch.setattr(far, "missing", lambda host, names: ())
         monkeypatch.setattr(far, "needs_relay", lambda host, stacks: relay)
-        monkeypatch.setattr(far, "_address_by_ssh", lambda host: address)
+        monkeypatch.setattr(far, "_address_of", lambda host: address)
         monkeypatch.setattr(far, "_address_towards", lambda host, other: "10.0.0.1")
         return with_far(_site(host, campaign), {"ssh://db2": host}, tmp_path)
 
@@ -105,6 +106,16 @@ def test_the_address_is_the_one_that_ssh_came_to() -> None:
     assert ssh_address(environment, "ssh://db2") == "10.0.0.2"
     with pytest.raises(PreflightError, match="does not say by which address"):
         ssh_address("HOME=/root\0", "ssh://db2")
+
+
+def test_a_lab_machine_is_reached_by_the_network_of_those_that_were_started_with_it() -> None:
+    class Machine(FakeHost):
+        peer_address = "10.77.0.2"
+
+    assert far._address_of(Machine(name="lab/lab-2")) == "10.77.0.2"
+    with pytest.raises(PreflightError, match="lab/lab was started alone") as refused:
+        far._address_of(FakeHost(name="lab/lab"))
+    assert "pgstrata lab up --count 2" in refused.value.hint
 
 
 def test_the_address_of_the_way_is_read() -> None:
