@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from sys import intern
 
 import numpy as np
@@ -70,30 +71,36 @@ class Observer:
     _tally: Tally = field(default_factory=Tally)
     _selection: Selection = field(default_factory=Selection)
     _kinds: dict[Kind, Kind] = field(default_factory=dict)
-    _taken: list[tuple[Kind | None, Observation]] = field(default_factory=list)
+    _taken: list[Observation] = field(default_factory=list)
+    _kind_of: list[Kind | None] = field(default_factory=list)
+    """Of each of them."""
     _observations: list[Observation] = field(default_factory=list)
 
     def __call__(self, trials: Sequence[TrialData]) -> Sequence[Observation]:
         """Adds trials; returns the observations of all so far, in the order in which they came."""
         valid = [(self._shared(kind_of(t)), t) for t in trials if t.valid]
         self._tally.add_kinds(kind for kind, _ in valid)
-        new = [(kind, o) for kind, t in valid for o in _observations(t, self.primary, self.percentile)]
-        self._taken += new
+        begin = len(self._taken)
+        for kind, trial in valid:
+            self._taken += _observations(trial, self.primary, self.percentile)
+            self._kind_of += [kind] * (len(self._taken) - len(self._kind_of))
         selection = self._tally.selection()
         if selection == self._selection:
-            self._observations += self._counted(new)
+            self._observations += self._counted(begin)
         else:
             self._selection = selection
-            self._observations = list(self._counted(self._taken))
+            self._observations = list(self._counted(0))
         return self._observations
 
     def _shared(self, kind: Kind | None) -> Kind | None:
         """The one object for all trials of a kind."""
         return None if kind is None else self._kinds.setdefault(kind, kind)
 
-    def _counted(self, taken: Sequence[tuple[Kind | None, Observation]]) -> Iterator[Observation]:
-        counts = {kind: self._selection.counts_kind(kind) for kind in {kind for kind, _ in taken}}
-        return (o for kind, o in taken if counts[kind])
+    def _counted(self, begin: int) -> Iterator[Observation]:
+        """Of those that came last, from this one on, the ones that count."""
+        kinds = self._kind_of[begin:]
+        counts = {kind: self._selection.counts_kind(kind) for kind in set(kinds)}
+        return compress(self._taken[begin:], map(counts.__getitem__, kinds))
 
 
 def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[Observation]:

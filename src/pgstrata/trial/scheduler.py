@@ -74,7 +74,6 @@ class _State:
 
     directory: CampaignDirectory
     observe: Observe
-    finished: set[str] = field(default_factory=set)
     decided: dict[int, DecisionRecord] = field(default_factory=dict)
     """By block; the end of a campaign is always decided again."""
     last: DecisionRecord | None = None
@@ -98,9 +97,16 @@ class _State:
         return state
 
     def add(self, trial: TrialData) -> None:
-        self.finished.add(trial.id)
         self._counts[trial.verdict.status] += 1
         self._blocks.setdefault(trial.trial.block, []).append(trial)
+
+    @property
+    def has_trials(self) -> bool:
+        return bool(self._counts)
+
+    def is_finished(self, trial: Trial) -> bool:
+        """Of a block that was not taken up yet."""
+        return any(trial.id == done.id for done in self._blocks.get(trial.block, ()))
 
     def remember(self, record: DecisionRecord) -> None:
         self.last = record
@@ -169,7 +175,7 @@ def ended(campaign: Campaign, directory: CampaignDirectory, policy: Policy, *, o
     """How a campaign with nothing left to run ended, by its record alone; None while anything is left."""
     state = _State.of(directory, observe)
     block = turn = 0
-    while state.finished:
+    while state.has_trials:
         known = state.decided.get(block)
         if known is None:
             decision = _decide_anew(state, policy, block if not campaign.hosts else turn)
@@ -178,7 +184,7 @@ def ended(campaign: Campaign, directory: CampaignDirectory, policy: Policy, *, o
             _record(state, block, decision, ())
             return state.outcome(decision.reason)
         blocks = _blocks(campaign, known, turn)
-        if any(trial.id not in state.finished for trials in blocks.values() for trial in trials):
+        if not all(state.is_finished(trial) for trials in blocks.values() for trial in trials):
             return None
         state.take_up(tuple(blocks))
         block, turn = block + len(blocks), turn + 1
@@ -294,9 +300,9 @@ class _Rounds:
         left = {}
         for block, trials in blocks.items():
             for trial in trials:
-                if trial.id in self.state.finished:
+                if self.state.is_finished(trial):
                     self.tell(TrialSkipped(self.campaign.name, trial))
-            left[block] = [t for t in trials if t.id not in self.state.finished and t.host in self.hosts]
+            left[block] = [t for t in trials if not self.state.is_finished(t) and t.host in self.hosts]
         under_way = _UnderWay()
         try:
             for block in left:
