@@ -108,9 +108,24 @@ def test_one_process_several_and_workers_of_which_one_is_killed_see_the_same(pla
         assert list(place.glob(f"state/{left}")) == []
 
 
+def test_workers_of_one_machine_take_turns_where_it_can_have_one_state_up(place: Path) -> None:
+    recorded, go = Recorded(place), place / "go"
+    one = recorded.submit(Inline(), 1)
+    waits = f"until test -e {go}; do sleep 0.05; done;"
+    portions = shares(recorded.states, 2)
+    asked = [{**json.loads(recorded.asked(part, waits)), "alone": True} for part in portions]
+    with opened_work(2) as processes:
+        futures = [processes.submit(look_at_states, json.dumps(each), recorded.packed) for each in asked]
+        wait_until(lambda: len(list(place.glob("state/states-*/job.json"))) == 1, "one of them looks at states")
+        assert len(list(place.glob("state/journal/states-*"))) == 1, "the other has begun nothing"
+        go.touch()
+        assert recorded.files(portions, [future.result(timeout=200) for future in futures]) == one
+
+
 def test_power_cuts_with_workers_of_a_cluster(place: Path) -> None:
     """What holds holds, what loses loses, and the record has each state once."""
-    words = ["crash", "ext4", "ext4@fsync=off", "--transactions", "10", "--states", "6", "--minimise", "0"]
+    stacks = ["ext4", "ext4@fsync=off", "btrfs(raid1)"]
+    words = ["crash", *stacks, "--transactions", "10", "--states", "6", "--minimise", "0"]
     places = ["--out", str(place / "out"), "--scratch", str(place / "scratch"), "--on", "dask:{local: 2}"]
     done = subprocess.run(
         [sys.executable, "-m", "pgstrata.cli.main", *words, *places], capture_output=True, text=True, timeout=250
@@ -118,9 +133,9 @@ def test_power_cuts_with_workers_of_a_cluster(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     nothing_left(place)
     assert not list(place.glob("state/states-*"))
-    held, lost = read_crashes(FolderSource(place / "out"))
-    assert (held.verdict, held.states) == ("held", 6)
-    assert lost.verdict in ("lost", "corrupt")
+    found = {one.stack: one for one in read_crashes(FolderSource(place / "out"))}
+    assert [(found[name].verdict, found[name].states) for name in ("ext4", "btrfs(raid1)")] == [("held", 6)] * 2
+    assert found["ext4@fsync=off"].verdict in ("lost", "corrupt")
     trial = place / "out" / "crash" / "ext4-0"
     states = [StateRecord.model_validate_json(line) for line in (trial / "states.jsonl").read_text().splitlines()]
     assert len({state.id for state in states}) == len(states) == 6

@@ -54,6 +54,9 @@ TIMEOUT_S = 1800.0
 MOST_LOG_BYTES = 256 << 20
 """Packed; every worker keeps it in memory."""
 KERNEL = "/proc/sys/kernel/osrelease"
+TURN = "states"
+"""The lock of a machine that can have one state of a stack up at a time."""
+TURN_PAUSE_S = 0.2
 HERE = "leave out --on: --workers N looks at them on the host of the trial"
 
 
@@ -93,6 +96,8 @@ class StatesAsked(Model):
     machine: MachineAsked
     job: dict[str, Any]
     mount_points: tuple[str, ...]
+    alone: bool = False
+    """Whether a machine, which workers may share, can have one state up at a time."""
 
 
 # ---------------------------------------------------------------- at the trial
@@ -101,7 +106,7 @@ class StatesAsked(Model):
 def require_machines(setup: TrialSetup, elsewhere: Elsewhere, tell: Tell) -> None:
     """PreflightError where states of a stack cannot be looked at by workers, each of which is asked."""
     stack, kernel = setup.stack.name, setup.site.host.read_text(KERNEL).strip()
-    refuse_one_at_a_time(stack, plan_stages(setup.plan.volumes))
+    refuse_lasting(stack, plan_stages(setup.plan.volumes))
     answers = elsewhere.ask_each(look_over, machine_asked(setup).model_dump_json())
     told = {name: MachineTold.model_validate_json(text) for name, text in answers.items()}
     refuse_problems(stack, told)
@@ -110,11 +115,12 @@ def require_machines(setup: TrialSetup, elsewhere: Elsewhere, tell: Tell) -> Non
             tell(Notice(f"{name} has Linux {one.kernel}: what {kernel} wrote is recovered by another kernel there"))
 
 
-def refuse_one_at_a_time(stack: str, stages: Sequence[Stage]) -> None:
-    """PreflightError where the kernel of a machine, which workers may share, may have one state up at a time."""
-    if any(stage.alone or stage.in_sight for stage in stages):
+def refuse_lasting(stack: str, stages: Sequence[Stage]) -> None:
+    """PreflightError where a part of a state would outlive the worker that brought it up, or be seen by its machine."""
+    if lasting := [stage.name for stage in stages if stage.in_sight or stage.undo or stage.readies]:
         raise PreflightError(
-            f"a kernel may have no two states of stack {stack} up at once, and workers may share a machine", hint=HERE
+            f"states of {stack} are not for workers: {lasting[0]} concerns the whole machine that it is brought up on",
+            hint=HERE,
         )
 
 
@@ -205,6 +211,7 @@ def states_asked(setup: TrialSetup, machine: MachineAsked, batch: Batch, portion
         machine=machine,
         job=json.loads(render_job(setup, told)),
         mount_points=tuple(volume.mount_point for volume in setup.plan.volumes),
+        alone=any(stage.alone for stage in plan_stages(setup.plan.volumes)),
     )
 
 
@@ -247,9 +254,23 @@ def look_at_states(text: str, packed_log: bytes) -> str:
         clean(host)  # what one that was killed left
         if problem := problem_of(host, asked.machine):
             raise PreflightError(f"{os.uname().nodename}: {problem}")
-        with _place(host, asked) as (place, left):
+        with _turn(host, asked), _place(host, asked) as (place, left):
             told = _looked(host, asked, place, packed_log)
         return json.dumps({**told, "left": left})
+
+
+@contextmanager
+def _turn(host: Host, asked: StatesAsked) -> Iterator[None]:
+    """Where a machine can have one state up at a time, its workers look at their shares one after another."""
+    if not asked.alone:
+        yield
+        return
+    while host.try_lock(TURN, f"{os.getpid()}") is not None:
+        host.pause(TURN_PAUSE_S)
+    try:
+        yield
+    finally:
+        host.unlock(TURN)
 
 
 @dataclass(frozen=True)
