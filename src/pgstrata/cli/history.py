@@ -25,7 +25,8 @@ def history(directories: Campaigns, reference: Reference = None, html: Page = No
     if len(directories) < 2:
         raise UsageError("one campaign is no history", hint="pgstrata history DIR...")
     sessions = [open_session(path) for path in directories]
-    check_reference(reference, sessions[-1])
+    if not any(reference in session.specs for session in sessions):
+        check_reference(reference, sessions[-1])
     found = trace_history(sessions, reference)
     if json:
         print_json(history_value(found))

@@ -172,15 +172,22 @@ class Programs:
         self.groups = os.getgrouplist(job["user"], entry.pw_gid)
 
     def run(self, argv: list[str], stdin: str = "") -> tuple[int, str, str]:
-        """Exit code, output and errors; 124 where it did not end in time."""
-        try:
-            done = subprocess.run(
-                argv, input=stdin, capture_output=True, text=True, errors="replace", timeout=self.job["timeout_s"],
-                cwd="/", user=self.uid, group=self.gid, extra_groups=self.groups, check=False, start_new_session=True,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return 124, "", f"{argv[0]} did not end in time"
-        return done.returncode, done.stdout, done.stderr
+        """Exit code, output and errors; 124 where it did not end in time: it is asked to, so that it stops the servers
+        that it started, and killed with all that it started where it does not."""
+        with subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+            cwd="/", user=self.uid, group=self.gid, extra_groups=self.groups, start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                out, error = process.communicate(stdin, timeout=self.job["timeout_s"])
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=PATIENCE_S)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                return 124, "", f"{argv[0]} did not end in time"
+            return process.returncode, out, error
 
     def checked(self, argv: list[str], stdin: str = "") -> str:
         code, out, error = self.run(argv, stdin)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -67,8 +68,8 @@ class Rejoining:
     def run(self) -> None:
         append(f"{self.promoted}/pg_hba.conf", f"local replication all peer map={self.job['map']}\n")
         append(f"{self.promoted}/postgresql.conf", self._settings(PROMOTED_PORT))
-        self._start(self.promoted)
         try:
+            self._start(self.promoted)
             if self.job["how"] == "backup":
                 self._copy()
             else:
@@ -109,8 +110,8 @@ class Rejoining:
             pass
         wanted = self._ask(PROMOTED_PORT, "SELECT pg_current_wal_flush_lsn()")
         there = f"SELECT pg_last_wal_replay_lsn() >= '{wanted}' FROM pg_stat_wal_receiver WHERE status = 'streaming'"
-        self._start(self.lost)
         try:
+            self._start(self.lost)
             until_s = time.monotonic() + self.timeout_s
             while self._ask(LOST_PORT, there) != "t":
                 if time.monotonic() > until_s:
@@ -134,7 +135,9 @@ class Rejoining:
         self._pg_ctl(data, "start", "--wait", "--log", log)
 
     def _stop(self, data: str) -> None:
-        """At once where it does not end well."""
+        """At once where it does not end well; nothing where none runs."""
+        if not os.path.exists(f"{data}/postmaster.pid"):
+            return
         try:
             self._pg_ctl(data, "stop", "--wait", "--mode", "fast")
         except Refused:
@@ -146,6 +149,7 @@ class Rejoining:
 
 
 def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("it did not end in time"))  # servers are stopped on the way out
     try:
         Rejoining(json.loads(arguments[0])).run()
     except (Refused, OSError) as error:

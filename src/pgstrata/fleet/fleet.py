@@ -97,6 +97,7 @@ class Fleet(Executor):
         self._known: dict[str, str] = {a: m.id for m in machines.values() for a in m.workers}
         self._leases: dict[str, tuple[str, DaskFuture]] = {}
         self._calls: set[_Call] = set()
+        self._finishing = threading.Lock()
         self._closing = threading.Event()
         self._stopped = False
         self._resuming = ThreadPoolExecutor(AT_ONCE, "pgstrata fleet")
@@ -199,6 +200,9 @@ class Fleet(Executor):
         return call.future
 
     def _send(self, call: _Call) -> None:
+        if self._stopped:  # between a loss and now: sessions that were opened since know nothing of it
+            self._finish(call, answer=Answer(stopped="its coordinator"))
+            return
         call.address = self._leases[call.work.host][0]
         call.lost = call.resuming = False
         call.sent = self._trials.submit(call.work.text, call.address)
@@ -219,7 +223,10 @@ class Fleet(Executor):
             self._finish(call, answer=sent.result())
 
     def _finish(self, call: _Call, *, answer: Answer | None = None, error: Exception | None = None) -> None:
-        self._calls.discard(call)
+        with self._finishing:
+            if call not in self._calls:  # with the scheduler gone, two threads may give it up
+                return
+            self._calls.remove(call)
         call.sent = None
         if error is not None:
             call.future.set_exception(error)
@@ -327,6 +334,20 @@ def take_up(host: str, answer: Answer, directory: CampaignDirectory, tell: Tell)
         raise PreflightError(f"{host}: {answer['error']}", hint=answer.get("hint", ""))
 
 
+def _take_up_all(answers: Mapping[str, Answer], directory: CampaignDirectory, tell: Tell) -> None:
+    """What every session tells, then the PreflightError of the first that has one; those of others are told."""
+    errors = []
+    for host, answer in answers.items():
+        try:
+            take_up(host, answer, directory, tell)
+        except PreflightError as error:
+            errors.append(error)
+    for of_another in errors[1:]:
+        tell(Notice(of_another.message))
+    if errors:
+        raise errors[0]
+
+
 def _placed(record: MediumRecord, directory: CampaignDirectory) -> MediumRecord:
     """A baseline stands before the next block of the campaign, which the worker does not know."""
     if record.kind != "baseline":
@@ -368,5 +389,4 @@ def opened_fleet(
     finally:
         if interruption.received:
             fleet.stop()
-        for host, answer in fleet.close().items():
-            take_up(host, answer, directory, tell)
+        _take_up_all(fleet.close(), directory, tell)

@@ -51,6 +51,11 @@ class SessionAsked(Model):
     campaign: Campaign
     made_up: bool
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Host and campaign."""
+        return self.host, self.token
+
 
 class TrialAsked(Model):
     """One trial within a session."""

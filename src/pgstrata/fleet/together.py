@@ -87,15 +87,24 @@ class Together:
             results = await self._client.gather(tasks, errors="skip", asynchronous=True)
         except OSError:  # the scheduler is gone, or was for a moment
             results = {}
-        except Exception as error:  # whatever decodes a result
-            for call in calls:
-                _finish(call, error=error)
-            return
+        except Exception:  # one of them cannot be decoded
+            results = await self._one_by_one(calls, tasks)
         for number, task in tasks.items():
             if number in results and task.status == "finished":
                 _finish(calls[number], result=results[number])
             else:
                 _finish(calls[number], error=await _error_of(task))
+
+    async def _one_by_one(self, calls: list[_Call], tasks: dict[int, DaskFuture]) -> dict[int, Any]:
+        """What can be had; the others' calls have ended with why it cannot, and are no longer among the tasks."""
+        results: dict[int, Any] = {}
+        for number, task in list(tasks.items()):
+            try:
+                results |= await self._client.gather({number: task}, errors="skip", asynchronous=True)
+            except Exception as error:
+                del tasks[number]
+                _finish(calls[number], error=error)
+        return results
 
     def _cancel(self, call: _Call) -> None:
         """In the client's own thread a call was sent, or is not."""

@@ -222,19 +222,20 @@ def _made_up_folder() -> Iterator[Path]:
 
 
 class Sessions:
-    """Those of one worker, by host. A thread ends those that nobody wants any more."""
+    """Those of one worker, by host and campaign. A thread ends those that nobody wants any more."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._sessions: dict[str, tuple[Session, str]] = {}
+        self._sessions: dict[tuple[str, str], tuple[Session, str]] = {}
         self._changing = threading.Lock()
         self._watching = False
 
     def enter(self, session: Session, lease: str) -> None:
-        """An earlier one of the same host is ended first: its coordinator is gone, or has given it up."""
+        """An earlier one of the same host and campaign is ended first: its coordinator has given it up. One of another
+        campaign has the machine until nobody wants it any more."""
         with self._changing:
-            before = self._sessions.pop(session.asked.host, None)
-            self._sessions[session.asked.host] = (session, lease)
+            before = self._sessions.pop(session.asked.key, None)
+            self._sessions[session.asked.key] = (session, lease)
             if not self._watching:
                 self._watching = True
                 threading.Thread(target=self._watch, name="pgstrata sessions").start()
@@ -242,15 +243,15 @@ class Sessions:
             _end(before[0], "another session")
 
     def find(self, host: str, token: str) -> Session | None:
-        session, _ = self._sessions.get(host, (None, ""))
-        return session if session is not None and session.asked.token == token else None
+        session, _ = self._sessions.get((host, token), (None, ""))
+        return session
 
     def leave(self, session: Session) -> bool:
         """Whether it was still there: who takes it out closes it."""
         with self._changing:
-            current, _ = self._sessions.get(session.asked.host, (None, ""))
+            current, _ = self._sessions.get(session.asked.key, (None, ""))
             if current is session:
-                del self._sessions[session.asked.host]
+                del self._sessions[session.asked.key]
             return current is session
 
     def stop(self, token: str) -> None:
