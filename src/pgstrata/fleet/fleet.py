@@ -22,8 +22,8 @@ from distributed.client import FutureCancelledError
 
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.fleet import worker
-from pgstrata.fleet.machines import Machine
-from pgstrata.fleet.messages import Answer, Described, SessionAsked, TrialAsked
+from pgstrata.fleet.machines import Machine, check_versions
+from pgstrata.fleet.messages import Answer, Described, SessionAsked, TrialAsked, describe_here
 from pgstrata.fleet.together import Together
 from pgstrata.host.protocol import HostLost
 from pgstrata.record.recorder import CampaignDirectory
@@ -291,8 +291,17 @@ class Fleet(Executor):
         if unknown:
             found: dict[str, Any] = self._client.run(worker.prepare, workers=unknown, on_error="return")
             told = {a: Described.model_validate_json(text) for a, text in found.items() if isinstance(text, str)}
-            self._known |= {address: one.machine for address, one in told.items()}
+            self._known |= {address: self._machine_of(one) for address, one in told.items()}
         return next((a for a in sorted(present) if self._known.get(a) == machine), None)
+
+    def _machine_of(self, later: Described) -> str:
+        """Of a worker that came later; none where it has another pgstrata, which is told."""
+        try:
+            check_versions({"": later}, describe_here())
+        except PreflightError as error:
+            self._tell(Notice(f"not used: {error.message}"))
+            return ""
+        return later.machine
 
 
 def _together(answers: Sequence[Answer]) -> Answer:
