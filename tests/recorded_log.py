@@ -15,7 +15,7 @@ from pgstrata.crash import state_worker
 
 DISK = Path(sys.executable).parent / "strata-disk"
 Stage = dict[str, Any]
-STAGE: Stage = {"up": [], "mend": [], "down": [], "binds": None, "mount_point": None}
+STAGE: Stage = {"up": [], "mend": [], "down": [], "frees": [], "binds": None, "mount_point": None}
 
 
 def run(*argv: str | Path, stdin: str = "") -> str:

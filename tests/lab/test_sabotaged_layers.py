@@ -7,7 +7,9 @@ from bench import context, slow_resync, stack_of
 from built import differences, standing
 from pgstrata.host.protocol import Host, command
 from pgstrata.stack.attest import attest
+from pgstrata.stack.fs.nfs import CACHES, Unexport
 from pgstrata.stack.plan import plan_stack
+from pgstrata.stack.undoing import run_undo
 
 
 def _md(level: str) -> dict[str, object]:
@@ -84,3 +86,18 @@ def test_an_nfs_export_turned_async(host: Host) -> None:
         export = "127.0.0.1:/mnt/pgstrata-t1/data.export"
         host.run(command("exportfs", ["-o", "rw,async,no_subtree_check,no_root_squash"], export))
         assert differences(attest(host, plan, built)) == {"data nfs export commits": ("sync", "async")}
+
+
+def test_an_export_whose_caches_were_flushed_a_moment_before(host: Host) -> None:
+    """The kernel puts a second flush within one second off, and holds the filesystem until then."""
+    plan = plan_stack(stack_of({"fs": {"kind": "nfs", "export": {"kind": "ext4"}}}), context())
+    path = "/mnt/pgstrata-t1/data.export"
+    with standing(host, plan):
+        assert any(path in host.read_text(cache) for cache in CACHES)
+        host.run(command("umount", "/mnt/pgstrata-t1/data"))
+        for _ in range(3):
+            host.run(command("exportfs", "-f"))
+        withdrawn = run_undo(host, Unexport(client="127.0.0.1", path=path), same_boot=True)
+        assert withdrawn == f"withdrew the export of {path}"
+        assert not any(path in host.read_text(cache) for cache in CACHES)
+        host.run(command("umount", path))

@@ -273,6 +273,7 @@ def _render_stage(stage: Stage, *, mend: bool) -> dict[str, Any]:
         "up": [_shown(command) for command in stage.up],
         "mend": [_shown(command) for command in stage.mend if mend],
         "down": [_shown(command) for command in stage.down],
+        "frees": [_shown(command) for command in stage.frees],
         "binds": stage.binds,
         "mount_point": stage.mount_point,
     }

@@ -23,13 +23,15 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 PATIENCE_S = 300.0
 BUSY_ATTEMPTS = 500
 BUSY_PAUSE_S = 0.01
+UNMOUNT_ATTEMPTS, FREE_EVERY = 1000, 210
 CLONE_NEWNS, CLONE_NEWIPC = 0x20000, 0x08000000
 MS_PRIVATE_EVERYWHERE = 0x4000 | 0x40000
 MNT_DETACH = 2
@@ -157,11 +159,14 @@ def detach(loop: Loop, why: str = "") -> None:
     raise Broken(f"{node} stays open: {why}" if why else f"{node} stays open")
 
 
-def unmount(target: str) -> None:
-    for _ in range(BUSY_ATTEMPTS):
+def unmount(target: str, free: Callable[[], object] | None = None) -> None:
+    """`free` is done every two seconds as long as it is busy."""
+    for attempt in range(1, UNMOUNT_ATTEMPTS + 1):
         if libc.umount2(target.encode(), 0) == 0:
             return
         time.sleep(BUSY_PAUSE_S)
+        if free is not None and attempt % FREE_EVERY == 0:
+            free()
     raise Broken(f"{target} stays mounted: {os.strerror(ctypes.get_errno())}")
 
 
@@ -295,7 +300,7 @@ class Look:
             self.mounted.append(stage["mount_point"])
         return True
 
-    def _run_all(self, commands: list[list[str]]) -> tuple[int | None, str, str]:
+    def _run_all(self, commands: Sequence[list[str]]) -> tuple[int | None, str, str]:
         """Until one fails; what the last one printed, and why it failed."""
         printed = ""
         for argv in commands:
@@ -325,12 +330,13 @@ class Look:
         self.seen.update(server=code, stdout=out, stderr=err)
 
     def _take_down(self) -> None:
-        errors = ""
+        errors, frees = "", []
         for stage in reversed(self.stages):
             if stage["mount_point"] in self.mounted:
                 abandon(stage["mount_point"])
-                unmount(stage["mount_point"])
+                unmount(stage["mount_point"], partial(self._run_all, tuple(frees)))
             errors = self._run_all(stage["down"])[2] or errors
+            frees += stage["frees"]
         for loop in self.loops:
             detach(loop, errors)
         for disk in self.disks:

@@ -23,6 +23,8 @@ class Stage:
     up: tuple[PlannedCommand, ...]
     down: tuple[PlannedCommand, ...] = ()
     """Once it is unmounted: has the kernel let go of the devices, and forget what it knows by what is on them."""
+    frees: tuple[PlannedCommand, ...] = ()
+    """Where what is below stays busy after `down`: has the kernel let go of it once more, two seconds later."""
     mend: tuple[PlannedCommand, ...] = ()
     """What is done where it does not come up, by a start of the machine or by whoever is called then."""
     write_back: tuple[PlannedCommand, ...] = ()

@@ -116,7 +116,7 @@ def left_up(device: Path, up: list[list[str]], patch: pytest.MonkeyPatch) -> tup
 
     patch.setattr(state_worker, "attach", attach)
     patch.setattr(state_worker, "detach", lambda loop, why="": os.close(loop.file))
-    stage = {"up": up, "mend": [], "down": [["rm", str(device)]], "binds": None, "mount_point": None}
+    stage = {"up": up, "mend": [], "down": [["rm", str(device)]], "frees": [], "binds": None, "mount_point": None}
     job = {"daemon": "/d", "log": "/l", "disks": [{"of": "data-0", "node": "data.0"}], "marks": ["begin", "end"]}
     daemon = NoDaemon()
     look = Look({**job, "stages": [stage], "server": None}, cast(Daemon, daemon))

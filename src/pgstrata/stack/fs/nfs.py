@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -38,6 +39,12 @@ COMPANIONS = ("rpcbind.socket", "rpcbind.service", "rpc-statd.service")
 START_TIMEOUT_S = 120.0
 
 EXPORTS, EXPORTS_FOLDER = "/etc/exports", "/etc/exports.d"
+CACHES = tuple(f"/proc/net/rpc/nfsd.{cache}/content" for cache in ("export", "fh"))
+"""What the kernel knows of exports. An entry holds its filesystem mounted, also when the export is withdrawn."""
+FLUSH = planned("exportfs", "-f")
+FLUSHES, FLUSH_PAUSE_S = 30, 2.1
+"""The caches are flushed by whole seconds: a flush within a second of one before it is put off by one, and does nothing
+until the kernel looks by itself, every 30 s or later. So the next one has to wait for more than a second."""
 GRACES = ("/proc/fs/nfsd/v4_end_grace", "/proc/fs/lockd/nlm_end_grace")
 """A server that was just started lets clients of the one before it reclaim their files for 90 s and keeps everybody
 else waiting; there was no server before, so that is ended at once."""
@@ -77,6 +84,7 @@ def _export_again(export: Step, path: str) -> Stage:
         write_back=(planned("sync", "--file-system", path),),
         alone=True,
         in_sight=True,
+        frees=(FLUSH,),
         undo=export.undo,
         readies=(_plan_server(),),
     )
@@ -277,10 +285,21 @@ def _stop_unit(host: Host, undo: StopUnit) -> str:
 
 def _unexport(host: Host, undo: Unexport) -> str:
     exported = ask_tool(host, "exportfs", "-s").stdout
-    if not re.search(rf"^{re.escape(undo.path)}\s", exported, re.MULTILINE):
-        return ""
-    host.run(command("exportfs", "-u", f"{undo.client}:{undo.path}"))
-    return f"withdrew the export of {undo.path}"
+    stands = re.search(rf"^{re.escape(undo.path)}\s", exported, re.MULTILINE) is not None
+    if stands:
+        host.run(command("exportfs", "-u", f"{undo.client}:{undo.path}"))
+    for _ in range(FLUSHES):
+        if not _is_known(host, undo.path):
+            break
+        time.sleep(FLUSH_PAUSE_S)
+        host.run(command("exportfs", "-f"))
+    return f"withdrew the export of {undo.path}" if stands else ""
+
+
+def _is_known(host: Host, path: str) -> bool:
+    """Whether the kernel still holds an export of this folder, in force or not."""
+    told = [host.read_text(cache) for cache in CACHES if host.status(cache) is not None]
+    return any(path in line.split() for text in told for line in text.splitlines())
 
 
 KIND = FilesystemKind(
