@@ -330,7 +330,8 @@ class Look:
         self.seen.update(server=code, stdout=out, stderr=err)
 
     def _take_down(self) -> None:
-        errors, frees = "", []
+        errors = ""
+        frees: list[list[str]] = []
         for stage in reversed(self.stages):
             if stage["mount_point"] in self.mounted:
                 abandon(stage["mount_point"])
