@@ -130,14 +130,13 @@ def measured(
         journal.undo_all()
 
 
-def measure_tmpfs(seconds: int, measure: Callable[[Loaded], list[float]]) -> list[float]:
-    """What `measure` finds on a trial of the campaign, in a folder of its own below /var/tmp."""
-    asked = campaign(seconds)
+def measure_loaded(asked: Campaign, measure: Callable[[Loaded], list[float]]) -> list[float]:
+    """What `measure` finds on a trial of the campaign's one stack, in a folder of its own below /var/tmp."""
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="pgstrata-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         host = LocalHost(state_directory=str(folder / "state"))
-        (trial,) = block_trials(asked, 0, ["tmpfs"])
+        (trial,) = block_trials(asked, 0, [stack.name for stack in asked.stacks])
         with CampaignDirectory.create_or_open(folder / "out", asked) as directory:
             site = open_site(survey(host, asked, folder / "out"))
             found = measured(site, trial, directory, measure)
@@ -158,7 +157,9 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--seconds", type=int, default=5)
     given = parser.parse_args()
-    ratio, low, high = ratio_interval(measure_tmpfs(given.seconds, lambda loaded: measure_pairs(loaded, given.pairs)))
+    ratio, low, high = ratio_interval(
+        measure_loaded(campaign(given.seconds), lambda loaded: measure_pairs(loaded, given.pairs))
+    )
     holds = high >= BOUND
     print(
         f"TPS under pgstrata / by hand: {ratio:.4f} ({low:.4f} ... {high:.4f}), {given.pairs} pairs; "

@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from bench_overhead import BOUND, Loaded, measure_tmpfs, ratio_interval, under_pgstrata
+from bench_overhead import BOUND, Loaded, campaign, measure_loaded, ratio_interval, under_pgstrata
 
 from pgstrata_fake.campaigns import Shape, write_campaign
 
@@ -170,7 +170,9 @@ def main() -> int:
     shown = "no browser" if painted_s is None else f"{painted_s:.2f} s"
     print(f"first paint of {given.trials} trials: {shown}; bound {BOUND_PAINT_S:.0f} s", flush=True)
     seen = Seen()
-    ratios = measure_tmpfs(given.seconds, lambda loaded: measure_pairs(loaded, given.pairs, given.viewers, seen))
+    ratios = measure_loaded(
+        campaign(given.seconds), lambda loaded: measure_pairs(loaded, given.pairs, given.viewers, seen)
+    )
     ratio, low, high = ratio_interval(ratios)
     print(f"TPS watched by {given.viewers} / unwatched: {ratio:.4f} ({low:.4f} ... {high:.4f}), {given.pairs} pairs")
     print(f"  the interval contains a value >= {BOUND}: {'holds' if high >= BOUND else 'DOES NOT HOLD'}")
