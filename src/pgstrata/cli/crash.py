@@ -18,6 +18,7 @@ from pgstrata.cli.output import (
     ScratchDirectory,
     end,
     print_json,
+    print_notice,
     print_text,
 )
 from pgstrata.errors import ExitCode, UsageError
@@ -173,6 +174,7 @@ def crash(
         "minutes": minutes, "ignore-flushes": ignore_flushes != "0", "fault": fault, "nested": nested, "on": on,
     }  # fmt: skip
     refuse_wishes(wishes, cluster=clusters)
+    asked_for = _tested(asked_for, power=power, gone=nodes) if _is_file(what) else asked_for
     asked: CrashAsked | FailuresAsked
     if clusters and not power:
         campaign = cluster_crash_campaign(asked_for)
@@ -201,12 +203,26 @@ def _campaign(what: list[str], seed: int, scratch: Path | None, host: str | None
     from pgstrata.spec.campaign_file import load_campaign
     from pgstrata.spec.crash import named_stacks
 
-    is_file = len(what) == 1 and what[0].endswith(FILES)
-    campaign = load_campaign(Path(what[0])) if is_file else named_stacks(what)
+    campaign = load_campaign(Path(what[0])) if _is_file(what) else named_stacks(what)
     campaign = changed(campaign, scratch=scratch, host=host).model_copy(update={"seed": seed})
     if campaign.hosts:
         raise UsageError("a crash trial runs on one host", hint="name it: --host HOST")
     return campaign
+
+
+def _tested(campaign: Campaign, *, power: bool, gone: list[str]) -> Campaign:
+    """A file's campaign without the stacks that have no such crash trials, which is told."""
+    from pgstrata.spec.cluster_crash import without_untested
+    from pgstrata.spec.crash_trials import CrashTrials
+
+    tested, left_out = without_untested(campaign, CrashTrials(power=power, gone=tuple(gone)))
+    for name, problem in left_out.items():
+        print_notice(f"{name} is not tested: {problem}")
+    return tested
+
+
+def _is_file(what: list[str]) -> bool:
+    return len(what) == 1 and what[0].endswith(FILES)
 
 
 def _said_in_file(campaign: Campaign) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.campaign import Campaign, Goal
 from pgstrata.spec.crash import (
     DISK_BYTES,
     INITDB,
@@ -58,6 +58,17 @@ def untested(stack: Stack, asked: CrashTrials) -> str:
     if asked.power:
         return power_problem(stack, asked.gone)
     return "" if len(stack.nodes) > 1 else "its primary is alone: there is nobody to go on"
+
+
+def without_untested(campaign: Campaign, asked: CrashTrials) -> tuple[Campaign, dict[str, str]]:
+    """The campaign with the stacks that have crash trials, and by the names of the others why they have none. It stays
+    as it is where that is all of them."""
+    problems = {stack.name: untested(stack, asked) for stack in campaign.stacks}
+    tested = tuple(stack for stack in campaign.stacks if not problems[stack.name])
+    if not tested or len(tested) == len(campaign.stacks):
+        return campaign, {}
+    left_out = {name: problem for name, problem in problems.items() if problem}
+    return campaign.model_copy(update={"stacks": tested, "goal": Goal(), "soak": None}), left_out
 
 
 def failures_within(asked: CrashTrials) -> int:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.cli import crash as verb
 from pgstrata.cli.crash import crash
 from pgstrata.errors import UsageError
+from pgstrata.record.reader import read
+from pgstrata.spec.campaign import Campaign
 
 ON_DISKS = "cluster(3,ANY 1)/ext4"
 IN_MEMORY = "cluster(3,ANY 1)/tmpfs"
@@ -76,3 +79,30 @@ def test_what_a_file_asks_of_its_crash_trials_counts(tmp_path: Path, asked: dict
     file.write_text(f'name: x\nstacks: ["{IN_MEMORY}"]\ncrash: {{power: true}}\n')
     with pytest.raises(UsageError, match=problem):
         crash([str(file)], **asked)  # type: ignore[arg-type]
+
+
+ALONE_AND_CLUSTER = f"""\
+name: x
+stacks: ["cluster(1)/tmpfs", "{IN_MEMORY}"]
+goal: {{against: cluster(1)/tmpfs}}
+"""
+
+
+def test_of_a_file_the_stacks_that_cannot_be_tested_are_left_out_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "file.yaml", tmp_path / "out"
+    file.write_text(ALONE_AND_CLUSTER)
+    tested: list[Campaign] = []
+    monkeypatch.setattr(verb, "_run", lambda campaign, *rest, **options: tested.append(campaign))
+    crash([str(file)], out=out)
+    assert [stack.name for stack in tested[0].stacks] == [IN_MEMORY]
+    assert "cluster(1)/tmpfs is not tested: its primary is alone" in capsys.readouterr().err
+    assert [stack.name for stack in read(out).campaign.stacks] == [IN_MEMORY], "without a goal that names another"
+
+
+def test_a_file_without_a_stack_that_can_be_tested_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text('name: x\nstacks: ["cluster(1)/tmpfs"]\n')
+    with pytest.raises(UsageError, match="its primary is alone"):
+        crash([str(file)])

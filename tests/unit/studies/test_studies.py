@@ -8,6 +8,7 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign_file import load_campaign
+from pgstrata.spec.cluster_crash import failures_within, untested
 from pgstrata.spec.workload import Cell
 from pgstrata.studies import Study, campaign_file, list_campaigns, list_studies, load_study
 
@@ -138,6 +139,17 @@ def test_the_cluster_study_asks_for_what_was_published() -> None:
     published = load_study("quorum-in-memory").published("d cluster, fsync=off, pg_wal in memory")
     assert published is not None
     assert published.ratio == pytest.approx(2.2)
+
+
+def test_every_cluster_of_the_study_loses_nodes() -> None:
+    """Which its author did not try. A primary alone has nobody who could go on."""
+    for size, failures in (("full", 200), ("small", 8)):
+        campaign = load_campaign(campaign_file(load_study("quorum-in-memory"), size))
+        assert campaign.crash is not None
+        assert failures_within(campaign.crash) == failures
+        problems = [untested(stack, campaign.crash) for stack in campaign.stacks]
+        assert problems[0].startswith("its primary is alone")
+        assert problems[1:] == [""] * 4
 
 
 def test_ratios_are_told_as_no_rates() -> None:
