@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use strata_disk::media::model::{Family, Model, find_model, parse_model, supplied};
 use strata_disk::media::page::render_page;
-use strata_disk::media::validation::{Driver, figures, random, sequential};
+use strata_disk::media::validation::{Driver, figures, flushed, random, sequential};
 use strata_disk::media::{Kind, Medium, Request, Stretched};
 use strata_disk::rng::Rng;
 
@@ -87,6 +87,30 @@ fn an_unflushed_burst_fits_the_cache_of_a_disk() {
     let span = value(&model, "capacity_bytes") * 0.999;
     let took = drive(model.medium(0).unwrap(), 1, 1000, random(Kind::Write, span, 8192));
     assert!(took < 0.001, "a write into the cache took {took} s");
+}
+
+#[test]
+fn a_flush_is_work() {
+    let model = model("sata-ssd");
+    let count = 2000;
+    let mut one = Driver::new(model.medium(0).unwrap());
+    let elapsed_s = one.run(1, count, flushed(random(Kind::Write, 1e10, 8192))) * count as f64;
+    let busy = one.medium().effort().busy_s / elapsed_s;
+    assert!((0.9..=1.0).contains(&busy), "busy for {busy} of the time");
+}
+
+#[test]
+fn flushes_at_once_are_not_more_work_than_there_was_time() {
+    let mut many = Driver::new(model("sata-ssd").medium(0).unwrap());
+    let elapsed_s = many.run(16, 2000, |_| Request { kind: Kind::Flush, offset: 0, length: 0 }) * 2000.0;
+    near(many.medium().effort().busy_s, elapsed_s, 0.01);
+}
+
+#[test]
+fn a_volume_is_busy_by_its_buckets_and_not_by_its_latency() {
+    let mut volume = Driver::new(model("cloud-volume").medium(0).unwrap());
+    volume.run(1, 100, |_| Request { kind: Kind::Flush, offset: 0, length: 0 });
+    assert_eq!(volume.medium().effort().busy_s, 0.0);
 }
 
 #[test]

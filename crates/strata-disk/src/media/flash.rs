@@ -53,6 +53,8 @@ pub struct Flash {
     level: f64,
     reserve: f64,
     drained: Ns,
+    /// Until when a flush takes its own time.
+    flushing: Ns,
     /// Where a sequential write would go on.
     sequence: u64,
     ready: Ready,
@@ -68,6 +70,7 @@ impl Flash {
             level: 0.0,
             reserve: of.reserve_bytes,
             drained: 0,
+            flushing: 0,
             sequence: 0,
             ready: Ready::default(),
             effort: Effort::default(),
@@ -125,10 +128,15 @@ impl Flash {
         (self.transfer(now, request.length) + ns(self.of.write_s)).max(now + room)
     }
 
+    /// Its own time is work, of which flushes at once share what they have in common; draining counted with the writes.
     fn flush(&mut self, now: Ns) -> Ns {
         self.drain(now);
         let draining = if self.volatile_cache { self.level / self.rate() } else { 0.0 };
-        self.interface_free.max(now) + ns(self.of.flush_s + draining)
+        let begin = self.interface_free.max(now);
+        let own = begin + ns(self.of.flush_s);
+        self.effort.busy_s += own.saturating_sub(self.flushing.max(begin)) as f64 / SECOND;
+        self.flushing = self.flushing.max(own);
+        own + ns(draining)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Requests beyond `io_bytes` count as several. While the burst bucket holds credits the burst rate applies, and it is
 //! filled by what the base rate leaves. What has completed is durable, as providers state; a flush is one round trip.
+//! Busy are the buckets: the time for which a request uses up what its rate allows. The latency, all that a flush takes, is
+//! that of a network, where any number are under way.
 
 use super::model::{ModelError, Parameters};
 use super::{Effort, Kind, Medium, Ns, Ready, Request, SECOND, ns};
