@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.trial import opening
-from pgstrata.trial.events import silent
+from pgstrata.trial.events import Event, StepBegun, StepEnded, Tell, silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import opened_runners
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata.watch.follow import Follower
 
 pytestmark = pytest.mark.root
 
@@ -36,7 +39,29 @@ def campaign(place: Path) -> Campaign:
     return asked.model_copy(update={"hosts": hosts, "scratch": str(place / "out" / "scratch")})
 
 
-def run(place: Path, sshd: LoopbackSshd) -> str:
+@dataclass
+class Watched:
+    """A listener that looks at the directory, as the live view does, whenever something happens."""
+
+    follower: Follower
+    hosts: dict[str, set[str]] = field(default_factory=dict)
+    """Where each trial was seen to run, in its steps and between them."""
+    rounds: set[int] = field(default_factory=set)
+    """Trials of the round, while any ran."""
+    _looking: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, StepBegun | StepEnded):
+            return
+        with self._looking:
+            progress = self.follower.look()
+        for one in progress.running:
+            if one.stack:  # its plan is written
+                self.hosts.setdefault(one.trial, set()).add(one.host)
+                self.rounds.add(progress.block_trials)
+
+
+def run(place: Path, sshd: LoopbackSshd, tell: Tell = silent) -> str:
     asked = campaign(place)
     local, far = (
         LocalHost(state_directory=str(place / "state")),
@@ -46,7 +71,7 @@ def run(place: Path, sshd: LoopbackSshd) -> str:
     try:
         with (
             CampaignDirectory.create_or_open(place / "out", asked) as directory,
-            opened_runners((local, far), asked, directory, silent, interruption, lambda logs, open_loop: {}) as opened,
+            opened_runners((local, far), asked, directory, tell, interruption, lambda logs, open_loop: {}) as opened,
             ThreadPoolExecutor(2) as executor,
         ):
             outcome = run_campaign(
@@ -54,7 +79,7 @@ def run(place: Path, sshd: LoopbackSshd) -> str:
                 directory,
                 opened[0],
                 HostsPolicy.of(asked, opened[1]),
-                silent,
+                tell,
                 observe=Observer("tps"),
                 interruption=interruption,
                 executor=executor,
@@ -78,7 +103,8 @@ def test_two_hosts_run_side_by_side_and_one_machine_is_no_two_hosts(
             return found.__class__({**found.checked, "machine id": host.name}, found.told)
 
         monkeypatch.setattr(opening, "gather", told_apart)
-        assert run(place, sshd) == "blocks done: 1 on each host, as planned"
+        watched = Watched(Follower(place / "out"))
+        assert run(place, sshd, watched) == "blocks done: 1 on each host, as planned"
         data = read(place / "out")
         assert [(t.trial.block, t.verdict.status) for t in data.trials] == [(0, "ok"), (1, "ok")], [
             t.verdict for t in data.trials
@@ -86,4 +112,6 @@ def test_two_hosts_run_side_by_side_and_one_machine_is_no_two_hosts(
         assert len({t.trial.host for t in data.trials}) == 2
         assert len({t.facts.name for t in data.trials if t.facts}) == 2
         assert judge(data).hosts[0].rows
+        assert watched.hosts == {t.id: {t.trial.host} for t in data.trials}
+        assert watched.rounds == {2}
         assert remains(place) == []

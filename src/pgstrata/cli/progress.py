@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -45,7 +46,7 @@ def _ending(trial: Trial, verdict: TrialVerdict) -> str:
 
 @dataclass
 class BlockClock:
-    """Time left: the budget's, or the block's by the trials finished so far."""
+    """Time left: the budget's, or the block's by the trials finished so far; hosts run theirs side by side."""
 
     budget_s: float | None
     now_s: Callable[[], float] = time.monotonic
@@ -54,17 +55,24 @@ class BlockClock:
     block_began_s: float = 0.0
     block_trials: int = 0
     block_done: int = 0
-    durations_s: list[float] = field(default_factory=list)
+    hosts: int = 1
+    trials: int = 0
+    trials_s: float = 0.0
+    """Of those that this session ran."""
 
     def begin(self, block: BlockBegun) -> None:
-        self.block_trials, self.block_done = block.trials, 0
+        self.block_trials, self.block_done, self.hosts = block.trials, 0, block.hosts
         self.spent_s, self.block_began_s = block.spent_s, self.now_s()
+
+    def end_trial(self, duration_s: float) -> None:
+        self.block_done += 1
+        self.trials += 1
+        self.trials_s += duration_s
 
     def left(self) -> str:
         parts = []
-        if self.durations_s and self.block_done < self.block_trials:
-            mean_s = sum(self.durations_s) / len(self.durations_s)
-            left_s = mean_s * (self.block_trials - self.block_done)
+        if self.trials and self.block_done < self.block_trials:
+            left_s = self.trials_s / self.trials * math.ceil((self.block_trials - self.block_done) / self.hosts)
             parts.append(f"block ends in about {render_duration(left_s)}")
         if self.budget_s is not None:
             left_s = max(0.0, self.budget_s - self.spent_s - (self.now_s() - self.block_began_s))
@@ -91,8 +99,7 @@ class Lines:
                 why = f" ({event.reason})" if event.reason else ""
                 self.write(f"block {event.number + 1}, {event.stage}: {render_count(event.trials, 'trial')}{why}")
             case TrialEnded():
-                clock.block_done += 1
-                clock.durations_s.append(event.verdict.duration_s)
+                clock.end_trial(event.verdict.duration_s)
                 left = clock.left()
                 self.write(f"  {_ending(event.trial, event.verdict)}{f'; {left}' if left else ''}")
             case TrialSkipped():

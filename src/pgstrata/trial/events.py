@@ -24,7 +24,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class BlockBegun:
-    """`number` counts from 0."""
+    """A block, or on several hosts a block of each; `number`, of the first one, counts from 0."""
 
     campaign: str
     number: int
@@ -33,6 +33,8 @@ class BlockBegun:
     reason: str
     spent_s: float = 0.0
     """Of the budget before it, by the record: also in earlier sessions."""
+    hosts: int = 1
+    """Which run its trials side by side."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from pgstrata.host.protocol import HostLost
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.record.reader import TrialData, place
 from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.rounds import round_trials
 from pgstrata.record.schema import DecisionRecord
 from pgstrata.spec.campaign import Campaign, Trial
-from pgstrata.spec.expand import block_trials
 from pgstrata.trial.events import BlockBegun, Notice, Tell, TrialEnded, TrialSkipped
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.submitted import Here, Submitted, TrialRunner
@@ -161,7 +161,7 @@ def run_campaign(
             record = _decide(state, policy, block, turn, tuple(name for name in rounds.hosts if name))
             if record.stage == "done":
                 return state.outcome(record.reason)
-            blocks = _blocks(campaign, record, turn)
+            blocks = round_trials(campaign, record, turn)
             rounds.run(record, blocks)
             if not rounds.hosts:
                 return state.outcome("every host was lost")
@@ -183,7 +183,7 @@ def ended(campaign: Campaign, directory: CampaignDirectory, policy: Policy, *, o
                 return None
             _record(state, block, decision, ())
             return state.outcome(decision.reason)
-        blocks = _blocks(campaign, known, turn)
+        blocks = round_trials(campaign, known, turn)
         if not all(state.is_finished(trial) for trials in blocks.values() for trial in trials):
             return None
         state.take_up(tuple(blocks))
@@ -248,25 +248,6 @@ def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision
     return replace(decision, stage=stage, run=going_on, dropped=(*decision.dropped, *given_up), reason=reason)
 
 
-def _blocks(campaign: Campaign, record: DecisionRecord, turn: int) -> dict[int, tuple[Trial, ...]]:
-    """The blocks of a round by their number, each of one host."""
-    assert record.stage != "done"
-    on_hosts = bool(record.hosts)
-    return {
-        record.after_block + k: block_trials(
-            campaign,
-            record.after_block + k,
-            record.continue_with,
-            record.stage,
-            cells=record.cells,
-            duration_s=record.duration_s,
-            host=host,
-            turn=turn if on_hosts else None,
-        )
-        for k, host in enumerate(record.hosts or ("",))
-    }
-
-
 @dataclass
 class _UnderWay:
     """Trials that were submitted. Whatever has ended waits in a queue: to look at all of them for each one that ends
@@ -296,7 +277,11 @@ class _Rounds:
         """Returns when every trial of the round is recorded, those of lost hosts apart."""
         count = sum(len(trials) for trials in blocks.values())
         spent_s = self.state.elapsed_s
-        self.tell(BlockBegun(self.campaign.name, record.after_block, count, record.stage, record.reason, spent_s))
+        self.tell(
+            BlockBegun(
+                self.campaign.name, record.after_block, count, record.stage, record.reason, spent_s, hosts=len(blocks)
+            )
+        )
         left = {}
         for block, trials in blocks.items():
             for trial in trials:

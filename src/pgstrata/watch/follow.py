@@ -6,8 +6,9 @@ The whole of it is never read again: a finished trial does not change, and of fi
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +28,9 @@ from pgstrata.record.reader import (
     read_trial,
 )
 from pgstrata.record.recorder import is_locked
+from pgstrata.record.rounds import begun_rounds, round_trials
 from pgstrata.record.schema import CampaignRecord, DecisionRecord, EventRecord
 from pgstrata.record.source import FolderSource
-from pgstrata.spec.expand import block_trials
 from pgstrata.watch.progress import Incident, Progress, Running, Second, State
 from pgstrata.watch.tail import Tail, last_bytes
 from pgstrata.workload.pgbench_output import PgbenchOutputError, parse_progress
@@ -76,6 +77,7 @@ class Follower:
     _following: dict[str, _Following] = field(default_factory=dict)
     _unreadable_lines: int = 0
     _trials: dict[str, TrialData | UnreadableTrial] = field(default_factory=dict)
+    _round: _Round = field(default_factory=lambda: _Round())
     _seen: bool = False
 
     def look(self) -> Progress:
@@ -145,8 +147,11 @@ class Follower:
         trials = {stack.name: Counter[str]() for stack in campaign.stacks}
         for one in self._finished.values():
             trials.setdefault(one.stack, Counter())[one.status] += 1
-        block_trials_, block_finished = _block(record, last, self._finished)
+        if not self._round.is_of(decisions):
+            self._round = _round(record, decisions)
+        left = self._round.left(self._finished)
         machine_time_s = sum(one.duration_s for one in self._finished.values())
+        spent_s = _spent_s(begun_rounds(decisions), self._finished.values())
         mean_s = machine_time_s / len(self._finished) if self._finished else None
         running = tuple(map(_running, self._following.values()))
         budget_s = campaign.runs.budget
@@ -161,11 +166,11 @@ class Follower:
             blocks=1 + max((one.block for one in self._finished.values()), default=-1),
             stage=last.stage if last is not None else "",
             reason=last.reason if last is not None else "",
-            block_trials=block_trials_,
-            block_finished=block_finished,
+            block_trials=len(self._round.hosts),
+            block_finished=len(self._round.hosts) - left.total(),
             machine_time_s=machine_time_s,
-            budget_left_s=None if budget_s is None else max(0.0, budget_s - machine_time_s),
-            block_left_s=None if mean_s is None else mean_s * (block_trials_ - block_finished),
+            budget_left_s=None if budget_s is None else max(0.0, budget_s - spent_s),
+            block_left_s=None if mean_s is None else mean_s * max(left.values(), default=0),
             running=running,
             incidents=tuple(Incident(one.id, one.stack, one.status, one.reason) for one in incidents),
             unreadable_lines=self._unreadable_lines,
@@ -205,8 +210,8 @@ def _get_to_know(one: _Following, record: CampaignRecord) -> None:
     try:
         trial: Any = json.loads((one.folder / "planned.json").read_bytes())["trial"]
         one.stack, one.block = str(trial["stack"]), int(trial["block"])
-        one.host = record.campaign.host
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        one.host = str(trial.get("host") or record.campaign.host)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return
 
 
@@ -249,15 +254,41 @@ def _rows(line: str) -> Iterator[Second]:
         return
 
 
-def _block(record: CampaignRecord, last: DecisionRecord | None, finished: dict[str, Finished]) -> tuple[int, int]:
-    """Trials of the present block, and how many of them are finished."""
+@dataclass(frozen=True)
+class _Round:
+    """What was decided last."""
+
+    decisions: int = 0
+    """That were there then."""
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Of its trials, by their ids."""
+
+    def is_of(self, decisions: Sequence[DecisionRecord]) -> bool:
+        return self.decisions == len(decisions)
+
+    def left(self, finished: Container[str]) -> Counter[str]:
+        """Trials that are not finished, by host: hosts run side by side."""
+        return Counter(host for id_, host in self.hosts.items() if id_ not in finished)
+
+
+def _round(record: CampaignRecord, decisions: Sequence[DecisionRecord]) -> _Round:
+    last = decisions[-1] if decisions else None
     if last is None or last.stage == "done":
-        return 0, 0
+        return _Round(len(decisions))
     try:
-        trials = block_trials(
-            record.campaign, last.after_block, last.continue_with, last.stage, cells=last.cells,
-            duration_s=last.duration_s,
-        )  # fmt: skip
+        blocks = round_trials(record.campaign, last, len(begun_rounds(decisions)) - 1)
     except PgstrataError:
-        return 0, 0
-    return len(trials), sum(1 for trial in trials if trial.id in finished)
+        return _Round(len(decisions))
+    return _Round(len(decisions), {trial.id: trial.host for trials in blocks.values() for trial in trials})
+
+
+def _spent_s(rounds: Sequence[int], finished: Iterable[Finished]) -> float:
+    """What counts for a budget: of the blocks of a round, which run side by side, the longest."""
+    spent_s: defaultdict[int, float] = defaultdict(float)
+    for one in finished:
+        spent_s[one.block] += one.duration_s
+    longest_s: defaultdict[int, float] = defaultdict(float)
+    for block, own_s in spent_s.items():
+        at = bisect_right(rounds, block)
+        longest_s[at] = max(longest_s[at], own_s)
+    return sum(longest_s.values())

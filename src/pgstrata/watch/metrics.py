@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from pgstrata.analyze.findings import Findings
-from pgstrata.watch.progress import Progress
+from pgstrata.watch.progress import Progress, Running
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -67,7 +67,7 @@ def _of_running(progress: Progress) -> Iterator[Metric]:
     steps = GaugeMetricFamily("pgstrata_step_seconds", "For how long the present step runs.", labels=(*labels, "step"))
     tps = GaugeMetricFamily("pgstrata_running_tps", "Transactions of the last second.", labels=labels)
     latency = GaugeMetricFamily("pgstrata_running_latency_seconds", "Mean latency of the last second.", labels=labels)
-    for one in progress.running:
+    for one in _by_labels(progress.running):
         steps.add_metric((one.host, one.stack, one.step), one.step_s)
         if one.seconds:
             last = one.seconds[-1]
@@ -75,6 +75,11 @@ def _of_running(progress: Progress) -> Iterator[Metric]:
             if last.latency_ms is not None:
                 latency.add_metric((one.host, one.stack), last.latency_ms / 1000)
     yield from (steps, tps, latency)
+
+
+def _by_labels(running: Iterable[Running]) -> Iterable[Running]:
+    """Those that are known by now, one of the same labels: a page with the same series twice is refused as a whole."""
+    return {(one.host, one.stack, one.step): one for one in running if one.stack}.values()
 
 
 def _of_findings(findings: Findings) -> Iterator[Metric]:

@@ -60,11 +60,13 @@ class Progress:
     reason: str
     """What the present block was decided for."""
     block_trials: int
+    """Of the present block; on several hosts, of the blocks of all that run side by side."""
     block_finished: int
     machine_time_s: float
+    """Of all hosts together."""
     budget_left_s: float | None
     block_left_s: float | None
-    """By the mean of the trials so far."""
+    """By the mean of the trials so far; of hosts that run side by side, the one with the most left."""
     running: tuple[Running, ...]
     incidents: tuple[Incident, ...]
     """The last ones."""

@@ -274,6 +274,15 @@ def test_lines_tell_of_blocks_trials_and_notices() -> None:
     ]
 
 
+def test_hosts_that_run_side_by_side_end_a_block_together() -> None:
+    lines: list[str] = []
+    listener = Lines(BlockClock(None), lines.append)
+    listener(BlockBegun("c", 0, 12, "screen", "", hosts=4))
+    for _ in range(5):
+        listener(TrialEnded("c", trial("a"), TrialVerdict(trial_id="a", status="ok", duration_s=60.0)))
+    assert [line.rsplit("about ")[-1] for line in lines[1:]] == ["3 min", "3 min", "3 min", "2 min", "2 min"]
+
+
 def test_a_crash_trial_is_called_one() -> None:
     lines: list[str] = []
     listener = Lines(BlockClock(None), lines.append)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from live_view import RunningTrial
 from pgstrata.record.reader import read
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.rounds import round_trials
+from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
+from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.watch import tail
 from pgstrata.watch.follow import MOST_SECONDS, Follower
+from pgstrata.watch.progress import Progress
 from pgstrata.watch.tail import Tail, last_bytes
 from pgstrata_fake.campaigns import Shape, write_campaign
 
@@ -132,3 +138,89 @@ def test_it_writes_nothing(directory: Path, running: RunningTrial) -> None:
     follower.look()
     follower.data()
     assert sorted((p, p.lstat().st_mtime_ns) for p in directory.rglob("*")) == before
+
+
+HOSTS = ("ssh://a", "ssh://b", "ssh://c")
+
+
+class Fleet:
+    """A campaign on three hosts, two stacks each, as it looks in the middle of its rounds."""
+
+    def __init__(self, path: Path) -> None:
+        stacks = [{"name": name, "data": {"fs": {"kind": name}}} for name in ("ext4", "xfs")]
+        workload = {"scale": 1, "clients": 2, "duration": 5}
+        asked = {"name": "f", "stacks": stacks, "hosts": HOSTS, "workload": workload, "runs": {"budget": 1000}}
+        self.campaign = Campaign.model_validate(asked)
+        self.directory = CampaignDirectory.create_or_open(path, self.campaign)
+        self.rounds = 0
+
+    def begin(self) -> dict[str, tuple[Trial, ...]]:
+        """A round; its trials by host."""
+        decision = DecisionRecord(
+            after_block=3 * self.rounds, stage="screen", continue_with=("ext4", "xfs"), hosts=HOSTS
+        )
+        self.directory.record_decision(decision)
+        self.rounds += 1
+        return {trials[0].host: trials for trials in round_trials(self.campaign, decision, self.rounds - 1).values()}
+
+    def finish(self, trial: Trial, duration_s: float) -> None:
+        planned = PlannedRecord(trial=trial, stack=self.campaign.stack(trial.stack), steps=())
+        verdict = TrialVerdict(trial_id=trial.id, status="ok", started="", ended="", duration_s=duration_s)
+        self.directory.start_trial(trial, planned).finish(verdict)
+
+    def start(self, trial: Trial) -> None:
+        planned = PlannedRecord(trial=trial, stack=self.campaign.stack(trial.stack), steps=())
+        self.directory.start_trial(trial, planned)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    one = Fleet(tmp_path / "c")
+    with one.directory:
+        yield one
+
+
+def test_the_round_of_a_fleet_is_that_of_all_its_hosts(fleet: Fleet, tmp_path: Path) -> None:
+    follower = Follower(tmp_path / "c")
+    first = fleet.begin()
+    for trials, own_s in zip(first.values(), (10.0, 20.0, 30.0), strict=True):
+        for trial in trials:
+            fleet.finish(trial, own_s)
+    found = follower.look()
+    assert (found.block_trials, found.block_finished, found.block_left_s) == (6, 6, 0.0)
+    assert (found.machine_time_s, found.budget_left_s) == (120.0, 940.0)
+    second = fleet.begin()
+    for trial in (*second["ssh://a"], *second["ssh://b"], second["ssh://c"][0]):
+        fleet.finish(trial, 20.0)
+    found = follower.look()
+    assert (found.block_trials, found.block_finished) == (6, 5)
+    assert found.block_left_s == pytest.approx(20.0)
+    assert (found.machine_time_s, found.budget_left_s) == (220.0, 900.0)
+
+
+def test_between_steps_a_trial_of_a_fleet_is_on_its_own_host(fleet: Fleet, tmp_path: Path) -> None:
+    for trials in fleet.begin().values():
+        fleet.start(next(trial for trial in trials if trial.stack == "xfs"))
+    found = Follower(tmp_path / "c").look()
+    assert sorted((one.host, one.stack, one.step) for one in found.running) == [(h, "xfs", "") for h in HOSTS]
+    assert [found.block_left_s, found.block_finished] == [None, 0]
+
+
+def test_no_series_of_the_metrics_is_there_twice(fleet: Fleet, tmp_path: Path) -> None:
+    """A scraper refuses the whole page otherwise."""
+    pytest.importorskip("prometheus_client", reason="prometheus_client is not installed: pip install 'pgstrata[watch]'")
+    from pgstrata.watch.metrics import render_metrics
+
+    for trials in fleet.begin().values():
+        for trial in trials:  # of one host at a time; a lost one may have left another
+            fleet.start(trial)
+    for name in (".begun.partial", ".begun-too.partial"):
+        (tmp_path / "c" / "trials" / name).mkdir()
+    progress = Follower(tmp_path / "c").look()
+    twice = Progress(**{**vars(progress), "running": progress.running * 2})
+    lines = render_metrics(twice, None).decode().splitlines()
+    series = [line.rsplit(" ", 1)[0] for line in lines if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    steps = [line for line in series if line.startswith("pgstrata_step_seconds")]
+    assert len(steps) == 6
+    assert all(any(f'host="{host}"' in line for line in steps) for host in HOSTS)
