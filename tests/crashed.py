@@ -36,7 +36,7 @@ def write_crash(
     planned = PlannedRecord(trial=trial, stack=directory.record.campaign.stack(stack), steps=())
     recorder = directory.start_crash(trial, planned)
     recorder.write("facts.json", HostFacts(name="made up", checked={"PostgreSQL version": "18.0"}))
-    record = CrashRecord.model_validate({"stack": stack, "seed": 1, **found})
+    record = CrashRecord.model_validate({"stack": stack, "seed": 1, "amcheck": True, **found})
     recorder.write("durability.json", record)
     if minimal is not None:
         recorder.write("minimal.json", minimal)

@@ -41,20 +41,29 @@ def durability_found(promised: Durability, found: CrashRecord | None, untested: 
         lost_acknowledged_max=found.lost_acknowledged_max,
         first_counterexample=found.first_counterexample,
         ignored_flushes=found.ignored_flushes,
+        fault=found.fault,
+        panicked=found.panicked,
+        amcheck=found.amcheck,
+        nested=found.nested,
         cluster=found.cluster,
         power=found.power,
     )
 
 
 def broke_promise(durability: DurabilityFinding) -> bool:
-    """Whether acknowledged transactions were lost or data damaged on a disk that obeys flushes, where the configuration
-    promises otherwise. It promises for the power of one machine: the loss of a cluster's nodes says nothing of that,
-    nor does a power cut after which its primary did not come back."""
+    """Whether acknowledged transactions were lost or data damaged on a disk that obeys flushes and did not fail, where
+    the configuration promises otherwise. It promises for the power of one machine: the loss of a cluster's nodes says
+    nothing of that, nor does a power cut after which its primary did not come back."""
     power = durability.power
     if durability.cluster is not None or (power is not None and PRIMARY in (*power.gone, *power.in_memory)):
         return False
-    fell = durability.verdict in ("lost", "corrupt") and durability.ignored_flushes == "0"
+    fell = durability.verdict in ("lost", "corrupt") and obeyed(durability)
     return fell and durability.class_ == SURVIVES
+
+
+def obeyed(durability: DurabilityFinding) -> bool:
+    """Whether the disk did what it was asked, and lost power alone."""
+    return durability.ignored_flushes == "0" and not durability.fault
 
 
 def kept_class(durability: DurabilityFinding) -> str:

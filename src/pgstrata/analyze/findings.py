@@ -49,6 +49,14 @@ class DurabilityFinding(Finding):
     first_counterexample: str | None = None
     ignored_flushes: str = "0"
     """What the disk of the crash trials did about flushes: ignored `all`, or the last so many."""
+    fault: str = ""
+    """What was made to fail while PostgreSQL wrote, before power was lost; empty where power cuts were all."""
+    panicked: bool = False
+    """Whether PostgreSQL ended itself then."""
+    amcheck: bool | None = None
+    """Whether the server of the crash trials had it to look at tables and indexes; null without crash trials."""
+    nested: int = 0
+    """Of the states, those in which power was lost again during a recovery."""
     cluster: ClusterFound | None = None
     """Of a cluster: what the loss of nodes takes; `states` are the failures that were carried out."""
     power: PowerCutNodes | None = None

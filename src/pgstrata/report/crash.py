@@ -128,7 +128,7 @@ def durability_words(durability: DurabilityFinding) -> str:
     if durability.cluster is not None:
         return f"{durability.class_}; {short_cluster_words(durability.cluster, durability)}"
     nodes = "all nodes lost power: " if durability.power is not None else ""
-    return f"{durability.class_}; {nodes}{_short_words(durability)}{_disk_words(durability)}"
+    return f"{durability.class_}; {nodes}{_short_words(durability)}{_beside_words(durability)}"
 
 
 def _short_words(durability: DurabilityFinding) -> str:
@@ -146,12 +146,17 @@ def _short_words(durability: DurabilityFinding) -> str:
     return "power cuts: unknown"
 
 
-def _disk_words(durability: DurabilityFinding) -> str:
-    """That the disk lied, where it did."""
-    if durability.ignored_flushes == "0":
-        return ""
-    which = "all" if durability.ignored_flushes == "all" else f"the last {durability.ignored_flushes}"
-    return f" (on a disk that ignores {which} flushes)"
+def _beside_words(durability: DurabilityFinding) -> str:
+    """That the disk lied or something else failed, where it did, and that less was looked at than could be."""
+    told = []
+    if durability.ignored_flushes != "0":
+        which = "all" if durability.ignored_flushes == "all" else f"the last {durability.ignored_flushes}"
+        told.append(f"on a disk that ignores {which} flushes")
+    if durability.fault:
+        told.append(f"with fault {durability.fault}{', at which PostgreSQL panicked' if durability.panicked else ''}")
+    if durability.amcheck is False and durability.states:
+        told.append("without amcheck")
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def verdict_words(durability: DurabilityFinding) -> str:
@@ -169,7 +174,7 @@ def _states_words(durability: DurabilityFinding) -> str:
     if durability.verdict == "held":
         share = 100 * share_bound(durability.states)
         bound = f"(no failure among so many bounds their share below {share:.2g} % at 95 %)"
-        return f"held in {states}{_disk_words(durability)} {bound}"
+        return f"held in {states}{_beside_words(durability)} {bound}"
     parts = [
         f"{word} in {count:,}"
         for word, count in (
@@ -181,4 +186,4 @@ def _states_words(durability: DurabilityFinding) -> str:
     ]
     most = durability.lost_acknowledged_max
     lost = f", up to {render_count(most, 'acknowledged transaction')} missing" if most else ""
-    return f"{', '.join(parts) or 'unknown'} of {states}{lost}{_disk_words(durability)}"
+    return f"{', '.join(parts) or 'unknown'} of {states}{lost}{_beside_words(durability)}"

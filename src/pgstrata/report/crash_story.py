@@ -164,6 +164,11 @@ def _configuration(durability: DurabilityFinding) -> str:
             "all flushes" if durability.ignored_flushes == "all" else f"the last {durability.ignored_flushes} flushes"
         )
         return f"The disk was made to ignore {which}: that is what no stack is safe from."
+    if durability.fault:
+        return (
+            f"Before power was lost something else had been made to fail (fault {durability.fault}): what the "
+            "configuration promises is about power alone."
+        )
     if durability.class_ == SURVIVES:
         return "Its configuration promises to survive power loss: no setting of it explains this."
     return f"Its configuration promises no better: it {durability.class_}. {durability.reason}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.analyze.crash import durability_found, share_bound
+from pgstrata.analyze.crash import broke_promise, durability_found, share_bound
 from pgstrata.analyze.findings import DurabilityFinding
 from pgstrata.record.schema import CrashRecord
 from pgstrata.report.crash import crash_lines, verdict_words
@@ -20,7 +20,8 @@ def test_the_bound_is_that_of_no_failure_among_so_many(states: int, bound: float
 
 def finding(**found: object) -> DurabilityFinding:
     promised = Durability("survives power loss", "flushed")
-    return durability_found(promised, CrashRecord.model_validate({"stack": "ext4", "seed": 1, **found}))
+    record = CrashRecord.model_validate({"stack": "ext4", "seed": 1, "amcheck": True, **found})
+    return durability_found(promised, record)
 
 
 def test_a_stack_that_held_is_told_with_its_bound_and_never_called_safe() -> None:
@@ -42,3 +43,21 @@ def test_a_broken_promise_is_told() -> None:
 
 def test_no_state_is_no_verdict() -> None:
     assert verdict_words(finding()) == "unknown of 0 states"
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"fault": "gone"}, "held in 24 states (with fault gone) ("),
+        ({"fault": "flush-error", "panicked": True}, "(with fault flush-error, at which PostgreSQL panicked) ("),
+        ({"amcheck": False}, "held in 24 states (without amcheck) ("),
+        ({"ignored_flushes": "3", "fault": "full"}, "(on a disk that ignores the last 3 flushes; with fault full) ("),
+    ],
+)
+def test_what_else_failed_and_what_was_not_looked_at_are_told(found: dict[str, object], words: str) -> None:
+    assert words in verdict_words(finding(verdict="held", states=24, **found))
+
+
+def test_a_promise_is_about_power_alone() -> None:
+    assert broke_promise(finding(verdict="lost", states=24, lost=3))
+    assert not broke_promise(finding(verdict="lost", states=24, lost=3, fault="write-error"))

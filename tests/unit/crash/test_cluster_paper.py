@@ -132,7 +132,7 @@ def test_words_say_what_is_survived_and_what_is_not() -> None:
 def test_the_section_is_called_after_what_was_done() -> None:
     promised = durability_class(parse_stack("ext4"))
     nodes = durability_found(promised, summarised(carried_out("held", "primary")))
-    power = durability_found(promised, CrashRecord(stack="s", seed=1, verdict="held", states=1))
+    power = durability_found(promised, CrashRecord(stack="s", seed=1, verdict="held", states=1, amcheck=True))
     assert title_of({"a": power}) == "Power cuts"
     assert title_of({"a": nodes}) == "Lost nodes"
     assert title_of({"a": power, "b": nodes}) == "Power cuts and lost nodes"
@@ -141,7 +141,9 @@ def test_the_section_is_called_after_what_was_done() -> None:
 
 def powered(verdict: StateVerdict, **nodes: Any) -> DurabilityFinding:
     power = PowerCutNodes(nodes=NAMES, **nodes)
-    record = CrashRecord(stack="s", seed=1, verdict=verdict, states=40, lost_acknowledged_max=7, lost=3, power=power)
+    record = CrashRecord(
+        stack="s", seed=1, verdict=verdict, states=40, lost_acknowledged_max=7, lost=3, amcheck=True, power=power
+    )
     return durability_found(durability_class(parse_stack("cluster(3)/ext4")), record)
 
 

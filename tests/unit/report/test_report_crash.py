@@ -100,6 +100,23 @@ def test_a_lying_disk_breaks_no_promise(tmp_path: Path) -> None:
     assert "on a disk that ignores the last 3 flushes" in render_terminal(data, findings)
 
 
+def test_what_was_made_to_fail_breaks_no_promise_and_is_told_everywhere(tmp_path: Path) -> None:
+    campaign = crash_campaign(named_stacks(["ext4@data_sync_retry=on"]))
+    with crash_folder(tmp_path / "out", campaign) as directory:
+        write_crash(directory, "ext4@data_sync_retry=on", fault="write-error", amcheck=False, nested=2, **LOST)
+    data = read(tmp_path / "out")
+    findings = judge(data)
+    assert not any("promises" in notice for notice in findings.campaign.notices)
+    words = "(with fault write-error; without amcheck)"
+    for shown in (render_terminal(data, findings), render_markdown(data, findings)):
+        assert words in shown
+        assert "promises" not in shown
+    assert words in write_html(data, findings, tmp_path / "page.html").read_text()
+    (stack,) = report_value(findings)["stacks"]
+    told = {name: stack["durability"][name] for name in ("fault", "panicked", "amcheck", "nested")}
+    assert told == {"fault": "write-error", "panicked": False, "amcheck": False, "nested": 2}
+
+
 def test_stacks_that_differ_in_states_alone_promise_the_same(tmp_path: Path, tested: CampaignData) -> None:
     classes = {row.promise for row in verdict_tables(judge(tested))[0].rows}
     assert verdict_tables(judge(tested))[0].mixed_durability == (len(classes) > 1)

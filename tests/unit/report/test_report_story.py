@@ -73,6 +73,12 @@ def test_a_torn_page_is_told_with_its_relation_and_the_setting(tmp_path: Path) -
     assert story.command == "pgstrata crash replay DIR/crash/ext4-full_page_writes-off-0/1.17-minimal"
 
 
+def test_a_fault_is_named_and_no_setting_is_blamed(tmp_path: Path) -> None:
+    _, story = told(tmp_path, "ext4@data_sync_retry=on", minimal(), fault="write-error")
+    assert any("(fault write-error)" in line for line in story.after)
+    assert not any("no setting of it explains" in line for line in story.after)
+
+
 def test_a_commit_that_was_never_written_is_told_without_lost_writes(tmp_path: Path) -> None:
     state = minimal(verdict="lost", reason="1 x", lost=4, places=(), missing=(COMMIT,), last_flush=None)
     _, story = told(tmp_path, "ext4@synchronous_commit=off", state)
