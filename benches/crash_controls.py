@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
-from pgstrata.record.schema import CrashRecord, StateRecord
+from pgstrata.record.schema import CrashRecord, HostFacts, StateRecord
 from pgstrata.spec.expand import slug
 
 PROGRAM = Path(sys.executable).parent / "pgstrata"
@@ -41,6 +41,8 @@ class Control:
     fault: str = ""
     at_first: int = 40
     """States of one that must lose, before all of them are looked at: so many that one of them shows it."""
+    panics: bool | None = None
+    """Whether PostgreSQL must end itself at the fault; None where either will do."""
     unmountable: bool = False
     """Whether the kernel is known not to mount some states in which a block of metadata is torn: docs/crash.md."""
 
@@ -61,11 +63,12 @@ CONTROLS = (
     Control("ext4", loses=True, ignored_flushes="3"),
     Control("xfs", loses=True, ignored_flushes="all"),
     Control("ext4@wal=ext4:nobarrier", loses=True),
-    Control("ext4@data_sync_retry=on", loses=True, fault="write-error"),
-    Control("ext4", loses=False, fault="write-error"),
-    Control("ext4", loses=False, fault="flush-error"),
-    Control("ext4", loses=False, fault="gone"),
-    Control("ext4", loses=False, fault="full"),
+    Control("ext4@data_sync_retry=on", loses=True, fault="write-error", panics=False),
+    Control("ext4", loses=False, fault="write-error", panics=True),
+    Control("ext4", loses=False, fault="flush-error", panics=True),
+    Control("ext4", loses=False, fault="gone", panics=True),
+    Control("ext4", loses=False, fault="full", panics=True),
+    Control("ext4", loses=False, fault="slow-flush", panics=False),
     Control("ext4", loses=False),
     Control("xfs", loses=False, unmountable=True),
     Control("btrfs", loses=False),
@@ -105,18 +108,24 @@ def excused(control: Control, state: StateRecord) -> bool:
     return state.reason.startswith(UNMOUNTABLE) and (control.unmountable or state.interrupts is not None)
 
 
-def problem(control: Control, found: CrashRecord, states: int) -> str:
-    """Why the result is not what this control must have; empty where it is. `states` are those that were asked for."""
+def problem(control: Control, found: CrashRecord, states: int, first_s: float | None = None) -> str:
+    """Why the result is not what this control must have; empty where it is. `states` are those that were asked for,
+    `first_s` is how long was looked before one failed, where that is to be short."""
     if found.transactions == 0:
         return "nothing was acknowledged, so nothing could be lost"
     if found.ignored_flushes != control.ignored_flushes:
         return f"its disk ignored {found.ignored_flushes} flushes, not {control.ignored_flushes}"
     if found.fault != control.fault:
         return f"its disk had the fault {found.fault!r}, not {control.fault!r}"
+    if control.panics not in (None, found.panicked):
+        return f"PostgreSQL {'panicked' if found.panicked else 'did not panic'} at the fault"
     if found.unknown:
         return f"{found.unknown} states could not be looked at to the end"
+    if control.loses and found.verdict not in ("lost", "corrupt"):
+        return f"it {found.verdict}, and must lose"
     if control.loses:
-        return "" if found.verdict in ("lost", "corrupt") else f"it {found.verdict}, and must lose"
+        late = first_s is not None and first_s > CAUGHT_WITHIN_S
+        return f"the first failure took {first_s:.0f} s, and must take at most {CAUGHT_WITHIN_S:.0f} s" if late else ""
     if found.verdict != "held":
         return f"it {found.verdict}, and must hold: {found.first_counterexample}"
     return "" if found.states >= states or control.fault else f"only {found.states} of {states} states were found"
@@ -134,10 +143,13 @@ class Outcome:
     counts: str
     duration_s: float
     problem: str
+    server: str = ""
+    """Its version, and whether it has amcheck."""
 
     @property
     def line(self) -> str:
-        told = f"{self.control}: {self.verdict} ({self.counts}) in {self.duration_s:.0f} s"
+        server = f", {self.server}" if self.server else ""
+        told = f"{self.control}{server}: {self.verdict} ({self.counts}) in {self.duration_s:.0f} s"
         return f"FAIL {told}: {self.problem}" if self.problem else f"ok   {told}"
 
 
@@ -155,14 +167,19 @@ def settled(control: Control, stack: str, host: str, states: int, before: Sequen
     )
 
 
-def first_failure(states: Sequence[StateRecord], workers: int) -> str:
-    """How long was looked before a state failed."""
+def first_failure(states: Sequence[StateRecord], workers: int) -> tuple[int, float] | None:
+    """Of how many states, and for how long, was looked until one failed; None where none did."""
     spent_s = 0.0
     for number, state in enumerate(states, start=1):
         spent_s += state.duration_s / workers
         if state.verdict in ("lost", "corrupt"):
-            return f", the first after {number} states and {spent_s:.0f} s"
-    return ""
+            return number, spent_s
+    return None
+
+
+def first_words(states: Sequence[StateRecord], workers: int) -> str:
+    first = first_failure(states, workers)
+    return f", the first after {first[0]} states and {first[1]:.0f} s" if first else ""
 
 
 def mean_state(states: Sequence[StateRecord]) -> str:
@@ -198,19 +215,34 @@ def crash(control: Control, stack: str, asked: argparse.Namespace, out: Path, st
 
 def read(out: Path) -> tuple[CrashRecord, list[StateRecord]]:
     """What a crash trial found."""
-    (trial,) = (out / "crash").iterdir()
+    trial = folder_of(out)
     lines = (trial / "states.jsonl").read_text(encoding="utf-8").splitlines()
     found = CrashRecord.model_validate_json((trial / "durability.json").read_text(encoding="utf-8"))
     return found, [StateRecord.model_validate(json.loads(line)) for line in lines]
 
 
+def folder_of(out: Path) -> Path:
+    """Of the one crash trial."""
+    (trial,) = (out / "crash").iterdir()
+    return trial
+
+
+def server_of(out: Path, found: CrashRecord) -> str:
+    """Which server it was, and what it had to look with."""
+    facts = HostFacts.model_validate_json((folder_of(out) / "facts.json").read_text(encoding="utf-8"))
+    version = facts.checked.get("PostgreSQL version", "of unknown version")
+    return f"PostgreSQL {version} with{'' if found.amcheck else 'out'} amcheck"
+
+
 def chosen(asked: argparse.Namespace) -> Iterator[tuple[Control, str]]:
-    """The controls with the stacks that they are on each major."""
-    for major in asked.majors or [None]:
+    """The controls with the stacks that they are on each major, or with the server that was named."""
+    servers = [f"@major={major}" for major in asked.majors or ()]
+    servers += [f"@installation={asked.installation}"] if asked.installation else []
+    for server in servers or [""]:
         for control in LAYERED if asked.layers else CONTROLS:
             wanted = any(fnmatchcase(control.name, pattern) for pattern in asked.only)
             if wanted and asked.kind in ("all", "lose" if control.loses else "hold"):
-                yield control, control.stack if major is None else f"{control.stack}@major={major}"
+                yield control, f"{control.stack}{server}"
 
 
 def main() -> int:
@@ -223,8 +255,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"))
     parser.add_argument(
-        "--majors", type=int, nargs="*", help="of PostgreSQL; the newest of the host where none is named"
+        "--majors",
+        type=int,
+        nargs="*",
+        help="of PostgreSQL; else the newest system installation",
     )
+    parser.add_argument("--installation", metavar="PATH", help="a tree of PostgreSQL, besides those majors or alone")
     parser.add_argument("--keep", type=Path, help="where the records of controls that do otherwise are copied to")
     parser.add_argument("--only", nargs="+", default=["*"], help="controls whose name one of these patterns matches")
     parser.add_argument(
@@ -266,6 +302,7 @@ def nothing_found(stack: str, seed: int) -> tuple[CrashRecord, list[StateRecord]
 
 def outcome(control: Control, stack: str, asked: argparse.Namespace) -> Outcome:
     """Runs a control and compares; a crash trial that comes to no end is a problem of this control alone."""
+    server = ""
     with tempfile.TemporaryDirectory(prefix="crash-control-") as folder:
         began_s = time.monotonic()
         try:
@@ -275,7 +312,10 @@ def outcome(control: Control, stack: str, asked: argparse.Namespace) -> Outcome:
             why = f"pgstrata crash ended with {error.returncode}"
         else:
             found, states = read(out)
-            why = problem(control, without_unmountable(control, found, states), asked.hold)
+            server = server_of(out, found)
+            first = first_failure(states, asked.workers)
+            first_s = first[1] if first and asked.host is None else None
+            why = problem(control, without_unmountable(control, found, states), asked.hold, first_s)
         if why and asked.keep:
             shutil.copytree(folder, asked.keep / slug(f"{control.name} {stack}"), dirs_exist_ok=True)
     counts = ", ".join(f"{word} {getattr(found, word)}" for word in ("states", "lost", "corrupt", "unknown"))
@@ -284,9 +324,10 @@ def outcome(control: Control, stack: str, asked: argparse.Namespace) -> Outcome:
         host=asked.host or "local",
         states=found.states,
         verdict=found.verdict,
-        counts=counts + first_failure(states, asked.workers) + mean_state(states),
+        counts=counts + first_words(states, asked.workers) + mean_state(states),
         duration_s=round(time.monotonic() - began_s, 1),
         problem=why,
+        server=server,
     )
 
 

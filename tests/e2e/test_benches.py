@@ -36,6 +36,8 @@ TINY = {
     "crash_controls.py": ["--only", "ext4@wal*", "--lose", "4", "--hold", "4", "--transactions", "5"],
 }
 MISSED_ITS_BOUND = 1
+SHOWS_IN_ANY_SIZE = {"crash_controls.py"}
+"""Those that measure nothing: they must pass in a tiny size, too."""
 
 pytestmark = [
     pytest.mark.root,
@@ -54,5 +56,6 @@ def test_a_bench_runs_and_prints_figures(name: str) -> None:
         [sys.executable, str(BENCHES / name), *TINY[name]], capture_output=True, text=True, timeout=500, cwd="/"
     )
     assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode in (0, MISSED_ITS_BOUND), done.stderr
+    passed = (0,) if name in SHOWS_IN_ANY_SIZE else (0, MISSED_ITS_BOUND)
+    assert done.returncode in passed, done.stdout + done.stderr
     assert re.search(r"\d", done.stdout), done.stdout

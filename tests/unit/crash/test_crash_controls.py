@@ -11,6 +11,7 @@ import crash_controls
 import pytest
 from crash_controls import Control, Outcome, outcome, problem, results, settled, without_unmountable
 
+from pgstrata.crash.faults import FAULTS
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
 
@@ -48,6 +49,54 @@ def test_what_loses_and_what_holds_are_as_they_must_be() -> None:
 )
 def test_whatever_else_is_a_problem(control: Control, changed: dict[str, Any], words: str) -> None:
     assert words in problem(control, found(**changed), 10)
+
+
+FAULTY = Control("ext4", loses=False, fault="flush-error", panics=True)
+GOES_ON = Control("ext4@data_sync_retry=on", loses=True, fault="write-error", panics=False)
+
+
+def test_a_server_that_must_panic_does_and_one_that_must_not_does_not() -> None:
+    assert problem(FAULTY, found(fault="flush-error", panicked=True), 10) == ""
+    assert "did not panic" in problem(FAULTY, found(fault="flush-error"), 10)
+    lost = {"fault": "write-error", "verdict": "lost", "lost": 1}
+    assert problem(GOES_ON, found(**lost), 10) == ""
+    assert "panicked" in problem(GOES_ON, found(**lost, panicked=True), 10)
+
+
+def test_every_fault_has_a_control_that_says_whether_the_server_panics() -> None:
+    faulty = [control for control in crash_controls.CONTROLS if control.fault]
+    assert {control.fault for control in faulty} == set(FAULTS)
+    assert all(control.panics is not None for control in faulty)
+
+
+def test_a_loss_must_show_within_a_minute_of_looking() -> None:
+    lost = found(verdict="lost", lost=1)
+    assert problem(LOSES, lost, 10, first_s=60.0) == ""
+    assert "took 61 s" in problem(LOSES, lost, 10, first_s=61.0)
+
+
+def test_how_long_was_looked_until_a_state_failed() -> None:
+    held, lost = (state(verdict, "").model_copy(update={"duration_s": 3.0}) for verdict in ("held", "lost"))
+    assert crash_controls.first_failure([held, held, lost, lost], workers=2) == (3, 4.5)
+    assert crash_controls.first_failure([held], workers=2) is None
+
+
+def test_a_tree_can_be_the_server() -> None:
+    asked = argparse.Namespace(majors=[15], installation="/opt/pg", layers=False, only=["ext4"], kind="hold")
+    assert [stack for _, stack in crash_controls.chosen(asked)] == ["ext4@major=15", "ext4@installation=/opt/pg"]
+    asked.majors = None
+    assert [stack for _, stack in crash_controls.chosen(asked)] == ["ext4@installation=/opt/pg"]
+    asked.installation = None
+    assert [stack for _, stack in crash_controls.chosen(asked)] == ["ext4"]
+
+
+def test_a_line_names_the_server_and_whether_it_had_amcheck(tmp_path: Path) -> None:
+    trial = tmp_path / "crash" / "ext4-0"
+    trial.mkdir(parents=True)
+    (trial / "facts.json").write_text('{"name": "made up", "checked": {"PostgreSQL version": "18.4"}}')
+    assert crash_controls.server_of(tmp_path, found(amcheck=True)) == "PostgreSQL 18.4 with amcheck"
+    assert crash_controls.server_of(tmp_path, found()) == "PostgreSQL 18.4 without amcheck"
+    assert "ext4@major=15, PostgreSQL 18.4 with amcheck: held" in earlier(server="PostgreSQL 18.4 with amcheck").line
 
 
 def test_states_that_cannot_be_mounted_are_excused_where_that_is_known_and_no_others() -> None:
