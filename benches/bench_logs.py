@@ -4,13 +4,15 @@
 
 PostgreSQL runs with its default settings and an ordinary table, as tools that load logs into a database leave it.
 Both read the same file in the same run and must agree; prints transactions a second, peak memory and the ratio. Then
-the parts of the same file are read by processes, as `import pgbench --workers N` does: they must agree, too.
+the parts of the same file are read by processes, as `import pgbench --workers N` does: they must agree, too. Bound:
+10 times as fast as COPY and percentile_cont. Exit code 1 where it does not hold.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -28,6 +30,7 @@ from pgstrata.postgres.user import readable_installation, run_user
 from pgstrata.spec.stack import Postgres
 from pgstrata.workload.pgbench_logs import LogSummary, merged, parse_summary, summarise_logs
 
+BOUND_RATIO = 10.0
 TPS = 25_000
 START_S = 1_700_000_000
 QUERIES = (
@@ -86,7 +89,7 @@ def read_by(workers: int, path: Path) -> tuple[float, LogSummary]:
         return time.monotonic() - started, whole
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--millions", type=int, default=10)
     parser.add_argument("--workers", type=int, default=2)
@@ -113,11 +116,14 @@ def main() -> None:
     print(f"transactions            {rows:>14,}")
     print(f"pgstrata                {rows / ours_s:>14,.0f} transactions/s ({ours_s:.2f} s)")
     print(f"COPY + percentile_cont  {rows / postgres_s:>14,.0f} transactions/s ({postgres_s:.2f} s)")
-    print(f"ratio                   {postgres_s / ours_s:>14.1f}")
+    ratio = postgres_s / ours_s
+    holds = ratio >= BOUND_RATIO
+    print(f"ratio                   {ratio:>14.1f} (>= {BOUND_RATIO:.0f}: {'holds' if holds else 'DOES NOT HOLD'})")
     print(f"peak memory             {peak_mib:>14,.0f} MiB")
     for workers, (took_s, _) in split.items():
         print(f"parts, workers: {workers:<8}{rows / took_s:>14,.0f} transactions/s ({took_s:.2f} s)")
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 Run: python benches/bench_probe.py [--seconds 30] [--major 18]
 
-Prints the share of one core that each takes, and fails (exit code 1) when all together take more than 1 %.
+Prints the share of one core that each takes. Bound: 1 % for all together; exit code 1 where they take more.
 """
 
 from __future__ import annotations

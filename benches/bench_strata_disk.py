@@ -6,7 +6,8 @@ Requests a second through FUSE and a loop device with the event log on: 4 KiB at
 flush each. qemu-storage-daemon (blklogwrites, FUSE export) does the same in the same run where it is installed, and a
 FUSE file that keeps nothing (crates/strata-disk/examples/null_disk.rs) where cargo is. They take turns: a ratio is the
 median of those within a round. Then attaching and detaching an overlay, and how late answers of modelled disks left the
-daemon. Exit code 1 on a miss. It takes 16 times --seconds and half a minute.
+daemon. Bounds: those of BOUNDS_IOPS, 15 ms for an overlay, and for late answers; exit code 1 on a miss. It takes 16
+times --seconds and half a minute.
 """
 
 from __future__ import annotations

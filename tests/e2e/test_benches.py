@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -48,6 +49,15 @@ pytestmark = [
 
 def test_every_bench_has_a_tiny_size() -> None:
     assert {file.name for file in BENCHES.glob("*.py")} == set(TINY)
+
+
+@pytest.mark.parametrize("name", [name for name in TINY if name.startswith("bench_")])
+def test_a_bench_names_its_bound_and_ends_by_it(name: str) -> None:
+    text = (BENCHES / name).read_text(encoding="utf-8")
+    said = (ast.get_docstring(ast.parse(text)) or "").lower()
+    assert re.search(r"bounds?:|must hold|must contain", said), said
+    assert "sys.exit(main())" in text
+    assert re.search(r"^def main\(\) -> int:", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", TINY)
