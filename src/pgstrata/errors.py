@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import errno
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -52,6 +52,12 @@ class PreflightError(PgstrataError):
     """A missing capability, an unsafe device, too little space: refused before anything was changed."""
 
     exit_code = ExitCode.REFUSED
+
+
+def all_at_once(refusals: Sequence[PreflightError]) -> PreflightError:
+    """One error for several, each message and each hint once: nobody wants to learn of them one by one."""
+    messages, hints = (dict.fromkeys(texts) for texts in ((r.message for r in refusals), (r.hint for r in refusals)))
+    return PreflightError("; ".join(messages), hint="; ".join(hint for hint in hints if hint))
 
 
 class TrialError(PgstrataError):

@@ -102,7 +102,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
     from pgstrata.trial.estimate import NOTHING, estimate_stages, estimate_trial
     from pgstrata.trial.far import far_notices
 
-    names = tuple(s.name for s in campaign.stacks)
+    names = tuple(s.name for s in campaign.stacks if s.name not in site.unserved)  # others have no program to show
     planned_blocks = campaign.runs.blocks or campaign.runs.max_blocks
     trials = [t for block in range(planned_blocks) for t in block_trials(campaign, block, names)]
     estimates = {t.id: estimate_trial(campaign, t) for t in trials}
@@ -124,7 +124,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         "left_out": {name: dict(given.left_out) for name, given in site.given_conf.items() if given.left_out},
         **_preflight(site),
         "notes": [
-            *_lab_notes(campaign),
+            *_lab_notes(campaign, site),
             *_media_notes(campaign),
             *far_notices(site),
             *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes}),
@@ -171,12 +171,15 @@ def _preflight(site: Site) -> dict[str, Any]:
     return {"refused": None, "unsupported": [render_unsupported(u) for u in unsupported]}
 
 
-def _lab_notes(campaign: Campaign) -> list[str]:
+def _lab_notes(campaign: Campaign, site: Site) -> list[str]:
     from pgstrata.spec.lab import LAB
 
     if campaign.host != LAB:
         return []
-    return ["planned without its lab machine: programs are those of this host; what can be built is found out by run"]
+    return [
+        "planned without its lab machine: programs are those of this host; what can be built is found out by run",
+        *(f"trials of {name} are not shown: {lacking.reason}" for name, lacking in site.unserved.items()),
+    ]
 
 
 def _media_notes(campaign: Campaign) -> list[str]:
@@ -226,7 +229,7 @@ def _describe_trials(site: Site, trials: list[Trial], estimates: Mapping[str, Ex
 
 
 def _host_wide(campaign: Campaign, site: Site, trials: list[Trial]) -> list[str]:
-    """What others on the host notice; `trials` has every stack."""
+    """What others on the host notice; `trials` has every stack whose server is here."""
     from pgstrata.postgres.user import plan_user
 
     lines = []
@@ -239,7 +242,7 @@ def _host_wide(campaign: Campaign, site: Site, trials: list[Trial]) -> list[str]
         lines.append("not root: caches are not dropped, so figures are those of warm caches")
     first = {t.stack: t for t in reversed(trials)}
     changes: dict[str, list[str]] = {}
-    for stack in campaign.stacks:
+    for stack in (stack for stack in campaign.stacks if stack.name in first):
         settings = _host_wide_settings(stack)
         if settings:
             changes.setdefault(f"{', '.join(settings)} (put back afterwards)", []).append(stack.name)

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pgstrata.errors import PreflightError
+from pgstrata.errors import PreflightError, all_at_once
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import Installation, render_setting_query
 from pgstrata.spec.postgresql_conf import conf_lines
@@ -63,13 +63,32 @@ class ServerSetting:
     source: str
 
 
-def check_settings(host: Host, installation: Installation, user: str, asked: Mapping[str, str]) -> dict[str, str]:
-    """The settings as the server normalises them: raw numbers in the unit of pg_settings.
+@dataclass(frozen=True)
+class CheckedSettings:
+    """What the server says to settings before it starts."""
 
-    Raises PreflightError for an unknown name (with the nearest one) or an invalid value. Settings of extensions
-    (`auto_explain.log_min_duration`) are taken as they are, as the server does before it loads the extension.
+    normalised: Mapping[str, str]
+    """Those that it takes: raw numbers in the unit of pg_settings."""
+    refusals: tuple[PreflightError, ...]
+    """One for each unknown name (with the nearest one) and each invalid value."""
+
+
+def check_settings(host: Host, installation: Installation, user: str, asked: Mapping[str, str]) -> dict[str, str]:
+    """The settings as the server normalises them. PreflightError with all that it refuses."""
+    checked = ask_settings(host, installation, user, asked)
+    if checked.refusals:
+        raise all_at_once(checked.refusals)
+    return dict(checked.normalised)
+
+
+def ask_settings(host: Host, installation: Installation, user: str, asked: Mapping[str, str]) -> CheckedSettings:
+    """Asks the server about each of the settings.
+
+    Settings of extensions (`auto_explain.log_min_duration`) are taken as they are, as the server does before it loads
+    the extension.
     """
     normalised: dict[str, str] = {}
+    refusals: list[PreflightError] = []
     for name, value in asked.items():
         if "." in name:
             normalised[name] = value
@@ -77,9 +96,10 @@ def check_settings(host: Host, installation: Installation, user: str, asked: Map
         query = Command(render_setting_query(installation.bin_directory, name, value), user=user, cwd="/")
         answer = host.run(query, check=False)
         if answer.exit_code != 0:
-            raise _refusal(host, installation, name, value, answer.stderr)
-        normalised[name] = answer.stdout.removesuffix("\n")
-    return normalised
+            refusals.append(_refusal(host, installation, name, value, answer.stderr))
+        else:
+            normalised[name] = answer.stdout.removesuffix("\n")
+    return CheckedSettings(normalised, tuple(refusals))
 
 
 def known_settings(host: Host, installation: Installation) -> tuple[str, ...]:

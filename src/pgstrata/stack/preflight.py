@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.facts.memory import parse_meminfo
@@ -53,14 +54,21 @@ class Preflight:
 
 
 def check_campaign(
-    host: Host, campaign: Campaign, *, scratch: str, server_user: str | None = None, loaded_bytes: int | None = None
+    host: Host,
+    campaign: Campaign,
+    *,
+    scratch: str,
+    server_user: str | None = None,
+    loaded_bytes: int | None = None,
+    unserved: Mapping[str, Unsupported] = MappingProxyType({}),
 ) -> Preflight:
     """Whether a campaign can run on a host; PreflightError when it must not start at all.
 
     A stack that the host cannot build is only left out (`unsupported`). `server_user` is who must reach existing
-    directories, `loaded_bytes` the size of the user's own database where one is loaded instead of pgbench's.
+    directories, `loaded_bytes` the size of the user's own database where one is loaded instead of pgbench's,
+    `unserved` the stacks that are known to lack their server.
     """
-    unsupported = tuple(u for s in campaign.stacks if (u := unsupported_on(host, s)) is not None)
+    unsupported = tuple(_unsupported(host, campaign.stacks, unserved))
     left_out = {u.stack for u in unsupported}
     stacks = tuple(s for s in campaign.stacks if s.name not in left_out)
     loop_bytes = sizing.loop_size_bytes(campaign, loaded_bytes)
@@ -87,6 +95,16 @@ def check_campaign(
 def alike_bytes(stack: Stack, volume: Volume, roles: Mapping[str, int]) -> int:
     """Of all volumes of a stack that have the same kind of filesystem."""
     return sum(roles[role] for role, other in stack.volumes.items() if other.fs.kind == volume.fs.kind)
+
+
+def _unsupported(host: Host, stacks: Sequence[Stack], unserved: Mapping[str, Unsupported]) -> Iterator[Unsupported]:
+    """What each stack lacks, on the host and of its server, in one."""
+    for stack in stacks:
+        lacking = [u for u in (unsupported_on(host, stack), unserved.get(stack.name)) if u is not None]
+        if lacking:
+            yield Unsupported(
+                stack.name, "; ".join(u.reason for u in lacking), tuple(h for u in lacking for h in u.hints)
+            )
 
 
 def unsupported_on(host: Host, stack: Stack) -> Unsupported | None:

@@ -54,7 +54,12 @@ def with_far(site: Site, hosts: Mapping[str, Host], out: Path) -> Site:
                 hint="give the host's address on a private network: `address` beside `host`, or of the topology",
             )
     elsewhere = {name: replace(far, address=addresses[name]) for name, far in found.items()}
-    return replace(site, address=addresses[""], elsewhere=elsewhere)
+    unserved = {
+        stack: replace(u, reason=f"on {name}: {u.reason}")
+        for name, far in elsewhere.items()
+        for stack, u in far.unserved.items()
+    }
+    return replace(site, address=addresses[""], elsewhere=elsewhere, unserved={**unserved, **site.unserved})
 
 
 def run_preflights(site: Site) -> Preflight:
@@ -99,7 +104,7 @@ def _refuse_not_root(far: Site) -> None:
 def _refuse_other_version(site: Site, far: Site) -> None:
     """Servers of a cluster are of one version, to the minor."""
     for name, theirs in far.installations.items():
-        ours = site.installations[name]
+        ours = site.installations.get(name, theirs)
         if theirs.version != ours.version:
             raise PreflightError(
                 f"the nodes of {name} would differ: PostgreSQL {ours.version} on {site.host.name}, "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pgstrata.errors import PreflightError, UsageError
+from pgstrata.errors import PreflightError, UsageError, all_at_once
 from pgstrata.host.facts.activity import read_servers
 from pgstrata.host.facts.gather import BUSY, NOBODY
 from pgstrata.postgres.binaries import Installation
-from pgstrata.postgres.settings import check_settings
+from pgstrata.postgres.settings import ask_settings
 from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign, render_hints
 from pgstrata.trial.pooler import connections_of
@@ -31,6 +31,7 @@ def run_preflight(site: Site) -> Preflight:
         scratch=site.scratch,
         server_user=site.user if site.as_root and _user_exists(site) else None,
         loaded_bytes=loaded_bytes(site.campaign),
+        unserved=site.unserved,
     )
     require_some(site, found.unsupported)
     return found
@@ -53,7 +54,7 @@ def require_some(site: Site, unsupported: Sequence[Unsupported]) -> None:
 def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsupported, ...]:
     """Those of the stacks whose server cannot be as asked: a setting that this build does not have or a value that
     it refuses, or fewer connections than the workload opens. The programs are asked, as OS user `user`."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...], int], tuple[str, str] | None] = {}
+    found: dict[tuple[str, tuple[tuple[str, str], ...], int], tuple[PreflightError, ...]] = {}
     unusable = []
     for name in stacks:
         installation = site.installations[name]
@@ -61,30 +62,27 @@ def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsuppo
         further = connections_of(site.campaign.stack(name))
         what = (installation.bin_directory, tuple(sorted(settings.items())), further)
         if what not in found:
-            found[what] = _problem(site, installation, settings, user, OWN_CONNECTIONS + further)
-        problem = found[what]
-        if problem is not None:
-            reason, hint = problem
-            unusable.append(Unsupported(name, reason, (hint,)))
+            found[what] = tuple(_problems(site, installation, settings, user, OWN_CONNECTIONS + further))
+        if problems := found[what]:
+            unusable.append(Unsupported(name, all_at_once(problems).message, tuple(p.hint for p in problems)))
     return tuple(unusable)
 
 
-def _problem(
+def _problems(
     site: Site, installation: Installation, settings: Mapping[str, str], user: str, further: int
-) -> tuple[str, str] | None:
-    """What is wrong, and what to do; `further` connections are opened beside those of pgbench's clients."""
-    try:
-        normalised = check_settings(site.host, installation, user, settings)
-    except PreflightError as error:
-        return error.message, error.hint
-    allowed = int(normalised.get("max_connections", DEFAULT_CONNECTIONS))
+) -> Iterator[PreflightError]:
+    """All that is wrong with a server; `further` connections are opened beside those of pgbench's clients."""
+    checked = ask_settings(site.host, installation, user, settings)
+    yield from checked.refusals
+    if "max_connections" in settings and "max_connections" not in checked.normalised:
+        return  # refused, and said above
+    allowed = int(checked.normalised.get("max_connections", DEFAULT_CONNECTIONS))
     wanted = max(cell.clients for cell in site.campaign.workload.cells) + further
     if wanted > allowed:
-        return (
+        yield PreflightError(
             f"max_connections = {allowed} is too few: the workload and its probe open {wanted}",
-            f"max_connections: {wanted} among the settings, or fewer workload.clients",
+            hint=f"max_connections: {wanted} among the settings, or fewer workload.clients",
         )
-    return None
 
 
 def _user_exists(site: Site) -> bool:

@@ -14,6 +14,7 @@ from pgstrata.postgres.settings import GivenConf
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.stack.plan import PlanContext
+from pgstrata.stack.preflight import Unsupported
 
 DATABASE = "postgres"
 """Name of the database under test."""
@@ -45,6 +46,8 @@ class Site:
     """As the host was when it was looked over."""
     modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
     """Disks of the host that have the timing of a modelled medium, by stable id."""
+    unserved: Mapping[str, Unsupported] = field(default_factory=dict)
+    """Stacks whose server this host does not have, or a host of their nodes: by name, and not among `installations`."""
     relayed: bool = False
     """Whether packets between nodes are held back by a relay, as the kernel does not."""
     address: str = ""

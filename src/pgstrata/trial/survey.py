@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import PreflightError, UsageError, all_at_once
 from pgstrata.host.facts.gather import gather
 from pgstrata.host.facts.modelled import read_modelled
 from pgstrata.host.protocol import Host, command
@@ -19,6 +19,7 @@ from pgstrata.postgres.user import planned_installation, readable_installation, 
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Postgres, Stack
 from pgstrata.stack.network import needs_relay
+from pgstrata.stack.preflight import Unsupported
 from pgstrata.stack.sizing import loop_size_bytes
 from pgstrata.trial.facts import describe_medium
 from pgstrata.trial.preflight import loaded_bytes
@@ -34,6 +35,7 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
     # The kernel shows backing files and mount points without links; undo and attestation find ours by them.
     scratch, state = _without_links(host, scratch), _without_links(host, host.state_directory())
     modelled = read_modelled(host)
+    installations, unserved = _installations(host, campaign, as_root=uid == 0)
     return Site(
         host=host,
         campaign=campaign,
@@ -43,7 +45,8 @@ def survey(host: Host, campaign: Campaign, out: Path) -> Site:
         user=server_user(host),
         uid=uid,
         loop_size_bytes=loop_size_bytes(campaign, loaded_bytes(campaign)),
-        installations=_installations(host, campaign, as_root=uid == 0),
+        installations=installations,
+        unserved=unserved,
         given_conf={s.name: _given_conf(s) for s in campaign.stacks if s.postgresql.postgresql_conf},
         medium=describe_medium(host, campaign, scratch, modelled),
         database_digest=_digest(campaign.workload.sql or campaign.workload.pg_restore),
@@ -73,8 +76,10 @@ def _without_links(host: Host, path: str) -> str:
     return host.run(command("readlink", "--canonicalize-missing", path)).stdout.strip()
 
 
-def _installations(host: Host, campaign: Campaign, *, as_root: bool) -> dict[str, Installation]:
-    """By stack; a PreflightError names the first that cannot be had."""
+def _installations(
+    host: Host, campaign: Campaign, *, as_root: bool
+) -> tuple[dict[str, Installation], dict[str, Unsupported]]:
+    """By stack, and which stacks' cannot be had; PreflightError where that is none of them."""
     found = discover(host)
 
     @cache
@@ -84,8 +89,17 @@ def _installations(host: Host, campaign: Campaign, *, as_root: bool) -> dict[str
         spec = Postgres(installation=installation, major=major, source=source)
         return named_installation(host, spec, found, as_root=as_root) if installation else choose(found, spec)
 
-    servers = {stack.name: stack.postgresql for stack in campaign.stacks}
-    return {name: chosen(s.installation, s.major, s.source) for name, s in servers.items()}
+    had: dict[str, Installation] = {}
+    refused: dict[str, PreflightError] = {}
+    for stack in campaign.stacks:
+        asked = stack.postgresql
+        try:
+            had[stack.name] = chosen(asked.installation, asked.major, asked.source)
+        except PreflightError as error:
+            refused[stack.name] = error
+    if not had:
+        raise all_at_once(tuple(refused.values()))
+    return had, {name: Unsupported(name, error.message, (error.hint,)) for name, error in refused.items()}
 
 
 def _digest(path: str | None) -> str:

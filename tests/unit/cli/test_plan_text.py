@@ -54,6 +54,23 @@ def test_a_lab_machine_is_not_judged_by_this_host(described: dict[str, Any]) -> 
     assert any("without its lab machine" in note for note in described["notes"])
 
 
+@pytest.mark.parametrize("host", ["local", "lab"])
+def test_a_stack_whose_server_is_missing_is_left_out_alone(tmp_path: Path, host: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        CAMPAIGN.replace("HOST", host).replace(
+            "dir: dir:/var/tmp", 'dir: {stack: "dir:/var/tmp", postgresql: {major: 99}}'
+        ),
+        encoding="utf-8",
+    )
+    campaign = load_campaign(file)
+    with looked_at_host(campaign) as looked:
+        described = plan._describe(campaign, survey(looked, campaign, tmp_path / "out"))
+    assert {trial["stack"] for trial in described["trials"]} == {"zfs", "nfs"}
+    said = [*described["notes"], *described["unsupported"], described["refused"] or ""]
+    assert any("dir" in line and "PostgreSQL 99 is not on this host" in line for line in said)
+
+
 def test_what_a_given_postgresql_conf_loses_is_listed_and_planned(tmp_path: Path) -> None:
     (tmp_path / "mine.conf").write_text("work_mem = 8MB\narchive_command = 'scp %p x:'\n", encoding="utf-8")
     file = tmp_path / "c.yaml"

@@ -16,6 +16,7 @@ from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import Installation
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.notation import parse_stack
+from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial import far
 from pgstrata.trial.far import far_notices, parse_route, ssh_address, with_far
 from pgstrata.trial.site import Site
@@ -73,6 +74,12 @@ def test_sites_have_the_addresses_that_were_found_or_given(joined: Joined) -> No
     (line,) = far_notices(given)
     assert "UDP port 4789, 10.9.0.2 and 10.9.0.1: WAL and the base backup travel there unencrypted" in line
     assert list(far_notices(_site(site.host, site.campaign))) == []
+
+
+def test_a_server_that_another_host_lacks_is_lacking_for_the_stack(joined: Joined) -> None:
+    lacking = Unsupported(STACK, "PostgreSQL 17 is not on this host", ("install it",))
+    site = joined(installations={}, unserved={STACK: lacking})
+    assert site.unserved[STACK].reason == "on ssh://db2: PostgreSQL 17 is not on this host"
 
 
 def test_a_public_address_is_refused(joined: Joined) -> None:
