@@ -272,11 +272,16 @@ def pair_sigma(verdict: PairVerdict) -> float:
 
 def seconds_by_stack(observations: Iterable[Observation]) -> dict[str, float]:
     """Mean machine time that each stack takes in a block, over all its cells."""
+    return mean_seconds((o.stack, o.block, o.duration_s) for o in observations)
+
+
+def mean_seconds(spent: Iterable[tuple[str, int, float]]) -> dict[str, float]:
+    """The same of any stacks, blocks and seconds: those of a stack and block are added up."""
     total: dict[str, float] = {}
     blocks: dict[str, set[int]] = {}
-    for o in observations:
-        total[o.stack] = total.get(o.stack, 0.0) + o.duration_s
-        blocks.setdefault(o.stack, set()).add(o.block)
+    for stack, block, seconds in spent:
+        total[stack] = total.get(stack, 0.0) + seconds
+        blocks.setdefault(stack, set()).add(block)
     return {name: seconds / len(blocks[name]) for name, seconds in total.items()}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pgstrata.analyze.comparison import Design, goal_within
+from pgstrata.analyze.comparison import Design, goal_within, mean_seconds
 from pgstrata.analyze.crash import broken_promises, durability_found, kept_class
 from pgstrata.analyze.findings import DurabilityFinding, Excluded
 from pgstrata.analyze.medium import medium_notices
@@ -127,6 +127,12 @@ class Evidence:
         measured = (t.trial for t in self.data.trials if t.trial.stage in ("screen", "confirm"))
         done = {(t.host, t.stack, t.block) for t in measured if t.stack in names}
         return done == {("", name, block) for name in names for block in range(blocks)}
+
+
+def recorded_seconds(data: CampaignData) -> dict[str, float]:
+    """Mean machine time that each stack took in a block of the comparison, over all its trials there."""
+    valid = (t for t in data.trials if t.valid and t.trial.stage in COMPARISON)
+    return mean_seconds((t.trial.stack, t.trial.block, t.verdict.duration_s) for t in valid)
 
 
 def gather(data: CampaignData) -> Evidence:

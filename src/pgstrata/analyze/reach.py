@@ -45,32 +45,41 @@ def smallest_shown(stacks: int, blocks: int, duration_s: float, *, fixed: bool =
     return expected_sigma(duration_s) * width_in_sigmas("best", stacks, blocks, fixed=fixed)
 
 
-def width_in_sigmas(kind: GoalKind, stacks: int, blocks: int, *, fixed: bool = False) -> float:
-    """Half width of that interval for any goal, in standard deviations of a run; blocks beyond MOST count as MOST."""
+def width_in_sigmas(kind: GoalKind, stacks: int, blocks: int, *, fixed: bool = False, cells: int = 1) -> float:
+    """Half width of that interval for any goal, in standard deviations of a run, in each of so many cells, which share
+    the error rate; blocks beyond MOST count as MOST."""
     if kind == "equivalent":  # each declared pair by itself
         kind, stacks = "best", 2
-    return _width(kind, stacks, min(blocks, MOST), fixed) if stacks > 1 and blocks > 0 else math.inf
+    return _width(kind, stacks, min(blocks, MOST), fixed, cells) if stacks > 1 and blocks > 0 else math.inf
 
 
-def least_blocks(kind: GoalKind, stacks: int, *, fixed: bool = False) -> int:
+def least_blocks(kind: GoalKind, stacks: int, *, fixed: bool = False, cells: int = 1) -> int:
     """The first number of blocks with bounds; MOST where even those have none."""
-    numbers = range(1, MOST + 1)
-    return next((n for n in numbers if math.isfinite(width_in_sigmas(kind, stacks, n, fixed=fixed))), MOST)
+    widths = ((n, width_in_sigmas(kind, stacks, n, fixed=fixed, cells=cells)) for n in range(1, MOST + 1))
+    return next((n for n, width in widths if math.isfinite(width)), MOST)
 
 
-def pair_width_in_sigmas(stacks: int, pairs: int) -> float:
+def pair_width_in_sigmas(stacks: int, pairs: int, *, cells: int = 1) -> float:
     """Half width of the interval of the pair that screening finds, in standard deviations of a run, with so many fresh
     pairs and the scatter of a screening that ended as early as it drops stacks; infinite while there are no bounds."""
     runs = np.random.default_rng((stacks, MIN_BLOCKS)).standard_normal((stacks, MIN_BLOCKS))
-    return smallest_difference(math.sqrt(2), pairs, freedom=fit_blocks(runs).estimate(0, 1).nu)
+    alpha = _design("best", stacks, MIN_BLOCKS, cells=cells).error_rates(1).alpha
+    return smallest_difference(math.sqrt(2), pairs, alpha, freedom=fit_blocks(runs).estimate(0, 1).nu)
+
+
+def _design(kind: GoalKind, stacks: int, blocks: int, *, fixed: bool = False, cells: int = 1) -> Design:
+    """A design of so many stacks and cells, of which the first cell is the one that is looked at."""
+    names = tuple(f"s{k:03d}" for k in range(stacks))
+    goal = Goal(kind=kind, against=names[0] if kind == "against" else None)
+    others = tuple(f"other {k}" for k in range(1, cells))
+    return Design(names, (_CELL, *others), goal, max_blocks=blocks, fixed=fixed, as_declared=fixed)
 
 
 @lru_cache(maxsize=1024)
-def _width(kind: GoalKind, stacks: int, blocks: int, fixed: bool) -> float:
+def _width(kind: GoalKind, stacks: int, blocks: int, fixed: bool, cells: int) -> float:
     """The interval's own multiple of the standard error that so many blocks have. More blocks never show less."""
-    names = tuple(f"s{k:03d}" for k in range(stacks))
-    goal = Goal(kind=kind, against=names[0] if kind == "against" else None)
-    design = Design(names, (_CELL,), goal, max_blocks=blocks, fixed=fixed, as_declared=fixed)
+    design = _design(kind, stacks, blocks, fixed=fixed, cells=cells)
+    names = design.stacks
     stage: Stage = "screen" if design.screens or fixed else "confirm"
     values = np.exp(_SMALL * np.random.default_rng((stacks, blocks)).standard_normal((blocks, stacks)))
     runs = [
@@ -81,5 +90,5 @@ def _width(kind: GoalKind, stacks: int, blocks: int, fixed: bool) -> float:
     found = conclude(design, runs, _CELL)
     verdicts = [pair.verdict for pair in found.confirmed or found.screened]
     multiples = [(v.interval.high - v.interval.low) / (2 * v.estimate.se) for v in verdicts if v.estimate.se > 0]
-    before = _width(kind, stacks, blocks - 1, fixed) if blocks > 1 else math.inf
+    before = _width(kind, stacks, blocks - 1, fixed, cells) if blocks > 1 else math.inf
     return min(before, median(multiples or [math.inf]) * math.sqrt(2 / blocks))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from pgstrata.analyze.evidence import crowded_words
+from pgstrata.analyze.comparison import ErrorRates
+from pgstrata.analyze.evidence import crowded_words, recorded_seconds
 from pgstrata.analyze.forecast import (
     ASSUMED_TAU_S,
     ASSUMED_WITHIN,
@@ -16,7 +17,7 @@ from pgstrata.analyze.forecast import (
     smallest_margin,
 )
 from pgstrata.analyze.gate import Condition
-from pgstrata.analyze.policy import MAX_PAIRS
+from pgstrata.analyze.policy import MAX_PAIRS, AdaptivePolicy
 from pgstrata.analyze.reach import ASSUMED_LENGTH_S, expected_sigma, least_blocks, pair_width_in_sigmas, width_in_sigmas
 from pgstrata.analyze.run_scatter import measured_sigma
 from pgstrata.analyze.runlength import best_length_s
@@ -53,7 +54,8 @@ class Foreseen:
     """What a campaign has room for, and how much its runs scatter."""
 
     campaign: Campaign
-    trial_s: float
+    stack_s: float
+    """Machine time of one stack in a block: a trial at each scale."""
     sigma: float
     known: str
     """Where sigma comes from."""
@@ -67,8 +69,18 @@ class Foreseen:
         return self.campaign.runs.blocks is not None
 
     @property
+    def cells(self) -> int:
+        return len(self.campaign.workload.cells)
+
+    @property
     def block_s(self) -> float:
-        return len(self.campaign.stacks) * self.trial_s
+        return len(self.campaign.stacks) * self.stack_s
+
+    @property
+    def rates(self) -> ErrorRates:
+        """Of one pair, as the judge divides them among pairs and cells at any look."""
+        design = AdaptivePolicy.of(self.campaign).design
+        return design.error_rates(len(design.declared()) or 1)
 
     @property
     def blocks(self) -> int:
@@ -85,28 +97,42 @@ class Foreseen:
             return self.blocks
         if budget_s is None:
             return MAX_PAIRS
-        return max(0, int((budget_s - MIN_BLOCKS * self.block_s) / (2 * self.trial_s)))
+        return max(0, int((budget_s - MIN_BLOCKS * self.block_s) / (2 * self.stack_s)))
 
     @property
     def difference(self) -> float:
         """The smallest that the blocks of all stacks show."""
-        stacks = len(self.campaign.stacks)
-        return self.sigma * width_in_sigmas(self.campaign.goal.kind, stacks, self.blocks, fixed=self.fixed)
+        return self.sigma * self.width_in_sigmas(self.blocks)
+
+    def width_in_sigmas(self, blocks: int) -> float:
+        """What so many blocks show, in standard deviations of a run."""
+        goal, stacks = self.campaign.goal, len(self.campaign.stacks)
+        return width_in_sigmas(goal.kind, stacks, blocks, fixed=self.fixed, cells=self.cells)
+
+    @property
+    def least_blocks(self) -> int:
+        """The first number of blocks with bounds."""
+        goal, stacks = self.campaign.goal, len(self.campaign.stacks)
+        return least_blocks(goal.kind, stacks, fixed=self.fixed, cells=self.cells)
 
 
 def foresee(campaign: Campaign, estimates: Sequence[Expected], recorded: CampaignData | None = None) -> Foreseen:
     """By the estimates of trials; by what was recorded, where there is something."""
     trial_s = sum(e.duration_s for e in estimates) / max(1, len(estimates))
-    measured = [t.verdict.duration_s for t in recorded.trials if t.valid] if recorded is not None else []
+    measured = list(recorded_seconds(recorded).values()) if recorded is not None else []
     sigma = measured_sigma(recorded) if recorded is not None else None
     length_s = campaign.workload.duration_s or ASSUMED_LENGTH_S
     known = f"assumed: a quiet server, runs of {render_duration(length_s)}" if sigma is None else "measured here"
     return Foreseen(
         campaign,
-        max(fmean(measured) if measured else trial_s, 0.001),
+        max(fmean(measured) if measured else trial_s * _scales(campaign), 0.001),
         expected_sigma(length_s) if sigma is None else sigma,
         known,
     )
+
+
+def _scales(campaign: Campaign) -> int:
+    return len(set(campaign.workload.scale))
 
 
 def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: CampaignData | None = None) -> Iterator[str]:
@@ -118,7 +144,7 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
     yield f"scatter from run to run: {100 * found.sigma:.1f} % ({found.known})"
     yield _room(found)
     if found.screens and not found.fixed and found.pairs:
-        proven = found.sigma * pair_width_in_sigmas(len(campaign.stacks), found.pairs)
+        proven = found.sigma * pair_width_in_sigmas(len(campaign.stacks), found.pairs, cells=found.cells)
         then = f"{render_count(found.pairs, 'fresh pair')} of the two best"
         if math.isfinite(proven):
             yield f"when screening ends early, {then}: they prove differences from about {_percent(proven)} on"
@@ -196,10 +222,10 @@ class Foretelling:
 
 def after_first_block(campaign: Campaign, block_s: float, directory: Path) -> str:
     """What the budget lacks by the time that the first block took; empty where nothing."""
-    found = replace(foresee(campaign, expected_trials(campaign)), trial_s=block_s / len(campaign.stacks))
+    found = replace(foresee(campaign, expected_trials(campaign)), stack_s=block_s / len(campaign.stacks))
     if found.fixed or campaign.runs.budget is None or math.isfinite(found.difference):
         return ""
-    least = least_blocks(campaign.goal.kind, len(campaign.stacks))
+    least = found.least_blocks
     minutes = math.ceil(least * block_s / 60)
     return (
         f"the first block took {render_duration(block_s)}, so {render_duration(campaign.runs.budget)} have room for "
@@ -210,11 +236,11 @@ def after_first_block(campaign: Campaign, block_s: float, directory: Path) -> st
 def _room(found: Foreseen) -> str:
     """How many blocks there are, and what they show."""
     campaign, blocks = found.campaign, render_count(found.blocks, "block")
-    head = f"{blocks} of {len(campaign.stacks)} runs"
+    head = f"{blocks} of {len(campaign.stacks) * found.cells} runs"
     if math.isfinite(found.difference):
         verb = "show" if found.screens else "prove"
         return f"{head}: they {verb} differences from about {_percent(found.difference)} on"
-    least = least_blocks(campaign.goal.kind, len(campaign.stacks), fixed=found.fixed)
+    least = found.least_blocks
     need = f"{head}: no bounds; it takes {render_count(least, 'block')}"
     if found.fixed:
         return f"{need} (--blocks {least})"
@@ -227,26 +253,27 @@ def _equality(found: Foreseen) -> str:
     if campaign.goal.kind == "equivalent":
         bound = math.log1p(min(e.margin for e in campaign.goal.equivalent))
     shown = f"{100 * math.expm1(bound):.3g} %"
-    needed = pairs_needed(0.0, sigma_pair, bound)
+    rates = found.rates
+    needed = pairs_needed(0.0, sigma_pair, bound, rates.alpha, rates.equivalence)
     if needed is None:
         return f"equality within {shown} cannot be shown with any number of runs of this length"
     # Without screening a block holds every pair, and the runs of all stacks.
-    each_s = 2 * found.trial_s if found.screens else found.block_s
+    each_s = 2 * found.stack_s if found.screens else found.block_s
     cost = f"about {needed} pairs ({render_duration(needed * each_s)})"
     if needed <= found.pairs:
         return f"equality within {shown} takes {cost}"
-    margin = smallest_margin(sigma_pair, found.pairs)
+    margin = smallest_margin(sigma_pair, found.pairs, rates.equivalence)
     instead = f"; equality within {_percent(margin)} can be shown" if margin <= MOST_ACCEPTABLE else ""
     return f"equality within {shown} cannot be shown here: it takes {cost}{instead}"
 
 
 def _length(campaign: Campaign, found: Foreseen) -> Iterator[str]:
     """The best length of a run (Kalibera & Jones), where the campaign's own is far from it."""
-    run_s, cells = campaign.workload.duration_s, len(campaign.workload.cells) / len(set(campaign.workload.scale))
+    run_s = campaign.workload.duration_s
     # The length of quick's runs was chosen for the number of blocks that fit.
     if run_s is None or campaign.runs.budget is not None:
         return
-    overhead_s = max(1.0, found.trial_s / cells - run_s)
+    overhead_s = max(1.0, found.stack_s / found.cells - run_s)
     between = math.sqrt(max(found.sigma**2 - ASSUMED_WITHIN**2 * ASSUMED_TAU_S / run_s, found.sigma**2 / 4))
     best_s = best_length_s(overhead_s, ASSUMED_WITHIN, ASSUMED_TAU_S, between)
     if not 0.5 <= best_s / run_s <= 2:

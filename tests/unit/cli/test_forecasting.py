@@ -6,13 +6,24 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
+from pgstrata.analyze.forecast import pairs_needed
 from pgstrata.analyze.gate import parse_condition
-from pgstrata.analyze.reach import least_blocks, smallest_shown, width_in_sigmas
-from pgstrata.cli.forecasting import Foretelling, expected_trials, forecast, foresee, gate_warnings
+from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA
+from pgstrata.analyze.judge import judge
+from pgstrata.analyze.reach import least_blocks, pair_width_in_sigmas, smallest_shown, width_in_sigmas
+from pgstrata.cli.forecasting import (
+    Foretelling,
+    after_first_block,
+    expected_trials,
+    forecast,
+    foresee,
+    gate_warnings,
+)
 from pgstrata.record.decision import Decision, Observation
 from pgstrata.record.reader import read
 from pgstrata.spec.campaign import Campaign, Goal, Runs
@@ -78,6 +89,83 @@ def test_equality_of_pairs_to_a_baseline_costs_blocks_of_all_stacks() -> None:
     assert f"({render_duration(pairs * found.block_s)})" in line
 
 
+def scaled(scales: tuple[int, ...], *, clients: tuple[int, ...] = (8,), **goal: Any) -> Campaign:
+    """Two stacks at those scales, for half an hour."""
+    campaign = quick("ext4", "xfs", minutes=10, scale=10, duration_s=20.0)
+    workload = campaign.workload.model_copy(update={"scale": scales, "clients": clients})
+    runs = Runs(budget=1800.0)
+    return campaign.model_copy(update={"workload": workload, "runs": runs, "goal": Goal(margin=0.05, **goal)})
+
+
+def test_a_block_has_a_trial_at_each_scale() -> None:
+    one, three = scaled((10,)), scaled((1, 10, 20))
+    for campaign in (one, three):
+        estimates = expected_trials(campaign)
+        found = foresee(campaign, estimates)
+        block_s = sum(e.duration_s for e in estimates) / 6  # of as many blocks
+        assert found.block_s == pytest.approx(block_s)
+        assert found.blocks == int(1800 / block_s)
+    assert foresee(three, expected_trials(three)).blocks < foresee(one, expected_trials(one)).blocks / 2
+    assert re.match(r"\d+ blocks of 6 runs: ", told(three)[1])
+
+
+def test_fresh_pairs_and_equality_cost_a_trial_at_each_scale() -> None:
+    workload = scaled((1, 10, 20)).workload
+    campaign = quick("ext4", "xfs", "btrfs", minutes=60).model_copy(update={"workload": workload})
+    found = foresee(campaign, expected_trials(campaign))
+    assert found.pairs == int((3600 - 3 * found.block_s) / (2 * found.block_s / 3))
+    line = next(line for line in told(campaign) if line.startswith("equality"))
+    pairs = int(re.findall(r"takes about (\d+) pairs", line)[0])
+    assert f"({render_duration(pairs * 2 * found.block_s / 3)})" in line
+
+
+def test_the_first_block_is_the_measure_of_those_that_follow(tmp_path: Path) -> None:
+    """Also where a block has trials at three scales."""
+    campaign = scaled((1, 10, 20))
+    assert after_first_block(campaign, 30.0, tmp_path) == ""
+    said = after_first_block(campaign, 600.0, tmp_path)
+    assert "the first block took 10 min, so 30 min have room for 3 blocks; bounds take 4: " in said
+    assert said.endswith(" --minutes 40")
+
+
+def test_what_was_recorded_is_a_block_of_all_scales(tmp_path: Path) -> None:
+    shape = Shape(stacks=("ext4", "xfs"), blocks=3, scales=(1, 10, 20), incidents=False, soak_s=600)
+    data = read(write_campaign(tmp_path / "c", shape))
+    found = foresee(data.campaign, expected_trials(data.campaign), data)
+    spent_s = sum(t.verdict.duration_s for t in data.trials if t.trial.stage == "screen")
+    assert found.block_s == pytest.approx(spent_s / 3)
+
+
+@pytest.mark.parametrize("stacks", [("ext4", "xfs"), ("ext4", "xfs", "btrfs")])
+def test_the_width_of_several_cells_is_that_of_the_judge(tmp_path: Path, stacks: tuple[str, ...]) -> None:
+    """Which divides the error rates by their number."""
+    shape = Shape(stacks=stacks, blocks=8, scales=(10, 20), clients=(1, 8), incidents=False)
+    findings = judge(read(write_campaign(tmp_path / "c", shape)))
+    kind = findings.campaign.primary
+    multiples = [
+        math.log(c.high / c.low) / 2 / c.sigma
+        for c in findings.comparisons
+        if c.metric == kind and c.sigma and c.low and c.high
+    ]
+    expected = width_in_sigmas("best", len(stacks), 8, cells=4) / math.sqrt(2)
+    assert median(multiples) == pytest.approx(expected, rel=0.1 if len(stacks) > 2 else 0.001)
+    assert expected > 1.1 * width_in_sigmas("best", len(stacks), 8) / math.sqrt(2)
+
+
+def test_several_cells_take_more_for_bounds_for_equality_and_for_fresh_pairs() -> None:
+    assert least_blocks("best", 2, cells=4) > least_blocks("best", 2)
+    assert pair_width_in_sigmas(4, 6, cells=4) > 1.1 * pair_width_in_sigmas(4, 6)
+    said = {}
+    for clients in ((8,), (1, 2, 4, 8)):
+        campaign = scaled((10,), clients=clients)
+        line = next(line for line in told(campaign) if line.startswith("equality"))
+        said[clients] = int(re.findall(r"takes about (\d+) pairs", line)[0])
+    sigma = math.sqrt(2) * foresee(scaled((10,)), ()).sigma
+    assert said[8,] == pairs_needed(0.0, sigma, math.log1p(0.05))
+    assert said[1, 2, 4, 8] == pairs_needed(0.0, sigma, math.log1p(0.05), ALPHA / 4, EQUIVALENCE_ALPHA / 4)
+    assert said[1, 2, 4, 8] > said[8,]
+
+
 def test_a_declared_number_of_blocks_without_bounds_names_the_number_that_has_them() -> None:
     one = quick("ext4", "xfs", minutes=10, blocks=1)
     least = least_blocks("best", 2, fixed=True)
@@ -102,7 +190,7 @@ def test_what_was_measured_replaces_what_was_assumed(tmp_path: Path) -> None:
     data = read(write_campaign(tmp_path / "c", Shape(stacks=("ext4", "xfs"), blocks=3, incidents=False)))
     campaign = data.campaign
     before, after = (foresee(campaign, expected_trials(campaign), d) for d in (None, data))
-    assert after.trial_s == pytest.approx(74.0)
+    assert after.stack_s == pytest.approx(74.0)
     assert after.known == "measured here"
     assert before.known == "assumed: a quiet server, runs of 1 min"
 
