@@ -2,8 +2,9 @@
 
 The production policy decides and the production statistics judge; only the machine is made up. Prints the table, with
 pass or FAIL behind each row; ends with 1 when a row fails. `--mutant` weakens a rule, which must fail: a number makes
-every interval narrower by that factor, the names of the other rules are listed by --help. `--kept` keeps the outcome of
-every campaign, so that a table can be run in pieces; outcomes of another method must not be in that file.
+every interval narrower by that factor, the names of the other rules are listed by --help; `--mutants` runs each on a
+scenario that must notice it. `--kept` keeps the outcome of every campaign, so that a table can be run in pieces;
+outcomes of another method must not be in that file.
 Example: nice .venv/bin/python benches/acceptance.py --campaigns 2000
 """
 
@@ -27,6 +28,7 @@ from acceptance_table.running import run_jobs
 from acceptance_table.scenarios import scenarios
 from acceptance_table.shapes import robustness_checks, shape_checks
 from acceptance_table.summary import print_summary
+from acceptance_table.weakened import print_weakened
 
 from pgstrata.fleet.work import opened_work
 
@@ -37,6 +39,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, help="processes of this machine; by default one a processor")
     parser.add_argument("--on", metavar="dask:ADDRESS", help="workers of a Dask cluster, with benches/ in PYTHONPATH")
     parser.add_argument("--mutant", default="", help=f"a factor for the intervals, or one of {', '.join(RULES)}")
+    parser.add_argument(
+        "--mutants", action="store_true", help="every weakened rule; ends with 1 where one goes unnoticed"
+    )
     parser.add_argument(
         "--only", default="", help="scenarios whose name this expression is found in; rows 7 and 8 are left out"
     )
@@ -50,8 +55,11 @@ def main() -> int:
     if options.mutant:
         print(f"mutant: {options.mutant}; the table must fail\n")
     began = time.monotonic()
-    names = [name for name in scenarios() if re.search(options.only, name)]
     workers = options.workers if options.on else options.workers or os.cpu_count()
+    if options.mutants:
+        with opened_work(workers, options.on) as executor:
+            return 0 if print_weakened(executor) else 1
+    names = [name for name in scenarios() if re.search(options.only, name)]
     with opened_work(workers, options.on) as executor:
         results = run_jobs(names, options.campaigns, executor, options.kept, mutant=options.mutant)
     if options.mutant:

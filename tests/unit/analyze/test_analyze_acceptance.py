@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from acceptance_table.checks import Check, campaign_checks
-from acceptance_table.mutants import narrow_intervals, weaken
+from acceptance_table.mutants import RULES
 from acceptance_table.outcome import Job, simulate
 from acceptance_table.running import run_jobs
-from acceptance_table.scenarios import SHOWN, scenarios
+from acceptance_table.scenarios import RARE_AND_BAD, SHOWN, scenarios
 from acceptance_table.shapes import robustness_checks, shape_checks
 from acceptance_table.summary import print_summary
+from acceptance_table.weakened import WEAKENED, Weakened
 
 from pgstrata.trial.scheduler import Inline
 
@@ -19,7 +20,6 @@ pytestmark = pytest.mark.slow
 
 CAMPAIGNS = 12
 SIGMAS = 3.5
-MUTANT_CAMPAIGNS = 30
 
 
 def test_rows_of_campaigns_hold() -> None:
@@ -67,11 +67,8 @@ def test_rows_of_proof_hold() -> None:
     assert [c for c in checks if not c.holds(SIGMAS)] == []
 
 
-HOSTS = "hosts 6, interaction 10%, 12 blocks each"
-
-
 def test_rows_of_hosts_hold() -> None:
-    names = [HOSTS, "hosts 12, interaction 3%, ahead 10 %"]
+    names = ["hosts 6, interaction 10%, 12 blocks each", "hosts 12, interaction 3%, ahead 10 %"]
     checks = list(campaign_checks(run_jobs(names, CAMPAIGNS, Inline())))
     assert {c.row for c in checks} == {"13"}
     assert [c for c in checks if not c.holds(SIGMAS)] == []
@@ -84,39 +81,19 @@ def test_rows_of_a_declared_number_of_blocks_hold() -> None:
     assert [c for c in checks if not c.holds(SIGMAS)] == []
 
 
-RARE = "rare 15% x -50% margin 5%"
-
-
 def test_rare_bad_runs_are_not_called_equal() -> None:
-    checks = list(campaign_checks(run_jobs([RARE], CAMPAIGNS, Inline())))
+    checks = list(campaign_checks(run_jobs([RARE_AND_BAD], CAMPAIGNS, Inline())))
     assert [c for c in checks if not c.holds(SIGMAS)] == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "scenario", "row"),
-    [
-        ("plain-mean", RARE, "11"),
-        ("least-runs", RARE, "11"),
-        ("chosen", "ahead 4 scatter 10, quietest", "10"),
-        ("hosts", HOSTS, "13"),
-    ],
-)
-def test_a_mutant_of_a_rule_fails(rule: str, scenario: str, row: str) -> None:
-    undo = weaken(rule)
-    try:
-        checks = list(campaign_checks(run_jobs([scenario], MUTANT_CAMPAIGNS, Inline())))
-    finally:
-        undo()
-    assert [c for c in checks if c.row == row and not c.holds(1.0)] != []
+def test_every_rule_has_a_scenario_that_notices_it() -> None:
+    assert {one.rule for one in WEAKENED} == {"3.0", *RULES}
 
 
-def test_a_mutant_with_narrow_intervals_fails() -> None:
-    undo = narrow_intervals(3.0)
-    try:
-        checks = list(campaign_checks(run_jobs(["A/A 4 typical"], CAMPAIGNS, Inline())))
-    finally:
-        undo()
-    assert [c for c in checks if c.row == "1" and not c.holds(SIGMAS)] != []
+@pytest.mark.parametrize("one", [one for one in WEAKENED if one.campaigns <= 100], ids=lambda one: one.rule)
+def test_a_mutant_of_a_rule_fails(one: Weakened) -> None:
+    """The others take longer: `benches/acceptance.py --mutants` runs all."""
+    assert one.missed(Inline()) != []
 
 
 def test_a_table_can_be_run_in_pieces(tmp_path: Path) -> None:

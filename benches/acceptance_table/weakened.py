@@ -1,0 +1,55 @@
+"""What must fail: for each rule that a mutant weakens, a scenario and the row of it that notices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from acceptance_table.checks import Check, campaign_checks
+from acceptance_table.running import run_jobs
+from acceptance_table.scenarios import RARE_AND_BAD
+
+
+@dataclass(frozen=True)
+class Weakened:
+    """A weakened rule, with as many campaigns as show it."""
+
+    rule: str
+    scenario: str
+    row: str
+    campaigns: int
+
+    def missed(self, executor: Executor) -> Sequence[Check]:
+        """The checks of the row that do not hold; none if the mutant goes unnoticed."""
+        found = run_jobs([self.scenario], self.campaigns, executor, mutant=self.rule)
+        return [check for check in campaign_checks(found) if check.row == self.row and not check.holds()]
+
+
+WEAKENED = (
+    Weakened("3.0", "A/A 4 typical", "1", 12),
+    Weakened("plain-mean", RARE_AND_BAD, "11", 30),
+    Weakened("least-runs", RARE_AND_BAD, "11", 30),
+    Weakened("chosen", "ahead 4 scatter 10, quietest", "10", 30),
+    Weakened("hosts", "hosts 6, interaction 10%, 12 blocks each", "13", 30),
+    Weakened("extended", "looks declared 4 blocks of 4, 16 run", "6", 60),
+    Weakened("any-look", "looks declared 10 blocks of 4, typical", "6", 60),
+    Weakened("one-g", "proof against 8, 20 % at 3 %", "12", 100),
+    Weakened("plain-reuse", "A/A 4, 10 % x -30 %", "2", 300),
+    Weakened("own-scatter", "A/A against 8, one 20 %, others 2 %", "1", 150),
+    Weakened("table-scatter", "A/A 8, one 20 %, others 2 %", "1", 450),
+    Weakened("mixture", "looks A/A 2 typical", "6", 400),
+)
+
+
+def print_weakened(executor: Executor) -> bool:
+    """Prints a row for each; whether every one is noticed."""
+    noticed = True
+    print("| rule | scenario | row | figures | campaigns | |\n| --- | --- | --- | --- | --- | --- |")
+    for one in WEAKENED:
+        missed = one.missed(executor)
+        shown = "; ".join(f"{check.kind} {check.figure:.3f}" for check in missed) or "all hold"
+        verdict = "noticed" if missed else "NOT NOTICED"
+        print(f"| {one.rule} | {one.scenario} | {one.row} | {shown} | {one.campaigns} | {verdict} |", flush=True)
+        noticed = noticed and bool(missed)
+    return noticed
