@@ -5,27 +5,35 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import ModuleType
 from unittest import mock
+
+import pytest
 
 from awaiting import wait_until
 from campaigning import nothing_left, run, write_campaign
 from pgstrata.host.protocol import Process
 from pgstrata.postgres import standby
 from pgstrata.record.reader import read
-from pgstrata.trial import cluster, measure
+from pgstrata.trial import acknowledgements, cluster, measure, stale_reads
 from pgstrata.trial.context import TrialContext
 
 LONG_S = 600
 """The run that hangs would last so long, and two minutes more."""
 
 
-def failure_of(place: Path, stack: str, around: AbstractContextManager[object], *, duration_s: int = 1) -> str:
+def failure_of(
+    place: Path, stack: str, around: AbstractContextManager[object], *, duration_s: int = 1, warmup_s: int = 0
+) -> str:
     """Runs one trial in which something is made to break; what its verdict says."""
     file = write_campaign(place, stack)
-    file.write_text(file.read_text().replace("duration: 1,", f"duration: {duration_s},"))
+    asked = f"duration: {duration_s}, warmup: {warmup_s}"
+    file.write_text(file.read_text().replace("duration: 1, warmup: 0", asked))
+    assert asked in file.read_text()
     assert run(file, place, around=around) == 4, (place / "log.txt").read_text()
     (trial,) = read(place / "out").trials
     assert trial.verdict.status == "failed"
@@ -58,6 +66,29 @@ def before_run(act: Callable[[TrialContext], None]) -> AbstractContextManager[ob
             return wait(context, process, timeout_s)
 
     return mock.patch.object(measure, "wait_for_run", acting)
+
+
+def cut_off(context: TrialContext) -> None:
+    """The primary lists it for another minute."""
+    assert context.plan.network is not None
+    argv = context.plan.network.set_link("standby1", up=False).argv
+    subprocess.run([str(word) for word in argv], check=True, timeout=60)
+
+
+def hold_back(context: TrialContext) -> None:
+    """It goes on to receive and to answer, and applies nothing more."""
+    context.setup.standbys["standby1"].execute("SELECT pg_wal_replay_pause()")
+
+
+@pytest.mark.parametrize("act", [cut_off, hold_back])
+def test_commits_that_a_connected_standby_does_not_acknowledge_end_the_trial(
+    act: Callable[[TrialContext], None], place: Path
+) -> None:
+    around = before_run(act)
+    with mock.patch.object(cluster, "STALLED_S", 3.0):
+        reason = failure_of(place, "cluster(2,ANY 1,remote_apply)/tmpfs", around, duration_s=LONG_S)
+    assert reason.startswith("commits hang: one has waited for ")
+    assert "and 1 are connected: they are cut off, or stand still" in reason
 
 
 def promote(context: TrialContext) -> None:
@@ -98,6 +129,21 @@ def test_commits_that_no_standby_can_acknowledge_end_the_trial(place: Path) -> N
     reason = failure_of(place, "cluster(2,ANY 1)/tmpfs", around, duration_s=LONG_S)
     assert reason.startswith("commits hang: ")
     assert "wait for 1 synchronous standbys to acknowledge, and 0 of them are left" in reason
+
+
+def test_also_those_of_the_warm_up(place: Path) -> None:
+    around = mock.patch.object(measure, "wait_for_run", killing("standby1"))
+    reason = failure_of(place, "cluster(2,ANY 1)/tmpfs", around, warmup_s=LONG_S)
+    assert reason.startswith("commits hang: ")
+    assert list((place / "out").glob("trials/*/cells/*/raw/warmup.err")), "what pgbench said is kept"
+
+
+@pytest.mark.parametrize(("asked", "module"), [("stale_reads", stale_reads), ("acknowledgements", acknowledgements)])
+def test_also_those_of_the_load_after_the_run(asked: str, module: ModuleType, place: Path) -> None:
+    """Without this the trial would end two minutes later, by a timeout."""
+    around = mock.patch.object(module, "wait_for_run", killing("standby1"))
+    reason = failure_of(place, f"cluster(2,ANY 1,{asked}=1s)/tmpfs", around)
+    assert reason.startswith("commits hang: ")
 
 
 def test_a_standby_that_goes_while_others_acknowledge_fails_the_attestation(place: Path) -> None:

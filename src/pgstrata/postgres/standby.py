@@ -43,9 +43,10 @@ ARCHIVER = "SELECT archived_count, failed_count, coalesce(last_failed_wal, '') A
 
 WAITING = """
 SELECT (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS able,
-       (SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep') AS waiting
+       count(*) AS waiting, coalesce(string_agg(backend_xid::text, ' '), '') AS transactions
+FROM pg_stat_activity WHERE wait_event = 'SyncRep'
 """
-"""Standbys that can acknowledge, and sessions whose commit waits for that."""
+"""Standbys that can acknowledge, sessions whose commit waits for that, and the transactions of these."""
 
 
 def render_access(driver: str, nodes: Sequence[str]) -> tuple[str, ...]:

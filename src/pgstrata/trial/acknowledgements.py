@@ -11,6 +11,7 @@ from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.network import INTERFACE
 from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.cluster import told_where_commits_hang, wait_for_run
 from pgstrata.trial.context import TrialContext, TrialSetup
 
 OUTPUTS = ("acknowledged_load.out", "acknowledged_load.err")
@@ -66,13 +67,14 @@ def _awaited(setup: TrialSetup) -> Position:
 def _watch(context: TrialContext, *, cell: Cell, awaited: Position) -> None:
     out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in OUTPUTS)
     process, load = context.executor.start_next(stdout=out, stderr=err)
-    printed = context.executor.run_next().stdout
+    with told_where_commits_hang(context):
+        printed = context.executor.run_next().stdout
     context.recorder.write_text(f"cells/{cell.id}/raw/{REPLIES}", printed)
     cluster = context.plan.stack.topology
     assert cluster is not None
     assert cluster.quorum is not None
     said, commits = parse_watched(printed, awaited)
-    code = process.wait(load.timeout_s)
+    code = wait_for_run(context, process, load.timeout_s)
     if code != 0:
         raise TrialError(f"pgbench beside the watcher ended with exit code {code}", hint=f"raw/{OUTPUTS[1]}")
     if not said:

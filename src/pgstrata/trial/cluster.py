@@ -8,7 +8,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -44,6 +46,10 @@ from pgstrata.trial.site import DATABASE
 LOOK_S = 0.1
 WATCH_S = 5.0
 """Between looks at whether commits can still be acknowledged: each is a program of its own beside the run."""
+STALLED_S = 45.0
+"""So long a commit may wait for standbys that are connected: longer than one holds back what it applies for a query
+(max_standby_streaming_delay, 30 s), and shorter than the primary takes to give it up (wal_sender_timeout, 60 s)."""
+HANGING_HINT = "the logs of the standbys, raw/postgresql-standby1.log, say why they left"
 PASSWORD_BYTES = 24
 SALT_BYTES = 16
 
@@ -287,12 +293,50 @@ def attest_cluster(context: TrialContext, moment: Moment) -> None:
     )
 
 
+@dataclass
+class CommitWatch:
+    """Looks at commits that wait for standbys, one after the other, and says when they wait for ever."""
+
+    needed: int
+    """Standbys that have to acknowledge."""
+    suspected: bool = False
+    since_s: dict[str, float] = field(default_factory=dict)
+    """Of each transaction that waits, when that was seen first."""
+
+    def hangs(self, row: Mapping[str, object], now_s: float) -> str:
+        """What `WAITING` says now; empty while commits go on. Standbys must be gone in two looks, or have kept one
+        transaction waiting for `STALLED_S`."""
+        gone = hanging_commits(row, self.needed)
+        if gone and self.suspected:
+            return gone
+        self.suspected = bool(gone)
+        self.since_s = {one: self.since_s.get(one, now_s) for one in str(row["transactions"]).split()}
+        longest_s = now_s - min(self.since_s.values(), default=now_s)
+        if longest_s < STALLED_S:
+            return ""
+        return (
+            f"commits hang: one has waited for {render_duration(longest_s)} for {self.needed} synchronous standbys to "
+            f"acknowledge, and {row['able']} are connected: they are cut off, or stand still"
+        )
+
+
+def hanging_commits(row: Mapping[str, object], needed: int) -> str:
+    """Whether too few standbys are left to acknowledge what waits for that, by `WAITING`; empty where they are not."""
+    able, waiting = (int(str(row[name])) for name in ("able", "waiting"))
+    if able >= needed or not waiting:
+        return ""
+    return (
+        f"commits hang: {waiting} sessions wait for {needed} synchronous standbys to acknowledge, "
+        f"and {able} of them are left"
+    )
+
+
 def wait_for_run(context: TrialContext, process: Process, timeout_s: float) -> int:
-    """The exit code of pgbench; TrialError as soon as no standby is left to acknowledge what it commits."""
+    """The exit code of pgbench; TrialError soon after no standby is left to acknowledge what it commits."""
     cluster = context.plan.stack.topology
     if cluster is None or cluster.quorum is None:
         return process.wait(timeout_s)
-    deadline_s, suspected = time.monotonic() + timeout_s, False
+    deadline_s, watch = time.monotonic() + timeout_s, CommitWatch(cluster.quorum.count)
     while True:
         left_s = deadline_s - time.monotonic()
         try:
@@ -300,22 +344,28 @@ def wait_for_run(context: TrialContext, process: Process, timeout_s: float) -> i
         except CommandFailed as error:
             if not error.timed_out or left_s <= WATCH_S:
                 raise
-        hanging = hanging_commits(context, cluster.quorum.count)
-        if hanging and suspected:
-            raise TrialError(hanging, hint="the logs of the standbys, raw/postgresql-standby1.log, say why they left")
-        suspected = bool(hanging)
+        row = _waiting(context)
+        if row is not None and (hanging := watch.hangs(row, time.monotonic())):
+            raise TrialError(hanging, hint=HANGING_HINT)
 
 
-def hanging_commits(context: TrialContext, needed: int) -> str:
-    """Why commits wait for ever; empty while they do not, or where the server does not answer."""
+@contextmanager
+def told_where_commits_hang(context: TrialContext) -> Iterator[None]:
+    """Of a program that failed because no standby is left to acknowledge what it commits, that is what is said."""
+    try:
+        yield
+    except CommandFailed:
+        cluster, row = context.plan.stack.topology, _waiting(context)
+        quorum = cluster.quorum if cluster is not None else None
+        if quorum is not None and row is not None and (hanging := hanging_commits(row, quorum.count)):
+            raise TrialError(hanging, hint=HANGING_HINT) from None
+        raise
+
+
+def _waiting(context: TrialContext) -> Mapping[str, object] | None:
+    """None where the server does not answer."""
     try:
         with context.host.looking():
-            row = context.server.sql(WAITING)[0]
+            return context.server.sql(WAITING)[0]
     except PgstrataError:
-        return ""
-    if int(row["able"]) >= needed or not int(row["waiting"]):
-        return ""
-    return (
-        f"commits hang: {row['waiting']} sessions wait for {needed} synchronous standbys to acknowledge, "
-        f"and {row['able']} of them are left"
-    )
+        return None

@@ -18,6 +18,7 @@ from pgstrata.workload.pgbench_output import PgbenchResult, parse_progress, pars
 
 RUN_OUTPUTS = ("pgbench.out", "pgbench.err", SAMPLES, "samples.err", POSTGRES, "postgres.err")
 """In the folder of a cell, opened by the caller: what a run leaves, and all that is fetched but pgbench's logs."""
+WARM_UP_OUTPUTS = ("warmup.out", "warmup.err")
 LOG_PREFIX = "pgbench_log"
 LOG_BYTES_PER_S = 32_000_000
 """More than any pgbench writes: half a million transactions a second."""
@@ -65,9 +66,10 @@ def _fetch_far(context: TrialContext, cell: Cell, host: str, raw: Path) -> None:
 
 def _outputs(context: TrialContext) -> tuple[str, ...]:
     stack = context.setup.stack
+    before = WARM_UP_OUTPUTS if context.setup.workload.warmup > 0 else ()
     behind = stale_reads.OUTPUTS if stale_reads.asked_s(stack) else ()
     watched = acknowledgements.OUTPUTS if acknowledgements.watched_s(stack) else ()
-    return (*RUN_OUTPUTS, *behind, *watched, *(pooler.OUTPUTS if context.setup.pooler else ()))
+    return (*before, *RUN_OUTPUTS, *behind, *watched, *(pooler.OUTPUTS if context.setup.pooler else ()))
 
 
 def rescue_outputs(context: TrialContext) -> None:

@@ -34,7 +34,7 @@ from pgstrata.trial.cluster import (
     stop_servers,
     wait_for_run,
 )
-from pgstrata.trial.collect import LOG_PREFIX, collect_cell, logs_folder
+from pgstrata.trial.collect import LOG_PREFIX, WARM_UP_OUTPUTS, collect_cell, logs_folder
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.disk_accounts import disks_used, plan_accounts, read_accounts, refuse_untimed, timing_steps
 from pgstrata.trial.pooler import attest_pooler, read_sent, sent_between, start_pooler_steps, stop_pooler_steps
@@ -223,10 +223,12 @@ def _prewarm(context: TrialContext, *, cell: Cell) -> None:
 
 
 def _warm_up(context: TrialContext, *, cell: Cell) -> None:
-    done = context.executor.run_next()
-    context.recorder.write_text(f"cells/{cell.id}/raw/warmup.out", done.stdout)
-    context.recorder.write_text(f"cells/{cell.id}/raw/warmup.err", done.stderr)
-    context.cell(cell).settled = warmup_settled([row.tps for row in parse_progress(done.stderr).rows])
+    out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in WARM_UP_OUTPUTS)
+    process, pgbench = context.executor.start_next(stdout=out, stderr=err)
+    code = wait_for_run(context, process, pgbench.timeout_s)
+    if code != 0:
+        raise _failure(context, err, code)
+    context.cell(cell).settled = warmup_settled([row.tps for row in parse_progress(context.host.read_text(err)).rows])
 
 
 def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
@@ -251,7 +253,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         run.pid = process.pid
         code = wait_for_run(context, process, pgbench.timeout_s)
         if code != 0:
-            raise _failure(context, folder, code)
+            raise _failure(context, outputs["stderr"], code)
         run.disks = disks_used(counted, read_accounts(context))
         refuse_untimed(run.disks)
         run.sent = sent_between(sent, read_sent(context))
@@ -283,9 +285,9 @@ def refuse_throttled(before: int | None, after: int | None) -> None:
         )
 
 
-def _failure(context: TrialContext, folder: str, code: int) -> TrialError:
+def _failure(context: TrialContext, errors_file: str, code: int) -> TrialError:
     """What pgbench said, and what the server said meanwhile: a full disk shows there."""
-    said = [line for line in context.host.read_text(f"{folder}/pgbench.err").splitlines() if "progress:" not in line]
+    said = [line for line in context.host.read_text(errors_file).splitlines() if "progress:" not in line]
     log = [line for line in context.server.read_log().splitlines() if " PANIC: " in line or " FATAL: " in line]
     errors = [line for line in context.server.read_log().splitlines() if " ERROR: " in line]
     tail = "\n".join([*said[-5:], *(log or errors)[-3:]])

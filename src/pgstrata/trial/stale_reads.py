@@ -13,6 +13,7 @@ from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.network import DRIVER
 from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.cluster import told_where_commits_hang, wait_for_run
 from pgstrata.trial.context import TrialContext, TrialSetup
 
 OUTPUTS = ("stale_load.out", "stale_load.err")
@@ -52,9 +53,10 @@ def stale_steps(setup: TrialSetup, cell: Cell, load: Command) -> tuple[Step, ...
 def _read(context: TrialContext, *, cell: Cell) -> None:
     out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in OUTPUTS)
     process, load = context.executor.start_next(stdout=out, stderr=err)
-    said = context.executor.run_next().stdout
+    with told_where_commits_hang(context):
+        said = context.executor.run_next().stdout
     context.recorder.write_text(f"cells/{cell.id}/raw/{READS}", said)
     context.cell(cell).stale = parse_reads(said)
-    code = process.wait(load.timeout_s)
+    code = wait_for_run(context, process, load.timeout_s)
     if code != 0:
         raise TrialError(f"pgbench beside the reads on standbys ended with exit code {code}", hint=f"raw/{OUTPUTS[1]}")
