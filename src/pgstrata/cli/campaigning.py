@@ -111,6 +111,7 @@ def run_to_report(
             conditions = () if campaign.hosts else shown.gate.conditions
             for warning in gate_warnings(campaign, conditions, recorded):
                 print_notice(f"warning: --fail-on: {warning}")
+            del recorded  # of a fleet it is large, and the run needs none of it
             outcome = _run(campaign, directory, shown)
         cuts = _PowerCuts() if outcome.interrupted else _cut_power(campaign, directory, shown)
         left = undo_errors(out)
@@ -145,9 +146,8 @@ def _run_blocks(campaign: Campaign, directory: CampaignDirectory, shown: Shown) 
         listening(quiet=shown.quiet, budget_s=campaign.runs.budget) as tell,
         _opened(campaign, directory, tell, interruption) as (runners, stacks, executor),
     ):
-        recorded = directory.data()
-        policy = choose_policy(campaign, stacks, recorded.crashes)
-        for line in unlike_notices(recorded.media):
+        policy = choose_policy(campaign, stacks, directory.crash_trials())
+        for line in unlike_notices(directory.media()):
             tell(Notice(line))
         return run_campaign(
             campaign,

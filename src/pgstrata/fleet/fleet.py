@@ -361,8 +361,7 @@ def _placed(record: MediumRecord, directory: CampaignDirectory) -> MediumRecord:
     """A baseline stands before the next block of the campaign, which the worker does not know."""
     if record.kind != "baseline":
         return record
-    blocks = (trial.trial.block for trial in directory.finished() if trial.verdict.status != "unsupported")
-    return record.model_copy(update={"before_block": max(blocks, default=-1) + 1})
+    return record.model_copy(update={"before_block": directory.next_block()})
 
 
 @contextmanager

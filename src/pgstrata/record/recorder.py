@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from pgstrata.record.delivered import delivered_trial, unpack, write_files
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import (
     CampaignData,
+    CrashData,
     TrialData,
     place,
     read_campaign,
@@ -48,6 +49,7 @@ from pgstrata.record.schema import (
 )
 from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.expand import block_of
 
 
 def utc_now() -> str:
@@ -82,6 +84,8 @@ class TrialRecorder:
     trial: Trial
     partial: Path
     final: Path
+    ended: Callable[[Trial, TrialVerdict], None] = lambda trial, verdict: None
+    """Is told how it ended, once it is finished."""
 
     def path(self, name: str) -> Path:
         """A file below the trial's directory, its folder made."""
@@ -130,6 +134,7 @@ class TrialRecorder:
         whole = verdict.model_copy(update={"files": self._files()})
         write_atomically(self.partial / "verdict.json", whole.model_dump_json(indent=1) + "\n")
         self._give_name()
+        self.ended(self.trial, whole)
 
     def adopt(self, files: Mapping[str, memoryview]) -> None:
         """The files of the trial, which was recorded on another machine."""
@@ -170,6 +175,8 @@ class CampaignDirectory:
     """Trials that came from other machines and were not asked for yet."""
     _appending: threading.Lock = field(default_factory=threading.Lock, repr=False)
     """Several hosts are measured at once, and their lines go to one file."""
+    _next_block: int | None = field(default=None, repr=False)
+    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
     def create_or_open(
@@ -260,7 +267,7 @@ class CampaignDirectory:
             raise PgstrataError(f"trial {trial.id} is finished: its directory is never written again")
         with writing(partial):
             partial.mkdir(parents=True)
-        return TrialRecorder(trial, partial, final)
+        return TrialRecorder(trial, partial, final, self._count if folder != CRASH else TrialRecorder.ended)
 
     def adopt(self, trial: Trial, archive: bytes) -> TrialVerdict:
         """A trial that was recorded on another machine: it is there whole or not at all.
@@ -272,6 +279,7 @@ class CampaignDirectory:
             files = unpack(archive)
             found = delivered_trial(files, trial)
             recorder.adopt(files)
+            self._count(trial, found.verdict)
             self._arrived[trial.id] = found.found_in(FolderSource(self.path))
             return found.verdict
         except BaseException:
@@ -301,6 +309,29 @@ class CampaignDirectory:
             hint = f"move {self.path}/trials/{id_} out of the campaign directory: it runs again then"
             raise UsageError(error.message, hint=hint) from None
 
+    def forget(self) -> None:
+        """Gives the memory of finished trials back: whatever is asked for is read again."""
+        self._trials.clear()
+
+    def next_block(self) -> int:
+        """The first one without a finished trial, by names: a fleet has hundreds of thousands of trials. A stack that
+        cannot be built ran in no block."""
+        with self._counting:
+            if self._next_block is None:
+                self._next_block = self._last_block() + 1
+            return self._next_block
+
+    def _last_block(self) -> int:
+        for name in sorted(FolderSource(self.path).trials(), key=block_of, reverse=True):
+            if self.finished_trial(name).verdict.status != "unsupported":
+                return block_of(name)
+        return -1
+
+    def _count(self, trial: Trial, verdict: TrialVerdict) -> None:
+        with self._counting:
+            if self._next_block is not None and verdict.status != "unsupported":
+                self._next_block = max(self._next_block, trial.block + 1)
+
     def data(self) -> CampaignData:
         """The campaign as it is recorded so far."""
         source = FolderSource(self.path)
@@ -311,9 +342,16 @@ class CampaignDirectory:
             self.decisions(),
             source,
             unreadable=damaged,
-            media=read_media(source),
+            media=self.media(),
             crashes=crashes,
         )
+
+    def crash_trials(self) -> tuple[CrashData, ...]:
+        """Every crash trial that can be read."""
+        return read_crash_trials(FolderSource(self.path))[0]
+
+    def media(self) -> tuple[MediumRecord, ...]:
+        return read_media(FolderSource(self.path))
 
     def crashes(self) -> tuple[CrashRecord, ...]:
         """Every finished crash trial."""

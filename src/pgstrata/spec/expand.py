@@ -23,6 +23,7 @@ AA_SUFFIX = " (A/A)"
 
 _PREFIX = {"screen": "b", "confirm": "c", "latency": "l", "capacity": "k", "soak": "s"}
 _SLUG_LENGTH = 60
+_OF_BLOCK = re.compile(rf"[{''.join(_PREFIX.values())}]([0-9]+)-[0-9]+-")
 
 
 def stable_hash(*parts: object) -> int:
@@ -91,6 +92,12 @@ def _trial(
         duration_s=duration_s,
         workload_seed=workload_seed(campaign.seed, block),
     )
+
+
+def block_of(trial_id: str) -> int:
+    """The block of a trial by its id; -1 for an id that `block_trials` does not give."""
+    found = _OF_BLOCK.match(trial_id)
+    return int(found.group(1)) if found else -1
 
 
 def scale_cells(campaign: Campaign, scale: int) -> tuple[Cell, ...]:

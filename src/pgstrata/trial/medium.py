@@ -57,10 +57,9 @@ def record_baseline(site: Site, directory: CampaignDirectory) -> None:
     where runs are too short to tell anything."""
     if not is_measurable(site):
         return
-    blocks = {trial.trial.block for trial in directory.finished() if trial.verdict.status != "unsupported"}
     binaries = next(iter(site.installations.values())).bin_directory
     measure = partial(measure_medium, server_binaries=binaries, seconds=_seconds(site))
-    _record(site, directory, "baseline", max(blocks, default=-1) + 1, measure)
+    _record(site, directory, "baseline", directory.next_block(), measure)
 
 
 def record_check(site: Site, directory: CampaignDirectory, block: int) -> None:

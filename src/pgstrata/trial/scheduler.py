@@ -148,6 +148,7 @@ def run_campaign(
     lost for good is left out until the campaign is resumed.
     """
     state = _State.of(directory, observe)
+    directory.forget()  # the state has them until their round is taken up
     given = runners if isinstance(runners, Mapping) else {"": runners}
     hosts = {
         name: runner if isinstance(runner, Submitted) else Here(runner, directory, tell)

@@ -45,6 +45,34 @@ def finish(directory: CampaignDirectory, trial: Trial) -> None:
     directory.start_trial(trial, planned(trial)).finish(TrialVerdict(trial_id=trial.id, status="ok", duration_s=1.5))
 
 
+class TestNextBlock:
+    def test_it_is_after_the_last_one_with_a_finished_trial(self, tmp_path: Path) -> None:
+        first, second = trials(), trials(1)
+        with CampaignDirectory.create_or_open(tmp_path / "c", CAMPAIGN) as directory:
+            assert directory.next_block() == 0
+            finish(directory, first[0])
+            directory.start_crash(second[0], planned(second[0])).finish(
+                TrialVerdict(trial_id=second[0].id, status="ok")
+            )
+            assert directory.next_block() == 1
+            finish(directory, second[0])
+            assert directory.next_block() == 2
+            finish(directory, first[1])
+            assert directory.next_block() == 2
+        with CampaignDirectory.create_or_open(tmp_path / "c", CAMPAIGN) as directory:
+            assert directory.next_block() == 2
+
+    def test_a_stack_that_cannot_be_built_ran_in_none(self, tmp_path: Path) -> None:
+        first = trials()[0]
+        for _ in range(2):  # while it is recorded, and when it is read back
+            with CampaignDirectory.create_or_open(tmp_path / "c", CAMPAIGN) as directory:
+                assert directory.next_block() == 0
+                if not (tmp_path / "c" / "trials" / first.id).exists():
+                    unsupported = TrialVerdict(trial_id=first.id, status="unsupported")
+                    directory.start_trial(first, planned(first)).finish(unsupported)
+                    assert directory.next_block() == 0
+
+
 class TestTrialDirectory:
     def test_a_trial_is_there_only_when_it_has_its_verdict(self, tmp_path: Path) -> None:
         with CampaignDirectory.create_or_open(tmp_path / "c", CAMPAIGN) as directory:

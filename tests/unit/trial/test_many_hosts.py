@@ -6,22 +6,26 @@ import gc
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from pgstrata.analyze.hosts_policy import HostsPolicy
 from pgstrata.analyze.metrics import Observer
+from pgstrata.cli import campaigning
 from pgstrata.errors import RecordError, UsageError, writing
 from pgstrata.host.protocol import HostLost
+from pgstrata.record import recorder
 from pgstrata.record.decision import Decision, Observation
-from pgstrata.record.reader import TrialData, read
+from pgstrata.record.reader import TrialData, read, read_trial
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import TrialVerdict
+from pgstrata.record.schema import MediumRecord, TrialVerdict
+from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.trial.events import Event, Notice, Tell, silent
 from pgstrata.trial.interruption import Interrupted, Interruption
@@ -104,31 +108,80 @@ def test_every_host_runs_complete_blocks_of_its_own(tmp_path: Path) -> None:
     assert loads == {(host, later): "copy" if later else "fresh" for host in HOSTS for later in (False, True)}
 
 
+@dataclass
+class Memory:
+    """Looks before each decision how many of the trials that were taken up, or read since, are still in memory."""
+
+    observer: Observer = field(default_factory=lambda: Observer("tps"))
+    taken_up: list[weakref.ref[TrialData]] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+
+    def observe(self, trials: Sequence[TrialData]) -> Sequence[Observation]:
+        self.taken_up.extend(weakref.ref(trial) for trial in trials)
+        return self.observer(trials)
+
+    def read(self, source: FolderSource, name: str) -> TrialData:
+        trial = read_trial(source, name)
+        self.taken_up.append(weakref.ref(trial))
+        return trial
+
+    def policy(self, before: Callable[[], None] = lambda: None) -> type[HostsPolicy]:
+        memory = self
+
+        class Counting(HostsPolicy):
+            def decide(self, observations: Sequence[Observation], rounds_done: int, elapsed_s: float) -> Decision:
+                before()
+                gc.collect()
+                memory.kept.append(sum(one() is not None for one in memory.taken_up))
+                return super().decide(observations, rounds_done, elapsed_s)
+
+        return Counting
+
+
 def test_of_a_round_that_was_taken_up_no_trial_stays_in_memory(tmp_path: Path) -> None:
     """A fleet has hundreds of thousands of them."""
-    read_so_far: list[weakref.ref[TrialData]] = []
-    kept: list[int] = []
-    observer = Observer("tps")
-
-    def observe(trials: Sequence[TrialData]) -> Sequence[Observation]:
-        read_so_far.extend(weakref.ref(trial) for trial in trials)
-        return observer(trials)
-
-    class Counting(HostsPolicy):
-        def decide(self, observations: Sequence[Observation], rounds_done: int, elapsed_s: float) -> Decision:
-            gc.collect()
-            kept.append(sum(one() is not None for one in read_so_far))
-            return super().decide(observations, rounds_done, elapsed_s)
-
+    memory = Memory()
     asked = campaign(runs={"blocks": 3})
-    policy = Counting.of(asked, ("ext4", "tmpfs"))
+    policy = memory.policy().of(asked, ("ext4", "tmpfs"))
     with CampaignDirectory.create_or_open(tmp_path / "c", asked) as directory, ThreadPoolExecutor(3) as executor:
         outcome = run_campaign(
             asked, directory, dict(watched(asked)), policy, silent,
-            observe=observe, interruption=Interruption(), executor=executor,
+            observe=memory.observe, interruption=Interruption(), executor=executor,
         )  # fmt: skip
-    assert (len(read_so_far), outcome.counts) == (18, {"ok": 18})
-    assert max(kept) <= 1, "the last one that was taken up may still be at hand"
+    assert (len(memory.taken_up), outcome.counts) == (18, {"ok": 18})
+    assert max(memory.kept) <= 1, "the last one that was taken up may still be at hand"
+
+
+def test_nor_does_one_when_the_command_goes_on_and_a_worker_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'pgstrata[dask]'")
+    from pgstrata.fleet.fleet import take_up
+    from pgstrata.fleet.messages import Answer
+
+    asked, out = campaign(runs={"blocks": 3}), tmp_path / "c"
+    assert run(out, asked, watched(asked) | {"ssh://b": Watched(asked, error_after=3)}).interrupted
+    memory, baseline = Memory(), MediumRecord(at="now", before_block=0, medium="m", seconds=1.0, host="ssh://b")
+
+    def reopen() -> None:
+        """As after a loss: the session of the next worker tells its baseline."""
+        take_up("ssh://b", Answer(media=[baseline.model_dump_json()]), opened[0], silent)
+
+    opened: list[CampaignDirectory] = []
+    honest = campaigning.run_campaign
+
+    def spied(asked_: Campaign, directory: CampaignDirectory, *args: Any, **named: Any) -> Outcome:
+        opened.append(directory)
+        monkeypatch.setattr(recorder, "read_trial", memory.read)
+        return honest(asked_, directory, *args, **{**named, "observe": memory.observe})
+
+    monkeypatch.setenv("PGSTRATA_FAKE", "1")
+    monkeypatch.setattr(campaigning, "run_campaign", spied)
+    monkeypatch.setattr(campaigning, "HostsPolicy", memory.policy(lambda: reopen() if opened else None))
+    campaigning.run_to_report(asked, out, "run", campaigning.Shown(quiet=True))
+    assert len(memory.kept) == 2
+    assert max(memory.kept) <= 1
+    assert [m.before_block for m in read(out).media] == [6, 9]
 
 
 @pytest.mark.parametrize("after", [0, 1, 3])
