@@ -356,6 +356,7 @@ class Why(Finding):
     low: float | None
     high: float | None
     p: float
+    """Of no difference: paired t test over the blocks, of the logarithms of the times."""
     beyond_noise: bool
     """Whether there is anything to explain; without it no cause is named."""
     pairs: int

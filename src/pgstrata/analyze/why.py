@@ -2,7 +2,9 @@
 
 Session time a transaction is the sum of the kinds of `why_run`, so the difference between two stacks is the sum of the
 differences by kind. Each difference is the mean over the blocks with runs of both, tested with the paired t test; Holm
-(1979) shares 5 % among all tests of the cell. This is exploratory: the t test does not allow for repeated looks.
+(1979) shares 5 % among all tests of the cell. The whole is tested by its logarithms, as TPS is judged: runs differ by
+factors, and where one stack takes several times as long its scatter in ms hides that. Kinds can be zero and are tested
+in ms. This is exploratory: the t test does not allow for repeated looks.
 
 A kind of time that differs beyond the noise is given a cause only with what else was recorded:
 
@@ -207,6 +209,15 @@ class _Pair:
         pairs = zip(self.x, self.y, strict=True)
         return mean_of_differences(np.array([_time(x, kind) - _time(y, kind) for x, y in pairs]))
 
+    def p(self, kind: TimeKind | None) -> float:
+        """Of no difference. Of the whole by its logarithms, where these point the same way as its mean in ms."""
+        if kind is not None:
+            return _p(self.difference(kind))
+        ratio = mean_of_differences(
+            np.array([math.log(x.time_ms / y.time_ms) for x, y in zip(self.x, self.y, strict=True)])
+        )
+        return _p(ratio) if ratio.value >= 0 else 1.0
+
     def tested(self) -> tuple[TimeKind, ...]:
         return tuple(k for k in KINDS if max(_share(self.x, k), _share(self.y, k)) >= LEAST_SHARE)
 
@@ -215,8 +226,7 @@ def compare(cell: str, ranked: Sequence[tuple[str, Readings]]) -> Iterator[Why]:
     """Each stack against the first, where they have enough blocks in common."""
     pairs = [pair for other in ranked[1:] if (pair := _pair(ranked[0], other)) is not None]
     tests = [(pair, kind) for pair in pairs for kind in (None, *pair.tested())]
-    estimates = [pair.difference(kind) for pair, kind in tests]
-    beyond = holm_rejects([_p(estimate) for estimate in estimates], ALPHA)
+    beyond = holm_rejects([pair.p(kind) for pair, kind in tests], ALPHA)
     found = {(pair.a, pair.b, kind): held for (pair, kind), held in zip(tests, beyond, strict=True)}
     for pair in pairs:
         yield _why(cell, pair, {kind: found[pair.a, pair.b, kind] for kind in (None, *pair.tested())}, len(tests))
@@ -243,7 +253,7 @@ def _why(cell: str, pair: _Pair, beyond: Mapping[TimeKind | None, bool], tests: 
         difference_ms=whole.value,
         low=low,
         high=high,
-        p=_p(whole),
+        p=pair.p(None),
         beyond_noise=beyond[None],
         pairs=len(pair.x),
         tests=tests,
@@ -263,7 +273,7 @@ def _why_part(pair: _Pair, kind: TimeKind, whole_ms: float, beyond: bool) -> Why
         difference_ms=estimate.value,
         low=low,
         high=high,
-        p=_p(estimate),
+        p=pair.p(kind),
         beyond_noise=beyond,
         share=estimate.value / whole_ms if whole_ms > 0 else 0.0,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pgstrata.analyze.crash import kept_class
 from pgstrata.analyze.finding import Cause, TimeKind
 from pgstrata.analyze.findings import CellFinding, FigurePair, Findings, StackProfile, TimePart, Why, WhyPart
-from pgstrata.report.figures import render_number
+from pgstrata.report.figures import render_count, render_number
 from pgstrata.report.words import percent, quoted
 from pgstrata.spec.durability import of_class
 from pgstrata.spec.units import render_size
@@ -36,6 +36,8 @@ FIGURE_TITLES: Mapping[str, str] = {
     "client_cpu": "a thread of pgbench on a processor",
     "client_cpu_wait": "a thread of pgbench waiting for one",
 }
+_NOT_SHOWN = "no difference in session time a transaction beyond the noise between runs"
+"""Few runs that scatter widely show nothing, however much their stacks differ, so nothing is said of how little."""
 MOST_PARTS = 2
 LEAST_SHARE = 0.1
 """Parts of a difference that account for less are left to the table."""
@@ -46,10 +48,7 @@ def why_words(why: Why, profiles: Mapping[str, StackProfile]) -> str:
     """The sentence on a pair; `profiles` are those of the cell, by stack."""
     a, b = profiles[why.a], profiles[why.b]
     if not why.beyond_noise or why.cause is None:
-        return (
-            f"{quoted(why.a)} against {quoted(why.b)}: session time a transaction differs by no more than the noise "
-            "between runs."
-        )
+        return f"{quoted(why.a)} against {quoted(why.b)}: {_NOT_SHOWN} is shown ({_blocks([why])})."
     told = [
         f"{quoted(why.a)} takes {_ms(why.difference_ms)} more session time a transaction than {quoted(why.b)} "
         f"({render_number(a.time_ms)} against {_ms(b.time_ms)}), {_CAUSES[why.cause]}"
@@ -71,7 +70,12 @@ def pair_sentences(whys: Sequence[Why], profiles: Mapping[str, StackProfile]) ->
         yield why_words(alike[0], profiles)
     elif alike:
         pairs = ", ".join(f"{quoted(why.a)} against {quoted(why.b)}" for why in alike)
-        yield f"Session time a transaction differs by no more than the noise between runs: {pairs}."
+        yield f"{_NOT_SHOWN.capitalize()} is shown ({_blocks(alike)}): {pairs}."
+
+
+def _blocks(whys: Sequence[Why]) -> str:
+    """Those with runs of both stacks; of the pair that has the fewest."""
+    return render_count(min(why.pairs for why in whys), "block")
 
 
 def _joined(told: list[str]) -> str:
@@ -151,7 +155,7 @@ def reason_words(findings: Findings, cell: CellFinding, class_: str | None) -> s
     if slower is None:
         least = ", ".join(_shares(profiles[best]))
         alike_all = bool(alike) and not any(w.beyond_noise for w in alike)
-        known = "; the others differ by no more than the noise between runs" if alike_all else ""
+        known = f"; {_NOT_SHOWN} is shown for the others ({_blocks(alike)})" if alike_all else ""
         return f"a transaction on {quoted(best)} takes {_ms(profiles[best].time_ms)} of session time: {least}{known}."
     part = next((p for p in slower.parts if p.beyond_noise and p.share >= LEAST_SHARE), None)
     named = f", above all {_named_part(part, profiles[slower.a])}" if part is not None else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from pgstrata.analyze.finding import Cause, TimeKind
 from pgstrata.analyze.findings import Why
@@ -86,6 +87,28 @@ def test_a_difference_within_the_noise_between_runs_has_no_cause() -> None:
     assert found.cause is None
     assert found.evidence == ()
     assert not any(part.beyond_noise for part in found.parts)
+
+
+def scaled(runs: tuple[RunReading, ...], factors: list[float]) -> tuple[RunReading, ...]:
+    return tuple(
+        replace(run, time_ms=run.time_ms * f, parts={k: ms * f for k, ms in run.parts.items()})
+        for run, f in zip(runs, factors, strict=True)
+    )
+
+
+def test_several_times_as_long_is_shown_though_it_scatters_in_ms() -> None:
+    slow = scaled(readings(blocks=5), [1.9, 5.1, 2.2, 4.6, 2.4])
+    found = why(slow, readings(blocks=5, seed=2))
+    assert found.beyond_noise
+    assert found.p < 0.01
+    in_ms = [x.time_ms - y.time_ms for x, y in zip(slow, readings(blocks=5, seed=2), strict=True)]
+    assert ttest_1samp(in_ms, 0).pvalue > 0.02
+
+
+def test_logarithms_that_point_the_other_way_show_nothing() -> None:
+    slow = scaled(readings(blocks=6, noise=0.0), [0.8, 0.8, 0.8, 0.8, 0.8, 4.0])
+    found = why(slow, readings(blocks=6, noise=0.0))
+    assert (found.a, found.beyond_noise) == ("slow", False)
 
 
 def test_what_varies_more_than_it_differs_is_not_named() -> None:

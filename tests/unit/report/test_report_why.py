@@ -74,7 +74,10 @@ def test_parts_within_the_noise_and_small_ones_are_not_named() -> None:
 
 def test_nothing_that_explains_it_is_said_so() -> None:
     assert why_words(why("unexplained"), PROFILES).endswith("**not explained** by what was recorded.")
-    assert "no more than the noise" in why_words(why(None, why_part("wal", 0.9)), PROFILES)
+    assert why_words(why(None, why_part("wal", 0.9)), PROFILES) == (
+        "`xfs` against `ext4`: no difference in session time a transaction beyond the noise between runs is shown "
+        "(5 blocks)."
+    )
 
 
 def test_what_stands_behind_locks() -> None:
@@ -135,10 +138,10 @@ def test_the_page_has_every_time_and_figure(recorded: tuple[CampaignData, Findin
 
 
 def test_pairs_that_do_not_differ_share_a_sentence() -> None:
-    alike = [why(None), why(None).model_copy(update={"a": "ext4", "b": "xfs"})]
+    alike = [why(None), why(None).model_copy(update={"a": "ext4", "b": "xfs", "pairs": 3})]
     assert list(pair_sentences(alike, PROFILES)) == [
-        "Session time a transaction differs by no more than the noise between runs: `xfs` against `ext4`, "
-        "`ext4` against `xfs`."
+        "No difference in session time a transaction beyond the noise between runs is shown (3 blocks): "
+        "`xfs` against `ext4`, `ext4` against `xfs`."
     ]
     assert list(pair_sentences(alike[:1], PROFILES)) == [why_words(alike[0], PROFILES)]
 
