@@ -19,6 +19,7 @@ from pgstrata.record.reader import read
 from pgstrata.spec.dask_cluster import DaskCluster
 from pgstrata.spec.ssh_target import SshTarget
 from pgstrata.trial.made_up import FAKE_MODE
+from pgstrata.trial.undo_errors import note_undo_errors, undo_errors
 
 pytest.importorskip("distributed", reason="needs Dask: make setup")
 
@@ -31,14 +32,14 @@ name: fleet
 hosts: {{dask: {cluster}}}
 stacks: [ext4, xfs]
 workload: {{scale: 1, clients: 2, duration: 5}}
-runs: {{blocks: 2}}
+runs: {{blocks: {blocks}}}
 """
 
 
-def run(place: Path, cluster: str) -> str:
+def run(place: Path, cluster: str, blocks: int = 2) -> str:
     """A campaign of made-up trials; what was said."""
     file = place / "fleet.yaml"
-    file.write_text(CAMPAIGN.format(cluster=cluster))
+    file.write_text(CAMPAIGN.format(cluster=cluster, blocks=blocks))
     done = subprocess.run(
         [sys.executable, "-m", "pgstrata.cli.main", "run", str(file), "--out", str(place / "out")],
         env={**os.environ, FAKE_MODE: "1"},
@@ -54,6 +55,14 @@ def test_workers_of_this_machine_are_one_host(tmp_path: Path) -> None:
     assert "has 3 workers: one trial at a time" in run(tmp_path, "{local: 3}")
     data = read(tmp_path / "out")
     assert Counter(t.trial.host for t in data.trials) == {socket.gethostname(): 4}
+
+
+def test_what_could_not_be_undone_is_forgotten_once_its_machine_is_clean(tmp_path: Path) -> None:
+    run(tmp_path, "{local: 1}", blocks=1)
+    out = tmp_path / "out"
+    note_undo_errors(out, ["unmount: target is busy"], socket.gethostname())
+    assert "could not be undone" not in run(tmp_path, "{local: 1}")
+    assert undo_errors(out) == ()
 
 
 def listening(pids: set[int]) -> list[tuple[str, int]]:

@@ -28,6 +28,7 @@ from pgstrata.trial.events import Event, StepBegun, StepEnded, Tell, silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import opened_runners
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata.trial.undo_errors import note_undo_errors, undo_errors
 from pgstrata.watch.follow import Follower
 
 pytestmark = pytest.mark.root
@@ -103,6 +104,9 @@ def test_two_hosts_run_side_by_side_and_one_machine_is_no_two_hosts(
             return found.__class__({**found.checked, "machine id": host.name}, found.told)
 
         monkeypatch.setattr(opening, "gather", told_apart)
+        with CampaignDirectory.create_or_open(place / "out", campaign(place)):
+            for host in ("local", "ssh://away"):
+                note_undo_errors(place / "out", ["unmount: target is busy"], host)
         watched = Watched(Follower(place / "out"))
         assert run(place, sshd, watched) == "blocks done: 1 on each host, as planned"
         data = read(place / "out")
@@ -114,4 +118,5 @@ def test_two_hosts_run_side_by_side_and_one_machine_is_no_two_hosts(
         assert judge(data).hosts[0].rows
         assert watched.hosts == {t.id: {t.trial.host} for t in data.trials}
         assert watched.rounds == {2}
+        assert undo_errors(place / "out") == ("ssh://away: unmount: target is busy",)
         assert remains(place) == []

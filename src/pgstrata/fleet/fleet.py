@@ -32,7 +32,7 @@ from pgstrata.spec.campaign import Trial
 from pgstrata.trial.events import Notice, Tell, TrialBegun
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.submitted import Submitted
-from pgstrata.trial.undo_errors import note_undo_errors
+from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors
 
 LOOK_S = 1.0
 """How often it is looked which workers are there."""
@@ -309,6 +309,7 @@ def _together(answers: Sequence[Answer]) -> Answer:
     whole = Answer(**answers[-1])
     whole["notices"] = [line for answer in answers for line in answer.get("notices", [])]
     whole["media"] = [text for answer in answers for text in answer.get("media", [])]
+    whole["clean"] = any(answer.get("clean", False) for answer in answers)
     whole["left"] = [line for answer in answers for line in answer.get("left", [])]
     return whole
 
@@ -336,7 +337,9 @@ def take_up(host: str, answer: Answer, directory: CampaignDirectory, tell: Tell)
     """What a session tells besides; PreflightError where it could not do what was asked."""
     for line in answer.get("notices", []):
         tell(Notice(f"{host}: {line}"))
-    note_undo_errors(directory.path, [f"{host}: {line}" for line in answer.get("left", [])])
+    if answer.get("clean"):
+        forget_undo_errors(directory.path, host)
+    note_undo_errors(directory.path, answer.get("left", []), host)
     for text in answer.get("media", []):
         directory.record_medium(_placed(MediumRecord.model_validate_json(text), directory))
     if "error" in answer:

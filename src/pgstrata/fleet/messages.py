@@ -85,3 +85,5 @@ class Answer(TypedDict, total=False):
     """Baselines of the medium, in JSON."""
     left: list[str]
     """What could not be undone."""
+    clean: bool
+    """A session was opened: nothing that the campaign could not undo there before is left."""

@@ -35,7 +35,7 @@ from pgstrata.trial.interruption import HostInterruption, Interrupted, Interrupt
 from pgstrata.trial.made_up import made_up_runner
 from pgstrata.trial.opening import opened_runner
 from pgstrata.trial.submitted import TrialRunner
-from pgstrata.trial.undo_errors import forget_undo_errors, undo_errors
+from pgstrata.trial.undo_errors import forget_undo_errors, undo_errors_of
 from pgstrata.workload.pgbench_logs import percentiles_of
 
 LOOK_S = 1.0
@@ -119,7 +119,7 @@ class Session:
                 )
                 opened.callback(self._journaled(folder).undo_all)
             self._directory, self._runner, self._opened = directory, runner, opened.pop_all()
-        return Answer(stacks=list(stacks))
+        return Answer(stacks=list(stacks), clean=True)
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -206,8 +206,8 @@ class Session:
             media = read_media(FolderSource(self._directory.path))
             answer["media"] = [m.model_dump_json() for m in media[self._media_told :]]
             self._media_told = len(media)
-            answer["left"] = list(undo_errors(self._directory.path))
-            forget_undo_errors(self._directory.path)
+            answer["left"] = list(undo_errors_of(self._directory.path, self.asked.host))
+            forget_undo_errors(self._directory.path, self.asked.host)
         return answer
 
     def _tell(self, event: Event) -> None:

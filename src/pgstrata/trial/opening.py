@@ -54,7 +54,8 @@ def opened_runner(
         site = with_far(survey(host, campaign, directory.path), far, directory.path)
         for one in site.sites.values():
             refuse_leftovers(one)
-        forget_undo_errors(directory.path)
+        one_of_several = host.name if campaign.hosts else ""
+        forget_undo_errors(directory.path, one_of_several)
         for one in site.sites.values():
             check_scratch(one)
         found = run_preflights(site)
@@ -82,7 +83,7 @@ def opened_runner(
             lines = runner.close()
             for line in lines:
                 tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
-            note_undo_errors(directory.path, lines)
+            note_undo_errors(directory.path, lines, one_of_several)
 
 
 @contextmanager

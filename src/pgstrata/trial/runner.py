@@ -224,7 +224,8 @@ class PerformanceRunner:
             executor.tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
         if lines:
             recorder.write_text("raw/undo-errors.txt", "\n".join(lines) + "\n")
-            note_undo_errors(recorder.final.parents[1], [f"{recorder.trial.id}: {line}" for line in lines])
+            own = [f"{recorder.trial.id}: {line}" for line in lines]
+            note_undo_errors(recorder.final.parents[1], own, recorder.trial.host)
 
     def clean_after_loss(self, tell: Tell) -> None:
         """A host was lost in the middle of a trial; its own journal says what is left over there."""

@@ -1,0 +1,58 @@
+"""What sessions tell besides their results: errors of undoing are those of a host until it is clean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed", reason="needs Dask: make setup")
+
+from pgstrata.fleet.fleet import _together, take_up
+from pgstrata.fleet.messages import Answer, SessionAsked
+from pgstrata.fleet.worker import Session
+from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.notation import parse_stack
+from pgstrata.trial.events import silent
+from pgstrata.trial.undo_errors import note_undo_errors, undo_errors
+
+CAMPAIGN = Campaign(name="fleet", stacks=(parse_stack("ext4"),), hosts=("dask:{local: 1}",))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[CampaignDirectory]:
+    with CampaignDirectory.create_or_open(tmp_path / "c", CAMPAIGN) as one:
+        yield one
+
+
+def test_errors_of_undoing_stay_until_their_own_host_is_clean(directory: CampaignDirectory) -> None:
+    take_up("db1", Answer(left=["b000-00-ext4-s1: unmount:\nbusy"], closed=True), directory, silent)
+    take_up("db2", Answer(left=["vgremove: busy"], closed=True), directory, silent)
+    assert undo_errors(directory.path) == ("db1: b000-00-ext4-s1: unmount: busy", "db2: vgremove: busy")
+    take_up("db1", Answer(archive=b""), directory, silent)
+    assert len(undo_errors(directory.path)) == 2
+    take_up("db1", Answer(stacks=["ext4"], clean=True, left=["losetup: busy"]), directory, silent)
+    assert undo_errors(directory.path) == ("db2: vgremove: busy", "db1: losetup: busy")
+    take_up("db2", _together([Answer(stacks=["ext4"], clean=True), Answer(archive=b"")]), directory, silent)
+    take_up("db1", Answer(stacks=["ext4"], clean=True), directory, silent)
+    assert undo_errors(directory.path) == ()
+
+
+def test_a_note_without_hosts_is_of_whichever_is_opened(directory: CampaignDirectory) -> None:
+    note_undo_errors(directory.path, ["unmount: busy"])
+    take_up("db1", Answer(stacks=["ext4"], clean=True), directory, silent)
+    assert undo_errors(directory.path) == ()
+
+
+def test_a_session_that_was_opened_says_so_and_hands_its_errors_over_once() -> None:
+    session = Session(SessionAsked(token="t", host="db1", campaign=CAMPAIGN, made_up=True))
+    try:
+        assert session.open()["clean"]
+        assert session._directory is not None
+        note_undo_errors(session._directory.path, ["unmount: busy"], "db1")
+        assert session._answer(lambda: Answer(archive=b""))["left"] == ["unmount: busy"]
+        assert session._answer(lambda: Answer(archive=b""))["left"] == []
+    finally:
+        session.close()
