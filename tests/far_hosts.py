@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from awaiting import wait_until
 
@@ -21,7 +22,8 @@ SEPARATION = Path("/run/sshd")
 STATE = "/var/lib/pgstrata"
 _OWN = f"far{os.getpid()}"
 """Of interfaces: several tests may run at a time."""
-_NET = f"10.211.{os.getpid() % 256}"
+_NET = {4: f"10.211.{os.getpid() % 256}.", 6: f"fd00:211:{os.getpid() % 65536:x}::"}
+_BITS = {4: 24, 6: 64}
 
 
 def _run(*argv: str) -> None:
@@ -36,15 +38,17 @@ class FarHost:
     number: int
     folder: Path
     holder: subprocess.Popen[bytes]
+    version: Literal[4, 6] = 4
+    """Of its address."""
     sshd: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"{_NET}.{self.number + 1}"
+        return f"{_NET[self.version]}{self.number + 1}"
 
     @property
     def target(self) -> str:
-        return f"ssh://{self.address}"
+        return f"ssh://{self.address}" if self.version == 4 else f"ssh://[{self.address}]"
 
     def argv(self, *argv: str) -> list[str]:
         """A command over there."""
@@ -94,8 +98,11 @@ class FarHost:
 
 
 @contextmanager
-def far_hosts(folder: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, FarHost], str]]:
-    """The hosts, joined with this machine by a bridge, and the PATH with which ssh finds its way to them."""
+def far_hosts(
+    folder: Path, names: Sequence[str], version: Literal[4, 6] = 4
+) -> Iterator[tuple[dict[str, FarHost], str]]:
+    """The hosts, joined with this machine by a bridge, and the PATH with which ssh finds its way to them. Their
+    addresses are of that version of IP."""
     folder.mkdir(mode=0o755)
     for key in ("host_key", "user_key"):
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
@@ -112,21 +119,27 @@ def far_hosts(folder: Path, names: Sequence[str]) -> Iterator[tuple[dict[str, Fa
     with ExitStack() as undo:
         _run("ip", "link", "add", _OWN, "type", "bridge")
         undo.callback(_run, "ip", "link", "del", _OWN)
-        _run("ip", "address", "add", f"{_NET}.1/24", "dev", _OWN)
+        _run(*_add_address(version, f"{_NET[version]}1", _OWN))
         _run("ip", "link", "set", _OWN, "up")
-        hosts = {name: undo.enter_context(_far_host(folder, name, n + 1)) for n, name in enumerate(names)}
+        hosts = {name: undo.enter_context(_far_host(folder, name, n + 1, version)) for n, name in enumerate(names)}
         yield hosts, f"{ssh.parent}:{os.environ['PATH']}"
 
 
+def _add_address(version: Literal[4, 6], address: str, interface: str) -> tuple[str, ...]:
+    """One of IPv6 can be used at once, as nobody asks whether others have it."""
+    at_once = ("nodad",) if version == 6 else ()
+    return ("ip", "address", "add", f"{address}/{_BITS[version]}", "dev", interface, *at_once)
+
+
 @contextmanager
-def _far_host(folder: Path, name: str, number: int) -> Iterator[FarHost]:
+def _far_host(folder: Path, name: str, number: int, version: Literal[4, 6]) -> Iterator[FarHost]:
     own = folder / name
     own.mkdir()
     (own / "machine-id").write_text(f"{uuid.uuid4().hex}\n")
     holder = subprocess.Popen(
         ["unshare", "--mount", "--net", "--uts", "--propagation", "slave", "sleep", "infinity"],
     )
-    host = FarHost(name, number, own, holder)
+    host = FarHost(name, number, own, holder, version)
     here = os.readlink("/proc/self/ns/net")
     wait_until(lambda: os.readlink(f"/proc/{holder.pid}/ns/net") != here, "a network namespace")
     link = f"{_OWN}n{number}"
@@ -135,7 +148,7 @@ def _far_host(folder: Path, name: str, number: int) -> Iterator[FarHost]:
         _run("ip", "link", "set", link, "master", _OWN, "up")
         for argv in (
             ("ip", "link", "set", "lo", "up"),
-            ("ip", "address", "add", f"{host.address}/24", "dev", "eth9"),
+            _add_address(version, host.address, "eth9"),
             ("ip", "link", "set", "eth9", "up"),
             ("hostname", name),
             ("mount", "--bind", str(own / "machine-id"), "/etc/machine-id"),

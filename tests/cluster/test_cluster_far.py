@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -43,10 +44,15 @@ def _nothing_left_on(hosts: Mapping[str, FarHost]) -> None:
     assert {name: host.remains() for name, host in hosts.items()} == {name: [] for name in hosts}
 
 
+@pytest.mark.parametrize("version", [4, 6])
 def test_nodes_on_other_hosts_are_attested_measured_and_taken_down(
-    place: Path, far: tuple[dict[str, FarHost], str]
+    version: Literal[4, 6], place: Path, tmp_path: Path
 ) -> None:
-    hosts, path = far
+    with far_hosts(tmp_path / "far", ("db2", "db3"), version) as (hosts, path):
+        _measured_and_taken_down(place, hosts, path)
+
+
+def _measured_and_taken_down(place: Path, hosts: dict[str, FarHost], path: str) -> None:
     file = _campaign(place, hosts)
     assert run(file, place, PATH=path) == 0, (place / "log.txt").read_text()
     (trial,) = (place / "out" / "trials").iterdir()
@@ -67,8 +73,13 @@ def test_nodes_on_other_hosts_are_attested_measured_and_taken_down(
         for line in (trial / "events.jsonl").read_text().splitlines()
         if (event := json.loads(line))["event"] == "command" and "fdb" in event["argv"]
     }
-    first, second = (host.address for host in hosts.values())
-    assert {("local", first), ("local", second), (f"ssh://{first}", second), (f"ssh://{second}", first)} <= ran_on
+    first, second = hosts.values()
+    assert {
+        ("local", first.address),
+        ("local", second.address),
+        (first.target, second.address),
+        (second.target, first.address),
+    } <= ran_on
     (cell,) = read(place / "out").cells()
     primary, *standbys = cell.result.nodes
     assert (primary.host, [node.host for node in standbys]) == ("", [host.target for host in hosts.values()])

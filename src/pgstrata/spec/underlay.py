@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 
 PRIVATE = tuple(
     map(
         ipaddress.ip_network,
         ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "127.0.0.0/8",
-         "fc00::/7", "fe80::/10", "::1/128"),
+         "fc00::/7", "::1/128"),
     )
 )  # fmt: skip
-"""RFC 1918, shared (RFC 6598), link-local and loopback; of IPv6 unique local (RFC 4193), link-local and loopback."""
+"""RFC 1918, shared (RFC 6598), link-local and loopback; of IPv6 unique local (RFC 4193) and loopback."""
 
 
 def underlay_problem(text: str) -> str:
@@ -20,6 +21,14 @@ def underlay_problem(text: str) -> str:
         address = ipaddress.ip_address(text)
     except ValueError:
         return f"{text!r} is no IP address"
+    if isinstance(address, ipaddress.IPv6Address) and (address.is_link_local or address.scope_id):
+        return f"address {text} is of one interface: a tunnel has none to send by"
     if any(address in network for network in PRIVATE if network.version == address.version):
         return ""
     return f"address {text} is public: WAL and the data would travel unencrypted"
+
+
+def mixed_families(addresses: Iterable[str]) -> str:
+    """Of addresses of which some are of IPv4 and some of IPv6, one of each, in words; empty where there are none."""
+    by_version = {ipaddress.ip_address(text).version: text for text in addresses}
+    return f"{by_version[4]} is of IPv4 and {by_version[6]} of IPv6" if len(by_version) > 1 else ""

@@ -14,7 +14,7 @@ from pgstrata.host.protocol import CommandFailed, Host, command
 from pgstrata.spec.lab import RUNNING_LAB
 from pgstrata.spec.parts import far_hosts, part_of_campaign
 from pgstrata.spec.stack import Stack
-from pgstrata.spec.underlay import underlay_problem
+from pgstrata.spec.underlay import mixed_families, underlay_problem
 from pgstrata.stack.capabilities import missing
 from pgstrata.stack.network import TUNNEL, VXLAN_PORT, needs_relay
 from pgstrata.stack.preflight import Preflight, render_hints
@@ -53,6 +53,11 @@ def with_far(site: Site, hosts: Mapping[str, Host], out: Path) -> Site:
                 f"nodes on {whose.name} cannot be joined with the others: {problem}",
                 hint="give the host's address on a private network: `address` beside `host`, or of the topology",
             )
+    if mixed := mixed_families(addresses.values()):
+        raise PreflightError(
+            f"hosts cannot be joined: {mixed}, and the ends of a tunnel are of one kind",
+            hint="give an address of the same kind for each: `address` beside `host`, and of the topology",
+        )
     elsewhere = {name: replace(far, address=addresses[name]) for name, far in found.items()}
     unserved = {
         stack: replace(u, reason=f"on {name}: {u.reason}")

@@ -97,10 +97,15 @@ def test_crash_trials_are_of_one_kernel() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["10.1.2.3", "172.31.0.1", "192.168.0.1", "100.64.0.9", "127.0.0.1", "fd00::1", "fe80::1"]
+    "text", ["10.1.2.3", "172.31.0.1", "192.168.0.1", "100.64.0.9", "127.0.0.1", "169.254.3.4", "fd00::1", "::1"]
 )
 def test_private_addresses_join_hosts(text: str) -> None:
     assert underlay_problem(text) == ""
+
+
+@pytest.mark.parametrize("text", ["fe80::1", "fe80::1%eth0", "fd00::1%eth0"])
+def test_addresses_of_one_interface_do_not(text: str) -> None:
+    assert "is of one interface" in underlay_problem(text)
 
 
 @pytest.mark.parametrize("text", ["8.8.8.8", "172.32.0.1", "100.128.0.1", "2001:db8::1", "203.0.113.1", "db2"])

@@ -88,6 +88,13 @@ def test_a_public_address_is_refused(joined: Joined) -> None:
     assert "private network" in refused.value.hint
 
 
+def test_addresses_of_two_kinds_are_refused(joined: Joined) -> None:
+    with pytest.raises(PreflightError, match=r"10\.0\.0\.1 is of IPv4 and fd00::2 of IPv6") as refused:
+        joined(address="fd00::2")
+    assert "of the topology" in refused.value.hint
+    assert joined("cluster(2,address=fd00::1)/tmpfs@standby1.host=ssh://db2", address="fd00::2").address == "fd00::1"
+
+
 def test_one_machine_under_two_names_is_refused(joined: Joined) -> None:
     with pytest.raises(PreflightError, match="are one machine"):
         joined(facts=Facts({"machine id": "here"}, {}))
