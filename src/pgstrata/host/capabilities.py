@@ -142,7 +142,12 @@ def _no_pressure(host: Host) -> str | None:
     return None if host.status("/proc/pressure/io") is not None else "the kernel does not count pressure stalls"
 
 
-_ROOT = Need(_not_root, advice=always("run pgstrata as root (sudo), or name the host as ssh://root@..."))
+_ROOT = Need(
+    _not_root,
+    advice=always(
+        "run pgstrata as root (sudo), or name the host as ssh://root@..., or compare existing directories: dir:/path"
+    ),
+)
 UTIL_LINUX = tuple(
     program(name, everywhere("util-linux")) for name in ("lsblk", "blkid", "wipefs", "losetup", "findmnt", "blockdev")
 )

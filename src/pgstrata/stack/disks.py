@@ -1,15 +1,17 @@
-"""The disks of a host, as `doctor` lists them: what each is called for good, and what is on it. Looks, never writes."""
+"""The disks of a host, as `doctor` and a refusal list them: what each is called for good, what is on it. Only looks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import Host, command
-from pgstrata.stack.safety import DeviceState, inspect_device
+from pgstrata.spec.printable import one_line
+from pgstrata.spec.units import render_size
+from pgstrata.stack.safety import DeviceState, inspect_device, refuse_or_allow
 
 State = Literal["blank", "carries data", "in use", "not known"]
 
@@ -18,6 +20,9 @@ _LINKS = ("/dev/disk/by-id", "/dev/disk/by-path", "/dev/disk/by-partuuid")
 """Folders of names that stay, the best first."""
 _NUMBERS_ONLY = ("wwn-", "nvme-eui.", "nvme-nvme.", "scsi-3", "scsi-0")
 """Beginnings of names that say nothing to people; taken where there is no other in that folder."""
+MOST_LISTED = 6
+"""Lines of a refusal; `doctor` has all disks."""
+_FREE_FIRST: tuple[State, ...] = ("blank", "carries data", "not known", "in use")
 _NOT_DISKS = ("/dev/zram", "/dev/ram", "/dev/fd")
 
 
@@ -42,6 +47,34 @@ def list_disks(host: Host) -> tuple[Disk, ...]:
         return ()
     names = _lasting_names(host)
     return tuple(_inspected(host, entry, names) for entry in parse_disks(listed.stdout))
+
+
+def allow_or_list(host: Host, id_: str, erase: tuple[str, ...]) -> DeviceState:
+    """The state of a device that may be overwritten. PreflightError for any other, with the disks there are instead."""
+    try:
+        return refuse_or_allow(host, id_, erase)
+    except PreflightError as error:
+        listed = render_disks(host.name, list_disks(host))
+        raise PreflightError(error.message, hint="\n".join((error.hint, *listed))) from error
+
+
+def render_disks(host: str, disks: Sequence[Disk]) -> tuple[str, ...]:
+    """A few lines on the disks of a host: those that a campaign may take first, with what to write for them."""
+    if not disks:
+        return ()
+    ordered = sorted(disks, key=lambda disk: _FREE_FIRST.index(disk.state))
+    more = len(ordered) - MOST_LISTED
+    return (
+        f"disks of {host} (in a stack: disk(ID)/ext4, for quick: --device ID):",
+        *(f"  {_line(disk)}" for disk in ordered[:MOST_LISTED]),
+        *([f"  and {more} more: pgstrata doctor --host {host}"] if more > 0 else []),
+    )
+
+
+def _line(disk: Disk) -> str:
+    what = f"{disk.state}: {disk.what}" if disk.what else disk.state
+    told = (disk.id, render_size(disk.size_bytes), disk.model, what)
+    return one_line("  ".join(word for word in told if word))
 
 
 def parse_disks(text: str) -> tuple[Mapping[str, Any], ...]:

@@ -13,9 +13,9 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack import sizing
 from pgstrata.stack.capabilities import missing, required_for
+from pgstrata.stack.disks import allow_or_list
 from pgstrata.stack.kind import FILESYSTEMS
 from pgstrata.stack.room import Wanted, require_free, require_memory, require_size
-from pgstrata.stack.safety import refuse_or_allow
 from pgstrata.stack.tuning import overcommit
 from pgstrata.stack.tuning.holding import refuse_held
 from pgstrata.stack.tuning.hugepage import TRANSPARENT_HUGEPAGE
@@ -147,12 +147,12 @@ def _check_devices(host: Host, volume: Volume, wanted: Wanted, erase: tuple[str,
     """Every device may be overwritten, and is large enough."""
     each = sizing.device_bytes(volume, wanted.size_bytes)
     for id_ in volume.device.stable_ids:
-        require_size(wanted, id_, refuse_or_allow(host, id_, erase).size_bytes, each)
+        require_size(wanted, id_, allow_or_list(host, id_, erase).size_bytes, each)
     if volume.device.each_bytes is not None:
         require_size(wanted, f"{volume.device.kind} device", volume.device.each_bytes, each)
     for device in volume.fs.own_devices.values():
         for id_ in device.stable_ids:
-            refuse_or_allow(host, id_, erase)
+            allow_or_list(host, id_, erase)
 
 
 def _check_memory(host: Host, stack: Stack, roles: Mapping[str, int]) -> None:

@@ -97,6 +97,7 @@ def test_rights_and_kernel_options_come_with_advice() -> None:
     root, psi = missing(host, ["root", "psi"])
     assert root.reason == "commands run as anna, not as root"
     assert root.hint.startswith("run pgstrata as root")
+    assert "or compare existing directories: dir:/path" in root.hint
     assert psi.hint == "boot with psi=1 (Linux 4.20 and later)"
 
 

@@ -8,8 +8,19 @@ from typing import Any
 import pytest
 
 from fake_host import FakeHost, completed
+from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Completed
-from pgstrata.stack.disks import COLUMNS, judged, list_disks, parse_disks
+from pgstrata.stack.disks import (
+    COLUMNS,
+    MOST_LISTED,
+    Disk,
+    State,
+    allow_or_list,
+    judged,
+    list_disks,
+    parse_disks,
+    render_disks,
+)
 from pgstrata.stack.safety import DeviceState
 from pgstrata.stack.signatures import Signature
 
@@ -57,6 +68,38 @@ def test_each_has_the_name_that_says_most_of_those_that_stay() -> None:
     }
     assert found[0].model == "FAST 1"
     assert {disk.state for disk in found} == {"not known"}, "nothing could be opened there"
+
+
+def disk(number: int, state: State, what: str = "") -> Disk:
+    return Disk(f"/dev/sd{number}", f"/dev/disk/by-id/d{number}", "disk", 1 << 30, "FAST", state, what)
+
+
+def test_a_refusal_lists_the_disks_that_may_be_taken_first() -> None:
+    lines = render_disks(
+        "db1", [disk(1, "in use", "it is mounted at /"), disk(2, "carries data", "xfs"), disk(3, "blank")]
+    )
+    assert lines == (
+        "disks of db1 (in a stack: disk(ID)/ext4, for quick: --device ID):",
+        "  /dev/disk/by-id/d3  1.0 GiB  FAST  blank",
+        "  /dev/disk/by-id/d2  1.0 GiB  FAST  carries data: xfs",
+        "  /dev/disk/by-id/d1  1.0 GiB  FAST  in use: it is mounted at /",
+    )
+    assert render_disks("db1", []) == ()
+
+
+def test_a_refusal_lists_few_disks() -> None:
+    lines = render_disks("db1", [disk(n, "blank") for n in range(40)])
+    assert len(lines) == MOST_LISTED + 2
+    assert lines[-1] == "  and 34 more: pgstrata doctor --host db1"
+
+
+def test_a_disk_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(PreflightError, match="leads to no block device") as refused:
+        allow_or_list(host_with(entry("/dev/sda", model="FAST 1")), "/dev/disk/by-id/none", ())
+    first, head, listed = refused.value.hint.split("\n")
+    assert "pgstrata doctor" in first
+    assert head.startswith("disks of ")
+    assert listed.startswith("  /dev/disk/by-id/ata-FAST_1  1.0 GiB  FAST 1  not known")
 
 
 def test_a_host_without_lsblk_has_no_list() -> None:
