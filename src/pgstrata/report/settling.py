@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import fmean
 
 from pgstrata.analyze.crash import kept_class
+from pgstrata.analyze.evidence import COMPARISON, recorded_seconds
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings
 from pgstrata.analyze.reach import least_blocks
 from pgstrata.analyze.statements import Choice, NoVerdict
-from pgstrata.record.reader import CampaignData, TrialData
+from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_count
 from pgstrata.report.table import main_cells
 from pgstrata.report.why import reason_words
@@ -89,12 +89,12 @@ def _too_few(data: CampaignData, cell: CellFinding) -> CellAnswer | None:
     """Of a campaign that ended before any verdict could be made, though stacks ran: what has bounds."""
     found = next((s for s in cell.statements if isinstance(s, NoVerdict) and s.reason == "too few runs"), None)
     campaign = data.campaign
-    seconds = {name: fmean(values) for name, values in _seconds([t for t in data.trials if t.valid])}
+    seconds = recorded_seconds(data)
     if found is None or len(seconds) < 2 or campaign.hosts:
         return None
-    done = 1 + max(t.trial.block for t in data.trials)
-    declared = campaign.runs.blocks is not None
-    more = max(1, least_blocks(campaign.goal.kind, len(seconds), fixed=declared) - done)
+    declared, cells = campaign.runs.blocks is not None, len(campaign.workload.cells)
+    least = least_blocks(campaign.goal.kind, len(seconds), fixed=declared, cells=cells)
+    more = max(1, least - _compared_blocks(data))
     more_s = more * sum(seconds.values())
     cost = f"About {render_duration(60 * math.ceil(more_s / 60))} more have room for bounds"
     return CellAnswer(sentence(found), False, cost, _until(data, more_s, more_s, more), "")
@@ -170,11 +170,10 @@ def _open(findings: Findings, cell: CellFinding, choice: Choice) -> tuple[Compar
 
 
 def _settling(data: CampaignData, findings: Findings, cell: CellFinding, choice: Choice) -> Settling:
-    spent_s = findings.campaign.machine_time_s
-    blocks = 1 + max((t.trial.block for t in data.trials), default=0)
+    seconds, blocks = recorded_seconds(data), _compared_blocks(data)
     pairs = _open(findings, cell, choice)
     if not pairs or any(c.sigma is None or not c.sigma > 0 for c in pairs):
-        return _until(data, None, spent_s, blocks)
+        return _until(data, None, blocks * sum(seconds.values()), blocks)
     needed = [c.needed_pairs for c in pairs]
     if any(n is None for n in needed):
         return Settling(math.inf)
@@ -183,8 +182,8 @@ def _settling(data: CampaignData, findings: Findings, cell: CellFinding, choice:
     if any(c.source == "hosts" for c in pairs):
         return Settling(math.inf if most > MOST_HOSTS else None, hosts=None if most > MOST_HOSTS else most)
     if data.campaign.runs.blocks is not None:
-        return _until(data, most * spent_s / blocks, most * spent_s / blocks, most)
-    seconds = {name: fmean(values) for name, values in _seconds(data.trials)}
+        more_s = most * sum(seconds.values())
+        return _until(data, more_s, more_s, most)
     runs = {name: max(n for c, n in more if name in (c.a, c.b)) for c, _ in more for name in (c.a, c.b)}
     more_s = sum(n * seconds.get(name, 0.0) for name, n in runs.items())
     return _until(data, more_s, more_s, most)
@@ -202,9 +201,6 @@ def _until(data: CampaignData, told_s: float | None, more_s: float, blocks: int)
     return Settling(told_s, minutes=minutes if budget_s is not None else None, blocks=declared + blocks)
 
 
-def _seconds(trials: Iterable[TrialData]) -> Iterator[tuple[str, Sequence[float]]]:
-    """Machine time of the trials of each stack."""
-    found: dict[str, list[float]] = {}
-    for trial in trials:
-        found.setdefault(trial.trial.stack, []).append(trial.verdict.duration_s)
-    yield from found.items()
+def _compared_blocks(data: CampaignData) -> int:
+    """How many blocks the comparison has had."""
+    return len({t.trial.block for t in data.trials if t.trial.stage in COMPARISON})
