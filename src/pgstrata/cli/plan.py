@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,27 +102,31 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
     from pgstrata.trial.estimate import NOTHING, estimate_stages, estimate_trial
     from pgstrata.trial.far import far_notices
 
+    preflight, lacking = _preflight(site)
+    built = _without(campaign, {*lacking, *site.unserved})
     names = tuple(s.name for s in campaign.stacks if s.name not in site.unserved)  # others have no program to show
     planned_blocks = campaign.runs.blocks or campaign.runs.max_blocks
     trials = [t for block in range(planned_blocks) for t in block_trials(campaign, block, names)]
     estimates = {t.id: estimate_trial(campaign, t) for t in trials}
-    stages = estimate_stages(campaign)
-    whole = sum((*estimates.values(), *(stage.estimate for stage in stages)), NOTHING)
+    counted = [t for t in trials if t.stack in {s.name for s in built.stacks}]
+    stages = estimate_stages(built)
+    whole = sum((*(estimates[t.id] for t in counted), *(stage.estimate for stage in stages)), NOTHING)
     return {
         "campaign": campaign.name,
         "host": campaign.host,
         "scratch": site.scratch,
         "medium": "" if campaign.host == LAB else site.medium,
         "fixed": campaign.runs.blocks is not None,
-        "goes_on": _goes_on(campaign),
+        "goes_on": _goes_on(built),
         "blocks": planned_blocks,
         "budget_s": campaign.runs.budget,
         "at_most": {"written_bytes": whole.written_bytes, "duration_s": whole.duration_s},
-        "first_block_s": sum(estimates[t.id].duration_s for t in trials if t.block == 0),
+        "built": [s.name for s in built.stacks],
+        "first_block_s": sum(estimates[t.id].duration_s for t in counted if t.block == 0),
         "stages": [{"stage": s.stage, "trials": s.trials, "duration_s": s.estimate.duration_s} for s in stages],
         "host_wide": _host_wide(campaign, site, [t for t in trials if t.block == 0]),
         "left_out": {name: dict(given.left_out) for name, given in site.given_conf.items() if given.left_out},
-        **_preflight(site),
+        **preflight,
         "notes": [
             *_lab_notes(campaign, site),
             *_media_notes(campaign),
@@ -130,7 +134,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
             *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes}),
         ],
         "power_cuts": list(power_cuts_on(site.host, campaign)),
-        "forecast": list(forecast(campaign, tuple(estimates.values()))),
+        "forecast": list(forecast(built, [estimates[t.id] for t in counted])),
         "trials": list(_describe_trials(site, trials, estimates)),
     }
 
@@ -148,8 +152,23 @@ def _goes_on(campaign: Campaign) -> str:
     return f", fewer where every pair has its verdict, more {most}"
 
 
-def _preflight(site: Site) -> dict[str, Any]:
-    """What `run` would refuse, and the stacks that it would leave out; not known of a machine that is not there yet."""
+def _without(campaign: Campaign, lacking: Set[str]) -> Campaign:
+    """The campaign of the stacks that can be built; the whole one where none can, which is refused."""
+    from pgstrata.analyze.comparison import goal_within
+
+    stacks = tuple(s for s in campaign.stacks if s.name not in lacking)
+    if not stacks or len(stacks) == len(campaign.stacks):
+        return campaign
+    soak = campaign.soak
+    if soak is not None:
+        soak = soak.model_copy(update={"stacks": tuple(name for name in soak.stacks if name not in lacking)})
+    goal = goal_within(campaign.goal, [s.name for s in stacks])
+    return campaign.model_copy(update={"stacks": stacks, "goal": goal, "soak": soak})
+
+
+def _preflight(site: Site) -> tuple[dict[str, Any], frozenset[str]]:
+    """What `run` would refuse, and the stacks that it would leave out, in words and by name; not known of a machine
+    that is not there yet."""
     from pgstrata.errors import PreflightError
     from pgstrata.host.protocol import command
     from pgstrata.spec.lab import LAB
@@ -157,7 +176,7 @@ def _preflight(site: Site) -> dict[str, Any]:
     from pgstrata.trial.preflight import check_servers, render_unsupported, require_some
 
     if site.campaign.host == LAB:
-        return {"refused": None, "unsupported": []}
+        return {"refused": None, "unsupported": []}, frozenset()
     try:
         found = run_preflights(site)
         # The user that servers run as may not be there yet; whoever asks may ask the programs.
@@ -167,8 +186,9 @@ def _preflight(site: Site) -> dict[str, Any]:
         unsupported = (*found.unsupported, *check_servers(site, others, user))
         require_some(site, unsupported)
     except PreflightError as error:
-        return {"refused": str(error), "unsupported": []}
-    return {"refused": None, "unsupported": [render_unsupported(u) for u in unsupported]}
+        return {"refused": str(error), "unsupported": []}, frozenset()
+    told = [render_unsupported(u) for u in unsupported]
+    return {"refused": None, "unsupported": told}, frozenset(u.stack for u in unsupported)
 
 
 def _lab_notes(campaign: Campaign, site: Site) -> list[str]:
@@ -272,10 +292,10 @@ def _render(value: dict[str, Any], *, commands: bool = False) -> str:
     from pgstrata.spec.units import render_duration, render_size
 
     most = value["at_most"]
-    count = len(value["trials"])
+    counted = [trial for trial in value["trials"] if trial["stack"] in value["built"]]
     lines = [
         f"{value['campaign']} on {value['host']}, {value['medium'] or 'scratch'}: {value['scratch']}",
-        f"{render_count(count, 'trial')} in {render_count(value['blocks'], 'block')}{value['goes_on']}",
+        f"{render_count(len(counted), 'trial')} in {render_count(value['blocks'], 'block')}{value['goes_on']}",
         f"time: about {render_duration(most['duration_s'])}, of it {render_duration(value['first_block_s'])} for the "
         f"first block{_render_budget(value['budget_s'], most['duration_s'])}",
         *_render_stages(value["stages"]),
@@ -293,7 +313,7 @@ def _render(value: dict[str, Any], *, commands: bool = False) -> str:
         "What this can prove:",
         *(f"  {line}" for line in value["forecast"]),
         "",
-        *(_render_programs(value["trials"]) if commands else _render_kinds(value["trials"])),
+        *(_render_programs(value["trials"]) if commands else _render_kinds(counted)),
     ]
     return "\n".join(lines)
 

@@ -98,11 +98,13 @@ def estimate_stages(campaign: Campaign) -> tuple[ExpectedStage, ...]:
 def _stage(
     campaign: Campaign, stage: Stage, trials: int, *, rates: int = 1, duration_s: float | None = None
 ) -> ExpectedStage:
-    """At every scale, each trial with all its cells, which are as many as the comparison's for each rate."""
+    """`trials` at every scale, each with all its cells, which are as many as the comparison's for each rate."""
     whole = NOTHING
-    for trial in block_trials(campaign, campaign.runs.blocks or campaign.runs.max_blocks, (campaign.stacks[0].name,)):
+    block = campaign.runs.blocks or campaign.runs.max_blocks
+    each_scale = block_trials(campaign, block, (campaign.stacks[0].name,))
+    for trial in each_scale:
         one = estimate_trial(
             campaign, trial.model_copy(update={"cells": rates * trial.cells, "duration_s": duration_s})
         )
         whole += Expected(trials * one.written_bytes, trials * one.duration_s)
-    return ExpectedStage(stage, trials, whole)
+    return ExpectedStage(stage, len(each_scale) * trials, whole)

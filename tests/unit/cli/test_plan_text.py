@@ -71,6 +71,32 @@ def test_a_stack_whose_server_is_missing_is_left_out_alone(tmp_path: Path, host:
     assert any("dir" in line and "PostgreSQL 99 is not on this host" in line for line in said)
 
 
+def test_stacks_that_cannot_be_built_are_not_counted(tmp_path: Path) -> None:
+    """A server that is not there does not run, nor does it lengthen a stage."""
+    said = []
+    for stacks in (
+        '{a: "dir:/var/tmp", b: "dir:/var/tmp"}',
+        '{a: "dir:/var/tmp", b: "dir:/var/tmp", zfs: {stack: zfs, postgresql: {major: 99}}, '
+        'c: {stack: "dir:/var/tmp", postgresql: {settings: {max_connections: 3}}}}',
+    ):
+        file = tmp_path / "c.yaml"
+        file.write_text(
+            f"scratch: /var/tmp\nstacks: {stacks}\nworkload: {{scale: 1}}\nruns: {{blocks: 3}}\n"
+            "latency: {rates: [0.5], blocks: 2}\nsoak: {duration: 600, runs: 1}\n"
+            f"goal: {{kind: against, against: {'zfs' if 'zfs' in stacks else 'a'}}}\n",
+            encoding="utf-8",
+        )
+        campaign = load_campaign(file)
+        with looked_at_host(campaign) as host:
+            described = plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
+        if len(campaign.stacks) > 2:
+            assert any(line.startswith("c cannot be built here: ") for line in described["unsupported"])
+        said.append({key: described[key] for key in ("at_most", "first_block_s", "stages", "built", "goes_on")})
+        assert plan._render(described).splitlines()[1] == "6 trials in 3 blocks"
+        assert described["forecast"][1].startswith("3 blocks of 2 runs: ")
+    assert said[0] == said[1]
+
+
 def test_what_a_given_postgresql_conf_loses_is_listed_and_planned(tmp_path: Path) -> None:
     (tmp_path / "mine.conf").write_text("work_mem = 8MB\narchive_command = 'scp %p x:'\n", encoding="utf-8")
     file = tmp_path / "c.yaml"

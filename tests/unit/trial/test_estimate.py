@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pgstrata.spec.campaign import Campaign
@@ -11,11 +13,12 @@ from pgstrata.spec.quick import overhead_s
 from pgstrata.trial.estimate import CAPACITY_STEPS, JOINING_S, Expected, estimate_stages, estimate_trial
 
 COPY_S = overhead_s(10, fresh=False)
+LARGER_COPY_S = overhead_s(20, fresh=False)
 
 
-def campaign(**stages: object) -> Campaign:
+def campaign(**stages: Any) -> Campaign:
     stacks = [{"name": kind, "data": {"fs": {"kind": kind}}} for kind in ("ext4", "xfs", "tmpfs")]
-    workload = {"scale": 10, "clients": [1, 4], "duration": 30, "warmup": 5}
+    workload = {"scale": 10, "clients": [1, 4], "duration": 30, "warmup": 5, **dict(stages.pop("workload", {}))}
     return Campaign.model_validate(
         {"name": "x", "stacks": stacks, "workload": workload, "runs": {"blocks": 4}, **stages}
     )
@@ -35,9 +38,16 @@ def campaign(**stages: object) -> Campaign:
         ),
         ({"soak": {"duration": 600, "runs": 2}}, {"soak": (6, 6 * (COPY_S + 2 * 605))}),
         ({"soak": {"duration": 600, "runs": 1, "stacks": ["xfs"]}}, {"soak": (1, COPY_S + 2 * 605)}),
+        (
+            {"latency": {"rates": [0.5], "blocks": 2, "objective_ms": 20}, "workload": {"scale": [10, 20]}},
+            {
+                "latency": (12, 6 * (COPY_S + LARGER_COPY_S + 4 * 35)),
+                "capacity": (6 * CAPACITY_STEPS, 3 * CAPACITY_STEPS * (COPY_S + LARGER_COPY_S + 4 * 35)),
+            },
+        ),
     ],
 )
-def test_stages_are_counted(stages: dict[str, object], expected: dict[str, tuple[int, float]]) -> None:
+def test_stages_are_counted(stages: dict[str, Any], expected: dict[str, tuple[int, float]]) -> None:
     found = estimate_stages(campaign(**stages))
     assert {s.stage: s.trials for s in found} == {stage: trials for stage, (trials, _) in expected.items()}
     for stage in found:
