@@ -69,7 +69,7 @@ class Gate:
     """Whether a condition that the intervals leave open counts like one that holds."""
 
 
-def parse_gate(fail_on: Sequence[str] | None, fail_undecided: bool) -> Gate:
+def parse_gate(fail_on: Sequence[str] | None, fail_undecided: bool = False) -> Gate:
     """The gate of the options; UsageError for a condition outside the grammar, or for none to be undecided."""
     if fail_undecided and not fail_on:
         raise UsageError("--fail-undecided is about conditions, and there is none", hint="add --fail-on CONDITION")

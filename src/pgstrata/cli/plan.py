@@ -12,6 +12,7 @@ from pgstrata.cli.output import (
     Blocks,
     Budget,
     CampaignFile,
+    FailOn,
     JsonFlag,
     Minutes,
     OtherHost,
@@ -22,6 +23,7 @@ from pgstrata.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from pgstrata.analyze.gate import Condition
     from pgstrata.spec.campaign import Campaign, Trial
     from pgstrata.spec.stack import Stack
     from pgstrata.stack.plan import StackPlan
@@ -40,22 +42,38 @@ def plan(
     scratch: ScratchDirectory = None,
     host: OtherHost = None,
     commands: Annotated[bool, typer.Option("--commands", help="Show every step and command in order.")] = False,
+    fail_on: FailOn = None,
     json: JsonFlag = False,
 ) -> None:
-    """Show trials, bytes, time, host-wide changes, what the budget can prove, and on request every command."""
+    """Show trials, bytes, time, host-wide changes, what the budget can prove, and on request every command.
+
+    --fail-on warns of conditions that `run` could hardly decide; here none is judged.
+    """
     from pgstrata.cli.begun import asked_campaign
+    from pgstrata.cli.campaigning import parse_gate
 
     asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)
-    show_plan(asked.campaign, out or asked.out, commands=commands, json=json)
+    conditions = parse_gate(fail_on).conditions
+    show_plan(asked.campaign, out or asked.out, conditions, commands=commands, json=json)
 
 
-def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bool = False) -> None:
-    """Prints what running the campaign into that directory would do; touches nothing."""
+def show_plan(
+    campaign: Campaign,
+    out: Path,
+    conditions: Sequence[Condition] = (),
+    *,
+    commands: bool = False,
+    json: bool = False,
+) -> None:
+    """Prints what running the campaign into that directory would do; touches nothing. UsageError for a condition about
+    what the campaign does not have."""
+    from pgstrata.cli.changes import require_conditions
     from pgstrata.cli.hosts import connected_far, looked_at_host
     from pgstrata.spec.lab import LAB
     from pgstrata.trial.far import with_far
     from pgstrata.trial.survey import REMOTE_SCRATCH, survey
 
+    require_conditions(campaign, conditions)
     if campaign.hosts:
         _show_plans(campaign, out, commands=commands, json=json)
         return
@@ -63,7 +81,7 @@ def show_plan(campaign: Campaign, out: Path, *, commands: bool = False, json: bo
         campaign = campaign.model_copy(update={"scratch": REMOTE_SCRATCH})
     with looked_at_host(campaign) as found, connected_far(campaign) as far:
         site = with_far(survey(found, campaign, out), far, out)
-        value = _describe(campaign, site)
+        value = _describe(campaign, site, conditions)
     if json:
         print_json(value)
     else:
@@ -95,8 +113,8 @@ _OVER_HOSTS = (
 )
 
 
-def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
-    from pgstrata.cli.forecasting import forecast, power_cuts_on
+def _describe(campaign: Campaign, site: Site, conditions: Sequence[Condition] = ()) -> dict[str, Any]:
+    from pgstrata.cli.forecasting import forecast, gate_warnings, power_cuts_on
     from pgstrata.spec.expand import block_trials
     from pgstrata.spec.lab import LAB
     from pgstrata.trial.estimate import NOTHING, estimate_stages, estimate_trial
@@ -135,6 +153,7 @@ def _describe(campaign: Campaign, site: Site) -> dict[str, Any]:
         ],
         "power_cuts": list(power_cuts_on(site.host, campaign)),
         "forecast": list(forecast(built, [estimates[t.id] for t in counted])),
+        "gate": list(gate_warnings(built, conditions)),
         "trials": list(_describe_trials(site, trials, estimates)),
     }
 
@@ -312,6 +331,7 @@ def _render(value: dict[str, Any], *, commands: bool = False) -> str:
         "",
         "What this can prove:",
         *(f"  {line}" for line in value["forecast"]),
+        *(f"  warning: --fail-on: {line}" for line in value["gate"]),
         "",
         *(_render_programs(value["trials"]) if commands else _render_kinds(counted)),
     ]

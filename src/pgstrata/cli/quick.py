@@ -124,11 +124,11 @@ def quick(
         begun=begun_quick(directory),
     )
     require_known(campaign)
+    gate = parse_gate(fail_on, fail_undecided)
     if plan:
-        show_plan(campaign, directory, json=json)
+        show_plan(campaign, directory, gate.conditions, json=json)
         return
-    shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
-    run_to_report(campaign, directory, "quick", shown)
+    run_to_report(campaign, directory, "quick", Shown(json=json, quiet=quiet, gate=gate))
 
 
 def register(app: typer.Typer) -> None:

@@ -13,6 +13,7 @@ from pgstrata.cli.hosts import looked_at_host
 from pgstrata.cli.simulate import simulate
 from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.trial.survey import survey
+from typed import typed
 
 CAMPAIGN = """\
 host: HOST
@@ -95,6 +96,21 @@ def test_stacks_that_cannot_be_built_are_not_counted(tmp_path: Path) -> None:
         assert plan._render(described).splitlines()[1] == "6 trials in 3 blocks"
         assert described["forecast"][1].startswith("3 blocks of 2 runs: ")
     assert said[0] == said[1]
+
+
+def test_conditions_that_can_hardly_be_decided_are_named(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "scratch: /var/tmp\nstacks: [ext4, xfs]\nworkload: {scale: 1}\nruns: {blocks: 3}\n", encoding="utf-8"
+    )
+    near, far = "tps(xfs) < 0.97*tps(ext4)", "tps(xfs) < 0.2*tps(ext4)"
+    options = ("--scratch", "/var/tmp", "--out", "out", "--fail-on", near, "--fail-on", far)
+    for words in (("plan", "c.yaml"), ("quick", "ext4", "xfs", "--plan", "--minutes", "5")):
+        done = typed(*words, *options, cwd=tmp_path)
+        assert done.returncode == 0
+        (warning,) = (line for line in done.stdout.splitlines() if "--fail-on: " in line)
+        assert warning.startswith(f"  warning: --fail-on: {near}: differences from about ")
+        assert typed(*words, *options[:4], cwd=tmp_path).stdout.count("--fail-on") == 0
+        assert list(tmp_path.iterdir()) == [tmp_path / "c.yaml"]
 
 
 def test_what_a_given_postgresql_conf_loses_is_listed_and_planned(tmp_path: Path) -> None:
