@@ -10,8 +10,9 @@ from pgstrata.report.figures import NOT_KNOWN, render_number, render_percent
 
 TITLE = "What the modelled disks did"
 EXPLAINED = (
-    "By the disks' own account, summed over the runs. Busy and seeking are shares of the time, of a network volume the share "
-    "of its rates that is used; answers came later than the model has them by that share of their time (median, p99)."
+    "By the disks' own account, summed over the runs. Busy and seeking are shares of the time, of a network volume the "
+    "share of its rates that is used; answers came later than the model has them by that share of their time (median, "
+    "p99)."
 )
 COLUMNS = (
     "Stack", "Disk", "Model", "Reads/s", "Writes/s", "Flushes/s", "Flushes per transaction", "Seeks per transaction",
