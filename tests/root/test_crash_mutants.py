@@ -44,7 +44,12 @@ def mark_before_the_acknowledgement(patch: pytest.MonkeyPatch, place: Path) -> N
 
 
 def read_nothing(patch: pytest.MonkeyPatch, place: Path) -> None:
-    patch.setattr(job, "render_check", lambda **_: "SELECT 'reached' AS end;\n")
+    patch.setattr(job, "render_check", lambda _: "SELECT 'reached' AS end;\n")
+
+
+def leave_amcheck_out(patch: pytest.MonkeyPatch, place: Path) -> None:
+    """The verdict still needs its answers."""
+    patch.setattr(job, "render_check", lambda _: ledger.render_check(()))
 
 
 def change_the_states(patch: pytest.MonkeyPatch, change: Callable[[list[State]], list[State]]) -> None:
@@ -82,6 +87,14 @@ def choose_by_another_seed(patch: pytest.MonkeyPatch, place: Path) -> None:
         (nothing_broken, LOSES, ""),
         (mark_before_the_acknowledgement, HOLDS, "must hold"),
         (read_nothing, HOLDS, "could not be looked at"),
+        pytest.param(
+            leave_amcheck_out,
+            HOLDS,
+            "could not be looked at",
+            marks=pytest.mark.skipif(
+                not any(Path("/usr/share/postgresql").glob("*/extension/amcheck.control")), reason="no amcheck"
+            ),
+        ),
         (never_drop_a_write, LOSES, "must lose"),
         (choose_by_another_seed, HOLDS, "could not be looked at"),
     ],

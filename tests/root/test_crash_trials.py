@@ -85,6 +85,19 @@ def test_a_disk_that_ignores_flushes_is_caught_below_a_sound_stack(tmp_path: Pat
     assert found["xfs"]["lost_acknowledged_max"] > 0
 
 
+@pytest.mark.parametrize(
+    ("stack", "ignored"), [("ext4@synchronous_commit=off", "0"), ("ext4:nobarrier", "0"), ("ext4", "3")]
+)
+def test_what_is_acknowledged_before_it_is_durable_is_caught(stack: str, ignored: str, tmp_path: Path) -> None:
+    with reachable(tmp_path) as place:
+        words = ("--states", "20", "--transactions", "20", "--minimise", "0", "--nested", "0")
+        found = crash(place, stack, *words, "--ignore-flushes", ignored)
+        nothing_left(place)
+    assert found[stack]["verdict"] in ("lost", "corrupt")
+    assert found[stack]["lost_acknowledged_max"] > 0
+    assert found[stack]["ignored_flushes"] == ignored
+
+
 def test_a_log_on_a_volume_of_its_own_and_a_pair_of_disks_are_cut_at_one_moment(tmp_path: Path) -> None:
     with reachable(tmp_path) as place:
         found = crash(place, "btrfs(raid1)@wal=xfs", "ext4@wal=ext4:nobarrier", "--states", "6", "--workers", "2")

@@ -14,8 +14,8 @@ from typing import Any
 
 from pgstrata.crash.cluster_paper import Cut, Entry, Tried, TriedRejoin, discarded, found_of, loss, parse_cuts
 from pgstrata.crash.cluster_servers import cluster_steps, start_cluster_steps
-from pgstrata.crash.job import CrashPlaces, base_backup, failover_job, has_amcheck, rejoin_job
-from pgstrata.crash.ledger import LedgerSize, parse_answers, parse_ledger, plan_client, render_check
+from pgstrata.crash.job import CrashPlaces, asked_of_amcheck, base_backup, failover_job, rejoin_job
+from pgstrata.crash.ledger import Amchecked, LedgerSize, parse_answers, parse_ledger, plan_client, render_check
 from pgstrata.crash.program import CrashContext, ledger_steps
 from pgstrata.crash.verdict import Judged, Recovery, judge_state
 from pgstrata.errors import TrialError
@@ -175,7 +175,7 @@ def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
         "rejoin": {"program": CrashPlaces.of(setup).rejoin, "job": rejoin_job(setup, asked.rejoin)}
         if asked.rejoin
         else None,
-        "check": render_check(amcheck=has_amcheck(setup), major=installation.major),
+        "check": render_check(asked_of_amcheck(setup)),
         "timeout_s": FAILURE_TIMEOUT_S,
         "nodes": [
             {"name": name, "data": one.layout.data_directory, "wal": one.layout.wal_directory}
@@ -227,21 +227,25 @@ def _fail(context: ClusterContext) -> None:
         cut.number: cut.disturbance
         for cut in plan_cuts(tuple(setup.servers), asked, archive=setup.plan.archive_directory is not None)
     }
+    checked = asked_of_amcheck(setup)
     for cut in cuts:
         for number, tried in enumerate(cut.failures, 1):
-            record = judge_failure(cut, entries, tried, f"{cut.number}.{number}", disturbed[cut.number])
+            record = judge_failure(cut, entries, tried, f"{cut.number}.{number}", disturbed[cut.number], checked)
             if asked.rejoin and tried.rejoin:
-                record = with_rejoined(record, judge_rejoin(cut, entries, tried, tried.rejoin, asked.rejoin))
+                record = with_rejoined(record, judge_rejoin(cut, entries, tried, tried.rejoin, asked.rejoin, checked))
             context.carried_out.append(record)
             context.recorder.append("failures.jsonl", record)
     names = tuple(setup.servers)
     context.cluster = found_of(cuts, entries, context.carried_out, names, asked.promoted, asked.lost)
 
 
-def judge_failure(cut: Cut, entries: Sequence[Entry], tried: Tried, id_: str, disturbance: str) -> FailureRecord:
-    """What a failure shows. It must be what the WAL of the node says: otherwise one of both is not understood."""
+def judge_failure(
+    cut: Cut, entries: Sequence[Entry], tried: Tried, id_: str, disturbance: str, checked: Sequence[Amchecked]
+) -> FailureRecord:
+    """What a failure shows. It must be what the WAL of the node says: otherwise one of both is not understood.
+    `checked` is what amcheck was asked."""
     answers = parse_answers(tried.stdout, tried.stderr)
-    judged = judge_state(Recovery(0, "", tried.server, answers, tried.problem), cut.acknowledged, SIZE)
+    judged = judge_state(Recovery(0, "", tried.server, answers, tried.problem), cut.acknowledged, SIZE, checked)
     reckoned = loss(cut, entries, tried.position)
     if judged.verdict in ("held", "lost") and judged.lost != reckoned.missing:
         reason = f"{judged.lost} are missing, and by the WAL of {tried.promoted} {reckoned.missing} should be"
@@ -262,7 +266,9 @@ def judge_failure(cut: Cut, entries: Sequence[Entry], tried: Tried, id_: str, di
     )
 
 
-def judge_rejoin(cut: Cut, entries: Sequence[Entry], tried: Tried, rejoin: TriedRejoin, how: Rejoin) -> Rejoined:
+def judge_rejoin(
+    cut: Cut, entries: Sequence[Entry], tried: Tried, rejoin: TriedRejoin, how: Rejoin, checked: Sequence[Amchecked]
+) -> Rejoined:
     """Whether the lost primary, once it followed, has what the promoted node has; and what it gave up."""
     verdict: StateVerdict = "held"
     reason = ""
@@ -270,7 +276,7 @@ def judge_rejoin(cut: Cut, entries: Sequence[Entry], tried: Tried, rejoin: Tried
         verdict, reason = "unknown", f"it does not follow: {' '.join(rejoin.problem.split())}"
     else:
         answers = parse_answers(rejoin.stdout, rejoin.stderr)
-        judged = judge_state(Recovery(0, "", rejoin.server, answers), cut.acknowledged, SIZE)
+        judged = judge_state(Recovery(0, "", rejoin.server, answers), cut.acknowledged, SIZE, checked)
         verdict, reason = judged.verdict, judged.reason
         if verdict in ("held", "lost"):
             there = (parse_ledger(one).sessions for one in (answers, parse_answers(tried.stdout, tried.stderr)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.crash.faults import filler
-from pgstrata.crash.ledger import AMCHECK, BEGIN, END, LAST_ANSWER, render_check
+from pgstrata.crash.ledger import AMCHECK, BEGIN, END, LAST_ANSWER, Amchecked, amchecked, render_check
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command
 from pgstrata.postgres.server import IDENT_MAP, SUPERUSER
@@ -129,7 +129,7 @@ def plan_recovery(setup: TrialSetup, *, gone: Sequence[str] = (), recorded: bool
     """The server by itself, which recovers and then reads its statements from standard input. It need not wait for the
     disk, unless what it does is `recorded`. Of a cluster, the one that goes on of those that are not `gone`."""
     server = setup.server
-    check = render_check(amcheck=has_amcheck(setup), major=server.installation.major)
+    check = render_check(asked_of_amcheck(setup))
     if setup.stack.topology is not None:
         job = render_failover(setup, gone, options=KILLED_AT_THE_END)
         argv = ("python3", "-I", CrashPlaces.of(setup).failover, job)
@@ -202,6 +202,11 @@ def failover_steps(setup: TrialSetup) -> tuple[Step, ...]:
 
 def has_amcheck(setup: TrialSetup) -> bool:
     return AMCHECK in setup.server.installation.contrib
+
+
+def asked_of_amcheck(setup: TrialSetup) -> tuple[Amchecked, ...]:
+    """In each state; the verdict on one needs its answers."""
+    return amchecked(amcheck=has_amcheck(setup), major=setup.server.installation.major)
 
 
 def fitting_workers(setup: TrialSetup, asked: int | None) -> int:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command, marked
@@ -152,14 +153,26 @@ LAST_ANSWER = 'end = "reached"'
 """What a single-user server prints of it."""
 HEAPS_SINCE = 14
 """The first major with verify_heapam."""
+INDEXES = 2
+"""Of the ledger's tables: a primary key each."""
+Amchecked = Literal["indexes", "heaps"]
+"""What amcheck looks at, by the name of its answer."""
 
 
-def render_check(*, amcheck: bool, major: int) -> str:
+def amchecked(*, amcheck: bool, major: int) -> tuple[Amchecked, ...]:
+    """What a server of this major is asked of amcheck, where it has it."""
+    if not amcheck:
+        return ()
+    return ("indexes", "heaps") if major >= HEAPS_SINCE else ("indexes",)
+
+
+_OF_AMCHECK: Mapping[Amchecked, str] = {"indexes": _AMCHECK_INDEXES, "heaps": _AMCHECK_HEAPS}
+
+
+def render_check(asked: Sequence[Amchecked]) -> str:
     """Statements for a single-user server, one a line. The last one says that all of them were reached."""
-    parts = [_BY_HEAP, _SESSIONS, _BALANCES, _BY_INDEX, _INDEXED]
-    parts += [_AMCHECK_INDEXES] if amcheck else []
-    parts += [_AMCHECK_HEAPS] if amcheck and major >= HEAPS_SINCE else []
-    return "".join(" ".join(part.split()) + "\n" for part in (*parts, _END))
+    parts = (_BY_HEAP, _SESSIONS, _BALANCES, _BY_INDEX, _INDEXED, *(_OF_AMCHECK[one] for one in asked), _END)
+    return "".join(" ".join(part.split()) + "\n" for part in parts)
 
 
 _VALUE = re.compile(r'\t 1: (\w+) = "(.*)"\t\(typeid')
@@ -205,13 +218,15 @@ class Ledger:
     """Accounts whose balance is not the sum of their entries."""
     indexed: tuple[int, int]
     """Entries and accounts as their indexes have them."""
+    checked_indexes: int | None
+    """That bt_index_check looked at; None where it was not asked."""
     damaged: int
     """Findings of verify_heapam."""
 
 
 @parser_of("postgres --single")
-def parse_ledger(answers: Answers) -> Ledger:
-    """KeyError when a part of it was not answered."""
+def parse_ledger(answers: Answers, asked: Sequence[Amchecked] = ()) -> Ledger:
+    """KeyError when a part of it, or of what amcheck was asked, was not answered."""
     rows = [SessionEntries(*map(int, row)) for row in json.loads(answers.values["sessions"])]
     accounts, total, differing = json.loads(answers.values["balances"])
     entries_indexed, accounts_indexed = json.loads(answers.values["indexed"])
@@ -221,5 +236,6 @@ def parse_ledger(answers: Answers) -> Ledger:
         total=int(total),
         differing=int(differing),
         indexed=(int(entries_indexed), int(accounts_indexed)),
-        damaged=int(answers.values.get("heaps", "0")),
+        checked_indexes=int(answers.values["indexes"]) if "indexes" in asked else None,
+        damaged=int(answers.values["heaps"]) if "heaps" in asked else 0,
     )

@@ -19,6 +19,7 @@ from pgstrata.crash.job import (
     Portion,
     Seen,
     WorkerTold,
+    asked_of_amcheck,
     fitting_workers,
     has_amcheck,
     parse_seen,
@@ -397,4 +398,5 @@ def judged(context: CrashContext, cut: int, seen: Seen) -> Judged:
     """What a worker saw in a state against what was acknowledged by its cut."""
     answers = parse_answers(seen.stdout, seen.stderr)
     recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem, seen.mended)
-    return judge_state(recovery, acknowledged_by(context.marks, cut), context.asked.size)
+    asked = asked_of_amcheck(context.setup)
+    return judge_state(recovery, acknowledged_by(context.marks, cut), context.asked.size, asked)

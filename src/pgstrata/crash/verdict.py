@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pgstrata.crash.ledger import Answers, Ledger, LedgerSize, parse_ledger
+from pgstrata.crash.ledger import INDEXES, Amchecked, Answers, Ledger, LedgerSize, parse_ledger
 from pgstrata.errors import NotUnderstood
 from pgstrata.record.cluster import PowerCutNodes
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
@@ -25,6 +25,12 @@ _MISSING = re.compile(
 _NO_CLUSTER = re.compile(r"^postgres: could not (access directory|find the database system)")
 UNMOUNTABLE = "the filesystem cannot be mounted"
 """The reason of such a state begins with this."""
+_EXHAUSTED = re.compile(
+    r"cannot allocate memory|could not map anonymous shared memory|could not create shared memory segment|"
+    r"\bout of memory|too many open files|could not fork",
+    re.IGNORECASE,
+)
+"""The host had nothing left, which says nothing about the state."""
 _ENDED_BADLY = re.compile(r"\b(FATAL|PANIC):|^postgres: ")
 
 
@@ -53,27 +59,37 @@ class Recovery:
     """The commands that had to mend the filesystem before it could be mounted."""
 
 
-def judge_state(recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize) -> Judged:
-    """`acknowledged` are the numbers of each session's last acknowledged entry."""
+def judge_state(
+    recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize, asked: Sequence[Amchecked]
+) -> Judged:
+    """`acknowledged` are the numbers of each session's last acknowledged entry, `asked` is what amcheck was asked."""
     everything = sum(acknowledged.values())
     if recovery.problem:
         return Judged("unknown", recovery.problem)
     if recovery.mounted != 0:
-        cannot = f"{UNMOUNTABLE}: {' '.join(recovery.mount_error.split())}"
+        error = " ".join(recovery.mount_error.split())
+        if _EXHAUSTED.search(error):
+            return Judged("unknown", f"the host was out of resources: {error}")
+        cannot = f"{UNMOUNTABLE}: {error}"
         if not recovery.mended:
             return Judged("corrupt", cannot, everything)
-        after = _judge_server(recovery, acknowledged, size)
+        after = _judge_server(recovery, acknowledged, size, asked)
         found = after.reason or "everything that was acknowledged is there"
         return Judged("corrupt", f"{cannot}; after {recovery.mended} it can, and {found}", after.lost)
-    return _judge_server(recovery, acknowledged, size)
+    return _judge_server(recovery, acknowledged, size, asked)
 
 
-def _judge_server(recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize) -> Judged:
+def _judge_server(
+    recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize, asked: Sequence[Amchecked]
+) -> Judged:
     """What the server found on filesystems that are mounted."""
     everything = sum(acknowledged.values())
     errors = recovery.answers.errors
     if recovery.server is None:
         return Judged("unknown", "the server did not end in time")
+    exhausted = next((line for line in errors if _EXHAUSTED.search(line)), "")
+    if exhausted:
+        return Judged("unknown", f"the host was out of resources: {_message(exhausted)}")
     if any(_MISSING.search(line) or _NO_CLUSTER.search(line) for line in errors):
         return Judged("lost", "nothing of the ledger is there", everything)
     if errors:
@@ -83,7 +99,7 @@ def _judge_server(recovery: Recovery, acknowledged: Mapping[int, int], size: Led
     if recovery.server != 0 or not recovery.answers.complete:
         return Judged("unknown", f"the server ended with {recovery.server} before everything was looked at")
     try:
-        ledger = parse_ledger(recovery.answers)
+        ledger = parse_ledger(recovery.answers, asked)
     except NotUnderstood as error:
         return Judged("unknown", error.message)
     return judge_ledger(ledger, acknowledged, size)
@@ -123,6 +139,8 @@ def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -
     entries = sum(rows.entries for rows in ledger.sessions.values())
     if ledger.indexed != (entries, ledger.accounts):
         yield f"tables have {entries} entries and {ledger.accounts} accounts, their indexes {ledger.indexed}"
+    if ledger.checked_indexes not in (None, INDEXES):
+        yield f"the catalog has {ledger.checked_indexes} of the {INDEXES} indexes"
     if ledger.damaged:
         yield f"verify_heapam found {ledger.damaged} damaged places"
 

@@ -217,7 +217,7 @@ def tried(entries: int, position: int, **changed: Any) -> Tried:
     ],
 )
 def test_what_is_missing_must_be_what_the_wal_says(one: Tried, verdict: str, missing: int) -> None:
-    judged = judge_failure(FIRST, ENTRIES, one, "1.1", "")
+    judged = judge_failure(FIRST, ENTRIES, one, "1.1", "", ())
     assert (judged.verdict, judged.missing) == (verdict, missing)
 
 
@@ -289,7 +289,7 @@ def test_what_the_old_primary_has_once_it_follows_and_what_it_gave_up(
     promoted: Tried, back: TriedRejoin, verdict: str, reason: str, acknowledged: int, given_up: int
 ) -> None:
     """It had entries 1 to 5, of which 1 to 4 were acknowledged."""
-    found = judge_rejoin(FIRST, ENTRIES, promoted, back, "rewind")
+    found = judge_rejoin(FIRST, ENTRIES, promoted, back, "rewind", ())
     assert (found.verdict, found.reason, found.acknowledged, found.discarded) == (
         verdict, reason, acknowledged, given_up,
     )  # fmt: skip

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from pgstrata.crash.ledger import Answers, LedgerSize, acknowledged_by, parse_answers, parse_marks, render_check
+from pgstrata.crash.ledger import (
+    Answers,
+    LedgerSize,
+    acknowledged_by,
+    amchecked,
+    parse_answers,
+    parse_marks,
+    render_check,
+)
 from pgstrata.crash.verdict import Judged, Recovery, judge_state, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
 
@@ -15,11 +23,12 @@ GOOD = {
     "sessions": "[[0, 5, 1, 5], [1, 3, 1, 3]]",
     "balances": "[10, 0, 0]",
     "indexed": "[8, 10]",
-    "indexes": "3",
+    "indexes": "2",
     "heaps": "0",
     "end": "reached",
 }
 ACKNOWLEDGED = {0: 5, 1: 2}
+EVERYTHING = amchecked(amcheck=True, major=15)
 
 
 def recovered(errors: tuple[str, ...] = (), **changed: str) -> Recovery:
@@ -27,7 +36,7 @@ def recovered(errors: tuple[str, ...] = (), **changed: str) -> Recovery:
 
 
 def judged(recovery: Recovery) -> Judged:
-    return judge_state(recovery, ACKNOWLEDGED, SIZE)
+    return judge_state(recovery, ACKNOWLEDGED, SIZE, EVERYTHING)
 
 
 def test_everything_that_was_acknowledged_and_one_more_holds() -> None:
@@ -48,6 +57,7 @@ def test_everything_that_was_acknowledged_and_one_more_holds() -> None:
         ({"balances": "[9, 0, 0]", "indexed": "[8, 9]"}, "corrupt", 0, "9 accounts"),
         ({"indexed": "[7, 10]"}, "corrupt", 0, "indexes"),
         ({"heaps": "1"}, "corrupt", 0, "verify_heapam"),
+        ({"indexes": "1"}, "corrupt", 0, "1 of the 2 indexes"),
         ({"sessions": "nonsense"}, "unknown", 0, "not understood"),
         ({"end": ""}, "unknown", 0, "before everything"),
     ],
@@ -84,6 +94,39 @@ def test_a_server_or_filesystem_that_does_not_come_up_is_corrupt() -> None:
     damaged = recovered(errors=('2026 [7] ERROR:  invalid page in block 3 of relation "base/5/16386"',))
     assert judged(damaged).verdict == "corrupt"
     assert judged(Recovery(mounted=32, mount_error="bad\nsuperblock")).reason.endswith("bad superblock")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026 [7] FATAL:  could not map anonymous shared memory: Cannot allocate memory",
+        "2026 [7] FATAL:  could not create shared memory segment: No space left on device",
+        '2026 [7] PANIC:  could not open file "base/5/1": Too many open files in system',
+        "2026 [7] ERROR:  out of memory",
+        "postgres: could not fork: Resource temporarily unavailable",
+    ],
+)
+def test_a_host_without_resources_says_nothing_about_a_state(line: str) -> None:
+    found = judged(replace(recovered(errors=(line,)), server=1, answers=Answers({}, (line,))))
+    assert (found.verdict, found.lost) == ("unknown", 0)
+    assert found.reason.startswith("the host was out of resources: ")
+
+
+def test_a_mount_without_memory_says_nothing_about_a_state() -> None:
+    refused = Recovery(mounted=32, mount_error="mount: /mnt: Cannot allocate\nmemory.")
+    assert (judged(refused).verdict, judged(refused).lost) == ("unknown", 0)
+    mended = replace(recovered(), mounted=32, mount_error=refused.mount_error, mended="e2fsck -p <data.0>")
+    assert judged(mended).verdict == "unknown"
+
+
+@pytest.mark.parametrize("left_out", ["heaps", "indexes"])
+def test_an_answer_of_amcheck_that_is_missing_is_unknown_where_it_was_asked(left_out: str) -> None:
+    answers = Answers({name: value for name, value in GOOD.items() if name != left_out}, ())
+    recovery = replace(recovered(), answers=answers)
+    assert judged(recovery).verdict == "unknown"
+    assert judge_state(recovery, ACKNOWLEDGED, SIZE, amchecked(amcheck=False, major=15)).verdict == "held"
+    old = judge_state(recovery, ACKNOWLEDGED, SIZE, amchecked(amcheck=True, major=13))
+    assert old.verdict == ("held" if left_out == "heaps" else "unknown")
 
 
 def state(verdict: StateVerdict, lost: int = 0) -> StateRecord:
@@ -133,11 +176,11 @@ def test_what_a_single_user_server_prints_is_read() -> None:
 
 
 def test_every_statement_of_a_check_is_one_line_and_amcheck_is_asked_where_it_is() -> None:
-    with_all = render_check(amcheck=True, major=15)
+    with_all = render_check(EVERYTHING)
     assert all(line.endswith(";") for line in with_all.splitlines())
     assert ("bt_index_check" in with_all, "verify_heapam" in with_all) == (True, True)
-    assert "verify_heapam" not in render_check(amcheck=True, major=13)
-    assert "bt_index_check" not in render_check(amcheck=False, major=18)
+    assert "verify_heapam" not in render_check(amchecked(amcheck=True, major=13))
+    assert "bt_index_check" not in render_check(amchecked(amcheck=False, major=18))
 
 
 @pytest.mark.parametrize(

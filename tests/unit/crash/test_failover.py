@@ -110,6 +110,6 @@ def test_one_that_cannot_be_brought_up_is_damaged(left: str, tmp_path: Path) -> 
         conf.unlink()
     done = run(job_of(tmp_path, given))
     answers = parse_answers(done.stdout, done.stderr)
-    judged = judge_state(Recovery(0, server=done.returncode, answers=answers), {0: 7}, LedgerSize())
+    judged = judge_state(Recovery(0, server=done.returncode, answers=answers), {0: 7}, LedgerSize(), ())
     assert (judged.verdict, judged.lost) == ("corrupt", 7)
     assert judged.reason.startswith("FATAL: ")

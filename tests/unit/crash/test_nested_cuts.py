@@ -61,7 +61,9 @@ def test_what_had_been_acknowledged_is_reckoned_at_the_first_cut() -> None:
     """Cuts of a recovery are counted in another log: by its own numbers next to nothing had been acknowledged."""
     written: dict[str, str] = {}
     recorder = SimpleNamespace(write_text=written.__setitem__, append=lambda name, record: None)
+    server = SimpleNamespace(installation=SimpleNamespace(contrib=frozenset(), major=18))
     context = SimpleNamespace(
+        setup=SimpleNamespace(server=server),
         marks=(Mark(104, 1, 1), Mark(117, 1, 2), Mark(118, 2, 1)), asked=CrashAsked(), recorder=recorder,
         found=[], broken=False,
     )  # fmt: skip

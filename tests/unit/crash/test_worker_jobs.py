@@ -32,5 +32,5 @@ def test_a_line_that_was_not_finished_is_left_out() -> None:
 
 def test_a_worker_that_could_not_look_says_nothing_about_the_state() -> None:
     recovery = Recovery(mounted=-1, answers=Answers({}, ()), problem="no loop device could be had")
-    judged = judge_state(recovery, {0: 1}, LedgerSize())
+    judged = judge_state(recovery, {0: 1}, LedgerSize(), ())
     assert (judged.verdict, judged.lost, judged.reason) == ("unknown", 0, "no loop device could be had")
