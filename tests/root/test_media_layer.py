@@ -18,9 +18,11 @@ from pgstrata.host import delivery
 from pgstrata.host.delivery import OWN, PROGRAM, deliver
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
+from pgstrata.spec.files import resolve_stack_files
 from pgstrata.spec.notation import parse_stack
 from pgstrata.stack.attest import attest
 from pgstrata.stack.plan import plan_stack
+from pgstrata.trial.media_range import calibrated
 
 pytestmark = pytest.mark.skipif(
     not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"
@@ -44,6 +46,26 @@ def test_a_stack_on_modelled_media(host: LocalHost, tmp_path: Path, text: str) -
     assert rows["media data.0 flush"] == "arrives"
     assert rows["media data.0 model"] in text
     assert "read_us" in rows["media data parameters"]
+
+
+MINE = (Path(__file__).parents[2] / "crates" / "strata-disk" / "models" / "nvme.toml").read_text()
+MINE = MINE.replace('"nvme"', '"mine"').replace("value = 85", "value = 86.5")
+
+
+def test_a_stack_on_a_model_of_ones_own(host: LocalHost, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(MINE)
+    problems, stack = resolve_stack_files(parse_stack("media(./mine.toml,2)/btrfs(raid1)"), tmp_path)
+    assert problems == []
+    (tmp_path / "mine.toml").unlink()  # from here on the stack has all that it needs
+    rows = {row.what: row.actual for row in up_attest_write_down(host, tmp_path, stack)}
+    assert rows["media data.1 model"] == "mine"
+    assert "read_us 86.5," in rows["media data.1 parameters"]
+
+
+def test_a_model_of_ones_own_is_calibrated_beside_the_supplied_ones(host: LocalHost, tmp_path: Path) -> None:
+    smallest = calibrated(host, str(tmp_path), {"mine": MINE})
+    assert {"mine", "nvme"} < set(smallest)
+    assert list(tmp_path.glob("pgstrata-*")) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -123,6 +123,9 @@ enum Verb {
         /// For each load
         #[arg(long, default_value_t = 0.5)]
         seconds: f64,
+        /// A file with a further model
+        #[arg(long, value_name = "FILE")]
+        media: Vec<String>,
     },
     /// What a model gives on a virtual clock beside what its parameters imply, as JSON
     Validate { media: String },
@@ -236,7 +239,7 @@ fn run(verb: Verb) -> Result<(), String> {
         Verb::Ask { dir, request } => tell(ask(&Place(dir).control(), &request)?),
         Verb::Models { json, markdown } => models(json, markdown),
         Verb::Validate { media } => validate(&media),
-        Verb::Calibrate { dir, seconds } => calibrate(&dir, seconds),
+        Verb::Calibrate { dir, seconds, media } => calibrate(&dir, seconds, &media),
         Verb::Fit { report, name } => fit_report(&report, &name),
         Verb::States { log, states, seed, after, until, block, ignore_flushes } => {
             let wanted = Wanted { after, until, states, seed, block_bytes: block, flushes: ignore_flushes };
@@ -315,14 +318,16 @@ fn stop(dir: &Path) -> Result<(), String> {
 }
 
 /// Serves a disk without a medium, loads it by each front and takes it away again.
-fn calibrate(dir: &Path, seconds: f64) -> Result<(), String> {
+fn calibrate(dir: &Path, seconds: f64, further: &[String]) -> Result<(), String> {
+    let further: Result<Vec<_>, _> = further.iter().map(|media| find_model(media)).collect();
+    let models = [supplied(), further.map_err(|error| error.to_string())?].concat();
     let each = Duration::try_from_secs_f64(seconds).map_err(|error| format!("--seconds: {error}"))?;
     serve_in_background(dir, None)?;
     let measured = measure_fronts(dir, each);
     let stopped = stop(dir);
     let fronts = measured?;
     stopped?;
-    let ranges: Vec<_> = supplied().iter().filter_map(|model| Some(range(model, fronts.last()?))).collect();
+    let ranges: Vec<_> = models.iter().filter_map(|model| Some(range(model, fronts.last()?))).collect();
     let found = serde_json::json!({ "fronts": fronts, "models": ranges });
     println!("{}", serde_json::to_string_pretty(&found).map_err(|error| error.to_string())?);
     Ok(())

@@ -55,7 +55,9 @@ Erase = Annotated[
 ]
 Media = Annotated[
     str | None,
-    typer.Option("--media", metavar="MODEL", help="Put stacks on modelled disks, e.g. hdd-7200.", show_default=False),
+    typer.Option(
+        "--media", metavar="MODEL", help="Put stacks on modelled disks: hdd-7200, ./mine.toml.", show_default=False
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the order of runs and of pgbench.")]
 Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]

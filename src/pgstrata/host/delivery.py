@@ -27,7 +27,7 @@ def program_call(*words: str) -> Command:
 
 
 def timing_options(model: str, stretch: float, timed: Timed) -> tuple[str, ...]:
-    """Of `strata-disk add`, for a disk with the timing of a model."""
+    """Of `strata-disk add`, for a disk with the timing of a model: its name, or the file that it is in over there."""
     return ("--media", model, "--stretch", f"{stretch:g}", *(("--timing", "off") if timed == "runs" else ()))
 
 

@@ -37,6 +37,7 @@ from pgstrata.lab.qemu import (
     render_qemu,
 )
 from pgstrata.spec.lab import RUNNING_LAB
+from pgstrata.spec.media_model import defined_parameters
 from pgstrata.spec.ssh_target import SshTarget
 
 BOOT_TIMEOUT_S = 300.0
@@ -183,7 +184,11 @@ def serve_media(host: Host, folder: str, disks: Mapping[str, DataDisk]) -> None:
         raise PreflightError(f"modelled disks of a lab machine cannot be had: {problem}", hint=BUILDING)
     host.run(program_call("serve", folder, "--background"))
     for number, (name, disk) in enumerate(disks.items()):
-        timing = timing_options(str(disk.media), disk.stretch, disk.timed)
+        model = str(disk.media)
+        if disk.definition is not None:
+            model = f"{folder}/{name}.toml"
+            host.write_text(model, disk.definition, mode=0o600)
+        timing = timing_options(model, disk.stretch, disk.timed)
         sized, seeded = ("--size", str(disk.size_bytes)), ("--seed", str(number))
         host.run(program_call("add", folder, name, *sized, *timing, *seeded))
 
@@ -202,7 +207,9 @@ def _seed(host: Host, machine: Machine) -> tuple[Entry, ...]:
 
     addresses = f"eth0 {GUEST_ADDRESS}\n" + (f"eth1 {spec.private_address}/24\n" if spec.group_port else "")
     modelled = {
-        f"{DISK_PREFIX}{disk.serial}": ModelledDisk(name, str(disk.media), disk.stretch, disk.timed)
+        f"{DISK_PREFIX}{disk.serial}": ModelledDisk(
+            name, str(disk.media), disk.stretch, disk.timed, defined_parameters(disk.definition)
+        )
         for name, disk in spec.modelled.items()
     }
     return (

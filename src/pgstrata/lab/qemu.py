@@ -47,6 +47,8 @@ class DataDisk(BaseModel):
     iops: int | None = Field(None, ge=1)
     bytes_per_s: int | None = Field(None, ge=1)
     media: str | None = None
+    definition: str | None = None
+    """The text of a model that strata-disk does not come with."""
     stretch: float = 1.0
     timed: Timed = "always"
 

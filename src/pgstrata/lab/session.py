@@ -63,6 +63,7 @@ def plan_disks(stacks: tuple[Stack, ...], lab: LabMachine) -> tuple[DataDisk, ..
                 iops=given.iops if given else None,
                 bytes_per_s=given.bandwidth if given else None,
                 media=given.media if given else None,
+                definition=given.definition if given else None,
                 stretch=given.stretch if given else 1.0,
                 timed=given.timed if given else "always",
             )

@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.checks import Refused, refuse_far_nodes, refuse_keep, refuse_prepared, refuse_steady_untimed
+from pgstrata.spec.checks import (
+    Refused,
+    refuse_far_nodes,
+    refuse_keep,
+    refuse_models_alike,
+    refuse_prepared,
+    refuse_steady_untimed,
+)
 from pgstrata.spec.crash_trials import CrashTrials, refuse_crash
 from pgstrata.spec.dask_cluster import DASK, parse_cluster
 from pgstrata.spec.lab import LabMachine
@@ -168,6 +175,7 @@ class Campaign(Model):
             refuse_crash(self.crash, self.stacks)
         refuse_prepared(self.stacks, self.workload.protocol)
         refuse_far_nodes(self)
+        refuse_models_alike(self.stacks)
         if self.runs.load == "keep":
             refuse_keep(self.stacks, scales=len(set(self.workload.scale)), aa=self.runs.aa)
         if self.runs.precondition == "steady":

@@ -16,7 +16,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.dask_cluster import DaskHosts
 from pgstrata.spec.expand import slug, with_aa
-from pgstrata.spec.files import resolve_hosts, resolve_stack_files, resolve_workload_files
+from pgstrata.spec.files import resolve_hosts, resolve_lab_files, resolve_stack_files, resolve_workload_files
 from pgstrata.spec.inherit import Lineage
 from pgstrata.spec.inventory import InventoryHosts
 from pgstrata.spec.layers.imported import Imported
@@ -155,9 +155,10 @@ class _Loader:
                 self._note(line_of(self.tree, location), _below(problem, (), Campaign))
             return None
         problems, workload = resolve_workload_files(campaign.workload, self.file.parent)
-        for problem in problems:
+        wrong, lab = resolve_lab_files(campaign.lab, self.file.parent)
+        for problem in (*problems, *wrong):
             self._note(line_of(self.tree, problem.location), problem)
-        return campaign.model_copy(update={"workload": workload})
+        return campaign.model_copy(update={"workload": workload, "lab": lab})
 
     def _cluster(self, data: dict[str, Any]) -> tuple[str, ...]:
         """`hosts: {dask: ...}` as the text that stands for it."""

@@ -74,6 +74,16 @@ def refuse_steady_untimed(stacks: Iterable[Stack], lab: LabMachine) -> None:
         )
 
 
+def refuse_models_alike(stacks: Iterable[Stack]) -> None:
+    """Reports call a model by its name alone."""
+    devices = (d for stack in stacks for volume in stack.volumes.values() for d in volume.devices)
+    texts: dict[str, str] = {}
+    for device in devices:
+        own = device.definition if isinstance(device, MediaDevice) else None
+        if isinstance(device, MediaDevice) and own is not None and texts.setdefault(device.model, own) != own:
+            raise Refused(f"two unlike models are called {device.model!r}", "give one of them another name")
+
+
 STREAMING_NEEDS = "standbys cannot follow"
 
 

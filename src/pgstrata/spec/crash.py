@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.files import resolve_stack_files
 from pgstrata.spec.layers.kind import Device
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.notation import parse_stack
@@ -23,12 +25,19 @@ LEDGER = Workload(scale=(1,), clients=(8,))
 
 def named_stacks(texts: Sequence[str]) -> Campaign:
     """A campaign of stacks in short notation, as they are; UsageError for one that is none or is there twice."""
-    stacks = tuple(parse_stack(text) for text in texts)
+    stacks = tuple(_named(text) for text in texts)
     names = [stack.name for stack in stacks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"stack {twice[0]!r} is named twice", hint="name each stack once")
     return Campaign(name="stacks", stacks=stacks)
+
+
+def _named(text: str) -> Stack:
+    problems, stack = resolve_stack_files(parse_stack(text), Path.cwd())
+    if problems:
+        raise UsageError(f"{text!r}: {problems[0].text}", hint=problems[0].hint)
+    return stack
 
 
 def crash_campaign(campaign: Campaign) -> Campaign:

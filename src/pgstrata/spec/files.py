@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.inventory import RESOLVED, InventoryHosts, group_addresses
 from pgstrata.spec.inventory_text import MOST_CHARACTERS, parse_inventory
+from pgstrata.spec.lab import LabMachine
+from pgstrata.spec.layers.media import MediaDevice
+from pgstrata.spec.media_model import MOST_CHARACTERS as MOST_OF_MODEL
+from pgstrata.spec.media_model import is_model_file, parse_media_model
 from pgstrata.spec.nearest import nearest
 from pgstrata.spec.problems import Location, Problem
 from pgstrata.spec.stack import Stack
@@ -19,13 +27,76 @@ BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
 
 
 def resolve_stack_files(stack: Stack, folder: Path) -> tuple[list[Problem], Stack]:
-    """The stack with an absolute path of its postgresql.conf, and what is wrong with it."""
+    """The stack with an absolute path of its postgresql.conf and the texts of its models, and what is wrong."""
+    problems: list[Problem] = []
+
+    def defined(device: MediaDevice, location: Location) -> MediaDevice:
+        if device.definition is not None or not is_model_file(device.model):
+            return device
+        wrong, name, text = _read_model(device.model, folder, (*location, "model"))
+        problems.extend(wrong)
+        return device.model_copy(update={"model": name, "definition": text})
+
+    stack = _each_medium(stack, (), defined)
     path = stack.postgresql.postgresql_conf
     if path is None:
-        return [], stack
-    problems, found = _resolve(path, folder, ("postgresql", "postgresql_conf"))
+        return problems, stack
+    wrong, found = _resolve(path, folder, ("postgresql", "postgresql_conf"))
     changed = stack.postgresql.model_copy(update={"postgresql_conf": found})
-    return problems, stack.model_copy(update={"postgresql": changed})
+    return [*problems, *wrong], stack.model_copy(update={"postgresql": changed})
+
+
+def resolve_lab_files(lab: LabMachine, folder: Path) -> tuple[list[Problem], LabMachine]:
+    """The machine with the texts of the models of its disks, and what is wrong with them."""
+    problems: list[Problem] = []
+    disks = dict(lab.disks)
+    for name, disk in lab.disks.items():
+        if disk.media is not None and disk.definition is None and is_model_file(disk.media):
+            wrong, model, text = _read_model(disk.media, folder, ("lab", "disks", name, "media"))
+            problems += wrong
+            alike = (d for d in disks.values() if d.definition is not None and d.media == model)
+            if any(d.definition != text for d in alike):
+                at: Location = ("lab", "disks", name, "media")
+                problems.append(Problem(at, f"two unlike models are called {model!r}", "give one another name"))
+            disks[name] = disk.model_copy(update={"media": model, "definition": text})
+    return problems, lab.model_copy(update={"disks": disks})
+
+
+def _each_medium(value: Any, location: Location, change: Callable[[MediaDevice, Location], MediaDevice]) -> Any:
+    """The same with every modelled medium in it changed."""
+    if isinstance(value, MediaDevice):
+        return change(value, location)
+    if isinstance(value, tuple):
+        return tuple(_each_medium(item, (*location, number), change) for number, item in enumerate(value))
+    if isinstance(value, dict):
+        return {key: _each_medium(item, (*location, key), change) for key, item in value.items()}
+    if not isinstance(value, BaseModel):
+        return value
+    old = {name: getattr(value, name) for name in type(value).model_fields}
+    new = {name: _each_medium(item, (*location, name), change) for name, item in old.items()}
+    changed = {name: item for name, item in new.items() if item is not old[name] and item != old[name]}
+    return value.model_copy(update=changed) if changed else value
+
+
+def _read_model(path: str, folder: Path, location: Location) -> tuple[list[Problem], str, str | None]:
+    """Name and text of the model in a file; the path and None with what is wrong."""
+    problems, found = _resolve(path, folder, location)
+    if problems:
+        return problems, path, None
+    try:
+        text = read_text(
+            Path(found),
+            "model",
+            missing="",
+            unreadable="",
+            shorter="a model is a page of TOML: strata-disk models --json",
+            most=MOST_OF_MODEL,
+        ).strip()
+        return [], parse_media_model(text).name, text
+    except UsageError as error:
+        return [Problem(location, error.message, error.hint)], path, None
+    except ValueError as error:
+        return [Problem(location, f"{path} {error}", "docs/media.md: a model of one's own disk")], path, None
 
 
 def resolve_workload_files(workload: Workload, folder: Path) -> tuple[list[Problem], Workload]:

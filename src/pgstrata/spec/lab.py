@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pgstrata.spec.layers.media import MODELS, Timed
+from pgstrata.spec.layers.media import Timed
+from pgstrata.spec.media_model import CHOICE, DEFINED, MODEL_SCHEMA, check_model
 from pgstrata.spec.model import Model, SizeBytes
 
 SMALLEST_DISK_BYTES = 1 << 20
@@ -23,14 +24,19 @@ class LabDisk(Model):
     size: SizeBytes | None = Field(None, ge=SMALLEST_DISK_BYTES)
     iops: int | None = Field(None, ge=1, description="requests a second, reads and writes together")
     bandwidth: SizeBytes | None = Field(None, description="bytes a second, reads and writes together")
-    media: Literal[*MODELS] | None = Field(  # type: ignore[valid-type]
-        None, description="the model of its timing: `strata-disk models` describes them"
-    )
+    definition: str | None = Field(None, description=DEFINED)
+    media: Annotated[str, MODEL_SCHEMA] | None = Field(None, description=f"the model of its timing: {CHOICE}")
     stretch: float = Field(1.0, ge=1.0, le=1000.0, description="all times of the model are multiplied by it")
-
     timed: Timed = Field(
         "always", description="runs: only warm-ups and runs take the time of the medium, preparing them takes none"
     )
+
+    @field_validator("media")
+    @classmethod
+    def _known(cls, media: str | None, info: ValidationInfo) -> str | None:
+        if media is not None:
+            check_model(media, info.data.get("definition"))
+        return media
 
     @model_validator(mode="after")
     def _one_timing(self) -> LabDisk:

@@ -48,16 +48,25 @@ def read_statistics(host: Host, counted: CountedDisks) -> tuple[DiskCounts, ...]
 
 
 @dataclass(frozen=True)
+class AskedMedium:
+    """What a disk was asked to be; `parameters` are those of a model of the user's own, which no name stands for."""
+
+    model: str
+    stretch: float
+    parameters: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
 class MediaCheck:
     """The model that is in force is the one that was asked for, and a flush of the device reaches it.
 
-    `asked`: the model and stretch of each node. `sparing`: who serves the disk passes a flush on only where something
+    `asked`: of each node. `sparing`: who serves the disk passes a flush on only where something
     was written since the last one, as QEMU does; then one at any time since the disk was made counts.
     """
 
     nodes: tuple[Ref, ...]
     counted: CountedDisks
-    asked: tuple[tuple[str, float], ...]
+    asked: tuple[AskedMedium, ...]
     sparing: bool = False
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
@@ -68,15 +77,19 @@ class MediaCheck:
         after = read_statistics(host, self.counted)
         of_nodes = tuple(zip(self.nodes, self.asked, strict=True))
         if len(before) != len(self.nodes) or len(after) != len(self.nodes):
-            return tuple(Attested(f"media {ref.name} model", model, "no answer") for ref, (model, _) in of_nodes)
-        rows = [told(f"media {self.nodes[0].name.rpartition('.')[0]} parameters", _parameters(after[0]))]
-        for (ref, (model, stretch)), old, new in zip(of_nodes, before, after, strict=True):
+            return tuple(Attested(f"media {ref.name} model", asked.model, "no answer") for ref, asked in of_nodes)
+        first = self.nodes[0].name.rpartition(".")[0]
+        rows = [told(f"media {first} parameters", _render_parameters(after[0].parameters))]
+        for (ref, asked), old, new in zip(of_nodes, before, after, strict=True):
             what, arrives = f"media {ref.name}", new.flushes > (0 if self.sparing else old.flushes)
             rows += (
-                Attested(f"{what} model", model, new.model),
-                Attested(f"{what} stretch", f"{stretch:g}", f"{new.stretch:g}"),
+                Attested(f"{what} model", asked.model, new.model),
+                Attested(f"{what} stretch", f"{asked.stretch:g}", f"{new.stretch:g}"),
                 Attested(f"{what} flush", "arrives", "arrives" if arrives else "does not arrive"),
             )
+            if asked.parameters is not None:
+                own, there = _render_parameters(asked.parameters), _render_parameters(new.parameters)
+                rows.append(Attested(f"{what} parameters", own, there))
         return tuple(rows)
 
 
@@ -106,5 +119,5 @@ class TimingIs:
         return dict(zip(self.counted.names, read_statistics(host, self.counted), strict=False))
 
 
-def _parameters(disk: DiskCounts) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in disk.parameters.items())
+def _render_parameters(parameters: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {parameters[name]:g}" for name in sorted(parameters))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from pgstrata.errors import PgstrataError
-from pgstrata.host.delivery import deliver
+from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.host.delivery import deliver, program_call
 from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.layers.media import MediaDevice
+from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.stack.block.media import calibrate, undos_of
 from pgstrata.stack.build import failures
 from pgstrata.stack.journal import Journal
+from pgstrata.stack.undo import RemovePath
 from pgstrata.trial.medium import is_measurable
 from pgstrata.trial.scratch import make_scratch
 from pgstrata.trial.site import Site
@@ -22,20 +24,38 @@ from pgstrata.trial.site import Site
 FACT = "modelled media out of range"
 
 
+@dataclass(frozen=True)
+class AskedTiming:
+    """A model that something of a campaign is timed by, and the stretch of its times."""
+
+    model: str
+    stretch: float
+    definition: str | None = None
+
+
 def deliver_media(site: Site) -> None:
-    """What models media gets to the host, where a stack of the campaign stands on them."""
-    if media_of(site.campaign):
-        deliver(site.host)
+    """What models media gets to the host, where a stack of the campaign stands on them; PreflightError for a model of
+    the user's own that it does not take."""
+    media = media_of(site.campaign)
+    if not media:
+        return
+    deliver(site.host)
+    for model, text in own_models(timings_of(site.campaign)).items():
+        validate = replace(program_call("validate", "/dev/stdin"), stdin=text)
+        said = site.host.run(validate, check=False)
+        if said.exit_code != 0:
+            reason = said.stderr.strip().removeprefix("strata-disk: ")
+            raise PreflightError(f"medium {model}: {reason}", hint="docs/media.md: a model of one's own disk")
 
 
 def with_media_range(site: Site) -> tuple[Site, tuple[str, ...]]:
     """The site with what is out of range among its facts, and the same in lines. Nothing is measured where no stack
     stands on modelled media, or where runs are too short to tell anything."""
-    asked = media_of(site.campaign)
+    asked = timings_of(site.campaign)
     if not asked or not is_measurable(site):
         return site, ()
     try:
-        lines = tuple(out_of_range(asked, calibrated(site.host, site.scratch)))
+        lines = tuple(out_of_range(asked, calibrated(site.host, site.scratch, own_models(asked))))
     except PgstrataError as error:
         lines = (f"whether modelled media are in the range of this host is not known: {error.message}",)
     if not lines:
@@ -50,29 +70,45 @@ def media_of(campaign: Campaign) -> tuple[MediaDevice, ...]:
     return tuple(device for volume in volumes for device in volume.devices if isinstance(device, MediaDevice))
 
 
-def out_of_range(asked: Iterable[MediaDevice], smallest: Mapping[str, float]) -> Iterator[str]:
+def timings_of(campaign: Campaign) -> tuple[AskedTiming, ...]:
+    """What the host of a campaign has to keep up with: the media of stacks that have times."""
+    return tuple(AskedTiming(d.model, d.stretch, d.definition) for d in media_of(campaign) if d.model != UNTIMED)
+
+
+def own_models(asked: Iterable[AskedTiming]) -> dict[str, str]:
+    """The texts of models that strata-disk does not come with, by name."""
+    return {one.model: one.definition for one in asked if one.definition is not None}
+
+
+def out_of_range(asked: Iterable[AskedTiming], smallest: Mapping[str, float]) -> Iterator[str]:
     """A line for each model that some stack uses with less stretch than this host needs. Pure."""
     least: dict[str, float] = {}
-    for device in asked:
-        least[device.model] = min(device.stretch, least.get(device.model, device.stretch))
+    for one in asked:
+        least[one.model] = min(one.stretch, least.get(one.model, one.stretch))
     for model, stretch in least.items():
-        needed = smallest.get(model, 1.0)
-        if stretch < needed:
+        needed = smallest.get(model)
+        if needed is None:
+            yield f"whether modelled medium {model} is in the range of this host is not known"
+        elif stretch < needed:
             yield (
                 f"modelled medium {model} is out of range: some of its answers are due sooner than this host gives "
                 f"them; stretch={math.ceil(needed)} brings it into range"
             )
 
 
-def calibrated(host: Host, scratch: str) -> Mapping[str, float]:
-    """From which stretch on a host is no slower than a model, by model; takes five seconds and leaves nothing."""
+def calibrated(host: Host, scratch: str, own: Mapping[str, str] = MappingProxyType({})) -> Mapping[str, float]:
+    """From which stretch on a host is no slower than a model, by model, also of those `own` texts; takes five seconds
+    and leaves nothing."""
     name = f"calibration-{secrets.token_hex(4)}"
     folder = f"{scratch.rstrip('/')}/pgstrata-{name}"
+    files = [f"{folder}.{number}.toml" for number in range(len(own))]
     journal = Journal.create(host, name)
     try:
         make_scratch(host, scratch, journal)
-        journal.register(*undos_of(folder, (f"{folder}/disks/disk",)))
-        return calibrate(host, folder)
+        journal.register(*(RemovePath(path=file) for file in files), *undos_of(folder, (f"{folder}/disks/disk",)))
+        for file, text in zip(files, own.values(), strict=True):
+            host.write_text(file, text, mode=0o600)
+        return calibrate(host, folder, files)
     finally:
         left = failures(journal.undo_all())
         if left:

@@ -115,7 +115,7 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("disk", "why"),
     [
-        ({"media": "hdd-15000"}, "Input should be"),
+        ({"media": "hdd-15000"}, "unknown model 'hdd-15000'"),
         ({"media": "hdd-7200", "size": 0}, "0 is not a size"),
         ({"media": "hdd-7200", "size": 512}, "greater than or equal"),
         ({"media": "hdd-7200", "stretch": 0}, "greater than or equal"),

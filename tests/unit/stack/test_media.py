@@ -13,11 +13,13 @@ from fake_host import FakeHost, completed
 from pgstrata.errors import PgstrataError, TrialError, UsageError
 from pgstrata.host.delivery import OWN, PROGRAM
 from pgstrata.host.facts.modelled import PATH, ModelledDisk, ask_modelled, read_modelled, render_modelled
-from pgstrata.spec.layers.media import MODELS
+from pgstrata.spec.files import resolve_stack_files
+from pgstrata.spec.media_model import MODELS
 from pgstrata.spec.notation import parse_stack
 from pgstrata.stack.accounts import MediaCheck, TimingIs
 from pgstrata.stack.block.media import StopMedia
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
+from pgstrata.stack.undo import RemovePath
 from pgstrata.stack.undoing import run_undo
 
 CRATE = Path(__file__).parents[3] / "crates" / "strata-disk"
@@ -138,6 +140,39 @@ def test_statistics_are_in_the_order_of_disks() -> None:
     assert counted.disks == ("data.0", "data.1", "data.2")
     assert [disk.reads for disk in counted.parse(accounts_of("disk2", "disk0", "disk1"))] == [1, 2, 0]
     assert counted.parse(accounts_of("disk0", "disk2")) == ()
+
+
+MINE = (CRATE / "models" / "nvme.toml").read_text().replace('"nvme"', '"mine"').strip()
+
+
+def test_a_model_of_ones_own_is_sent_and_its_parameters_are_attested(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(MINE)
+    problems, stack = resolve_stack_files(parse_stack("media(./mine.toml,2)/btrfs(raid1)"), tmp_path)
+    assert problems == []
+    plan = plan_stack(stack, CONTEXT)
+    file = f"{FOLDER}.toml"
+    (step,) = [step for step in plan.steps if step.name == "modelled disks for data"]
+    assert step.shown_commands[:2] == (f"strata-disk serve {FOLDER} --background", f"tee {file}")
+    assert step.commands[1].stdin == MINE
+    assert [f"--media {file} " in line for line in step.shown_commands] == [False, False, True, True]
+    assert RemovePath(path=file) in step.undo
+    (check,) = (check for check in plan.checks if isinstance(check, MediaCheck))
+    own = {name: p["value"] for name, p in tomllib.loads(MINE)["parameters"].items()}
+    for parameters, holds in ((own, True), (own | {"read_us": 1.0}, False)):
+        said = accounts_of("disk0", "disk1", model="mine", parameters=parameters)
+        host = FakeHost(answer=lambda asked, said=said: completed(asked.argv, said))
+        rows = check.attest(host, {"data.0": "/dev/loop0", "data.1": "/dev/loop1"})
+        assert [row.holds for row in rows if row.what == "media data.1 parameters"] == [holds]
+
+
+def test_so_are_those_of_a_disk_that_the_host_models() -> None:
+    modelled = {LOG: ModelledDisk("log", "mine", 1.0, parameters={"read_us": 80.0})}
+    assert read_modelled(FakeHost(files={PATH: render_modelled(modelled)})) == modelled
+    plan = plan_stack(parse_stack(f"disk({LOG})/ext4"), replace(CONTEXT, modelled=modelled))
+    (check,) = (check for check in plan.checks if isinstance(check, MediaCheck))
+    said = accounts_of("log", model="mine", parameters={"read_us": 81.0})
+    rows = check.attest(FakeHost(answer=lambda asked: completed(asked.argv, said)), {"data.0": "/dev/vdb"})
+    assert [row.holds for row in rows if row.what == "media data.0 parameters"] == [False]
 
 
 LOG = "/dev/disk/by-id/virtio-log"

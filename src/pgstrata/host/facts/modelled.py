@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command, Host, command
@@ -25,6 +26,8 @@ class ModelledDisk:
     model: str
     stretch: float
     timed: Timed = "always"
+    parameters: Mapping[str, float] | None = None
+    """Of a model that strata-disk does not come with."""
 
     @property
     def lies_on(self) -> str:
@@ -40,9 +43,16 @@ def read_modelled(host: Host) -> Mapping[str, ModelledDisk]:
 @parser_of(PATH)
 def parse_modelled(text: str) -> Mapping[str, ModelledDisk]:
     return {
-        str(id_): ModelledDisk(str(disk["name"]), str(disk["model"]), float(disk["stretch"]), disk["timed"])
+        str(id_): ModelledDisk(
+            str(disk["name"]), str(disk["model"]), float(disk["stretch"]), disk["timed"], _parameters(disk)
+        )
         for id_, disk in json.loads(text).items()
     }
+
+
+def _parameters(disk: Mapping[str, Any]) -> Mapping[str, float] | None:
+    own = disk.get("parameters")
+    return None if own is None else {str(name): float(value) for name, value in own.items()}
 
 
 def render_modelled(disks: Mapping[str, ModelledDisk]) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pgstrata.spec.call import render_call
 from pgstrata.spec.layers.kind import Device, Look
+from pgstrata.spec.media_model import CHOICE, DEFINED, MODEL_SCHEMA, check_model
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.units import render_size_exact
 
-MODELS = ("hdd-7200", "hdd-5400", "sata-ssd", "sata-ssd-plp", "nvme", "nvme-consumer", "cloud-volume")
 UNTIMED = "none"
 """A disk in memory that takes no time of its own, with a cache that a power cut empties."""
 
@@ -36,8 +36,9 @@ class MediaDevice(Device):
     short_field: ClassVar[str] = "model"
     in_memory: ClassVar[bool] = True
 
-    model: Literal[*MODELS, UNTIMED] = Field(  # type: ignore[valid-type]
-        description="the model of its timing: `strata-disk models` describes them; none: no time of its own"
+    definition: str | None = Field(None, description=DEFINED)
+    model: Annotated[str, MODEL_SCHEMA] = Field(
+        description=f"the model of its timing: {CHOICE}; none: no time of its own"
     )
     count: int = Field(1, ge=1, le=64, description="how many; by default what the layout needs")
     size: SizeBytes | None = Field(None, description="size of each disk; by default enough for the scale")
@@ -46,6 +47,12 @@ class MediaDevice(Device):
         "always", description="runs: only warm-ups and runs take the time of the medium, preparing them takes none"
     )
     recorded: bool = Field(False, description="log every write and flush, as crash trials do")
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, model: str, info: ValidationInfo) -> str:
+        check_model(model, info.data.get("definition"), (UNTIMED,))
+        return model
 
     @model_validator(mode="after")
     def _switched_for_runs_alone(self) -> MediaDevice:
@@ -74,7 +81,7 @@ class MediaDevice(Device):
         found: dict[str, Any] = {}
         for word in words:
             name, given, value = word.partition("=")
-            if given:
+            if given and name.isidentifier():
                 found[name] = value
             else:
                 found["count" if word.isdigit() else "model"] = word

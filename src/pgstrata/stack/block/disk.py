@@ -9,7 +9,7 @@ from typing import Literal
 from pgstrata.host.facts.modelled import ask_modelled, switch_modelled
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.stack.accounts import MediaCheck, parse_statistics
+from pgstrata.stack.accounts import AskedMedium, MediaCheck, parse_statistics
 from pgstrata.stack.device_id import find_nodes, parse_device_id
 from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, Check, DeviceKind, PlannedLayer
@@ -36,7 +36,8 @@ def plan_disk(device: DiskDevice, place: Place) -> PlannedLayer:
     on, off = (PlannedCommand.of(switch_modelled(to)) for to in ("on", "off"))
     switch = TimingSwitch(in_runs, on, off, HostTimingOff()) if in_runs else None
     counted = CountedDisks(tuple(ref.name for ref in refs), asking, parse_statistics, names, switch)
-    checks += (MediaCheck(refs, counted, tuple((disk.model, disk.stretch) for _, disk in modelled), sparing=True),)
+    asked = tuple(AskedMedium(disk.model, disk.stretch, disk.parameters) for _, disk in modelled)
+    checks += (MediaCheck(refs, counted, asked, sparing=True),)
     return PlannedLayer(steps, Below(nodes=nodes, media=nodes, ids=device.ids), checks, counted=(counted,))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pgstrata.errors import parser_of
@@ -12,12 +13,13 @@ from pgstrata.host.delivery import BUILDING, PROGRAM, deliver, lacking, program_
 from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
-from pgstrata.stack.accounts import MediaCheck, parse_statistics
+from pgstrata.spec.media_model import defined_parameters
+from pgstrata.stack.accounts import AskedMedium, MediaCheck, parse_statistics
 from pgstrata.stack.block.loop import DetachLoops, LoopCheck, plan_attach
 from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
-from pgstrata.stack.step import Argument, PlannedCommand, Ref, Step
+from pgstrata.stack.step import Argument, PlannedCommand, Ref, Step, planned
 from pgstrata.stack.undo import RemovePath, Undo
 
 
@@ -38,17 +40,21 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
     names = [f"{first}{i}" for i in range(device.count)]
     files = tuple(f"{folder}/disks/{name}" for name in names)
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
-    timing = timing_options(device.model, device.stretch, device.timed) if device.model != UNTIMED else ()
+    own = f"{place.work_directory}/{place.role}.media.toml"
+    model = device.model if device.definition is None else own
+    timing = timing_options(model, device.stretch, device.timed) if device.model != UNTIMED else ()
     options = ["--size", str(size_bytes), *timing]
     joins = device.recorded and place.role != place.recorder
     log = log_path(folder)
     logging = ["--log", log] if device.recorded else []
     serving = () if joins else (call("serve", folder, "--background", *logging),)
+    writing = () if device.definition is None else (replace(planned("tee", own), stdin=device.definition),)
     adding = (call("add", folder, name, *options, "--seed", str(i)) for i, name in enumerate(names))
     make = Step(
         name=f"modelled disks for {place.role}",
-        commands=(*serving, *adding),
+        commands=(*serving, *writing, *adding),
         undo=(
+            *((RemovePath(path=own),) if writing else ()),
             *((RemovePath(path=log),) if device.recorded and not joins else ()),
             *((DetachLoops(backing_files=files),) if joins else undos_of(folder, files)),
         ),
@@ -63,7 +69,7 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
         tuple(names),
         switch if device.timed == "runs" else None,
     )
-    asked = ((device.model, device.stretch),) * len(nodes)
+    asked = (AskedMedium(device.model, device.stretch, defined_parameters(device.definition)),) * len(nodes)
     checks = (LoopCheck(nodes, files, size_bytes), MediaCheck(nodes, accounts, asked))
     counted = (accounts,) if device.model != UNTIMED else ()
     return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), checks, counted=counted)
@@ -95,10 +101,11 @@ def undos_of(folder: str, files: tuple[str, ...]) -> tuple[Undo, ...]:
     return RemovePath(path=folder), StopMedia(folder=folder), DetachLoops(backing_files=files)
 
 
-def calibrate(host: Host, folder: str) -> Mapping[str, float]:
-    """From which stretch on this host is no slower than a model, by model. Serves a disk in the folder meanwhile;
-    `undos_of` it and its `disks/disk` takes back what a broken attempt leaves."""
-    return parse_calibration(host.run(call("calibrate", folder).resolve({})).stdout)
+def calibrate(host: Host, folder: str, models: Sequence[str] = ()) -> Mapping[str, float]:
+    """From which stretch on this host is no slower than a model, by model; `models` are files of further ones. Serves a
+    disk in the folder meanwhile; `undos_of` it and its `disks/disk` takes back what a broken attempt leaves."""
+    further = [word for file in models for word in ("--media", file)]
+    return parse_calibration(host.run(call("calibrate", folder, *further).resolve({})).stdout)
 
 
 @parser_of(PROGRAM)

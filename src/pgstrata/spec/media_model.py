@@ -1,0 +1,86 @@
+"""Models of media: those that strata-disk comes with, and those in files of the user's own.
+
+What parameters a model must have, and in what range, strata-disk itself says before the first run.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Literal
+
+from pydantic import Field, ValidationError, WithJsonSchema
+
+from pgstrata.spec.model import Model
+from pgstrata.spec.nearest import render_nearest
+
+MODELS = ("hdd-7200", "hdd-5400", "sata-ssd", "sata-ssd-plp", "nvme", "nvme-consumer", "cloud-volume")
+MODEL_SCHEMA = WithJsonSchema({"anyOf": [{"enum": list(MODELS)}, {"type": "string", "pattern": r"/|\.toml$"}]})
+"""Of a model's name or file, for editors."""
+CHOICE = f"{', '.join(MODELS)}, or a file with one of your own (./mine.toml)"
+DEFINED = "its own text, in TOML: what a file's name becomes when the file is read"
+MOST_CHARACTERS = 100_000
+NAME = r"[A-Za-z][A-Za-z0-9._-]{0,39}"
+
+
+class UnknownModel(ValueError):
+    """Neither a model's name nor a file's; `hint` says what is."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
+class Parameter(Model):
+    """A number, and where it is from."""
+
+    value: float = Field(strict=True)
+    source: str = Field(min_length=1)
+
+
+class MediaModel(Model):
+    """What a model file has."""
+
+    name: str = Field(pattern=f"^{NAME}$")
+    kind: Literal["hdd", "flash", "volume"]
+    about: str
+    volatile_cache: bool = Field(strict=True)
+    parameters: dict[str, Parameter]
+
+
+def is_model_file(text: str) -> bool:
+    """Whether that is a file's name rather than a model's, by the rule that strata-disk has."""
+    return "/" in text or text.endswith(".toml")
+
+
+def parse_media_model(text: str) -> MediaModel:
+    """The model of a file; ValueError says what is wrong with it."""
+    try:
+        found = MediaModel.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"is no TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"is no model: {place}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    if found.name in (*MODELS, "none") or is_model_file(found.name):
+        raise ValueError(f"has the name {found.name}, which means something else: give it another one")
+    return found
+
+
+def check_model(model: str, definition: str | None, others: tuple[str, ...] = ()) -> None:
+    """UnknownModel or ValueError unless that is a model of strata-disk, one of `others`, a file, or what `definition`
+    defines."""
+    if definition is not None:
+        found = parse_media_model(definition)
+        if found.name != model:
+            raise ValueError(f"the definition of model {model!r} is of one called {found.name!r}")
+    elif model not in (*MODELS, *others) and not is_model_file(model):
+        near = render_nearest(model, (*MODELS, *others))
+        raise UnknownModel(f"unknown model {model!r}", f"{near}, or a file: ./mine.toml")
+
+
+def defined_parameters(definition: str | None) -> dict[str, float] | None:
+    """The parameters of a model of the user's own; None where it is one of strata-disk."""
+    if definition is None:
+        return None
+    return {name: parameter.value for name, parameter in parse_media_model(definition).parameters.items()}
