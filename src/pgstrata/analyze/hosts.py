@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 from scipy.special import stdtr
@@ -34,6 +33,7 @@ from scipy.special import stdtr
 from pgstrata.analyze.comparison import Design, Table, tabulate
 from pgstrata.analyze.fit import BlockFit, fit_blocks
 from pgstrata.analyze.interval import ALPHA, Estimate, Floats
+from pgstrata.analyze.leave_one_out import medians_of_others, sums_of_others
 from pgstrata.record.decision import Observation, Stage
 
 COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
@@ -78,12 +78,14 @@ def centred_by_host(table: Table, observations: Sequence[Observation]) -> Table:
     """Runs against the median of their stack on their host: a host on which a stack is slow is no run out of the
     ordinary."""
     host = {o.block: o.host for o in observations}
-    at = np.array([host[block] for block in table.blocks])
+    blocks: dict[str, list[int]] = {}
+    for column, block in enumerate(table.blocks):
+        blocks.setdefault(host[block], []).append(column)
     y = table.y.copy()
-    for name in dict.fromkeys(at):
+    for columns in blocks.values():
         for row in y:
-            own = (at == name) & np.isfinite(row)
-            row[own] -= np.median(row[own]) if own.any() else 0.0
+            own = [column for column in columns if np.isfinite(row[column])]
+            row[own] -= np.median(row[own]) if own else 0.0
     return Table(y, table.blocks)
 
 
@@ -167,19 +169,20 @@ def _weights(d: Floats, v: Floats) -> tuple[Floats, float]:
 
 
 def _compared(table: HostTable, kept: Sequence[int], own: Sequence[Estimate]) -> tuple[HostDifference, ...]:
-    found = []
-    for place, (at, one) in enumerate(zip(kept, own, strict=True)):
-        p = _p_alike(one, [other for k, other in enumerate(own) if k != place])
-        found.append(HostDifference(table.hosts[at], one, p, p < ALPHA / max(len(own), 1)))
-    return tuple(found)
+    return tuple(
+        HostDifference(table.hosts[at], one, p, p < ALPHA / len(own))
+        for at, one, p in zip(kept, own, p_alike(own).tolist(), strict=True)
+    )
 
 
-def _p_alike(one: Estimate, others: Sequence[Estimate]) -> float:
-    """Welch's t of one host against the median of the others."""
-    parts = [(one.se**2, one.nu), *((math.pi / 2 * e.se**2 / len(others) ** 2, e.nu) for e in others)]
-    total = sum(part for part, _ in parts)
-    if len(others) < 2 or not total > 0:
-        return math.nan
-    nu = total**2 / sum(part**2 / freedom for part, freedom in parts)
-    t = (one.value - median(e.value for e in others)) / math.sqrt(total)
-    return 2 * float(stdtr(nu, -abs(t)))
+def p_alike(own: Sequence[Estimate]) -> Floats:
+    """Welch's t of each host against the median of the others."""
+    if len(own) < 3:
+        return np.full(len(own), np.nan)
+    value, se2, nu = np.array([(e.value, e.se**2, e.nu) for e in own]).T
+    share = math.pi / 2 / (len(own) - 1) ** 2
+    total = se2 + share * sums_of_others(se2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = total**2 / (se2**2 / nu + share**2 * sums_of_others(se2**2 / nu))
+        t = (value - medians_of_others(value)) / np.sqrt(total)
+    return np.where(total > 0, 2 * stdtr(freedom, -np.abs(t)), np.nan)

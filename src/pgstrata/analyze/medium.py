@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import median
 
+import numpy as np
+
+from pgstrata.analyze.leave_one_out import medians_of_others
 from pgstrata.record.schema import MediumRecord
 
 CHANGED = 2.0
@@ -29,9 +31,12 @@ RATES = {
 def medium_notices(media: Sequence[MediumRecord]) -> Iterator[str]:
     """Of each host, a line for each baseline that differs from the one before it, and one for the checks that differ
     most; then a line for each host whose medium is unlike that of the others."""
-    for host in dict.fromkeys(record.host for record in media):
+    by_host: dict[str, list[MediumRecord]] = {}
+    for record in media:
+        by_host.setdefault(record.host, []).append(record)
+    for host, own in by_host.items():
         where = f"on {host} " if host else ""
-        yield from (f"{where}{line}" for line in _changes([record for record in media if record.host == host]))
+        yield from (f"{where}{line}" for line in _changes(own))
     yield from unlike_notices(media)
 
 
@@ -42,8 +47,10 @@ def unlike_notices(media: Sequence[MediumRecord]) -> Iterator[str]:
         rates = {h: getattr(r, name) for h, r in latest.items() if getattr(r, name) and r.seconds >= SHORTEST_S}
         if name == "flushes_per_s" and len({latest[h].flushes_by for h in rates}) > 1:
             continue  # by different programs: no comparison
-        for host, rate in rates.items():
-            others = median(other for h, other in rates.items() if h != host) if len(rates) >= LEAST_HOSTS else rate
+        if len(rates) < LEAST_HOSTS:
+            continue
+        of_others = medians_of_others(np.array(list(rates.values()), dtype=np.float64))
+        for (host, rate), others in zip(rates.items(), of_others.tolist(), strict=True):
             if max(rate / others, others / rate) >= UNLIKE:
                 share = f"{100 * abs(rate / others - 1):.0f} % {'more' if rate > others else 'fewer'}"
                 yield f"unlike the other hosts: {host} has {share} {words}"
