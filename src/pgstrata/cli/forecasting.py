@@ -40,6 +40,10 @@ from pgstrata.spec.units import render_duration
 from pgstrata.trial.estimate import Expected, estimate_trial
 from pgstrata.trial.events import Notice, Tell
 
+OF_LITTLE_USE = math.log(1.5)
+"""Few stacks differ by more, so that a campaign which shows no less is likely to end with everything open."""
+USEFUL = math.log(1.25)
+"""A difference that is worth another stack to nearly everybody."""
 RECORDING_S = 10.0
 """Roughly what a crash trial takes besides its states: to make the stack and its cluster, to record and to undo it."""
 
@@ -109,6 +113,17 @@ class Foreseen:
         goal, stacks = self.campaign.goal, len(self.campaign.stacks)
         return width_in_sigmas(goal.kind, stacks, blocks, fixed=self.fixed, cells=self.cells)
 
+    def pair_width_in_sigmas(self, pairs: int) -> float:
+        """The same of so many fresh pairs of the two best, when screening ends as early as it may."""
+        return pair_width_in_sigmas(len(self.campaign.stacks), pairs, cells=self.cells)
+
+    @property
+    def proven(self) -> float:
+        """The smallest difference that is proven: by fresh pairs, where stacks are screened first."""
+        if not self.screens or self.fixed:
+            return self.difference
+        return self.sigma * self.pair_width_in_sigmas(self.pairs) if self.pairs else math.inf
+
     @property
     def least_blocks(self) -> int:
         """The first number of blocks with bounds."""
@@ -143,11 +158,10 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
     found = foresee(campaign, estimates, recorded)
     yield f"scatter from run to run: {100 * found.sigma:.1f} % ({found.known})"
     yield _room(found)
-    if found.screens and not found.fixed and found.pairs:
-        proven = found.sigma * pair_width_in_sigmas(len(campaign.stacks), found.pairs, cells=found.cells)
+    if found.screens and not found.fixed and math.isfinite(found.proven):
         then = f"{render_count(found.pairs, 'fresh pair')} of the two best"
-        if math.isfinite(proven):
-            yield f"when screening ends early, {then}: they prove differences from about {_percent(proven)} on"
+        yield f"when screening ends early, {then}: they prove differences from about {_percent(found.proven)} on"
+    yield from _useful(found)
     yield _equality(found)
     yield from _length(campaign, found)
     if cells := campaign.workload.crowded:
@@ -245,6 +259,21 @@ def _room(found: Foreseen) -> str:
     if found.fixed:
         return f"{need} (--blocks {least})"
     return f"{need}, about {render_duration(least * found.block_s)} (--minutes {math.ceil(least * found.block_s / 60)})"
+
+
+def _useful(found: Foreseen) -> Iterator[str]:
+    """The budget that proves differences of some use, where this one proves only far larger ones."""
+    if found.fixed or found.campaign.runs.budget is None or found.proven <= OF_LITTLE_USE:
+        return
+    width = found.pair_width_in_sigmas if found.screens else found.width_in_sigmas
+    needed = next((n for n in range(1, MAX_PAIRS + 1) if found.sigma * width(n) <= USEFUL), None)
+    if needed is not None:
+        between, screening_s, each_s = "", 0.0, found.block_s
+        if found.screens:
+            between, screening_s, each_s = " between the two best", MIN_BLOCKS * found.block_s, 2 * found.stack_s
+        minutes = math.ceil((screening_s + needed * each_s) / 60)
+        told = f"differences of {_percent(USEFUL)}{between} take about"
+        yield f"{told} {render_duration(60 * minutes)} (--minutes {minutes})"
 
 
 def _equality(found: Foreseen) -> str:

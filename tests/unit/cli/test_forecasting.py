@@ -67,6 +67,34 @@ def test_what_shows_only_in_multiples_is_told_as_a_factor() -> None:
     assert re.fullmatch(r"3 blocks of 2 runs: they prove differences from about \d+(\.\d)?-fold on", line), line
 
 
+SIX = ("ext4", "xfs", "btrfs", "tmpfs", "ext4:noatime", "xfs:noatime")
+
+
+def offered(lines: Sequence[str]) -> list[int]:
+    """Minutes for differences of 25 %."""
+    offers = [line for line in lines if line.startswith("differences of 25 %")]
+    return [int(line.split("--minutes ")[1].rstrip(")")) for line in offers]
+
+
+@pytest.mark.parametrize(("stacks", "minutes"), [(SIX[:2], 1), (SIX[:2], 2), (SIX[:4], 3), (SIX, 3)])
+def test_what_proves_nothing_of_use_names_the_minutes_that_do(stacks: Sequence[str], minutes: float) -> None:
+    """And those do, also with the length and scale that quick chooses for them."""
+    (needed,) = offered(told(quick(*stacks, minutes=minutes)))
+    assert minutes < needed <= 10
+    longer = quick(*stacks, minutes=needed)
+    assert foresee(longer, expected_trials(longer)).proven <= 1.3 * math.log(1.25)
+    assert offered(told(longer)) == []
+
+
+def test_only_a_budget_that_proves_nothing_of_use_has_another_one_beside_it() -> None:
+    assert offered(told(quick(*SIX[:2], minutes=10))) == []
+    assert offered(told(quick(*SIX[:2], minutes=1, scale=1, blocks=3))) == []  # a declared number stays as it is
+    campaign = quick(*SIX[:2], minutes=1)
+    assert len(offered(told(campaign))) == 1
+    boundless = campaign.model_copy(update={"runs": campaign.runs.model_copy(update={"budget": None})})
+    assert offered(told(boundless)) == []
+
+
 def test_what_has_no_bounds_says_what_would_have_them() -> None:
     campaign = quick("ext4", "xfs", minutes=3)
     short = campaign.model_copy(update={"runs": campaign.runs.model_copy(update={"budget": 40.0})})
