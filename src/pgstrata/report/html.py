@@ -169,12 +169,13 @@ def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
     index = Index(findings)
     stacks = {stack.name: stack for stack in data.record.campaign.stacks}
     for table in verdict_tables(findings):
-        found, all_ = cell_answer(data, findings, table.cell), told(table.cell)
+        found = cell_answer(data, findings, table.cell)
+        all_ = told(table.cell, found.words if found else "")
         yield CellView(
             table=table,
             reading=reading_words(findings, table.cell, paired=data.record.paired),
             answer=found,
-            said=all_.said[1:] if found else all_.said,
+            said=all_.said,
             more=all_.more,
             matrix=verdict_matrix(index, table.cell),
             published=tuple(row for row in findings.published if row.cell == table.cell.id),

@@ -15,7 +15,7 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.figures import render_count
 from pgstrata.report.table import main_cells
 from pgstrata.report.why import reason_words
-from pgstrata.report.words import LONGEST_SETTLING_S, MOST_HOSTS, listed, sentence
+from pgstrata.report.words import LONGEST_SETTLING_S, MOST_HOSTS, comparison_words, listed, sentence
 from pgstrata.spec.durability import of_class
 from pgstrata.spec.quick import extension_options
 from pgstrata.spec.units import render_duration
@@ -79,7 +79,7 @@ def cell_answer(data: CampaignData, findings: Findings, cell: CellFinding) -> Ce
     if choice is None:
         return _too_few(data, cell)
     settled = choice.relation != "leads"
-    words = sentence(choice) if settled else _open_words(findings, cell, choice)
+    words = _settled_words(findings, cell, choice) if settled else _open_words(findings, cell, choice)
     goes_on = not settled and not findings.campaign.origin.startswith("import")
     settling = _settling(data, findings, cell, choice) if goes_on else None
     return CellAnswer(words, settled, _cost(settling), settling, reason_words(findings, cell, choice.class_))
@@ -158,15 +158,29 @@ def _open_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
     return f"{sentence(choice).split(' leads,')[0]} leads, which is **not proven**{against}."
 
 
+def _settled_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
+    """Who is chosen, and by how much the next one of its class is behind, where a verdict says that it is."""
+    pairs = _with_rivals(findings, cell, choice)
+    runner_up = next((pairs[name] for name in cell.ranking if name in pairs), None)
+    if runner_up is None or runner_up.verdict not in ("better", "worse"):
+        return sentence(choice)
+    return f"{sentence(choice)} {comparison_words(runner_up)}"
+
+
 def _open(findings: Findings, cell: CellFinding, choice: Choice) -> tuple[Comparison, ...]:
-    """Comparisons of the leader with stacks that could be chosen instead and have no verdict; one for each stack."""
+    """Comparisons with stacks that could be chosen instead and have no verdict."""
+    return tuple(c for c in _with_rivals(findings, cell, choice).values() if c.verdict == "undecided")
+
+
+def _with_rivals(findings: Findings, cell: CellFinding, choice: Choice) -> dict[str, Comparison]:
+    """Comparisons of the leader with stacks that could be chosen instead, by their names; one for each."""
     classes = {s.name: kept_class(s.durability) for s in findings.stacks if s.cell == cell.id and s.n}
     rivals = of_class(classes, choice.class_) if choice.class_ else tuple(classes)
     found: dict[str, Comparison] = {}
     for c in findings.comparisons:  # those of fresh pairs first, which overrule screening
         if c.cell == cell.id and c.margin is not None and choice.subject in (c.a, c.b):
             found.setdefault(c.b if c.a == choice.subject else c.a, c)
-    return tuple(c for name, c in found.items() if name in rivals and c.verdict == "undecided")
+    return {name: c for name, c in found.items() if name in rivals}
 
 
 def _settling(data: CampaignData, findings: Findings, cell: CellFinding, choice: Choice) -> Settling:

@@ -50,22 +50,25 @@ class Told:
     more: tuple[Said, ...]
 
 
-def told(cell: CellFinding) -> Told:
-    """Every sentence on a cell, those that matter most first; where somebody leads, that is the first of all."""
+def told(cell: CellFinding, lead: str = "") -> Told:
+    """Every sentence on a cell, those that matter most first; where somebody leads, that is the first of all. `lead`
+    stands for that one, and for all that it holds."""
     remarks = [s for s in cell.statements if isinstance(s, Remark)]
     verdicts = [s for s in cell.statements if not isinstance(s, Remark)]
     sentences = [*_verdicts(verdicts), *_remarks(remarks)]
-    if len(sentences) <= MOST_SENTENCES + 1:  # a line that says that there is one more is as long as that one
+    most = MOST_SENTENCES
+    if lead:
+        sentences, most = [said for said in sentences[1:] if said.words not in lead], most - 1
+    if len(sentences) <= most + 1:  # a line that says that there is one more is as long as that one
         return Told(tuple(sentences), ())
-    return Told(tuple(sentences[:MOST_SENTENCES]), tuple(sentences[MOST_SENTENCES:]))
+    return Told(tuple(sentences[:most]), tuple(sentences[most:]))
 
 
 def cell_words(cell: CellFinding, lead: str = "") -> tuple[str, ...]:
     """What is said of a cell, and how many sentences the page has besides; `lead` stands for who is ahead."""
-    all_ = told(cell)
-    said = [s.words for s in all_.said]
+    all_ = told(cell, lead)
     left = (f"{len(all_.more)} more sentences are on the page.",) if all_.more else ()
-    return (*([lead, *said[1:]] if lead else said), *left)
+    return (*([lead] if lead else []), *(s.words for s in all_.said), *left)
 
 
 def said_everywhere(findings: Findings) -> tuple[str, ...]:

@@ -166,3 +166,21 @@ def test_what_is_settled_is_said_once_and_asks_for_nothing(tmp_path: Path) -> No
     said = answer(data, judge(data), command)
     assert "is **chosen**" in said
     assert "--" not in said
+
+
+def test_the_headline_says_how_far_the_next_one_is_behind_and_nothing_repeats_it(tmp_path: Path) -> None:
+    data = recorded(tmp_path, scattered(3, 12, 0.001), "run", 12)
+    findings = judge(data)
+    chosen, behind = re.split(r"(?<=confidence\.) ", answer(data, findings, command))
+    assert "`s02` is **chosen**" in chosen
+    assert re.fullmatch(r"`s01` is slower than `s02` by 4\.\d % \(4\.\d \.\.\. 4\.\d\): \*\*.+\*\*\.", behind), behind
+    assert render_terminal(data, findings).count("s01 is slower than s02 by") == 1
+    assert render_markdown(data, findings).count("`s01` is slower than `s02` by") == 1
+
+
+def test_a_headline_without_a_runner_up_that_is_behind_names_none(tmp_path: Path) -> None:
+    data = recorded(tmp_path, TABLES["nearly alike"], "run", 36)
+    findings = judge(data)
+    said = answer(data, findings, command)
+    assert "is **chosen**" in said
+    assert "slower" not in said
