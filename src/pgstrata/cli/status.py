@@ -48,6 +48,9 @@ def _describe(data: CampaignData) -> dict[str, Any]:
         "machine_time_s": round(sum(t.verdict.duration_s for t in data.every_trial), 3),
         "stacks": stacks,
         "hosts": dict(Counter(t.trial.host for t in data.trials if t.trial.host)),
+        "nodes": {
+            s.name: {n.name: n.host or data.campaign.host for n in s.nodes} for s in data.campaign.stacks if s.far_hosts
+        },
         "crash_trials": crashes,
         "failures": [
             {"trial": t.id, "status": t.verdict.status, "reason": t.verdict.reason, "hint": t.verdict.hint}
@@ -88,6 +91,8 @@ def _render(value: dict[str, Any]) -> str:
             parts.append(f"power cuts: {cuts if crash['status'] != 'unsupported' else 'not tested'}")
         shown = ", ".join(parts) or "none yet"
         lines.append(f"  {name:<{width}}  {shown}")
+        if name in value["nodes"]:
+            lines.append(f"    nodes: {', '.join(f'{node} on {host}' for node, host in value['nodes'][name].items())}")
     lines += [f"  {host}: {render_count(count, 'trial')}" for host, count in value["hosts"].items()]
     for failure in value["failures"]:
         lines.append(f"{failure['trial']}: {failure['status']}: {failure['reason']}")
