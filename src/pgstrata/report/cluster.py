@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pgstrata.analyze.findings import CellFinding, Findings, NodeFinding, StackFinding
+from pgstrata.record.cluster import ARCHIVE
 from pgstrata.report.figures import NOT_KNOWN, render_number, render_percent
 from pgstrata.spec.notation import render_volume
-from pgstrata.spec.stack import PRIMARY, Node, Stack
+from pgstrata.spec.stack import PRIMARY, Network, Node, Stack
 from pgstrata.spec.units import render_size
 
 TITLE = "What the nodes of the clusters did"
@@ -95,6 +96,12 @@ def _ms(value: float | None) -> str:
 WIDTH = 360
 """Of the picture's own units: no wider than a telephone, so that its words are not made smaller there."""
 INDENT = 34
+PGBENCH = "pgbench"
+"""The node that drives the load; no standby has such a name."""
+POOLERS = {
+    "pgpool": ("Pgpool-II", "writes go to the primary, reads to all nodes"),
+    "pgbouncer": ("PgBouncer", "all goes to the primary, by few sessions"),
+}
 _HEAD, _GAP, _LINE, _PAD = 28, 12, 17, 10
 
 
@@ -112,7 +119,12 @@ class DrawnNode:
     waited_for: bool
     """Whether a commit may wait for it."""
     path: str
-    """Of the line from the node that it follows, as in SVG; empty for the primary."""
+    """Of the line from the node that it follows, as in SVG, and from pgbench's to the primary; empty for pgbench's."""
+
+    @property
+    def line(self) -> str:
+        """Classes of the line to it."""
+        return "asks" if self.name == PRIMARY else "stream" if self.waited_for else "stream loose"
 
     @property
     def middle(self) -> int:
@@ -126,24 +138,30 @@ class DrawnNode:
 
 @dataclass(frozen=True)
 class ClusterPicture:
-    """The nodes of one stack, the primary on top and its standbys below."""
+    """The nodes of one stack: pgbench's on top, then the primary, its standbys, and where it archives its WAL."""
 
     stack: str
     commits: str
     """What a commit waits for, in words."""
+    network: str
+    """What the links between the nodes are held to; empty where they are as fast as the kernel."""
     nodes: tuple[DrawnNode, ...]
     width: int
     height: int
 
     @property
-    def standbys(self) -> tuple[DrawnNode, ...]:
-        """In the order in which their lines are drawn: over one another, those last that a commit may wait for."""
+    def lines(self) -> tuple[DrawnNode, ...]:
+        """Nodes in the order in which lines to them are drawn: over the others those that a commit may wait for."""
         return tuple(sorted(self.nodes[1:], key=lambda node: node.waited_for))
+
+    @property
+    def caption(self) -> str:
+        return "; ".join(filter(None, (self.commits, self.network)))
 
     @property
     def words(self) -> str:
         """The picture as text, for those who do not see it."""
-        return "; ".join([self.commits, *(f"{n.name} on {n.place}: {', '.join(n.lines)}" for n in self.nodes)])
+        return "; ".join([self.caption, *(f"{n.name} on {n.place}: {', '.join(n.lines)}" for n in self.nodes)])
 
 
 def cluster_pictures(findings: Findings, cell: CellFinding, stacks: Mapping[str, Stack]) -> tuple[ClusterPicture, ...]:
@@ -153,28 +171,70 @@ def cluster_pictures(findings: Findings, cell: CellFinding, stacks: Mapping[str,
 
 def _picture(finding: StackFinding, stack: Stack) -> ClusterPicture:
     done = {node.node: node for node in finding.nodes}
+    boxes = [
+        (PGBENCH, _driver_place(stack), _driver_lines(stack)),
+        *(
+            (node.name, _place(stack, node), tuple(_lines(done[node.name], _upstream(stack, node.name))))
+            for node in stack.nodes
+            if node.name in done
+        ),
+        *_archive(stack),
+    ]
     drawn: dict[str, DrawnNode] = {}
     y = 1
-    for node in stack.nodes:
-        if node.name not in done:
-            continue
-        upstream = stack.topology.upstream(node.name) if stack.topology and node.name != PRIMARY else ""
-        lines = tuple(_lines(done[node.name], upstream))
+    for name, place, lines in boxes:
         height = 2 * _PAD + _HEAD + _LINE * (len(lines) - 1)
-        x = 1 if node.name == PRIMARY else INDENT
-        place, waited = _place(stack, node), node.name in _waited_for(stack)
-        path = _path(drawn.get(upstream), x, y, height)
-        drawn[node.name] = DrawnNode(node.name, place, lines, x, y, WIDTH - x - 1, height, waited, path)
+        x = 1 if name in (PGBENCH, PRIMARY) else INDENT
+        path = _path(drawn.get(_upstream(stack, name)), x, y, height)
+        waited = name in _waited_for(stack)
+        drawn[name] = DrawnNode(name, place, lines, x, y, WIDTH - x - 1, height, waited, path)
         y += height + _GAP
-    return ClusterPicture(finding.name, commit_words(stack), tuple(drawn.values()), WIDTH, y - _GAP + 1)
+    words = commit_words(stack), network_words(stack)
+    return ClusterPicture(finding.name, *words, tuple(drawn.values()), WIDTH, y - _GAP + 1)
+
+
+def _upstream(stack: Stack, name: str) -> str:
+    """Whom a box hangs below; empty for pgbench's."""
+    if name in (PGBENCH, PRIMARY):
+        return PGBENCH if name == PRIMARY else ""
+    return stack.topology.upstream(name) if stack.topology and name != ARCHIVE else PRIMARY
+
+
+def _driver_place(stack: Stack) -> str:
+    pooler = stack.topology.pooler if stack.topology else None
+    return f"a node of its own{f', with {POOLERS[pooler][0]}' if pooler else ''}"
+
+
+def _driver_lines(stack: Stack) -> tuple[str, ...]:
+    pooler = stack.topology.pooler if stack.topology else None
+    return (POOLERS[pooler][1] if pooler else "all goes to the primary",)
+
+
+def _archive(stack: Stack) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Where there is one; it is the primary's, and so are its figures."""
+    if stack.topology and stack.topology.archive:
+        yield ARCHIVE, render_volume(stack.topology.archive), ("WAL of the primary, whose disk figures have it",)
+
+
+def network_words(stack: Stack) -> str:
+    """What the links between nodes are held to, in the direction out of each node."""
+    network = stack.topology.network if stack.topology else Network()
+    told = (
+        f"{render_number(network.delay_ms)} ms each way" * bool(network.delay_ms),
+        f"{render_number(network.bandwidth_mbit)} Mbit/s" if network.bandwidth_mbit else "",
+        f"{render_percent(network.loss)} of the packets lost" * bool(network.loss),
+    )
+    shown = ", ".join(filter(None, told))
+    return f"links between nodes: {shown}" * bool(shown)
 
 
 def _path(upstream: DrawnNode | None, x: int, y: int, height: int) -> str:
-    """From the primary along the left edge; from a standby, which stands in the same column, down to the box."""
+    """From the primary along the left edge; from a node that stands in the same column, down to the box."""
     if upstream is None:
         return ""
     end = upstream.y + upstream.height
-    return f"M14 {end}V{y + height // 2}H{x}" if upstream.name == PRIMARY else f"M{x + 20} {end}V{y}"
+    beside = upstream.x != x
+    return f"M14 {end}V{y + height // 2}H{x}" if beside else f"M{x + 20} {end}V{y}"
 
 
 def _place(stack: Stack, node: Node) -> str:
@@ -207,9 +267,9 @@ def _lines(node: NodeFinding, upstream: str) -> Iterator[str]:
     disk = "nothing to a disk" if written is None else f"{_rate(written)} to disk"
     yield f"{render_number(node.processors)} processors, {disk}"
     yield f"sent {_rate(node.sent_bytes_per_s)}, received {_rate(node.received_bytes_per_s)}"
-    if upstream not in ("", PRIMARY):
+    if upstream not in (PGBENCH, PRIMARY):
         yield f"follows {upstream}"
-    elif upstream:
+    elif upstream == PRIMARY:
         yield f"written {_ms(node.write_lag_ms)}, flushed {_ms(node.flush_lag_ms)} later"
         yield f"applied {_ms(node.replay_lag_ms)} later (longest {_ms(node.replay_lag_max_ms)})"
     shares = (("reads", node.reads_share), ("writes", node.writes_share))

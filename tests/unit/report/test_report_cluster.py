@@ -25,7 +25,15 @@ from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.crash import named_stacks
 from pgstrata.spec.notation import parse_stack
 
-TOPOLOGY = {"standbys": [{}, {}], "synchronous_standby_names": "ANY 1 (standby1)", "synchronous_commit": "on"}
+TOPOLOGY: dict[str, Any] = {
+    "standbys": [{}, {}],
+    "synchronous_standby_names": "ANY 1 (standby1)",
+    "synchronous_commit": "on",
+}
+TOPOLOGY |= {
+    "archive": parse_stack("xfs").data.model_dump(mode="json"),
+    "network": {"delay_ms": 1, "bandwidth_mbit": 100, "loss": 0.001},
+}
 COUNTED: dict[str, Any] = {"elapsed_s": 10, "cpu_s": 5, "sent_bytes": 10 << 20, "received_bytes": 20480}
 LAGS: dict[str, Any] = {
     "lag_samples": 9,
@@ -120,35 +128,56 @@ def test_the_picture_has_every_node_in_its_place(clustered: CampaignData) -> Non
     (drawn,) = re.findall(r'<figure class="topology">.*?</figure>', page, re.DOTALL)
     svg = ElementTree.fromstring(re.search(r"<svg.*</svg>", drawn, re.DOTALL)[0])  # type: ignore[index]
     boxes = list(svg.iter("rect"))
-    assert [float(box.attrib["x"]) for box in boxes] == [1, 34, 34]
+    assert [float(box.attrib["x"]) for box in boxes] == [1, 1, 34, 34, 34]
     edges = [(float(box.attrib["y"]), float(box.attrib["height"])) for box in boxes]
     assert all(y + height < below for (y, height), (below, _) in pairwise(edges))
     assert all(float(b.attrib["x"]) + float(b.attrib["width"]) <= WIDTH for b in boxes)
-    assert [line.attrib["class"] for line in svg.iter("path")] == ["stream loose", "stream"]
+    assert [line.attrib["class"] for line in svg.iter("path")] == ["asks", "stream loose", "stream loose", "stream"]
     assert "n/a/s" not in drawn
     lines = [float(line.attrib["y"]) for line in svg.iter("text")]
     assert all(below - above >= 17 for above, below in pairwise(lines)), "no line touches another"
     assert svg.attrib["role"] == "img"
     assert "standby1 on ext4" in svg.attrib["aria-label"]
     assert "a commit waits for ANY 1 (standby1), synchronous_commit=on" in drawn
+    assert "links between nodes: 1 ms each way, 100 Mbit/s, 0.10 % of the packets lost" in drawn
+    assert "archive on xfs: WAL of the primary" in svg.attrib["aria-label"]
 
 
 def test_pictures_are_of_the_stacks_of_the_campaign(clustered: CampaignData) -> None:
     findings = judge(clustered)
     (picture,) = cluster_pictures(findings, findings.cells[0], {s.name: s for s in clustered.campaign.stacks})
-    assert (picture.stack, len(picture.standbys)) == ("ext4", 2)
+    assert picture.stack == "ext4"
+    assert [node.name for node in picture.nodes] == ["pgbench", "primary", "standby1", "standby2", "archive"]
 
 
 def test_a_standby_of_a_standby_hangs_below_it(clustered: CampaignData) -> None:
     findings = judge(clustered)
     stack = parse_stack("cluster(3,ANY 1)/ext4@standby2.upstream=standby1")
     (picture,) = cluster_pictures(findings, findings.cells[0], {"ext4": stack})
-    primary, first, second = picture.nodes
-    assert primary.path == ""
+    driver, primary, first, second = picture.nodes
+    assert driver.path == ""
+    assert primary.path == f"M21 {driver.y + driver.height}V{primary.y}"
     assert first.path == f"M14 {primary.y + primary.height}V{first.middle}H{first.x}"
     assert second.path == f"M54 {first.y + first.height}V{second.y}"
     assert "follows standby1" in second.lines
     assert (first.waited_for, second.waited_for) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "place", "line"),
+    [
+        ("", "a node of its own", "all goes to the primary"),
+        (",pooler=pgpool", "a node of its own, with Pgpool-II", "writes go to the primary, reads to all nodes"),
+        (",pooler=pgbouncer", "a node of its own, with PgBouncer", "all goes to the primary, by few sessions"),
+    ],
+)
+def test_pgbench_has_a_node_with_the_pooler(asked: str, place: str, line: str, clustered: CampaignData) -> None:
+    findings = judge(clustered)
+    (picture,) = cluster_pictures(findings, findings.cells[0], {"ext4": parse_stack(f"cluster(3{asked})/ext4")})
+    driver = picture.nodes[0]
+    assert (driver.name, driver.place, driver.lines) == ("pgbench", place, (line,))
+    assert picture.network == ""
+    assert picture.nodes[-1].name == "standby2", "it has no archive"
 
 
 def test_what_a_commit_waits_for() -> None:
