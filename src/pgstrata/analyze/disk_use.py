@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pgstrata.analyze.findings import DiskFinding
+from pgstrata.analyze.statements import LateDisks
 from pgstrata.record.schema import CellResult, DiskUse
+
+LATE_MEDIAN_PERCENT = 5
+LATE_P99_PERCENT = 20
+"""What strata-disk keeps on an idle machine (docs/media.md): later answers are those of the host, not of the model."""
 
 
 def disk_findings(results: Sequence[CellResult]) -> tuple[DiskFinding, ...]:
@@ -36,6 +41,22 @@ def _finding(name: str, results: Sequence[CellResult]) -> DiskFinding:
         late_median_percent=late_percent(uses, 0.5),
         late_p99_percent=late_percent(uses, 0.99),
     )
+
+
+def late_disks(name: str, disks: Sequence[DiskFinding]) -> Iterator[LateDisks]:
+    """What is said of a stack one of whose disks was late beyond what a model may be. Pure."""
+    late = [disk for disk in disks if _is_late(disk)]
+    if late:
+        yield LateDisks(
+            subject=name,
+            models=tuple(dict.fromkeys(disk.model for disk in late)),
+            median_percent=max(disk.late_median_percent or 0 for disk in late),
+            p99_percent=max(disk.late_p99_percent or 0 for disk in late),
+        )
+
+
+def _is_late(disk: DiskFinding) -> bool:
+    return (disk.late_median_percent or 0) > LATE_MEDIAN_PERCENT or (disk.late_p99_percent or 0) > LATE_P99_PERCENT
 
 
 def late_percent(uses: Sequence[DiskUse], share: float) -> int | None:

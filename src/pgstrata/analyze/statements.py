@@ -241,6 +241,17 @@ class Capacity(StatementBase):
     """Of a run that knows the percentile."""
 
 
+class LateDisks(StatementBase):
+    """Modelled disks of a stack that answered later than their model has it: the host was not fast enough."""
+
+    about: Literal["late disks"] = "late disks"
+    subject: str
+    models: tuple[str, ...]
+    median_percent: int
+    """Of the disk that was latest, in percent of the time that an answer was to take; 100 is 100 and more."""
+    p99_percent: int
+
+
 WithinRuns = Stalls | Trend | SoakTrend | CheckpointCost | Period | LevelChanges
 Statement = Annotated[
     NoVerdict
@@ -254,6 +265,7 @@ Statement = Annotated[
     | NotCompared
     | DeclaredBlocks
     | BestLength
+    | LateDisks
     | WithinRuns
     | MatchedLoad
     | Capacity,

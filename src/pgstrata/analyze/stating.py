@@ -10,6 +10,7 @@ import numpy as np
 from pgstrata.analyze.comparison import Design, tabulate
 from pgstrata.analyze.conclude import COMPARISON, CellConclusion, PairConclusion
 from pgstrata.analyze.crash import kept_class
+from pgstrata.analyze.disk_use import disk_findings, late_disks
 from pgstrata.analyze.evidence import Evidence
 from pgstrata.analyze.finding import Source
 from pgstrata.analyze.forecast import smallest_margin
@@ -82,6 +83,7 @@ class CellStatements:
         """The most important first."""
         if self.evidence.emulated:
             yield NoVerdict(reason="emulated")
+            yield from self._late_disks()
             return
         leader = self.conclusion.leader
         if leader is None:
@@ -96,7 +98,13 @@ class CellStatements:
             yield from self._best_length(leader)
             if self.conclusion.apart:
                 yield NotCompared(names=self.conclusion.apart)
+        yield from self._late_disks()
         yield from self._features()
+
+    def _late_disks(self) -> Iterator[Statement]:
+        for name in self.evidence.stacks:
+            runs = self.evidence.of(name, self.cell.id)
+            yield from late_disks(name, disk_findings([run.data.result for run in runs]))
 
     def _choice(self, leader: str) -> Choice:
         chosen, rivals = self.conclusion.chosen, self._rivals

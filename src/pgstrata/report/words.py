@@ -20,6 +20,7 @@ from pgstrata.analyze.statements import (
     CheckpointCost,
     Choice,
     DeclaredBlocks,
+    LateDisks,
     LevelChanges,
     LevelsApart,
     MatchedLoad,
@@ -92,7 +93,7 @@ def tone_of(statement: Statement) -> Tone:
             return "plain" if statement.reason in ("emulated", "alone") else "undecided"
         case NotConfirmed():
             return "undecided"
-        case Stalls() | BadModeStatement():
+        case Stalls() | BadModeStatement() | LateDisks():
             return "stalls"
     return "plain"
 
@@ -123,6 +124,13 @@ def sentence(statement: Statement) -> str:
             return (
                 f"Runs of about {render_duration(round(statement.best_s, -1) or 10)} would make the best "
                 f"use of the machine's time here (these runs: {render_duration(statement.length_s)})."
+            )
+        case LateDisks():
+            return (
+                f"Disks of {quoted(statement.subject)} answered later than the model has it "
+                f"({', '.join(statement.models)}): half of the answers by up to {_late(statement.median_percent)} of "
+                f"their time, one in a hundred by up to {_late(statement.p99_percent)}. **The host was not fast enough**: it, not "
+                "the model, decided a part of these figures."
             )
         case SoakTrend():
             return soak_words((statement,))
@@ -371,6 +379,11 @@ def _bad_mode(statement: BadModeStatement) -> str:
         f"{statement.bad} of {statement.runs} runs of {quoted(statement.subject)} are {size} "
         f"{_word(metric, better=False)} its others: **a bad mode** (blocks {blocks})."
     )
+
+
+def _late(percent_: int) -> str:
+    """A count of percents ends at 100."""
+    return f"{percent_} %{' and more' if percent_ >= 100 else ''}"
 
 
 def _levels_apart(statement: LevelsApart) -> str:

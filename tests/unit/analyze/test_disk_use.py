@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pgstrata.analyze.disk_use import disk_findings, late_percent
+import pytest
+
+from pgstrata.analyze.disk_use import disk_findings, late_disks, late_percent
 from pgstrata.record.schema import CellResult, DiskUse
+from pgstrata.report.words import sentence, tone_of
 from pgstrata.spec.workload import Cell
 
 USE = DiskUse(
@@ -48,6 +51,35 @@ def test_what_cannot_be_divided_is_not_known() -> None:
 
 def test_disks_without_an_account_give_nothing() -> None:
     assert disk_findings([result(5)]) == ()
+
+
+def late(median: int, p99: int) -> tuple[int, ...]:
+    """Of 100 answers, 60 late by one percentage and 40 by another."""
+    counts = [0] * 101
+    counts[median] += 60
+    counts[p99] += 40
+    return tuple(counts)
+
+
+@pytest.mark.parametrize(("median", "p99", "told"), [(5, 20, False), (6, 20, True), (5, 21, True), (0, 100, True)])
+def test_disks_that_are_late_beyond_what_a_model_may_be_are_told(median: int, p99: int, told: bool) -> None:
+    slow = USE.model_copy(update={"disk": "data.1", "late_percent_counts": late(median, p99)})
+    found = list(late_disks("xfs", disk_findings([result(100, USE, slow)])))
+    assert [(one.models, one.median_percent, one.p99_percent) for one in found] == [(("hdd-7200",), median, p99)] * told
+
+
+def test_the_sentence_on_late_disks_names_stack_model_and_figures() -> None:
+    slow = USE.model_copy(update={"late_percent_counts": late(18, 100)})
+    (statement,) = late_disks("xfs", disk_findings([result(100, slow)]))
+    text = sentence(statement)
+    assert text.startswith("Disks of `xfs` answered later than the model has it (hdd-7200): half of the answers by")
+    assert "by up to 18 % of their time, one in a hundred by up to 100 % and more." in text
+    assert tone_of(statement) == "stalls"
+
+
+def test_disks_without_answers_are_not_late() -> None:
+    none = USE.model_copy(update={"late_percent_counts": ()})
+    assert list(late_disks("xfs", disk_findings([result(5, none)]))) == []
 
 
 def test_lateness_is_taken_over_all_runs() -> None:

@@ -160,7 +160,8 @@ def test_a_model_of_ones_own_is_sent_and_its_parameters_are_attested(tmp_path: P
     own = {name: p["value"] for name, p in tomllib.loads(MINE)["parameters"].items()}
     for parameters, holds in ((own, True), (own | {"read_us": 1.0}, False)):
         said = accounts_of("disk0", "disk1", model="mine", parameters=parameters)
-        host = FakeHost(answer=lambda asked, said=said: completed(asked.argv, said))
+        syncs = {("sync", f"/dev/loop{number}"): completed(()) for number in (0, 1)}
+        host = FakeHost({("strata-disk", "stats", FOLDER): completed((), said), **syncs})
         rows = check.attest(host, {"data.0": "/dev/loop0", "data.1": "/dev/loop1"})
         assert [row.holds for row in rows if row.what == "media data.1 parameters"] == [holds]
 
