@@ -175,6 +175,18 @@ def test_nothing_is_wider_than_the_window(
         assert view.count("#chart-intervals .run-mark") > 0
 
 
+def test_a_narrow_window_shows_every_stack_of_the_grid_and_whole_chips(grid: Campaign, open_page: Any) -> None:
+    view = open_page(grid.page, 400)
+    inside = "e => e.scrollWidth - e.clientWidth"
+    assert view.page.locator("#grid .scroll").evaluate(inside) == 0
+    assert view.page.locator("#stack-filters").evaluate(inside) == 0
+    assert view.visible("#grid td.winner") == 0
+    rows = view.count("#grid tbody tr")
+    assert view.visible("#grid .folded-best") == rows
+    wide = open_page(grid.page, 1280)
+    assert (wide.visible("#grid td.winner"), wide.visible("#grid .folded-best")) == (rows, 0)
+
+
 _CUT_OFF = """() => [...document.querySelectorAll(".card.flush:not(.scroll)")]
     .filter(card => card.scrollWidth > card.clientWidth)
     .map(card => [card.scrollWidth - card.clientWidth, card.innerText.slice(0, 80)])"""
