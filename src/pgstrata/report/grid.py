@@ -12,6 +12,8 @@ from pgstrata.report.figures import NOT_KNOWN, render_count, render_ratio
 from pgstrata.report.pairs import Index
 from pgstrata.report.table import Tone, VerdictRow, VerdictTable, short_titles, verdict_tables
 
+TITLE = "The grid"
+LEDE = "Best of its durability class: {words}. Of every other stack, how far it is from the best of its row."
 STEPS = (0.02, 0.1, 0.25, 0.5, 1.0)
 """Distances from the best, as logarithms of the ratio, from which a field is a shade darker."""
 

@@ -7,11 +7,12 @@ import re
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import cluster, crash, hosts
+from pgstrata.report import cluster, crash, grid, hosts
 from pgstrata.report.cluster import node_rows
 from pgstrata.report.crash import crash_lines, shows_runs, stories, tested_stacks
 from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
-from pgstrata.report.figures import render_factor, render_metric, render_number
+from pgstrata.report.figures import NOT_KNOWN, render_factor, render_metric, render_number
+from pgstrata.report.grid import GridMap, grid_map
 from pgstrata.report.head import incidents, report_head
 from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.markup import Span, parse_markup
@@ -37,6 +38,7 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
     lines += [f"- **Note:** {_sentence(n)}" for n in (*head.notices, *head.labels)]
     everywhere = said_everywhere(findings) if shows_runs(data) else ()
     lines += [line for words in everywhere for line in ("", _sentence(words))]
+    lines += _grid(grid_map(findings) if shows_runs(data) else None)
     for table in verdict_tables(findings) if shows_runs(data) else ():
         lines += ["", f"## {escape_markdown(table.title)}", ""]
         found = cell_answer(data, findings, table.cell)
@@ -71,6 +73,18 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
             block = "" if i.block is None else str(i.block)
             lines.append(_line([i.what, i.stack, block, i.reason + (f" (hint: {i.hint})" if i.hint else "")]))
     return "\n".join(lines) + "\n"
+
+
+def _grid(found: GridMap | None) -> list[str]:
+    """All cells together, where there are several."""
+    if found is None:
+        return []
+    titles = ["cell", "best", "verdict", *found.stacks]
+    lines = ["", f"## {grid.TITLE}", "", escape_markdown(grid.LEDE.format(words=found.words)), ""]
+    lines += [_line(titles), _line(["---"] * len(titles))]
+    for row in found.rows:
+        lines.append(_line([row.title, row.winner or NOT_KNOWN, row.verdict, *(field.text for field in row.fields)]))
+    return lines
 
 
 def _why(findings: Findings, table: VerdictTable) -> list[str]:

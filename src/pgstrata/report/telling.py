@@ -14,6 +14,7 @@ from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.analyze.statements import (
     CheckpointCost,
     Choice,
+    DeclaredBlocks,
     LevelChanges,
     NotConfirmed,
     NoVerdict,
@@ -72,9 +73,10 @@ def cell_words(cell: CellFinding, lead: str = "") -> tuple[str, ...]:
 
 
 def said_everywhere(findings: Findings) -> tuple[str, ...]:
-    """That there is no verdict, where this holds for every one of several cells: said once for all of them."""
+    """That there is no verdict, and that intervals are of a declared number of blocks, where this holds for every one
+    of several cells: said once for all of them."""
     cells = main_cells(findings)
-    first = [s for s in cells[0].statements if isinstance(s, NoVerdict)] if len(cells) > 1 else []
+    first = [s for s in cells[0].statements if isinstance(s, NoVerdict | DeclaredBlocks)] if len(cells) > 1 else []
     return tuple(sentence(s) for s in first if all(s in cell.statements for cell in cells))
 
 

@@ -14,11 +14,12 @@ from rich.text import Text
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import cluster, disk_use, hosts
+from pgstrata.report import cluster, disk_use, grid, hosts
 from pgstrata.report.cluster import node_rows
 from pgstrata.report.crash import crash_lines, shows_runs, stories, tested_stacks, title_of
 from pgstrata.report.disk_use import disk_rows
-from pgstrata.report.figures import render_factor, render_number
+from pgstrata.report.figures import NOT_KNOWN, render_count, render_factor, render_number
+from pgstrata.report.grid import GridMap, grid_map
 from pgstrata.report.head import Incident, incidents, report_head
 from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.markup import parse_markup
@@ -50,6 +51,9 @@ NARROW = (
     ("", "stack", "throughput, interval", "against best, interval", "verdict"),
     ("stack", "jitter", "stall", "load", "space", "runs", "durability"),
 )
+LONGEST_GRID_NAME = 16
+"""Characters of a stack's name on a line of the table of all cells."""
+GRID_GAP = 3
 _LEFT = ("stack", "verdict", "durability")
 
 
@@ -63,6 +67,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
     everywhere = said_everywhere(findings) if shows_runs(data) else ()
     for words in everywhere:
         console.print(_sentence(words))
+    _print_grid(console, grid_map(findings) if shows_runs(data) else None, plain)
     for table in verdict_tables(findings) if shows_runs(data) else ():
         found = cell_answer(data, findings, table.cell)
         said = cell_words(table.cell, found.words if found else "")
@@ -112,6 +117,41 @@ def _print_cell(console: Console, table: VerdictTable, plain: bool, said: Sequen
     for titles in (WIDE,) if console.width >= WIDE_FROM else NARROW:
         console.print()
         console.print(_grid(table, titles, plain))
+
+
+def _print_grid(console: Console, found: GridMap | None, plain: bool) -> None:
+    """All cells together: the stacks that do best in them, as many as the lines take."""
+    if found is None:
+        return
+    console.print(Text(f"\n{grid.TITLE}", style="bold"))
+    console.print(Text(printable(grid.LEDE.format(words=found.words))))
+    shown = _fitting(found, console.width)
+    table = _empty_grid(plain)
+    for title in ("cell", "best", "verdict"):
+        table.add_column(title)
+    for name in found.stacks[:shown]:
+        table.add_column(printable(name), justify="right", max_width=LONGEST_GRID_NAME, overflow="fold")
+    for row in found.rows:
+        fields = (Text(field.text, style=_STYLES[field.tone]) for field in row.fields[:shown])
+        best = Text(printable(row.winner or NOT_KNOWN), style="bold")
+        table.add_row(Text(printable(row.title)), best, Text(row.verdict), *fields)
+    console.print()
+    console.print(table)
+    if shown < len(found.stacks):
+        console.print(f"No room here for {render_count(len(found.stacks) - shown, 'stack')}, whose figures are below.")
+
+
+def _fitting(found: GridMap, width: int) -> int:
+    """How many stacks have room beside the names of cells and of the best."""
+    rows = found.rows
+    texts = ([r.title for r in rows], [r.winner or NOT_KNOWN for r in rows], [r.verdict for r in rows])
+    left = width - sum(max(map(len, column)) + GRID_GAP for column in texts)
+    for shown, name in enumerate(found.stacks):
+        widest = max(len(row.fields[shown].text) for row in rows)
+        left -= max(widest, min(len(name), LONGEST_GRID_NAME)) + GRID_GAP
+        if left < 0:
+            return shown
+    return len(found.stacks)
 
 
 def _print_published(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.analyze.judge import judge
-from pgstrata.record.reader import CampaignData, read
+from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.report.drawing import draw
 from pgstrata.report.grid import GridMap, grid_map
+from pgstrata.report.markdown import render_markdown
 from pgstrata.report.pictures import write_pictures
 from pgstrata.report.render import render
 from pgstrata.report.sample import Sample
 from pgstrata.report.table import cell_title, short_titles
+from pgstrata.report.terminal import render_terminal
+from pgstrata.spec.campaign import Runs
 from pgstrata_fake.campaigns import Shape, write_campaign
 
 pytestmark = pytest.mark.slow
@@ -117,3 +121,54 @@ def test_pictures_have_the_grid_and_its_curves(grid: CampaignData, found: Findin
     assert all(field.text in heat for row in summary.rows for field in row.fields)
     assert all(row.title in heat for row in summary.rows)
     assert {"curves-clients", "curves-scale"} <= set(paths)
+
+
+def test_terminal_and_markdown_have_the_grid_before_its_cells(
+    grid: CampaignData, found: Findings, summary: GridMap
+) -> None:
+    text, markdown = render_terminal(grid, found), render_markdown(grid, found)
+    titles = [f"\n{cell_title(cell)}" for cell in found.cells]
+    whole = text[text.index("\nThe grid\n") : text.index(titles[0])]
+    marked = markdown[markdown.index("\n## The grid\n") : markdown.index("\n## tpcb-like")]
+    for row in summary.rows:
+        (line,) = (line for line in whole.splitlines() if line.startswith(row.title))
+        fields = [field.text for field in row.fields]
+        assert [part.strip() for part in line.split("|")] == [row.title, "ext4", row.verdict, *fields]
+        assert f"| {' | '.join([row.title, 'ext4', row.verdict, *fields])} |\n" in marked
+    for told in (whole, marked):
+        assert f"Best of its durability class: {summary.words}." in told
+
+
+@pytest.mark.parametrize(("width", "shown"), [(180, 3), (75, 2), (60, 0)])
+def test_a_narrow_terminal_shows_the_stacks_that_do_best(
+    grid: CampaignData, found: Findings, width: int, shown: int
+) -> None:
+    text = render_terminal(grid, found, width)
+    part = text[text.index("\nThe grid\n") : text.index("\ntpcb-like")]
+    (head,) = (line for line in part.splitlines() if line.startswith("cell "))
+    assert [title.strip() for title in head.split("|")][3:] == ["ext4", "xfs", "btrfs"][:shown]
+    assert max(map(len, part.splitlines())) <= width
+    assert ("No room here for" in part) == (shown < 3)
+
+
+def test_one_cell_has_no_grid_in_terminal_and_markdown(data: CampaignData, findings: Findings) -> None:
+    assert "The grid" not in render_terminal(data, findings)
+    assert "The grid" not in render_markdown(data, findings)
+
+
+def test_that_intervals_are_of_declared_blocks_is_said_once(grid: CampaignData) -> None:
+    campaign = grid.campaign.model_copy(update={"runs": Runs(blocks=4)})
+    trials = tuple(t for t in grid.trials for t in (t, *_again(t)))
+    record = grid.record.model_copy(update={"campaign": campaign, "declared_blocks": 4})
+    declared = replace(grid, record=record, trials=trials)
+    findings = judge(declared)
+    for text in (render_terminal(declared, findings), render_markdown(declared, findings)):
+        assert text.count("Intervals are of the 4 declared blocks") == 1
+        assert text.index("Intervals are of the 4") < text.index("The grid")
+
+
+def _again(trial: TrialData) -> tuple[TrialData, ...]:
+    """The trial of block 2 once more, as one of block 3."""
+    if trial.trial.block != 2:
+        return ()
+    return (replace(trial, trial=trial.trial.model_copy(update={"block": 3, "id": f"{trial.trial.id}-again"})),)
