@@ -72,12 +72,20 @@ class Program:
     def _undo_lines(self, host: str) -> Iterator[str]:
         for undo in reversed([undo for step in self.steps if step.host == host for undo in step.undo]):
             named = {k: v for k, v in undo.model_dump().items() if k not in ("kind", "before")}
-            yield f"{undo.kind.replace('_', ' ')}: {_told(tuple(named.values()))}"
+            texts = (_numbered(key, value) for key, value in named.items())
+            yield f"{undo.kind.replace('_', ' ')}: {', '.join(filter(None, texts))}"
 
 
 def undo_name(host: str) -> str:
     """Of the step that takes back what was done on one of the hosts."""
     return f"undo on {host}" if host else "undo"
+
+
+def _numbered(key: str, value: object) -> str:
+    """What an undo names under that key; a number alone would say nothing."""
+    numbers = value if isinstance(value, tuple) else (value,)
+    text = _told(value)
+    return f"{key.replace('_', ' ')} {text}" if any(isinstance(n, int) for n in numbers) else text
 
 
 def _told(value: object) -> str:

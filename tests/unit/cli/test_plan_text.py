@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pgstrata.cli import plan
 from pgstrata.cli.hosts import looked_at_host
 from pgstrata.cli.simulate import simulate
+from pgstrata.host.protocol import Command
 from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.trial.survey import survey
 from typed import typed
@@ -157,6 +159,20 @@ def test_many_stacks_fit_a_screen_and_every_command_is_shown_on_request(tmp_path
     whole = plan._render(described, commands=True)
     assert len(whole.splitlines()) > 500
     assert not re.search(r"\('|\{'|\bNone\b|\bsh -c\b", whole)
+    programs = whole[whole.index("\nb000-") + 1 :].splitlines()
+    assert all(line.startswith(("  ", "b0")) for line in programs)  # no command goes on in another line
+    assert any(line.endswith(r"-printf $'%f\n'") for line in programs)
+    undone = [line for line in programs if line.startswith("    # remove path: ")]
+    assert any(re.search(r", uid \d+$", line) for line in undone)
+    assert not any(re.search(r", \d+$", line) for line in undone)
+
+
+@pytest.mark.parametrize("argument", ["%f\n", "it's\n\\n\t$HOME", "plain", "two words", ""])
+def test_a_command_is_one_line_that_bash_reads_as_it_is(argument: str) -> None:
+    text = Command(("printf", "%s", argument)).text
+    assert "\n" not in text
+    said = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said == argument
 
 
 @pytest.mark.parametrize(
