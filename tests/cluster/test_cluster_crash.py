@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from campaigning import environment, nothing_left, run_in_fork
+from pgstrata.crash.cluster_program import disturbances
 from pgstrata.record.reader import read
 
 MEMORY = "cluster(3,ANY 1)/tmpfs"
@@ -29,13 +30,25 @@ def failures_of(place: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+def moments_of(place: Path) -> list[dict[str, Any]]:
+    """But for the last line, which is of all of them."""
+    (file,) = (place / "out" / "crash").glob("*/raw/moments.jsonl")
+    return [json.loads(line) for line in file.read_text().splitlines()[:-1]]
+
+
 def test_with_one_node_lost_the_most_advanced_one_has_everything(place: Path) -> None:
     found = crash(place, MEMORY)
     assert (found["verdict"], found["states"], found["unknown"]) == ("held", 12, 0)
     one, two, _ = found["cluster"]["by_lost"]
     assert (one["losing"], one["failed"], one["carried_out"]) == (0, 0, 12)
     assert two["losing"] > 0, "the primary and the only one who has a commit"
-    assert {failure["promoted"] for failure in failures_of(place)} == {"primary", "standby1", "standby2"}
+    failures = failures_of(place)
+    assert {failure["promoted"] for failure in failures} == {"primary", "standby1", "standby2"}
+    amiss = {failure["moment"]: failure["disturbance"] for failure in failures}
+    assert set(amiss.values()) == set(disturbances(("primary", "standby1", "standby2"), slow=True))
+    reach = {moment["number"]: moment["positions"] for moment in moments_of(place)}
+    gone = {at: what for at, what in amiss.items() if "standby" in what and not what.endswith("slow")}
+    assert all(reach[at][what.split()[0]] < reach[at]["primary"] for at, what in gone.items())
 
 
 @pytest.mark.parametrize("mistake", ["least", "forgetful"])

@@ -28,6 +28,7 @@ from pgstrata.spec.crash_trials import Rejoin
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.stack.kind import Below, PlannedFilesystem, plan_filesystem
+from pgstrata.stack.network import PlannedNetwork
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.cluster import stop_commands, stop_servers
 from pgstrata.trial.context import TrialSetup
@@ -73,16 +74,19 @@ class PlannedCut:
     failures: tuple[tuple[str, ...], ...]
 
 
-def disturbances(names: Sequence[str]) -> tuple[str, ...]:
-    """What may be amiss before a moment: nothing, a standby cut off, a standby that stands still."""
-    return ("", *(f"{name} {what}" for name in names if name != PRIMARY for what in ("cut off", "standing still")))
+def disturbances(names: Sequence[str], *, slow: bool) -> tuple[str, ...]:
+    """What may be amiss before a moment: nothing, a node cut off from the others, a standby that stands still, or one
+    to which little comes, where links can be made slow."""
+    of_standbys = ("cut off", "standing still", *(("slow",) if slow else ()))
+    standbys = (f"{name} {what}" for name in names if name != PRIMARY for what in of_standbys)
+    return ("", f"{PRIMARY} cut off", *standbys)
 
 
-def plan_cuts(names: Sequence[str], asked: FailuresAsked, *, archive: bool) -> tuple[PlannedCut, ...]:
+def plan_cuts(names: Sequence[str], asked: FailuresAsked, *, archive: bool, slow: bool) -> tuple[PlannedCut, ...]:
     """As many moments as the failures take. Those that take the primary are carried out at each of them, those that
     leave it at some: it goes on, and nothing has to be promoted. Pure."""
     sets = list(combinations(names, asked.lost)) if asked.lost < len(names) else []
-    lot, order, count = random.Random(asked.seed), list(disturbances(names)), 0
+    lot, order, count = random.Random(asked.seed), list(disturbances(names, slow=slow)), 0
     cuts: list[PlannedCut] = []
     while count < asked.failures:
         number = len(cuts)
@@ -95,6 +99,16 @@ def plan_cuts(names: Sequence[str], asked: FailuresAsked, *, archive: bool) -> t
         count += len(failures)
         cuts.append(PlannedCut(number + 1, order[number % len(order)], tuple(failures)))
     return tuple(cuts)
+
+
+def _cuts_of(setup: TrialSetup, asked: FailuresAsked) -> tuple[PlannedCut, ...]:
+    archive, slow = setup.plan.archive_directory is not None, _network(setup).hub is not None
+    return plan_cuts(tuple(setup.servers), asked, archive=archive, slow=slow)
+
+
+def _network(setup: TrialSetup) -> PlannedNetwork:
+    assert setup.plan.network is not None
+    return setup.plan.network
 
 
 @dataclass
@@ -144,7 +158,7 @@ def _failures_step(setup: TrialSetup, asked: FailuresAsked) -> Step:
         env=marked(setup.server.marker),
         cwd="/",
     )
-    cuts = plan_cuts(tuple(setup.servers), asked, archive=setup.plan.archive_directory is not None)
+    cuts = _cuts_of(setup, asked)
     tells = (
         f"{SIZE.sessions} sessions write to the primary; all nodes are stopped {len(cuts)} times",
         *(f"moment {cut.number}{f', {cut.disturbance}' if cut.disturbance else ''}: "
@@ -164,7 +178,7 @@ def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
     control = f"{setup.outputs}/control"
     client = plan_client(control, server, SIZE, asked.seed)
     archive = setup.plan.archive_directory
-    cuts = plan_cuts(tuple(setup.servers), asked, archive=archive is not None)
+    cuts = _cuts_of(setup, asked)
     job = {
         "control": control,
         "client": {"argv": client.argv, "stdin": client.stdin},
@@ -200,12 +214,15 @@ def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
 
 
 def _disturbances(setup: TrialSetup) -> Iterator[tuple[str, dict[str, Any]]]:
-    network = setup.plan.network
-    assert network is not None
-    for name in setup.standbys:
+    network = _network(setup)
+    for name in setup.servers:
         begin, end = (network.set_link(name, up=up) for up in (False, True))
         yield f"{name} cut off", {"begin": [begin.argv], "end": [end.argv]}
+    for name in setup.standbys:
         yield f"{name} standing still", {"pause": name}
+        slow, fast = (network.set_slow(name, slow=slow) for slow in (True, False))
+        if slow is not None and fast is not None:
+            yield f"{name} slow", {"begin": [slow.argv], "end": [fast.argv]}
 
 
 # ---------------------------------------------------------------- what the steps do
@@ -223,10 +240,7 @@ def _fail(context: ClusterContext) -> None:
     if code != 0:
         raise TrialError(f"the failures could not be carried out: {errors.strip()[-1000:]}")
     cuts, entries = parse_cuts(told)
-    disturbed = {
-        cut.number: cut.disturbance
-        for cut in plan_cuts(tuple(setup.servers), asked, archive=setup.plan.archive_directory is not None)
-    }
+    disturbed = {cut.number: cut.disturbance for cut in _cuts_of(setup, asked)}
     checked = asked_of_amcheck(setup)
     for cut in cuts:
         for number, tried in enumerate(cut.failures, 1):

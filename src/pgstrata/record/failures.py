@@ -27,7 +27,8 @@ class FailureRecord(Record):
     id: str
     moment: int
     disturbance: str = ""
-    """What was amiss before it: a standby that was cut off, or stood still."""
+    """What was amiss before it: a node that was cut off from the others, a standby that stood still, or one to which
+    little came."""
     lost: tuple[str, ...]
     promoted: str
     """The node that went on; `archive` where none was left."""

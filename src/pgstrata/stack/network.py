@@ -52,6 +52,10 @@ _EVERYBODY = "00:00:00:00:00:00"
 BURST_BYTES = 128 * 1024
 """Two of the largest packets that a virtual link hands over at once."""
 LONGEST_QUEUE_MS = 100
+SLOW_RATE = "1mbit"
+"""An eighth of what the ledger of crash trials writes."""
+SLOW_BURST_BYTES = 4096
+"""Of packets of 1500 bytes."""
 RELAY_MTU = 65_000
 """Few large packets instead of many small ones, as the kernel hands them over within a machine."""
 RETRANSMITTED_S = 4.0
@@ -117,6 +121,14 @@ class PlannedNetwork:
         """Cuts a node off from the others, or lets it in again."""
         namespace, interface = (self.link(node).namespace, INTERFACE) if self.hub is None else (self.hub, node)
         return _in(namespace, "ip", "link", "set", interface, "up" if up else "down")
+
+    def set_slow(self, node: str, *, slow: bool) -> PlannedCommand | None:
+        """Lets little come to a node, or all again; None where a relay joins the nodes, which has no such queue."""
+        if self.hub is None:
+            return None
+        queue = ("root", "tbf", "rate", SLOW_RATE, "burst", str(SLOW_BURST_BYTES), "latency", f"{LONGEST_QUEUE_MS}ms")
+        words = ("add", "dev", node, *queue) if slow else ("del", "dev", node, "root")
+        return _in(self.hub, "tc", "qdisc", *words)
 
     def link(self, node: str) -> Link:
         """KeyError where there is no such node."""

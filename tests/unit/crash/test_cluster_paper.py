@@ -235,14 +235,21 @@ def test_what_the_worker_tells_is_read_to_its_end() -> None:
 
 
 def test_moments_are_as_many_as_the_failures_take() -> None:
-    cuts = plan_cuts(NAMES, FailuresAsked(failures=25), archive=True)
+    cuts = plan_cuts(NAMES, FailuresAsked(failures=25), archive=True, slow=True)
     assert sum(len(one.failures) for one in cuts) == 25
     assert all(("primary",) in one.failures for one in cuts[:-1])
     assert cuts[0].failures == (("primary",), ("standby1",), ("standby2",), NAMES)
-    assert {one.disturbance for one in cuts} == set(disturbances(NAMES))
-    assert cuts == plan_cuts(NAMES, FailuresAsked(failures=25), archive=True)
-    alone = plan_cuts(NAMES, FailuresAsked(failures=4, lost=3), archive=True)
+    assert {one.disturbance for one in cuts} == set(disturbances(NAMES, slow=True))
+    assert cuts == plan_cuts(NAMES, FailuresAsked(failures=25), archive=True, slow=True)
+    alone = plan_cuts(NAMES, FailuresAsked(failures=4, lost=3), archive=True, slow=True)
     assert [one.failures for one in alone] == [(NAMES,)] * 4
+
+
+def test_every_node_is_cut_off_and_standbys_are_slow_where_links_can_be() -> None:
+    assert disturbances(("primary", "standby1"), slow=True) == (
+        "", "primary cut off", "standby1 cut off", "standby1 standing still", "standby1 slow",
+    )  # fmt: skip
+    assert "standby1 slow" not in disturbances(("primary", "standby1"), slow=False)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,20 @@ def test_every_namespace_is_taken_back_before_its_file_and_named_within_the_tria
         assert [type(undo) for undo in reversed(step.undo)] == [Unmount, RemovePath]
 
 
+def test_little_comes_to_a_node_and_all_again() -> None:
+    network = plan_network(parse_stack("cluster(2)/tmpfs"), "/run/t1")
+    assert network is not None
+    slow, fast = (network.set_slow("standby1", slow=slow) for slow in (True, False))
+    assert slow is not None
+    assert fast is not None
+    inside = "nsenter --net=/run/t1/net.hub tc qdisc"
+    assert slow.shown == f"{inside} add dev standby1 root tbf rate 1mbit burst 4096 latency 100ms"
+    assert fast.shown == f"{inside} del dev standby1 root"
+    relayed = plan_network(parse_stack("cluster(2,delay_ms=1)/tmpfs"), "/run/t1", relayed=True)
+    assert relayed is not None
+    assert relayed.set_slow("standby1", slow=True) is None
+
+
 def test_a_server_that_is_alone_has_no_network() -> None:
     assert plan_network(parse_stack("tmpfs"), "/run/pgstrata-t1") is None
 
