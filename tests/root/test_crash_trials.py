@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from campaigning import environment, nothing_left, reachable, run_in_fork, write_campaign
-from pgstrata.crash import program
+from pgstrata.crash import job, program
 from pgstrata.crash.job import Seen
 from pgstrata.crash.kept import kept_log, state_file
 from pgstrata.crash.ledger import BEGIN, END
 from pgstrata.crash.verdict import UNMOUNTABLE
 from pgstrata.host import delivery
+from pgstrata.host.protocol import Command
 from pgstrata.record.reader import read, read_crashes
 from pgstrata.record.schema import StateRecord
 from pgstrata.record.source import FolderSource
@@ -118,6 +119,34 @@ def test_a_server_that_goes_on_after_a_failed_fsync_loses_and_one_that_panics_do
     }
     assert found["ext4"]["verdict"] == "held"
     assert found["ext4@data_sync_retry=on"]["verdict"] in ("lost", "corrupt")
+
+
+def test_of_a_few_states_all_files_and_filesystems_are_read(tmp_path: Path) -> None:
+    """The catalog's files, too, and what PostgreSQL does not read of a filesystem."""
+    tools = {"ext4": "e2fsck", "xfs": "xfs_repair", "btrfs": "btrfs"}
+    with reachable(tmp_path) as place:
+        found = crash(place, *tools, "--states", "3")
+        nothing_left(place)
+        read = {
+            stack: [StateRecord.model_validate_json(line).examined for line in states.read_text().splitlines()]
+            for at, stack in enumerate(tools)
+            for states in [place / "out" / "crash" / f"{stack}-{at}" / "states.jsonl"]
+        }
+    for stack, tool in tools.items():
+        assert found[stack]["verdict"] == "held", found[stack]
+        (examined,) = (one for one in read[stack] if one)
+        assert examined[-1] == tool
+        assert set(examined) <= {"pg_checksums", tool}
+
+
+def test_what_a_tool_finds_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Command(("/bin/sh", "-c", "echo 'bad checksums: 3'; exit 1"), 60)
+    with reachable(tmp_path) as place:
+        monkeypatch.setattr(job, "plan_checksums", lambda _: (check,))
+        found = crash(place, "ext4", "--states", "2", "--minimise", "0")
+        nothing_left(place)
+    assert (found["ext4"]["verdict"], found["ext4"]["corrupt"]) == ("corrupt", 1)
+    assert found["ext4"]["first_counterexample"].endswith(": sh: bad checksums: 3")
 
 
 FLUSHED_FIRST = 100

@@ -206,7 +206,7 @@ def _look(
 
 
 def states_asked(setup: TrialSetup, machine: MachineAsked, batch: Batch, portion: Sequence[ChosenState]) -> StatesAsked:
-    told = Portion("", "", [state.line for state in portion], batch.seconds)
+    told = Portion("", "", [state.line for state in portion], batch.seconds, examined=batch.examined)
     return StatesAsked(
         machine=machine,
         job=json.loads(render_job(setup, told)),

@@ -125,11 +125,13 @@ def tells_files(volumes: Sequence[VolumePlan]) -> bool:
     return all(len(volume.stages) == 1 and volume.stages[0].mount_point for volume in volumes)
 
 
-def plan_recovery(setup: TrialSetup, *, gone: Sequence[str] = (), recorded: bool = False) -> Command:
+def plan_recovery(
+    setup: TrialSetup, *, gone: Sequence[str] = (), recorded: bool = False, deep: bool = False
+) -> Command:
     """The server by itself, which recovers and then reads its statements from standard input. It need not wait for the
     disk, unless what it does is `recorded`. Of a cluster, the one that goes on of those that are not `gone`."""
     server = setup.server
-    check = render_check(asked_of_amcheck(setup))
+    check = render_check(asked_of_amcheck(setup, deep=deep))
     if setup.stack.topology is not None:
         job = render_failover(setup, gone, options=KILLED_AT_THE_END)
         argv = ("python3", "-I", CrashPlaces.of(setup).failover, job)
@@ -204,9 +206,19 @@ def has_amcheck(setup: TrialSetup) -> bool:
     return AMCHECK in setup.server.installation.contrib
 
 
-def asked_of_amcheck(setup: TrialSetup) -> tuple[Amchecked, ...]:
+def asked_of_amcheck(setup: TrialSetup, *, deep: bool = False) -> tuple[Amchecked, ...]:
     """In each state; the verdict on one needs its answers."""
-    return amchecked(amcheck=has_amcheck(setup), major=setup.server.installation.major)
+    return amchecked(amcheck=has_amcheck(setup), major=setup.server.installation.major, deep=deep)
+
+
+def plan_checksums(setup: TrialSetup) -> tuple[Command, ...]:
+    """Reads every page of a server that was shut down, where pages have checksums."""
+    server, asked = setup.server, setup.stack.postgresql
+    if not asked.data_checksums or "--no-data-checksums" in asked.initdb:
+        return ()
+    program = f"{server.installation.bin_directory}/pg_checksums"
+    argv = (program, "--check", "--pgdata", setup.plan.data_directory)
+    return (Command(argv, RECOVERY_TIMEOUT_S, user=server.user),)
 
 
 def fitting_workers(setup: TrialSetup, asked: int | None) -> int:
@@ -237,6 +249,9 @@ class Portion:
     """Nodes of a cluster that do not come back."""
     look: Command | None = None
     """Run in each state where it is mounted, instead of the server that recovers it."""
+    examined: frozenset[int] = frozenset()
+    """States, by their ids, in which the server is shut down after its answers, and its files and filesystems are
+    read."""
     left_up: bool = False
     """Whether the one state is left where it is mounted, in sight of everybody. Nothing recovers it, and what does not
     come up is not mended."""
@@ -254,6 +269,8 @@ def render_job(setup: TrialSetup, portion: Portion) -> str:
         "in_sight": any(stage.in_sight for stage in stages),
         "places": None,
         "server": None if portion.left_up else _render_server(setup, portion),
+        "examined": sorted(portion.examined),
+        "examiner": _render_examiner(setup) if portion.examined else None,
         "seconds": portion.seconds,
         "states": [json.loads(state) for state in portion.states],
     }
@@ -273,10 +290,16 @@ def _render_server(setup: TrialSetup, portion: Portion) -> dict[str, Any]:
     }
 
 
+def _render_examiner(setup: TrialSetup) -> dict[str, Any]:
+    recovery = plan_recovery(setup, deep=True)
+    return {"stdin": recovery.stdin, "after": [command.argv for command in plan_checksums(setup)]}
+
+
 def _render_stage(stage: Stage, *, mend: bool) -> dict[str, Any]:
     return {
         "up": [_shown(command) for command in stage.up],
         "mend": [_shown(command) for command in stage.mend if mend],
+        "examine": [_shown(command) for command in stage.examine],
         "down": [_shown(command) for command in stage.down],
         "frees": [_shown(command) for command in stage.frees],
         "binds": stage.binds,
@@ -299,6 +322,8 @@ def told_of_states(setup: TrialSetup, gone: Sequence[str] = ()) -> tuple[str, ..
         *(f"where that fails: {command.shown}" for stage in stages for command in stage.mend),
         f"as {recovery.user}: remove postmaster.pid and what filled a disk; {recovery.text}",
         *(command.shown for command in plan_take_down(stages)),
+        *(f"of some states, shut down after its answers: {command.text}" for command in plan_checksums(setup)),
+        *(f"of these once it is unmounted: {command.shown}" for stage in stages for command in stage.examine),
     )
 
 
@@ -326,6 +351,10 @@ class Seen:
     problem: str
     mended: str = ""
     """The commands without which it could not be mounted; `mounted` and `mount_error` are as it was without them."""
+    deep: bool = False
+    """Whether the server was shut down after its answers, and its files and filesystems were read."""
+    examined: Sequence[tuple[str, int | None, str]] = ()
+    """What read them: the tool, how it ended, and the last that it said."""
     parts_s: Mapping[str, float] = field(default_factory=dict)
     memory_bytes: int | None = None
 

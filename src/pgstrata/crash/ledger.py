@@ -144,6 +144,10 @@ _AMCHECK_INDEXES = """
 SELECT count(bt_index_check(indexrelid, true))::text AS indexes FROM pg_index
 WHERE indrelid IN ('ledger.entry'::regclass, 'ledger.account'::regclass);
 """
+_AMCHECK_PARENTS = """
+SELECT count(bt_index_parent_check(indexrelid, true, true))::text AS parents FROM pg_index
+WHERE indrelid IN ('ledger.entry'::regclass, 'ledger.account'::regclass);
+"""
 _AMCHECK_HEAPS = """
 SELECT (SELECT count(*) FROM verify_heapam('ledger.entry'))
      + (SELECT count(*) FROM verify_heapam('ledger.account')) || '' AS heaps;
@@ -155,18 +159,22 @@ HEAPS_SINCE = 14
 """The first major with verify_heapam."""
 INDEXES = 2
 """Of the ledger's tables: a primary key each."""
-Amchecked = Literal["indexes", "heaps"]
+Amchecked = Literal["indexes", "heaps", "parents"]
 """What amcheck looks at, by the name of its answer."""
 
 
-def amchecked(*, amcheck: bool, major: int) -> tuple[Amchecked, ...]:
-    """What a server of this major is asked of amcheck, where it has it."""
+def amchecked(*, amcheck: bool, major: int, deep: bool = False) -> tuple[Amchecked, ...]:
+    """What a server of this major is asked of amcheck, where it has it; `deep` also whether the pages of an index agree
+    with those above and beside them."""
     if not amcheck:
         return ()
-    return ("indexes", "heaps") if major >= HEAPS_SINCE else ("indexes",)
+    heaps: tuple[Amchecked, ...] = ("heaps",) if major >= HEAPS_SINCE else ()
+    return ("indexes", *heaps, "parents") if deep else ("indexes", *heaps)
 
 
-_OF_AMCHECK: Mapping[Amchecked, str] = {"indexes": _AMCHECK_INDEXES, "heaps": _AMCHECK_HEAPS}
+_OF_AMCHECK: Mapping[Amchecked, str] = {
+    "indexes": _AMCHECK_INDEXES, "heaps": _AMCHECK_HEAPS, "parents": _AMCHECK_PARENTS,
+}  # fmt: skip
 
 
 def render_check(asked: Sequence[Amchecked]) -> str:
@@ -218,8 +226,8 @@ class Ledger:
     """Accounts whose balance is not the sum of their entries."""
     indexed: tuple[int, int]
     """Entries and accounts as their indexes have them."""
-    checked_indexes: int | None
-    """That bt_index_check looked at; None where it was not asked."""
+    checked_indexes: tuple[int, ...]
+    """So many bt_index_check looked at, and bt_index_parent_check, where they were asked."""
     damaged: int
     """Findings of verify_heapam."""
 
@@ -236,6 +244,6 @@ def parse_ledger(answers: Answers, asked: Sequence[Amchecked] = ()) -> Ledger:
         total=int(total),
         differing=int(differing),
         indexed=(int(entries_indexed), int(accounts_indexed)),
-        checked_indexes=int(answers.values["indexes"]) if "indexes" in asked else None,
+        checked_indexes=tuple(int(answers.values[one]) for one in asked if one != "heaps"),
         damaged=int(answers.values["heaps"]) if "heaps" in asked else 0,
     )

@@ -45,7 +45,7 @@ from pgstrata.crash.ledger import (
     plan_client,
     render_schema,
 )
-from pgstrata.crash.verdict import Judged, Recovery, judge_state
+from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state
 from pgstrata.errors import TrialError, parser_of
 from pgstrata.host.protocol import Command, marked
 from pgstrata.record.schema import PlannedRecord, StateRecord
@@ -146,6 +146,8 @@ class Batch:
     log: str
     states: tuple[ChosenState, ...]
     seconds: float | None = None
+    examined: frozenset[int] = frozenset()
+    """Of the states, those whose files and filesystems are read to their end."""
     interrupts: ChosenState | None = None
     """The state whose recovery they interrupt: at its cut it is known what was acknowledged."""
 
@@ -340,7 +342,7 @@ def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[Ch
     for worker, portion in enumerate(portions):
         job, daemon = job_file(setup, worker), CrashPlaces.of(setup).states(worker)
         lines = [state.line for state in portion]
-        told = Portion(daemon, batch.log, lines, batch.seconds, gone=context.asked.gone)
+        told = Portion(daemon, batch.log, lines, batch.seconds, gone=context.asked.gone, examined=batch.examined)
         host.write_text(job, render_job(setup, told), mode=0o600)
         outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
         started.append((portion, outputs, *context.executor.start_next(**outputs)))
@@ -385,6 +387,7 @@ def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) 
         reason=found.reason,
         lost=found.lost,
         promoted=promoted,
+        examined=tuple(tool for tool, _, _ in seen.examined),
         duration_s=round(sum(seen.parts_s.values()), 6),
         parts_s=dict(seen.parts_s),
         memory_bytes=seen.memory_bytes,
@@ -397,6 +400,7 @@ def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) 
 def judged(context: CrashContext, cut: int, seen: Seen) -> Judged:
     """What a worker saw in a state against what was acknowledged by its cut."""
     answers = parse_answers(seen.stdout, seen.stderr)
-    recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem, seen.mended)
-    asked = asked_of_amcheck(context.setup)
+    examined = tuple(Examination(*one) for one in seen.examined)
+    recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem, examined, seen.mended)
+    asked = asked_of_amcheck(context.setup, deep=seen.deep)
     return judge_state(recovery, acknowledged_by(context.marks, cut), context.asked.size, asked)

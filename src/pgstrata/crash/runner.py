@@ -11,7 +11,7 @@ from functools import partial
 from pgstrata.crash.elsewhere import Elsewhere, send_log_step, states_elsewhere_step
 from pgstrata.crash.job import CrashPlaces, fitting_workers, has_amcheck
 from pgstrata.crash.kept import keep_log_step, state_file
-from pgstrata.crash.nested import Recovering, interrupted_count, nested_steps, spread
+from pgstrata.crash.nested import SHARE, Recovering, interrupted_count, nested_steps, spread
 from pgstrata.crash.program import (
     Batch,
     ChosenState,
@@ -54,6 +54,14 @@ BATCH = 50
 def batches(states: Sequence[ChosenState], size: int) -> Iterator[tuple[ChosenState, ...]]:
     """Runs of so many states, in their order."""
     return (tuple(states[at : at + size]) for at in range(0, len(states), size))
+
+
+def examined_ids(setup: TrialSetup, states: Sequence[ChosenState], number: int) -> frozenset[int]:
+    """Of a pass one state in a hundred, and at least one of the first pass; none of a cluster, whose servers go on."""
+    if setup.stack.topology is not None:
+        return frozenset()
+    count = max(len(states) // SHARE, 1 if number == 0 else 0)
+    return frozenset(state.id for state in spread(states, count))
 
 
 @dataclass
@@ -162,10 +170,11 @@ class CrashRunner:
             name, log = str(number + 1), CrashPlaces.of(setup).log
             if self.elsewhere is not None and not context.packed_log:
                 self._take(send_log_step(setup), further, runner, context)
+            examined = examined_ids(setup, chosen, number)
             for states in batches(chosen, BATCH * self._width(setup)):
                 if self._enough(context, most, deadline_s):
                     return
-                step = self._states_step(setup, Batch(name, log, states, _left(deadline_s)))
+                step = self._states_step(setup, Batch(name, log, states, _left(deadline_s), examined))
                 self._take(step, further, runner, context)
             self._interrupt(Batch(name, log, chosen), number, deadline_s, further, runner, context)
             number += 1

@@ -41,6 +41,8 @@ NOT_UP = 127
 """The exit code of what could not be run."""
 FS_IOC_SHUTDOWN, SHUTDOWN_NOLOGFLUSH = 0x8004587D, 2
 PIPE_BYTES = 65536
+SAID = 400
+"""Characters of what a tool said last."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -232,10 +234,12 @@ class Look:
         self.mounted: list[str] = []
         self.seen: dict[str, Any] = {"mounted": -1, "mount_error": "", "server": None}
         self.seen |= {"stdout": "", "stderr": "", "mended": ""}
+        self.seen |= {"deep": False, "examined": []}
         self.parts_s: dict[str, float] = {}
 
     def look(self, state: dict[str, Any]) -> dict[str, Any]:
         problem, left = "", False
+        self.seen["deep"] = state["id"] in self.job["examined"]
         try:
             begin, end = self.job["marks"]
             try:
@@ -326,16 +330,34 @@ class Look:
                 with suppress(OSError):
                     os.unlink(path)
 
-        code, out, err = run(server["argv"], server["timeout_s"], server["stdin"], become_user, server["until"])
+        stdin, until = server["stdin"], server["until"]
+        if self.seen["deep"]:  # it ends by itself, and so shuts down as it should
+            stdin, until = self.job["examiner"]["stdin"], ""
+        code, out, err = run(server["argv"], server["timeout_s"], stdin, become_user, until)
         self.seen.update(server=code, stdout=out, stderr=err)
+        if self._examines():
+            for argv in self.job["examiner"]["after"]:
+                if os.access(argv[0], os.X_OK):  # not every tree has it
+                    self._examine(argv, partial(become, server["user"]))
+
+    def _examines(self) -> bool:
+        """Whether files and filesystems are read: those of a server that ended badly are not as they are to be."""
+        return bool(self.seen["deep"]) and self.seen["server"] == 0
+
+    def _examine(self, argv: list[str], first: Callable[[], None] | None = None) -> None:
+        code, out, err = run([self._known(word) for word in argv], PATIENCE_S, first=first)
+        self.seen["examined"].append([os.path.basename(argv[0]), code, (out + err)[-SAID:] if code != 0 else ""])
 
     def _take_down(self) -> None:
         errors = ""
         frees: list[list[str]] = []
         for stage in reversed(self.stages):
             if stage["mount_point"] in self.mounted:
-                abandon(stage["mount_point"])
+                if not self._examines():
+                    abandon(stage["mount_point"])
                 unmount(stage["mount_point"], partial(self._run_all, tuple(frees)))
+                for argv in stage["examine"] if self._examines() else ():
+                    self._examine(argv)
             errors = self._run_all(stage["down"])[2] or errors
             frees += stage["frees"]
         for loop in self.loops:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pgstrata.crash.ledger import INDEXES, Amchecked, Answers, Ledger, LedgerSize, parse_ledger
 from pgstrata.errors import NotUnderstood
@@ -44,6 +44,25 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class Examination:
+    """How a tool ended that looks for damage, and the last that it said."""
+
+    tool: str
+    code: int | None
+    """None where it did not end in time."""
+    said: str
+
+    @property
+    def judged(self) -> Judged:
+        """What it shows by itself. Codes from 8 on say that it could not look (e2fsck's), or could not be run."""
+        words = f"{self.tool}: {' '.join(self.said.split())}"
+        if self.code == 0:
+            return Judged("held")
+        looked = self.code is not None and 0 < self.code < 8 and not _EXHAUSTED.search(self.said)
+        return Judged("corrupt" if looked else "unknown", words)
+
+
+@dataclass(frozen=True)
 class Recovery:
     """How the look at a state went."""
 
@@ -55,6 +74,8 @@ class Recovery:
     answers: Answers = field(default_factory=lambda: Answers({}, ()))
     problem: str = ""
     """What kept those who look from looking, or from taking the state down again."""
+    examined: Sequence[Examination] = ()
+    """What tools said that look at whole files and filesystems, in a state that they are run in."""
     mended: str = ""
     """The commands that had to mend the filesystem before it could be mounted."""
 
@@ -76,7 +97,12 @@ def judge_state(
         after = _judge_server(recovery, acknowledged, size, asked)
         found = after.reason or "everything that was acknowledged is there"
         return Judged("corrupt", f"{cannot}; after {recovery.mended} it can, and {found}", after.lost)
-    return _judge_server(recovery, acknowledged, size, asked)
+    server = _judge_server(recovery, acknowledged, size, asked)
+    if server.verdict not in ("held", "lost"):
+        return server
+    seen = [one.judged for one in recovery.examined]
+    worse = (one for verdict in ("corrupt", "unknown") for one in seen if one.verdict == verdict)
+    return replace(next(worse, server), lost=server.lost)
 
 
 def _judge_server(
@@ -139,8 +165,8 @@ def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -
     entries = sum(rows.entries for rows in ledger.sessions.values())
     if ledger.indexed != (entries, ledger.accounts):
         yield f"tables have {entries} entries and {ledger.accounts} accounts, their indexes {ledger.indexed}"
-    if ledger.checked_indexes not in (None, INDEXES):
-        yield f"the catalog has {ledger.checked_indexes} of the {INDEXES} indexes"
+    if any(count != INDEXES for count in ledger.checked_indexes):
+        yield f"the catalog has {min(ledger.checked_indexes)} of the {INDEXES} indexes"
     if ledger.damaged:
         yield f"verify_heapam found {ledger.damaged} damaged places"
 

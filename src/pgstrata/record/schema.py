@@ -261,6 +261,8 @@ class StateRecord(Record):
     """Acknowledged transactions that are not there."""
     promoted: str = ""
     """Of a cluster: the node that went on; `archive` where none was left."""
+    examined: tuple[str, ...] = ()
+    """The tools that read all files and filesystems of this state, of which a few are examined so."""
     duration_s: float = Field(0.0, ge=0)
     parts_s: dict[str, float] = {}
     """What of it each part took: attach, mount, recover, take down."""

@@ -27,6 +27,8 @@ class Stage:
     """Where what is below stays busy after `down`: has the kernel let go of it once more, two seconds later."""
     mend: tuple[PlannedCommand, ...] = ()
     """What is done where it does not come up, by a start of the machine or by whoever is called then."""
+    examine: tuple[PlannedCommand, ...] = ()
+    """Once it is unmounted: tells with another exit code than 0 that the filesystem is damaged, and repairs nothing."""
     write_back: tuple[PlannedCommand, ...] = ()
     """What syncing the volume's filesystem may leave in memory."""
     binds: str | None = None
@@ -49,10 +51,11 @@ def mount_stage(
     *,
     options: tuple[str, ...] = (),
     mend: tuple[PlannedCommand, ...] = (),
+    examine: tuple[PlannedCommand, ...] = (),
     down: tuple[PlannedCommand, ...] = (),
     alone: bool = False,
 ) -> Stage:
     """What the last command of a step mounts, with further mount options."""
     last = mount.commands[-1]
     command = planned(last.argv, [word for option in (*options, HARMLESS) for word in ("--options", option)])
-    return Stage(mount.name, (command,), down, mend, mount_point=mount_point, alone=alone)
+    return Stage(mount.name, (command,), down, mend=mend, examine=examine, mount_point=mount_point, alone=alone)

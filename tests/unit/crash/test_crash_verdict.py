@@ -15,7 +15,7 @@ from pgstrata.crash.ledger import (
     parse_marks,
     render_check,
 )
-from pgstrata.crash.verdict import Judged, Recovery, judge_state, summarise
+from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
 
 SIZE = LedgerSize(accounts=10)
@@ -127,6 +127,37 @@ def test_an_answer_of_amcheck_that_is_missing_is_unknown_where_it_was_asked(left
     assert judge_state(recovery, ACKNOWLEDGED, SIZE, amchecked(amcheck=False, major=15)).verdict == "held"
     old = judge_state(recovery, ACKNOWLEDGED, SIZE, amchecked(amcheck=True, major=13))
     assert old.verdict == ("held" if left_out == "heaps" else "unknown")
+
+
+DEEP = amchecked(amcheck=True, major=15, deep=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "verdict", "reason"),
+    [
+        (0, "", "held", ""),
+        (4, "Block bitmap\ndiffers", "corrupt", "a tool: Block bitmap differs"),
+        (8, "cannot open", "unknown", "a tool: cannot open"),
+        (127, "", "unknown", "a tool: "),
+        (None, "", "unknown", "a tool: "),
+        (-9, "", "unknown", "a tool: "),
+        (1, "Cannot allocate memory", "unknown", "a tool: Cannot allocate memory"),
+    ],
+)
+def test_what_a_tool_finds_makes_a_state_corrupt_and_names_it(
+    code: int | None, said: str, verdict: str, reason: str
+) -> None:
+    examined = (Examination("another", 0, ""), Examination("a tool", code, said))
+    found = judge_state(replace(recovered(parents="2"), examined=examined), ACKNOWLEDGED, SIZE, DEEP)
+    assert (found.verdict, found.reason, found.lost) == (verdict, reason, 0)
+    lost = recovered(parents="2", sessions="[[0, 4, 1, 4], [1, 3, 1, 3]]", indexed="[7, 10]")
+    assert judge_state(replace(lost, examined=examined), ACKNOWLEDGED, SIZE, DEEP).lost == 1
+
+
+def test_the_check_of_parents_is_needed_where_it_was_asked() -> None:
+    assert judge_state(recovered(), ACKNOWLEDGED, SIZE, DEEP).verdict == "unknown"
+    assert judge_state(recovered(parents="1"), ACKNOWLEDGED, SIZE, DEEP).verdict == "corrupt"
+    assert "bt_index_parent_check" in render_check(DEEP)
 
 
 def state(verdict: StateVerdict, lost: int = 0) -> StateRecord:

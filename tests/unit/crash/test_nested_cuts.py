@@ -14,8 +14,11 @@ from pgstrata.crash.kept import kept_log
 from pgstrata.crash.ledger import Mark
 from pgstrata.crash.nested import interrupted_count, spread
 from pgstrata.crash.program import Batch, ChosenState, CrashAsked, CrashContext, take_told
+from pgstrata.crash.runner import examined_ids
 from pgstrata.crash.verdict import summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+from pgstrata.spec.notation import parse_stack
+from pgstrata.trial.context import TrialSetup
 
 
 def state(number: int) -> ChosenState:
@@ -41,6 +44,15 @@ def test_one_of_a_hundred_is_interrupted_unless_a_number_is_asked_for() -> None:
     asked = CrashAsked(nested=5)
     assert [interrupted_count(asked, 20, number) for number in (0, 1)] == [5, 0]
     assert interrupted_count(CrashAsked(nested=0), 1000, 0) == 0
+
+
+def test_one_of_a_hundred_is_read_to_its_end_and_one_of_the_first_pass_in_any_case() -> None:
+    setup = cast(TrialSetup, SimpleNamespace(stack=parse_stack("ext4")))
+    few, many = ([state(number) for number in range(count)] for count in (5, 300))
+    assert [len(examined_ids(setup, few, number)) for number in (0, 1)] == [1, 0]
+    assert examined_ids(setup, many, 1) == {50, 150, 250}
+    cluster = cast(TrialSetup, SimpleNamespace(stack=parse_stack("cluster(2)/ext4")))
+    assert examined_ids(cluster, many, 0) == frozenset()
 
 
 def test_a_nested_state_is_named_after_the_one_that_it_interrupts() -> None:

@@ -141,3 +141,17 @@ def test_what_syncing_leaves_in_memory_is_written_back_besides() -> None:
     assert written("zfs:sync=disabled") == ["zpool sync pgstrata-t1-data"]
     assert written("nfs:async") == ["sync --file-system /s/pgstrata-t1/mount/data.export"]
     assert written("md(raid1,2)/lvm/ext4") == []
+
+
+@pytest.mark.parametrize(
+    ("stack", "commands"),
+    [
+        ("ext4@wal=xfs", ["e2fsck -f -n '<data.0>'", "xfs_repair -n '<wal.0>'"]),
+        ("btrfs(raid1)", ["btrfs check --readonly '<data.0>'"]),
+        ("lvm/ext4", ["e2fsck -f -n '<data.lvm>'"]),
+        ("zfs", []),
+    ],
+)
+def test_filesystems_are_examined_and_not_repaired(stack: str, commands: list[str]) -> None:
+    stages = plan_stages(volumes_of(stack))
+    assert [command.shown for stage in stages for command in stage.examine] == commands

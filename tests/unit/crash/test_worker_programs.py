@@ -117,10 +117,11 @@ def left_up(device: Path, up: list[list[str]], patch: pytest.MonkeyPatch) -> tup
     patch.setattr(state_worker, "attach", attach)
     patch.setattr(state_worker, "detach", lambda loop, why="": os.close(loop.file))
     stage = {"up": up, "mend": [], "down": [["rm", str(device)]], "frees": [], "binds": None, "mount_point": None}
+    stage["examine"] = []
     job = {"daemon": "/d", "log": "/l", "disks": [{"of": "data-0", "node": "data.0"}], "marks": ["begin", "end"]}
     daemon = NoDaemon()
-    look = Look({**job, "stages": [stage], "server": None}, cast(Daemon, daemon))
-    told = look.look({})
+    look = Look({**job, "stages": [stage], "server": None, "examined": []}, cast(Daemon, daemon))
+    told = look.look({"id": 0})
     if device.exists():
         os.close(look.loops[0].file)
     return told, daemon.asked

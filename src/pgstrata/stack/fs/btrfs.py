@@ -42,6 +42,7 @@ def plan_btrfs(fs: Btrfs, below: Below, place: Place) -> PlannedFilesystem:
     mount = plan_mount("btrfs", (*others, *_options(fs)), below.nodes[0], place)
     # one over several devices is found by its identity: the kernel keeps those that it has seen
     forget = (planned("btrfs", "device", "scan", "--forget", below.nodes),) if len(below.nodes) > 1 else ()
+    examine = planned("btrfs", "check", "--readonly", below.nodes[0])
     return PlannedFilesystem(
         steps=(
             Step(name=f"make btrfs for {place.role}", commands=(mkfs,)),
@@ -52,7 +53,7 @@ def plan_btrfs(fs: Btrfs, below: Below, place: Place) -> PlannedFilesystem:
             MountCheck(place.role, place.mount_point, "btrfs", source, _expectations(fs)),
             BtrfsCheck(place.role, place.mount_point, fs, below.nodes),
         ),
-        stages=(mount_stage(mount, place.mount_point, down=forget, alone=True),),
+        stages=(mount_stage(mount, place.mount_point, examine=(examine,), down=forget, alone=True),),
     )
 
 

@@ -44,7 +44,14 @@ def plan_ext4(fs: Ext4, below: Below, place: Place) -> PlannedFilesystem:
             Ext4Check(place.role, node, fs, stride, width),
         ),
         notes=notes,
-        stages=(mount_stage(mount, place.mount_point, mend=(planned("e2fsck", "-p", node),)),),
+        stages=(
+            mount_stage(
+                mount,
+                place.mount_point,
+                mend=(planned("e2fsck", "-p", node),),
+                examine=(planned("e2fsck", "-f", "-n", node),),
+            ),
+        ),
     )
 
 

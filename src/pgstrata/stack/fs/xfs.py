@@ -54,7 +54,9 @@ def plan_xfs(fs: Xfs, below: Below, place: Place) -> PlannedFilesystem:
             XfsCheck(place.role, place.mount_point, fs, stripe),
         ),
         notes=notes,
-        stages=(mount_stage(mount, place.mount_point, options=("nouuid",)),),
+        stages=(
+            mount_stage(mount, place.mount_point, options=("nouuid",), examine=(planned("xfs_repair", "-n", node),)),
+        ),
     )
 
 
