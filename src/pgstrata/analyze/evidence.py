@@ -21,6 +21,7 @@ from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.schema import AttestedRecord
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.durability import Durability, durability_class, of_class
+from pgstrata.spec.layers.imported import SAID, Imported
 from pgstrata.spec.promise import SURVIVES, UNKNOWN, Ground
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
@@ -158,7 +159,7 @@ def gather(data: CampaignData) -> Evidence:
             reason = f"{run.cell}: {data.campaign.goal.primary} is {'missing' if value is None else f'{value:g}'}"
             excluded.setdefault(run.trial.trial.stack, []).append(_excluded(run.trial, reason))
     stacks, ran = _stacks(data), {run.trial.trial.stack for run in runs}
-    durability = _durability(data, stacks)
+    durability = find_durability(data, stacks)
     emulated = _emulated(data)
     return Evidence(
         data=data,
@@ -180,7 +181,8 @@ def gather(data: CampaignData) -> Evidence:
     )
 
 
-def _durability(data: CampaignData, stacks: Mapping[str, Stack]) -> dict[str, DurabilityFinding]:
+def find_durability(data: CampaignData, stacks: Mapping[str, Stack]) -> dict[str, DurabilityFinding]:
+    """What each stack promises, and what was found of it where power was cut."""
     tested = {c.trial.stack: c.found for c in data.crashes if c.verdict.status != "unsupported"}
     untested = {c.trial.stack: c.verdict.reason for c in data.crashes if c.trial.stack not in tested}
     return {
@@ -288,7 +290,11 @@ def durability_of(data: CampaignData, stack: Stack) -> Durability:
     postgresql.conf, by what the server said of it in the first trial that ran."""
     if data.record.origin.startswith("import"):
         found = durability_class(stack)
-        return found if found.class_ != SURVIVES else Durability(UNKNOWN, "imported: nobody looked at what it ran on")
+        if found.class_ != SURVIVES:
+            return found
+        if isinstance(stack.data.fs, Imported):
+            return Durability(SURVIVES, SAID)
+        return Durability(UNKNOWN, "imported: nobody looked at what it ran on")
     own = [t.attested for t in data.trials if t.stack.name == stack.name and t.attested]
     grounds = _grounds(stack, own[0]) if own else {}
     if stack.postgresql.postgresql_conf is None:

@@ -18,6 +18,8 @@ from pgstrata.importers.runs import ImportedCell, ImportedTrial, imported_stack
 from pgstrata.record.run_columns import (
     CELL_COLUMNS,
     COLUMNS,
+    DURABILITY,
+    FIRST_COLUMNS,
     LOAD_COLUMNS,
     METRIC_PREFIX,
     PERCENTILES,
@@ -25,6 +27,7 @@ from pgstrata.record.run_columns import (
 )
 from pgstrata.record.schema import CellResult, HostFacts, LoadRecord, SpaceRecord
 from pgstrata.spec.campaign import Stage
+from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.printable import spreadsheet_source
 
 _STAGE: TypeAdapter[Stage] = TypeAdapter(Stage)
@@ -44,7 +47,7 @@ class OwnRows:
 
 def is_own(header: Sequence[str]) -> bool:
     """Whether `report --format csv` wrote a table with this first line."""
-    return tuple(header[: len(COLUMNS)]) == COLUMNS
+    return tuple(header[: len(FIRST_COLUMNS)]) == FIRST_COLUMNS
 
 
 def read_own(header: Sequence[str], lines: Iterable[tuple[int, Sequence[str]]], facts: HostFacts) -> OwnRows:
@@ -86,7 +89,7 @@ def _trial(rows: Sequence[tuple[int, Fields]], facts: HostFacts) -> ImportedTria
     try:
         stage = _STAGE.validate_python(first.get("stage", "screen"))
         return ImportedTrial(
-            imported_stack(first.get("stack", "")),
+            imported_stack(first.get("stack", ""), Imported.model_validate(_durability(first))),
             int(first.get("block", "0")),
             tuple(cells),
             facts,
@@ -95,6 +98,11 @@ def _trial(rows: Sequence[tuple[int, Fields]], facts: HostFacts) -> ImportedTria
         )
     except ValueError as error:
         raise _changed(line, str(error)) from None
+
+
+def _durability(fields: Fields) -> dict[str, str]:
+    """Tables of earlier versions do not have it."""
+    return {DURABILITY: fields[DURABILITY]} if DURABILITY in fields else {}
 
 
 def _load(fields: Fields) -> LoadRecord | None:

@@ -12,7 +12,11 @@ RESULT_COLUMNS = (
 PERCENTILES = ("p50", "p95", "p99", "p999")
 PERCENTILE_COLUMNS = tuple(f"latency_{p}_ms" for p in PERCENTILES)
 LOAD_COLUMNS = ("load", "load_s", "space_physical_bytes", "space_database_bytes")
-COLUMNS = (*TRIAL_COLUMNS, *CELL_COLUMNS, *RESULT_COLUMNS, *PERCENTILE_COLUMNS, *LOAD_COLUMNS)
+FIRST_COLUMNS = (*TRIAL_COLUMNS, *CELL_COLUMNS, *RESULT_COLUMNS, *PERCENTILE_COLUMNS, *LOAD_COLUMNS)
+"""What tables of earlier versions begin with."""
+DURABILITY = "durability"
+"""The class of the stack, as its campaign knew it."""
+COLUMNS = (*FIRST_COLUMNS, DURABILITY)
 """In this order; further metrics follow."""
 METRIC_PREFIX = "metric:"
 """Before a further metric that is called like one of the columns."""

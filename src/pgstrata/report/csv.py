@@ -10,6 +10,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+from pgstrata.analyze.crash import kept_class
+from pgstrata.analyze.evidence import find_durability
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.run_columns import (
     CELL_COLUMNS,
@@ -25,12 +27,15 @@ from pgstrata.spec.printable import spreadsheet_text
 def render_csv(data: CampaignData) -> str:
     """Header and rows; what was not measured is an empty field. Units are in the column names."""
     extra = tuple(sorted({name for cell in data.cells(valid_only=False) for name in cell.result.extra}))
+    found = find_durability(data, {trial.trial.stack: trial.stack for trial in data.trials})
+    classes = {name: kept_class(durability) for name, durability in found.items()}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     header = (*COLUMNS, *(metric_column(name) for name in extra))
     writer.writerow([_cell(c) for c in header])
     for trial in data.trials:
-        writer.writerows([_cell(value) for value in row] for row in _rows(trial, extra, paired=data.record.paired))
+        rows = _rows(trial, extra, classes[trial.trial.stack], paired=data.record.paired)
+        writer.writerows([_cell(value) for value in row] for row in rows)
     for lost in data.unreadable:
         row = [None, None, None, None, lost.id, "unreadable", lost.reason]
         writer.writerow([_cell(value) for value in (*row, *[None] * (len(header) - len(row)))])
@@ -41,16 +46,17 @@ def _cell(value: Any) -> Any:
     return spreadsheet_text(value) if isinstance(value, str) else value
 
 
-def _rows(trial: TrialData, extra: tuple[str, ...], *, paired: bool) -> Iterator[list[Any]]:
+def _rows(trial: TrialData, extra: tuple[str, ...], durability: str, *, paired: bool) -> Iterator[list[Any]]:
     """Runs that were not paired have no block."""
     block = trial.trial.block if paired else None
     head = [trial.trial.stack, block, trial.trial.position, trial.trial.stage, trial.id]
     head += [trial.verdict.status, trial.verdict.reason]
     for cell in trial.cells:
-        yield [*head, *_cell_values(cell), *_trial_values(trial), *(cell.result.extra.get(name) for name in extra)]
+        further = (cell.result.extra.get(name) for name in extra)
+        yield [*head, *_cell_values(cell), *_trial_values(trial), durability, *further]
     if not trial.cells:
         empty = [None] * (len(CELL_COLUMNS) + len(RESULT_COLUMNS) + len(PERCENTILE_COLUMNS))
-        yield [*head, *empty, *_trial_values(trial), *(None for _ in extra)]
+        yield [*head, *empty, *_trial_values(trial), durability, *(None for _ in extra)]
 
 
 def _cell_values(cell: CellData) -> list[Any]:

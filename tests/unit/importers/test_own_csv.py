@@ -12,6 +12,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from pgstrata.analyze.judge import judge
+from pgstrata.analyze.statements import Choice
 from pgstrata.errors import UsageError
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
@@ -64,6 +66,42 @@ def test_the_same_cells_runs_and_metrics_come_back(shape: Shape) -> None:
         assert rows(render_csv(twice)) == rows(render_csv(data))
 
 
+def durable(data: CampaignData) -> dict[str, str]:
+    return {stack.name: stack.durability.class_ for stack in judge(data).stacks}
+
+
+def chosen(data: CampaignData) -> list[tuple[str, str | None]]:
+    statements = (s for cell in judge(data).cells for s in cell.statements)
+    return [(s.subject, s.class_) for s in statements if isinstance(s, Choice)]
+
+
+SHAPE = Shape(
+    stacks=("ext4", "xfs(async)", "tmpfs"), blocks=4, duration_s=2, incidents=False, base_tps={"tmpfs": 9000.0}
+)
+
+
+def test_a_table_taken_back_crowns_no_stack_that_loses_data(tmp_path: Path) -> None:
+    data = read(write_campaign(tmp_path / "made", SHAPE))
+    again = imported(data, tmp_path)
+    assert durable(again) == durable(data)
+    assert set(durable(data).values()) >= {"survives power loss", "loses on power loss"}
+    (made,), (taken,) = chosen(data), chosen(again)
+    assert made[1] == taken[1] == "survives power loss"
+    assert "tmpfs" not in (made[0], taken[0])
+
+
+def test_a_table_of_an_earlier_version_is_taken_back_without_durability(tmp_path: Path) -> None:
+    data = read(write_campaign(tmp_path / "made", SHAPE))
+    earlier = list(csv.reader(io.StringIO(render_csv(data))))
+    at = COLUMNS.index("durability")
+    with (tmp_path / "earlier.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([*row[:at], *row[at + 1 :]] for row in earlier)
+    import_csv(tmp_path / "earlier.csv", tmp_path / "imported")
+    again = read(tmp_path / "imported")
+    assert sorted(c.id for c in again.cells()) == sorted(c.id for c in data.cells())
+    assert set(durable(again).values()) == {"unknown"}
+
+
 TABLE = "stack,tps,position,load_s,Fsync_MS\nxfs,100,3,7,1\nxfs,101,4,8,2\next4,90,5,9,3\n"
 
 
@@ -89,6 +127,9 @@ def test_a_row_that_was_changed_is_named(tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text(f"{head}\n{spoilt}\n")
         with pytest.raises(UsageError, match=f"line 2 is no row that pgstrata wrote: {message}"):
             import_csv(tmp_path / "x.csv", tmp_path / "x")
+    (tmp_path / "x.csv").write_text(f"{head}\n{row.replace('survives power loss', 'survives fire')}\n")
+    with pytest.raises(UsageError, match="line 2 is no row that pgstrata wrote: "):
+        import_csv(tmp_path / "x.csv", tmp_path / "x")
     (tmp_path / "x.csv").write_text(f"{head}\n{row},1\n")
     with pytest.raises(UsageError, match="cells instead of"):
         import_csv(tmp_path / "x.csv", tmp_path / "x")

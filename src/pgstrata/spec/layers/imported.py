@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pgstrata.spec.layers.kind import Filesystem
-from pgstrata.spec.promise import UNKNOWN, Ground, Promises
+from pgstrata.spec.promise import SURVIVES, UNKNOWN, Ground, Promises
+
+SAID = "imported: pgstrata found it so where the runs were made"
 
 
 class Imported(Filesystem):
     """A stack that somebody else measured: known by name alone, cannot be built."""
 
     kind: Literal["imported"] = "imported"
+    durability: Literal["survives power loss", "loses recent commits", "unknown", "loses on power loss"] = "unknown"
+    """As whoever measured it knew it."""
 
     offered: ClassVar[bool] = False
 
@@ -25,7 +29,10 @@ class Imported(Filesystem):
         return ()
 
     def promises(self, where: str, ground: Ground | None) -> Promises:
-        yield UNKNOWN, "imported figures: the configuration is not known"
+        if self.durability == UNKNOWN:
+            yield UNKNOWN, "imported figures: the configuration is not known"
+        elif self.durability != SURVIVES:
+            yield self.durability, SAID
 
     def tears_pages(self, ground: Ground | None) -> bool:
         """Nothing is known of it, which `promises` says."""
