@@ -164,7 +164,7 @@ def test_runs_of_one_label_in_several_folders_are_kept_apart(tmp_path: Path) -> 
         ("xfs 600 s", "simple-update-s50-c16", 0, 1900.5),
     ]
     assert [c.result.open_loop for c in data.cells() if c.cell.rate_tps] == [True]
-    assert any("what was achieved" in notice for notice in summary.notices)
+    assert any("what was achieved, to two digits" in notice for notice in summary.notices)
 
 
 def test_a_row_without_a_directory_repeats_nothing_of_another_folder(tmp_path: Path) -> None:
