@@ -135,7 +135,7 @@ def _import_folder(root: Path, name: str, out: Path, margin: float) -> ImportSum
         notices.append("there is one run of each cell: single runs give no verdicts")
     if any(cell.result.open_loop for trial in trials for cell in trial.cells):
         notices.append(
-            "rate-limited runs: their rate is what was achieved, to two digits, as neither pgbench nor results.csv says "
+            "rate-limited runs: their rate is what was achieved, to two digits, as neither pgbench nor results.csv has "
             "what was asked: limits that are closer than that share a cell, and repetitions at its edge have two"
         )
     return write_campaign(
