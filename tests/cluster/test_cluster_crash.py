@@ -42,6 +42,9 @@ def test_with_one_node_lost_the_most_advanced_one_has_everything(place: Path) ->
     one, two, _ = found["cluster"]["by_lost"]
     assert (one["losing"], one["failed"], one["carried_out"]) == (0, 0, 12)
     assert two["losing"] > 0, "the primary and the only one who has a commit"
+    holders = found["cluster"]["holders"]
+    assert holders[:2] == [0, 0], "ANY 1: each commit is on the primary and on one more"
+    assert sum(holders) > 0
     failures = failures_of(place)
     assert {failure["promoted"] for failure in failures} == {"primary", "standby1", "standby2"}
     amiss = {failure["moment"]: failure["disturbance"] for failure in failures}

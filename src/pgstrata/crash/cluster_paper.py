@@ -199,7 +199,19 @@ def found_of(
         by_lost=tuple(_with_carried_out(row, [f for f in by_nodes if len(f.lost) == row.nodes]) for row in rows),
         archive=_with_carried_out(archive, [f for f in carried_out if f.promoted == ARCHIVE]) if archive else None,
         rejoined=_rejoined_of([f.rejoined for f in carried_out if f.rejoined is not None]),
+        holders=count_holders(cuts, entries, names),
     )
+
+
+def count_holders(cuts: Sequence[Cut], entries: Sequence[Entry], names: Sequence[str]) -> tuple[int, ...]:
+    """Of commits, at the first moment after each was acknowledged: how many were on no node, on one, two and so on."""
+    counts, before = [0] * (len(names) + 1), dict[int, int]()
+    for cut in cuts:
+        new = (e for e in entries if before.get(e.session, 0) < e.number <= cut.acknowledged.get(e.session, 0))
+        for entry in new:
+            counts[sum(cut.positions[name] >= entry.position for name in names)] += 1
+        before = dict(cut.acknowledged)
+    return tuple(counts)
 
 
 def _rejoined_of(tried: Sequence[Rejoined]) -> RejoinedNodes | None:

@@ -65,6 +65,8 @@ class ClusterFound(ClusterRecord):
     archive: LostNodes | None = None
     """When all nodes are lost and the archive is restored; None without an archive."""
     rejoined: RejoinedNodes | None = None
+    holders: tuple[int, ...] = ()
+    """How many commits were on no node, on one, on two and so on at the first moment after they were acknowledged."""
 
     @property
     def survives(self) -> int:

@@ -17,6 +17,7 @@ from pgstrata.crash.cluster_paper import (
     Tried,
     TriedRejoin,
     all_lost,
+    count_holders,
     found_of,
     loss,
     parse_cuts,
@@ -80,6 +81,13 @@ def test_mistakes_are_reckoned_as_they_are_made() -> None:
     assert forgetful.missing_max == 5, "standby1 came back as it was at the first moment"
 
 
+def test_the_nodes_that_have_a_commit_are_counted_when_it_was_just_acknowledged() -> None:
+    assert count_holders((FIRST, SECOND), ENTRIES, NAMES) == (0, 0, 2, 7)
+    alone = cut(1, 3, primary=300, standby1=0, standby2=100)
+    assert count_holders((alone, replace(alone, number=2)), ENTRIES, NAMES) == (0, 2, 1, 0), "each once"
+    assert found().holders == (0, 0, 2, 7)
+
+
 def carried_out(verdict: StateVerdict, *lost: str, promoted: str = "standby1", missing: int = 0) -> FailureRecord:
     return FailureRecord(
         id="1.1", moment=1, lost=lost, promoted=promoted, acknowledged=9, verdict=verdict, reason="x",
@@ -119,6 +127,7 @@ def test_words_say_what_is_survived_and_what_is_not() -> None:
     held = durability_found(stack, summarised(carried_out("held", "primary")))
     words = verdict_words(held)
     assert words.startswith("survived the loss of any 1 of 3 nodes (2 moments, 1 failures carried out")
+    assert "of 9 commits there were, at the first moment after they were acknowledged, 2 on 2 nodes, 7 on 3" in words
     assert "lost up to 2 acknowledged commits, the last 1 s with 2 nodes at once" in words
     assert words.endswith("the archive restores all but up to 6 acknowledged commits, the last 5 s")
     assert durability_words(held).endswith("; survived the loss of any 1 of 3 nodes")
