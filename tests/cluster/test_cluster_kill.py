@@ -47,7 +47,7 @@ def test_killed_after_every_third_step(first: int, place: Path) -> None:
 CRASHED = "cluster(2,ANY 1)/tmpfs"
 
 
-def crash(place: Path, around: AbstractContextManager[object] | None = None, **env: str) -> int:
+def crash(place: Path, *, around: AbstractContextManager[object] | None = None, **env: str) -> int:
     argv = ["crash", CRASHED, "--states", "2", "--scratch", str(place), "--out", str(place / "out"), "--quiet"]
     return run_in_fork(argv, {**environment(place), **env}, place / "log.txt", around)
 
@@ -55,7 +55,7 @@ def crash(place: Path, around: AbstractContextManager[object] | None = None, **e
 def test_killed_after_every_third_step_of_a_crash_trial(place: Path) -> None:
     killed = 0
     for step in range(2, STEPS, 3):
-        code = crash(place, **{KILL_HOOK: str(step)})
+        code = crash(place, around=None, **{KILL_HOOK: str(step)})
         if code == 0:
             break
         killed += 1
@@ -83,6 +83,6 @@ def killed_when_nodes_stand_still(place: Path) -> Iterator[None]:
 
 
 def test_killed_while_all_nodes_stand_still(place: Path) -> None:
-    assert crash(place, killed_when_nodes_stand_still(place)) == -signal.SIGKILL, (place / "log.txt").read_text()
+    assert crash(place, around=killed_when_nodes_stand_still(place)) == -signal.SIGKILL, (place / "log.txt").read_text()
     assert clean(place) == 0
     nothing_left(place)

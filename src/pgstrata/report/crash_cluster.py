@@ -59,7 +59,8 @@ def _parts(found: ClusterFound, durability: DurabilityFinding) -> Iterator[str]:
 def _held_by(holders: Sequence[int]) -> str:
     """`of 840 commits there were, at the first moment after they were acknowledged, 40 on 2 nodes, 800 on 3 nodes`."""
     told = ", ".join(f"{count:,} on {render_count(nodes, 'node')}" for nodes, count in enumerate(holders) if count)
-    return f"of {render_count(sum(holders), 'commit')} there were, at the first moment after they were acknowledged, {told}"
+    commits = render_count(sum(holders), "commit")
+    return f"of {commits} there were, at the first moment after they were acknowledged, {told}"
 
 
 def _all_lost(found: ClusterFound) -> Iterator[str]:
