@@ -19,8 +19,10 @@ from pieces import held, process_id, refused_if_asked, where
 
 pytest.importorskip("distributed", reason="needs Dask: make setup")
 
+from dask.utils import key_split
 from distributed import Client, KilledWorker
 
+from pgstrata.fleet import together as together_module
 from pgstrata.fleet.together import Together
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
@@ -64,6 +66,18 @@ def test_calls_share_messages_and_each_has_its_own_result(
     assert messages["map"] < len(asked) / 2
     assert messages["gather"] < len(asked) / 2
     wait_until(lambda: not client.futures, "no result is kept")
+
+
+def test_dask_does_not_remember_the_names_of_all_calls(
+    client: Client, processes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would those of the last 100,000."""
+    monkeypatch.setattr(together_module, "NAMES", 20)
+    together, address = Together(client, where), next(iter(processes))
+    for number in range(8):
+        for future in [together.submit(f"{number}", address) for _ in range(10)]:
+            future.result(timeout=60)
+    assert key_split.cache_info().currsize < 60
 
 
 def test_an_error_is_of_one_call(client: Client, processes: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ no selection, and every run counts.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -137,16 +138,19 @@ class Table:
 
 def tabulate(design: Design, observations: Iterable[Observation], cell: str, stages: Sequence[Stage]) -> Table:
     """The valid runs of one cell in those stages."""
-    chosen = [o for o in observations if o.cell == cell and o.stage in stages]
-    blocks = tuple(sorted({o.block for o in chosen}))
-    column = {block: index for index, block in enumerate(blocks)}
     row = {name: index for index, name in enumerate(design.stacks)}
     metric = design.metric
-    y = np.full((len(design.stacks), len(blocks)), np.nan)
-    for o in chosen:
-        if o.stack in row:
-            y[row[o.stack], column[o.block]] = metric.to_model(o.value)
-    return Table(y, blocks)
+    rows, numbers, values = array("i"), array("q"), array("d")
+    for o in observations:
+        if o.cell == cell and o.stage in stages:
+            rows.append(row.get(o.stack, -1))
+            numbers.append(o.block)
+            values.append(metric.to_model(o.value) if o.stack in row else math.nan)
+    blocks, column = np.unique(np.array(numbers, dtype=np.int64), return_inverse=True)
+    known = np.array(rows, dtype=np.intp) >= 0
+    y = np.full((len(design.stacks), blocks.size), np.nan)
+    y[np.array(rows, dtype=np.intp)[known], column[known]] = np.array(values)[known]
+    return Table(y, tuple(blocks.tolist()))
 
 
 @dataclass(frozen=True)

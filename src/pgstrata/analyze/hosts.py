@@ -34,6 +34,7 @@ from pgstrata.analyze.comparison import Design, Table, tabulate
 from pgstrata.analyze.fit import BlockFit, fit_blocks
 from pgstrata.analyze.interval import ALPHA, Estimate, Floats
 from pgstrata.analyze.leave_one_out import medians_of_others, sums_of_others
+from pgstrata.analyze.packed import PackedObservations
 from pgstrata.record.decision import Observation, Stage
 
 COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
@@ -59,7 +60,7 @@ class HostTable:
 def tabulate_hosts(design: Design, observations: Sequence[Observation], cell: str) -> HostTable:
     """Every run of the comparison counts: nothing is selected on the way, for no stack is dropped."""
     hosts = hosts_of(observations)
-    own: dict[str, list[Observation]] = {host: [] for host in hosts}
+    own = {host: PackedObservations() for host in hosts}
     for o in observations:
         if o.host and o.cell == cell:
             own[o.host].append(o)

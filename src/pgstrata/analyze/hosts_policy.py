@@ -82,9 +82,9 @@ class HostsPolicy:
         return self._budget(observations, elapsed_s)
 
     def _budget(self, observations: Sequence[Observation], elapsed_s: float) -> str:
-        round_s = sum(seconds_by_stack(observations).values())
-        affords = self.budget_s is None or elapsed_s + round_s <= self.budget_s
-        return "" if affords else "the time budget is used up"
+        if self.budget_s is None or elapsed_s + sum(seconds_by_stack(observations).values()) <= self.budget_s:
+            return ""
+        return "the time budget is used up"
 
 
 def _differ_by_host(pair: PairConclusion) -> bool:

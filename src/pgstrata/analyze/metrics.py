@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from sys import intern
 
 import numpy as np
 import numpy.typing as npt
 
 from pgstrata.analyze import jitter
 from pgstrata.analyze.capacity import is_lag_rising
+from pgstrata.analyze.packed import PackedObservations
 from pgstrata.analyze.selection import Kind, Selection, Tally, kind_of
 from pgstrata.analyze.trend import trend_per_hour
 from pgstrata.record.decision import Observation, OpenLoop
@@ -71,10 +71,10 @@ class Observer:
     _tally: Tally = field(default_factory=Tally)
     _selection: Selection = field(default_factory=Selection)
     _kinds: dict[Kind, Kind] = field(default_factory=dict)
-    _taken: list[Observation] = field(default_factory=list)
+    _taken: PackedObservations = field(default_factory=PackedObservations)
     _kind_of: list[Kind | None] = field(default_factory=list)
     """Of each of them."""
-    _observations: list[Observation] = field(default_factory=list)
+    _observations: PackedObservations = field(default_factory=PackedObservations)
 
     def __call__(self, trials: Sequence[TrialData]) -> Sequence[Observation]:
         """Adds trials; returns the observations of all so far, in the order in which they came."""
@@ -82,14 +82,13 @@ class Observer:
         self._tally.add_kinds(kind for kind, _ in valid)
         begin = len(self._taken)
         for kind, trial in valid:
-            self._taken += _observations(trial, self.primary, self.percentile)
+            self._taken.extend(_observations(trial, self.primary, self.percentile))
             self._kind_of += [kind] * (len(self._taken) - len(self._kind_of))
         selection = self._tally.selection()
-        if selection == self._selection:
-            self._observations += self._counted(begin)
-        else:
+        if selection != self._selection:
             self._selection = selection
-            self._observations = list(self._counted(0))
+            self._observations, begin = PackedObservations(), 0
+        self._observations.extend(self._counted(begin))
         return self._observations
 
     def _shared(self, kind: Kind | None) -> Kind | None:
@@ -100,7 +99,7 @@ class Observer:
         """Of those that came last, from this one on, the ones that count."""
         kinds = self._kind_of[begin:]
         counts = {kind: self._selection.counts_kind(kind) for kind in set(kinds)}
-        return compress(self._taken[begin:], map(counts.__getitem__, kinds))
+        return compress(self._taken.since(begin), map(counts.__getitem__, kinds))
 
 
 def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[Observation]:
@@ -110,8 +109,7 @@ def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[O
         value = primary_value(trial, cell, primary)
         if value is not None:
             open_loop = open_loop_of(cell, percentile)
-            stack, cell_id, host = intern(own.stack), intern(cell.id), intern(own.host)
-            yield Observation(stack, own.block, cell_id, value, own.stage, share_s, open_loop, host)
+            yield Observation(own.stack, own.block, cell.id, value, own.stage, share_s, open_loop, own.host)
 
 
 def open_loop_of(cell: CellData, percentile: str) -> OpenLoop | None:

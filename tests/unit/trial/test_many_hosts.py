@@ -168,7 +168,7 @@ def test_nor_does_one_when_the_command_goes_on_and_a_worker_was_lost(
         take_up("ssh://b", Answer(media=[baseline.model_dump_json()]), opened[0], silent)
 
     opened: list[CampaignDirectory] = []
-    honest = campaigning.run_campaign
+    honest = run_campaign
 
     def spied(asked_: Campaign, directory: CampaignDirectory, *args: Any, **named: Any) -> Outcome:
         opened.append(directory)
