@@ -21,6 +21,9 @@ from typing import Any
 
 PROGRAM = Path(sys.executable).parent / "pgstrata"
 BOUNDS = {1: 400.0, 2: 600.0}
+EFFICIENCY = 0.8
+"""Of two workers, by the rate of one. Each keeps a server, the daemon of its disk and a mount busy, so that two of them
+want more than two processors."""
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -55,6 +58,10 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"))
     asked = parser.parse_args()
     rates = {workers: explore(asked.stack, asked.states, workers, asked.scratch) for workers in BOUNDS}
+    efficiency = rates[2] / (2 * rates[1])
+    print(
+        f"efficiency of the second worker: {efficiency:.2f}   bound {EFFICIENCY:.1f} where there are processors for it"
+    )
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     missed = [workers for workers, rate in rates.items() if rate < BOUNDS[workers]]
     for workers in missed:

@@ -4,8 +4,9 @@
 
 A trial on tmpfs with select-only, where nothing but CPU counts, runs for so many seconds under pgstrata with a live
 view that so many watch, and without, in alternating order. Bounds: the 95 % t interval of the ratio of TPS contains a
-value >= 0.99; first paint within 1 s on 1,000 trials, in headless Chromium where it is installed. The viewers are a
-process on the same machine at the lowest priority, as far as that goes: what they take is in the ratio. Needs root.
+value >= 0.99, and says nothing where it is wider than +-2 %; first paint within 1 s on 1,000 trials, in headless
+Chromium where it is installed. The viewers are a process on the same machine at the lowest priority, as far as that
+goes: what they take is in the ratio. Needs root.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from bench_overhead import BOUND, Loaded, campaign, measure_loaded, ratio_interv
 from pgstrata_fake.campaigns import Shape, write_campaign
 
 BOUND_PAINT_S = 1.0
+WIDEST = 0.02
+"""Half the width of an interval that says anything about a bound of 1 %."""
 CHROMIUM = "/usr/bin/chromium"
 STACKS = ("ext4", "ext4-a", "xfs", "xfs-a", "xfs-noatime", "btrfs", "btrfs-nodatacow", "tmpfs", "ext4-b", "xfs-b")
 _PAINT = """() => new Promise((painted) => {
@@ -158,6 +161,13 @@ def paint_s(trials: int) -> float | None:
             return first_paint_s(told["address"])
 
 
+def verdict(high: float, width: float) -> str:
+    """An interval that is wide contains almost anything."""
+    if high < BOUND:
+        return "DOES NOT HOLD"
+    return "holds" if width <= WIDEST else f"INCONCLUSIVE, wider than +-{100 * WIDEST:.0f} %"
+
+
 def main() -> int:
     """Prints figure against bound; 1 when a bound is broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -175,7 +185,8 @@ def main() -> int:
     )
     ratio, low, high = ratio_interval(ratios)
     print(f"TPS watched by {given.viewers} / unwatched: {ratio:.4f} ({low:.4f} ... {high:.4f}), {given.pairs} pairs")
-    print(f"  the interval contains a value >= {BOUND}: {'holds' if high >= BOUND else 'DOES NOT HOLD'}")
+    width = (high - low) / 2
+    print(f"  the interval contains a value >= {BOUND}: {verdict(high, width)} (+-{100 * width:.1f} %)")
     print(f"  a viewer was sent {min(seen.sent) / 1024:.0f} to {max(seen.sent) / 1024:.0f} KiB a run")
     print(f"  the view took {100 * seen.processor_s / seen.watched_s:.1f} % of a processor and {seen.memory:.0f} MiB")
     slow = painted_s is not None and painted_s > BOUND_PAINT_S
