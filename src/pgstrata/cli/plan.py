@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -400,8 +401,22 @@ def _render_programs(trials: list[dict[str, Any]]) -> Iterator[str]:
             yield f"  {step['name']}{' (host-wide)' if step['host_wide'] else ''}"
             yield from (f"    # {told}" for told in step["tells"])
             hosts = step["hosts"] or ("",) * len(step["commands"])
-            for host, command in zip(hosts, step["commands"], strict=True):
+            for host, command in zip(hosts, map(_on_one_line, step["commands"]), strict=True):
                 yield f"    [{host}] {command}" if host else f"    {command}"
+
+
+def _on_one_line(command: str) -> str:
+    """The command as bash reads it too, where an argument has lines."""
+    if "\n" not in command:
+        return command
+    return " ".join(_quoted(argument) for argument in shlex.split(command))
+
+
+def _quoted(argument: str) -> str:
+    if "\n" not in argument:
+        return shlex.quote(argument)
+    escaped = argument.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"$'{escaped}'"
 
 
 def register(app: typer.Typer) -> None:

@@ -45,17 +45,10 @@ class Command:
 
     @property
     def text(self) -> str:
-        """The command on one line as a shell would read it (bash, where an argument has lines), for people."""
-        return " ".join(map(_quoted, self.argv))
+        """The command as a shell would read it, for people."""
+        import shlex
 
-
-def _quoted(argument: str) -> str:
-    import shlex
-
-    if "\n" not in argument:
-        return shlex.quote(argument)
-    escaped = argument.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"$'{escaped}'"
+        return shlex.join(self.argv)
 
 
 def command(*argv: str | Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S, stdin: str = "") -> Command:

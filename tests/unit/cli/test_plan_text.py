@@ -169,7 +169,7 @@ def test_many_stacks_fit_a_screen_and_every_command_is_shown_on_request(tmp_path
 
 @pytest.mark.parametrize("argument", ["%f\n", "it's\n\\n\t$HOME", "plain", "two words", ""])
 def test_a_command_is_one_line_that_bash_reads_as_it_is(argument: str) -> None:
-    text = Command(("printf", "%s", argument)).text
+    text = plan._on_one_line(Command(("printf", "%s", argument)).text)
     assert "\n" not in text
     said = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True, timeout=60).stdout
     assert said == argument
