@@ -129,8 +129,8 @@ def sentence(statement: Statement) -> str:
             return (
                 f"Disks of {quoted(statement.subject)} answered later than the model has it "
                 f"({', '.join(statement.models)}): half of the answers by up to {_late(statement.median_percent)} of "
-                f"their time, one in a hundred by up to {_late(statement.p99_percent)}. **The host was not fast enough**: it, not "
-                "the model, decided a part of these figures."
+                f"their time, one in a hundred by up to {_late(statement.p99_percent)}. **The host was not fast "
+                "enough**: it, not the model, decided a part of these figures."
             )
         case SoakTrend():
             return soak_words((statement,))
