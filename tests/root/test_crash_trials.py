@@ -121,6 +121,20 @@ def test_a_server_that_goes_on_after_a_failed_fsync_loses_and_one_that_panics_do
     assert found["ext4@data_sync_retry=on"]["verdict"] in ("lost", "corrupt")
 
 
+def test_a_torn_page_comes_about_by_itself_and_is_made_small(tmp_path: Path) -> None:
+    """As the ledger is written: nothing chooses the write that is torn."""
+    stack = "ext4@full_page_writes=off"
+    with reachable(tmp_path) as place:
+        found = crash(place, stack, "--states", "100", "--transactions", "100", "--nested", "0")
+        nothing_left(place)
+        (crashed,) = read(place / "out").crashes
+    assert found[stack]["verdict"] == "corrupt"
+    assert crashed.minimal is not None
+    lost = sum(one.length_bytes for one in crashed.minimal.places) // crashed.minimal.block_bytes
+    assert 1 <= lost <= 16, "a page has 16 blocks"
+    assert any((one.file or "").startswith("base/") for one in crashed.minimal.places)
+
+
 def test_of_a_few_states_all_files_and_filesystems_are_read(tmp_path: Path) -> None:
     """The catalog's files, too, and what PostgreSQL does not read of a filesystem."""
     tools = {"ext4": "e2fsck", "xfs": "xfs_repair", "btrfs": "btrfs"}

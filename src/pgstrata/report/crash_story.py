@@ -182,5 +182,6 @@ def _size(minimal: MinimalRecord) -> str:
     if minimal.blocks_before > _blocks(minimal):
         began += f", which lacks {minimal.blocks_before:,} blocks"
     if minimal.proven:
-        return f"This state was {began}: with any one of these blocks back it does not fail in this way; {tried} tried."
+        back = "this block" if _blocks(minimal) == 1 else "any one of these blocks"
+        return f"This state was {began}: with {back} back it does not fail in this way; {tried} tried."
     return f"This state was {began}. Fewer blocks may be enough: the search ended after {tried}."

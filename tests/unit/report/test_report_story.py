@@ -73,6 +73,13 @@ def test_a_torn_page_is_told_with_its_relation_and_the_setting(tmp_path: Path) -
     assert story.command == "pgstrata crash replay DIR/crash/ext4-full_page_writes-off-0/1.17-minimal"
 
 
+def test_one_block_is_told_as_one(tmp_path: Path) -> None:
+    one = TORN.model_copy(update={"length_bytes": 512})
+    _, story = told(tmp_path, "ext4@full_page_writes=off", minimal(places=(one,)))
+    assert story.before[-1].endswith("except for 1 block of 512 bytes of 1 write:")
+    assert any("with this block back it does not fail" in line for line in story.after)
+
+
 def test_a_fault_is_named_and_no_setting_is_blamed(tmp_path: Path) -> None:
     _, story = told(tmp_path, "ext4@data_sync_retry=on", minimal(), fault="write-error")
     assert any("(fault write-error)" in line for line in story.after)
