@@ -8,6 +8,8 @@ import ssl
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,19 +38,52 @@ runs: {{blocks: {blocks}}}
 """
 
 
-def run(place: Path, cluster: str, blocks: int = 2) -> str:
-    """A campaign of made-up trials; what was said."""
+def begin(place: Path, cluster: str, blocks: int = 2) -> subprocess.CompletedProcess[str]:
+    """A campaign of made-up trials."""
     file = place / "fleet.yaml"
     file.write_text(CAMPAIGN.format(cluster=cluster, blocks=blocks))
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "pgstrata.cli.main", "run", str(file), "--out", str(place / "out")],
-        env={**os.environ, FAKE_MODE: "1"},
+        env={**os.environ, FAKE_MODE: "1", "TMPDIR": str(place)},
         capture_output=True,
         text=True,
         timeout=200,
     )
+
+
+def run(place: Path, cluster: str, blocks: int = 2) -> str:
+    """The same, to its end; what was said."""
+    done = begin(place, cluster, blocks)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_of_the_coordinator_ends_the_run_which_goes_on_with_room(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with small_disk(out, "160k"):
+        done = begin(tmp_path, "{local: 1}")
+        assert done.returncode not in (0, 130), done.stdout
+        assert "no space left" in done.stderr
+        assert "Traceback" not in done.stderr
+        before = {p.name: p.stat().st_mtime_ns for p in (out / "trials").iterdir()}
+        assert 1 <= len(before) < 4
+        assert not any(name.startswith(".") for name in before), "a trial is there whole or not at all"
+        assert list(tmp_path.glob("pgstrata-made-up-*")) == [], "the session was closed"
+        subprocess.run(["mount", "-o", "remount,size=64m", str(out)], check=True)
+        run(tmp_path, "{local: 1}")
+        after = {p.name: p.stat().st_mtime_ns for p in (out / "trials").iterdir()}
+        assert len(after) == 4
+        assert before.items() <= after.items(), "no trial was run twice"
 
 
 def test_workers_of_this_machine_are_one_host(tmp_path: Path) -> None:
