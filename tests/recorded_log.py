@@ -15,7 +15,7 @@ from pgstrata.crash import state_worker
 
 DISK = Path(sys.executable).parent / "strata-disk"
 Stage = dict[str, Any]
-STAGE: Stage = {"up": [], "mend": [], "down": [], "frees": [], "binds": None, "mount_point": None}
+STAGE: Stage = {"up": [], "mend": [], "examine": [], "down": [], "frees": [], "binds": None, "mount_point": None}
 
 
 def run(*argv: str | Path, stdin: str = "") -> str:
@@ -70,6 +70,8 @@ def job_of(log: Path, mount_point: Path, states: Sequence[str], stages: Sequence
         "disks": [{"of": "data-0", "node": "data.0"}],
         "stages": list(stages),
         "in_sight": False,
+        "examined": [],
+        "examiner": None,
         "places": None,
         "marks": ["begin", "end"],
         "server": {
