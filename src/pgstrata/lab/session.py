@@ -10,8 +10,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
+from pgstrata.errors import PreflightError
+from pgstrata.host.facts.memory import read_memory
 from pgstrata.host.local import LocalHost
-from pgstrata.host.protocol import Waiting
+from pgstrata.host.protocol import Host, Waiting
 from pgstrata.host.ssh import SshHost
 from pgstrata.lab import machines
 from pgstrata.lab.image import Image, build_image
@@ -28,6 +30,7 @@ from pgstrata.lab.recipe import Recipe
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.lab import LabMachine
 from pgstrata.spec.stack import Stack
+from pgstrata.spec.units import render_size
 
 Say = Callable[[str], None]
 
@@ -71,6 +74,20 @@ def plan_disks(stacks: tuple[Stack, ...], lab: LabMachine) -> tuple[DataDisk, ..
     return tuple(disks)
 
 
+def check_memory(host: Host, spec: MachineSpec) -> None:
+    """PreflightError unless a machine and what its modelled disks can come to hold fit into the memory of this host."""
+    disks = sum(disk.size_bytes for disk in spec.modelled.values())
+    if not disks:
+        return
+    needed, available = disks + spec.memory_bytes, read_memory(host).get("MemAvailable", 0)
+    if needed > available:
+        raise PreflightError(
+            f"the lab machine takes {render_size(spec.memory_bytes)} of memory and its modelled disks up to "
+            f"{render_size(disks)}, and {render_size(available)} are available on {host.name}",
+            hint="smaller disks (lab: disks: {NAME: {size: 1GiB}}), or less lab: memory",
+        )
+
+
 @contextmanager
 def lab_host(campaign: Campaign, *, say: Say, waiting: Waiting = nullcontext) -> Iterator[SshHost]:
     """A machine with what the campaign needs, for as long as the block lasts; the image is built when there is none.
@@ -92,6 +109,7 @@ def lab_host(campaign: Campaign, *, say: Say, waiting: Waiting = nullcontext) ->
             memory_bytes=lab.memory,
             disks=plan_disks(campaign.stacks, lab),
         )
+        check_memory(here, spec)
         (machine,) = machines.up(here, image, [spec], say=say, owned=True)
         try:
             host = LabHost(here, image, machine)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.delivery import deliver, program_call
+from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.lab import LAB
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.stack.block.media import calibrate, undos_of
 from pgstrata.stack.build import failures
@@ -22,6 +24,8 @@ from pgstrata.trial.scratch import make_scratch
 from pgstrata.trial.site import Site
 
 FACT = "modelled media out of range"
+HERE = "/var/tmp"
+"""Where this machine is looked over that runs a lab machine."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +53,31 @@ def deliver_media(site: Site) -> None:
 
 
 def with_media_range(site: Site) -> tuple[Site, tuple[str, ...]]:
-    """The site with what is out of range among its facts, and the same in lines. Nothing is measured where no stack
-    stands on modelled media, or where runs are too short to tell anything."""
-    asked = timings_of(site.campaign)
-    if not asked or not is_measurable(site):
+    """The site with what is out of range among its facts, and the same in lines. Nothing is measured where neither a
+    stack nor a disk of a lab machine is modelled, or where runs are too short to tell anything."""
+    if not is_measurable(site):
         return site, ()
-    try:
-        lines = tuple(out_of_range(asked, calibrated(site.host, site.scratch, own_models(asked))))
-    except PgstrataError as error:
-        lines = (f"whether modelled media are in the range of this host is not known: {error.message}",)
+    lines = _beyond(site.host, site.scratch, timings_of(site.campaign))
+    behind = lab_timings_of(site.campaign)
+    if behind:
+        here = LocalHost()
+        try:
+            lines += _beyond(here, HERE, behind)
+        finally:
+            here.close()
     if not lines:
         return site, ()
     told = {**site.facts.told, FACT: "; ".join(lines)}
     return replace(site, facts=replace(site.facts, told=told)), lines
+
+
+def _beyond(host: Host, scratch: str, asked: Sequence[AskedTiming]) -> tuple[str, ...]:
+    if not asked:
+        return ()
+    try:
+        return tuple(out_of_range(asked, calibrated(host, scratch, own_models(asked))))
+    except PgstrataError as error:
+        return (f"whether modelled media are in the range of this host is not known: {error.message}",)
 
 
 def media_of(campaign: Campaign) -> tuple[MediaDevice, ...]:
@@ -73,6 +89,12 @@ def media_of(campaign: Campaign) -> tuple[MediaDevice, ...]:
 def timings_of(campaign: Campaign) -> tuple[AskedTiming, ...]:
     """What the host of a campaign has to keep up with: the media of stacks that have times."""
     return tuple(AskedTiming(d.model, d.stretch, d.definition) for d in media_of(campaign) if d.model != UNTIMED)
+
+
+def lab_timings_of(campaign: Campaign) -> tuple[AskedTiming, ...]:
+    """What the machine that runs QEMU has to keep up with: the disks of a lab machine that it models."""
+    disks = campaign.lab.disks.values() if campaign.host == LAB else ()
+    return tuple(AskedTiming(d.media, d.stretch, d.definition) for d in disks if d.media is not None)
 
 
 def own_models(asked: Iterable[AskedTiming]) -> dict[str, str]:

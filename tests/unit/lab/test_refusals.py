@@ -24,6 +24,7 @@ from pgstrata.lab.machine import (
 from pgstrata.lab.machines import names
 from pgstrata.lab.qemu import DataDisk, MachineSpec
 from pgstrata.lab.recipe import Recipe
+from pgstrata.lab.session import check_memory
 from pgstrata.spec.lab import LabMachine
 
 SOURCES = "deb http://mirror.test/debian bookworm main\n"
@@ -134,6 +135,20 @@ def test_a_machine_ends_with_the_daemon_of_its_disks() -> None:
     remove_machine(host, _machine())
     assert [asked.argv for asked in host.asked] == [("strata-disk", "stop", folder)]
     assert host.status(folder) is None
+
+
+@pytest.mark.parametrize(("available_kib", "refused"), [(5 << 20, False), ((5 << 20) - 1, True)])
+def test_modelled_disks_and_the_machine_fit_into_memory(available_kib: int, refused: bool) -> None:
+    host = FakeHost(files={"/proc/meminfo": f"MemTotal: 99999999 kB\nMemAvailable: {available_kib} kB\n"})
+    log = DataDisk(serial="log", size_bytes=1 << 30, media="nvme")
+    file = DataDisk(serial="file", size_bytes=1 << 40)
+    check_memory(host, MachineSpec(name="m", memory_bytes=1 << 42, disks=(file,)))
+    spec = MachineSpec(name="m", memory_bytes=4 << 30, disks=(file, log))
+    if not refused:
+        check_memory(host, spec)
+        return
+    with pytest.raises(PreflightError, match=r"takes 4.0 GiB of memory and its modelled disks up to 1.0 GiB"):
+        check_memory(host, spec)
 
 
 def test_without_the_program_there_is_no_machine_with_modelled_disks(monkeypatch: pytest.MonkeyPatch) -> None:

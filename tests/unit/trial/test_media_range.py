@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -10,12 +11,28 @@ import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
+from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.files import resolve_stack_files
+from pgstrata.spec.lab import LabDisk, LabMachine
+from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.block.media import parse_calibration
-from pgstrata.trial.media_range import AskedTiming, deliver_media, media_of, out_of_range, timings_of
+from pgstrata.trial import media_range
+from pgstrata.trial.media_range import (
+    FACT,
+    AskedTiming,
+    deliver_media,
+    lab_timings_of,
+    media_of,
+    out_of_range,
+    timings_of,
+    with_media_range,
+)
 from pgstrata.trial.site import Site
+from pgstrata.trial.survey import survey
 
 SMALLEST = {"hdd-7200": 1.0, "nvme": 4.2, "sata-ssd": 2.0}
 
@@ -62,6 +79,32 @@ def test_a_model_that_strata_disk_does_not_take_is_refused_before_anything_is_bu
     with pytest.raises(PreflightError, match="medium mine: model mine: parameter channels is missing"):
         deliver_media(cast(Site, site))
     assert 'name = "mine"' in host.asked[-1].stdin
+
+
+def test_the_disks_of_a_lab_machine_are_held_against_the_machine_that_runs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = LabMachine(disks={"a": LabDisk(media="nvme", stretch=2), "b": LabDisk(size=1 << 30)})
+    stacks = (parse_stack("media(sata-ssd)/ext4"), parse_stack("disk(/dev/disk/by-id/virtio-a)/ext4"))
+    looked: list[str] = []
+
+    def measured(host: Host, scratch: str, own: object) -> dict[str, float]:
+        looked.append(host.name)
+        return SMALLEST
+
+    monkeypatch.setattr(media_range, "calibrated", measured)
+    monkeypatch.setattr(media_range, "is_measurable", lambda site: True)
+    monkeypatch.setattr(FakeHost, "name", "lab/run-1")
+    guest = FakeHost()
+    plain = Campaign(name="x", stacks=(Stack(name="here", data=Volume(fs=Existing(path=str(tmp_path)))),))
+    own = survey(LocalHost(state_directory=str(tmp_path / "state")), plain, tmp_path / "out")
+    site, lines = with_media_range(
+        replace(own, host=guest, campaign=Campaign(name="x", stacks=stacks, lab=lab, host="lab"))
+    )
+    assert looked == ["lab/run-1", "local"]
+    assert site.facts.told[FACT] == "; ".join(lines)
+    assert ["sata-ssd" in lines[0], "nvme" in lines[1], len(lines)] == [True, True, 2]
+    assert lab_timings_of(Campaign(name="x", stacks=stacks, lab=lab)) == ()
 
 
 def test_the_stretch_of_each_model_is_read() -> None:
