@@ -117,6 +117,26 @@ fn a_delay_holds_a_request_back_by_its_time() {
 }
 
 #[test]
+fn a_disk_can_be_slow_for_a_number_of_requests_and_then_fast_again() {
+    let mut bench = Bench::new(Some("nvme"));
+    bench.fault(On::Read, Effect::DelayMs(5.0), 1, Some(2));
+    let (mut now, mut took) = (0, Vec::new());
+    for _ in 0..5 {
+        assert!(bench.send(now, Op::Read { offset: 4096, length: 4096 }).is_empty());
+        let (began, mut out) = (now, Vec::new());
+        while out.is_empty() {
+            now = bench.engine.next_due().expect("a request is under way").max(now);
+            bench.engine.advance(now, &mut out);
+        }
+        assert!(out[0].result.is_ok());
+        took.push(now - began);
+    }
+    let slow: Vec<bool> = took.iter().map(|taken| *taken >= 5_000_000).collect();
+    assert_eq!(slow, [false, true, true, false, false], "{took:?}");
+    assert!(took[0] < 1_000_000 && took[4] < 1_000_000, "{took:?}");
+}
+
+#[test]
 fn while_its_timing_is_off_a_disk_answers_at_once_and_counts_what_it_answered_so() {
     let mut bench = Bench::new(Some("hdd-7200"));
     let names = ["a".to_string()];

@@ -1,6 +1,7 @@
 //! The enumeration of states against the reference model, over random histories.
 
 use proptest::prelude::*;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::ops::Range;
@@ -432,4 +433,78 @@ fn what_is_volatile_when_the_window_begins_stays_volatile() {
     let mut replay = Replay::new(Cursor::new(&condensed), BLOCK, Lying::default()).unwrap();
     replay.advance(3).unwrap();
     assert_eq!(replay.volatile().len(), 1);
+}
+
+fn json() -> impl Strategy<Value = Value> {
+    let number = prop_oneof![any::<u64>(), 0..40u64, (0..64u32).prop_map(|bits| u64::MAX >> bits)].boxed();
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        number.clone().prop_map(Value::from),
+        number.prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "(nothing|everything|only|but|all|last|.{0,6})".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        let name = "(whole|torn|seq|blocks|only|but|from|flushes|last|.{0,4})";
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((name, inner), 0..4)
+                .prop_map(|all| Value::Object(all.into_iter().collect())),
+        ]
+    })
+}
+
+fn size(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(items) => items.values().map(size).sum(),
+        _ => 0,
+    }
+}
+
+/// Puts another value in the place of one within, counted from the outside; whether there was one.
+fn replace(value: &mut Value, nth: &mut usize, by: &Value) -> bool {
+    if *nth == 0 {
+        *value = by.clone();
+        return true;
+    }
+    *nth -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().any(|item| replace(item, nth, by)),
+        Value::Object(items) => items.values_mut().any(|item| replace(item, nth, by)),
+        _ => false,
+    }
+}
+
+fn replayed(log: &[u8], line: &str) {
+    let Ok(state) = serde_json::from_str::<State>(line) else { return };
+    let fresh = || Replay::new(Cursor::new(log), BLOCK, state.lying).unwrap();
+    let _ = fresh().reaches(&state);
+    let _ = fresh().measured(state.clone());
+    let _ = fresh().changes(&state);
+    let _ = fresh().state(&state, "d");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// A state is somebody else's input: whatever its line says, it is refused or replayed.
+    #[test]
+    fn no_line_of_a_state_brings_a_replay_down(
+        acts in acts(30), which: prop::sample::Index, changes in prop::collection::vec((any::<prop::sample::Index>(), json()), 0..3),
+        line in "\\PC{0,100}",
+    ) {
+        let log = history(&acts).log();
+        replayed(&log, &line);
+        let states = states(&log, 20, 1, Lie::None);
+        prop_assume!(!states.is_empty());
+        let mut value = serde_json::to_value(which.get(&states)).unwrap();
+        for (place, by) in &changes {
+            let mut nth = place.index(size(&value));
+            prop_assert!(replace(&mut value, &mut nth, by));
+        }
+        replayed(&log, &value.to_string());
+    }
 }
