@@ -134,6 +134,9 @@ enum Verb {
         report: PathBuf,
         #[arg(long, default_value = "fitted")]
         name: String,
+        /// Of the disk; without it that of the supplied model stays
+        #[arg(long, value_name = "BYTES")]
+        capacity: Option<u64>,
     },
     /// States that a power cut could have left, from an event log: a JSON object a line, in the order of their cuts
     States {
@@ -240,7 +243,7 @@ fn run(verb: Verb) -> Result<(), String> {
         Verb::Models { json, markdown } => models(json, markdown),
         Verb::Validate { media } => validate(&media),
         Verb::Calibrate { dir, seconds, media } => calibrate(&dir, seconds, &media),
-        Verb::Fit { report, name } => fit_report(&report, &name),
+        Verb::Fit { report, name, capacity } => fit_report(&report, &name, capacity),
         Verb::States { log, states, seed, after, until, block, ignore_flushes } => {
             let wanted = Wanted { after, until, states, seed, block_bytes: block, flushes: ignore_flushes };
             print_states(&log, &wanted)
@@ -378,9 +381,9 @@ fn models(json: bool, markdown: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn fit_report(report: &Path, name: &str) -> Result<(), String> {
+fn fit_report(report: &Path, name: &str, capacity: Option<u64>) -> Result<(), String> {
     let text = read_text(report).map_err(|error| format!("{}: {error}", report.display()))?;
-    let model = fit(&text, name).map_err(|error| error.to_string())?;
+    let model = fit(&text, name, capacity).map_err(|error| error.to_string())?;
     print!("{}", toml::to_string(&model).map_err(|error| error.to_string())?);
     Ok(())
 }
