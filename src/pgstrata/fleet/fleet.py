@@ -325,12 +325,18 @@ class FarHost(Submitted):
 
     def work(self, trial: Trial, *, begins_block: bool) -> RunTrial:
         self.tell(TrialBegun(self.directory.campaign.name, trial))
+        self.directory.note_running(trial)
         asked = TrialAsked(token=self.token, host=self.name, trial=trial, begins_block=begins_block)
         return RunTrial(self.name, asked.model_dump_json())
 
     def take(self, found: Answer, trial: Trial) -> TrialVerdict:
         take_up(self.name, found, self.directory, self.tell)
-        return self.directory.adopt(trial, found["archive"])
+        verdict = self.directory.adopt(trial, found["archive"])
+        self.directory.forget_running(trial)
+        return verdict
+
+    def give_up(self, trial: Trial) -> None:
+        self.directory.forget_running(trial)
 
 
 def take_up(host: str, answer: Answer, directory: CampaignDirectory, tell: Tell) -> None:

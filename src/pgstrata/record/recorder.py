@@ -38,6 +38,7 @@ from pgstrata.record.reader import (
 )
 from pgstrata.record.schema import (
     CRASH,
+    RUNNING,
     CampaignRecord,
     CrashRecord,
     DecisionRecord,
@@ -211,6 +212,7 @@ class CampaignDirectory:
             directory._make_folders()
             directory._keep(sources or {})
             directory._set_interrupted_aside()
+            directory._forget_all_running()
         except BaseException:
             lock.close()
             raise
@@ -285,6 +287,24 @@ class CampaignDirectory:
         except BaseException:
             shutil.rmtree(recorder.partial, ignore_errors=True)
             raise
+
+    def note_running(self, trial: Trial) -> None:
+        """For whoever follows the campaign: it runs on another machine, from where its files come when it has ended."""
+        path = self._note(trial)
+        with writing(path):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(trial.model_dump_json(), encoding="utf-8")
+
+    def forget_running(self, trial: Trial) -> None:
+        """It has come, or its machine was lost."""
+        with suppress(OSError):
+            self._note(trial).unlink(missing_ok=True)
+
+    def _note(self, trial: Trial) -> Path:
+        return self.path / RUNNING / f"{trial.id}.json"
+
+    def _forget_all_running(self) -> None:
+        shutil.rmtree(self.path / RUNNING, ignore_errors=True)
 
     def set_aside(self, recorder: TrialRecorder) -> None:
         """Gives an interrupted trial up: it is not finished, and a resumed campaign runs it again."""
@@ -380,6 +400,7 @@ class CampaignDirectory:
                 os.fsync(file.fileno())
 
     def close(self) -> None:
+        self._forget_all_running()
         self._lock.close()
 
     def __enter__(self) -> CampaignDirectory:

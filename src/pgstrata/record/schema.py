@@ -8,6 +8,7 @@
       media.jsonl                   MediumRecord, one a line: rates of the medium itself, and when they were measured
       source/                       what an import read all its runs from: kept once, with its digest in campaign.json
       interrupted/                  partial trials, moved aside when a campaign is resumed
+      running/                      while a campaign runs: a note of each trial on another machine
       trials/<trial id>/
         planned.json                PlannedRecord: trial, stack and every step in order
         facts.json                  HostFacts of this trial's host
@@ -236,6 +237,8 @@ StateVerdict = Literal["held", "lost", "corrupt", "unknown"]
 
 CRASH = "crash"
 """The folder of crash trials."""
+RUNNING = "running"
+"""The folder that says which trials run on other machines now."""
 
 
 class StateRecord(Record):

@@ -319,7 +319,7 @@ class _Rounds:
         except HostLost as error:
             if not trial.host:
                 raise
-            del self.hosts[trial.host]
+            self.hosts.pop(trial.host).give_up(trial)
             self.tell(Notice(f"{trial.host} is left out until the campaign is resumed: {error.message}"))
             return False
         self.state.add(self.state.directory.finished_trial(trial.id))

@@ -37,6 +37,9 @@ class Submitted(ABC):
     def take(self, found: Any, trial: Trial) -> TrialVerdict:
         """In the thread of the scheduler: from what the work returned to a trial that is in the record."""
 
+    def give_up(self, trial: Trial) -> None:  # noqa: B027 (most hosts have nothing to do)
+        """It does not come: its host was lost."""
+
 
 @dataclass(frozen=True)
 class Here(Submitted):

@@ -29,8 +29,9 @@ from pgstrata.record.reader import (
 )
 from pgstrata.record.recorder import is_locked
 from pgstrata.record.rounds import begun_rounds, round_trials
-from pgstrata.record.schema import CampaignRecord, DecisionRecord, EventRecord
+from pgstrata.record.schema import RUNNING, CampaignRecord, DecisionRecord, EventRecord
 from pgstrata.record.source import FolderSource
+from pgstrata.spec.campaign import Trial
 from pgstrata.watch.progress import Incident, Progress, Running, Second, State
 from pgstrata.watch.tail import Tail, last_bytes
 from pgstrata.workload.pgbench_output import PgbenchOutputError, parse_progress
@@ -153,12 +154,14 @@ class Follower:
         machine_time_s = sum(one.duration_s for one in self._finished.values())
         spent_s = _spent_s(begun_rounds(decisions), self._finished.values())
         mean_s = machine_time_s / len(self._finished) if self._finished else None
-        running = tuple(map(_running, self._following.values()))
+        state = self._state(last)
+        elsewhere = self._elsewhere() if state == "running" else ()
+        running = (*map(_running, self._following.values()), *elsewhere)
         budget_s = campaign.runs.budget
         incidents = [one for one in self._finished.values() if one.status != "ok"][-MOST_INCIDENTS:]
         return Progress(
             name=campaign.name,
-            state=self._state(last),
+            state=state,
             primary=campaign.goal.primary,
             stacks=tuple(stack.name for stack in campaign.stacks),
             trials={name: dict(counts) for name, counts in trials.items()},
@@ -175,6 +178,16 @@ class Follower:
             incidents=tuple(Incident(one.id, one.stack, one.status, one.reason) for one in incidents),
             unreadable_lines=self._unreadable_lines,
         )
+
+    def _elsewhere(self) -> Iterator[Running]:
+        """Trials on other machines, of which nothing is known but that they run."""
+        for path in sorted((self.directory / RUNNING).glob("*.json")):
+            if path.stem not in self._finished:
+                try:
+                    trial = Trial.model_validate_json(path.read_bytes())
+                except (OSError, ValueError):  # it has come in this moment, or is being written
+                    continue
+                yield Running(trial.id, trial.host, trial.stack, trial.block, "", 0.0, None, ())
 
     def _state(self, last: DecisionRecord | None) -> State:
         if is_locked(str(self.directory)):

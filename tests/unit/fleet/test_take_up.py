@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +10,17 @@ import pytest
 
 pytest.importorskip("distributed", reason="needs Dask: make setup")
 
-from pgstrata.fleet.fleet import _together, take_up
+from pgstrata.fleet.fleet import FarHost, _together, take_up
 from pgstrata.fleet.messages import Answer, SessionAsked
 from pgstrata.fleet.worker import Session
+from pgstrata.record.delivered import pack
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.expand import block_trials
 from pgstrata.spec.notation import parse_stack
 from pgstrata.trial.events import silent
 from pgstrata.trial.undo_errors import note_undo_errors, undo_errors
+from pgstrata_fake.runner import FakeRunner
 
 CAMPAIGN = Campaign(name="fleet", stacks=(parse_stack("ext4"),), hosts=("dask:{local: 1}",))
 
@@ -56,3 +60,19 @@ def test_a_session_that_was_opened_says_so_and_hands_its_errors_over_once() -> N
         assert session._answer(lambda: Answer(archive=b""))["left"] == []
     finally:
         session.close()
+
+
+def test_what_runs_there_is_noted_until_it_has_come_or_its_machine_was_lost(directory: CampaignDirectory) -> None:
+    (trial,) = block_trials(CAMPAIGN, 0, ("ext4",), host="db1")
+    far = FarHost("db1", "t", directory, silent)
+    noted = directory.path / "running" / f"{trial.id}.json"
+    far.work(trial, begins_block=True)
+    assert noted.exists()
+    far.give_up(trial)
+    assert not noted.exists()
+    with tempfile.TemporaryDirectory() as folder, CampaignDirectory.create_or_open(Path(folder), CAMPAIGN) as there:
+        FakeRunner(CAMPAIGN).run(trial, there, silent)
+        archive = pack(there.path / "trials" / trial.id)
+    far.work(trial, begins_block=False)
+    assert far.take(Answer(archive=archive), trial).trial_id == trial.id
+    assert not noted.exists()

@@ -206,6 +206,21 @@ def test_between_steps_a_trial_of_a_fleet_is_on_its_own_host(fleet: Fleet, tmp_p
     assert [found.block_left_s, found.block_finished] == [None, 0]
 
 
+def test_trials_on_workers_are_seen_until_their_files_have_come(fleet: Fleet, tmp_path: Path) -> None:
+    begun = [trials[0] for trials in fleet.begin().values()]
+    follower = Follower(tmp_path / "c")
+    for trial in begun:
+        fleet.directory.note_running(trial)
+    (tmp_path / "c" / "running" / "torn.json").write_text("{")
+    found = follower.look()
+    assert [(one.trial, one.host, one.stack) for one in found.running] == [(t.id, t.host, t.stack) for t in begun]
+    fleet.finish(begun[0], 10.0)
+    fleet.directory.forget_running(begun[1])
+    assert [one.trial for one in follower.look().running] == [begun[2].id]
+    fleet.directory.close()
+    assert not (tmp_path / "c" / "running").exists()
+
+
 def test_no_series_of_the_metrics_is_there_twice(fleet: Fleet, tmp_path: Path) -> None:
     """A scraper refuses the whole page otherwise."""
     pytest.importorskip("prometheus_client", reason="prometheus_client is not installed: pip install 'pgstrata[watch]'")
