@@ -10,7 +10,7 @@ from pgstrata.record.schema import CellResult, DiskUse
 
 LATE_MEDIAN_PERCENT = 5
 LATE_P99_PERCENT = 20
-"""What strata-disk keeps on an idle machine (docs/media.md): later answers are those of the host, not of the model."""
+"""What strata-disk is to keep on an idle machine (docs/media.md): later answers are the host's, not the model's."""
 
 
 def disk_findings(results: Sequence[CellResult]) -> tuple[DiskFinding, ...]:
