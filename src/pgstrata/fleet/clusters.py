@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pgstrata.errors import PreflightError
 from pgstrata.fleet.messages import Described
 from pgstrata.host.connect import connect
-from pgstrata.spec.dask_cluster import DaskCluster, ssh_address
+from pgstrata.spec.dask_cluster import DaskCluster, Pbs, ssh_address
 from pgstrata.spec.ssh_target import SshTarget, parse_target
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.undo import RemovePath
@@ -67,7 +67,8 @@ def connected(cluster: DaskCluster) -> Iterator[Client]:
         "address": _running,
         "local": _local,
         "ssh": _ssh,
-        "slurm": _slurm,
+        "slurm": _jobs,
+        "pbs": _jobs,
     }
     with ExitStack() as opened:
         opened.enter_context(dask.config.set(SETTINGS))
@@ -247,38 +248,48 @@ def _own_address(target: SshTarget) -> str:
 
 
 @contextmanager
-def _slurm(cluster: DaskCluster) -> Iterator[Client]:
-    """Jobs of Slurm; the certificate lies in a folder that the nodes share, for as long as this process lives."""
-    with slurm_cluster(cluster) as started, _client_of(started) as client:
+def _jobs(cluster: DaskCluster) -> Iterator[Client]:
+    """Jobs of Slurm or PBS; the certificate lies in a folder that the nodes share while this process lives."""
+    with jobs_cluster(cluster) as started, _client_of(started) as client:
         yield client
 
 
-def slurm_cluster(cluster: DaskCluster, *, submitted: bool = True) -> Any:
+def jobs_cluster(cluster: DaskCluster, *, submitted: bool = True) -> Any:
     """The cluster of dask-jobqueue; its jobs are submitted unless one only wants to see them."""
-    from dask_jobqueue import SLURMCluster
+    from dask_jobqueue import PBSCluster, SLURMCluster
     from distributed import Security
 
     from pgstrata.fleet.quiet import QuietScheduler
 
-    asked = cluster.slurm
+    asked = cluster.slurm or cluster.pbs
     assert asked is not None
-    return SLURMCluster(
-        n_workers=asked.jobs if submitted else 0,
-        queue=asked.queue,
-        account=asked.account,
-        walltime=asked.walltime,
-        cores=1,
-        job_cpu=asked.cores,
-        memory=asked.memory,
-        processes=1,
-        python=asked.python,
-        interface=asked.interface,
-        security=Security.temporary(),
-        shared_temp_directory=asked.shared,
-        scheduler_cls=QuietScheduler,
-        job_extra_directives=["--exclusive"],
-        worker_extra_args=["--worker-class", "pgstrata.fleet.quiet.QuietWorker", "--no-dashboard"],
-    )
+    common = {
+        "n_workers": asked.jobs if submitted else 0,
+        "queue": asked.queue,
+        "account": asked.account,
+        "walltime": asked.walltime,
+        "cores": 1,
+        "memory": asked.memory,
+        "processes": 1,
+        "python": asked.python,
+        "interface": asked.interface,
+        "security": Security.temporary(),
+        "shared_temp_directory": asked.shared,
+        "scheduler_cls": QuietScheduler,
+        "worker_extra_args": ["--worker-class", "pgstrata.fleet.quiet.QuietWorker", "--no-dashboard"],
+    }
+    if isinstance(asked, Pbs):
+        resources = asked.resource_spec or _chunk(asked)
+        return PBSCluster(**common, resource_spec=resources, job_extra_directives=["-l place=exclhost"])
+    return SLURMCluster(**common, job_cpu=asked.cores, job_extra_directives=["--exclusive"])
+
+
+def _chunk(asked: Pbs) -> str:
+    """What a job of PBS asks for; dask-jobqueue would have as many cores as the worker has threads, which is one."""
+    from dask.utils import parse_bytes
+    from dask_jobqueue.pbs import pbs_format_bytes_ceil
+
+    return f"select=1:ncpus={asked.cores}:mem={pbs_format_bytes_ceil(parse_bytes(asked.memory))}"
 
 
 def described_workers(client: Client) -> Mapping[str, Described]:

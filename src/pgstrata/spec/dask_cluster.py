@@ -20,14 +20,15 @@ _TLS_ADDRESS = re.compile(r"tls://(?:\[[0-9A-Fa-f:.%\w]+\]|[^-:/@\s\[\]][^:/@\s\
 _WORD = r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]*$"
 _PATH = r"^[A-Za-z0-9~/][A-Za-z0-9_.,:@+/-]*$"
 """They stand in the script of a job, and in a command line over there."""
-_FORMS = "dask: tls://scheduler:8786, or {local: 3}, {ssh: [db1, db2]}, {slurm: {jobs: 4}}"
+_CHUNK = r"^select=1(:[A-Za-z][A-Za-z0-9_]*=[A-Za-z0-9_.-]+)*$"
+_FORMS = "dask: tls://scheduler:8786, or {local: 3}, {ssh: [db1, db2]}, {slurm: {jobs: 4}}, {pbs: {jobs: 4}}"
 
 
-class Slurm(Model):
-    """Workers that are jobs of Slurm, one whole node each."""
+class Jobs(Model):
+    """Workers that are jobs of a batch system, one whole node each."""
 
     jobs: int = Field(ge=1, le=MOST_WORKERS, description="so many nodes")
-    queue: str | None = Field(None, pattern=_WORD, description="partition")
+    queue: str | None = Field(None, pattern=_WORD, description="where jobs wait; Slurm calls it partition")
     account: str | None = Field(None, pattern=_WORD, description="who is charged")
     walltime: str = Field("04:00:00", pattern=_WORD, description="of a job")
     cores: int = Field(1, ge=1, description="of a job")
@@ -39,6 +40,18 @@ class Slurm(Model):
         None, pattern=_WORD, description="network interface that the nodes reach the scheduler by"
     )
     shared: str = Field("~", pattern=_PATH, description="folder that the nodes share: the certificates lie there, 0600")
+
+
+class Slurm(Jobs):
+    """Workers that are jobs of Slurm, one whole node each."""
+
+
+class Pbs(Jobs):
+    """Workers that are jobs of PBS Professional or OpenPBS, one whole node each."""
+
+    resource_spec: str | None = Field(
+        None, pattern=_CHUNK, description="instead of `cores` and `memory`, as `select=1:ncpus=8:mem=32gb`"
+    )
 
 
 class DaskCluster(Model):
@@ -55,6 +68,7 @@ class DaskCluster(Model):
     )
     listen: str | None = Field(None, description="address of this machine that the `ssh` hosts reach it by")
     slurm: Slurm | None = None
+    pbs: Pbs | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -94,9 +108,9 @@ class DaskCluster(Model):
 
     @model_validator(mode="after")
     def _is_one(self) -> DaskCluster:
-        asked = [name for name in ("address", "local", "ssh", "slurm") if getattr(self, name)]
+        asked = [name for name in ("address", "local", "ssh", "slurm", "pbs") if getattr(self, name)]
         if len(asked) != 1:
-            raise Refused(f"a Dask cluster is one of address, local, ssh and slurm, not {len(asked)}", _FORMS)
+            raise Refused(f"a Dask cluster is one of address, local, ssh, slurm and pbs, not {len(asked)}", _FORMS)
         if self.tls is not None and self.address is None:
             raise ValueError("tls is of a scheduler that is running: only address has it")
         if not self.ssh and (self.python is not None or self.listen is not None):

@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from pgstrata.spec import model as vocabulary
 from pgstrata.spec.campaign import Campaign, Equivalent, Goal, Runs
-from pgstrata.spec.dask_cluster import DaskCluster, Slurm
+from pgstrata.spec.dask_cluster import DaskCluster, Pbs, Slurm
 from pgstrata.spec.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 from pgstrata.spec.model import Model
@@ -75,6 +75,7 @@ _BELOW: tuple[tuple[str, type[Model]], ...] = (
     ("inventory", InventoryHosts),
     ("dask", DaskCluster),
     ("slurm", Slurm),
+    ("pbs", Pbs),
 )
 
 _VOCABULARY = {

@@ -1,4 +1,4 @@
-"""Clusters that cannot be had are refused by name, and jobs of Slurm are what they should be."""
+"""Clusters that cannot be had are refused by name, and jobs of Slurm and PBS are what they should be."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.fleet import clusters
-from pgstrata.fleet.clusters import connected, described_workers, require_dask, slurm_cluster
+from pgstrata.fleet.clusters import connected, described_workers, jobs_cluster, require_dask
 from pgstrata.fleet.opening import refuse_own_files
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.dask_cluster import DaskCluster, Slurm
+from pgstrata.spec.dask_cluster import DaskCluster, Pbs, Slurm
 
 
 @pytest.mark.parametrize("missing", ["distributed", "cryptography"])
@@ -122,18 +122,43 @@ def test_a_firewall_and_a_worker_without_pgstrata_are_told(answer: object, said:
     assert hint in refused.value.hint
 
 
+JOB: dict[str, Any] = {
+    "jobs": 1,
+    "queue": "big",
+    "account": "db",
+    "cores": 8,
+    "memory": "32GB",
+    "python": "/opt/python",
+}
+
+
 def test_the_job_of_slurm_has_a_node_to_itself_and_tls(tmp_path: Path) -> None:
     pytest.importorskip("dask_jobqueue", reason="needs Dask: make setup")
-    asked = Slurm(jobs=1, queue="big", account="db", cores=8, memory="32GB", python="/opt/python", shared=str(tmp_path))
-    job = slurm_job(DaskCluster(slurm=asked))
+    job = job_of(DaskCluster(slurm=Slurm(**JOB, shared=str(tmp_path))))
     for line in ("-p big", "-A db", "--cpus-per-task=8", "--exclusive"):
         assert f"#SBATCH {line}\n" in job
+    check_worker_of(job, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("more", "resources"),
+    [({}, "select=1:ncpus=8:mem=30GB"), ({"resource_spec": "select=1:ncpus=4:model=x"}, "select=1:ncpus=4:model=x")],
+)
+def test_the_job_of_pbs_has_a_node_to_itself_and_tls(tmp_path: Path, more: dict[str, Any], resources: str) -> None:
+    pytest.importorskip("dask_jobqueue", reason="needs Dask: make setup")
+    job = job_of(DaskCluster(pbs=Pbs(**JOB, **more, shared=str(tmp_path))))
+    for line in ("-q big", "-A db", f"-l {resources}", "-l walltime=04:00:00", "-l place=exclhost"):
+        assert f"#PBS {line}\n" in job
+    check_worker_of(job, tmp_path)
+
+
+def job_of(cluster: DaskCluster) -> str:
+    with jobs_cluster(cluster, submitted=False) as made:
+        return str(made.job_script())
+
+
+def check_worker_of(job: str, shared: Path) -> None:
     command = job.splitlines()[-1]
     for option in ("/opt/python -m", "tls://", "--nthreads 1", "--tls-key", "pgstrata.fleet.quiet.QuietWorker"):
         assert option in command
-    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
-
-
-def slurm_job(cluster: DaskCluster) -> str:
-    with slurm_cluster(cluster, submitted=False) as made:
-        return str(made.job_script())
+    assert all(path.stat().st_mode & 0o077 == 0 for path in shared.iterdir())
