@@ -11,10 +11,17 @@ import os
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
+
+from pgstrata.host.protocol import HostLost
+
+END_EVERY_S = 0.5
+"""After a signal: how often the waits of the hosts' threads are ended, until all have raised."""
 
 
 class Interrupted(BaseException):
@@ -35,8 +42,9 @@ class Interruption:
 
     def of_host(self, end_wait: Callable[[], None]) -> HostInterruption:
         """For the thread of one of several hosts; `end_wait` ends what the thread waits for."""
-        host = HostInterruption(received=self.received, end_wait=end_wait)
+        host = HostInterruption(end_wait=end_wait)
         self._hosts.append(host)
+        host.received = self.received  # a signal from now on is noted there, too
         return host
 
     def end_waits(self) -> None:
@@ -44,6 +52,13 @@ class Interruption:
         they have ended, because a wait may just be about to begin."""
         for host in self._hosts:
             host.end()
+
+    def await_ends(self, futures: Collection[Future[Any]]) -> None:
+        """Until the threads of hosts have ended: a signal ends what they wait for, after an error they end by
+        themselves."""
+        while wait(futures, timeout=END_EVERY_S).not_done:
+            if self.received:
+                self.end_waits()
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -108,7 +123,8 @@ class HostInterruption(Interruption):
     def end(self) -> None:
         with self._lock:
             if self._waiting and not self._raised:
-                self.end_wait()
+                with suppress(HostLost):  # nothing is waited for there any more
+                    self.end_wait()
 
 
 def _forget_terminal() -> None:

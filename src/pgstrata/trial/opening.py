@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType
 
-from pgstrata.errors import PreflightError
+from pgstrata.errors import PreflightError, RecordError
 from pgstrata.host.facts.gather import gather
 from pgstrata.host.protocol import Host, HostLost
 from pgstrata.record.recorder import CampaignDirectory, utc_now
@@ -22,12 +22,13 @@ from pgstrata.trial.context import Percentiles
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.far import far_notices, run_preflights, with_far
 from pgstrata.trial.footprint import check_record_space
-from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.interruption import HostInterruption, Interruption
 from pgstrata.trial.media_range import deliver_media, with_media_range
 from pgstrata.trial.medium import record_baseline
 from pgstrata.trial.preflight import check_servers, notices, render_unsupported, require_some
 from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.scratch import check_scratch
+from pgstrata.trial.side_by_side import SideBySide
 from pgstrata.trial.site import Site
 from pgstrata.trial.survey import open_site, survey
 from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors
@@ -95,33 +96,45 @@ def opened_runners(
     interruption: Interruption,
     percentiles: Percentiles,
 ) -> Iterator[tuple[dict[str, PerformanceRunner], tuple[str, ...]]]:
-    """The same on several hosts, by their names. Also refused where two are one machine, or where one cannot build what
-    the others can: blocks are complete within a host."""
-    _refuse_one_machine(hosts)
+    """The same on several hosts at once, by their names. Also refused where two are one machine, or where one cannot
+    build what the others can: blocks are complete within a host. One that is lost meanwhile is told and left out."""
+    together = SideBySide.of(hosts, tell, interruption)
+    _refuse_one_machine(together.each(lambda host, _: gather(host).checked["machine id"]))
     with ExitStack() as opened:
-        runners: dict[str, PerformanceRunner] = {}
-        for host in hosts:
-            own = interruption.of_host(host.end_waits)
-            runner, stacks = opened.enter_context(opened_runner(host, campaign, directory, tell, own, percentiles))
+        kept = {name: opened.enter_context(ExitStack()) for name in together.hosts}
+
+        def open_one(host: Host, own: HostInterruption) -> PerformanceRunner:
+            opening = opened_runner(host, campaign, directory, _named(tell, host.name), own, percentiles)
+            try:
+                runner, stacks = kept[host.name].enter_context(opening)
+            except RecordError:
+                raise  # of this machine
+            except PreflightError as error:
+                raise PreflightError(f"{host.name}: {error.message}", hint=error.hint) from error
             lacking = [s.name for s in campaign.stacks if s.name not in stacks]
             if lacking:
                 raise PreflightError(
                     f"{host.name} cannot build {', '.join(lacking)}",
                     hint="leave the host out of hosts, or the stack out of stacks",
                 )
-            runners[host.name] = runner
-        yield runners, tuple(s.name for s in campaign.stacks)
+            return runner
+
+        yield together.each(open_one), tuple(s.name for s in campaign.stacks)
 
 
-def _refuse_one_machine(hosts: Sequence[Host]) -> None:
+def _named(tell: Tell, host: str) -> Tell:
+    """Hosts are opened side by side, so that a notice says of which it is."""
+    return lambda event: tell(Notice(f"{host}: {event.text}") if isinstance(event, Notice) else event)
+
+
+def _refuse_one_machine(machine_ids: Mapping[str, str]) -> None:
     machines: dict[str, str] = {}
-    for host in hosts:
-        machine = gather(host).checked["machine id"]
+    for name, machine in machine_ids.items():
         if machine in machines:
             raise PreflightError(
-                f"{machines[machine]} and {host.name} are one machine", hint="leave one of them out of hosts"
+                f"{machines[machine]} and {name} are one machine", hint="leave one of them out of hosts"
             )
-        machines[machine] = host.name
+        machines[machine] = name
 
 
 def _others(campaign: Campaign, unsupported: Sequence[Unsupported]) -> tuple[str, ...]:

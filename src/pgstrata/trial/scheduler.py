@@ -7,8 +7,8 @@ goes on exactly where an earlier one ended, for whatever reason it ended.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future, wait
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
@@ -27,8 +27,6 @@ from pgstrata.trial.submitted import Here, Submitted, TrialRunner
 P = ParamSpec("P")
 T = TypeVar("T")
 
-END_EVERY_S = 0.5
-"""After a signal: how often the waits of the hosts' threads are ended, until all have raised."""
 GIVE_UP_AFTER = 3
 """A stack is not tried again once its first trials, this many, have all failed."""
 
@@ -300,7 +298,7 @@ class _Rounds:
                 if self._take(future, trial):
                     self._begin(under_way, left, trial.block, first=False)
         except BaseException:
-            self._end(under_way.trials)
+            self.interruption.await_ends(under_way.trials)
             raise
 
     def _begin(self, under_way: _UnderWay, left: dict[int, list[Trial]], block: int, first: bool) -> None:
@@ -325,9 +323,3 @@ class _Rounds:
         self.state.add(self.state.directory.finished_trial(trial.id))
         self.tell(TrialEnded(self.campaign.name, trial, verdict))
         return True
-
-    def _end(self, under_way: Collection[Future[Any]]) -> None:
-        """Waits for the trials under way: a signal ends them, after an error of one host the others finish theirs."""
-        while wait(under_way, timeout=END_EVERY_S).not_done:
-            if self.interruption.received:
-                self.interruption.end_waits()

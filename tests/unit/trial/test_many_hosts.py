@@ -280,3 +280,15 @@ def test_a_wait_in_the_thread_of_a_host_is_ended_and_what_undoes_is_not() -> Non
     ended_wait.clear()
     main.end_waits()
     assert not ended_wait.is_set(), "it waits for nothing any more"
+
+
+def test_a_host_that_is_lost_keeps_no_other_from_being_ended() -> None:
+    main, ended_wait = Interruption(), threading.Event()
+
+    def lose() -> None:
+        raise HostLost("no answer from ssh://a to cancel")
+
+    lost, other = main.of_host(lose), main.of_host(ended_wait.set)
+    with lost.waiting(), other.waiting():
+        main.end_waits()
+        assert ended_wait.is_set()
