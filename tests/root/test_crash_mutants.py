@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from crash_controls import Control, problem
 from campaigning import environment, nothing_left, reachable, run_in_fork
 from pgstrata.crash import job, ledger, program
 from pgstrata.record.reader import read_crashes
+from pgstrata.record.schema import CrashRecord
 from pgstrata.record.source import FolderSource
 
 pytestmark = pytest.mark.skipif(
@@ -34,22 +35,42 @@ def nothing_broken(patch: pytest.MonkeyPatch, place: Path) -> None:
 
 
 def mark_before_the_acknowledgement(patch: pytest.MonkeyPatch, place: Path) -> None:
-    text = ledger._CLIENT.read_text(encoding="utf-8")
-    transaction = "        tags = server.ask(transfer(session, number, given.accounts, lot))\n"
+    transaction = "        tags = [tag for query in queries for tag in server.ask(query)]\n"
     mark = '        disk.mark(f"ack {session} {number}")\n'
-    assert text.count(transaction) == text.count(mark) == 1
+    change_the_client(patch, place, {mark: "", transaction: mark + transaction})
+
+
+def change_the_client(patch: pytest.MonkeyPatch, place: Path, changes: Mapping[str, str]) -> None:
+    text = ledger._CLIENT.read_text(encoding="utf-8")
+    for before, after in changes.items():
+        assert text.count(before) == 1
+        text = text.replace(before, after)
     client = place / "client.py"
-    client.write_text(text.replace(mark, "").replace(transaction, mark + transaction), encoding="utf-8")
+    client.write_text(text, encoding="utf-8")
     patch.setattr(ledger, "_CLIENT", client)
 
 
+def forget_a_row_of_history(patch: pytest.MonkeyPatch, place: Path) -> None:
+    """The third transaction of each session leaves no row of history, though it is acknowledged."""
+    last = '        "END;\\n"\n'
+    forget = """        f"DELETE FROM pgbench_history WHERE filler = '{session} 3';\\n"\n"""
+    change_the_client(patch, place, {last: forget + last})
+
+
+def write_a_row_of_history_twice(patch: pytest.MonkeyPatch, place: Path) -> None:
+    """Both move nothing: no sum tells it."""
+    last = '        "END;\\n"\n'
+    again = """        f"INSERT INTO pgbench_history VALUES (1, 1, 1, 0, now(), '{session} {number}');\\n"\n"""
+    change_the_client(patch, place, {last: again + last})
+
+
 def read_nothing(patch: pytest.MonkeyPatch, place: Path) -> None:
-    patch.setattr(job, "render_check", lambda _: "SELECT 'reached' AS end;\n")
+    patch.setattr(job, "render_check", lambda *_: "SELECT 'reached' AS end;\n")
 
 
 def leave_amcheck_out(patch: pytest.MonkeyPatch, place: Path) -> None:
     """The verdict still needs its answers."""
-    patch.setattr(job, "render_check", lambda _: ledger.render_check(()))
+    patch.setattr(job, "render_check", lambda *_: ledger.render_check(()))
 
 
 def change_the_states(patch: pytest.MonkeyPatch, change: Callable[[list[State]], list[State]]) -> None:
@@ -104,10 +125,34 @@ def test_a_broken_link_is_noticed(
 ) -> None:
     with reachable(tmp_path) as place:
         broken(monkeypatch, place)
-        words = ["--states", str(STATES), "--transactions", "8", "--ignore-flushes", control.ignored_flushes]
-        argv = ["crash", control.stack, *words, "--out", str(place / "out"), "--scratch", str(place / "scratch")]
-        code = run_in_fork([*argv, "--quiet"], environment(place), place / "printed")
-        assert code == 0, (place / "printed").read_text()
-        nothing_left(place)
-        (found,) = read_crashes(FolderSource(place / "out"))
+        found = recorded(place, control)
     assert (noticed in problem(control, found, STATES)) if noticed else not problem(control, found, STATES)
+
+
+def recorded(place: Path, control: Control, *more: str) -> CrashRecord:
+    words = ["--states", str(STATES), "--transactions", "8", "--ignore-flushes", control.ignored_flushes, *more]
+    argv = ["crash", control.stack, *words, "--out", str(place / "out"), "--scratch", str(place / "scratch")]
+    code = run_in_fork([*argv, "--quiet"], environment(place), place / "printed")
+    assert code == 0, (place / "printed").read_text()
+    nothing_left(place)
+    (found,) = read_crashes(FolderSource(place / "out"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("broken", "verdict", "words"),
+    [
+        (mark_before_the_acknowledgement, "lost", "acknowledged transactions are not there"),
+        (forget_a_row_of_history, "corrupt", "history"),
+        (write_a_row_of_history_twice, "corrupt", "twice"),
+    ],
+)
+def test_what_is_wrong_with_pgbench_s_script_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Patch, verdict: str, words: str
+) -> None:
+    with reachable(tmp_path) as place:
+        broken(monkeypatch, place)
+        found = recorded(place, HOLDS, "--script", "tpcb-like", "--nested", "0", "--minimise", "0")
+    assert "must hold" in problem(HOLDS, found, STATES)
+    assert found.verdict == verdict
+    assert words in (found.first_counterexample or "")

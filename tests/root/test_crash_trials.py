@@ -256,3 +256,17 @@ def test_a_run_promises_no_power_cuts_that_the_host_cannot_make(tmp_path: Path) 
     assert not any(" states each" in line for line in told)
     assert verdicts["ext4"].status == "unsupported"
     assert "a-disk-that-is-nowhere is not installed" in verdicts["ext4"].reason
+
+
+def test_of_pgbench_s_own_script_what_was_acknowledged_is_told_from_what_is_lost(tmp_path: Path) -> None:
+    words = ("--script", "tpcb-like", "--states", "6", "--minimise", "20")
+    with reachable(tmp_path) as place:
+        found = crash(place, "ext4", "ext4@fsync=off", *words)
+        nothing_left(place)
+        records = read_crashes(FolderSource(place / "out"))
+        planned = json.loads((place / "out" / "crash" / "ext4-0" / "planned.json").read_text())
+    held, lost = found["ext4"], found["ext4@fsync=off"]
+    assert (held["verdict"], held["states"], held["script"]) == ("held", 6, "tpcb-like"), held
+    assert (lost["verdict"] in ("lost", "corrupt"), lost["lost_acknowledged_max"] > 0) == (True, True)
+    assert {(one.script, one.transactions) for one in records} == {("tpcb-like", 80)}
+    assert "record pgbench's tpcb-like" in [step["name"] for step in planned["steps"]]

@@ -41,6 +41,7 @@ def durability_found(promised: Durability, found: CrashRecord | None, untested: 
         lost_acknowledged_max=found.lost_acknowledged_max,
         first_counterexample=found.first_counterexample,
         ignored_flushes=found.ignored_flushes,
+        script=found.script,
         fault=found.fault,
         panicked=found.panicked,
         amcheck=found.amcheck,

@@ -49,6 +49,8 @@ class DurabilityFinding(Finding):
     first_counterexample: str | None = None
     ignored_flushes: str = "0"
     """What the disk of the crash trials did about flushes: ignored `all`, or the last so many."""
+    script: str = "ledger"
+    """What the sessions of the crash trials wrote: the ledger, or pgbench's `tpcb-like`."""
     fault: str = ""
     """What was made to fail while PostgreSQL wrote, before power was lost; empty where power cuts were all."""
     panicked: bool = False

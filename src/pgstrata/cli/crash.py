@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pgstrata.record.reader import CampaignData
     from pgstrata.record.recorder import CampaignDirectory
     from pgstrata.spec.campaign import Campaign
+    from pgstrata.spec.crash_trials import ScriptName
 
 EXAMPLE = "Example: pgstrata crash ext4 xfs --states 200 --scratch /var/tmp"
 FILES = (".yaml", ".yml")
@@ -83,6 +84,13 @@ FaultName = Annotated[
         show_default="none",
     ),
 ]
+ScriptOption = Annotated[
+    str | None,
+    typer.Option(
+        "--script", metavar="ledger|tpcb-like", help="What is written: the ledger, or pgbench's own transactions.",
+        show_default="ledger",
+    ),
+]  # fmt: skip
 Lost = Annotated[
     int, typer.Option("--lost", min=1, max=16, help="Of a cluster: nodes lost at once.", rich_help_panel=CLUSTERS)
 ]
@@ -138,6 +146,7 @@ def crash(
     minimise: Minimise = 100,
     ignore_flushes: Ignored = "0",
     fault: FaultName = "",
+    script: ScriptOption = None,
     lost: Lost = 1,
     promote: Promote = "most",
     rejoin: RejoinBy = None,
@@ -164,7 +173,7 @@ def crash(
     refuse_both(workers, on)
     asked_for = _campaign(what, seed, scratch, host)
     clusters, file = are_clusters(asked_for), _said_in_file(asked_for)
-    power = power or file.get("power", False)
+    power, written = power or file.get("power", False), _script(script or file.get("script", "ledger"))
     nodes = gone or list(file.get("gone", ()))
     rejoin, states = rejoin or file.get("rejoin"), states or file.get("states")
     if minutes is None and "time" in file and (power or not clusters):
@@ -172,6 +181,7 @@ def crash(
     wishes = {
         "power": power, "gone": nodes, "rejoin": rejoin, "lost": lost != 1, "promote": promote != "most",
         "minutes": minutes, "ignore-flushes": ignore_flushes != "0", "fault": fault, "nested": nested, "on": on,
+        "script": written != "ledger",
     }  # fmt: skip
     refuse_wishes(wishes, cluster=clusters)
     asked_for = _tested(asked_for, power=power, gone=nodes) if _is_file(what) else asked_for
@@ -183,8 +193,8 @@ def crash(
     else:
         campaign = cluster_power_campaign(asked_for) if clusters else crash_campaign(asked_for)
         for stack in campaign.stacks if fault else ():
-            refuse_fault(fault, stack)
-        size = ledger_size(transactions, fault)
+            refuse_fault(fault, stack, written)
+        size = ledger_size(transactions, fault, written)
         asked = CrashAsked(states, minutes, seed, ignore_flushes, size, fault, workers, nested, minimise)
         if clusters:
             refuse_power(campaign, nodes)
@@ -219,6 +229,18 @@ def _tested(campaign: Campaign, *, power: bool, gone: list[str]) -> Campaign:
     for name, problem in left_out.items():
         print_notice(f"{name} is not tested: {problem}")
     return tested
+
+
+def _script(name: str) -> ScriptName:
+    from pgstrata.crash.script import SCRIPTS
+    from pgstrata.spec.nearest import render_nearest
+
+    script = next((one for one in SCRIPTS if one == name), None)
+    if script is None:
+        raise UsageError(
+            f"--script: {name!r} is none of {', '.join(SCRIPTS)}", hint=render_nearest(name, list(SCRIPTS))
+        )
+    return script
 
 
 def _is_file(what: list[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgstrata.crash.cluster_program import FailuresAsked
-from pgstrata.crash.ledger import LedgerSize
+from pgstrata.crash.faults import ledger_size
 from pgstrata.crash.opening import crash_trials, open_crash_runner
 from pgstrata.crash.program import CrashAsked, asked_of_nodes
 from pgstrata.errors import PreflightError
@@ -80,7 +80,9 @@ def _run(
 def _request(campaign: Campaign, stack: Stack, wanted: CrashTrials) -> tuple[Campaign, CrashAsked | FailuresAsked]:
     """The campaign of one crash trial, and what is asked of it: power cuts of disks, or lost nodes of a cluster."""
     alone = campaign.model_copy(update={"stacks": (stack,)})
-    asked = CrashAsked(wanted.states, wanted.time / 60, campaign.seed, size=LedgerSize(transactions=TRANSACTIONS))
+    asked = CrashAsked(
+        wanted.states, wanted.time / 60, campaign.seed, size=ledger_size(TRANSACTIONS, "", wanted.script)
+    )
     if stack.topology is None:
         return crash_campaign(alone), asked
     if wanted.power:

@@ -35,6 +35,7 @@ from pgstrata.crash.job import (
 )
 from pgstrata.crash.ledger import BEGIN, END
 from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
+from pgstrata.crash.script import Script
 from pgstrata.errors import PgstrataError, PreflightError, TrialError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host, command, marked
@@ -170,22 +171,27 @@ def _fetch_log(context: CrashContext, *, file: str) -> None:
     context.host.remove(file)
 
 
-def states_elsewhere_step(setup: TrialSetup, batch: Batch, elsewhere: Elsewhere) -> Step:
+def states_elsewhere_step(setup: TrialSetup, script: Script, batch: Batch, elsewhere: Elsewhere) -> Step:
     """Each worker looks at a share, as `program.states_step` has it done beside the trial."""
     portions = [portion for portion in shares(batch.states, elsewhere.width) if portion]
     first, last = (batch.id_of(batch.states[at]) for at in (0, -1))
     cuts = ", ".join(str(state.cut) for state in batch.states)
-    tells = (f"by {elsewhere.width} workers", *told_of_states(setup), f"power is lost after the events {cuts}")
-    act = partial(_look, batch=batch, portions=portions, executor=elsewhere.executor)
+    tells = (f"by {elsewhere.width} workers", *told_of_states(setup, script), f"power is lost after the events {cuts}")
+    act = partial(_look, script=script, batch=batch, portions=portions, executor=elsewhere.executor)
     return Step(f"states {first} to {last}", (), act=act, tells=tells)
 
 
 def _look(
-    context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[ChosenState]], executor: Executor
+    context: CrashContext,
+    *,
+    script: Script,
+    batch: Batch,
+    portions: Sequence[Sequence[ChosenState]],
+    executor: Executor,
 ) -> None:
     with context.host.looking():
         machine = machine_asked(context.setup)
-    asked = [states_asked(context.setup, machine, batch, portion).model_dump_json() for portion in portions]
+    asked = [states_asked(context.setup, machine, script, batch, portion).model_dump_json() for portion in portions]
     futures = [executor.submit(look_at_states, one, context.packed_log) for one in asked]
     try:
         with context.executor.interruption.waiting():
@@ -205,8 +211,10 @@ def _look(
     take_told(context, batch, told)
 
 
-def states_asked(setup: TrialSetup, machine: MachineAsked, batch: Batch, portion: Sequence[ChosenState]) -> StatesAsked:
-    told = Portion("", "", [state.line for state in portion], batch.seconds, examined=batch.examined)
+def states_asked(
+    setup: TrialSetup, machine: MachineAsked, script: Script, batch: Batch, portion: Sequence[ChosenState]
+) -> StatesAsked:
+    told = Portion("", "", [state.line for state in portion], script, batch.seconds, examined=batch.examined)
     return StatesAsked(
         machine=machine,
         job=json.loads(render_job(setup, told)),

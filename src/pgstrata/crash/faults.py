@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgstrata.crash.ledger import LedgerSize
+from pgstrata.crash.script import SCRIPTS
 from pgstrata.errors import UsageError
+from pgstrata.spec.crash_trials import ScriptName
 from pgstrata.spec.stack import Stack
 from pgstrata.stack.block.media import recorded_disk, recorded_names
 from pgstrata.stack.plan import StackPlan
@@ -48,10 +50,16 @@ FAULTS: Mapping[str, Fault] = {
 }
 
 
-def refuse_fault(name: str, stack: Stack) -> None:
-    """UsageError for a fault that there is not, or that this stack cannot have."""
+def refuse_fault(name: str, stack: Stack, script: ScriptName = "ledger") -> None:
+    """UsageError for a fault that there is not, or that this stack or what is written on it cannot have."""
     if name not in FAULTS:
         raise UsageError(f"--fault: there is no fault {name!r}", hint=f"one of: {', '.join(FAULTS)}")
+    if FAULTS[name].refuses_relation and script != "ledger":
+        raise UsageError(
+            f"--fault {name}: the disk refuses the pages of a table of the ledger, which {SCRIPTS[script].shown} "
+            "does not have",
+            hint=f"leave --script {script} out, or choose another fault",
+        )
     data = stack.data
     moves = data.fs.copy_on_write or data.device.count > 1 or data.layers or data.fs.stores is not data.fs
     if FAULTS[name].refuses_relation and moves:
@@ -62,11 +70,11 @@ def refuse_fault(name: str, stack: Stack) -> None:
         )
 
 
-def ledger_size(transactions: int, fault: str) -> LedgerSize:
-    """A ledger in which the fault shows."""
-    if fault and FAULTS[fault].refuses_relation:
-        return LedgerSize(transactions=transactions, accounts=REFUSED_ACCOUNTS)
-    return LedgerSize(transactions=transactions)
+def ledger_size(transactions: int, fault: str, script: ScriptName) -> LedgerSize:
+    """A ledger in which the fault shows, or what pgbench writes."""
+    size = LedgerSize(transactions=transactions, script=SCRIPTS[script])
+    shows = fault and FAULTS[fault].refuses_relation
+    return replace(size, accounts=REFUSED_ACCOUNTS) if shows else size
 
 
 def filler(plan: StackPlan) -> str:

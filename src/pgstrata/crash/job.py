@@ -13,6 +13,7 @@ from typing import Any
 
 from pgstrata.crash.faults import filler
 from pgstrata.crash.ledger import AMCHECK, BEGIN, END, LAST_ANSWER, Amchecked, amchecked, render_check
+from pgstrata.crash.script import Script
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command
 from pgstrata.postgres.server import IDENT_MAP, SUPERUSER
@@ -126,12 +127,12 @@ def tells_files(volumes: Sequence[VolumePlan]) -> bool:
 
 
 def plan_recovery(
-    setup: TrialSetup, *, gone: Sequence[str] = (), recorded: bool = False, deep: bool = False
+    setup: TrialSetup, script: Script, *, gone: Sequence[str] = (), recorded: bool = False, deep: bool = False
 ) -> Command:
     """The server by itself, which recovers and then reads its statements from standard input. It need not wait for the
     disk, unless what it does is `recorded`. Of a cluster, the one that goes on of those that are not `gone`."""
     server = setup.server
-    check = render_check(asked_of_amcheck(setup, deep=deep))
+    check = render_check(asked_of_amcheck(setup, deep=deep), script)
     if setup.stack.topology is not None:
         job = render_failover(setup, gone, options=KILLED_AT_THE_END)
         argv = ("python3", "-I", CrashPlaces.of(setup).failover, job)
@@ -242,6 +243,8 @@ class Portion:
     daemon: str
     log: str
     states: Sequence[str]
+    script: Script
+    """What was written, which is read back."""
     seconds: float | None = None
     recorded: bool = False
     """Whether the daemon logs what mounting and recovering do, so that power can be lost again meanwhile."""
@@ -270,7 +273,7 @@ def render_job(setup: TrialSetup, portion: Portion) -> str:
         "places": None,
         "server": None if portion.left_up else _render_server(setup, portion),
         "examined": sorted(portion.examined),
-        "examiner": _render_examiner(setup) if portion.examined else None,
+        "examiner": _render_examiner(setup, portion.script) if portion.examined else None,
         "seconds": portion.seconds,
         "states": [json.loads(state) for state in portion.states],
     }
@@ -278,7 +281,7 @@ def render_job(setup: TrialSetup, portion: Portion) -> str:
 
 
 def _render_server(setup: TrialSetup, portion: Portion) -> dict[str, Any]:
-    recovery = portion.look or plan_recovery(setup, gone=portion.gone, recorded=portion.recorded)
+    recovery = portion.look or plan_recovery(setup, portion.script, gone=portion.gone, recorded=portion.recorded)
     return {
         "user": recovery.user,
         "argv": recovery.argv,
@@ -290,8 +293,8 @@ def _render_server(setup: TrialSetup, portion: Portion) -> dict[str, Any]:
     }
 
 
-def _render_examiner(setup: TrialSetup) -> dict[str, Any]:
-    recovery = plan_recovery(setup, deep=True)
+def _render_examiner(setup: TrialSetup, script: Script) -> dict[str, Any]:
+    recovery = plan_recovery(setup, script, deep=True)
     return {"stdin": recovery.stdin, "after": [command.argv for command in plan_checksums(setup)]}
 
 
@@ -311,10 +314,10 @@ def _shown(command: PlannedCommand) -> list[str]:
     return [word if isinstance(word, str) else word.shown for word in command.argv]
 
 
-def told_of_states(setup: TrialSetup, gone: Sequence[str] = ()) -> tuple[str, ...]:
+def told_of_states(setup: TrialSetup, script: Script, gone: Sequence[str] = ()) -> tuple[str, ...]:
     """What a worker does in each state, for people."""
     disks = ", ".join(f"<{disk.node}>" for disk in recorded_disks(setup.plan.volumes))
-    recovery, stages = plan_recovery(setup, gone=gone), plan_stages(setup.plan.volumes)
+    recovery, stages = plan_recovery(setup, script, gone=gone), plan_stages(setup.plan.volumes)
     where = "in sight of a server" if any(stage.in_sight for stage in stages) else "in a mount namespace of its own"
     return (
         f"in each state: attach {disks} with what the power cut left, {where}",

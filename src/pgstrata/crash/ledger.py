@@ -3,6 +3,7 @@
 Session s writes entries 1, 2, 3, ...; each transaction adds one entry and moves its amount between two balances. So, of
 whatever moment a database is: entries of a session have no gap, every balance is the sum of the entries that name
 it, and all balances add up to nothing. And after a power cut: every acknowledged entry is there, and at most one more.
+The same holds of pgbench's script, whose history has the entries: its tables and questions are those of `script`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pgstrata.crash.script import LEDGER, Script
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command, marked
 from pgstrata.postgres.server import SUPERUSER, Server
@@ -29,7 +31,7 @@ _CLIENT_TIMEOUT_S = 3600.0
 
 @dataclass(frozen=True)
 class LedgerSize:
-    """How much is written. Accounts fill enough pages that checkpoints write many of them anew."""
+    """What is written, and how much. Accounts fill enough pages that checkpoints write many of them anew."""
 
     sessions: int = 8
     transactions: int = 100
@@ -37,6 +39,7 @@ class LedgerSize:
     accounts: int = 3000
     checkpoint_every: int = 20
     """Transactions of the first session between two checkpoints."""
+    script: Script = LEDGER
 
 
 AMCHECK = "amcheck"
@@ -44,17 +47,8 @@ AMCHECK = "amcheck"
 
 def render_schema(size: LedgerSize, *, amcheck: bool) -> str:
     """Tables and accounts."""
-    return f"""
-CREATE SCHEMA ledger;
-CREATE TABLE ledger.account (id int PRIMARY KEY, balance bigint NOT NULL, filler char(200) NOT NULL);
-CREATE TABLE ledger.entry (
-    session int, number int, source int NOT NULL, target int NOT NULL, amount bigint NOT NULL,
-    PRIMARY KEY (session, number)
-);
-INSERT INTO ledger.account SELECT i, 0, '' FROM generate_series(0, {size.accounts - 1}) i;
-{f"CREATE EXTENSION {AMCHECK};" if amcheck else ""}
-CHECKPOINT;
-"""
+    extension = f"CREATE EXTENSION {AMCHECK};\n" if amcheck else ""
+    return f"{size.script.schema.format(accounts=size.accounts)}{extension}CHECKPOINT;\n"
 
 
 def plan_client(control: str, server: Server, size: LedgerSize, seed: int, fault: str = "") -> Command:
@@ -76,6 +70,7 @@ def plan_client(control: str, server: Server, size: LedgerSize, seed: int, fault
             "--user", SUPERUSER,
             "--os-user", server.user,
             "--database", "postgres",
+            "--script", size.script.name,
             *(word for name, number in numbers.items() for word in (f"--{name}", str(number))),
             *failing,
         ),
@@ -123,42 +118,11 @@ _BY_HEAP = "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enab
 _BY_INDEX = (
     "SET enable_indexscan = on; SET enable_indexonlyscan = on; SET enable_bitmapscan = on; SET enable_seqscan = off;"
 )
-_SESSIONS = """
-SELECT coalesce(json_agg(json_build_array(session, entries, low, high)), '[]')::text AS sessions
-FROM (SELECT session, count(*) AS entries, min(number) AS low, max(number) AS high
-      FROM ledger.entry GROUP BY session) s;
-"""
-_BALANCES = """
-SELECT json_build_array(count(*), coalesce(sum(balance), 0),
-                        count(*) FILTER (WHERE balance <> coalesce(moved, 0)))::text AS balances
-FROM ledger.account LEFT JOIN
-     (SELECT id, sum(amount) AS moved
-      FROM (SELECT source AS id, -amount AS amount FROM ledger.entry
-            UNION ALL SELECT target, amount FROM ledger.entry) b GROUP BY id) m USING (id);
-"""
-_INDEXED = """
-SELECT json_build_array((SELECT count(*) FROM ledger.entry WHERE session >= 0),
-                        (SELECT count(*) FROM ledger.account WHERE id >= 0))::text AS indexed;
-"""
-_AMCHECK_INDEXES = """
-SELECT count(bt_index_check(indexrelid, true))::text AS indexes FROM pg_index
-WHERE indrelid IN ('ledger.entry'::regclass, 'ledger.account'::regclass);
-"""
-_AMCHECK_PARENTS = """
-SELECT count(bt_index_parent_check(indexrelid, true, true))::text AS parents FROM pg_index
-WHERE indrelid IN ('ledger.entry'::regclass, 'ledger.account'::regclass);
-"""
-_AMCHECK_HEAPS = """
-SELECT (SELECT count(*) FROM verify_heapam('ledger.entry'))
-     + (SELECT count(*) FROM verify_heapam('ledger.account')) || '' AS heaps;
-"""
 _END = "SELECT 'reached' AS end;"
 LAST_ANSWER = 'end = "reached"'
 """What a single-user server prints of it."""
 HEAPS_SINCE = 14
 """The first major with verify_heapam."""
-INDEXES = 2
-"""Of the ledger's tables: a primary key each."""
 Amchecked = Literal["indexes", "heaps", "parents"]
 """What amcheck looks at, by the name of its answer."""
 
@@ -172,15 +136,33 @@ def amchecked(*, amcheck: bool, major: int, deep: bool = False) -> tuple[Amcheck
     return ("indexes", *heaps, "parents") if deep else ("indexes", *heaps)
 
 
-_OF_AMCHECK: Mapping[Amchecked, str] = {
-    "indexes": _AMCHECK_INDEXES, "heaps": _AMCHECK_HEAPS, "parents": _AMCHECK_PARENTS,
-}  # fmt: skip
-
-
-def render_check(asked: Sequence[Amchecked]) -> str:
+def render_check(asked: Sequence[Amchecked], script: Script = LEDGER) -> str:
     """Statements for a single-user server, one a line. The last one says that all of them were reached."""
-    parts = (_BY_HEAP, _SESSIONS, _BALANCES, _BY_INDEX, _INDEXED, *(_OF_AMCHECK[one] for one in asked), _END)
+    sessions, of_amcheck = _render_sessions(script), _render_amcheck(script)
+    parts = (
+        _BY_HEAP, sessions, script.balances, _BY_INDEX, script.indexed, *(of_amcheck[one] for one in asked), _END,
+    )  # fmt: skip
     return "".join(" ".join(part.split()) + "\n" for part in parts)
+
+
+def _render_sessions(script: Script) -> str:
+    return f"""
+SELECT coalesce(json_agg(json_build_array(session, entries, low, high, doubled)), '[]')::text AS sessions
+FROM (SELECT session, count(*) AS entries, min(number) AS low, max(number) AS high,
+             count(*) - count(DISTINCT number) AS doubled
+      FROM ({script.numbered}) n GROUP BY session) s;
+"""
+
+
+def _render_amcheck(script: Script) -> Mapping[Amchecked, str]:
+    tables = ", ".join(f"'{table}'::regclass" for table in script.tables)
+    heaps = " + ".join(f"(SELECT count(*) FROM verify_heapam('{table}'))" for table in script.tables)
+    of_tables = f"FROM pg_index WHERE indrelid IN ({tables});"
+    return {
+        "indexes": f"SELECT count(bt_index_check(indexrelid, true))::text AS indexes {of_tables}",
+        "heaps": f"SELECT {heaps} || '' AS heaps;",
+        "parents": f"SELECT count(bt_index_parent_check(indexrelid, true, true))::text AS parents {of_tables}",
+    }
 
 
 _VALUE = re.compile(r'\t 1: (\w+) = "(.*)"\t\(typeid')
@@ -207,12 +189,13 @@ def parse_answers(printed: str, log: str) -> Answers:
 
 @dataclass(frozen=True)
 class SessionEntries:
-    """The entries of a session that are there: how many, the first and the last number."""
+    """The entries of a session that are there: how many, the first and the last number, and how many repeat one."""
 
     session: int
     entries: int
     low: int
     high: int
+    doubled: int = 0
 
 
 @dataclass(frozen=True)
@@ -221,11 +204,12 @@ class Ledger:
 
     sessions: Mapping[int, SessionEntries]
     accounts: int
+    """With what else has a balance."""
     total: int
     differing: int
-    """Accounts whose balance is not the sum of their entries."""
-    indexed: tuple[int, int]
-    """Entries and accounts as their indexes have them."""
+    """Of these, those whose balance is not the sum of their entries."""
+    indexed: tuple[int, ...]
+    """Entries, where they have one, and accounts as their indexes have them."""
     checked_indexes: tuple[int, ...]
     """So many bt_index_check looked at, and bt_index_parent_check, where they were asked."""
     damaged: int
@@ -237,13 +221,12 @@ def parse_ledger(answers: Answers, asked: Sequence[Amchecked] = ()) -> Ledger:
     """KeyError when a part of it, or of what amcheck was asked, was not answered."""
     rows = [SessionEntries(*map(int, row)) for row in json.loads(answers.values["sessions"])]
     accounts, total, differing = json.loads(answers.values["balances"])
-    entries_indexed, accounts_indexed = json.loads(answers.values["indexed"])
     return Ledger(
         sessions={row.session: row for row in rows},
         accounts=int(accounts),
         total=int(total),
         differing=int(differing),
-        indexed=(int(entries_indexed), int(accounts_indexed)),
+        indexed=tuple(map(int, json.loads(answers.values["indexed"]))),
         checked_indexes=tuple(int(answers.values[one]) for one in asked if one != "heaps"),
         damaged=int(answers.values["heaps"]) if "heaps" in asked else 0,
     )

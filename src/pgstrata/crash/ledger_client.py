@@ -1,4 +1,5 @@
-"""Writes the ledger and marks every acknowledgement in the disk's event log. Run on the host; standard library only.
+"""Writes the ledger, or what pgbench writes, and marks every acknowledgement in the disk's event log. Run on the host;
+standard library only.
 
 It begins as root, which opens the disk's control socket, and goes on as the server's user, who may connect. Each
 session sends a transaction, waits until the server says that it is committed, has that marked, and only then begins the
@@ -23,6 +24,8 @@ from contextlib import suppress
 from typing import Any
 
 PATIENCE_S = 300.0
+BRANCHES, TELLERS = 8, 80
+"""Of pgbench's tables: as many branches as sessions, and of each ten tellers."""
 PROTOCOL = 196608
 FS_IOC_FIEMAP = 0xC020660B
 MOST_EXTENTS = 500
@@ -123,11 +126,32 @@ def transfer(session: int, number: int, accounts: int, lot: random.Random) -> st
     )
 
 
+def tpcb_like(session: int, number: int, accounts: int, lot: random.Random) -> str:
+    """pgbench's built-in script, which leaves the filler of history empty: here it says whose transaction it is."""
+    aid, tid, bid = (lot.randint(1, most) for most in (accounts, TELLERS, BRANCHES))
+    delta = lot.randint(-5000, 5000)
+    return (
+        "BEGIN;\n"
+        f"UPDATE pgbench_accounts SET abalance = abalance + {delta} WHERE aid = {aid};\n"
+        f"SELECT abalance FROM pgbench_accounts WHERE aid = {aid};\n"
+        f"UPDATE pgbench_tellers SET tbalance = tbalance + {delta} WHERE tid = {tid};\n"
+        f"UPDATE pgbench_branches SET bbalance = bbalance + {delta} WHERE bid = {bid};\n"
+        "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime, filler)"
+        f" VALUES ({tid}, {bid}, {aid}, {delta}, CURRENT_TIMESTAMP, '{session} {number}');\n"
+        "END;\n"
+    )
+
+
+TRANSACTIONS = {"ledger": transfer, "tpcb-like": tpcb_like}
+"""By the names of scripts. Each line is a query by itself; the last one commits."""
+
+
 def write_entries(session: int, server: Session, disk: Disk, given: argparse.Namespace) -> int:
     """The transactions of one session, one after the other; how many were acknowledged."""
     lot = random.Random(f"{given.seed} {session}")
     for number in range(1, given.transactions + 1):
-        tags = server.ask(transfer(session, number, given.accounts, lot))
+        queries = TRANSACTIONS[given.script](session, number, given.accounts, lot).splitlines()
+        tags = [tag for query in queries for tag in server.ask(query)]
         if tags[-1:] != ["COMMIT"]:
             raise RuntimeError(f"transaction {number} of session {session} ended with {tags}")
         disk.mark(f"ack {session} {number}")
@@ -231,6 +255,7 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(f"--{name}", required=True)
     for name in ("sessions", "transactions", "accounts", "checkpoint-every", "seed"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--script", choices=sorted(TRANSACTIONS), required=True)
     parser.add_argument("--fault", type=json.loads, help="what the disk is made to do halfway")
     given = parser.parse_args(arguments)
     told = write_ledger(given)

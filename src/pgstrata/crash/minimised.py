@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from pgstrata.crash.faults import ledger_size
 from pgstrata.crash.job import CrashPlaces, failover_steps, plan_stages
 from pgstrata.crash.kept import state_file
-from pgstrata.crash.ledger import parse_marks
+from pgstrata.crash.ledger import LedgerSize, parse_marks
 from pgstrata.crash.named_state import NamedState
 from pgstrata.crash.program import CrashAsked, CrashContext, serve_steps
 from pgstrata.crash.reduction import MINIMAL, Patience, Reduction
@@ -64,6 +65,7 @@ def minimise_state(
                 asked = CrashAsked(
                     seed=found.seed,
                     ignored_flushes=found.ignored_flushes,
+                    size=ledger_size(LedgerSize.transactions, found.fault, found.script),
                     fault=found.fault,
                     gone=found.power.gone if found.power else (),
                 )

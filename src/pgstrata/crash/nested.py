@@ -112,8 +112,8 @@ def choose_cuts_step(setup: TrialSetup, asked: CrashAsked, recovering: Recoverin
 
 
 def _record(context: CrashContext, *, recovering: Recovering) -> None:
-    setup, file = context.setup, job_file(context.setup, 0)
-    told = Portion(recovering.folder, CrashPlaces.of(setup).log, [recovering.state.line], recorded=True)
+    setup, file, script = context.setup, job_file(context.setup, 0), context.asked.size.script
+    told = Portion(recovering.folder, CrashPlaces.of(setup).log, [recovering.state.line], script, recorded=True)
     context.host.write_text(file, render_job(setup, told), mode=0o600)
     context.executor.run_next()
     done = context.executor.run_next(check=False)

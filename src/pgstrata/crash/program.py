@@ -45,6 +45,7 @@ from pgstrata.crash.ledger import (
     plan_client,
     render_schema,
 )
+from pgstrata.crash.script import LEDGER
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state
 from pgstrata.errors import TrialError, parser_of
 from pgstrata.host.protocol import Command, marked
@@ -186,7 +187,7 @@ def planned_record(program: Program, further: Sequence[Step]) -> PlannedRecord:
 
 
 def ledger_steps(setup: TrialSetup, size: LedgerSize) -> tuple[Step, ...]:
-    """A running server with an empty ledger."""
+    """A running server with an empty ledger, or with pgbench's tables."""
     server, postgres = setup.server, setup.stack.postgresql
     settings = tuple(f"{name} = {value}" for name, value in setup.site.settings_of(setup.stack).items())
     mount_points = [volume.mount_point for volume in setup.plan.volumes]
@@ -197,7 +198,7 @@ def ledger_steps(setup: TrialSetup, size: LedgerSize) -> tuple[Step, ...]:
         Step("settings of the server", _planned(*server.plan_configure()), act=_configure, tells=settings),
         Step("start the server", _planned(server.plan_start()), act=_start),
         Step(
-            "make the ledger",
+            "make the ledger" if size.script is LEDGER else f"make the tables of {size.script.shown}",
             (*_planned(schema), planned("sync", "--file-system", *mount_points), *write_back),
         ),
     )
@@ -208,7 +209,7 @@ def _record_step(setup: TrialSetup, asked: CrashAsked) -> Step:
     client = plan_client(f"{CrashPlaces.of(setup).recorded}/control", setup.server, size, asked.seed, fault)
     tells = [f"{size.sessions} sessions of {size.transactions} transactions, each marked once it is acknowledged"]
     tells += [f"halfway: {FAULTS[asked.fault].about}"] if asked.fault else []
-    return Step("record the ledger", _planned(client), act=_record, tells=tuple(tells))
+    return Step(f"record {size.script.shown}", _planned(client), act=_record, tells=tuple(tells))
 
 
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
@@ -276,7 +277,7 @@ def states_step(setup: TrialSetup, asked: CrashAsked, batch: Batch) -> Step:
     )
     first, last = (batch.id_of(batch.states[at]) for at in (0, -1))
     cuts = ", ".join(str(state.cut) for state in batch.states)
-    tells = (*told_of_states(setup, asked.gone), f"power is lost after the events {cuts}")
+    tells = (*told_of_states(setup, asked.size.script, asked.gone), f"power is lost after the events {cuts}")
     act = partial(_look, batch=batch, portions=portions)
     return Step(f"states {first} to {last}", commands, act=act, tells=tells)
 
@@ -307,7 +308,8 @@ def _record(context: CrashContext) -> None:
     done = context.executor.run_next(check=False)
     context.recorder.write_text("raw/ledger.json", done.stdout)
     if done.exit_code != 0:
-        raise TrialError(f"the ledger could not be written: {done.stdout.strip() or done.stderr.strip()[-500:]}")
+        why = done.stdout.strip() or done.stderr.strip()[-500:]
+        raise TrialError(f"{context.asked.size.script.shown} could not be written: {why}")
 
 
 def _stop(context: CrashContext) -> None:
@@ -337,12 +339,14 @@ def take_new(context: CrashContext) -> None:
 
 
 def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[ChosenState]]) -> None:
-    host, setup = context.host, context.setup
+    host, setup, asked = context.host, context.setup, context.asked
     started = []
     for worker, portion in enumerate(portions):
         job, daemon = job_file(setup, worker), CrashPlaces.of(setup).states(worker)
         lines = [state.line for state in portion]
-        told = Portion(daemon, batch.log, lines, batch.seconds, gone=context.asked.gone, examined=batch.examined)
+        told = Portion(
+            daemon, batch.log, lines, asked.size.script, batch.seconds, gone=asked.gone, examined=batch.examined
+        )
         host.write_text(job, render_job(setup, told), mode=0o600)
         outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
         started.append((portion, outputs, *context.executor.start_next(**outputs)))

@@ -187,8 +187,8 @@ class Reduction:
             plan_worker(job_file(self.setup, worker), len(part), marked(self.setup.server.marker))
             for worker, part in enumerate(portions)
         )
-        gone = self.context.asked.gone
-        tells = told_of_states(self.setup, gone) if look is None else (look.text,)
+        asked = self.context.asked
+        tells = told_of_states(self.setup, asked.size.script, asked.gone) if look is None else (look.text,)
         self.take(Step(name, commands, act=partial(self._keep_seen, portions=portions, look=look), tells=tells))
 
     def _keep_seen(
@@ -198,7 +198,8 @@ class Reduction:
         for worker, portion in enumerate(portions):
             job = job_file(self.setup, worker)
             daemon, log = CrashPlaces.of(self.setup).states(worker), CrashPlaces.of(self.setup).log
-            told = Portion(daemon, log, [state.line for state in portion], gone=context.asked.gone, look=look)
+            asked, lines = context.asked, [state.line for state in portion]
+            told = Portion(daemon, log, lines, asked.size.script, gone=asked.gone, look=look)
             context.host.write_text(job, render_job(self.setup, told), mode=0o600)
             outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
             started.append((portion, outputs, *context.executor.start_next(**outputs)))
@@ -283,7 +284,8 @@ class Reduction:
         points = [volume.mount_point for volume in self.setup.plan.volumes]
         self._look([whole], "where files lie", plan_places(points))
         layout = self.told_layout(self._seen.pop(whole.digest, None))
-        recovery = plan_recovery(self.setup, gone=self.context.asked.gone)
+        asked = self.context.asked
+        recovery = plan_recovery(self.setup, asked.size.script, gone=asked.gone)
         self._look([whole], "names of relations", replace(recovery, stdin=CATALOG))
         return layout, _relations(self._seen.pop(whole.digest, None))
 

@@ -32,6 +32,7 @@ from pgstrata.crash.job import (
 )
 from pgstrata.crash.named_state import NamedState
 from pgstrata.crash.program import parse_states
+from pgstrata.crash.script import SCRIPTS
 from pgstrata.crash.stranger import why_strange
 from pgstrata.errors import PreflightError, TrialError, UsageError, writing
 from pgstrata.host.delivery import deliver
@@ -290,7 +291,7 @@ def _up_steps(setup: TrialSetup, named: NamedState) -> tuple[Step, ...]:
         RemovePath(path=job),
         StopProcesses(marker=setup.server.marker),
     )
-    told = Portion(folder, places.log, [named.state.line], left_up=True)
+    told = Portion(folder, places.log, [named.state.line], SCRIPTS[named.trial.found.script], left_up=True)
     act = partial(_bring_up, folders=folders, worker=worker, job=(job, render_job(setup, told)), title=named.title)
     return (
         Step("daemon for the state", (call("serve", folder, "--background"),), undo=undos_of(folder, files)),

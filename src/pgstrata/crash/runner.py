@@ -131,6 +131,7 @@ class CrashRunner:
                 stack=setup.stack.name,
                 seed=asked.seed,
                 ignored_flushes=asked.ignored_flushes,
+                script=asked.size.script.name,
                 fault=asked.fault,
                 panicked=context.panicked,
                 transactions=len(context.marks),
@@ -186,7 +187,7 @@ class CrashRunner:
     def _states_step(self, setup: TrialSetup, batch: Batch) -> Step:
         if self.elsewhere is None:
             return states_step(setup, self.asked, batch)
-        return states_elsewhere_step(setup, batch, self.elsewhere)
+        return states_elsewhere_step(setup, self.asked.size.script, batch, self.elsewhere)
 
     def _interrupt(
         self,

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pgstrata.crash.ledger import INDEXES, Amchecked, Answers, Ledger, LedgerSize, parse_ledger
+from pgstrata.crash.ledger import Amchecked, Answers, Ledger, LedgerSize, parse_ledger
 from pgstrata.errors import NotUnderstood
 from pgstrata.record.cluster import PowerCutNodes
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
@@ -20,7 +20,7 @@ from pgstrata.spec.cluster_crash import nodes_in_memory
 from pgstrata.spec.stack import Stack
 
 _MISSING = re.compile(
-    r'relation "ledger\.\w+" does not exist|schema "ledger" does not exist|database "\w+" does not exist'
+    r'relation "(ledger\.|pgbench_)\w+" does not exist|schema "ledger" does not exist|database "\w+" does not exist'
 )
 _NO_CLUSTER = re.compile(r"^postgres: could not (access directory|find the database system)")
 UNMOUNTABLE = "the filesystem cannot be mounted"
@@ -117,7 +117,7 @@ def _judge_server(
     if exhausted:
         return Judged("unknown", f"the host was out of resources: {_message(exhausted)}")
     if any(_MISSING.search(line) or _NO_CLUSTER.search(line) for line in errors):
-        return Judged("lost", "nothing of the ledger is there", everything)
+        return Judged("lost", f"nothing of {size.script.shown} is there", everything)
     if errors:
         fatal = next((line for line in errors if _ENDED_BADLY.search(line)), "")
         lost = everything if fatal else 0
@@ -153,20 +153,28 @@ def _there(ledger: Ledger, session: int) -> int:
 
 
 def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -> Iterator[str]:
+    script = size.script
     for session, rows in sorted(ledger.sessions.items()):
+        there = f"session {session} has {rows.entries} {script.entries}"
+        if rows.doubled:
+            yield f"{there}, of which {rows.doubled} are there twice"
         if (rows.low, rows.high) != (1, rows.entries):
-            yield f"session {session} has {rows.entries} entries from {rows.low} to {rows.high}: they have a gap"
+            yield f"{there} from {rows.low} to {rows.high}: they have a gap"
         if rows.entries > acknowledged.get(session, 0) + 1:
-            yield f"session {session} has {rows.entries} entries, of which the last ones were not begun yet"
-    if ledger.accounts != size.accounts:
-        yield f"{ledger.accounts} accounts of {size.accounts} are there"
+            yield f"{there}, of which the last ones were not begun yet"
+    holders = size.accounts + script.holders_beside
+    if ledger.accounts != holders:
+        yield f"{ledger.accounts} {script.holders} of {holders} are there"
     if ledger.total != 0 or ledger.differing != 0:
-        yield f"{ledger.differing} balances are not the sum of their entries, and all together are {ledger.total}"
+        apart = f"all together are {ledger.total}" if script.entries_indexed else f"sums are {ledger.total} apart"
+        yield f"{ledger.differing} balances are not the sum of their {script.entries}, and {apart}"
     entries = sum(rows.entries for rows in ledger.sessions.values())
-    if ledger.indexed != (entries, ledger.accounts):
-        yield f"tables have {entries} entries and {ledger.accounts} accounts, their indexes {ledger.indexed}"
-    if any(count != INDEXES for count in ledger.checked_indexes):
-        yield f"the catalog has {min(ledger.checked_indexes)} of the {INDEXES} indexes"
+    counted = (entries, ledger.accounts) if script.entries_indexed else (ledger.accounts,)
+    if ledger.indexed != counted:
+        there = f"{entries} {script.entries} and {ledger.accounts} {script.holders}"
+        yield f"tables have {there}, their indexes {ledger.indexed}"
+    if any(count != script.indexes for count in ledger.checked_indexes):
+        yield f"the catalog has {min(ledger.checked_indexes)} of the {script.indexes} indexes"
     if ledger.damaged:
         yield f"verify_heapam found {ledger.damaged} damaged places"
 

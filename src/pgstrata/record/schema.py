@@ -56,6 +56,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.crash_trials import ScriptName
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 
@@ -281,6 +282,8 @@ class CrashRecord(Record):
     seed: int
     ignored_flushes: str = "0"
     """What the disk does about flushes: ignores all, or the last so many."""
+    script: ScriptName = "ledger"
+    """What was written while it was recorded."""
     fault: str = ""
     """What the disk was made to do in the middle of the transactions; empty where power cuts were all."""
     panicked: bool = False

@@ -147,8 +147,11 @@ def _short_words(durability: DurabilityFinding) -> str:
 
 
 def _beside_words(durability: DurabilityFinding) -> str:
-    """That the disk lied or something else failed, where it did, and that less was looked at than could be."""
+    """That something else was written than the ledger, that the disk lied or something else failed, where it did, and
+    that less was looked at than could be."""
     told = []
+    if durability.script == "tpcb-like":
+        told.append("of pgbench's tpcb-like")
     if durability.ignored_flushes != "0":
         which = "all" if durability.ignored_flushes == "all" else f"the last {durability.ignored_flushes}"
         told.append(f"on a disk that ignores {which} flushes")

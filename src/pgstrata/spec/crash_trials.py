@@ -15,11 +15,14 @@ Rejoin = Literal["rewind", "backup"]
 """How a lost primary that kept its directory comes to follow the one that was promoted: pg_rewind, or a new base
 backup."""
 
+ScriptName = Literal["ledger", "tpcb-like"]
+"""What sessions write before power is cut: the ledger, or pgbench's built-in script."""
+
 Spelling = Callable[[str], str]
 """How a wish is written where it was made: an option, or a key."""
 
 OF_CLUSTERS = ("power", "gone", "rejoin")
-OF_POWER_CUTS = ("minutes", "ignore-flushes", "gone")
+OF_POWER_CUTS = ("minutes", "ignore-flushes", "gone", "script")
 OF_LOST_NODES = ("lost", "promote", "rejoin")
 OF_ONE_SERVER = ("fault", "nested", "on")
 
@@ -30,6 +33,7 @@ class CrashTrials(Model):
 
     states: int = Field(100, ge=1, le=100_000, description="so many states of each stack")
     time: DurationS = Field(60.0, gt=0, description="for looking at the states of a stack, at most")
+    script: ScriptName = Field("ledger", description="what is written: the ledger, or pgbench's own transactions")
     power: bool = Field(False, description="of clusters: all nodes lose power at once, instead of a node being lost")
     gone: tuple[str, ...] = Field((), description="with power: nodes that do not come back")
     rejoin: Rejoin | None = Field(
@@ -39,7 +43,8 @@ class CrashTrials(Model):
 
 def refuse_crash(asked: CrashTrials, stacks: Sequence[Stack]) -> None:
     """Refused for crash trials of a campaign of which no stack has what is asked of it."""
-    wishes = {"power": asked.power, "gone": asked.gone, "rejoin": asked.rejoin}
+    other_script = asked.script != "ledger"
+    wishes = {"power": asked.power, "gone": asked.gone, "rejoin": asked.rejoin, "script": other_script}
     clusters = [stack for stack in stacks if stack.topology is not None]
     refuse_together([name for name, wish in wishes.items() if wish], _as_key, cluster=bool(clusters))
     problems = {stack.name: node_problem(stack, asked.gone) for stack in clusters}

@@ -88,8 +88,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("l")
 
 
-def write(stage: Stage, folder: Path, transactions: int) -> int:
-    given = argparse.Namespace(seed=1, transactions=transactions, accounts=10, checkpoint_every=2, fault=None)
+def write(stage: Stage, folder: Path, transactions: int, script: str = "ledger") -> int:
+    given = argparse.Namespace(
+        seed=1, transactions=transactions, accounts=10, checkpoint_every=2, fault=None, script=script
+    )
     server, disk = Session(str(folder / "server"), "postgres", "postgres"), Disk(str(folder / "control"))
     try:
         return write_entries(0, server, disk, given)

@@ -1,0 +1,120 @@
+"""What sessions write while a crash trial is recorded, and how it is read back: the ledger, or pgbench's own script.
+
+Of both it is known which transactions are there: sessions number theirs, and every balance is the sum of what was
+moved. The statements that are sent are the client's (`ledger_client.TRANSACTIONS`); here are tables and questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pgstrata.crash.ledger_client import BRANCHES, TELLERS
+from pgstrata.spec.crash_trials import ScriptName
+
+
+@dataclass(frozen=True)
+class Script:
+    """Tables, and the statements that read them: each has one answer."""
+
+    name: ScriptName
+    shown: str
+    """For people."""
+    schema: str
+    """Makes and fills the tables; `{accounts}` stands for the number of accounts."""
+    tables: tuple[str, ...]
+    indexes: int
+    """Of all tables."""
+    numbered: str
+    """A query for session and number of each transaction that is there."""
+    balances: str
+    """Rows with balances, what must be nothing, and how many balances are not the sum of what was moved."""
+    indexed: str
+    """By indexes alone: how many transactions there are, where these have one, and how many rows with balances."""
+    entries: str
+    """What a transaction leaves, in words, and below what has balances."""
+    holders: str
+    entries_indexed: bool = True
+    holders_beside: int = 0
+    """Rows with balances that are no accounts."""
+
+
+LEDGER = Script(
+    name="ledger",
+    shown="the ledger",
+    schema="""
+CREATE SCHEMA ledger;
+CREATE TABLE ledger.account (id int PRIMARY KEY, balance bigint NOT NULL, filler char(200) NOT NULL);
+CREATE TABLE ledger.entry (
+    session int, number int, source int NOT NULL, target int NOT NULL, amount bigint NOT NULL,
+    PRIMARY KEY (session, number)
+);
+INSERT INTO ledger.account SELECT i - 1, 0, '' FROM generate_series(1, {accounts}) i;
+""",
+    tables=("ledger.entry", "ledger.account"),
+    indexes=2,
+    numbered="SELECT session, number FROM ledger.entry",
+    balances="""
+SELECT json_build_array(count(*), coalesce(sum(balance), 0),
+                        count(*) FILTER (WHERE balance <> coalesce(moved, 0)))::text AS balances
+FROM ledger.account LEFT JOIN
+     (SELECT id, sum(amount) AS moved
+      FROM (SELECT source AS id, -amount AS amount FROM ledger.entry
+            UNION ALL SELECT target, amount FROM ledger.entry) b GROUP BY id) m USING (id);
+""",
+    indexed="""
+SELECT json_build_array((SELECT count(*) FROM ledger.entry WHERE session >= 0),
+                        (SELECT count(*) FROM ledger.account WHERE id >= 0))::text AS indexed;
+""",
+    entries="entries",
+    holders="accounts",
+)
+
+TPCB_LIKE = Script(
+    name="tpcb-like",
+    shown="pgbench's tpcb-like",
+    schema=f"""
+CREATE TABLE pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
+CREATE TABLE pgbench_tellers (tid int NOT NULL, bid int, tbalance int, filler char(84)) WITH (fillfactor=100);
+CREATE TABLE pgbench_accounts (aid int NOT NULL, bid int, abalance int, filler char(84)) WITH (fillfactor=100);
+CREATE TABLE pgbench_branches (bid int NOT NULL, bbalance int, filler char(88)) WITH (fillfactor=100);
+INSERT INTO pgbench_branches (bid, bbalance) SELECT i, 0 FROM generate_series(1, {BRANCHES}) i;
+INSERT INTO pgbench_tellers (tid, bid, tbalance)
+SELECT i, (i - 1) / {TELLERS // BRANCHES} + 1, 0 FROM generate_series(1, {TELLERS}) i;
+INSERT INTO pgbench_accounts (aid, bid, abalance, filler)
+SELECT i, (i - 1) * {BRANCHES} / {{accounts}} + 1, 0, '' FROM generate_series(1, {{accounts}}) i;
+ALTER TABLE pgbench_branches ADD PRIMARY KEY (bid);
+ALTER TABLE pgbench_tellers ADD PRIMARY KEY (tid);
+ALTER TABLE pgbench_accounts ADD PRIMARY KEY (aid);
+""",
+    tables=("pgbench_history", "pgbench_tellers", "pgbench_accounts", "pgbench_branches"),
+    indexes=3,
+    numbered="""
+SELECT split_part(filler::text, ' ', 1)::int AS session, split_part(filler::text, ' ', 2)::int AS number
+FROM pgbench_history
+""",
+    balances="""
+WITH held AS (SELECT 'aid' AS key, aid AS id, abalance AS balance FROM pgbench_accounts
+              UNION ALL SELECT 'tid', tid, tbalance FROM pgbench_tellers
+              UNION ALL SELECT 'bid', bid, bbalance FROM pgbench_branches),
+     moved AS (SELECT key, id, sum(delta) AS moved
+               FROM pgbench_history, LATERAL (VALUES ('aid', aid), ('tid', tid), ('bid', bid)) of (key, id)
+               GROUP BY key, id),
+     sums AS (SELECT sum(balance) AS total FROM held GROUP BY key
+              UNION ALL SELECT coalesce(sum(delta), 0) FROM pgbench_history)
+SELECT json_build_array(count(*), (SELECT max(total) - min(total) FROM sums),
+                        count(*) FILTER (WHERE balance <> coalesce(moved, 0)))::text AS balances
+FROM held LEFT JOIN moved USING (key, id);
+""",
+    indexed="""
+SELECT json_build_array((SELECT count(*) FROM pgbench_accounts WHERE aid > 0)
+                      + (SELECT count(*) FROM pgbench_tellers WHERE tid > 0)
+                      + (SELECT count(*) FROM pgbench_branches WHERE bid > 0))::text AS indexed;
+""",
+    entries="rows of history",
+    holders="accounts, tellers and branches",
+    entries_indexed=False,
+    holders_beside=TELLERS + BRANCHES,
+)
+
+SCRIPTS: Mapping[ScriptName, Script] = {script.name: script for script in (LEDGER, TPCB_LIKE)}
