@@ -162,15 +162,12 @@ def crash(
     from pgstrata.cli.crash_clusters import asked_failures, refuse_failing, refuse_power, refuse_wishes
     from pgstrata.crash.faults import ledger_size, refuse_fault
     from pgstrata.crash.program import CrashAsked, asked_of_nodes
-    from pgstrata.fleet.work import refuse_both
     from pgstrata.record.recorder import CampaignDirectory
     from pgstrata.spec.cluster_crash import are_clusters, cluster_crash_campaign, cluster_power_campaign
     from pgstrata.spec.crash import crash_campaign
     from pgstrata.spec.expand import slug
 
-    if ignore_flushes != "all" and not ignore_flushes.isdecimal():
-        raise UsageError(f"--ignore-flushes: {ignore_flushes!r} is neither all nor a number", hint="for example: 3")
-    refuse_both(workers, on)
+    _refuse(ignore_flushes, workers, on)
     asked_for = _campaign(what, seed, scratch, host)
     clusters, file = are_clusters(asked_for), _said_in_file(asked_for)
     power, written = power or file.get("power", False), _script(script or file.get("script", "ledger"))
@@ -229,6 +226,15 @@ def _tested(campaign: Campaign, *, power: bool, gone: list[str]) -> Campaign:
     for name, problem in left_out.items():
         print_notice(f"{name} is not tested: {problem}")
     return tested
+
+
+def _refuse(ignore_flushes: str, workers: int | None, on: str | None) -> None:
+    """UsageError for what no crash trial can be asked."""
+    from pgstrata.fleet.work import refuse_both
+
+    if ignore_flushes != "all" and not ignore_flushes.isdecimal():
+        raise UsageError(f"--ignore-flushes: {ignore_flushes!r} is neither all nor a number", hint="for example: 3")
+    refuse_both(workers, on)
 
 
 def _script(name: str) -> ScriptName:

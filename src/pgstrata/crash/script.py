@@ -90,8 +90,8 @@ ALTER TABLE pgbench_accounts ADD PRIMARY KEY (aid);
     tables=("pgbench_history", "pgbench_tellers", "pgbench_accounts", "pgbench_branches"),
     indexes=3,
     numbered="""
-SELECT split_part(filler::text, ' ', 1)::int AS session, split_part(filler::text, ' ', 2)::int AS number
-FROM pgbench_history
+SELECT split_part(who, ' ', 1)::int AS session, split_part(who, ' ', 2)::int AS number
+FROM (SELECT coalesce(filler::text, '') AS who FROM pgbench_history) h
 """,
     balances="""
 WITH held AS (SELECT 'aid' AS key, aid AS id, abalance AS balance FROM pgbench_accounts
@@ -103,7 +103,7 @@ WITH held AS (SELECT 'aid' AS key, aid AS id, abalance AS balance FROM pgbench_a
      sums AS (SELECT sum(balance) AS total FROM held GROUP BY key
               UNION ALL SELECT coalesce(sum(delta), 0) FROM pgbench_history)
 SELECT json_build_array(count(*), (SELECT max(total) - min(total) FROM sums),
-                        count(*) FILTER (WHERE balance <> coalesce(moved, 0)))::text AS balances
+                        count(*) FILTER (WHERE balance IS DISTINCT FROM coalesce(moved, 0)))::text AS balances
 FROM held LEFT JOIN moved USING (key, id);
 """,
     indexed="""

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.crash.faults import FAULTS, refuse_fault, render_fault
+from pgstrata.crash.faults import FAULTS, REFUSED_ACCOUNTS, ledger_size, refuse_fault, render_fault
 from pgstrata.crash.ledger import LedgerSize
 from pgstrata.crash.ledger_client import fill
+from pgstrata.crash.script import TPCB_LIKE
 from pgstrata.errors import UsageError
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
@@ -49,6 +50,16 @@ def test_a_stack_that_is_overwritten_in_place_can_have_each(name: str) -> None:
 def test_what_cannot_be_is_refused(name: str, stack: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         refuse_fault(name, plan(stack).stack)
+
+
+def test_pages_of_the_ledger_are_refused_of_the_ledger_alone() -> None:
+    with pytest.raises(UsageError, match="a table of the ledger, which pgbench's tpcb-like does not have"):
+        refuse_fault("write-error", plan("ext4").stack, "tpcb-like")
+    refuse_fault("flush-error", plan("ext4").stack, "tpcb-like")
+    assert (ledger_size(7, "write-error", "ledger").accounts, ledger_size(7, "", "ledger")) == (
+        REFUSED_ACCOUNTS, LedgerSize(transactions=7),
+    )  # fmt: skip
+    assert ledger_size(7, "gone", "tpcb-like") == LedgerSize(transactions=7, script=TPCB_LIKE)
 
 
 def test_all_space_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

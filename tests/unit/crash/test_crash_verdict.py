@@ -14,7 +14,9 @@ from pgstrata.crash.ledger import (
     parse_answers,
     parse_marks,
     render_check,
+    render_schema,
 )
+from pgstrata.crash.script import SCRIPTS, TPCB_LIKE, Script
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
 
@@ -231,3 +233,57 @@ def test_one_that_has_to_be_mended_is_corrupt_and_what_is_left_is_told(
     expected = f"the filesystem cannot be mounted: no; after e2fsck -y <data.0> it can, and {found}"
     assert told.reason.startswith(expected)
     assert judged(replace(broken, mended="")).lost == 7
+
+
+HISTORY = LedgerSize(accounts=10, script=TPCB_LIKE)
+HOLDERS = 10 + TPCB_LIKE.holders_beside
+OF_HISTORY = {
+    "sessions": "[[0, 5, 1, 5, 0], [1, 3, 1, 3, 0]]",
+    "balances": f"[{HOLDERS}, 0, 0]",
+    "indexed": f"[{HOLDERS}]",
+    "indexes": "3",
+}
+
+
+def judged_history(changed: dict[str, str], errors: tuple[str, ...] = ()) -> Judged:
+    return judge_state(recovered(errors, **{**OF_HISTORY, **changed}), ACKNOWLEDGED, HISTORY, EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "lost", "words"),
+    [
+        ({}, "held", 0, ""),
+        ({"sessions": "[[0, 4, 1, 4, 0], [1, 3, 1, 3, 0]]"}, "lost", 1, "1 acknowledged"),
+        ({"sessions": "[[0, 5, 1, 6, 0], [1, 3, 1, 3, 0]]"}, "corrupt", 0, "5 rows of history from 1 to 6"),
+        ({"sessions": "[[0, 5, 1, 5, 1], [1, 3, 1, 3, 0]]"}, "corrupt", 0, "1 are there twice"),
+        ({"sessions": "[[0, 7, 1, 7, 0], [1, 3, 1, 3, 0]]"}, "corrupt", 0, "not begun"),
+        ({"balances": f"[{HOLDERS}, 7, 0]"}, "corrupt", 0, "sums are 7 apart"),
+        ({"balances": f"[{HOLDERS}, 0, 2]"}, "corrupt", 0, "2 balances are not the sum of their rows of history"),
+        ({"balances": f"[{HOLDERS - 1}, 0, 0]", "indexed": f"[{HOLDERS - 1}]"}, "corrupt", 0, f"of {HOLDERS} are"),
+        ({"indexed": f"[{HOLDERS - 1}]"}, "corrupt", 0, "their indexes"),
+        ({"indexed": "[]"}, "corrupt", 0, "their indexes"),
+        ({"indexes": "2"}, "corrupt", 0, "2 of the 3 indexes"),
+    ],
+)
+def test_what_pgbench_wrote_is_judged_by_its_history(
+    changed: dict[str, str], verdict: StateVerdict, lost: int, words: str
+) -> None:
+    found = judged_history(changed)
+    assert (found.verdict, found.lost) == (verdict, lost)
+    assert words in found.reason
+
+
+def test_tables_of_pgbench_that_are_not_there_are_a_total_loss() -> None:
+    found = judged_history({}, ('ERROR:  relation "pgbench_history" does not exist at character 9',))
+    assert found == Judged("lost", "nothing of pgbench's tpcb-like is there", 7)
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=lambda script: script.name)
+def test_all_tables_of_a_script_are_made_and_looked_at(script: Script) -> None:
+    schema = render_schema(LedgerSize(accounts=10, script=script), amcheck=False)
+    check = render_check(DEEP, script)
+    assert all(line.endswith(";") for line in check.splitlines())
+    assert schema.count("PRIMARY KEY") == script.indexes
+    for table in script.tables:
+        assert f"CREATE TABLE {table} " in schema
+        assert (f"verify_heapam('{table}')" in check, check.count(f"'{table}'::regclass")) == (True, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import socket
 import struct
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.crash.ledger_client import Disk, Session, transfer, write_entries
+from pgstrata.crash.ledger_client import BRANCHES, TELLERS, Disk, Session, tpcb_like, transfer, write_entries
 
 READY = b"Z" + struct.pack("!i", 5) + b"I"
 PATIENCE_S = 60
@@ -106,6 +107,24 @@ def test_a_mark_follows_the_server_s_word_and_comes_before_the_next_transaction(
     assert write(stage, folder, 3) == 3
     each = [["asked", "answered", f"ack 0 {number}"] for number in (1, 2, 3)]
     assert stage.happened == [event for events in each for event in events]
+
+
+def test_each_statement_of_pgbench_s_script_is_a_query_and_the_mark_follows_the_last(folder: Path) -> None:
+    stage = Stage(folder)
+    assert write(stage, folder, 2, "tpcb-like") == 2
+    each = [[*["asked", "answered"] * 7, f"ack 0 {number}"] for number in (1, 2)]
+    assert stage.happened == [event for events in each for event in events]
+
+
+def test_pgbench_s_transactions_move_one_amount_and_history_says_whose_they_are() -> None:
+    begin, account, select, teller, branch, history, end, _ = tpcb_like(3, 7, 100, random.Random(1)).split(";\n")
+    assert tpcb_like(3, 7, 100, random.Random(1)).startswith(f"{begin};\n{account};\n")
+    (delta,) = set(re.findall(r"balance = \w+ \+ (-?\d+)", f"{account} {teller} {branch}"))
+    aid, tid, bid = (int(one.rsplit("= ", 1)[1]) for one in (select, teller, branch))
+    assert (1 <= aid <= 100, 1 <= tid <= TELLERS, 1 <= bid <= BRANCHES) == (True, True, True)
+    assert account.endswith(f"WHERE aid = {aid}")
+    assert history.endswith(f"VALUES ({tid}, {bid}, {aid}, {delta}, CURRENT_TIMESTAMP, '3 7')")
+    assert (begin, end) == ("BEGIN", "END")
 
 
 def test_what_the_server_rolled_back_is_not_marked(folder: Path) -> None:

@@ -117,6 +117,18 @@ def test_what_was_made_to_fail_breaks_no_promise_and_is_told_everywhere(tmp_path
     assert told == {"fault": "write-error", "panicked": False, "amcheck": False, "nested": 2}
 
 
+def test_that_pgbench_s_script_was_written_is_told(tmp_path: Path) -> None:
+    campaign = crash_campaign(named_stacks(["ext4"]))
+    with crash_folder(tmp_path / "out", campaign) as directory:
+        write_crash(directory, "ext4", verdict="held", states=7, script="tpcb-like")
+    data = read(tmp_path / "out")
+    findings = judge(data)
+    for shown in (render_terminal(data, findings), render_markdown(data, findings)):
+        assert "held in 7 states (of pgbench's tpcb-like)" in shown
+    (stack,) = report_value(findings)["stacks"]
+    assert stack["durability"]["script"] == "tpcb-like"
+
+
 def test_stacks_that_differ_in_states_alone_promise_the_same(tmp_path: Path, tested: CampaignData) -> None:
     classes = {row.promise for row in verdict_tables(judge(tested))[0].rows}
     assert verdict_tables(judge(tested))[0].mixed_durability == (len(classes) > 1)

@@ -258,6 +258,10 @@ BAD = [
      " nodes that are lost while the others run", "crash.gone"),
     ("stacks: [ext4, 'cluster(2)/ext4']\ncrash: {gone: [primary]}",
      "c.yaml:2: of clusters nodes are lost: crash.gone is for power cuts", "crash.power"),
+    ("stacks: ['cluster(2)/ext4']\ncrash: {script: tpcb-like}",
+     "c.yaml:2: of clusters nodes are lost: crash.script is for power cuts", "crash.power"),
+    ("stacks: [ext4]\ncrash: {script: tpcb}", "c.yaml:2: crash.script: 'tpcb' is not valid here",
+     "did you mean tpcb-like?"),
     ("stacks: ['cluster(2)/ext4', 'cluster(3)/tmpfs']\ncrash: {power: true, gone: [standby3]}",
      "c.yaml:2: crash.gone: power cannot be cut below cluster(2)/ext4: it has no node 'standby3' (there are: primary,"
         " standby1)",
