@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from campaigning import environment, nothing_left, reachable, run_in_fork, write_campaign
+from campaigning import clean, environment, nothing_left, reachable, run_in_fork, write_campaign
 from pgstrata.crash import job, program
 from pgstrata.crash.job import Seen
 from pgstrata.crash.kept import kept_log, state_file
@@ -259,9 +259,17 @@ def test_a_run_promises_no_power_cuts_that_the_host_cannot_make(tmp_path: Path) 
 
 
 def test_of_pgbench_s_own_script_what_was_acknowledged_is_told_from_what_is_lost(tmp_path: Path) -> None:
-    words = ("--script", "tpcb-like", "--states", "6", "--minimise", "20")
+    asked = "{states: 6, time: 5m, script: tpcb-like}"
     with reachable(tmp_path) as place:
-        found = crash(place, "ext4", "ext4@fsync=off", *words)
+        file = place / "file.yaml"
+        file.write_text(f"name: x\nstacks: [ext4, 'ext4@fsync=off']\ncrash: {asked}\n")
+        found = crash(place, str(file), "--minimise", "20")
+        nothing_left(place)
+        failing = sorted((place / "out" / "crash" / "ext4-fsync-off-1" / "raw" / "states").glob("1.*[0-9].json"))[0]
+        named = failing.parents[2] / failing.stem
+        argv = ["crash", "replay", str(named), "--scratch", str(place / "scratch")]
+        replayed = run_in_fork(argv, environment(place), place / "replayed")
+        assert (replayed, clean(place)) == (0, 0), (place / "replayed").read_text()
         nothing_left(place)
         records = read_crashes(FolderSource(place / "out"))
         planned = json.loads((place / "out" / "crash" / "ext4-0" / "planned.json").read_text())

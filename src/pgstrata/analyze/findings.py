@@ -13,6 +13,7 @@ from pgstrata.analyze.finding import Cause, Finding, Kind, MetricScale, Source, 
 from pgstrata.analyze.statements import Statement
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.record.schema import REPORT_SCHEMA
+from pgstrata.spec.crash_trials import ScriptName
 
 
 class MetricFinding(Finding):
@@ -49,7 +50,7 @@ class DurabilityFinding(Finding):
     first_counterexample: str | None = None
     ignored_flushes: str = "0"
     """What the disk of the crash trials did about flushes: ignored `all`, or the last so many."""
-    script: str = "ledger"
+    script: ScriptName = "ledger"
     """What the sessions of the crash trials wrote: the ledger, or pgbench's `tpcb-like`."""
     fault: str = ""
     """What was made to fail while PostgreSQL wrote, before power was lost; empty where power cuts were all."""

@@ -33,7 +33,7 @@ from pgstrata.report.figures import render_count, render_number
 from pgstrata.report.words import FACTOR_FROM, MOST_ACCEPTABLE
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.cluster_crash import failures_within, untested
-from pgstrata.spec.crash_trials import CrashTrials
+from pgstrata.spec.crash_trials import SHOWN, CrashTrials
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.lab import LAB
 from pgstrata.spec.units import render_duration
@@ -204,8 +204,9 @@ def power_cut_lines(campaign: Campaign, lacking: Mapping[str, str]) -> Iterator[
 def _states(campaign: Campaign, asked: CrashTrials, stacks: int) -> str:
     """How many states of so many stacks are looked at, when, where, and for how long."""
     each_s = asked.time + RECORDING_S + REDUCTION_S
+    of_script = f" of {SHOWN[asked.script]}" if asked.script != "ledger" else ""
     return (
-        f"{render_count(asked.states, 'state')} each, after the runs, in about "
+        f"{render_count(asked.states, 'state')} each{of_script}, after the runs, in about "
         f"{render_duration(each_s * stacks)} at most beside the budget{_where(campaign)}"
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.crash.ledger_client import BRANCHES, TELLERS
-from pgstrata.spec.crash_trials import ScriptName
+from pgstrata.spec.crash_trials import SHOWN, ScriptName
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,6 @@ class Script:
     """Tables, and the statements that read them: each has one answer."""
 
     name: ScriptName
-    shown: str
-    """For people."""
     schema: str
     """Makes and fills the tables; `{accounts}` stands for the number of accounts."""
     tables: tuple[str, ...]
@@ -38,10 +36,14 @@ class Script:
     holders_beside: int = 0
     """Rows with balances that are no accounts."""
 
+    @property
+    def shown(self) -> str:
+        """For people."""
+        return SHOWN[self.name]
+
 
 LEDGER = Script(
     name="ledger",
-    shown="the ledger",
     schema="""
 CREATE SCHEMA ledger;
 CREATE TABLE ledger.account (id int PRIMARY KEY, balance bigint NOT NULL, filler char(200) NOT NULL);
@@ -72,7 +74,6 @@ SELECT json_build_array((SELECT count(*) FROM ledger.entry WHERE session >= 0),
 
 TPCB_LIKE = Script(
     name="tpcb-like",
-    shown="pgbench's tpcb-like",
     schema=f"""
 CREATE TABLE pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
 CREATE TABLE pgbench_tellers (tid int NOT NULL, bid int, tbalance int, filler char(84)) WITH (fillfactor=100);

@@ -12,6 +12,7 @@ from pgstrata.report.crash_cluster import cluster_words, power_words, short_clus
 from pgstrata.report.crash_picture import CutPicture, draw_cut
 from pgstrata.report.crash_story import Story, tell_story
 from pgstrata.report.figures import render_count
+from pgstrata.spec.crash_trials import SHOWN
 
 POWER = "Power cuts"
 EXPLAINED = (
@@ -150,8 +151,8 @@ def _beside_words(durability: DurabilityFinding) -> str:
     """That something else was written than the ledger, that the disk lied or something else failed, where it did, and
     that less was looked at than could be."""
     told = []
-    if durability.script == "tpcb-like":
-        told.append("of pgbench's tpcb-like")
+    if durability.script != "ledger":
+        told.append(f"of {SHOWN[durability.script]}")
     if durability.ignored_flushes != "0":
         which = "all" if durability.ignored_flushes == "all" else f"the last {durability.ignored_flushes}"
         told.append(f"on a disk that ignores {which} flushes")

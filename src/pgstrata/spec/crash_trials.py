@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -17,6 +17,7 @@ backup."""
 
 ScriptName = Literal["ledger", "tpcb-like"]
 """What sessions write before power is cut: the ledger, or pgbench's built-in script."""
+SHOWN: Mapping[ScriptName, str] = {"ledger": "the ledger", "tpcb-like": "pgbench's tpcb-like"}
 
 Spelling = Callable[[str], str]
 """How a wish is written where it was made: an option, or a key."""

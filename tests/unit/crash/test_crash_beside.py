@@ -73,6 +73,12 @@ def test_what_is_tested_is_said_beforehand() -> None:
     assert list(power_cut_lines(campaign(None), {})) == []
 
 
+def test_what_is_written_instead_of_the_ledger_is_said_beforehand() -> None:
+    asked = CrashTrials(states=30, script="tpcb-like")
+    tested, _ = power_cut_lines(campaign(asked), {})
+    assert tested.startswith("ext4, xfs: 30 states each of pgbench's tpcb-like, after the runs")
+
+
 def test_clusters_lose_nodes_and_one_that_is_alone_does_not() -> None:
     made = named_stacks(["cluster(3,ANY 1)/tmpfs", "cluster(1)/ext4"]).model_copy(update={"crash": ASKED})
     lost, untested = power_cut_lines(made, {})
