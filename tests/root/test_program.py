@@ -141,6 +141,7 @@ def test_what_is_planned_is_done(name: str, place: Path, monkeypatch: pytest.Mon
     nothing_left(place)
 
 
+@pytest.mark.timeout(900)  # the search for a capacity takes as many trials as the noise asks for
 @pytest.mark.parametrize("name", STAGES)
 def test_a_stage_does_what_its_own_plans_say(name: str, place: Path) -> None:
     file = place / "c.yaml"
