@@ -3,6 +3,7 @@
 use crate::control;
 use crate::engine::{Answer, Engine, Op};
 use crate::front::fuse::{Front, Reply};
+use crate::log::behind::Behind;
 use crate::log::native::Writer;
 use crate::media::Ns;
 use crate::states::replay::Replay;
@@ -13,7 +14,7 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{SigSet, Signal};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,6 @@ use std::time::{Duration, Instant};
 
 /// A sleeping thread wakes this late at times; the rest of a wait is spun.
 const SPUN: Duration = Duration::from_micros(20);
-const LOG_BUFFER: usize = 1 << 20;
 /// What mounts of daemons say that they are of.
 const SOURCE: &str = "strata-disk";
 /// Of linux/prctl.h since 5.6.
@@ -42,7 +42,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    fn new(log: Option<Writer<BufWriter<File>>>) -> Self {
+    fn new(log: Option<Writer<Behind>>) -> Self {
         Self {
             engine: Mutex::new(Engine::new(log)),
             snapshots: Mutex::new(HashMap::new()),
@@ -192,9 +192,9 @@ pub fn serve(place: &Place, log: Option<&Path>, ready: impl FnOnce()) -> Result<
     let _lock = lock(place)?;
     place.forget_the_dead()?;
     folder(&place.disks()).map_err(|error| told(&format!("folder {}", place.disks().display()), &error))?;
-    let log = log.map(open_log).transpose()?;
     let signals = block_signals()?;
     stay_out_of_reclaim();
+    let log = log.map(open_log).transpose()?;
     let shared = Arc::new(Shared::new(log));
     OpenOptions::new()
         .read(true)
@@ -249,9 +249,9 @@ fn lock(place: &Place) -> Result<Flock<File>, String> {
     Ok(file)
 }
 
-fn open_log(path: &Path) -> Result<Writer<BufWriter<File>>, String> {
+fn open_log(path: &Path) -> Result<Writer<Behind>, String> {
     let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
-    file.and_then(|file| Writer::new(BufWriter::with_capacity(LOG_BUFFER, file)))
+    file.and_then(|file| Writer::new(Behind::new(file)?))
         .map_err(|error| format!("event log {}: {error}", path.display()))
 }
 

@@ -3,6 +3,7 @@
 
 use crate::durability::{Keep, Lie, Seq};
 use crate::fault::{Effect, Fault, On};
+use crate::log::behind::Behind;
 use crate::log::native::Writer;
 use crate::log::{EVERY, Event, Record};
 use crate::media::{Effort, Kind, Medium, Ns, Ready, Request};
@@ -10,8 +11,6 @@ use crate::rng::Rng;
 use crate::store::{Image, PIECE_BYTES};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::BufWriter;
 
 #[derive(Debug, Clone, Copy)]
 pub enum Op<'a> {
@@ -172,7 +171,7 @@ pub struct Engine<R> {
     names: HashMap<String, u32>,
     pending: HashMap<Seq, Pending<R>>,
     delayed: Ready,
-    log: Option<Writer<BufWriter<File>>>,
+    log: Option<Writer<Behind>>,
     log_broken: Option<String>,
     cut_at: Option<(Seq, Cut)>,
 }
@@ -186,7 +185,7 @@ pub struct Cut {
 }
 
 impl<R> Engine<R> {
-    pub fn new(log: Option<Writer<BufWriter<File>>>) -> Self {
+    pub fn new(log: Option<Writer<Behind>>) -> Self {
         Self {
             seq: 0,
             next_disk: 0,

@@ -7,6 +7,7 @@ use strata_disk::durability::Keep;
 use strata_disk::engine::{Answer, Cut, Engine, Op, Power, Refused, Timed, Timing};
 use strata_disk::fault::{Effect, Fault, On};
 use strata_disk::log::Event;
+use strata_disk::log::behind::Behind;
 use strata_disk::log::native::{Reader, Writer};
 use strata_disk::media::model::find_model;
 use strata_disk::states::Lying;
@@ -208,7 +209,7 @@ fn a_disk_that_is_open_is_removed_by_force_alone() {
 fn the_log_has_a_completion_before_its_answer() {
     let path = std::env::temp_dir().join(format!("strata-disk-engine-{}", std::process::id()));
     let file = std::fs::File::create(&path).unwrap();
-    let mut engine = Engine::new(Some(Writer::new(std::io::BufWriter::new(file)).unwrap()));
+    let mut engine = Engine::new(Some(Writer::new(Behind::new(file).unwrap()).unwrap()));
     engine.add(0, "a", image(), None).unwrap();
     let mut out = Vec::new();
     engine.submit(0, 0, Op::Write { offset: 512, data: &[9; 512], fua: false }, 0u64, &mut out);
@@ -241,7 +242,7 @@ fn the_log_has_what_a_disk_began_with() {
     let began = earlier.snapshot().unwrap();
     let path = std::env::temp_dir().join(format!("strata-disk-content-{}", std::process::id()));
     let file = std::fs::File::create(&path).unwrap();
-    let mut engine: Engine<u64> = Engine::new(Some(Writer::new(std::io::BufWriter::new(file)).unwrap()));
+    let mut engine: Engine<u64> = Engine::new(Some(Writer::new(Behind::new(file).unwrap()).unwrap()));
     engine.add(0, "a", Image::over(&began, keeping), None).unwrap();
     let begun = engine.mark("begin").unwrap();
     engine.flush_log().unwrap();

@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use std::fs::{File, remove_file};
-use std::io::{self, Cursor};
+use std::io::{self, Cursor, Write};
 use std::os::unix::fs::MetadataExt;
+use strata_disk::log::behind::Behind;
 use strata_disk::log::native::{LogError, Reader, Writer};
 use strata_disk::log::{Event, Record, dm_log_writes};
 
@@ -215,4 +216,29 @@ fn what_failed_and_other_disks_are_not_exported() {
         at(4, Event::Completed { of: 2, failed: true }),
     ];
     assert_eq!(exported(records, 0).len(), 1);
+}
+
+#[test]
+fn what_is_written_behind_is_in_the_file_after_a_flush() {
+    let path = std::env::temp_dir().join(format!("strata-disk-behind-{}", std::process::id()));
+    let mut behind = Behind::new(File::create(&path).unwrap()).unwrap();
+    let mut expected = Vec::new();
+    for number in 0..40u8 {
+        let bytes = vec![number; 300_000 + usize::from(number) * 40_000];
+        behind.write_all(&bytes).unwrap();
+        expected.extend(bytes);
+    }
+    behind.flush().unwrap();
+    assert!(std::fs::read(&path).unwrap() == expected);
+    remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_write_behind_that_failed_is_told_to_all_that_follow() {
+    let mut behind = Behind::new(File::options().write(true).open("/dev/full").unwrap()).unwrap();
+    behind.write_all(b"in memory").unwrap();
+    for _ in 0..2 {
+        assert_eq!(behind.flush().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(behind.write_all(b"more").unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
 }

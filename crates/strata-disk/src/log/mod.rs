@@ -1,5 +1,6 @@
 //! The event log: every change, flush, completion, mark and cut of all disks in their one order.
 
+pub mod behind;
 pub mod dm_log_writes;
 pub mod native;
 
