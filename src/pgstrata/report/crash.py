@@ -129,7 +129,7 @@ def durability_words(durability: DurabilityFinding) -> str:
     if durability.cluster is not None:
         return f"{durability.class_}; {short_cluster_words(durability.cluster, durability)}"
     nodes = "all nodes lost power: " if durability.power is not None else ""
-    return f"{durability.class_}; {nodes}{_short_words(durability)}{_beside_words(durability)}"
+    return f"{durability.class_}; {nodes}{_short_words(durability)}{_in_brackets(_beside(durability))}"
 
 
 def _short_words(durability: DurabilityFinding) -> str:
@@ -147,7 +147,7 @@ def _short_words(durability: DurabilityFinding) -> str:
     return "power cuts: unknown"
 
 
-def _beside_words(durability: DurabilityFinding) -> str:
+def _beside(durability: DurabilityFinding) -> list[str]:
     """That something else was written than the ledger, that the disk lied or something else failed, where it did, and
     that less was looked at than could be."""
     told = []
@@ -160,6 +160,10 @@ def _beside_words(durability: DurabilityFinding) -> str:
         told.append(f"with fault {durability.fault}{', at which PostgreSQL panicked' if durability.panicked else ''}")
     if durability.amcheck is False and durability.states:
         told.append("without amcheck")
+    return told
+
+
+def _in_brackets(told: list[str]) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
@@ -177,8 +181,8 @@ def _states_words(durability: DurabilityFinding) -> str:
     states = render_count(durability.states, "state")
     if durability.verdict == "held":
         share = 100 * share_bound(durability.states)
-        bound = f"(no failure among so many bounds their share below {share:.2g} % at 95 %)"
-        return f"held in {states}{_beside_words(durability)} {bound}"
+        bound = f"no failure among so many bounds their share below {share:.2g} % at 95 %"
+        return f"held in {states}{_in_brackets([*_beside(durability), bound])}"
     parts = [
         f"{word} in {count:,}"
         for word, count in (
@@ -190,4 +194,4 @@ def _states_words(durability: DurabilityFinding) -> str:
     ]
     most = durability.lost_acknowledged_max
     lost = f", up to {render_count(most, 'acknowledged transaction')} missing" if most else ""
-    return f"{', '.join(parts) or 'unknown'} of {states}{lost}{_beside_words(durability)}"
+    return f"{', '.join(parts) or 'unknown'} of {states}{lost}{_in_brackets(_beside(durability))}"
