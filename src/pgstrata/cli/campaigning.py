@@ -247,7 +247,7 @@ def _runners(
 
     if campaign.hosts:
         with (
-            campaign_hosts(campaign, tell) as hosts,
+            campaign_hosts(campaign, tell, interruption.waiting) as hosts,
             opened_runners(hosts, campaign, directory, tell, interruption, percentiles_of) as opened,
         ):
             yield opened

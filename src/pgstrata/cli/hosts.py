@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 
 from pgstrata.errors import PreflightError, UsageError
@@ -12,6 +13,9 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.lab import LAB, RUNNING_LAB
 from pgstrata.spec.parts import far_hosts
 from pgstrata.trial.events import Notice, Tell
+
+CONNECTED_AT_ONCE = 32
+"""Each host is a process of ssh that shakes hands; one that does not answer is given up after a minute."""
 
 
 @contextmanager
@@ -31,22 +35,40 @@ def campaign_host(campaign: Campaign, tell: Tell, waiting: Waiting) -> Iterator[
 
 
 @contextmanager
-def campaign_hosts(campaign: Campaign, tell: Tell) -> Iterator[tuple[Host, ...]]:
+def campaign_hosts(campaign: Campaign, tell: Tell, waiting: Waiting) -> Iterator[tuple[Host, ...]]:
     """Every host of a campaign on several, connected; those that cannot be reached are told and left out.
 
-    PreflightError where none can be reached. What a lost host left is undone when it is reached again.
+    They are connected at once, inside `waiting()`. PreflightError where none can be reached. What a lost host left is
+    undone when it is reached again.
     """
     with ExitStack() as connected:
-        hosts, away = [], []
-        for name in campaign.hosts:
+        with ThreadPoolExecutor(min(len(campaign.hosts), CONNECTED_AT_ONCE), "pgstrata connecting") as executor:
+            opened = [executor.submit(_closed_by, connected, name) for name in campaign.hosts]
             try:
-                hosts.append(connected.enter_context(named_host(name)))
-            except PreflightError as error:
-                away.append(error)
-                tell(Notice(f"left out: {error.message}"))
+                with waiting():
+                    wait(opened)
+            except BaseException:
+                executor.shutdown(wait=False, cancel_futures=True)
+                raise
+        hosts, away = [], []
+        for connecting in opened:
+            match connecting.exception():
+                case None:
+                    hosts.append(connecting.result())
+                case PreflightError() as error:
+                    away.append(error)
+                    tell(Notice(f"left out: {error.message}"))
+                case error:
+                    raise error
         if not hosts:
             raise away[0]
         yield tuple(hosts)
+
+
+def _closed_by(connected: ExitStack, name: str) -> Host:
+    host = connect_any(name)
+    connected.callback(host.close)
+    return host
 
 
 @contextmanager
