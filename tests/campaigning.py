@@ -74,8 +74,11 @@ def run_in_fork(
 
 @contextmanager
 def reachable(tmp_path: Path) -> Iterator[Path]:
-    """A folder that the server's user can reach: its mounts are below the state directory. Nothing may stay in it."""
-    folder = Path("/var/tmp") / f"pgstrata-test-{os.getpid()}-{tmp_path.name}"
+    """A folder that the server's user can reach: its mounts are below the state directory. Nothing may stay in it.
+
+    Its name is not one of ours: in such a folder undo would remove what it leaves alone elsewhere.
+    """
+    folder = Path("/var/tmp") / f"test-{os.getpid()}-{tmp_path.name}"
     folder.mkdir(mode=0o755)
     yield folder
     assert leftovers(folder) == []

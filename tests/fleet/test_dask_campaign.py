@@ -70,7 +70,7 @@ def in_the_middle(coordinator: subprocess.Popen[bytes], place: Path, after: int)
 
     def holds() -> bool:
         assert coordinator.poll() is None, log_of(place)
-        events = list(place.glob("state/fleet-*/trials/.*.partial/events.jsonl"))
+        events = list(place.glob("state/pgstrata-fleet-*/trials/.*.partial/events.jsonl"))
         return finished(place) >= after and any(is_measuring(path) for path in events)
 
     wait_until(holds, "a trial is in the middle")
@@ -97,7 +97,7 @@ def log_of(place: Path) -> str:
 
 def nothing_of_it(place: Path) -> list[str]:
     state = [str(path) for name in ("journal", "mount", "locks") for path in (place / "state" / name).glob("*")]
-    folders = [str(path) for path in (place / "state").glob("fleet-*")]
+    folders = [str(path) for path in (place / "state").glob("pgstrata-fleet-*")]
     return [*state, *folders, *(str(path) for path in place.glob("scratch/*"))]
 
 

@@ -73,7 +73,7 @@ class Meddling:
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
     """A folder that the server's user can reach."""
-    folder = Path("/var/tmp") / f"pgstrata-test-{os.getpid()}-{tmp_path.name}"
+    folder = Path("/var/tmp") / f"test-{os.getpid()}-{tmp_path.name}"
     folder.mkdir(mode=0o755)
     yield folder
     left = leftovers(folder)

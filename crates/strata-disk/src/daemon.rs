@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// A sleeping thread wakes this late at times; the rest of a wait is spun.
-const SPUN: Duration = Duration::from_micros(20);
+/// Most of a wait that is spun: more would take the processor from whoever waits for the answers.
+const MOST_SPUN_NS: Ns = 40_000;
 /// What mounts of daemons say that they are of.
 const SOURCE: &str = "strata-disk";
 /// Of linux/prctl.h since 5.6.
@@ -83,6 +83,7 @@ impl Shared {
     }
 
     fn answer_what_is_due(&self) -> ! {
+        let mut margin = Margin::default();
         loop {
             let mut answers = Vec::new();
             let mut engine = self.engine();
@@ -93,28 +94,55 @@ impl Shared {
             drop(engine);
             drop(planned);
             send(answers);
-            self.wait();
+            self.wait(&mut margin);
         }
     }
 
-    fn wait(&self) {
+    fn wait(&self, margin: &mut Margin) {
         let mut planned = self.planned.lock().expect("nothing panics while planning");
         loop {
             let Some(due) = *planned else {
                 planned = self.earlier.wait(planned).expect("nothing panics while planning");
                 continue;
             };
-            let left = Duration::from_nanos(due.saturating_sub(self.now()));
-            if left <= SPUN {
+            let slept_until = due.saturating_sub(margin.0);
+            let left = slept_until.saturating_sub(self.now());
+            if left == 0 {
                 drop(planned);
                 while self.now() < due {
                     std::hint::spin_loop();
                 }
                 return;
             }
-            planned =
-                self.earlier.wait_timeout(planned, left - SPUN).expect("nothing panics while planning").0;
+            let sleep = Duration::from_nanos(left);
+            let woken = self.earlier.wait_timeout(planned, sleep).expect("nothing panics while planning");
+            if woken.1.timed_out() {
+                margin.learn(self.now().saturating_sub(slept_until));
+            }
+            planned = woken.0;
         }
+    }
+}
+
+/// How long before an answer is due its thread wakes, to spin for the rest: how late it wakes in three of four times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Margin(pub Ns);
+
+impl Default for Margin {
+    fn default() -> Self {
+        Self(MOST_SPUN_NS / 2)
+    }
+}
+
+impl Margin {
+    const STEP_NS: Ns = 100;
+
+    /// Three steps up for one of four, one step down for the others: it rests where one in four is later.
+    pub fn learn(&mut self, late: Ns) {
+        self.0 = match late > self.0 {
+            true => (self.0 + 3 * Self::STEP_NS).min(MOST_SPUN_NS),
+            false => self.0.saturating_sub(Self::STEP_NS),
+        };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::path::Path;
-use strata_disk::daemon::topmost;
+use strata_disk::daemon::{Margin, topmost};
 
 const MOUNTS: &[u8] = b"/dev/vda / ext4 rw 0 0\n\
     tmpfs /a\\040b/disks tmpfs rw 0 0\n\
@@ -22,4 +22,23 @@ proptest! {
     fn no_text_brings_it_down(mounts in prop::collection::vec(any::<u8>(), 0..200), at in "\\PC{0,20}") {
         topmost(&mounts, Path::new(&at));
     }
+}
+
+#[test]
+fn a_margin_comes_to_what_three_of_four_wakes_keep() {
+    let mut margin = Margin::default();
+    for number in 0..20_000u64 {
+        // lateness runs through 0 to 30 microseconds in no order
+        margin.learn(number * 7_919 % 30_000);
+    }
+    assert!((20_000..25_000).contains(&margin.0), "{margin:?}");
+}
+
+#[test]
+fn a_margin_has_bounds() {
+    let mut margin = Margin::default();
+    (0..1_000).for_each(|_| margin.learn(1_000_000));
+    assert_eq!(margin, Margin(40_000));
+    (0..1_000).for_each(|_| margin.learn(0));
+    assert_eq!(margin, Margin(0));
 }

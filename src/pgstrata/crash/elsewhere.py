@@ -46,7 +46,7 @@ from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Step, planned
-from pgstrata.stack.undo import RemovePath, StopProcesses
+from pgstrata.stack.undo import OURS, RemovePath, StopProcesses
 from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.undo_errors import note_undo_errors
@@ -297,7 +297,7 @@ class _Place:
 def _place(host: Host, asked: StatesAsked) -> Iterator[tuple[_Place, list[str]]]:
     """A folder that is journaled with what will be in it; what could not be undone is in the list afterwards."""
     name, left = f"states-{secrets.token_hex(6)}", list[str]()
-    place = _Place(f"{host.state_directory()}/{name}", name)
+    place = _Place(f"{host.state_directory()}/{OURS}{name}", name)
     journal = Journal.create(host, name)
     try:
         files = tuple(f"{place.daemon}/disks/{disk['of']}" for disk in asked.job["disks"])

@@ -29,7 +29,7 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.source import FolderSource
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
-from pgstrata.stack.undo import RemovePath
+from pgstrata.stack.undo import OURS, RemovePath
 from pgstrata.trial.events import Event, Notice
 from pgstrata.trial.interruption import HostInterruption, Interrupted, Interruption
 from pgstrata.trial.made_up import made_up_runner
@@ -43,7 +43,7 @@ LOOK_S = 1.0
 MACHINE_PATIENCE_S = 300.0
 """For an earlier session on the same machine to undo what it built."""
 MACHINE_LOCK = "fleet"
-FOLDER = "fleet-"
+FOLDER = f"{OURS}fleet-"
 
 
 async def prepare(dask_worker: Worker) -> str:

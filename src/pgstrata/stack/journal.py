@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import Host
-from pgstrata.stack.undo import StopProcesses, Undo
+from pgstrata.stack.undo import OURS, RemovePath, StopProcesses, Undo, is_ours
 from pgstrata.stack.undoing import parse_undo, run_undo
 
 
@@ -98,7 +98,13 @@ class Journal:
         return self._host.try_lock(self._lock_name, f"trial {self._trial_id}")
 
     def register(self, *undos: Undo) -> None:
-        """Makes undos durable, in this order; they are run in the reverse one."""
+        """Makes undos durable, in this order; they are run in the reverse one.
+
+        ValueError for a path that could not be removed later, because its name does not say that it is ours.
+        """
+        for undo in undos:
+            if isinstance(undo, RemovePath) and not is_ours(undo.path):
+                raise ValueError(f"{undo.path} would not be removed: no part of it begins with {OURS}")
         if undos:
             self._host.append_text(self.path, "".join(undo.model_dump_json() + "\n" for undo in undos))
 

@@ -38,6 +38,16 @@ class Unmount(Undo):
     target: str
 
 
+OURS = "pgstrata-"
+"""Every folder, volume group, array and pool that pgstrata makes begins so; nothing else is ever removed."""
+
+
+def is_ours(path: str) -> bool:
+    """Whether a path is, or lies in, a folder that pgstrata made."""
+    parts = path.split("/")
+    return path.startswith("/") and ".." not in parts and any(part.startswith(OURS) for part in parts)
+
+
 class RemovePath(Undo):
     """Remove a file or tree that pgstrata made; never crosses into another filesystem.
 

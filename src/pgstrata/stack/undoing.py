@@ -15,9 +15,6 @@ from pgstrata.stack.safety import NO_FORMAT, find_again, opened
 from pgstrata.stack.signatures import LABEL, Signature, list_signatures
 from pgstrata.stack.tuning.holding import give_back
 
-OURS = "pgstrata-"
-"""Every folder, volume group, array and pool that pgstrata makes begins so; nothing else is ever removed."""
-
 BY_HAND = "the journal was changed: undo by hand what it names, and remove it"
 
 BUSY_ATTEMPTS = 60
@@ -64,14 +61,8 @@ def _unmount_once(host: Host, target: str) -> None:
         time.sleep(BUSY_PAUSE_S)
 
 
-def is_ours(path: str) -> bool:
-    """Whether a path is, or lies in, a folder that pgstrata made."""
-    parts = path.split("/")
-    return path.startswith("/") and ".." not in parts and any(part.startswith(OURS) for part in parts)
-
-
 def _remove_path(host: Host, undo: kinds.RemovePath) -> str:
-    if not is_ours(undo.path):
+    if not kinds.is_ours(undo.path):
         raise PgstrataError(f"{undo.path} is not in a folder that pgstrata made, so it is not removed", hint=BY_HAND)
     found = host.status(undo.path, follow=False)
     if found is None:
@@ -151,7 +142,7 @@ def _give_back_setting(host: Host, undo: kinds.GiveBackSetting) -> str:
 
 def require_ours(name: str) -> None:
     """PgstrataError when a volume group, array or pool was not named by pgstrata."""
-    if not name.rsplit("/", 1)[-1].startswith(OURS):
+    if not name.rsplit("/", 1)[-1].startswith(kinds.OURS):
         raise PgstrataError(f"{name} was not made by pgstrata, so it is not removed", hint=BY_HAND)
 
 
