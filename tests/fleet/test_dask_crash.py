@@ -99,7 +99,9 @@ def test_one_process_several_and_workers_of_which_one_is_killed_see_the_same(pla
         first = next(iter(way.ask_each(process_id).values()))
         portions = shares(recorded.states, 2)
         futures = [work.submit(look_at_states, recorded.asked(part, waits), recorded.packed) for part in portions]
-        wait_until(lambda: len(list(place.glob("state/pgstrata-states-*/job.json"))) == 2, "both workers look at states")
+        wait_until(
+            lambda: len(list(place.glob("state/pgstrata-states-*/job.json"))) == 2, "both workers look at states"
+        )
         os.kill(int(first), signal.SIGKILL)
         wait_until(lambda: not Path(f"/proc/{first}").exists(), "one is gone")
         go.touch()
@@ -116,7 +118,9 @@ def test_workers_of_one_machine_take_turns_where_it_can_have_one_state_up(place:
     asked = [{**json.loads(recorded.asked(part, waits)), "alone": True} for part in portions]
     with opened_work(2) as processes:
         futures = [processes.submit(look_at_states, json.dumps(each), recorded.packed) for each in asked]
-        wait_until(lambda: len(list(place.glob("state/pgstrata-states-*/job.json"))) == 1, "one of them looks at states")
+        wait_until(
+            lambda: len(list(place.glob("state/pgstrata-states-*/job.json"))) == 1, "one of them looks at states"
+        )
         assert len(list(place.glob("state/journal/states-*"))) == 1, "the other has begun nothing"
         go.touch()
         assert recorded.files(portions, [future.result(timeout=200) for future in futures]) == one

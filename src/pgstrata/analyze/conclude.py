@@ -303,6 +303,14 @@ def _favours(leader: str, pair: PairConclusion | None) -> bool:
     return pair is not None and pair.verdict.verdict in ("equal", "better" if pair.a == leader else "worse")
 
 
+def is_bounded_by_screening(design: Design, observations: Sequence[Observation], cell: str, pair: Pair) -> bool:
+    """Whether the screening's own runs have an interval for a pair; where a stack scatters unlike the others, three of
+    its runs have none."""
+    table = tabulate(design, observations, cell, ("screen",))
+    screened = _screened(design, fit_table(table, paired=True), table, imported=False, paired=True)
+    return any(_is_bounded(found) for found in screened if {found.a, found.b} == {pair.a, pair.b})
+
+
 def _is_bounded(pair: PairConclusion | None) -> bool:
     return pair is not None and math.isfinite(pair.verdict.interval.low)
 

@@ -25,6 +25,7 @@ from pgstrata.analyze.comparison import (
     summary,
     tabulate,
 )
+from pgstrata.analyze.conclude import is_bounded_by_screening
 from pgstrata.analyze.crash import kept_classes
 from pgstrata.analyze.equivalence import PairVerdict
 from pgstrata.analyze.fit import BlockFit
@@ -143,7 +144,7 @@ class AdaptivePolicy:
             scatter = stage.scatter(*self._indices(declared[0])) if stage and declared else None
             for pair, verdict in zip(declared, judge_pairs(design, declared, counted, scatter), strict=True):
                 figures[f"{cell}: {pair.a} / {pair.b}"] = summary(verdict)
-                outlook = self._outlook(moment, pair, verdict, stage.fit if stage else None, len(declared))
+                outlook = self._outlook(moment, cell, pair, verdict, stage.fit if stage else None, len(declared))
                 if outlook:
                     notes.append(outlook if len(pairs) == 1 else f"{cell}: {outlook}")
                 else:
@@ -155,7 +156,9 @@ class AdaptivePolicy:
             return Decision("done", (), reason="the time budget is used up", figures=figures)
         return Decision("confirm", run, tuple(n for n in design.stacks if n not in run), "; ".join(notes), figures)
 
-    def _outlook(self, moment: _Moment, pair: Pair, verdict: PairVerdict, fit: BlockFit | None, declared: int) -> str:
+    def _outlook(
+        self, moment: _Moment, cell: str, pair: Pair, verdict: PairVerdict, fit: BlockFit | None, declared: int
+    ) -> str:
         """Why this pair needs no more runs; empty when it goes on."""
         name = f"{pair.a} against {pair.b}"
         asks_equality = self.design.goal.kind == "equivalent" and verdict.verdict != "equal"
@@ -183,6 +186,8 @@ class AdaptivePolicy:
             worth = different + equal >= (WORTHWHILE_EQUIVALENT if equivalent else WORTHWHILE)
         else:
             worth = different >= (WORTHWHILE if done else START) or equal >= LIKELY
+            # A campaign does not end without bounds of its leading pair while it can have some.
+            worth = worth or (not done and not is_bounded_by_screening(self.design, moment.observations, cell, pair))
         if worth:
             return ""
         chance = _chance_words(different + equal)

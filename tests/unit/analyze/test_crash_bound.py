@@ -49,9 +49,15 @@ def test_no_state_is_no_verdict() -> None:
     ("found", "words"),
     [
         ({"fault": "gone"}, "held in 24 states (with fault gone; no failure"),
-        ({"fault": "flush-error", "panicked": True}, "(with fault flush-error, at which PostgreSQL panicked; no failure"),
+        (
+            {"fault": "flush-error", "panicked": True},
+            "(with fault flush-error, at which PostgreSQL panicked; no failure",
+        ),
         ({"amcheck": False}, "held in 24 states (without amcheck; no failure"),
-        ({"ignored_flushes": "3", "fault": "full"}, "(on a disk that ignores the last 3 flushes; with fault full; no failure"),
+        (
+            {"ignored_flushes": "3", "fault": "full"},
+            "(on a disk that ignores the last 3 flushes; with fault full; no failure",
+        ),
     ],
 )
 def test_what_else_failed_and_what_was_not_looked_at_are_told(found: dict[str, object], words: str) -> None:

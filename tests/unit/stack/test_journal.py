@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from pgstrata.errors import PgstrataError
+from pgstrata.host.local import LocalHost
 from pgstrata.stack.block.loop import DetachLoops
 from pgstrata.stack.block.lvm import RemoveVg
 from pgstrata.stack.block.md import StopMd
 from pgstrata.stack.fs.nfs import Unexport
 from pgstrata.stack.fs.zfs_labels import DestroyPool
-from pgstrata.stack.journal import in_order_of_undoing, parse_journal
-from pgstrata.stack.undo import GiveBackSetting, RemovePath, StopProcesses, Undo, Unmount, WipeDevice
-from pgstrata.stack.undoing import is_ours
+from pgstrata.stack.journal import Journal, in_order_of_undoing, parse_journal
+from pgstrata.stack.undo import GiveBackSetting, RemovePath, StopProcesses, Undo, Unmount, WipeDevice, is_ours
 
 UNDOS: tuple[Undo, ...] = (
     RemovePath(path="/s/pgstrata-t1"),
@@ -71,3 +73,14 @@ def test_what_is_ours(path: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/home", "/srv/pgstrata", "pgstrata-t1", "/s/pgstrata-t1/../../home", ""])
 def test_what_is_not_ours(path: str) -> None:
     assert not is_ours(path)
+
+
+def test_what_undo_would_leave_alone_is_not_journaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSTRATA_STATE_DIRECTORY", str(tmp_path))
+    with closing(LocalHost()) as host:
+        journal = Journal.create(host, "t1")
+        before = Path(journal.path).read_text()
+        with pytest.raises(ValueError, match="/s/states-1 would not be removed"):
+            journal.register(RemovePath(path="/s/pgstrata-t1"), RemovePath(path="/s/states-1"))
+        assert Path(journal.path).read_text() == before
+        assert journal.undo_all() == ()
