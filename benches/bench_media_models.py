@@ -20,6 +20,8 @@ from bench_strata_disk import PROGRAM, attached, daemon, run, told
 
 SIZE_BYTES = 4 << 30
 STRETCH = {"hdd": 1, "flash": 50, "volume": 10}
+STRETCH_ALONE = STRETCH | {"flash": 250}
+"""At depth 1: each request waits for the host as well, and one of flash takes as little as 20 microseconds."""
 BOUND = 0.10
 
 
@@ -35,21 +37,25 @@ def fio(node: str, load: dict[str, Any], seconds: float) -> float:
     return float(job["read"]["iops"] + job["write"]["iops"])
 
 
+def stretch_of(model: dict[str, Any], load: dict[str, Any]) -> int:
+    return (STRETCH_ALONE if load["depth"] == 1 else STRETCH)[model["kind"]]
+
+
 def taken(model: dict[str, Any], load: dict[str, Any], seconds: float) -> bool:
     """Whether a run of that length shows the medium itself."""
     if load["after_bytes"] or (model["kind"] == "hdd" and load["rw"] == "randread"):
         return False  # a small disk lies at the outer edge, where seeks are short
     cache = model["parameters"].get("cache_bytes", {}).get("value", 0)
-    written = load["implied_per_s"] * load["bytes"] * seconds / STRETCH[model["kind"]]
+    written = load["implied_per_s"] * load["bytes"] * seconds / stretch_of(model, load)
     return bool(load["flush"] or load["rw"] != "write" or cache < BOUND / 2 * written)
 
 
 def measure(folder: Path, model: dict[str, Any], seconds: float) -> bool:
     good = []
-    stretch = STRETCH[model["kind"]]
     for number, load in enumerate(json.loads(run(PROGRAM, "validate", model["name"]))):
         if not taken(model, load, seconds):
             continue
+        stretch = stretch_of(model, load)
         with daemon(folder / f"{model['name']}{number}") as serving:
             made = ("--size", SIZE_BYTES, "--media", model["name"], "--stretch", stretch)
             run(PROGRAM, "add", serving, "disk", *made)
