@@ -41,6 +41,7 @@ _DENSE_US = 1 << 20
 LONGEST_RUN_S = 31 * 86400
 
 Latencies = npt.NDArray[np.int64]
+Seconds = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -267,17 +268,26 @@ def _parse_block(
     words = {w: data.count(f" {w} ".encode(), 0, cut) for w in WORDS} if latency.null_count else {}
     lag_us = pa.compute.max(table.column(lag)).as_py() if lag else None
     epoch_s, latency_us = table.column("epoch_s").to_numpy(), latency.fill_null(-1).to_numpy()
-    has_latency = latency_us >= 0
+    if latency_us.size and latency_us.min() < 0:
+        has_latency = latency_us >= 0
+        epoch_s, latency_us = epoch_s[has_latency], latency_us[has_latency]
     histogram = Histogram()
-    histogram.add(latency_us[has_latency])
-    seconds, counts = np.unique(epoch_s[has_latency], return_counts=True)
-    return LogSummary(
-        {word: count for word, count in words.items() if count},
-        0,
-        histogram,
-        dict(zip(seconds.tolist(), counts.tolist(), strict=True)),
-        lag_us,
-    )
+    histogram.add(latency_us)
+    seconds = _count_seconds(epoch_s)
+    return LogSummary({word: count for word, count in words.items() if count}, 0, histogram, seconds, lag_us)
+
+
+def _count_seconds(epoch_s: Seconds) -> dict[int, int]:
+    """How many there are of each; of a block of a real log they lie close to one another, which need not be sorted."""
+    if epoch_s.size == 0:
+        return {}
+    first = int(epoch_s.min())
+    if int(epoch_s.max()) - first > LONGEST_RUN_S:
+        found, counts = np.unique(epoch_s, return_counts=True)
+        return dict(zip(found.tolist(), counts.tolist(), strict=True))
+    counts = np.bincount(epoch_s - first)
+    found = np.flatnonzero(counts)
+    return dict(zip((found + first).tolist(), counts[found].tolist(), strict=True))
 
 
 def _lines_before(path: Path, offset_bytes: int) -> int:
