@@ -19,6 +19,8 @@ DEFAULT_CONNECTIONS = 100
 """What initdb writes."""
 OWN_CONNECTIONS = 2
 """Beside pgbench's clients: the probe, and statements between."""
+SERVERS_NAMED = 3
+"""Of other servers, by their command lines."""
 LOADED_PER_DUMPED = 3
 """A database with its indexes takes about three times the size of its dump, and more if the dump is well compressed."""
 
@@ -109,7 +111,9 @@ def notices(site: Site) -> Iterator[str]:
         yield f"warning: others are busy on {site.host.name} and will disturb the figures: {busy}"
     servers = read_servers(site.host)
     if servers:
-        yield f"warning: other PostgreSQL servers run on {site.host.name}: {len(servers)}"
+        shown = "; ".join(server.command for server in servers[:SERVERS_NAMED])
+        more = f" and {len(servers) - SERVERS_NAMED} more" if len(servers) > SERVERS_NAMED else ""
+        yield f"warning: other PostgreSQL servers run on {site.host.name}: {shown}{more}"
     for name, given in site.given_conf.items():
         if given.left_out:
             yield f"left out of the postgresql.conf of {name}: {', '.join(given.left_out)} (`pgstrata plan` says why)"
