@@ -180,6 +180,13 @@ def test_servers_are_postmasters_not_their_children() -> None:
     assert parse_servers("") == ()
 
 
+def test_a_server_that_has_ended_is_none() -> None:
+    ended = " 4711 1 postgres postgres [postgres] <defunct>\n"
+    assert parse_servers(ended) == ()
+    running = "   42 1 postgres postgres /usr/lib/postgresql/15/bin/postgres -D /srv\n"
+    assert [server.pid for server in parse_servers(ended + running)] == [42]
+
+
 def test_only_noticeable_processes_are_busy() -> None:
     idle, computing, writing = Busy(1, "idle", 0.01, 0), Busy(2, "cc1", 0.9, 0), Busy(3, "dd", 0.01, 5e7)
     assert read_busy(FakeHost(busy=(computing, writing, idle)), 0.1) == (computing, writing)

@@ -18,6 +18,9 @@ MOST_NAMED = 5
 PRESSED = ("cpu", "io", "memory")
 """What the kernel tells pressure (PSI) of, since Linux 4.20."""
 
+DEFUNCT = " <defunct>"
+"""How ps ends the line of a process that has ended."""
+
 _SERVER_NAMES = frozenset({"postgres", "postmaster"})
 
 
@@ -72,8 +75,11 @@ def render_busy(found: Sequence[Busy]) -> str:
 
 
 def parse_servers(text: str) -> tuple[Server, ...]:
-    """From `ps -e -o pid=,ppid=,user:32=,comm:16=,args=`: PostgreSQL processes that no other one started."""
-    rows = [line.split(None, 4) for line in text.splitlines() if line.strip()]
+    """From `ps -e -o pid=,ppid=,user:32=,comm:16=,args=`: PostgreSQL processes that no other one started.
+
+    One that has ended and whose parent has not asked yet is none.
+    """
+    rows = [line.split(None, 4) for line in text.splitlines() if line.strip() and not line.endswith(DEFUNCT)]
     ours = {row[0] for row in rows if row[3] in _SERVER_NAMES}
     return tuple(
         Server(int(row[0]), row[2], row[4] if len(row) > 4 else row[3])
