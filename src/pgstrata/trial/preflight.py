@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pgstrata.errors import PreflightError, UsageError, all_at_once
-from pgstrata.host.facts.activity import read_servers
+from pgstrata.host.facts.activity import read_servers, render_servers
 from pgstrata.host.facts.gather import BUSY, NOBODY
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import ask_settings
@@ -19,8 +19,6 @@ DEFAULT_CONNECTIONS = 100
 """What initdb writes."""
 OWN_CONNECTIONS = 2
 """Beside pgbench's clients: the probe, and statements between."""
-SERVERS_NAMED = 3
-"""Of other servers, by their command lines."""
 LOADED_PER_DUMPED = 3
 """A database with its indexes takes about three times the size of its dump, and more if the dump is well compressed."""
 
@@ -111,9 +109,7 @@ def notices(site: Site) -> Iterator[str]:
         yield f"warning: others are busy on {site.host.name} and will disturb the figures: {busy}"
     servers = read_servers(site.host)
     if servers:
-        shown = "; ".join(server.command for server in servers[:SERVERS_NAMED])
-        more = f" and {len(servers) - SERVERS_NAMED} more" if len(servers) > SERVERS_NAMED else ""
-        yield f"warning: other PostgreSQL servers run on {site.host.name}: {shown}{more}"
+        yield f"warning: other PostgreSQL servers run on {site.host.name}: {render_servers(servers)}"
     for name, given in site.given_conf.items():
         if given.left_out:
             yield f"left out of the postgresql.conf of {name}: {', '.join(given.left_out)} (`pgstrata plan` says why)"

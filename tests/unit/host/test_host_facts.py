@@ -8,7 +8,15 @@ import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.host import facts
-from pgstrata.host.facts.activity import Server, parse_load, parse_pressure, parse_servers, read_busy, render_busy
+from pgstrata.host.facts.activity import (
+    Server,
+    parse_load,
+    parse_pressure,
+    parse_servers,
+    read_busy,
+    render_busy,
+    render_servers,
+)
 from pgstrata.host.facts.block import parse_lsblk
 from pgstrata.host.facts.cpu import (
     parse_lscpu,
@@ -184,7 +192,9 @@ def test_a_server_that_has_ended_is_none() -> None:
     ended = " 4711 1 postgres postgres [postgres] <defunct>\n"
     assert parse_servers(ended) == ()
     running = "   42 1 postgres postgres /usr/lib/postgresql/15/bin/postgres -D /srv\n"
-    assert [server.pid for server in parse_servers(ended + running)] == [42]
+    found = parse_servers(ended + running)
+    assert [server.pid for server in found] == [42]
+    assert render_servers(found * 7) == ", ".join([found[0].command] * 5) + ", and 2 more"
 
 
 def test_only_noticeable_processes_are_busy() -> None:

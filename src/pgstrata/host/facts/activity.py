@@ -13,7 +13,7 @@ CPU_NOTICED = 0.05
 """Share of one processor above which a process counts as busy."""
 IO_NOTICED_BYTES_PER_S = 1_000_000
 MOST_NAMED = 5
-"""Of busy processes."""
+"""Of busy processes, and of servers."""
 
 PRESSED = ("cpu", "io", "memory")
 """What the kernel tells pressure (PSI) of, since Linux 4.20."""
@@ -69,9 +69,17 @@ def read_busy(host: Host, seconds: float = SAMPLE_S) -> tuple[Busy, ...]:
 
 def render_busy(found: Sequence[Busy]) -> str:
     """The busiest by name, the others by their number."""
-    named = [busy.text for busy in found[:MOST_NAMED]]
-    rest = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
-    return ", ".join([*named, *rest])
+    return _named([busy.text for busy in found])
+
+
+def render_servers(found: Sequence[Server]) -> str:
+    """The first by their command lines, the others by their number."""
+    return _named([server.command for server in found])
+
+
+def _named(texts: Sequence[str]) -> str:
+    rest = [f"and {len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
+    return ", ".join([*texts[:MOST_NAMED], *rest])
 
 
 def parse_servers(text: str) -> tuple[Server, ...]:
