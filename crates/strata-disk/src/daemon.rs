@@ -2,13 +2,13 @@
 
 use crate::control;
 use crate::engine::{Answer, Engine, Op};
-use crate::front::fuse::{Front, Reply};
+use crate::front::disks::Disks;
+use crate::front::fuse::{self, Reply};
 use crate::log::behind::Behind;
 use crate::log::native::Writer;
 use crate::media::Ns;
 use crate::states::replay::Replay;
 use crate::store::Snapshot;
-use fuser::{Config, MountOption, Session, SessionACL};
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{SigSet, Signal};
@@ -62,9 +62,8 @@ impl Shared {
         self.began.elapsed().as_nanos() as Ns
     }
 
-    pub fn submit(&self, disk: u32, op: Op<'_>, reply: Reply) {
+    pub fn submit(&self, mut engine: MutexGuard<'_, Engine<Reply>>, disk: u32, op: Op<'_>, reply: Reply) {
         let mut answers = Vec::new();
-        let mut engine = self.engine();
         engine.submit(self.now(), disk, op, reply, &mut answers);
         let due = engine.next_due();
         drop(engine);
@@ -224,15 +223,8 @@ pub fn serve(place: &Place, log: Option<&Path>, ready: impl FnOnce()) -> Result<
     stay_out_of_reclaim();
     let log = log.map(open_log).transpose()?;
     let shared = Arc::new(Shared::new(log));
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/fuse")
-        .map_err(|error| format!("/dev/fuse: {error}; disks are files of a FUSE mount"))?;
     let listener = control::bind(&place.control()).map_err(|error| told("control socket", &error))?;
-    let session = Session::new(Front(shared.clone()), place.disks(), &mount_options())
-        .map_err(|error| format!("mount of {}: {error}", place.disks().display()))?;
-    let session = session.spawn().map_err(|error| told("session of fuse", &error))?;
+    fuse::serve(Disks(shared.clone()), &place.disks(), SOURCE)?;
     let timer = shared.clone();
     std::thread::spawn(move || timer.answer_what_is_due());
     let served = shared.clone();
@@ -240,7 +232,6 @@ pub fn serve(place: &Place, log: Option<&Path>, ready: impl FnOnce()) -> Result<
     ready();
     let signal = signals.wait();
     stop(place, &shared);
-    drop(session);
     signal.map(drop).map_err(|error| told("wait for a signal", &error))
 }
 
@@ -281,21 +272,6 @@ fn open_log(path: &Path) -> Result<Writer<Behind>, String> {
     let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
     file.and_then(|file| Writer::new(Behind::new(file)?))
         .map_err(|error| format!("event log {}: {error}", path.display()))
-}
-
-fn mount_options() -> Config {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(SOURCE.into()),
-        MountOption::NoDev,
-        MountOption::NoSuid,
-        MountOption::NoExec,
-        MountOption::DefaultPermissions,
-    ];
-    config.acl = SessionACL::Owner;
-    config.n_threads = Some(2);
-    config.clone_fd = true;
-    config
 }
 
 /// Signals reach the thread that waits for them and no other.

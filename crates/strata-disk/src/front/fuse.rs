@@ -1,43 +1,55 @@
-//! Disks as files of one FUSE mount, for `losetup --direct-io=on`.
+//! Files of one FUSE mount, for `losetup --direct-io=on`.
 //!
 //! A flush of the loop device arrives as fsync, a discard or write of zeroes as fallocate. Both are always implemented: the
 //! kernel takes ENOSYS as success for ever after, which would make every disk a liar.
+//!
+//! One thread takes requests. Where they follow one another within microseconds it asks for the next one again and again
+//! before it sleeps: to be woken takes longer than to answer.
 
-use crate::daemon::Shared;
 use crate::engine::{Op, Refused};
-use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, WriteFlags,
-};
-use std::ffi::OsStr;
-use std::io;
+use crate::front::Files;
+use crate::front::wire::{self, Asked, Call, LARGEST_REQUEST, Node};
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fs::{File, OpenOptions};
+use std::io::{IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 const ROOT: u64 = 1;
-/// Inode numbers of disks begin after the root's.
+/// Node numbers of files begin after the folder's.
 const FIRST: u64 = 2;
-const NEVER_CACHED: Duration = Duration::ZERO;
-const LARGEST_WRITE: u32 = 1 << 20;
 
-/// What a request of FUSE is answered with.
-pub enum Reply {
-    Data(ReplyData),
-    Written(ReplyWrite, u32),
-    Empty(ReplyEmpty),
+/// A request of FUSE that is to be answered.
+pub struct Reply {
+    device: Arc<File>,
+    unique: u64,
+    /// Of a write, how much it wrote.
+    written: Option<u32>,
 }
 
 impl Reply {
+    /// `result` is the data of a read, and empty for what has none.
     pub fn send(self, result: Result<Vec<u8>, Refused>) {
-        match (self, result) {
-            (Self::Data(reply), Ok(data)) => reply.data(&data),
-            (Self::Written(reply, count), Ok(_)) => reply.written(count),
-            (Self::Empty(reply), Ok(_)) => reply.ok(),
-            (Self::Data(reply), Err(refused)) => reply.error(errno(refused)),
-            (Self::Written(reply, _), Err(refused)) => reply.error(errno(refused)),
-            (Self::Empty(reply), Err(refused)) => reply.error(errno(refused)),
+        match (result, self.written) {
+            (Ok(_), Some(bytes)) => self.answer(0, &wire::written(bytes)),
+            (Ok(data), None) => self.answer(0, &data),
+            (Err(refused), _) => self.refuse(errno(refused)),
         }
+    }
+
+    fn refuse(self, errno: Errno) {
+        self.answer(errno as i32, &[]);
+    }
+
+    /// Whoever asked may be gone: then nobody is to be told.
+    fn answer(self, errno: i32, body: &[u8]) {
+        let header = wire::header(self.unique, errno, body.len());
+        let _ = (&*self.device).write_vectored(&[IoSlice::new(&header), IoSlice::new(body)]);
     }
 }
 
@@ -49,184 +61,185 @@ fn errno(refused: Refused) -> Errno {
     }
 }
 
-pub struct Front(pub Arc<Shared>);
+/// Mounts the files at a folder, of root alone, and says the source's name to whoever lists mounts. They are served by a
+/// thread until the mount is gone.
+pub fn serve(files: impl Files + 'static, at: &Path, source: &str) -> Result<(), String> {
+    let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/fuse");
+    let device = opened.map_err(|error| format!("/dev/fuse: {error}; disks are files of a FUSE mount"))?;
+    let told = |error: &dyn std::fmt::Display| format!("mount of {}: {error}", at.display());
+    let options =
+        format!("fd={},rootmode=40000,user_id=0,group_id=0,default_permissions", device.as_raw_fd());
+    let flags = MsFlags::MS_NODEV | MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    mount(Some(source), at, Some("fuse"), flags, Some(options.as_str())).map_err(|error| told(&error))?;
+    let session = Session { device: Arc::new(device), files };
+    let mut buffer = vec![0; LARGEST_REQUEST];
+    session.begin(&mut buffer).map_err(|error| told(&error))?;
+    std::thread::spawn(move || session.go_on(&mut buffer));
+    Ok(())
+}
 
-impl Front {
-    fn attributes(&self, inode: u64) -> Option<FileAttr> {
-        let mut engine = self.0.engine();
-        let size = if inode == ROOT { 0 } else { engine.disk(disk_of(inode)?)?.image.size() };
-        let directory = inode == ROOT;
-        Some(FileAttr {
-            ino: INodeNo(inode),
-            size,
-            blocks: size / 512,
-            atime: SystemTime::UNIX_EPOCH,
-            mtime: SystemTime::UNIX_EPOCH,
-            ctime: SystemTime::UNIX_EPOCH,
-            crtime: SystemTime::UNIX_EPOCH,
-            kind: if directory { FileType::Directory } else { FileType::RegularFile },
-            perm: if directory { 0o700 } else { 0o600 },
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        })
+struct Session<F> {
+    device: Arc<File>,
+    files: F,
+}
+
+impl<F: Files> Session<F> {
+    /// The kernel asks first what is spoken.
+    fn begin(&self, buffer: &mut [u8]) -> Result<(), String> {
+        let length = self.receive(buffer, &mut Patience::default()).map_err(|error| error.to_string())?;
+        match wire::parse(&buffer[..length]) {
+            Ok(Call { unique, asked: Asked::Init { major: 7, max_readahead, offered }, .. }) => {
+                let body = wire::init(max_readahead, offered)
+                    .map_err(|missing| format!("this kernel's fuse lacks the flags {missing:#x}"))?;
+                self.reply(unique).answer(0, &body);
+                Ok(())
+            }
+            other => Err(format!("the kernel began with {other:?}")),
+        }
     }
 
-    fn submit(&self, inode: INodeNo, op: Op<'_>, reply: Reply) {
-        self.0.submit(disk_of(inode.0).unwrap_or(u32::MAX), op, reply);
+    fn go_on(&self, buffer: &mut [u8]) {
+        let mut patience = Patience::default();
+        while let Ok(length) = self.receive(buffer, &mut patience) {
+            let message = &buffer[..length];
+            match (wire::parse(message), wire::unique(message)) {
+                (Ok(call), _) => self.take(&call),
+                (Err(_), Some(unique)) => self.reply(unique).refuse(Errno::EIO),
+                (Err(_), None) => {}
+            }
+        }
+    }
+
+    /// The next message; an error once the mount is gone.
+    fn receive(&self, buffer: &mut [u8], patience: &mut Patience) -> Result<usize, Errno> {
+        let began = Instant::now();
+        let mut slept = false;
+        loop {
+            match (&*self.device)
+                .read(buffer)
+                .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+            {
+                Ok(length) => {
+                    patience.learn(slept);
+                    return Ok(length);
+                }
+                Err(Errno::EAGAIN) if !slept && began.elapsed() < patience.spun() => std::thread::yield_now(),
+                Err(Errno::EAGAIN) => {
+                    slept = true;
+                    let _ =
+                        poll(&mut [PollFd::new(self.device.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+                }
+                // a signal, or a request that was taken back
+                Err(Errno::EINTR | Errno::ENOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn reply(&self, unique: u64) -> Reply {
+        Reply { device: self.device.clone(), unique, written: None }
+    }
+
+    fn take(&self, call: &Call<'_>) {
+        let reply = self.reply(call.unique);
+        match call.asked {
+            Asked::Read { offset, size } => self.on_file(call.node, reply, |file, reply| {
+                self.files.read(file, offset, u64::from(size), reply);
+            }),
+            Asked::Write { offset, data } => {
+                let reply = Reply { written: Some(data.len() as u32), ..reply };
+                self.submit(call.node, Op::Write { offset, data, fua: false }, reply);
+            }
+            Asked::Fsync => self.submit(call.node, Op::Flush, reply),
+            Asked::Fallocate { offset, length, mode } => {
+                let discard = mode & libc::FALLOC_FL_PUNCH_HOLE as u32 != 0;
+                if !discard && mode & libc::FALLOC_FL_ZERO_RANGE as u32 == 0 {
+                    return reply.refuse(Errno::EOPNOTSUPP);
+                }
+                self.submit(call.node, Op::Zero { offset, length, discard }, reply);
+            }
+            Asked::Lookup { name } => {
+                let file = std::str::from_utf8(name).ok().and_then(|name| self.files.find(name));
+                let number = file.map_or(0, |file| u64::from(file) + FIRST);
+                tell(reply, self.node(number).map(|node| wire::entry(number, node)));
+            }
+            Asked::Getattr => tell(reply, self.node(call.node).map(|node| wire::attributes(call.node, node))),
+            Asked::Open => {
+                let there = file_of(call.node).is_some_and(|file| self.files.open(file));
+                tell(reply, there.then(wire::opened_file));
+            }
+            Asked::Release => {
+                file_of(call.node).into_iter().for_each(|file| self.files.release(file));
+                reply.answer(0, &[]);
+            }
+            Asked::Readdir { offset, size } => {
+                let files = self.files.list().into_iter().map(|(name, file)| (name, u64::from(file) + FIRST));
+                reply.answer(0, &wire::folder(&files.collect::<Vec<_>>(), offset, size));
+            }
+            Asked::Opendir => reply.answer(0, &wire::opened_folder()),
+            Asked::Statfs => reply.answer(0, &wire::statfs()),
+            Asked::Closing => reply.answer(0, &[]),
+            Asked::Forget => {}
+            Asked::Init { .. } | Asked::Other => reply.refuse(Errno::ENOSYS),
+        }
+    }
+
+    fn node(&self, number: u64) -> Option<Node> {
+        match number {
+            ROOT => Some(Node::Folder),
+            _ => file_of(number).and_then(|file| self.files.size(file)).map(|bytes| Node::File { bytes }),
+        }
+    }
+
+    fn submit(&self, node: u64, op: Op<'_>, reply: Reply) {
+        self.on_file(node, reply, |file, reply| self.files.submit(file, op, reply));
+    }
+
+    fn on_file(&self, node: u64, reply: Reply, act: impl FnOnce(u32, Reply)) {
+        match file_of(node) {
+            Some(file) => act(file, reply),
+            None => reply.refuse(Errno::EIO),
+        }
     }
 }
 
-fn disk_of(inode: u64) -> Option<u32> {
-    inode.checked_sub(FIRST)?.try_into().ok()
+fn tell(reply: Reply, body: Option<Vec<u8>>) {
+    match body {
+        Some(body) => reply.answer(0, &body),
+        None => reply.refuse(Errno::ENOENT),
+    }
 }
 
-impl Filesystem for Front {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let wanted = InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES;
-        config
-            .add_capabilities(wanted)
-            .map_err(|missing| io::Error::other(format!("this kernel's fuse lacks {missing:?}")))?;
-        // Values beyond what the kernel takes are lowered by it.
-        let _ = config.set_max_write(LARGEST_WRITE);
-        let _ = config.set_max_background(256);
-        let _ = config.set_congestion_threshold(256);
-        Ok(())
+fn file_of(node: u64) -> Option<u32> {
+    node.checked_sub(FIRST)?.try_into().ok()
+}
+
+/// How long the next request is asked for before its thread sleeps. After asking in vain it sleeps at once, for one request,
+/// then for three, and so on: where requests are far apart, hardly anything is spent on asking.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Patience {
+    /// For how many requests it slept at once after the last vain wait.
+    slept: u8,
+    left: u8,
+}
+
+impl Patience {
+    pub const SPUN: Duration = Duration::from_micros(70);
+    const MOST: u8 = 63;
+
+    pub fn spun(self) -> Duration {
+        if self.left > 0 { Duration::ZERO } else { Self::SPUN }
     }
 
-    fn lookup(&self, _request: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let id = name.to_str().and_then(|name| self.0.engine().id(name));
-        match id.and_then(|id| self.attributes(u64::from(id) + FIRST)) {
-            Some(attributes) => reply.entry(&NEVER_CACHED, &attributes, Generation(0)),
-            None => reply.error(Errno::ENOENT),
-        }
-    }
-
-    fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        match self.attributes(inode.0) {
-            Some(attributes) => reply.attr(&NEVER_CACHED, &attributes),
-            None => reply.error(Errno::ENOENT),
-        }
-    }
-
-    fn open(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match disk_of(inode.0).and_then(|id| self.0.engine().disk(id).map(|disk| disk.opened += 1)) {
-            Some(()) => reply.opened(
-                FileHandle(0),
-                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
-            ),
-            None => reply.error(Errno::ENOENT),
-        }
-    }
-
-    fn release(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
-        if let Some(id) = disk_of(inode.0) {
-            if let Some(disk) = self.0.engine().disk(id) {
-                disk.opened -= 1;
+    /// A request came, while it was asked for or after sleep.
+    pub fn learn(&mut self, in_sleep: bool) {
+        *self = match (self.left, in_sleep) {
+            (0, false) => Self::default(),
+            (0, true) => {
+                let slept = (2 * self.slept + 1).min(Self::MOST);
+                Self { slept, left: slept }
             }
-        }
-        reply.ok();
-    }
-
-    fn read(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let end = self.attributes(inode.0).map_or(0, |attributes| attributes.size);
-        let length = u64::from(size).min(end.saturating_sub(offset));
-        self.submit(inode, Op::Read { offset: offset.min(end), length }, Reply::Data(reply));
-    }
-
-    fn write(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let op = Op::Write { offset, data, fua: false };
-        self.submit(inode, op, Reply::Written(reply, data.len() as u32));
-    }
-
-    /// Closing a file is no flush of its disk.
-    fn flush(
-        &self,
-        _request: &Request,
-        _inode: INodeNo,
-        _handle: FileHandle,
-        _owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        reply.ok();
-    }
-
-    fn fsync(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
-        self.submit(inode, Op::Flush, Reply::Empty(reply));
-    }
-
-    fn fallocate(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        let discard = mode & libc::FALLOC_FL_PUNCH_HOLE != 0;
-        if !discard && mode & libc::FALLOC_FL_ZERO_RANGE == 0 {
-            return reply.error(Errno::EOPNOTSUPP);
-        }
-        self.submit(inode, Op::Zero { offset, length, discard }, Reply::Empty(reply));
-    }
-
-    fn readdir(
-        &self,
-        _request: &Request,
-        _inode: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let list = self.0.engine().list();
-        for (index, (name, id)) in list.iter().enumerate().skip(offset as usize) {
-            let inode = INodeNo(u64::from(*id) + FIRST);
-            if reply.add(inode, index as u64 + 1, FileType::RegularFile, name) {
-                break;
-            }
-        }
-        reply.ok();
+            (left, _) => Self { left: left - 1, ..*self },
+        };
     }
 }
