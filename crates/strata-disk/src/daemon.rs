@@ -224,7 +224,8 @@ pub fn serve(place: &Place, log: Option<&Path>, ready: impl FnOnce()) -> Result<
     let log = log.map(open_log).transpose()?;
     let shared = Arc::new(Shared::new(log));
     let listener = control::bind(&place.control()).map_err(|error| told("control socket", &error))?;
-    fuse::serve(Disks(shared.clone()), &place.disks(), SOURCE)?;
+    fuse::serve(Disks(shared.clone()), &place.disks(), SOURCE)
+        .inspect_err(|_| drop(fs::remove_file(place.control())))?;
     let timer = shared.clone();
     std::thread::spawn(move || timer.answer_what_is_due());
     let served = shared.clone();

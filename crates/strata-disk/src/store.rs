@@ -271,13 +271,16 @@ impl Image {
         for piece in pieces(offset, data.len()) {
             let from = &data[(at - offset) as usize..][..piece.len()];
             let number = at / PAGE as u64;
-            let mut page: Page = [0; PAGE];
-            if piece.len() < PAGE {
-                self.read_within_page(number, 0, &mut page)?;
+            at += from.len() as u64;
+            // copied once where it is a whole page
+            if let Ok(page) = Arc::<Page>::try_from(Arc::<[u8]>::from(from)) {
+                pages.push(page);
+                continue;
             }
+            let mut page: Page = [0; PAGE];
+            self.read_within_page(number, 0, &mut page)?;
             page[piece].copy_from_slice(from);
             pages.push(Arc::new(page));
-            at += from.len() as u64;
         }
         for (number, page) in (offset / PAGE as u64..).zip(&pages) {
             self.current.set(number, Some(page.clone()));

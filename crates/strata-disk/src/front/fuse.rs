@@ -10,7 +10,7 @@ use crate::engine::{Op, Refused};
 use crate::front::Files;
 use crate::front::wire::{self, Asked, Call, LARGEST_REQUEST, Node};
 use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Read, Write};
@@ -73,7 +73,10 @@ pub fn serve(files: impl Files + 'static, at: &Path, source: &str) -> Result<(),
     mount(Some(source), at, Some("fuse"), flags, Some(options.as_str())).map_err(|error| told(&error))?;
     let session = Session { device: Arc::new(device), files };
     let mut buffer = vec![0; LARGEST_REQUEST];
-    session.begin(&mut buffer).map_err(|error| told(&error))?;
+    session.begin(&mut buffer).map_err(|error| {
+        let _ = umount2(at, MntFlags::MNT_DETACH);
+        told(&error)
+    })?;
     std::thread::spawn(move || session.go_on(&mut buffer));
     Ok(())
 }
