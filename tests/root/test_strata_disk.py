@@ -25,7 +25,7 @@ PROGRAM = Path(sys.executable).parent / "strata-disk"
 MIB = 1 << 20
 LOG_DISCARD, LOG_MARK = 4, 8
 """drivers/md/dm-log-writes.c"""
-CAP_SYS_RESOURCE = 24
+CAP_SYS_NICE, CAP_SYS_RESOURCE = 23, 24
 """capability.h"""
 PATIENCE_S = 120
 """Nothing takes as long, however busy the machine is: what does, hangs."""
@@ -474,14 +474,22 @@ class MemoryLimit:
         return "max 0\n" not in (self.folder / "memory.events").read_text()
 
 
-def may_stay_out_of_reclaim() -> bool:
-    """Whether processes here have CAP_SYS_RESOURCE, which the daemon needs for that."""
+def has(capability: int) -> bool:
+    """Whether processes here have it."""
     status = Path("/proc/self/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("CapEff:"))
-    return bool(int(line.split()[1], 16) >> CAP_SYS_RESOURCE & 1)
+    return bool(int(line.split()[1], 16) >> capability & 1)
 
 
-@pytest.mark.skipif(not may_stay_out_of_reclaim(), reason="CAP_SYS_RESOURCE is missing: without it this hangs")
+@pytest.mark.skipif(not has(CAP_SYS_NICE), reason="CAP_SYS_NICE is missing: answers of media wait for busy processors")
+def test_the_thread_of_due_answers_alone_runs_before_others(daemon: Daemon) -> None:
+    threads = Path(f"/proc/{daemon.pid}/task").iterdir()
+    policies = {(task / "comm").read_text().strip(): os.sched_getscheduler(int(task.name)) for task in threads}
+    assert policies.pop("due") == os.SCHED_RR
+    assert set(policies.values()) == {os.SCHED_OTHER}
+
+
+@pytest.mark.skipif(not has(CAP_SYS_RESOURCE), reason="CAP_SYS_RESOURCE is missing: without it this hangs")
 def test_a_filesystem_that_is_written_beyond_free_memory_does_not_hang(tmp_path: Path) -> None:
     """The daemon and the writer share 128 MiB: what the daemon needs memory for is reclaimed by writing to its disk."""
     size = 320 * MIB
