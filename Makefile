@@ -11,8 +11,9 @@ DISK := $(BIN)/strata-disk
 DISK_SOURCES := $(shell find crates -path '*/target' -prune -o -type f -print)
 # The lock is hashed: whichever index pip is set to must serve these very files.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Most tests wait for other programs: one process more than a small machine has cores. Long ones first.
+# Most tests wait for other programs: more processes than a small machine has cores.
 SPREAD := --numprocesses 3 --dist loadgroup
+SPREAD_WIDE := --numprocesses 5 --dist loadgroup
 
 .PHONY: help
 help: ## this list
@@ -63,7 +64,11 @@ coverage: $(STAMP) ## which lines and branches the unit tests reach
 .PHONY: test
 test: $(STAMP) $(DISK) ## the fast and the root tests
 	@bash .ci/strata-disk test
-	@$(BIN)/pytest $(SPREAD) -m "not every_stack" tests/root/test_kill.py tests/root tests/e2e tests/unit tests/golden tests/contract
+	@$(BIN)/pytest $(SPREAD_WIDE) -m "not every_stack" tests/root tests/e2e tests/unit tests/golden tests/contract
+
+.PHONY: test-benches
+test-benches: $(STAMP) $(DISK) ## every benchmark, in a tiny size, as root; some minutes
+	@$(BIN)/pytest $(SPREAD) tests/benches
 
 .PHONY: test-cluster
 test-cluster: $(STAMP) $(DISK) ## clusters that break, as root; some minutes

@@ -15,7 +15,13 @@ from loopback_sshd import SSHD, LoopbackSshd
 settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")
 
-SPREAD = ("root/test_trials.py", "root/test_kill.py", "attack/test_signals.py", "attack/test_kills.py")
+SPREAD = (
+    "root/test_trials.py",
+    "root/test_kill.py",
+    "attack/test_signals.py",
+    "attack/test_kills.py",
+    "benches/test_benches.py",
+)
 """Slow files without fixtures of their own that are dear to make: their tests may run in several processes."""
 
 

@@ -98,10 +98,16 @@ def test_a_failing_step_undoes_the_others(host: LocalHost, tmp_path: Path) -> No
 def test_the_first_error_stays_and_errors_of_undoing_are_noted(host: LocalHost, tmp_path: Path) -> None:
     plan = plan_stack(loop_stack(Ext4(bigalloc_cluster=1024 * 2**20)), context_in(tmp_path))
     journal = Journal.create(host, "t1")
-    journal.register(RemovePath(path=str(tmp_path / "theirs")))
-    with pytest.raises(CommandFailed, match=r"mkfs\.ext4") as failure:
-        build(host, plan, journal)
-    assert "is not in a folder that pgstrata made" in "".join(failure.value.__notes__)
+    held = tmp_path / "pgstrata-held"
+    (held / "mnt").mkdir(parents=True)
+    host.run(command("mount", "--bind", str(tmp_path), str(held / "mnt")))
+    journal.register(RemovePath(path=str(held)))
+    try:
+        with pytest.raises(CommandFailed, match=r"mkfs\.ext4") as failure:
+            build(host, plan, journal)
+    finally:
+        host.run(command("umount", str(held / "mnt")))
+    assert "mounted" in "".join(failure.value.__notes__)
 
 
 def test_processes_end_before_their_filesystem_is_unmounted(host: LocalHost, tmp_path: Path) -> None:

@@ -44,11 +44,17 @@ Seen = dict[str, tuple[int, int, int]]
 
 
 def hide(folder: Path) -> None:
+    """But for the checkout itself, wherever it lies."""
+    checkout = Path(__file__).parents[2]
     for path, mode in HIDDEN.items():
         behind = folder / path.strip("/").replace("/", "-")
         behind.mkdir()
         behind.chmod(mode)
-        subprocess.run(["mount", "--bind", str(behind), path], check=True, timeout=60)
+        if checkout.is_relative_to(path):
+            again = behind / checkout.relative_to(path)
+            again.mkdir(parents=True)
+            subprocess.run(["mount", "--bind", str(checkout), str(again)], check=True, timeout=60)
+        subprocess.run(["mount", "--rbind", str(behind), path], check=True, timeout=60)
 
 
 def look() -> Seen:
