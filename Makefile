@@ -13,7 +13,8 @@ DISK_SOURCES := $(shell find crates -path '*/target' -prune -o -type f -print)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Most tests wait for other programs: more processes than a small machine has cores.
 SPREAD := --numprocesses 3 --dist loadgroup
-SPREAD_WIDE := --numprocesses 5 --dist loadgroup
+# The root tests come first, which take longest; the order would be by number.
+SPREAD_WIDE := --numprocesses 5 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help
 help: ## this list

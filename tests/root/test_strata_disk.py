@@ -483,10 +483,13 @@ def has(capability: int) -> bool:
 
 @pytest.mark.skipif(not has(CAP_SYS_NICE), reason="CAP_SYS_NICE is missing: answers of media wait for busy processors")
 def test_the_thread_of_due_answers_alone_runs_before_others(daemon: Daemon) -> None:
-    threads = Path(f"/proc/{daemon.pid}/task").iterdir()
-    policies = {(task / "comm").read_text().strip(): os.sched_getscheduler(int(task.name)) for task in threads}
-    assert policies.pop("due") == os.SCHED_RR
-    assert set(policies.values()) == {os.SCHED_OTHER}
+    def policies() -> dict[str, int]:
+        threads = Path(f"/proc/{daemon.pid}/task").iterdir()
+        return {(task / "comm").read_text().strip(): os.sched_getscheduler(int(task.name)) for task in threads}
+
+    wait_until(lambda: policies().get("due") == os.SCHED_RR, "the thread has begun")
+    assert [policy for name, policy in policies().items() if name != "due"] != []
+    assert all(policy == os.SCHED_OTHER for name, policy in policies().items() if name != "due")
 
 
 @pytest.mark.skipif(not has(CAP_SYS_RESOURCE), reason="CAP_SYS_RESOURCE is missing: without it this hangs")

@@ -1,4 +1,4 @@
-"""Targets of the Makefile that stand on modelled disks build the program for them, and every test is run by some target."""
+"""Targets of the Makefile that stand on modelled disks build the program for them, and every test has its target."""
 
 from __future__ import annotations
 
