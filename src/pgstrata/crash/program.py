@@ -8,6 +8,7 @@ look at them are made then: one for a batch of states, with a command for each w
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,11 +49,12 @@ from pgstrata.crash.ledger import (
 from pgstrata.crash.script import LEDGER
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state
 from pgstrata.errors import TrialError, parser_of
-from pgstrata.host.protocol import Command, marked
+from pgstrata.host.protocol import Command, CommandFailed, marked
 from pgstrata.record.schema import PlannedRecord, StateRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.stack.block.media import call, undos_of
 from pgstrata.stack.step import PlannedCommand, Step, planned
+from pgstrata.stack.undoing import BUSY_ATTEMPTS, BUSY_PAUSE_S
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.facts import record_facts
 from pgstrata.trial.program import Program, attest_built, folder_steps, plan_built
@@ -215,20 +217,18 @@ def _record_step(setup: TrialSetup, asked: CrashAsked) -> Step:
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
     """What was recorded must be gone before a state of it comes up: both have the same identity."""
     nodes = [node for volume in setup.plan.volumes for node in volume.media]
+    down = (
+        *plan_take_down(plan_stages(setup.plan.volumes)),
+        planned("losetup", "--detach", nodes),
+        call("stop", CrashPlaces.of(setup).recorded),
+    )
     return (
         Step(
             f"stop the server{'s' * (len(setup.servers) > 1)} at once",
             _planned(*(server.plan_stop("immediate", STOP_TIMEOUT_S) for server in setup.servers.values())),
             act=_stop,
         ),
-        Step(
-            "take the recorded disks down",
-            (
-                *plan_take_down(plan_stages(setup.plan.volumes)),
-                planned("losetup", "--detach", nodes),
-                call("stop", CrashPlaces.of(setup).recorded),
-            ),
-        ),
+        Step("take the recorded disks down", down, act=partial(_take_down, commands=len(down))),
     )
 
 
@@ -321,6 +321,21 @@ def _stop(context: CrashContext) -> None:
     # children may outlive a postmaster by a moment, and keep the filesystem busy
     context.host.stop_marked(context.server.marker)
     context.panicked = "PANIC:" in context.server.read_log()
+
+
+def _take_down(context: CrashContext, *, commands: int) -> None:
+    """What another program looks into at this moment, as a scan for btrfs does, is busy: that is tried again."""
+    for _ in range(commands):
+        command = context.executor.next_command()
+        ended = context.executor.run_next(check=False)
+        for _ in range(BUSY_ATTEMPTS):
+            if ended.exit_code == 0 or "busy" not in ended.stderr:
+                break
+            time.sleep(BUSY_PAUSE_S)
+            with context.host.looking():  # the plan has it once
+                ended = context.host.run(command, check=False)
+        if ended.exit_code != 0:
+            raise CommandFailed(context.host.name, ended)
 
 
 def _choose(context: CrashContext) -> None:
