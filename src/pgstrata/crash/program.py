@@ -8,7 +8,6 @@ look at them are made then: one for a batch of states, with a command for each w
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,12 +48,12 @@ from pgstrata.crash.ledger import (
 from pgstrata.crash.script import LEDGER
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state
 from pgstrata.errors import TrialError, parser_of
-from pgstrata.host.protocol import Command, CommandFailed, marked
+from pgstrata.host.protocol import Command, CommandFailed, Completed, marked
 from pgstrata.record.schema import PlannedRecord, StateRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.stack.block.media import call, undos_of
 from pgstrata.stack.step import PlannedCommand, Step, planned
-from pgstrata.stack.undoing import BUSY_ATTEMPTS, BUSY_PAUSE_S
+from pgstrata.stack.undoing import again_while_busy
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.facts import record_facts
 from pgstrata.trial.program import Program, attest_built, folder_steps, plan_built
@@ -326,16 +325,15 @@ def _stop(context: CrashContext) -> None:
 def _take_down(context: CrashContext, *, commands: int) -> None:
     """What another program looks into at this moment, as a scan for btrfs does, is busy: that is tried again."""
     for _ in range(commands):
-        command = context.executor.next_command()
-        ended = context.executor.run_next(check=False)
-        for _ in range(BUSY_ATTEMPTS):
-            if ended.exit_code == 0 or "busy" not in ended.stderr:
-                break
-            time.sleep(BUSY_PAUSE_S)
-            with context.host.looking():  # the plan has it once
-                ended = context.host.run(command, check=False)
+        again = partial(_again, context, context.executor.next_command())
+        ended = again_while_busy(context.executor.run_next(check=False), again)
         if ended.exit_code != 0:
             raise CommandFailed(context.host.name, ended)
+
+
+def _again(context: CrashContext, command: Command) -> Completed:
+    with context.host.looking():  # the plan has it once
+        return context.host.run(command, check=False)
 
 
 def _choose(context: CrashContext) -> None:

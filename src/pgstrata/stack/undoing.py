@@ -52,13 +52,23 @@ def _unmount(host: Host, undo: kinds.Unmount) -> str:
 
 def _unmount_once(host: Host, target: str) -> None:
     """Never lazily: that would hide who still writes to the device."""
-    for attempt in range(BUSY_ATTEMPTS):
-        ended = host.run(command("umount", target, timeout_s=UNMOUNT_TIMEOUT_S), check=False)
-        if ended.exit_code == 0:
-            return
-        if "busy" not in ended.stderr or attempt == BUSY_ATTEMPTS - 1:
-            raise CommandFailed(host.name, ended, hint=f"fuser --verbose --mount {target}")
+
+    def umount() -> Completed:
+        return host.run(command("umount", target, timeout_s=UNMOUNT_TIMEOUT_S), check=False)
+
+    ended = again_while_busy(umount(), umount)
+    if ended.exit_code != 0:
+        raise CommandFailed(host.name, ended, hint=f"fuser --verbose --mount {target}")
+
+
+def again_while_busy(ended: Completed, again: Callable[[], Completed]) -> Completed:
+    """How a command ends that is tried again while it says that something is busy, for half a minute at most."""
+    for _ in range(BUSY_ATTEMPTS - 1):
+        if ended.exit_code == 0 or "busy" not in ended.stderr:
+            break
         time.sleep(BUSY_PAUSE_S)
+        ended = again()
+    return ended
 
 
 def _remove_path(host: Host, undo: kinds.RemovePath) -> str:

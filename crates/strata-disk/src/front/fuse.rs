@@ -105,10 +105,11 @@ impl<F: Files> Session<F> {
         let mut patience = Patience::default();
         while let Ok(length) = self.receive(buffer, &mut patience) {
             let message = &buffer[..length];
-            match (wire::parse(message), wire::unique(message)) {
-                (Ok(call), _) => self.take(&call),
-                (Err(_), Some(unique)) => self.reply(unique).refuse(Errno::EIO),
-                (Err(_), None) => {}
+            match wire::parse(message) {
+                Ok(call) => self.take(&call),
+                Err(_) => {
+                    wire::unique(message).into_iter().for_each(|unique| self.reply(unique).refuse(Errno::EIO))
+                }
             }
         }
     }
