@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +38,32 @@ def nothing_left(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Non
     alone = "PYTEST_XDIST_WORKER" not in os.environ
     if alone or request.node.get_closest_marker("xdist_group") == kernel_settings.mark:
         assert settings() == before
+
+
+CLONE_NEWNS = 0x00020000
+"""include/uapi/linux/sched.h"""
+
+
+@pytest.fixture
+def own_mounts() -> Iterator[None]:
+    """The test, and all that it starts, mounts in a namespace of its own.
+
+    For tests that leave a filesystem mounted over a disk whose daemon is gone: as long as that lasts, mkfs.btrfs
+    cannot check any device for whoever sees the mount.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def entered(done: int) -> None:
+        assert done == 0, os.strerror(ctypes.get_errno())
+
+    before = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY)
+    try:
+        entered(libc.unshare(CLONE_NEWNS))
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True, timeout=60)
+        yield
+        entered(libc.setns(before, CLONE_NEWNS))
+    finally:
+        os.close(before)
 
 
 @pytest.fixture

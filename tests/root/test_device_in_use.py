@@ -61,10 +61,11 @@ def _loop(*argv: object) -> Iterator[Path]:
 
 
 def _mounted(source: object, folder: Path) -> list[str]:
-    """Mounts in a namespace of its own, where other tests do not see it."""
+    """Mounts in a namespace of its own, where other tests do not see it; only for reading: a filesystem may write to
+    its devices long after it was mounted."""
     target = folder / "mnt"
     target.mkdir(exist_ok=True)
-    return ["unshare", "--mount", "sh", "-c", f"mount {source} {target} && echo ready && read answer"]
+    return ["unshare", "--mount", "sh", "-c", f"mount -o ro {source} {target} && echo ready && read answer"]
 
 
 class Use:

@@ -69,7 +69,9 @@ def test_a_model_of_ones_own_is_calibrated_beside_the_supplied_ones(host: LocalH
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_daemon_that_dies_is_noticed_and_leaves_nothing(host: LocalHost, tmp_path: Path, number: int) -> None:
+def test_a_daemon_that_dies_is_noticed_and_leaves_nothing(
+    own_mounts: None, host: LocalHost, tmp_path: Path, number: int
+) -> None:
     plan = plan_stack(parse_stack("media(nvme)/ext4"), context_in(tmp_path))
     with standing(host, plan) as built:
         lock = tmp_path / "pgstrata-t1" / "data.media" / "lock"

@@ -186,7 +186,9 @@ def test_a_modelled_medium_accounts_for_its_time(daemon: Daemon, media: str) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_daemon_that_ends_under_load_gives_errors_and_nothing_hangs(daemon: Daemon, number: int) -> None:
+def test_a_daemon_that_ends_under_load_gives_errors_and_nothing_hangs(
+    own_mounts: None, daemon: Daemon, number: int
+) -> None:
     daemon.add("disk", "--media", "hdd-7200")
     node = daemon.attach("disk")
     run(*MAKE["ext4"], node)

@@ -20,6 +20,10 @@ MARKER = "PGSTRATA_TRIAL"
 UMASK = 0o022
 """Of every command, whatever the caller's is: the server's user must reach folders that root has made."""
 POLL_S = 0.02
+_EXEC_PATIENCE_S = 1.0
+_EXEC_POLL_S = 0.001
+_PF_EXITING, _PF_KTHREAD = 0x4, 0x200000
+"""Flags of a process (include/linux/sched.h)."""
 MOST_OUTPUT_BYTES = 32 << 20
 """Of a command that is run to its end, on each of its outputs."""
 
@@ -143,12 +147,32 @@ def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
     return pid == ancestor
 
 
-def _has_marker(pid: int, entry: bytes) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return entry in file.read().split(b"\0")
-    except OSError:  # ended meanwhile, or another user's
+def has_marker(pid: int, marker: str) -> bool:
+    """Whether the environment of a live process holds the marker.
+
+    A program that is just being executed shows no environment yet, although whoever started it goes on already: it is
+    looked at until it does, for a second at most.
+    """
+    entry = f"{MARKER}={marker}".encode()
+    deadline = time.monotonic() + _EXEC_PATIENCE_S
+    while True:
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                shown = file.read()
+        except OSError:  # ended meanwhile, or another user's
+            return False
+        if shown or not _environment_may_come(pid) or time.monotonic() >= deadline:
+            return entry in shown.split(b"\0")
+        time.sleep(_EXEC_POLL_S)
+
+
+def _environment_may_come(pid: int) -> bool:
+    """Whether a process that shows no environment may have one: not a thread of the kernel, not ending, and not a
+    program that was given an empty one (proc_pid_stat(5): flags, env_start, env_end)."""
+    fields = stat_fields(pid)
+    if fields is None or int(fields[6]) & (_PF_KTHREAD | _PF_EXITING):
         return False
+    return int(fields[48]) == 0 or fields[47] != fields[48]
 
 
 def marked_processes(marker: str) -> dict[int, int]:
@@ -163,8 +187,7 @@ def marked_processes(marker: str) -> dict[int, int]:
     while pid:
         ours.add(pid)
         pid = parents.get(pid, 0)
-    entry = f"{MARKER}={marker}".encode()
-    found = {p for p in parents if p not in ours and _has_marker(p, entry)}
+    found = {p for p in parents if p not in ours and has_marker(p, marker)}
     grown = True
     while grown:
         more = {p for p, parent in parents.items() if parent in found and p not in ours} - found
