@@ -14,6 +14,7 @@ from pathlib import Path
 
 from distributed import Security
 
+from apart import apart
 from awaiting import wait_until
 
 
@@ -80,7 +81,7 @@ class DaskProcesses:
         argv = [sys.executable, "-m", f"distributed.cli.{program}", *options, *tls]
         if machine_id is not None:
             mounted = 'mount --bind "$0" /etc/machine-id && exec "$@"'
-            argv = ["unshare", "--mount", "sh", "-c", mounted, str(machine_id), *argv]
+            argv = apart("sh", "-c", mounted, machine_id, *argv)
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 argv,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from apart import mount_apart
 from leavings import kernel_settings, leftovers, settings
+from pgstrata.crash.state_worker import CLONE_NEWNS, checked, libc
 from pgstrata.host.local import LocalHost
 
 # Loop devices, mounts and processes are told apart from those of other programs on the machine by the folder of the
@@ -40,10 +40,6 @@ def nothing_left(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Non
         assert settings() == before
 
 
-CLONE_NEWNS = 0x00020000
-"""include/uapi/linux/sched.h"""
-
-
 @pytest.fixture
 def own_mounts() -> Iterator[None]:
     """The test, and all that it starts, mounts in a namespace of its own.
@@ -51,17 +47,11 @@ def own_mounts() -> Iterator[None]:
     For tests that leave a filesystem mounted over a disk whose daemon is gone: as long as that lasts, mkfs.btrfs
     cannot check any device for whoever sees the mount.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def entered(done: int) -> None:
-        assert done == 0, os.strerror(ctypes.get_errno())
-
     before = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY)
     try:
-        entered(libc.unshare(CLONE_NEWNS))
-        subprocess.run(["mount", "--make-rprivate", "/"], check=True, timeout=60)
+        mount_apart()
         yield
-        entered(libc.setns(before, CLONE_NEWNS))
+        checked(libc.setns(before, CLONE_NEWNS), "the namespace of before")
     finally:
         os.close(before)
 

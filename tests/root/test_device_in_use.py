@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from apart import apart
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.layers.disk import DiskDevice
@@ -65,7 +66,7 @@ def _mounted(source: object, folder: Path) -> list[str]:
     its devices long after it was mounted."""
     target = folder / "mnt"
     target.mkdir(exist_ok=True)
-    return ["unshare", "--mount", "sh", "-c", f"mount -o ro {source} {target} && echo ready && read answer"]
+    return apart("sh", "-c", f"mount -o ro {source} {target} && echo ready && read answer")
 
 
 class Use:
@@ -108,7 +109,7 @@ def _loop_over_a_bind_mount(use: Use) -> None:
     other.touch()
     script = f"mount --bind {use.file} {other} && losetup --find --show --offset {HALF} {other} && echo ready && read x"
     with subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        apart("sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

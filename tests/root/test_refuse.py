@@ -13,6 +13,7 @@ import pytest
 from standing import context_in
 from superblocks import plant_dos, plant_md, plant_zfs
 
+from apart import apart
 from built import standing
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
@@ -137,9 +138,7 @@ def test_a_mount_in_another_namespace_is_seen(host: LocalHost, tmp_path: Path, f
     target = tmp_path / "mnt"
     target.mkdir()
     script = f"mount {device} {target} && echo ready && read answer"
-    with subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
+    with subprocess.Popen(apart("sh", "-c", script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin is not None
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"

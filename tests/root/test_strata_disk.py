@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from apart import apart
 from awaiting import is_running, wait_until
 from pgstrata.cli.main import app
 
@@ -367,7 +368,7 @@ def test_bad_requests_are_told_and_change_nothing(daemon: Daemon, tmp_path: Path
 def refused_where(daemon: Daemon, change: str, *user: str) -> str:
     """What the program says in a mount namespace of its own that was changed."""
     serve = [str(PROGRAM), "serve", str(daemon.folder)]
-    told = run("unshare", "--mount", "sh", "-euc", f'{change}\nexec "$@"', "sh", *user, *serve, check=False)
+    told = run(*apart("sh", "-euc", f'{change}\nexec "$@"', "sh", *user, *serve), check=False)
     assert told.returncode == 1
     return told.stderr
 
@@ -417,7 +418,7 @@ def test_a_daemon_takes_the_place_of_one_that_was_killed_while_its_disks_were_at
 def test_where_no_loop_device_is_free_calibration_says_so_and_leaves_nothing(stopped: Daemon) -> None:
     hidden = "mount -t tmpfs none /mnt && cp -a /dev/fuse /dev/null /mnt && mount --move /mnt /dev"
     calibrate = [str(PROGRAM), "calibrate", str(stopped.folder), "--seconds", "0.01"]
-    told = run("unshare", "--mount", "sh", "-euc", f'{hidden}\nexec "$@"', "sh", *calibrate, check=False)
+    told = run(*apart("sh", "-euc", f'{hidden}\nexec "$@"', "sh", *calibrate), check=False)
     assert told.returncode == 1
     assert "losetup" in told.stderr
     assert not (stopped.folder / "control").exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import untouched
 
+from apart import apart
 from campaigning import reachable
 from loopback_sshd import SSHD
 
@@ -19,7 +20,7 @@ from loopback_sshd import SSHD
 @pytest.mark.timeout(900)
 def test_nothing_outside_is_made_removed_or_changed(tmp_path: Path) -> None:
     with reachable(tmp_path) as folder:
-        argv = ["unshare", "--mount", "--propagation", "private", sys.executable, untouched.__file__, str(folder)]
+        argv = apart(sys.executable, untouched.__file__, folder)
         paths = os.pathsep.join(path for path in sys.path if path)
         environment = {**os.environ, "PYTHONPATH": paths}
         environment.pop("PGSTRATA_STATE_DIRECTORY", None)

@@ -255,8 +255,9 @@ class _Build:
         return found[0]
 
     def _debootstrap(self, tree: Path, packages: tuple[str, ...], more: list[str]) -> None:
-        """In namespaces of its own, so that its mounts and processes go when it is killed."""
-        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        """In namespaces of its own, so that its mounts and processes go when it is killed; what others unmount
+        meanwhile is not kept in use by them."""
+        apart = ["unshare", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child", "--mount-proc"]
         options = ["--mode=root", "--format=directory", "--variant=apt", "--components", " ".join(mirror.COMPONENTS)]
         aptopts = ['APT::Install-Recommends "false"', *mirror.read_apt_config(self.host)]
         for option in aptopts:
