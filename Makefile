@@ -72,7 +72,7 @@ test-benches: $(STAMP) $(DISK) ## every benchmark, in a tiny size, as root; some
 	@$(BIN)/pytest $(SPREAD) tests/benches
 
 .PHONY: test-cluster
-test-cluster: $(STAMP) $(DISK) ## clusters that break, as root; some minutes
+test-cluster: $(STAMP) $(DISK) ## clusters, whole and broken, as root; some minutes
 	@$(BIN)/pytest $(SPREAD) tests/cluster
 
 .PHONY: test-fleet

@@ -16,8 +16,10 @@ settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")
 
 SPREAD = (
-    "root/test_trials.py",
+    "root/test_crash_trials.py",
     "root/test_kill.py",
+    "root/test_program.py",
+    "root/test_trials.py",
     "attack/test_signals.py",
     "attack/test_kills.py",
     "benches/test_benches.py",

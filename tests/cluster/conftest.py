@@ -1,4 +1,4 @@
-"""Clusters that break: each test must leave the machine as it found it. `make test-cluster` runs them."""
+"""Clusters, whole and broken: each test must leave the machine as it found it. `make test-cluster` runs them."""
 
 from __future__ import annotations
 

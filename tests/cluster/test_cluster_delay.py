@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from campaigning import nothing_left, reachable, run, write_campaign
+from campaigning import nothing_left, run, write_campaign
 from following import not_followed
 from pgstrata.record.reader import read
 
 DELAY_MS = 2
 ROUND_TRIPS = 8
 """Of tpcb-like: seven statements, and the commit's way to the standby."""
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    with reachable(tmp_path) as folder:
-        yield folder
 
 
 def test_a_delay_is_there_and_attested(place: Path) -> None:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from campaigning import nothing_left, reachable, run, write_campaign
+from campaigning import nothing_left, run, write_campaign
 from following import not_followed
 from pgstrata.record.reader import read
 
 FIRST = "cluster(3,FIRST 1 (standby2, standby1),remote_apply,acknowledgements=1s)/tmpfs"
 BOTH = "cluster(3,ANY 2,acknowledgements=1s)/tmpfs"
 ONE = "cluster(3,ANY 1 (standby1),remote_write,acknowledgements=1s)/tmpfs"
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    with reachable(tmp_path) as folder:
-        yield folder
 
 
 def test_commits_are_let_go_by_whom_they_wait_for(place: Path) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from campaigning import nothing_left, reachable, run, run_directories, write_campaign
+from campaigning import nothing_left, run, run_directories, write_campaign
 from following import not_followed
 from pgstrata.host.capabilities import program_path
 from pgstrata.host.local import LocalHost
@@ -27,12 +26,6 @@ MANY, FEW = 30, 20
 """Clients, more than PgBouncer opens sessions, and transactions of each."""
 LEAST_QUERY_BYTES = 20
 """Of a SELECT on the network, whatever it asks."""
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    with reachable(tmp_path) as folder:
-        yield folder
 
 
 def with_program(name: str) -> pytest.MarkDecorator:

@@ -16,6 +16,7 @@ from campaigning import reachable
 from loopback_sshd import SSHD
 
 
+@pytest.mark.root
 @pytest.mark.skipif(SSHD is None, reason="sshd is not installed: apt-get install openssh-server")
 @pytest.mark.timeout(900)
 def test_nothing_outside_is_made_removed_or_changed(tmp_path: Path) -> None:

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from campaigning import nothing_left, reachable, run, write_campaign
+from campaigning import nothing_left, run, write_campaign
 from following import not_followed
 from pgstrata.record.reader import read
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    with reachable(tmp_path) as folder:
-        yield folder
 
 
 def test_a_standby_follows_a_standby(place: Path) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
-import pytest
-
-from campaigning import nothing_left, reachable, run, write_campaign
+from campaigning import nothing_left, run, write_campaign
 from following import not_followed
 from pgstrata.probe import stale
 from pgstrata.record.reader import read
@@ -19,12 +16,6 @@ from pgstrata.trial.context import TrialContext
 WAITING = "cluster(2,ANY 1,remote_apply,stale_reads=1s)/tmpfs"
 RESTING = "cluster(2,stale_reads=1s)/tmpfs"
 look = stale_reads._read
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    with reachable(tmp_path) as folder:
-        yield folder
 
 
 def look_at_rest(context: TrialContext, *, cell: Cell) -> None:
