@@ -22,6 +22,7 @@ from pgstrata.record.schema import AttestedRecord
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.durability import Durability, durability_class, of_class
 from pgstrata.spec.layers.imported import SAID, Imported
+from pgstrata.spec.naming import first_named
 from pgstrata.spec.promise import SURVIVES, UNKNOWN, Ground
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
@@ -193,9 +194,7 @@ def find_durability(data: CampaignData, stacks: Mapping[str, Stack]) -> dict[str
 
 def _unreadable_notice(data: CampaignData) -> Iterator[str]:
     if lost := data.unreadable:
-        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
-        names = ", ".join(trial.id for trial in lost[:3])
-        yield f"trials that could not be read count for nothing: {names}{more}"
+        yield f"trials that could not be read count for nothing: {first_named([trial.id for trial in lost], 3)}"
 
 
 def _emulated(data: CampaignData) -> bool:
@@ -272,10 +271,9 @@ class _Notices:
 
 def crowded_words(cells: Sequence[Cell]) -> str:
     """What cells whose clients outnumber the branches hide, in words."""
-    which = ", ".join(f"{cell.clients} clients at scale {cell.scale}" for cell in cells[:3])
-    more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+    which = first_named([f"{cell.clients} clients at scale {cell.scale}" for cell in cells], 3)
     return (
-        f"more clients than branches ({which}{more}): sessions wait for one another's row locks, "
+        f"more clients than branches ({which}): sessions wait for one another's row locks, "
         "which hides part of what storage does"
     )
 

@@ -22,6 +22,7 @@ from pgstrata.cli.output import (
     print_json,
     print_text,
 )
+from pgstrata.spec.naming import first_named
 
 if TYPE_CHECKING:
     from pgstrata.analyze.gate import Condition
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from pgstrata.stack.plan import StackPlan
     from pgstrata.trial.estimate import Expected
     from pgstrata.trial.site import Site
-
-MOST_NAMES = 4
 
 
 def plan(
@@ -289,14 +288,7 @@ def _host_wide(campaign: Campaign, site: Site, trials: list[Trial]) -> list[str]
         steps = [s.name for s in _plan_of(site, first[stack.name]).steps if s.host_wide and s.commands]
         if steps:
             changes.setdefault(", ".join(steps), []).append(stack.name)
-    return [*lines, *(f"during trials of {_few(stacks)}: {change}" for change, stacks in changes.items())]
-
-
-def _few(names: Sequence[str]) -> str:
-    """Names on one line of a screen."""
-    if len(names) <= MOST_NAMES + 1:
-        return ", ".join(names)
-    return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
+    return [*lines, *(f"during trials of {first_named(stacks)}: {change}" for change, stacks in changes.items())]
 
 
 def _host_wide_settings(stack: Stack) -> list[str]:
@@ -372,7 +364,7 @@ def _render_kinds(trials: list[dict[str, Any]]) -> Iterator[str]:
         kinds.setdefault((trial["scale"], trial["load"]), []).append(trial)
     yield "Trials (`pgstrata plan FILE --commands` shows every step and command of each kind in order):"
     for (scale, load), alike in kinds.items():
-        stacks = _few(list(dict.fromkeys(trial["stack"] for trial in alike)))
+        stacks = first_named(list(dict.fromkeys(trial["stack"] for trial in alike)))
         steps = _range([str(n) for n in sorted(len(trial["steps"]) for trial in alike)])
         times = _range([render_duration(s) for s in sorted(trial["duration_s"] for trial in alike)])
         count = render_count(len(alike), "trial")

@@ -10,11 +10,11 @@ from pgstrata.record.schema import HostFacts
 from pgstrata.report.figures import NOT_KNOWN, render_count
 from pgstrata.report.medium import medium_line
 from pgstrata.spec.layers.kind import MEMORY
+from pgstrata.spec.naming import first_named
 from pgstrata.spec.units import render_duration
 
 SERVER = "PostgreSQL version"
 """The checked fact that names the server of a trial."""
-_MOST_NAMED = 4
 _SCRATCH = "the scratch folder"
 
 
@@ -124,12 +124,7 @@ def _servers(data: CampaignData) -> str:
             stacks.setdefault(version, {})[trial.trial.stack] = None
     if len(stacks) < 2:
         return next(iter(stacks), "")
-    return "; ".join(f"{version}: {_few(list(names))}" for version, names in stacks.items())
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    return "; ".join(f"{version}: {first_named(list(names))}" for version, names in stacks.items())
 
 
 def _measured(data: CampaignData) -> str:

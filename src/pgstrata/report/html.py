@@ -45,6 +45,7 @@ from pgstrata.report.settling import CellAnswer, cell_answer, placeless
 from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
 from pgstrata.report.telling import Said, cell_words, told
 from pgstrata.report.why_table import TimeView, time_view
+from pgstrata.spec.naming import first_named
 from pgstrata.spec.printable import printable
 
 SCRIPTS = (
@@ -219,15 +220,10 @@ def _host_facts(data: CampaignData, findings: Findings) -> tuple[tuple[str, str,
         for checked, facts in ((True, trial.facts.checked), (False, trial.facts.told)):
             for name, text in facts.items():
                 seen.setdefault((name, checked), {})[text] = None
-    rows = [(name, _few(list(values)), checked) for (name, checked), values in seen.items()]
+    rows = [(name, first_named(list(values), joint=" | "), checked) for (name, checked), values in seen.items()]
     if not rows:
         rows = [(str(k), str(v), False) for k, v in findings.campaign.host.items()]
     return tuple(rows)
-
-
-def _few(values: list[str]) -> str:
-    more = f" and {len(values) - 4} more" if len(values) > 4 else ""
-    return " | ".join(values[:4]) + more
 
 
 def _resolution(drawing: Drawing) -> str:

@@ -28,6 +28,7 @@ from pgstrata.analyze.statements import (
 from pgstrata.analyze.steadiness import NOTABLE_HALF
 from pgstrata.report.table import main_cells
 from pgstrata.report.words import Remark, Tone, listed, quoted, remark_detail, sentence, soak_words, tone_of, versus
+from pgstrata.spec.naming import first_named
 
 MOST_SENTENCES = 6
 MOST_NAMES = 4
@@ -112,8 +113,7 @@ def _verdicts(statements: Sequence[Statement]) -> Iterator[Said]:
 
 def _open_pairs(pairs: Sequence[Statement]) -> str:
     texts = [versus(p) for p in pairs if isinstance(p, PairStatement)]
-    more = f" and {len(texts) - MOST_NAMES} more pairs" if len(texts) > MOST_NAMES + 1 else ""
-    return f"**Undecided**: {', '.join(texts[:MOST_NAMES] if more else texts)}{more}."
+    return f"**Undecided**: {first_named(texts, MOST_NAMES, noun='pairs')}."
 
 
 # ---------------------------------------------------------------- remarks
@@ -168,4 +168,4 @@ _SHARED: dict[type[Remark], str] = {
 def _several(names: Sequence[str]) -> str:
     if len(names) <= MOST_NAMES + 1:
         return listed(names)
-    return f"{', '.join(quoted(n) for n in names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more stacks"
+    return first_named([quoted(name) for name in names], MOST_NAMES, noun="stacks")

@@ -17,6 +17,7 @@ from pydantic import Field
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import MOST_HOSTS
 from pgstrata.spec.model import Model
+from pgstrata.spec.naming import first_named
 from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.ssh_target import SshTarget, parse_target
 
@@ -178,8 +179,7 @@ def _refuse(inventory: Inventory, merged: Mapping[str, Mapping[str, str]]) -> No
         for problem in _problems(host, variables):
             told.setdefault(problem, []).append(host)
     for (what, hint), hosts in told.items():
-        more = f" and {len(hosts) - MOST_SHOWN} more" if len(hosts) > MOST_SHOWN else ""
-        raise UsageError(f"{inventory.name}: {', '.join(hosts[:MOST_SHOWN])}{more}: {what}", hint=hint)
+        raise UsageError(f"{inventory.name}: {first_named(hosts, MOST_SHOWN)}: {what}", hint=hint)
 
 
 def _problems(host: str, variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:

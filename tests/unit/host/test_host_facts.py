@@ -194,7 +194,7 @@ def test_a_server_that_has_ended_is_none() -> None:
     running = "   42 1 postgres postgres /usr/lib/postgresql/15/bin/postgres -D /srv\n"
     found = parse_servers(ended + running)
     assert [server.pid for server in found] == [42]
-    assert render_servers(found * 7) == ", ".join([found[0].command] * 5) + ", and 2 more"
+    assert render_servers(found * 7) == ", ".join([found[0].command] * 5) + " and 2 more"
 
 
 def test_only_noticeable_processes_are_busy() -> None:
@@ -206,7 +206,7 @@ def test_only_noticeable_processes_are_busy() -> None:
 def test_of_many_busy_processes_the_busiest_are_named() -> None:
     many = tuple(Busy(pid, "cc1", 0.5, 0) for pid in range(1, 8))
     assert render_busy(many[:5]) == ", ".join(busy.text for busy in many[:5])
-    assert render_busy(many) == f"{render_busy(many[:5])}, and 2 more"
+    assert render_busy(many) == f"{render_busy(many[:5])} and 2 more"
     assert render_busy(()) == ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.facts.source import read_file, read_output
 from pgstrata.host.protocol import Busy, Host
+from pgstrata.spec.naming import first_named
 
 SAMPLE_S = 1.0
 CPU_NOTICED = 0.05
@@ -69,17 +70,12 @@ def read_busy(host: Host, seconds: float = SAMPLE_S) -> tuple[Busy, ...]:
 
 def render_busy(found: Sequence[Busy]) -> str:
     """The busiest by name, the others by their number."""
-    return _named([busy.text for busy in found])
+    return first_named([busy.text for busy in found], MOST_NAMED)
 
 
 def render_servers(found: Sequence[Server]) -> str:
     """The first by their command lines, the others by their number."""
-    return _named([server.command for server in found])
-
-
-def _named(texts: Sequence[str]) -> str:
-    rest = [f"and {len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
-    return ", ".join([*texts[:MOST_NAMED], *rest])
+    return first_named([server.command for server in found], MOST_NAMED)
 
 
 def parse_servers(text: str) -> tuple[Server, ...]:
