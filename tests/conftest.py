@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from loopback_sshd import SSHD, LoopbackSshd
 # The machines that tests run on are shared: time says nothing about the code.
 settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")
+
+# A shell has what it starts in the background ignore it, and so would all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SPREAD = (
     "root/test_crash_trials.py",
