@@ -62,12 +62,12 @@ def _chosen_by_screening() -> Callable[[], None]:
 
 def _without_own_scatter() -> Callable[[], None]:
     """A stack that evidently scatters more than the others takes their scatter too."""
-    return _replaced(shared_scatter, "EVIDENT", 0.0)
+    return _replaced(shared_scatter, "EVIDENT", (0.0,))
 
 
 def _without_own_scatter_in_the_table() -> Callable[[], None]:
     """The same in the screening table."""
-    return _replaced(conclusions, "EVIDENT", 0.0)
+    return _replaced(shared_scatter, "EVIDENT_IN_TABLE", 0.0)
 
 
 def _plain_reuse() -> Callable[[], None]:

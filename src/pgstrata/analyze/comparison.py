@@ -21,11 +21,11 @@ import numpy.typing as npt
 from pgstrata.analyze.equivalence import PairVerdict, judge_pair, mean_of_differences
 from pgstrata.analyze.fit import BlockFit, fit_blocks
 from pgstrata.analyze.holm import holm_rejects
-from pgstrata.analyze.interval import ALPHA, CONFIRM_G, EQUIVALENCE_ALPHA, anytime_p, t_p
+from pgstrata.analyze.interval import ALPHA, CONFIRM_G, DECLARED_G, EQUIVALENCE_ALPHA, anytime_p, t_p
 from pgstrata.analyze.scale import Metric, metric_of
 from pgstrata.analyze.screen import EARLY_FREEDOM, MIN_BLOCKS, STOP_PROBABILITY, Screening, rank, screen
 from pgstrata.analyze.screened_scatter import Scatter, scatter_in_screening, with_screening
-from pgstrata.analyze.shared_scatter import EVIDENT, pair_estimates
+from pgstrata.analyze.shared_scatter import evident_in_table, pair_estimates
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.spec.campaign import Goal
 
@@ -171,7 +171,7 @@ class StageOne:
 
     @cached_property
     def _claims(self) -> BlockFit:
-        return fit_blocks(self.y, evident=EVIDENT)
+        return fit_blocks(self.y, evident=evident_in_table)
 
 
 @dataclass
@@ -251,8 +251,9 @@ def judge_pairs(
     rates, one_look = design.error_rates(len(pairs)), design.one_look
     row = {name: index for index, name in enumerate(design.stacks)}
     at = [(row[p.a], row[p.b]) for p in pairs]
-    estimates = [with_screening(e, screened) for e in pair_estimates(table.y, at)]
-    p_values = [t_p(e) if one_look else anytime_p(e, CONFIRM_G) for e in estimates]
+    estimates = [with_screening(e, screened) for e in pair_estimates(table.y, at, one_look=one_look)]
+    g = DECLARED_G if len(pairs) > 1 else CONFIRM_G
+    p_values = [t_p(e) if one_look else anytime_p(e, g) for e in estimates]
     rejected = holm_rejects(p_values, rates.family)
     return tuple(
         judge_pair(
@@ -260,6 +261,7 @@ def judge_pairs(
             p.bound,
             mean_of_differences(table.differences(i, j)),
             alpha=rates.alpha,
+            g=g,
             equivalence_alpha=rates.equivalence,
             different=r if len(pairs) > 1 else None,
             one_look=one_look,

@@ -42,7 +42,7 @@ from pgstrata.analyze.interval import (
 )
 from pgstrata.analyze.screen import STOP_PROBABILITY, probability_within_margin, rank
 from pgstrata.analyze.screened_scatter import Scatter, scatter_in_screening
-from pgstrata.analyze.shared_scatter import EVIDENT, RUNS_TO_SHARE
+from pgstrata.analyze.shared_scatter import RUNS_TO_SHARE, evident_in_table
 from pgstrata.record.decision import Observation, Stage
 
 COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
@@ -219,7 +219,7 @@ def fit_table(table: Table, *, paired: bool) -> BlockFit:
     rows = table.y.shape[0]
     stack, block = np.nonzero(np.isfinite(table.y))
     blocks = block if paired and rows > 1 else np.zeros_like(block)
-    return fit_cells(stack, blocks, table.y[stack, block], rows, evident=EVIDENT)
+    return fit_cells(stack, blocks, table.y[stack, block], rows, evident=evident_in_table)
 
 
 def own_levels(stacks: Sequence[str], fit: BlockFit, table: Table) -> dict[str, OwnLevel]:

@@ -11,8 +11,8 @@ at most 100 times. With m = share of cells with w = 1, p = parameters, df = N - 
     se^2 = sum over cells of c^2 v_k                         c = the contrast's row of (X'X)^-1 X'
     nu = (sum u_k)^2 / sum(u_k^2 / f_k), at most df          Satterthwaite; u_k = part of se^2 that stack k adds
 
-With a level of `evident` above 0, a stack that evidently scatters more than the others, s_k^2 > v times the 1 - evident
-quantile of F(n_k - 1, df), keeps its own variance: then v_k = s_k^2 and f_k = n_k - 1.
+A stack that scatters `evident`ly more than the others, by a test of s_k^2 / v that the caller chooses, keeps its own
+variance: then v_k = s_k^2 and f_k = n_k - 1.
 
 The blocks are absorbed (Frisch & Waugh, Econometrica 1, 1933; Lovell, JASA 58, 1963). With W the sums of weights by
 stack and block, D those of each block, and z and t the sums of w y by stack and by block, stack by stack
@@ -30,19 +30,21 @@ Runs without blocks (imports) are one block that holds every run: y = stack.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.lapack import dposv
-from scipy.special import fdtrc
 
 from pgstrata.analyze.interval import Estimate
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 Bools = npt.NDArray[np.bool_]
+Evident = Callable[[Floats, Ints, int], Bools]
+"""Of each stack s_k^2 / v and n_k - 1, and df: which stacks keep their own variance."""
 
 ITERATIONS = 100
 TOLERANCE = 1e-10
@@ -129,17 +131,19 @@ class Pairs:
     n: Floats
 
 
-def fit_blocks(y: Floats, *, evident: float = 0.0) -> BlockFit:
+def nowhere(ratio: Floats, own_df: Ints, df: int) -> Bools:
+    """No stack keeps its own variance."""
+    return np.zeros(ratio.shape, dtype=bool)
+
+
+def fit_blocks(y: Floats, *, evident: Evident = nowhere) -> BlockFit:
     """Fits a stack x block table; nan marks cells without a valid run."""
     stack, block = np.nonzero(np.isfinite(y))
     return fit_cells(stack, block, y[stack, block], y.shape[0], evident=evident)
 
 
-def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int, *, evident: float = 0.0) -> BlockFit:
-    """Fits runs given as three arrays; several runs of a stack in one block are allowed.
-
-    `evident` is the level of the F test by which a stack keeps its own variance.
-    """
+def fit_cells(stack: Ints, block: Ints, y: Floats, stacks: int, *, evident: Evident = nowhere) -> BlockFit:
+    """Fits runs given as three arrays; several runs of a stack in one block are allowed."""
     keep = _counted(stack, block, stacks)
     stack, block, y = stack[keep], block[keep], y[keep]
     runs = np.bincount(stack, minlength=stacks)
@@ -325,11 +329,10 @@ def _own_variance(residual: Floats, row: Ints, free: Floats, pooled: float) -> F
     return own
 
 
-def _shrunk(own: Floats, own_df: Ints, pooled: float, df: int, evident: float) -> tuple[Floats, Floats]:
+def _shrunk(own: Floats, own_df: Ints, pooled: float, df: int, evident: Evident) -> tuple[Floats, Floats]:
     """Variance of a run and its degrees of freedom: shrunk towards the pooled one, unless evidently larger."""
     shrunk = (PRIOR_RUNS * pooled + own_df * own) / (PRIOR_RUNS + own_df)
-    ratio = own / pooled
-    apart = fdtrc(own_df, max(df, 1), ratio) < evident
+    apart = evident(own / pooled, own_df, max(df, 1))
     return np.where(apart, own, shrunk), np.where(apart, own_df, own_df + PRIOR_RUNS)
 
 
