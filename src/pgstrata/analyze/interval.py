@@ -40,7 +40,7 @@ CONFIRM_G: Mixture = (1.0, 16.0)
 """Of a difference: effects of 1 and of 4 standard deviations of a pair."""
 DECLARED_G: Mixture = (4.0,)
 """Of several declared pairs, whose scatter has many degrees of freedom: effects of 2. Of eight stacks the interval is
-5 % tighter at the third pair, 1 % wider at the 60th. A pair alone needs a larger g in its first runs, and so has two."""
+5 % tighter at the third pair, 1 % wider at the 60th. A pair alone needs a larger g at first, and so has two."""
 EQUIVALENCE_ALPHA = 0.10
 EQUIVALENCE_G: Mixture = (0.1,)
 HALVINGS = 60
