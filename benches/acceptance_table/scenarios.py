@@ -111,9 +111,9 @@ def _declared_scenarios() -> dict[str, tuple[Scenario, bool]]:
 PROOF = {
     "proof against 4, 10 % at 3 %": (4, 0.10, 0.03, 21),
     "proof against 4, 20 % at 3 %": (4, 0.20, 0.03, 15),
-    "proof against 8, 10 % at 3 %": (8, 0.10, 0.03, 39),
+    "proof against 8, 10 % at 3 %": (8, 0.10, 0.03, 37),
     "proof against 8, 20 % at 3 %": (8, 0.20, 0.03, 28),
-    "proof against 8, 30 % at 10 %": (8, 0.30, 0.10, 49),
+    "proof against 8, 30 % at 10 %": (8, 0.30, 0.10, 47),
     "proof best 4, 20 % at 3 %": (4, 0.20, 0.03, 17.5),
     "proof best 12, 30 % at 3 %": (12, 0.30, 0.03, 31),
 }
