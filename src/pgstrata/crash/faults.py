@@ -22,8 +22,8 @@ from pgstrata.stack.plan import StackPlan
 RELATION = "ledger.account"
 """Its pages are written anew again and again."""
 REFUSED_ACCOUNTS = 120_000
-"""Where its pages are refused: on so many pages (650) that some of those that the failed checkpoint was to write are
-touched by none of the transactions after it (two of 650 each, 800 of half a ledger): what is touched is whole again."""
+"""Where its pages are refused: on 650 pages, so that the transactions after the failed checkpoint (half a ledger of 100
+a session touches 800 times a page) leave some of those alone that it was to write: what is touched is whole again."""
 SLOW_FLUSH_MS = 20
 FILLER = "pgstrata-filler"
 
