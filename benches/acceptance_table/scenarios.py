@@ -80,8 +80,8 @@ class ExtendedScenario(Scenario):
 
 
 SHOWN = {"declared 4 blocks, 4 stacks, 0 -5 -10 -20 %": 0.64, "declared 4 blocks, 8 stacks, 0 ... -35 %": 0.70}
-RARE_AND_BAD = "rare 15% x -50% margin 5%"
 """The share of all pairs that a declared number of blocks must tell apart, quiet."""
+RARE_AND_BAD = "rare 15% x -50% margin 5%"
 
 
 def _declared_scenarios() -> dict[str, tuple[Scenario, bool]]:

@@ -112,6 +112,17 @@ pub struct Disk {
     added: Ns,
 }
 
+impl Disk {
+    fn takes_time(&self) -> bool {
+        self.timed.as_ref().is_some_and(|timed| timed.timing == Timing::On)
+    }
+
+    /// Whether a request that was admitted can have one answer alone.
+    fn cannot_fail(&self, kind: Kind) -> bool {
+        kind != Kind::Read && self.image.is_in_memory()
+    }
+}
+
 /// How late answers of a modelled medium were, in percent of the time they were to take.
 struct Lateness([u64; 101]);
 
@@ -153,10 +164,10 @@ pub struct Statistics {
     pub late_p99_percent: Option<usize>,
 }
 
-struct Pending<R> {
+/// A request under way.
+struct Pending {
     disk: u32,
     request: Request,
-    reply: R,
     submitted: Ns,
     due: Ns,
     delay: Ns,
@@ -169,7 +180,7 @@ pub struct Engine<R> {
     next_disk: u32,
     disks: BTreeMap<u32, Disk>,
     names: HashMap<String, u32>,
-    pending: HashMap<Seq, Pending<R>>,
+    pending: HashMap<Seq, (Pending, R)>,
     delayed: Ready,
     log: Option<Writer<Behind>>,
     log_broken: Option<String>,
@@ -354,17 +365,17 @@ impl<R> Engine<R> {
     /// Everything under way on the chosen disks fails.
     pub fn fail(&mut self, chosen: impl Fn(u32) -> bool) -> Vec<Answer<R>> {
         let ids: Vec<Seq> =
-            self.pending.iter().filter(|(_, pending)| chosen(pending.disk)).map(|(id, _)| *id).collect();
+            self.pending.iter().filter(|(_, (pending, _))| chosen(pending.disk)).map(|(id, _)| *id).collect();
         let pending: Vec<_> = ids.into_iter().filter_map(|id| self.pending.remove(&id)).collect();
-        pending.into_iter().map(|pending| self.failed(pending)).collect()
+        pending.into_iter().map(|(pending, reply)| self.failed(&pending, reply)).collect()
     }
 
-    fn failed(&mut self, pending: Pending<R>) -> Answer<R> {
+    fn failed(&mut self, pending: &Pending, reply: R) -> Answer<R> {
         if let Some(disk) = self.disks.get_mut(&pending.disk) {
             disk.under_way -= 1;
             disk.counters.errors += 1;
         }
-        Answer { reply: pending.reply, result: Err(Refused::Io) }
+        Answer { reply, result: Err(Refused::Io) }
     }
 
     fn note(&mut self, disk: u32, event: Event) -> Seq {
@@ -381,8 +392,18 @@ impl<R> Engine<R> {
         }
     }
 
-    /// A request arrives; what can be answered at once is handed back, after what else it ended.
-    pub fn submit(&mut self, now: Ns, disk: u32, op: Op<'_>, reply: R, out: &mut Vec<Answer<R>>) {
+    /// A request arrives. What else it ended is handed back, and then its own answer if that is known. While nothing is
+    /// under way, a change that takes no time and cannot fail is told `certain` before it is made, so that whoever asked
+    /// goes on meanwhile: nobody sees the engine before it has been made, and no answer waits for it.
+    pub fn submit(
+        &mut self,
+        now: Ns,
+        disk: u32,
+        op: Op<'_>,
+        reply: R,
+        certain: impl FnOnce(R),
+        out: &mut Vec<Answer<R>>,
+    ) {
         if let Some((_, cut)) = self.cut_at.take_if(|(at, _)| *at <= self.seq) {
             if let Ok((failed, _)) = self.cut_now(&cut) {
                 out.extend(failed);
@@ -399,27 +420,38 @@ impl<R> Engine<R> {
                 return;
             }
         };
-        let seq = self.apply(disk, op);
-        let Some((seq, of)) = seq.ok().zip(self.disks.get_mut(&disk)) else {
+        let timed = self.disks.get(&disk).is_some_and(Disk::takes_time);
+        let pending = Pending { disk, request, submitted: now, due: now, delay, timed };
+        let cannot_fail = self.disks.get(&disk).is_some_and(|disk| disk.cannot_fail(request.kind));
+        if !timed && delay == 0 && cannot_fail && self.pending.is_empty() {
+            certain(reply);
+            let made = self.begin(disk, op).map(|seq| self.complete(now, seq, &pending));
+            assert!(matches!(made, Ok(Ok(_))), "a change in memory does not fail");
+            return;
+        }
+        let Ok(seq) = self.begin(disk, op) else {
             out.push(Answer { reply, result: Err(Refused::Io) });
             return;
         };
-        of.under_way += 1;
-        of.counters.largest_queue = of.counters.largest_queue.max(of.under_way);
-        let medium = of.timed.as_mut().filter(|timed| timed.timing == Timing::On);
-        let pending =
-            Pending { disk, request, reply, submitted: now, due: now, delay, timed: medium.is_some() };
-        match medium {
-            Some(timed) => {
-                timed.medium.submit(now, seq, request);
-                self.pending.insert(seq, pending);
-            }
-            None if delay > 0 => {
-                self.delayed.push(now + delay, seq);
-                self.pending.insert(seq, pending);
-            }
-            None => out.push(self.complete(now, seq, pending)),
+        if !timed && delay == 0 {
+            out.push(Answer { reply, result: self.complete(now, seq, &pending) });
+            return;
         }
+        match self.disks.get_mut(&disk).and_then(|disk| disk.timed.as_mut()).filter(|_| timed) {
+            Some(timed) => timed.medium.submit(now, seq, request),
+            None => self.delayed.push(now + delay, seq),
+        }
+        self.pending.insert(seq, (pending, reply));
+    }
+
+    /// From here on the request is under way.
+    fn begin(&mut self, disk: u32, op: Op<'_>) -> std::io::Result<Seq> {
+        let seq = self.apply(disk, op)?;
+        if let Some(disk) = self.disks.get_mut(&disk) {
+            disk.under_way += 1;
+            disk.counters.largest_queue = disk.counters.largest_queue.max(disk.under_way);
+        }
+        Ok(seq)
     }
 
     /// Nanoseconds by which faults delay the request, unless it is refused.
@@ -481,8 +513,8 @@ impl<R> Engine<R> {
         Ok(seq)
     }
 
-    fn complete(&mut self, now: Ns, id: Seq, pending: Pending<R>) -> Answer<R> {
-        let result = self.completed(id, &pending);
+    fn complete(&mut self, now: Ns, id: Seq, pending: &Pending) -> Result<Vec<u8>, Refused> {
+        let result = self.completed(id, pending);
         if let Some(disk) = self.disks.get_mut(&pending.disk) {
             disk.under_way -= 1;
             disk.counters.queued_s += now.saturating_sub(pending.submitted) as f64 / 1e9;
@@ -493,10 +525,10 @@ impl<R> Engine<R> {
                 disk.counters.untimed += u64::from(disk.timed.is_some());
             }
         }
-        Answer { reply: pending.reply, result: result.map_err(|_| Refused::Io) }
+        result.map_err(|_| Refused::Io)
     }
 
-    fn completed(&mut self, id: Seq, pending: &Pending<R>) -> std::io::Result<Vec<u8>> {
+    fn completed(&mut self, id: Seq, pending: &Pending) -> std::io::Result<Vec<u8>> {
         let request = pending.request;
         let at = if request.kind == Kind::Read {
             self.seq
@@ -543,15 +575,15 @@ impl<R> Engine<R> {
             due.extend(std::iter::from_fn(|| timed.medium.take_due(now)));
         }
         for (id, at) in due {
-            let Some(pending) = self.pending.get_mut(&id) else { continue };
+            let Some((pending, _)) = self.pending.get_mut(&id) else { continue };
             pending.due = at + pending.delay;
             let delay = std::mem::take(&mut pending.delay);
             self.delayed.push(at + delay, id);
         }
         while let Some((id, at)) = self.delayed.take(now) {
-            let Some(mut pending) = self.pending.remove(&id) else { continue };
+            let Some((mut pending, reply)) = self.pending.remove(&id) else { continue };
             pending.due = at;
-            out.push(self.complete(now, id, pending));
+            out.push(Answer { reply, result: self.complete(now, id, &pending) });
         }
     }
 

@@ -203,6 +203,11 @@ impl Image {
         self.volatile_bytes
     }
 
+    /// Whether nothing of it lies in a file.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.durable, Durable::Memory(_)) && self.base.is_none()
+    }
+
     pub fn zeroes_cheaply(&self) -> bool {
         matches!(self.durable, Durable::Memory(_))
     }

@@ -25,13 +25,13 @@ proptest! {
 }
 
 #[test]
-fn a_margin_comes_to_what_three_of_four_wakes_keep() {
+fn a_margin_comes_to_what_nineteen_of_twenty_wakes_keep() {
     let mut margin = Margin::default();
     for number in 0..20_000u64 {
         // lateness runs through 0 to 30 microseconds in no order
         margin.learn(number * 7_919 % 30_000);
     }
-    assert!((20_000..25_000).contains(&margin.0), "{margin:?}");
+    assert!((26_000..31_000).contains(&margin.0), "{margin:?}");
 }
 
 #[test]

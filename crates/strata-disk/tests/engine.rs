@@ -43,9 +43,10 @@ impl Bench {
     }
 
     fn send(&mut self, now: u64, op: Op<'_>) -> Vec<Answer<u64>> {
-        let mut out = Vec::new();
-        self.engine.submit(now, 0, op, self.sent, &mut out);
+        let (mut out, mut certain) = (Vec::new(), None);
+        self.engine.submit(now, 0, op, self.sent, |reply| certain = Some(reply), &mut out);
         self.sent += 1;
+        out.extend(certain.map(|reply| Answer { reply, result: Ok(Vec::new()) }));
         out
     }
 
@@ -206,14 +207,44 @@ fn a_disk_that_is_open_is_removed_by_force_alone() {
 }
 
 #[test]
+fn only_a_change_that_takes_no_time_and_cannot_fail_is_answered_before_it_is_made() {
+    let write = Op::Write { offset: 4096, data: &[1; 4096], fua: false };
+    let certain = |bench: &mut Bench, op: Op<'_>| {
+        let (mut certain, mut out) = (false, Vec::new());
+        bench.engine.submit(0, 0, op, 7, |reply| certain = reply == 7, &mut out);
+        (certain, out.len())
+    };
+    let mut bench = Bench::new(None);
+    assert_eq!(certain(&mut bench, write), (true, 0));
+    assert_eq!(certain(&mut bench, Op::Zero { offset: 0, length: 4096, discard: true }), (true, 0));
+    assert_eq!(certain(&mut bench, Op::Flush), (true, 0));
+    assert_eq!(bench.read(4096), Ok(1));
+    assert_eq!(certain(&mut bench, Op::Read { offset: 0, length: 4096 }), (false, 1));
+    assert_eq!(certain(&mut bench, Op::Write { offset: SIZE, data: &[1; 4096], fua: false }), (false, 1));
+    bench.fault(On::Write, Effect::DelayMs(1.0), 0, Some(1));
+    assert_eq!(certain(&mut bench, write), (false, 0));
+    // beside one that is under way
+    assert_eq!(certain(&mut bench, write), (false, 1));
+    assert_eq!(certain(&mut Bench::new(Some("sata-ssd")), write), (false, 0));
+    let path = std::env::temp_dir().join(format!("strata-disk-certain-{}", std::process::id()));
+    let file = std::fs::OpenOptions::new().create_new(true).read(true).write(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let keeping = Keeping { block_bytes: 512, volatile_cache: true, cache_bytes: 1 << 20 };
+    let mut bench = Bench { engine: Engine::new(None), sent: 0 };
+    bench.engine.add(0, "a", Image::in_file(file, SIZE, keeping).unwrap(), None).unwrap();
+    assert_eq!(certain(&mut bench, write), (false, 1));
+}
+
+#[test]
 fn the_log_has_a_completion_before_its_answer() {
     let path = std::env::temp_dir().join(format!("strata-disk-engine-{}", std::process::id()));
     let file = std::fs::File::create(&path).unwrap();
     let mut engine = Engine::new(Some(Writer::new(Behind::new(file).unwrap()).unwrap()));
     engine.add(0, "a", image(), None).unwrap();
     let mut out = Vec::new();
-    engine.submit(0, 0, Op::Write { offset: 512, data: &[9; 512], fua: false }, 0u64, &mut out);
-    engine.submit(0, 0, Op::Flush, 1, &mut out);
+    let write = Op::Write { offset: 512, data: &[9; 512], fua: false };
+    engine.submit(0, 0, write, 0u64, |_| {}, &mut out);
+    engine.submit(0, 0, Op::Flush, 1, |_| {}, &mut out);
     let mark = engine.mark("acknowledged 1").unwrap();
     engine.flush_log().unwrap();
     let mut reader = Reader::new(BufReader::new(std::fs::File::open(&path).unwrap())).unwrap();

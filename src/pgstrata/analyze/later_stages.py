@@ -295,6 +295,5 @@ def _soak(
     # one that this host cannot build was never measured
     chosen = tuple(n for n in asked.stacks if n in measured)
     run = chosen or tuple(dict.fromkeys((*names, *wary)))
-    cells = tuple(c for c in campaign.workload.cells if c.script != "select-only") or campaign.workload.cells
-    reason = f"soak, run {done + 1} of {asked.runs}"
-    return Decision("soak", run, reason=reason, cells=dict.fromkeys(run, cells), duration_s=asked.duration)
+    cells = dict.fromkeys(run, campaign.workload.soaked_cells)
+    return Decision("soak", run, reason=f"soak, run {done + 1} of {asked.runs}", cells=cells, duration_s=asked.duration)

@@ -101,6 +101,11 @@ class Workload(Model):
         )
 
     @property
+    def soaked_cells(self) -> tuple[Cell, ...]:
+        """What a soak runs: cells that write, or all where none does."""
+        return tuple(cell for cell in self.cells if cell.script != "select-only") or self.cells
+
+    @property
     def scaled(self) -> bool:
         """Whether pgbench loads its own tables: of the user's own database there is no scale."""
         return self.sql is None and self.pg_restore is None

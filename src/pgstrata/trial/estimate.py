@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pgstrata.spec.campaign import Campaign, Stage, Trial
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.quick import overhead_s
-from pgstrata.spec.workload import BYTES_PER_SCALE
+from pgstrata.spec.workload import BYTES_PER_SCALE, Cell
 from pgstrata.trial import acknowledgements, stale_reads
 
 INITDB_BYTES = 60_000_000
@@ -83,28 +83,26 @@ class ExpectedStage:
 
 def estimate_stages(campaign: Campaign) -> tuple[ExpectedStage, ...]:
     """What comes after the comparison, in its order; empty where nothing does."""
-    stacks, latency, soak = len(campaign.stacks), campaign.latency, campaign.soak
+    stacks, latency, soak, cells = len(campaign.stacks), campaign.latency, campaign.soak, campaign.workload.cells
     found = []
     if latency is not None:
-        found.append(_stage(campaign, "latency", stacks * latency.blocks, rates=len(latency.rates)))
+        found.append(_stage(campaign, "latency", stacks * latency.blocks, len(latency.rates) * cells))
         if latency.objective_ms is not None:
-            found.append(_stage(campaign, "capacity", stacks * CAPACITY_STEPS))
+            found.append(_stage(campaign, "capacity", stacks * CAPACITY_STEPS, cells))
     if soak is not None:
         soaked = len(soak.stacks) or stacks
-        found.append(_stage(campaign, "soak", soaked * soak.runs, duration_s=soak.duration))
+        found.append(_stage(campaign, "soak", soaked * soak.runs, campaign.workload.soaked_cells, soak.duration))
     return tuple(found)
 
 
 def _stage(
-    campaign: Campaign, stage: Stage, trials: int, *, rates: int = 1, duration_s: float | None = None
+    campaign: Campaign, stage: Stage, trials: int, cells: tuple[Cell, ...], duration_s: float | None = None
 ) -> ExpectedStage:
-    """`trials` at every scale, each with all its cells, which are as many as the comparison's for each rate."""
+    """`trials` at every scale of these cells, each with all of that scale."""
     whole = NOTHING
-    block = campaign.runs.blocks or campaign.runs.max_blocks
-    each_scale = block_trials(campaign, block, (campaign.stacks[0].name,))
+    block, first = campaign.runs.blocks or campaign.runs.max_blocks, campaign.stacks[0].name
+    each_scale = block_trials(campaign, block, (first,), cells={first: cells}, duration_s=duration_s)
     for trial in each_scale:
-        one = estimate_trial(
-            campaign, trial.model_copy(update={"cells": rates * trial.cells, "duration_s": duration_s})
-        )
+        one = estimate_trial(campaign, trial)
         whole += Expected(trials * one.written_bytes, trials * one.duration_s)
     return ExpectedStage(stage, len(each_scale) * trials, whole)

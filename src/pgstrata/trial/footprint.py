@@ -64,7 +64,8 @@ def _all_runs(campaign: Campaign) -> Iterator[_Runs]:
             yield _runs(campaign, stacks * (latency.blocks if latency else 0), _at(cell, share))
         if latency is not None and latency.objective_ms is not None:
             yield _runs(campaign, stacks * CAPACITY_STEPS, _at(cell, 1.0))
-        if soak is not None:
+    if soak is not None:
+        for cell in campaign.workload.soaked_cells:
             yield _runs(campaign, stacks * soak.runs, cell, soak.duration)
 
 

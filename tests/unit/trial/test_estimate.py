@@ -39,6 +39,10 @@ def campaign(**stages: Any) -> Campaign:
         ({"soak": {"duration": 600, "runs": 2}}, {"soak": (6, 6 * (COPY_S + 2 * 605))}),
         ({"soak": {"duration": 600, "runs": 1, "stacks": ["xfs"]}}, {"soak": (1, COPY_S + 2 * 605)}),
         (
+            {"soak": {"duration": 600, "runs": 1}, "workload": {"script": ["select-only", "tpcb-like"]}},
+            {"soak": (3, 3 * (COPY_S + 2 * 605))},
+        ),
+        (
             {"latency": {"rates": [0.5], "blocks": 2, "objective_ms": 20}, "workload": {"scale": [10, 20]}},
             {
                 "latency": (12, 6 * (COPY_S + LARGER_COPY_S + 4 * 35)),

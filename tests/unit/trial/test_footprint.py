@@ -42,6 +42,9 @@ def campaign(**changes: object) -> Campaign:
         ({"latency": {"rates": [0.5], "blocks": 2, "objective_ms": 5}},
          34 * RUN + (4 * 50_000 + 24 * 100_000) * LOG_LINE_BYTES),
         ({"soak": {"duration": 1000, "runs": 1}}, 6 * RUN + 2 * (RUN_BYTES + 1000 * SECOND_BYTES)),
+        ({"soak": {"duration": 1000, "runs": 1},
+          "workload": {"duration": 100, "script": ["select-only", "simple-update"]}},
+         12 * RUN + 2 * (RUN_BYTES + 1000 * SECOND_BYTES)),
     ],
 )  # fmt: skip
 def test_what_the_record_takes(changes: dict[str, object], size_bytes: int) -> None:

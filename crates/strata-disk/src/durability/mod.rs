@@ -129,7 +129,11 @@ impl<T> Machine<T> {
 
     /// The change numbered `seq` completes; what becomes durable by it is handed back.
     pub fn complete_change(&mut self, seq: Seq, at: Seq) -> Option<Change<T>> {
-        let index = self.volatile.binary_search_by_key(&seq, |change| change.seq).ok()?;
+        let last = self.volatile.len().checked_sub(1)?;
+        let index = match self.volatile[last].seq == seq {
+            true => last,
+            false => self.volatile.binary_search_by_key(&seq, |change| change.seq).ok()?,
+        };
         self.volatile[index].completed = Some(at);
         if self.volatile[index].fua || !self.cache { self.settle(index) } else { None }
     }
