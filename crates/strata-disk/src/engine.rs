@@ -541,9 +541,7 @@ impl<R> Engine<R> {
             Kind::Read => {
                 counters.reads += 1;
                 counters.read_bytes += request.length;
-                let mut data = vec![0; request.length as usize];
-                disk.image.read(request.offset, &mut data)?;
-                return Ok(data);
+                return disk.image.read(request.offset, request.length as usize);
             }
             Kind::Write => {
                 counters.writes += 1;

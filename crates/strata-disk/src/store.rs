@@ -247,27 +247,29 @@ impl Image {
         Ok(Snapshot { pages, ..durable })
     }
 
-    pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut at = offset;
-        for piece in pieces(offset, out.len()) {
-            let out = &mut out[(at - offset) as usize..][..piece.len()];
-            self.read_within_page(at / PAGE as u64, piece.start, out)?;
-            at += piece.len() as u64;
-        }
-        Ok(())
-    }
-
-    fn read_within_page(&self, page: u64, start: usize, out: &mut [u8]) -> io::Result<()> {
+    pub fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let below = match &self.durable {
             Durable::Memory(_) => self.base.as_deref(),
             Durable::File { file, .. } => Some(file),
         };
-        match (self.current.get(page), below) {
-            (Some(held), _) => out.copy_from_slice(&held[start..start + out.len()]),
-            (None, Some(file)) => file.read_exact_at(out, page * PAGE as u64 + start as u64)?,
-            (None, None) => out.fill(0),
+        let mut out = Vec::with_capacity(length);
+        for piece in pieces(offset, length) {
+            let (before, at) = (out.len(), offset + out.len() as u64);
+            match (self.current.get(at / PAGE as u64), below) {
+                (Some(held), _) => out.extend_from_slice(&held[piece]),
+                (None, file) => {
+                    out.resize(before + piece.len(), 0);
+                    file.map_or(Ok(()), |file| file.read_exact_at(&mut out[before..], at))?;
+                }
+            }
         }
-        Ok(())
+        Ok(out)
+    }
+
+    fn page(&self, number: u64) -> io::Result<Page> {
+        let mut page: Page = [0; PAGE];
+        page.copy_from_slice(&self.read(number * PAGE as u64, PAGE)?);
+        Ok(page)
     }
 
     pub fn write(&mut self, seq: Seq, offset: u64, data: &[u8], fua: bool) -> io::Result<()> {
@@ -282,8 +284,7 @@ impl Image {
                 pages.push(page);
                 continue;
             }
-            let mut page: Page = [0; PAGE];
-            self.read_within_page(number, 0, &mut page)?;
+            let mut page = self.page(number)?;
             page[piece].copy_from_slice(from);
             pages.push(Arc::new(page));
         }
@@ -323,8 +324,7 @@ impl Image {
         if bytes.is_empty() {
             return Ok(());
         }
-        let mut page: Page = [0; PAGE];
-        self.read_within_page(bytes.start / PAGE as u64, 0, &mut page)?;
+        let mut page = self.page(bytes.start / PAGE as u64)?;
         let start = bytes.start as usize % PAGE;
         page[start..start + (bytes.end - bytes.start) as usize].fill(0);
         self.current.set(bytes.start / PAGE as u64, Some(Arc::new(page)));

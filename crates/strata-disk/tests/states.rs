@@ -106,8 +106,7 @@ fn content(log: &[u8], state: &State) -> Vec<Seq> {
     let mut replay = Replay::new(Cursor::new(log), BLOCK, state.lying).unwrap();
     let snapshot = replay.state(state, "d").unwrap();
     let keeping = Keeping { block_bytes: BLOCK, volatile_cache: true, cache_bytes: u64::MAX };
-    let mut bytes = [0; 4096];
-    Image::over(&snapshot, keeping).read(0, &mut bytes).unwrap();
+    let bytes = Image::over(&snapshot, keeping).read(0, 4096).unwrap();
     bytes.chunks(BLOCK as usize).map(|block| Seq::from(block[0])).collect()
 }
 
@@ -249,11 +248,7 @@ fn missing(log: &[u8], state: &State) -> u64 {
     let keeping = Keeping { block_bytes: BLOCK, volatile_cache: true, cache_bytes: u64::MAX };
     let image = Image::over(&replay.state(state, "d").unwrap(), keeping);
     let marked = (state.cut - 1) / 5;
-    let there = |number: &u64| {
-        let mut byte = [0];
-        image.read(number * 4096, &mut byte).unwrap();
-        byte[0] == 1
-    };
+    let there = |number: &u64| image.read(number * 4096, 1).unwrap() == [1];
     marked - (0..marked).filter(there).count() as u64
 }
 

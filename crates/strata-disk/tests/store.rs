@@ -45,8 +45,7 @@ fn stamped(seq: Seq, length: u64) -> Vec<u8> {
 }
 
 fn stamps(image: &Image) -> Vec<Seq> {
-    let mut content = vec![0; SIZE as usize];
-    image.read(0, &mut content).unwrap();
+    let content = image.read(0, SIZE as usize).unwrap();
     content
         .chunks(BLOCK as usize)
         .map(|block| {
