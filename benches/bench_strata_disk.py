@@ -7,7 +7,7 @@ flush each. qemu-storage-daemon (blklogwrites, FUSE export) does the same in the
 FUSE file that keeps nothing (crates/strata-disk/examples/null_disk.rs) where cargo is. They take turns: a ratio is the
 median of those within a round. Then attaching and detaching an overlay, and how late answers of modelled disks left the
 daemon. Bounds: those of BOUNDS_IOPS, 15 ms for an overlay, and for late answers; exit code 1 on a miss. It takes 16
-times --seconds and half a minute.
+times --seconds and a minute.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ LATE_MEDIAN_PERCENT, LATE_P99_PERCENT = 5, 20
 TIMED = ("sata-ssd", "cloud-volume", "hdd-7200")
 """Their reads take 0.1, 1 and about 10 ms."""
 OVERLAYS = 20
-ROUNDS = 5
+ROUNDS_PER_SECOND = 2
+"""Ratios of one round vary by a quarter, so that their median needs many."""
 
 
 def run(*argv: object) -> str:
@@ -144,13 +145,14 @@ def null(folder: Path) -> Iterator[str | None]:
 def measure_rounds(folder: Path, seconds: float) -> dict[str, dict[str, list[float]]]:
     """Requests a second of each disk in each job, by round; what is not compared is measured of ours alone."""
     found: dict[str, dict[str, list[float]]] = {}
+    rounds = max(1, round(ROUNDS_PER_SECOND * seconds))
     with ours(folder) as first, qemu(folder) as second, null(folder) as third:
         nodes = {"ours": first, "qemu": second, "null": third}
-        for number, (job, options) in product(range(ROUNDS), JOBS.items()):
+        for number, (job, options) in product(range(rounds), JOBS.items()):
             turns = [(name, node) for name, node in nodes.items() if node and (name == "ours" or job in RATIOS)]
             for name, node in turns if number % 2 else turns[::-1]:
                 rates = found.setdefault(name, {}).setdefault(job, [])
-                rates.append(measure(node, options, seconds / ROUNDS))
+                rates.append(measure(node, options, seconds / rounds))
     return found
 
 

@@ -339,6 +339,9 @@ class WhyPart(Finding):
     """By Holm's procedure at 5 % over every test of the cell."""
     share: float
     """Of the whole difference in session time a transaction."""
+    a_share: float
+    """Of the session time on stack a, in the blocks of both."""
+    b_share: float
 
 
 class FigurePair(Finding):
@@ -355,6 +358,9 @@ class Why(Finding):
     a: str
     b: str
     cell: str
+    a_ms: float
+    """Session time a transaction on stack a, mean over the blocks of both: what single stacks take is of all their runs."""
+    b_ms: float
     difference_ms: float
     low: float | None
     high: float | None

@@ -250,6 +250,8 @@ def _why(cell: str, pair: _Pair, beyond: Mapping[TimeKind | None, bool], tests: 
         a=pair.a,
         b=pair.b,
         cell=cell,
+        a_ms=_mean(r.time_ms for r in pair.x),
+        b_ms=_mean(r.time_ms for r in pair.y),
         difference_ms=whole.value,
         low=low,
         high=high,
@@ -276,6 +278,8 @@ def _why_part(pair: _Pair, kind: TimeKind, whole_ms: float, beyond: bool) -> Why
         p=pair.p(kind),
         beyond_noise=beyond,
         share=estimate.value / whole_ms if whole_ms > 0 else 0.0,
+        a_share=_share(pair.x, kind),
+        b_share=_share(pair.y, kind),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pgstrata.analyze.crash import kept_class
 from pgstrata.analyze.finding import Cause, TimeKind
 from pgstrata.analyze.findings import CellFinding, FigurePair, Findings, StackProfile, TimePart, Why, WhyPart
+from pgstrata.analyze.why import MOSTLY
 from pgstrata.report.figures import render_count, render_number
 from pgstrata.report.words import percent, quoted
 from pgstrata.spec.durability import of_class
@@ -46,16 +47,16 @@ MOST_IN_TERMINAL = 3
 
 def why_words(why: Why, profiles: Mapping[str, StackProfile]) -> str:
     """The sentence on a pair; `profiles` are those of the cell, by stack."""
-    a, b = profiles[why.a], profiles[why.b]
+    a = profiles[why.a]
     if not why.beyond_noise or why.cause is None:
         return f"{quoted(why.a)} against {quoted(why.b)}: {_NOT_SHOWN} is shown ({_blocks([why])})."
     told = [
         f"{quoted(why.a)} takes {_ms(why.difference_ms)} more session time a transaction than {quoted(why.b)} "
-        f"({render_number(a.time_ms)} against {_ms(b.time_ms)}), {_CAUSES[why.cause]}"
+        f"({render_number(why.a_ms)} against {_ms(why.b_ms)}), {_cause(why, a)}"
     ]
     parts = [p for p in why.parts if p.beyond_noise and p.share >= LEAST_SHARE][:MOST_PARTS]
     if parts:
-        told.append(", ".join(_part(p, a, b) for p in parts))
+        told.append(", ".join(_part(p, a) for p in parts))
     if why.cause == "locks" and a.behind_locks is not None:
         told.append(f"of the sessions that waited for neither locks nor pgbench, most were {_kind(a.behind_locks)}")
     told += [_figures(pair) for pair in why.evidence]
@@ -83,11 +84,23 @@ def _joined(told: list[str]) -> str:
     return f"{head}{': ' if rest else ''}{'; '.join(rest)}."
 
 
-def _part(part: WhyPart, a: StackProfile, b: StackProfile) -> str:
-    ours, theirs = _of(a, part.kind), _of(b, part.kind)
+def _cause(why: Why, a: StackProfile) -> str:
+    """Where no kind of time is beyond the noise by itself, what most of the difference was recorded as."""
+    most = max(why.parts, key=lambda part: part.share, default=None)
+    if why.cause != "unexplained" or most is None or most.share < MOSTLY or most.cause == "unexplained":
+        return _CAUSES[why.cause or "unexplained"]
+    amount = percent(most.share) if most.share < 1 else "all"
+    event = _most(_of(a, most.kind)).removeprefix("; ")
     return (
-        f"{KIND_WORDS[part.kind]} +{_ms(part.difference_ms)} ({percent(ours.share)} of session time against "
-        f"{percent(theirs.share)}{_most(ours)})"
+        f"{amount} of it recorded as {KIND_WORDS[most.kind]}{f' ({event})' if event else ''}, "
+        f"which {_blocks([why])} are too few to hold against the noise"
+    )
+
+
+def _part(part: WhyPart, a: StackProfile) -> str:
+    return (
+        f"{KIND_WORDS[part.kind]} +{_ms(part.difference_ms)} ({percent(part.a_share)} of session time against "
+        f"{percent(part.b_share)}{_most(_of(a, part.kind))})"
     )
 
 
@@ -160,8 +173,8 @@ def reason_words(findings: Findings, cell: CellFinding, class_: str | None) -> s
     part = next((p for p in slower.parts if p.beyond_noise and p.share >= LEAST_SHARE), None)
     named = f", above all {_named_part(part, profiles[slower.a])}" if part is not None else ""
     return (
-        f"a transaction takes {_ms(profiles[best].time_ms)} of session time on {quoted(best)} and "
-        f"{_ms(profiles[slower.a].time_ms)} on {quoted(slower.a)}, {_CAUSES[slower.cause or 'unexplained']}{named}."
+        f"a transaction takes {_ms(slower.b_ms)} of session time on {quoted(best)} and "
+        f"{_ms(slower.a_ms)} on {quoted(slower.a)}, {_cause(slower, profiles[slower.a])}{named}."
     )
 
 

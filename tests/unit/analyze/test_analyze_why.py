@@ -81,6 +81,16 @@ def test_each_cause_is_named_with_its_evidence_alone(kind: TimeKind, figures: di
     assert sum(part.difference_ms for part in found.parts) == pytest.approx(found.difference_ms, rel=0.01)
 
 
+def test_times_and_shares_of_a_pair_are_of_the_blocks_of_both() -> None:
+    slow = readings({"wal": 3.0}, blocks=4)
+    found = why(slow, (*readings(blocks=4, seed=2), *(replace(r, block=r.block + 4, time_ms=9.0) for r in slow)))
+    assert found.a_ms - found.b_ms == pytest.approx(found.difference_ms)
+    assert found.b_ms < 4
+    wal = found.parts[0]
+    assert wal.a_share == pytest.approx(4 / 6, abs=0.03)
+    assert wal.b_share == pytest.approx(1 / 3, abs=0.03)
+
+
 def test_a_difference_within_the_noise_between_runs_has_no_cause() -> None:
     found = why(readings({"wal": 0.05}, noise=0.3), readings(noise=0.3, seed=2))
     assert not found.beyond_noise

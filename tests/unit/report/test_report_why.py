@@ -39,15 +39,16 @@ def profile(name: str, wal_ms: float, locks_ms: float = 0.3) -> StackProfile:
 
 def why(cause: Cause | None, *parts: WhyPart, evidence: tuple[FigurePair, ...] = ()) -> Why:
     return Why(
-        a="xfs", b="ext4", cell="c", difference_ms=1.0, low=0.9, high=1.1, p=0.001, beyond_noise=cause is not None,
-        pairs=5, tests=4, cause=cause, parts=parts, evidence=evidence,
+        a="xfs", b="ext4", cell="c", a_ms=4.3, b_ms=3.3, difference_ms=1.0, low=0.9, high=1.1, p=0.001,
+        beyond_noise=cause is not None, pairs=5, tests=4, cause=cause, parts=parts, evidence=evidence,
     )  # fmt: skip
 
 
 def why_part(kind: TimeKind, share: float, *, beyond: bool = True) -> WhyPart:
     return WhyPart(
-        kind=kind, cause="storage", difference_ms=share, low=None, high=None, p=0.001, beyond_noise=beyond, share=share
-    )
+        kind=kind, cause="storage", difference_ms=share, low=None, high=None, p=0.001, beyond_noise=beyond,
+        share=share, a_share=0.7, b_share=0.61,
+    )  # fmt: skip
 
 
 PROFILES = {"xfs": profile("xfs", 3.0), "ext4": profile("ext4", 2.0)}
@@ -74,9 +75,19 @@ def test_parts_within_the_noise_and_small_ones_are_not_named() -> None:
 
 def test_nothing_that_explains_it_is_said_so() -> None:
     assert why_words(why("unexplained"), PROFILES).endswith("**not explained** by what was recorded.")
+    assert why_words(why("unexplained", why_part("wal", 0.4, beyond=False)), PROFILES).endswith("was recorded.")
     assert why_words(why(None, why_part("wal", 0.9)), PROFILES) == (
         "`xfs` against `ext4`: no difference in session time a transaction beyond the noise between runs is shown "
         "(5 blocks)."
+    )
+
+
+@pytest.mark.parametrize(("share", "amount"), [(0.96, "96 %"), (1.05, "all")])
+def test_what_most_was_recorded_as_is_said_where_the_blocks_are_too_few_to_prove_it(share: float, amount: str) -> None:
+    assert why_words(why("unexplained", why_part("wal", share, beyond=False)), PROFILES) == (
+        "`xfs` takes 1 ms more session time a transaction than `ext4` (4.30 against 3.30 ms), "
+        f"{amount} of it recorded as writing and flushing WAL (mostly WALSync), "
+        "which 5 blocks are too few to hold against the noise."
     )
 
 
