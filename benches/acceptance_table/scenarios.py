@@ -100,6 +100,8 @@ def _declared_scenarios() -> dict[str, tuple[Scenario, bool]]:
         for name, noise in noises.items():
             equal = Scenario((0.0,) * stacks, noise, blocks=blocks)
             found[f"A/A declared {blocks} blocks of {stacks}, {name}"] = equal, False
+            if stacks > 2 and blocks == 4:
+                found[f"A/A declared 4 blocks against one of {stacks}, {name}"] = replace(equal, goal=_AGAINST), False
     found["looks declared 10 blocks of 4, typical"] = Scenario((0.0,) * 4, typical, blocks=10), True
     found["looks declared 4 blocks of 4, 16 run"] = ExtendedScenario((0.0,) * 4, typical, blocks=4, run_blocks=16), True
     for name, losses in zip(SHOWN, ((0, 5, 10, 20), range(0, 40, 5)), strict=True):

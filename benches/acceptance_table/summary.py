@@ -27,6 +27,11 @@ _KINDS = (
         + _SCATTERED,
     ),
     (
+        r"A/A declared 4 blocks against .*",
+        "4 and 8 equal stacks in 4 declared blocks, goal `against`: typical, t3, AR(1) with steps, unequal sigmas; one or "
+        "half of them at 20 %, the others at 2 %; scatter 1 to 10",
+    ),
+    (
         r"A/A declared .*",
         "2, 4 and 8 equal stacks in 4 or 10 declared blocks: typical, t3, AR(1) with steps, unequal sigmas; one or "
         "half of them at 20 %, the others at 2 %; scatter 1 to 10",
