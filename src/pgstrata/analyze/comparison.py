@@ -34,7 +34,7 @@ MAX_BLOCKS = 12
 ONE_LOOK_BLOCKS = 4
 """Of a declared number, for intervals of one look. In three blocks, 8 stacks of which half scatter ten times as much as
 the others make false claims in more than 0.05 of simulated campaigns."""
-ONE_LOOK_SHARE = 0.6
+ONE_LOOK_SHARE = 0.5
 """Of the error rates, in those intervals: by simulation the rest is what scatter that differs ten-fold adds in four
 blocks (docs/statistics.md)."""
 
