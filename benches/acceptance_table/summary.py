@@ -10,6 +10,9 @@ from acceptance_table.checks import Check
 _SCATTERED = (
     "one or half of them at 20 %, the others at 2 %; scatter 1 to 10; 10 % x -30 %; every second run 10 % slower"
 )
+_DECLARED = (
+    "typical, t3, AR(1) with steps, unequal sigmas; one or half of them at 20 %, the others at 2 %; scatter 1 to 10"
+)
 
 _KINDS = (
     (
@@ -26,16 +29,8 @@ _KINDS = (
         "4 and 8 equal stacks, goal `against`: typical, t3, AR(1) with steps, unequal sigmas; the baseline, "
         + _SCATTERED,
     ),
-    (
-        r"A/A declared 4 blocks against .*",
-        "4 and 8 equal stacks in 4 declared blocks, goal `against`: typical, t3, AR(1) with steps, unequal sigmas; one or "
-        "half of them at 20 %, the others at 2 %; scatter 1 to 10",
-    ),
-    (
-        r"A/A declared .*",
-        "2, 4 and 8 equal stacks in 4 or 10 declared blocks: typical, t3, AR(1) with steps, unequal sigmas; one or "
-        "half of them at 20 %, the others at 2 %; scatter 1 to 10",
-    ),
+    (r"A/A declared 4 blocks against .*", f"4 and 8 equal stacks in 4 declared blocks, goal `against`: {_DECLARED}"),
+    (r"A/A declared .*", f"2, 4 and 8 equal stacks in 4 or 10 declared blocks: {_DECLARED}"),
     (r"equal-5 (.*)", r"best 5 % above 11 equals, \1"),
     (r"spread typical", "12 stacks at 0, -5, -5, -7 ... -50 %, typical"),
     (r"equivalent at margin .*", "goal `equivalent`, at the margin, quiet and typical"),

@@ -359,7 +359,7 @@ class Why(Finding):
     b: str
     cell: str
     a_ms: float
-    """Session time a transaction on stack a, mean over the blocks of both: what single stacks take is of all their runs."""
+    """Session time a transaction on stack a, mean over the blocks of both; profiles have that of all its runs."""
     b_ms: float
     difference_ms: float
     low: float | None
