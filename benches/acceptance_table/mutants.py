@@ -127,6 +127,11 @@ def _intervals_of_one_look_at_any() -> Callable[[], None]:
     return _replaced(outcome, "design_of", lambda campaign: campaign.scenario.design)
 
 
+def _whole_rates_at_one_look() -> Callable[[], None]:
+    """A declared number of blocks takes the whole of the error rates."""
+    return _replaced(comparison, "ONE_LOOK_SHARE", 1.0)
+
+
 def _replaced(module: ModuleType, name: str, value: object) -> Callable[[], None]:
     honest = getattr(module, name)
     setattr(module, name, value)
@@ -145,5 +150,6 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "mixture": _undivided_mixture,
     "one-g": _one_g,
     "extended": _declared_although_extended,
+    "whole-rates": _whole_rates_at_one_look,
 }
 """The rules that a mutant can weaken, beside the width of intervals."""

@@ -34,6 +34,7 @@ WEAKENED = (
     Weakened("hosts", "hosts 6, interaction 10%, 12 blocks each", "13", 30),
     Weakened("extended", "looks declared 4 blocks of 4, 16 run", "6", 60),
     Weakened("any-look", "looks declared 10 blocks of 4, typical", "6", 60),
+    Weakened("whole-rates", "A/A declared 4 blocks against one of 8, half 20 %, half 2 %", "1", 400),
     Weakened("one-g", "proof best 4, 20 % at 3 %", "12", 200),
     Weakened("plain-reuse", "A/A 4, 10 % x -30 %", "2", 300),
     Weakened("own-scatter", "A/A against 8, one 20 %, others 2 %", "1", 150),
