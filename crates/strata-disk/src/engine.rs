@@ -420,10 +420,13 @@ impl<R> Engine<R> {
                 return;
             }
         };
-        let timed = self.disks.get(&disk).is_some_and(Disk::takes_time);
+        let (timed, cannot_fail) = self
+            .disks
+            .get(&disk)
+            .map_or((false, false), |disk| (disk.takes_time(), disk.cannot_fail(request.kind)));
         let pending = Pending { disk, request, submitted: now, due: now, delay, timed };
-        let cannot_fail = self.disks.get(&disk).is_some_and(|disk| disk.cannot_fail(request.kind));
-        if !timed && delay == 0 && cannot_fail && self.pending.is_empty() {
+        let at_once = !timed && delay == 0;
+        if at_once && cannot_fail && self.pending.is_empty() {
             certain(reply);
             let made = self.begin(disk, op).map(|seq| self.complete(now, seq, &pending));
             assert!(matches!(made, Ok(Ok(_))), "a change in memory does not fail");
@@ -433,7 +436,7 @@ impl<R> Engine<R> {
             out.push(Answer { reply, result: Err(Refused::Io) });
             return;
         };
-        if !timed && delay == 0 {
+        if at_once {
             out.push(Answer { reply, result: self.complete(now, seq, &pending) });
             return;
         }

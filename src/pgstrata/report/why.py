@@ -90,10 +90,10 @@ def _cause(why: Why, a: StackProfile) -> str:
     if why.cause != "unexplained" or most is None or most.share < MOSTLY or most.cause == "unexplained":
         return _CAUSES[why.cause or "unexplained"]
     amount = percent(most.share) if most.share < 1 else "all"
-    event = _most(_of(a, most.kind)).removeprefix("; ")
+    event = _mostly(_of(a, most.kind))
     return (
         f"{amount} of it recorded as {KIND_WORDS[most.kind]}{f' ({event})' if event else ''}, "
-        f"which {_blocks([why])} are too few to hold against the noise"
+        f"which {_blocks([why])} do not show beyond the noise by itself"
     )
 
 
@@ -113,9 +113,14 @@ def _kind(part: TimePart) -> str:
     return f"{KIND_WORDS[part.kind]}{event}"
 
 
-def _most(part: TimePart) -> str:
+def _mostly(part: TimePart) -> str:
     """The wait event with the most of the time, where its name says more than the kind."""
-    return f"; mostly {part.events[0].name}" if part.events and part.kind not in ("running", "client") else ""
+    return f"mostly {part.events[0].name}" if part.events and part.kind not in ("running", "client") else ""
+
+
+def _most(part: TimePart) -> str:
+    event = _mostly(part)
+    return f"; {event}" if event else ""
 
 
 def _figures(pair: FigurePair) -> str:

@@ -87,7 +87,7 @@ def test_what_most_was_recorded_as_is_said_where_the_blocks_are_too_few_to_prove
     assert why_words(why("unexplained", why_part("wal", share, beyond=False)), PROFILES) == (
         "`xfs` takes 1 ms more session time a transaction than `ext4` (4.30 against 3.30 ms), "
         f"{amount} of it recorded as writing and flushing WAL (mostly WALSync), "
-        "which 5 blocks are too few to hold against the noise."
+        "which 5 blocks do not show beyond the noise by itself."
     )
 
 
