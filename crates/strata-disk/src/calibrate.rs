@@ -20,7 +20,7 @@ const PAGE: usize = 4096;
 
 /// Requests a second by one way to a disk.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Front {
+pub struct Rates {
     pub front: &'static str,
     /// At depth 1, of 4 KiB.
     pub reads_per_s: f64,
@@ -50,7 +50,7 @@ pub struct Range {
 }
 
 /// What a front can give of a model. Pure.
-pub fn range(model: &Model, front: &Front) -> Range {
+pub fn range(model: &Model, front: &Rates) -> Range {
     let all: Vec<Reached> = loads(model)
         .into_iter()
         .filter_map(|(load, implied_per_s)| {
@@ -63,7 +63,7 @@ pub fn range(model: &Model, front: &Front) -> Range {
 }
 
 /// Of small requests alone: large ones cost what their copying costs, which no front was measured for.
-fn host(front: &Front, load: Load) -> Option<f64> {
+fn host(front: &Rates, load: Load) -> Option<f64> {
     match (load.rw.contains("read"), load.flush, load.depth) {
         _ if load.bytes > 8192 || load.after_bytes > 0 => None,
         (false, true, _) => Some(front.flushed_writes_per_s),
@@ -75,10 +75,10 @@ fn host(front: &Front, load: Load) -> Option<f64> {
 }
 
 /// Loads a disk by its file or device, each load for that long.
-pub fn measure(front: &'static str, path: &Path, each: Duration) -> io::Result<Front> {
+pub fn measure(front: &'static str, path: &Path, each: Duration) -> io::Result<Rates> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path)?;
     let one = |act: &(dyn Fn(&mut Buffer, u64) -> io::Result<()> + Sync)| rate(each, 1, act);
-    Ok(Front {
+    Ok(Rates {
         front,
         writes_per_s: one(&|buffer, draw| write(&file, buffer, draw, PAGE))?,
         reads_per_s: one(&|buffer, draw| read(&file, buffer, draw))?,

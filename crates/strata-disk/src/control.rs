@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +36,14 @@ pub enum Asked {
         disk: String,
         #[serde(default)]
         force: bool,
+    },
+    /// As a block device of ublk.
+    Attach {
+        disk: String,
+    },
+    /// Of what `attach` made.
+    Detach {
+        node: PathBuf,
     },
     Mark {
         text: String,
@@ -168,7 +177,7 @@ pub fn listen(listener: &UnixListener, shared: &Arc<Shared>) {
     }
 }
 
-fn converse(stream: UnixStream, shared: &Shared) {
+fn converse(stream: UnixStream, shared: &Arc<Shared>) {
     let Ok(mut out) = stream.try_clone() else { return };
     let mut input = BufReader::new(stream);
     loop {
@@ -195,14 +204,19 @@ fn converse(stream: UnixStream, shared: &Shared) {
     }
 }
 
-fn answer(shared: &Shared, asked: Asked) -> Result<Value, String> {
+fn answer(shared: &Arc<Shared>, asked: Asked) -> Result<Value, String> {
     let nothing = Ok(json!({}));
     match asked {
         Asked::Add(added) => add(shared, &added),
         Asked::Remove { disk, force } => {
             send(shared.engine().remove(&disk, force)?);
+            if shared.nodes().contains_key(&disk) {
+                shared.detach(&disk)?;
+            }
             nothing
         }
+        Asked::Attach { disk } => Ok(json!({ "node": shared.attach(&disk)? })),
+        Asked::Detach { node } => detach(shared, &node).and(nothing),
         Asked::Mark { text } => Ok(json!({ "seq": shared.engine().mark(&text)? })),
         Asked::Cut { disks, keep, torn, seed, at } => {
             let (failed, left) = shared.engine().cut(Cut { disks, keep: kept(keep), torn, seed }, at)?;
@@ -226,13 +240,24 @@ fn answer(shared: &Shared, asked: Asked) -> Result<Value, String> {
         Asked::Stats => {
             let engine = shared.engine();
             let disks = engine.statistics(shared.now());
-            Ok(json!({ "seq": engine.seq(), "disks": disks }))
+            let seq = engine.seq();
+            drop(engine);
+            Ok(json!({ "seq": seq, "disks": disks, "nodes": shared.nodes() }))
         }
         Asked::Stop => {
             kill(Pid::this(), Signal::SIGTERM).map_err(|error| error.to_string())?;
             nothing
         }
     }
+}
+
+/// Refused while the device is mounted or part of another.
+fn detach(shared: &Shared, node: &Path) -> Result<(), String> {
+    let of = shared.nodes().into_iter().find(|(_, of)| of == node);
+    let (disk, _) = of.ok_or_else(|| format!("{} is none of this daemon's devices", node.display()))?;
+    let alone = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node);
+    drop(alone.map_err(|error| format!("{}: {error}", node.display()))?);
+    shared.detach(&disk)
 }
 
 fn kept(keep: Kept) -> Keep {

@@ -3,7 +3,8 @@
 use crate::control;
 use crate::engine::{Answer, Engine, Op};
 use crate::front::disks::Disks;
-use crate::front::fuse::{self, Reply};
+use crate::front::ublk::wire::Geometry;
+use crate::front::{Reply, fuse, ublk};
 use crate::log::behind::Behind;
 use crate::log::native::Writer;
 use crate::media::Ns;
@@ -12,8 +13,9 @@ use crate::store::Snapshot;
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{SigSet, Signal};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -35,6 +37,9 @@ pub struct Shared {
     pub snapshots: Mutex<HashMap<String, Snapshot>>,
     /// Event logs that states are made from, by file and logical block.
     pub replays: Mutex<Replays>,
+    /// Disks that are block devices of ublk, by name.
+    devices: Mutex<BTreeMap<String, ublk::Device>>,
+    place: Place,
     began: Instant,
     /// When the thread of due answers is to wake; notified when that becomes earlier.
     planned: Mutex<Option<Ns>>,
@@ -42,11 +47,13 @@ pub struct Shared {
 }
 
 impl Shared {
-    fn new(log: Option<Writer<Behind>>) -> Self {
+    fn new(place: Place, log: Option<Writer<Behind>>) -> Self {
         Self {
             engine: Mutex::new(Engine::new(log)),
             snapshots: Mutex::new(HashMap::new()),
             replays: Mutex::new(HashMap::new()),
+            devices: Mutex::default(),
+            place,
             began: Instant::now(),
             planned: Mutex::new(None),
             earlier: Condvar::new(),
@@ -64,16 +71,53 @@ impl Shared {
 
     pub fn submit(&self, mut engine: MutexGuard<'_, Engine<Reply>>, disk: u32, op: Op<'_>, reply: Reply) {
         let mut answers = Vec::new();
-        let certain = |reply: Reply| {
-            reply.send(Ok(Vec::new()));
-            // the kernel ends the request on this processor
-            std::thread::yield_now();
-        };
-        engine.submit(self.now(), disk, op, reply, certain, &mut answers);
+        engine.submit(self.now(), disk, op, reply, Reply::send_before, &mut answers);
         let due = engine.next_due();
         drop(engine);
         self.plan(due);
         send(answers);
+    }
+
+    /// Attaches a disk as a block device of ublk; its node.
+    pub fn attach(self: &Arc<Self>, name: &str) -> Result<PathBuf, String> {
+        let mut devices = self.devices.lock().expect("nothing panics with the devices");
+        if let Some(device) = devices.get(name) {
+            return Err(format!("disk {name:?} is attached already: {}", device.node().display()));
+        }
+        let mut engine = self.engine();
+        let id = engine.id(name).ok_or_else(|| format!("no disk {name:?}"))?;
+        let image = &engine.named(name)?.image;
+        let geometry = Geometry {
+            bytes: image.size(),
+            block_bytes: image.block_bytes(),
+            zeroes: image.zeroes_cheaply(),
+        };
+        drop(engine);
+        let served = self.clone();
+        let serve = move |op: Op<'_>, reply| served.submit(served.engine(), id, op, Reply::Ublk(reply));
+        let device = ublk::Device::attach(self.place.mark()?, &geometry, serve)?;
+        let node = device.node();
+        devices.insert(name.into(), device);
+        if let Ok(disk) = self.engine().named(name) {
+            disk.opened += 1;
+        }
+        Ok(node)
+    }
+
+    /// The block devices that `attach` made, by disk.
+    pub fn nodes(&self) -> BTreeMap<String, PathBuf> {
+        let devices = self.devices.lock().expect("nothing panics with the devices");
+        devices.iter().map(|(name, device)| (name.clone(), device.node())).collect()
+    }
+
+    /// Takes a block device away that `attach` made, whoever has it open.
+    pub fn detach(&self, name: &str) -> Result<(), String> {
+        let device = self.devices.lock().expect("nothing panics with the devices").remove(name);
+        device.ok_or_else(|| format!("disk {name:?} is not attached"))?.detach()?;
+        if let Ok(disk) = self.engine().named(name) {
+            disk.opened -= 1;
+        }
+        Ok(())
     }
 
     /// The thread of due answers wakes no later than `due`.
@@ -157,6 +201,7 @@ pub fn send(answers: Vec<Answer<Reply>>) {
 }
 
 /// Where the parts of a daemon lie.
+#[derive(Debug, Clone)]
 pub struct Place(pub PathBuf);
 
 impl Place {
@@ -170,6 +215,22 @@ impl Place {
 
     fn lock(&self) -> PathBuf {
         self.0.join("lock")
+    }
+
+    fn mark_file(&self) -> PathBuf {
+        self.0.join("ublk")
+    }
+
+    /// The mark of this folder's devices in the driver: it lies here before the first of them is made.
+    fn mark(&self) -> Result<u64, String> {
+        let path = self.mark_file();
+        if let Some(mark) = read_mark(&path) {
+            return Ok(mark);
+        }
+        let mark = RandomState::new().build_hasher().finish();
+        let new = path.with_extension("new");
+        let written = fs::write(&new, format!("{mark:x}")).and_then(|()| fs::rename(&new, &path));
+        written.map(|()| mark).map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Returns once no daemon serves here.
@@ -199,9 +260,17 @@ impl Place {
             umount2(&disks, MntFlags::MNT_DETACH)
                 .map_err(|error| format!("unmounting {}: {error}", disks.display()))?;
         }
+        if let Some(mark) = read_mark(&self.mark_file()) {
+            ublk::forget(mark)?;
+            let _ = fs::remove_file(self.mark_file());
+        }
         let _ = fs::remove_file(self.control());
         Ok(())
     }
+}
+
+fn read_mark(path: &Path) -> Option<u64> {
+    u64::from_str_radix(fs::read_to_string(path).ok()?.trim(), 16).ok()
 }
 
 /// What is mounted at a path, of the lines of /proc/self/mounts: the last of them covers the others.
@@ -229,7 +298,7 @@ pub fn serve(place: &Place, log: Option<&Path>, ready: impl FnOnce()) -> Result<
     let signals = block_signals()?;
     stay_out_of_reclaim();
     let log = log.map(open_log).transpose()?;
-    let shared = Arc::new(Shared::new(log));
+    let shared = Arc::new(Shared::new(place.clone(), log));
     let listener = control::bind(&place.control()).map_err(|error| told("control socket", &error))?;
     fuse::serve(Disks(shared.clone()), &place.disks(), SOURCE)
         .inspect_err(|_| drop(fs::remove_file(place.control())))?;
@@ -258,6 +327,11 @@ fn stop(place: &Place, shared: &Shared) {
         eprintln!("strata-disk: {error}");
     }
     drop(engine);
+    for name in shared.nodes().into_keys() {
+        if let Err(error) = shared.detach(&name) {
+            eprintln!("strata-disk: {error}");
+        }
+    }
     // While a loop device has a disk open this fails, and the mount stays: what is left is found by its path.
     let _ = umount2(&place.disks(), MntFlags::empty());
     let _ = fs::remove_file(place.control());

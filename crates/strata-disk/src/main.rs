@@ -1,18 +1,20 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
-use strata_disk::calibrate::{self, Front, measure, range};
+use strata_disk::calibrate::{self, Rates, measure, range};
 use strata_disk::control::{Added, Asked, LeftByCut, ask};
 use strata_disk::daemon::{Place, serve};
 use strata_disk::durability::Lie;
 use strata_disk::engine::Timing;
 use strata_disk::fit::fit;
+use strata_disk::front::ublk::NODES;
+use strata_disk::front::ublk::control::PATH as CONTROL;
 use strata_disk::log::native::Reader;
 use strata_disk::log::{Event, dm_log_writes};
 use strata_disk::media::model::{find_model, supplied};
@@ -29,7 +31,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 
 /// Disks that a host does not have: the timing of real media, a volatile cache, power cuts and faults.
 ///
-/// A daemon serves its disks as files, to be attached with `losetup --find --show --direct-io=on DIR/disks/NAME`.
+/// A daemon serves its disks as files, which are attached as block devices.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -93,6 +95,21 @@ enum Verb {
         /// Even while it is open
         #[arg(long)]
         force: bool,
+    },
+    /// Attach a disk as a block device; prints its node
+    Attach {
+        dir: PathBuf,
+        name: String,
+        /// By the kernel's ublk driver, or as a loop device over the disk's file. Without it by ublk where the driver is
+        /// loaded (`modprobe ublk_drv`, Linux 6.4 or later)
+        #[arg(long)]
+        front: Option<Front>,
+    },
+    /// Detach block devices that `attach` printed
+    Detach {
+        dir: PathBuf,
+        #[arg(required = true)]
+        nodes: Vec<PathBuf>,
     },
     /// What each disk did, as JSON
     Stats { dir: PathBuf },
@@ -195,6 +212,12 @@ enum Verb {
     ExportState { log: PathBuf, disk: String, out: PathBuf },
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Front {
+    Ublk,
+    Loop,
+}
+
 fn main() -> ExitCode {
     match run(Arguments::parse().verb) {
         Ok(()) => ExitCode::SUCCESS,
@@ -236,6 +259,11 @@ fn run(verb: Verb) -> Result<(), String> {
             )
         }
         Verb::Remove { dir, name, force } => request(&dir, &Asked::Remove { disk: name, force }),
+        Verb::Attach { dir, name, front } => {
+            println!("{}", attach(&dir, &name, front)?);
+            Ok(())
+        }
+        Verb::Detach { dir, nodes } => nodes.iter().try_for_each(|node| detach(&dir, node)),
         Verb::Stats { dir } => request(&dir, &Asked::Stats),
         Verb::Timing { dir, set, disks } => request(&dir, &Asked::Timing { disks, set }),
         Verb::Stop { dir } => stop(&dir),
@@ -336,17 +364,70 @@ fn calibrate(dir: &Path, seconds: f64, further: &[String]) -> Result<(), String>
     Ok(())
 }
 
-fn measure_fronts(dir: &Path, each: Duration) -> Result<Vec<Front>, String> {
+/// Of the file, and of the block devices that it can be attached as here: the one that stacks stand on is the last.
+fn measure_fronts(dir: &Path, each: Duration) -> Result<Vec<Rates>, String> {
     let size = calibrate::SIZE_BYTES;
     let added = format!(r#"{{"op": "add", "disk": "disk", "size": {size}}}"#);
     ask(&Place(dir.into()).control(), &added)?;
     let file = Place(dir.into()).disks().join("disk");
-    let told = |error: io::Error| format!("loading {}: {error}", file.display());
-    let fuse = measure("fuse", &file, each).map_err(told)?;
-    let node = losetup(&["--find", "--show", "--direct-io=on"], &file)?;
-    let by_loop = measure("loop", Path::new(&node), each).map_err(told);
-    losetup(&["--detach"], Path::new(&node))?;
-    Ok(vec![fuse, by_loop?])
+    let load = |front, path: &Path| {
+        measure(front, path, each).map_err(|error| format!("loading {}: {error}", path.display()))
+    };
+    let mut by_device = |front, by| {
+        let node = PathBuf::from(attach(dir, "disk", Some(by))?);
+        let rates = load(front, &node);
+        detach(dir, &node)?;
+        rates
+    };
+    let mut measured = vec![load("fuse", &file)?, by_device("loop", Front::Loop)?];
+    if Path::new(CONTROL).exists() {
+        match by_device("ublk", Front::Ublk) {
+            Ok(rates) => measured.push(rates),
+            Err(error) => eprintln!("strata-disk: {error}"),
+        }
+    }
+    Ok(measured)
+}
+
+/// The node. Where ublk was not asked for and cannot be had, the reason is told.
+fn attach(dir: &Path, name: &str, front: Option<Front>) -> Result<String, String> {
+    let place = Place(dir.into());
+    if front == Some(Front::Ublk) || front.is_none() && Path::new(CONTROL).exists() {
+        match attach_by_ublk(&place, name) {
+            Ok(node) => return Ok(node),
+            Err(error) if front.is_none() => eprintln!("strata-disk: {error}; a loop device instead"),
+            Err(error) => return Err(error),
+        }
+    }
+    losetup(&["--find", "--show", "--direct-io=on"], &place.disks().join(name))
+}
+
+fn attach_by_ublk(place: &Place, name: &str) -> Result<String, String> {
+    let asked =
+        serde_json::to_string(&Asked::Attach { disk: name.into() }).map_err(|error| error.to_string())?;
+    let answer = ask(&place.control(), &asked)?;
+    answer["node"].as_str().map(str::to_string).ok_or_else(|| "the daemon named no device".to_string())
+}
+
+fn detach(dir: &Path, node: &Path) -> Result<(), String> {
+    if !node.to_string_lossy().starts_with(NODES) {
+        return if lies_on(node, dir) {
+            losetup(&["--detach"], node).map(drop)
+        } else {
+            Err(format!("{} is no loop device over a disk of {}", node.display(), dir.display()))
+        };
+    }
+    let asked = Asked::Detach { node: node.into() };
+    let asked = serde_json::to_string(&asked).map_err(|error| error.to_string())?;
+    ask(&Place(dir.into()).control(), &asked).map(drop)
+}
+
+/// Whether a loop device is over a disk of the daemon in this folder.
+fn lies_on(node: &Path, dir: &Path) -> bool {
+    let name = node.file_name().unwrap_or_default();
+    let file = std::fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file"));
+    let disks = std::fs::canonicalize(dir).map(|dir| Place(dir).disks());
+    matches!((file, disks), (Ok(file), Ok(disks)) if Path::new(file.trim_end()).parent() == Some(&disks))
 }
 
 fn losetup(options: &[&str], on: &Path) -> Result<String, String> {

@@ -1,10 +1,10 @@
 //! Which models a front can give.
 
-use strata_disk::calibrate::{Front, range};
+use strata_disk::calibrate::{Rates, range};
 use strata_disk::media::model::{find_model, supplied};
 
-fn front(reads_per_s: f64) -> Front {
-    Front {
+fn front(reads_per_s: f64) -> Rates {
+    Rates {
         front: "loop",
         reads_per_s,
         writes_per_s: reads_per_s,

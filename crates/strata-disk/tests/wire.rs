@@ -1,7 +1,7 @@
 //! Messages of FUSE against the layouts of linux/fuse.h, built here field by field; whatever a client sends, nothing falls.
 
 use proptest::prelude::*;
-use strata_disk::front::fuse::Patience;
+use strata_disk::front::patience::Patience;
 use strata_disk::front::wire::{self, Asked, Malformed, Node};
 
 /// struct fuse_in_header and what follows it.

@@ -2,8 +2,7 @@
 
 use crate::daemon::Shared;
 use crate::engine::Op;
-use crate::front::Files;
-use crate::front::fuse::Reply;
+use crate::front::{Files, Reply, fuse};
 use std::sync::Arc;
 
 pub struct Disks(pub Arc<Shared>);
@@ -31,14 +30,14 @@ impl Files for Disks {
         }
     }
 
-    fn read(&self, file: u32, offset: u64, length: u64, reply: Reply) {
+    fn read(&self, file: u32, offset: u64, length: u64, reply: fuse::Reply) {
         let mut engine = self.0.engine();
         let end = engine.disk(file).map_or(0, |disk| disk.image.size());
         let (offset, length) = (offset.min(end), length.min(end.saturating_sub(offset)));
-        self.0.submit(engine, file, Op::Read { offset, length }, reply);
+        self.0.submit(engine, file, Op::Read { offset, length }, Reply::Fuse(reply));
     }
 
-    fn submit(&self, file: u32, op: Op<'_>, reply: Reply) {
-        self.0.submit(self.0.engine(), file, op, reply);
+    fn submit(&self, file: u32, op: Op<'_>, reply: fuse::Reply) {
+        self.0.submit(self.0.engine(), file, op, Reply::Fuse(reply));
     }
 }

@@ -7,8 +7,9 @@
 //! before it sleeps: to be woken takes longer than to answer.
 
 use crate::engine::{Op, Refused};
-use crate::front::Files;
+use crate::front::patience::Patience;
 use crate::front::wire::{self, Asked, Call, LARGEST_REQUEST, Node};
+use crate::front::{Files, errno};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const ROOT: u64 = 1;
 /// Node numbers of files begin after the folder's.
@@ -50,14 +51,6 @@ impl Reply {
     fn answer(self, errno: i32, body: &[u8]) {
         let header = wire::header(self.unique, errno, body.len());
         let _ = (&*self.device).write_vectored(&[IoSlice::new(&header), IoSlice::new(body)]);
-    }
-}
-
-fn errno(refused: Refused) -> Errno {
-    match refused {
-        Refused::Io => Errno::EIO,
-        Refused::OutOfRange => Errno::EINVAL,
-        Refused::Unsupported => Errno::EOPNOTSUPP,
     }
 }
 
@@ -216,34 +209,4 @@ fn tell(reply: Reply, body: Option<Vec<u8>>) {
 
 fn file_of(node: u64) -> Option<u32> {
     node.checked_sub(FIRST)?.try_into().ok()
-}
-
-/// How long the next request is asked for before its thread sleeps. After asking in vain it sleeps at once, for one request,
-/// then for three, and so on: where requests are far apart, hardly anything is spent on asking.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Patience {
-    /// For how many requests it slept at once after the last vain wait.
-    slept: u8,
-    left: u8,
-}
-
-impl Patience {
-    pub const SPUN: Duration = Duration::from_micros(70);
-    const MOST: u8 = 63;
-
-    pub fn spun(self) -> Duration {
-        if self.left > 0 { Duration::ZERO } else { Self::SPUN }
-    }
-
-    /// A request came, while it was asked for or after sleep.
-    pub fn learn(&mut self, in_sleep: bool) {
-        *self = match (self.left, in_sleep) {
-            (0, false) => Self::default(),
-            (0, true) => {
-                let slept = (2 * self.slept + 1).min(Self::MOST);
-                Self { slept, left: slept }
-            }
-            (left, _) => Self { left: left - 1, ..*self },
-        };
-    }
 }

@@ -3,6 +3,8 @@
 //! Numbers are in the byte order of the host. A request is a header of 40 bytes, the arguments of its kind, and what
 //! follows them: a name or data. An answer is a header of 16 bytes and a body.
 
+use crate::front::fields::Fields;
+
 const REQUEST_HEADER: usize = 40;
 const ANSWER_HEADER: usize = 16;
 
@@ -138,32 +140,6 @@ pub fn header(unique: u64, errno: i32, body: usize) -> [u8; ANSWER_HEADER] {
     header[4..8].copy_from_slice(&(-errno).to_ne_bytes());
     header[8..].copy_from_slice(&unique.to_ne_bytes());
     header
-}
-
-/// Bytes of fields, one behind the other.
-#[derive(Default)]
-struct Fields(Vec<u8>);
-
-impl Fields {
-    fn u16(mut self, value: u16) -> Self {
-        self.0.extend(value.to_ne_bytes());
-        self
-    }
-
-    fn u32(mut self, value: u32) -> Self {
-        self.0.extend(value.to_ne_bytes());
-        self
-    }
-
-    fn u64(mut self, value: u64) -> Self {
-        self.0.extend(value.to_ne_bytes());
-        self
-    }
-
-    fn zeroes(mut self, count: usize) -> Self {
-        self.0.resize(self.0.len() + count, 0);
-        self
-    }
 }
 
 /// The body that opens a session, or the flags that this kernel lacks.
