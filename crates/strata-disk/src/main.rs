@@ -14,7 +14,7 @@ use strata_disk::durability::Lie;
 use strata_disk::engine::Timing;
 use strata_disk::fit::fit;
 use strata_disk::front::ublk::NODES;
-use strata_disk::front::ublk::control::PATH as CONTROL;
+use strata_disk::front::ublk::control::{Control, PATH as CONTROL};
 use strata_disk::log::native::Reader;
 use strata_disk::log::{Event, dm_log_writes};
 use strata_disk::media::model::{find_model, supplied};
@@ -101,7 +101,7 @@ enum Verb {
         dir: PathBuf,
         name: String,
         /// By the kernel's ublk driver, or as a loop device over the disk's file. Without it by ublk where the driver is
-        /// loaded (`modprobe ublk_drv`, Linux 6.4 or later)
+        /// loaded (`modprobe ublk_drv`, Linux 6.5 or later)
         #[arg(long)]
         front: Option<Front>,
     },
@@ -373,33 +373,39 @@ fn measure_fronts(dir: &Path, each: Duration) -> Result<Vec<Rates>, String> {
     let load = |front, path: &Path| {
         measure(front, path, each).map_err(|error| format!("loading {}: {error}", path.display()))
     };
-    let mut by_device = |front, by| {
+    let by_device = |front, by| {
         let node = PathBuf::from(attach(dir, "disk", Some(by))?);
         let rates = load(front, &node);
         detach(dir, &node)?;
         rates
     };
     let mut measured = vec![load("fuse", &file)?, by_device("loop", Front::Loop)?];
-    if Path::new(CONTROL).exists() {
-        match by_device("ublk", Front::Ublk) {
-            Ok(rates) => measured.push(rates),
-            Err(error) => eprintln!("strata-disk: {error}"),
-        }
+    if usual_front() == Front::Ublk {
+        measured.push(by_device("ublk", Front::Ublk)?);
     }
     Ok(measured)
 }
 
-/// The node. Where ublk was not asked for and cannot be had, the reason is told.
+/// The node. Where neither front was asked for and ublk cannot be used, the reason is told.
 fn attach(dir: &Path, name: &str, front: Option<Front>) -> Result<String, String> {
     let place = Place(dir.into());
-    if front == Some(Front::Ublk) || front.is_none() && Path::new(CONTROL).exists() {
-        match attach_by_ublk(&place, name) {
-            Ok(node) => return Ok(node),
-            Err(error) if front.is_none() => eprintln!("strata-disk: {error}; a loop device instead"),
-            Err(error) => return Err(error),
+    match front.unwrap_or_else(usual_front) {
+        Front::Ublk => attach_by_ublk(&place, name),
+        Front::Loop => losetup(&["--find", "--show", "--direct-io=on"], &place.disks().join(name)),
+    }
+}
+
+fn usual_front() -> Front {
+    if !Path::new(CONTROL).exists() {
+        return Front::Loop;
+    }
+    match Control::open().and_then(|control| control.is_usable()) {
+        Ok(()) => Front::Ublk,
+        Err(error) => {
+            eprintln!("strata-disk: {error}; a loop device instead");
+            Front::Loop
         }
     }
-    losetup(&["--find", "--show", "--direct-io=on"], &place.disks().join(name))
 }
 
 fn attach_by_ublk(place: &Place, name: &str) -> Result<String, String> {

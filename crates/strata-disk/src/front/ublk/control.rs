@@ -26,6 +26,15 @@ impl Control {
         opened.map(Self).map_err(|error| format!("{PATH}: {error}"))
     }
 
+    /// Whether this process may use the driver, and the driver knows these commands.
+    pub fn is_usable(&self) -> Result<(), String> {
+        let (result, _) = self.pass(wire::GET_FEATURES, 0, vec![0; wire::FEATURES_BYTES], PATIENCE);
+        result.map_err(|error| match error {
+            Errno::EPERM => format!("{PATH}: io_uring may not be used here"),
+            _ => format!("{PATH}: the driver of this kernel is older than Linux 6.5 ({error})"),
+        })
+    }
+
     /// The number of a new device.
     pub fn add(&self, depth: u16, largest_request: u32, mark: u64) -> Result<u32, String> {
         let (result, info) =
@@ -123,10 +132,5 @@ fn whole(info: &[u8]) -> Option<&[u8; INFO_BYTES]> {
 }
 
 fn told(what: &str, error: Errno) -> String {
-    let why = match error {
-        Errno::EOPNOTSUPP => "this kernel's driver is older than Linux 6.4",
-        Errno::EPERM => "io_uring or the device may not be used here",
-        other => other.desc(),
-    };
-    format!("cannot {what} a ublk device: {why}")
+    format!("cannot {what} a ublk device: {}", error.desc())
 }

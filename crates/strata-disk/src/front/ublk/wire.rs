@@ -1,11 +1,12 @@
 //! Structures of ublk, as linux/ublk_cmd.h has them: commands to the driver, and what it asks. Pure.
 //!
-//! Commands carry the number of an ioctl, as kernels take them since 6.4.
+//! Commands carry the number of an ioctl, as kernels take them since 6.4; what the driver can is told since 6.5.
 
 use crate::front::fields::Fields;
 
 pub const SECTOR: u64 = 512;
 pub const INFO_BYTES: usize = 64;
+pub const FEATURES_BYTES: usize = 8;
 pub const DESCRIPTOR_BYTES: usize = 24;
 
 const CONTROL_COMMAND_BYTES: u32 = 32;
@@ -21,6 +22,7 @@ pub const DELETE: u32 = number(BOTH_WAYS, 0x05, CONTROL_COMMAND_BYTES);
 pub const START: u32 = number(BOTH_WAYS, 0x06, CONTROL_COMMAND_BYTES);
 pub const STOP: u32 = number(BOTH_WAYS, 0x07, CONTROL_COMMAND_BYTES);
 pub const SET_PARAMETERS: u32 = number(BOTH_WAYS, 0x08, CONTROL_COMMAND_BYTES);
+pub const GET_FEATURES: u32 = number(FROM_KERNEL, 0x13, CONTROL_COMMAND_BYTES);
 pub const FETCH: u32 = number(BOTH_WAYS, 0x20, REQUEST_COMMAND_BYTES);
 pub const COMMIT_AND_FETCH: u32 = number(BOTH_WAYS, 0x21, REQUEST_COMMAND_BYTES);
 
