@@ -1,5 +1,5 @@
-"""The lab image under the kernel of a later Debian, which has drivers that the image's own lacks: taken from the mirror that
-the host's apt reads, and used by the tests that need it alone."""
+"""The lab image under the kernel of a later Debian, which has drivers that the image's own lacks: taken from the mirror
+that the host's apt reads, and used by the tests that need it alone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def download(host: Host, folder: Path) -> Path:
 def read_modules(folder: Path) -> Mapping[str, bytes]:
     """The modules below a folder by path, unpacked."""
     paths = sorted(folder.rglob("*.ko*"))
-    unpacked = {path: lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes() for path in paths}
+    unpacked = {
+        path: lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes() for path in paths
+    }
     return {str(path.relative_to(folder)).removesuffix(".xz"): content for path, content in unpacked.items()}
 
 

@@ -22,7 +22,7 @@ from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
 
 
-def _cut(host: Host, stack: str, states: int, size: LedgerSize, out: Path) -> tuple[str, list[StateRecord]]:
+def cut(host: Host, stack: str, states: int, size: LedgerSize, out: Path) -> tuple[str, list[StateRecord]]:
     """A trial of that stack: its name, and the states of its record."""
     campaign = crash_campaign(named_stacks([stack])).model_copy(update={"scratch": SCRATCH})
     asked = CrashAsked(states=states, nested=0, minimise=0, size=size)
@@ -37,12 +37,12 @@ def _cut(host: Host, stack: str, states: int, size: LedgerSize, out: Path) -> tu
 
 def test_states_of_layers_are_brought_up_and_taken_down(host: Host, tmp_path: Path) -> None:
     stack = "md(raid1,2)/lvm/ext4@wal=nfs"
-    _, states = _cut(host, stack, 3, LedgerSize(transactions=6), tmp_path / "out")
+    _, states = cut(host, stack, 3, LedgerSize(transactions=6), tmp_path / "out")
     assert [(state.verdict, state.reason) for state in states] == [("held", "")] * 3
 
 
 def test_a_state_of_layers_that_failed_is_made_again(host: Host, machine: Machine, tmp_path: Path) -> None:
-    trial, states = _cut(host, "md(raid1,2)/lvm/ext4@fsync=off", 6, LedgerSize(transactions=25), tmp_path / "out")
+    trial, states = cut(host, "md(raid1,2)/lvm/ext4@fsync=off", 6, LedgerSize(transactions=25), tmp_path / "out")
     failed = next(state for state in states if state.verdict == "lost")
     name, where = f"{tmp_path}/out/crash/{trial}/{failed.id}", f"lab/{machine.name}"
     call = [sys.executable, "-m", "pgstrata.cli.main", "crash", "replay", name, "--scratch", SCRATCH, "--host", where]

@@ -72,13 +72,12 @@ class Daemon:
         return found
 
     def attach(self, name: str) -> str:
-        file = self.folder / "disks" / name
-        node = run("losetup", "--find", "--show", "--direct-io=on", file).stdout.strip()
+        node = run(PROGRAM, "attach", self.folder, name, "--front", "loop").stdout.strip()
         self.loops.append(node)
         return node
 
     def detach(self, node: str) -> None:
-        run("losetup", "--detach", node)
+        run(PROGRAM, "detach", self.folder, node)
         self.loops.remove(node)
 
     def mount(self, node: str) -> Path:

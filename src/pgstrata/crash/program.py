@@ -216,10 +216,11 @@ def _record_step(setup: TrialSetup, asked: CrashAsked) -> Step:
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
     """What was recorded must be gone before a state of it comes up: both have the same identity."""
     nodes = [node for volume in setup.plan.volumes for node in volume.media]
+    recorded = CrashPlaces.of(setup).recorded
     down = (
         *plan_take_down(plan_stages(setup.plan.volumes)),
-        planned("losetup", "--detach", nodes),
-        call("stop", CrashPlaces.of(setup).recorded),
+        call("detach", recorded, *nodes),
+        call("stop", recorded),
     )
     return (
         Step(

@@ -23,6 +23,12 @@ def parse_statistics(text: str) -> Mapping[str, DiskCounts]:
     return {str(disk["name"]): _parse_disk(disk) for disk in json.loads(text)["disks"]}
 
 
+@parser_of("strata-disk stats")
+def parse_nodes(text: str) -> Mapping[str, str]:
+    """The disks that are block devices of ublk, by node."""
+    return {str(node): str(disk) for disk, node in json.loads(text)["nodes"].items()}
+
+
 def _parse_disk(disk: Mapping[str, Any]) -> DiskCounts:
     effort = disk["effort"] or {"busy_s": 0.0, "seeks": 0, "seek_s": 0.0}
     own = ("untimed", "reads", "writes", "zeroes", "flushes", "errors", "read_bytes", "written_bytes")

@@ -17,7 +17,7 @@ from pgstrata.spec.files import resolve_stack_files
 from pgstrata.spec.media_model import MODELS
 from pgstrata.spec.notation import parse_stack
 from pgstrata.stack.accounts import MediaCheck, TimingIs
-from pgstrata.stack.block.media import StopMedia
+from pgstrata.stack.block.media import AttachedCheck, StopMedia
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 from pgstrata.stack.undo import RemovePath
 from pgstrata.stack.undoing import run_undo
@@ -55,8 +55,9 @@ def test_one_daemon_serves_the_disks_of_a_volume() -> None:
         f"strata-disk serve {FOLDER} --background",
         f"strata-disk add {FOLDER} disk0 {size} --seed 0",
         f"strata-disk add {FOLDER} disk1 {size} --seed 1",
+        f"strata-disk attach {FOLDER} disk0",
+        f"strata-disk attach {FOLDER} disk1",
     ]
-    assert f"losetup --find --show --direct-io=on {FOLDER}/disks/disk1" in commands
 
 
 def test_the_first_volume_on_recorded_disks_starts_the_daemon_of_all() -> None:
@@ -133,6 +134,23 @@ def test_timing_is_looked_at_where_it_was_switched(said: str | None) -> None:
 def accounts_of(*names: str, **changes: object) -> str:
     disks = [{**ACCOUNT, "name": name, "reads": number, **changes} for number, name in enumerate(names)]
     return json.dumps({"ok": True, "disks": disks})
+
+
+@pytest.mark.parametrize("there", ["disk1", "disk0", None])
+def test_a_block_device_of_ublk_is_the_disk_that_its_daemon_says_it_is(there: str | None) -> None:
+    plan = planned("media(nvme,2)/btrfs")
+    (check,) = (check for check in plan.checks if isinstance(check, AttachedCheck))
+    said = {"ok": True, "disks": [], "nodes": {there: "/dev/ublkb3"} if there else {}}
+    loops = [{"name": "/dev/loop0", "back-file": f"{FOLDER}/disks/disk0", "dio": True, "log-sec": 512}]
+    answers = {"losetup": {"loopdevices": loops}, "strata-disk": said}
+    host = FakeHost(answer=lambda asked: completed(asked.argv, json.dumps(answers[asked.argv[0]])))
+    rows = {row.what: row for row in check.attest(host, {"data.0": "/dev/loop0", "data.1": "/dev/ublkb3"})}
+    assert rows["loop data.0 backing_file"].holds
+    assert (rows["ublk data.1 disk"].holds, rows["ublk data.1 disk"].actual) == (
+        there == "disk1",
+        there or "not attached",
+    )
+    assert not rows["ublk data.1 size_bytes"].holds
 
 
 def test_statistics_are_in_the_order_of_disks() -> None:

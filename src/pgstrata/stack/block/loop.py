@@ -91,7 +91,7 @@ def backing_file_of(host: Host, node: str) -> str | None:
         return None
 
 
-def _size_bytes(host: Host, node: str) -> str:
+def shown_size_bytes(host: Host, node: str) -> str:
     """Empty when the kernel has no such node."""
     try:
         return str(read_size_bytes(host, node))
@@ -119,7 +119,7 @@ class LoopCheck:
             rows += (
                 Attested(f"{what} backing_file", backing_file, found.backing_file if found else "not attached"),
                 Attested(f"{what} direct_io", "on", "on" if found and found.direct_io else "off"),
-                Attested(f"{what} size_bytes", str(self.size_bytes), _size_bytes(host, node)),
+                Attested(f"{what} size_bytes", str(self.size_bytes), shown_size_bytes(host, node)),
             )
             mount = find_mount(mounts, backing_file)
             if mount is not None:

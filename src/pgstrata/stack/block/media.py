@@ -1,10 +1,11 @@
-"""Disks of strata-disk: a daemon for each volume serves them as files, which are attached as loop devices."""
+"""Disks of strata-disk: a daemon for each volume serves them, as block devices of ublk where the host has its driver
+loaded, else as files that are attached as loop devices."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pgstrata.errors import parser_of
@@ -14,22 +15,25 @@ from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.media_model import defined_parameters
-from pgstrata.stack.accounts import AskedMedium, MediaCheck, parse_statistics
-from pgstrata.stack.block.loop import DetachLoops, LoopCheck, plan_attach
+from pgstrata.stack.accounts import AskedMedium, MediaCheck, parse_nodes, parse_statistics
+from pgstrata.stack.block.loop import DetachLoops, LoopCheck, shown_size_bytes
 from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
-from pgstrata.stack.step import Argument, PlannedCommand, Ref, Step, planned
+from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned
 from pgstrata.stack.undo import RemovePath, Undo
 
+UBLK_NODES = "/dev/ublkb"
 
-def call(*words: str) -> PlannedCommand:
+
+def call(*words: Argument) -> PlannedCommand:
     """The program with some arguments, wherever it lies."""
-    return PlannedCommand.of(program_call(*words))
+    program = PlannedCommand.of(program_call())
+    return replace(program, argv=(*program.argv, *words))
 
 
 def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
-    """One daemon with `device.count` disks, each attached to a loop device; binds `ROLE.0`, `ROLE.1`, ...
+    """One daemon with `device.count` disks, each attached as a block device; binds `ROLE.0`, `ROLE.1`, ...
 
     The recorded disks of all volumes belong to one daemon, so that their events have one order; the first of these
     volumes starts it.
@@ -59,7 +63,10 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
             *((DetachLoops(backing_files=files),) if joins else undos_of(folder, files)),
         ),
     )
-    attach = (plan_attach(file, node) for file, node in zip(files, nodes, strict=True))
+    attach = (
+        Step(name=f"block device {node.name}", commands=(call("attach", folder, name),), binds=node.name)
+        for name, node in zip(names, nodes, strict=True)
+    )
     on, off = (call("timing", folder, to, *names) for to in ("on", "off"))
     switch = TimingSwitch(tuple(names), on, off, MediaTimingOff(folder=folder, disks=tuple(names)))
     accounts = CountedDisks(
@@ -70,9 +77,41 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
         switch if device.timed == "runs" else None,
     )
     asked = (AskedMedium(device.model, device.stretch, defined_parameters(device.definition)),) * len(nodes)
-    checks = (LoopCheck(nodes, files, size_bytes), MediaCheck(nodes, accounts, asked))
+    attached = AttachedCheck(nodes, tuple(names), files, size_bytes, call("stats", folder))
+    checks = (attached, MediaCheck(nodes, accounts, asked))
     counted = (accounts,) if device.model != UNTIMED else ()
     return PlannedLayer((make, *attach), Below(nodes=nodes, media=nodes), checks, counted=counted)
+
+
+@dataclass(frozen=True)
+class AttachedCheck:
+    """Each disk is the block device of ublk that its daemon says it is, or a loop device over its file, and has its
+    size."""
+
+    nodes: tuple[Ref, ...]
+    names: tuple[str, ...]
+    files: tuple[str, ...]
+    size_bytes: int
+    ask: PlannedCommand
+
+    def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
+        disks = tuple(zip(self.nodes, self.names, self.files, strict=True))
+        by_ublk = [(ref, name) for ref, name, _ in disks if ref.resolve(bindings).startswith(UBLK_NODES)]
+        by_loop = [(ref, file) for ref, _, file in disks if not ref.resolve(bindings).startswith(UBLK_NODES)]
+        rows: list[Attested] = []
+        if by_loop:
+            refs, files = zip(*by_loop, strict=True)
+            rows += LoopCheck(refs, files, self.size_bytes).attest(host, bindings)
+        if by_ublk:
+            said = host.run(self.ask.resolve(bindings), check=False)
+            found = parse_nodes(said.stdout) if said.exit_code == 0 else {}
+            for ref, name in by_ublk:
+                node = ref.resolve(bindings)
+                rows += (
+                    Attested(f"ublk {ref.name} disk", name, found.get(node, "not attached")),
+                    Attested(f"ublk {ref.name} size_bytes", str(self.size_bytes), shown_size_bytes(host, node)),
+                )
+        return tuple(rows)
 
 
 def recorded_folder(work_directory: str) -> str:
@@ -97,7 +136,7 @@ def log_path(folder: str) -> str:
 
 
 def undos_of(folder: str, files: tuple[str, ...]) -> tuple[Undo, ...]:
-    """Takes back a daemon in a folder and the loop devices over its files."""
+    """Takes back a daemon in a folder, whose own block devices go with it, and the loop devices over its files."""
     return RemovePath(path=folder), StopMedia(folder=folder), DetachLoops(backing_files=files)
 
 
