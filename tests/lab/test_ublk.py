@@ -12,6 +12,7 @@ from newer_kernel import with_newer_kernel
 from remains import remains
 from test_power_cuts import cut
 
+from awaiting import wait_until
 from built import differences
 from pgstrata.crash.ledger import LedgerSize
 from pgstrata.host.delivery import deliver, program_call
@@ -126,18 +127,23 @@ def test_zeroes_and_discards_of_a_device_are_zeroes(host: Host, folder: str) -> 
     assert (disk["zeroes"], disk["errors"]) == (2, 0)
 
 
+def reads(host: Host, node: str) -> bool:
+    """Whether the device gives its first page."""
+    read = command("dd", f"if={node}", "of=/dev/null", "iflag=direct", "bs=4k", "count=1")
+    return host.run(read, check=False).exit_code == 0
+
+
 def test_only_the_devices_of_a_dead_daemon_are_taken_away(host: Host, folder: str) -> None:
     call(host, "serve", OTHER, "--background")
     call(host, "add", OTHER, "disk", "--size", str(MIB))
     alive = call(host, "attach", OTHER, "disk")
     dead = call(host, "attach", folder, "disk")
     host.run(command("kill", "-KILL", host.read_text(f"{folder}/lock")))
-    read = host.run(command("dd", f"if={dead}", "of=/dev/null", "count=1"), check=False)
-    assert read.exit_code != 0
+    wait_until(lambda: not reads(host, dead), "the dead daemon's device has no disk any more")
     assert len(host.list_directory(DEVICES)) == 2
     call(host, "stop", folder)
     assert len(host.list_directory(DEVICES)) == 1
-    host.run(command("dd", f"if={alive}", "of=/dev/null", "iflag=direct", "bs=4k", "count=1"))
+    assert reads(host, alive)
     call(host, "stop", OTHER)
     host.remove(OTHER)
 

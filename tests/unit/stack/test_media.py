@@ -143,7 +143,10 @@ def test_a_block_device_of_ublk_is_the_disk_that_its_daemon_says_it_is(there: st
     said = {"ok": True, "disks": [], "nodes": {there: "/dev/ublkb3"} if there else {}}
     loops = [{"name": "/dev/loop0", "back-file": f"{FOLDER}/disks/disk0", "dio": True, "log-sec": 512}]
     answers = {"losetup": {"loopdevices": loops}, "strata-disk": said}
-    host = FakeHost(answer=lambda asked: completed(asked.argv, json.dumps(answers[asked.argv[0]])))
+    host = FakeHost(
+        answer=lambda asked: completed(asked.argv, json.dumps(answers[asked.argv[0]])),
+        files={"/proc/self/mountinfo": ""},
+    )
     rows = {row.what: row for row in check.attest(host, {"data.0": "/dev/loop0", "data.1": "/dev/ublkb3"})}
     assert rows["loop data.0 backing_file"].holds
     assert (rows["ublk data.1 disk"].holds, rows["ublk data.1 disk"].actual) == (
