@@ -148,6 +148,27 @@ def test_only_the_devices_of_a_dead_daemon_are_taken_away(host: Host, folder: st
     host.remove(OTHER)
 
 
+FIO = ("--name=load", "--direct=1", "--ioengine=libaio", "--iodepth=32", "--rw=randrw", "--bsrange=4k-256k")
+
+
+def test_what_many_requests_wrote_at_once_is_read_back(host: Host, folder: str) -> None:
+    node = call(host, "attach", folder, "disk")
+    verified = ("--verify=crc32c", "--size=64M", "--fsync=16")
+    host.run(command("fio", f"--filename={node}", *FIO, *verified, timeout_s=300))
+    (disk,) = json.loads(call(host, "stats", folder))["disks"]
+    assert (disk["errors"], disk["largest_queue"] > 1, disk["flushes"] > 1) == (0, True, True)
+
+
+@pytest.mark.parametrize("name", ["TERM", "KILL"])
+def test_a_daemon_that_ends_under_load_leaves_nobody_waiting(host: Host, folder: str, name: str) -> None:
+    node = call(host, "attach", folder, "disk")
+    endless = f"fio --filename={node} {' '.join(FIO)} --time_based --runtime=1h > /dev/null 2>&1 & echo $!"
+    load = host.run(command("sh", "-euc", endless)).stdout.strip()
+    wait_until(lambda: json.loads(call(host, "stats", folder))["disks"][0]["writes"] > 100, "the disk is loaded")
+    host.run(command("kill", f"-{name}", host.read_text(f"{folder}/lock")))
+    wait_until(lambda: host.status(f"/proc/{load}") is None, "who loads the disk has been told of an error")
+
+
 def test_a_mounted_device_whose_daemon_is_stopped_goes_with_its_mount(host: Host, folder: str) -> None:
     node = call(host, "attach", folder, "disk")
     host.run(command("mkfs.xfs", "-q", node))

@@ -16,7 +16,7 @@ const DEVICES: &str = "/sys/class/ublk-char";
 /// answered.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// A device whose filesystem is still mounted goes when that is unmounted.
-const PATIENCE_WITH_USERS: Duration = Duration::from_secs(2);
+const PATIENCE_WITH_USERS: Duration = Duration::from_millis(500);
 
 pub struct Control(File);
 
