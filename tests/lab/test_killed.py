@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from bench import context
 from remains import data_disks
 
+from awaiting import wait_until
 from built import TESTS_IMPORTABLE
 from pgstrata.host.protocol import Host
 from pgstrata.lab.machine import Machine
@@ -26,17 +28,20 @@ MOMENTS: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
-def _build_and_die(machine: Machine, volume: Mapping[str, object], step: str) -> None:
+def _build_and_die(host: Host, machine: Machine, volume: Mapping[str, object], step: str) -> None:
     program = str(Path(__file__).with_name("build_and_die.py"))
     argv = [sys.executable, program, machine.name, json.dumps(volume), step]
     ended = subprocess.run(argv, timeout=600, capture_output=True, text=True, env=TESTS_IMPORTABLE)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
+    # the machine learns that the connection has ended a moment later
+    lock = f"trial-{context().trial_id}"
+    wait_until(lambda: host.lock_holder(lock) is None, "the machine has noticed that whoever built is gone")
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_on_real_disks(host: Host, machine: Machine, moment: str) -> None:
     step, volume = MOMENTS[moment]
-    _build_and_die(machine, {"device": {"kind": "disk", "ids": data_disks(host)[:2]}, **volume}, step)
+    _build_and_die(host, machine, {"device": {"kind": "disk", "ids": data_disks(host)[:2]}, **volume}, step)
     cleaned = clean(host)
     assert cleaned.lines != ()
     assert not cleaned.failed, cleaned.lines
@@ -44,7 +49,7 @@ def test_on_real_disks(host: Host, machine: Machine, moment: str) -> None:
 
 
 def test_nfs_exported(host: Host, machine: Machine) -> None:
-    _build_and_die(machine, {"fs": {"kind": "nfs", "export": {"kind": "ext4"}}}, "mount nfs")
+    _build_and_die(host, machine, {"fs": {"kind": "nfs", "export": {"kind": "ext4"}}}, "mount nfs")
     cleaned = clean(host)
     assert not cleaned.failed, cleaned.lines
     assert any("stopped nfs-server" in line for line in cleaned.lines)
