@@ -341,6 +341,36 @@ def test_loading_space_and_wal(server: Server, host: LocalHost, folder: Path) ->
         host.run(plan_sql_file(server, "mine", str(script), 60))
 
 
+WIDE = """
+CREATE TABLE wide (n int PRIMARY KEY, text text);
+ALTER TABLE wide ALTER COLUMN text SET STORAGE EXTERNAL;
+INSERT INTO wide SELECT n, repeat(md5(n::text), 200) FROM generate_series(1, 200) n;
+CREATE FUNCTION explained(query text) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || query INTO plan;
+    RETURN plan;
+END $$;
+CHECKPOINT;
+"""
+
+
+def test_nothing_of_a_table_or_a_catalog_is_read_from_disk_after_it_was_prewarmed(server: Server) -> None:
+    server.init(options=NO_SYNC)
+    server.configure({**SMALL, "shared_buffers": "64MB"})
+    server.start()
+    if not server.value("SELECT count(*) > 0 AS there FROM pg_available_extensions WHERE name = 'pg_prewarm'"):
+        assert prewarm(server, "postgres") == "sequential read"
+        return
+    server.execute(WIDE)
+    server.stop()
+    server.start()
+    assert prewarm(server, "postgres") == "pg_prewarm"
+    for query in ("SELECT sum(length(text)) FROM wide", "SELECT count(prosrc) FROM pg_proc", "TABLE pg_statistic"):
+        plan = server.value("SELECT explained(:'explain') AS plan", explain=query)[0]["Plan"]
+        assert (plan["Shared Read Blocks"], plan["Shared Hit Blocks"] > 0) == (0, True)
+
+
 def test_capabilities_are_those_of_the_programs(installation: Installation) -> None:
     assert installation.version.startswith(str(installation.major))
     assert installation.block_size_bytes == 8192

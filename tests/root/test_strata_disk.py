@@ -144,6 +144,19 @@ def test_what_was_synced_survives_a_cut_and_the_filesystem_mounts(daemon: Daemon
     daemon.detach(again)
 
 
+def test_only_loop_devices_over_its_own_disks_are_detached(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.add("disk")
+    other = tmp_path / "other"
+    other.write_bytes(bytes(MIB))
+    node = run("losetup", "--find", "--show", other).stdout.strip()
+    try:
+        assert f"{node} is no loop device over a disk" in daemon.refusal("detach", node)
+        assert str(other) in run("losetup", "--list", "--noheadings", node).stdout
+    finally:
+        run("losetup", "--detach", node)
+    assert "is none of this daemon's devices" in daemon.refusal("detach", "/dev/ublkb0")
+
+
 def test_a_disk_that_ignores_flushes_loses_what_was_synced(daemon: Daemon) -> None:
     daemon.add("disk")
     node = daemon.attach("disk")

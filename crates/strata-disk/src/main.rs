@@ -287,8 +287,12 @@ fn run(verb: Verb) -> Result<(), String> {
 }
 
 fn request(dir: &Path, asked: &Asked) -> Result<(), String> {
+    tell(answer(dir, asked)?)
+}
+
+fn answer(dir: &Path, asked: &Asked) -> Result<serde_json::Value, String> {
     let asked = serde_json::to_string(asked).map_err(|error| error.to_string())?;
-    tell(ask(&Place(dir.into()).control(), &asked)?)
+    ask(&Place(dir.into()).control(), &asked)
 }
 
 fn tell(answer: serde_json::Value) -> Result<(), String> {
@@ -388,10 +392,15 @@ fn measure_fronts(dir: &Path, each: Duration) -> Result<Vec<Rates>, String> {
 
 /// The node. Where neither front was asked for and ublk cannot be used, the reason is told.
 fn attach(dir: &Path, name: &str, front: Option<Front>) -> Result<String, String> {
-    let place = Place(dir.into());
     match front.unwrap_or_else(usual_front) {
-        Front::Ublk => attach_by_ublk(&place, name),
-        Front::Loop => losetup(&["--find", "--show", "--direct-io=on"], &place.disks().join(name)),
+        Front::Ublk => {
+            let answer = answer(dir, &Asked::Attach { disk: name.into() })?;
+            let node = answer["node"].as_str().map(str::to_string);
+            node.ok_or_else(|| "the daemon named no device".to_string())
+        }
+        Front::Loop => {
+            losetup(&["--find", "--show", "--direct-io=on"], &Place(dir.into()).disks().join(name))
+        }
     }
 }
 
@@ -408,24 +417,14 @@ fn usual_front() -> Front {
     }
 }
 
-fn attach_by_ublk(place: &Place, name: &str) -> Result<String, String> {
-    let asked =
-        serde_json::to_string(&Asked::Attach { disk: name.into() }).map_err(|error| error.to_string())?;
-    let answer = ask(&place.control(), &asked)?;
-    answer["node"].as_str().map(str::to_string).ok_or_else(|| "the daemon named no device".to_string())
-}
-
 fn detach(dir: &Path, node: &Path) -> Result<(), String> {
-    if !node.to_string_lossy().starts_with(NODES) {
-        return if lies_on(node, dir) {
-            losetup(&["--detach"], node).map(drop)
-        } else {
-            Err(format!("{} is no loop device over a disk of {}", node.display(), dir.display()))
-        };
+    if node.to_string_lossy().starts_with(NODES) {
+        return answer(dir, &Asked::Detach { node: node.into() }).map(drop);
     }
-    let asked = Asked::Detach { node: node.into() };
-    let asked = serde_json::to_string(&asked).map_err(|error| error.to_string())?;
-    ask(&Place(dir.into()).control(), &asked).map(drop)
+    if !lies_on(node, dir) {
+        return Err(format!("{} is no loop device over a disk of {}", node.display(), dir.display()));
+    }
+    losetup(&["--detach"], node).map(drop)
 }
 
 /// Whether a loop device is over a disk of the daemon in this folder.

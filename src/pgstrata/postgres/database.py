@@ -13,9 +13,7 @@ Prewarmed = Literal["pg_prewarm", "sequential read"]
 
 
 _READ = """
-SELECT sum(pg_prewarm(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relkind IN ('r', 'i', 'm', 't') AND n.nspname NOT LIKE 'pg\\_%'
- AND n.nspname <> 'information_schema' AND c.relpersistence <> 't';
+SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relkind IN ('r', 'i', 'm', 't') AND relpersistence <> 't';
 \\echo pg_prewarm
 \\else
 SELECT format('SELECT count(*) FROM %I.%I', schemaname, relname) FROM pg_stat_user_tables ORDER BY 1 \\gexec
@@ -77,7 +75,8 @@ def plan_vacuum(server: Server, database: str, *, freeze: bool, timeout_s: float
 
 
 def plan_prewarm(server: Server, database: str, timeout_s: float = 4 * 3600.0) -> Command:
-    """Reads the user's tables and indexes into memory: with pg_prewarm where the server has it.
+    """Reads tables with the values stored apart, indexes and catalogs into memory: with pg_prewarm where the server
+    has it.
 
     Without it tables are read by sequential scans, which fill the cache of the operating system rather than
     shared_buffers (scans of large tables use a ring buffer), and indexes are left to the warm-up.
