@@ -219,10 +219,11 @@ def use(tmp_path: Path) -> Iterator[Use]:
         yield Use(file, ends.enter_context(_loop(file)), ends)
 
 
-def _digest(file: Path) -> str:
+def _digest(file: Path, kind: str) -> str:
+    """Of all that whoever uses the device leaves alone: the kernel may swap to the pages behind the first at any time."""
     _run("sync", "--file-system", file)
     with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+        return hashlib.sha256(handle.read(os.sysconf("SC_PAGE_SIZE") if kind == "swap" else -1)).hexdigest()
 
 
 @pytest.mark.parametrize("kind", USES)
@@ -234,12 +235,12 @@ def test_a_device_in_use_is_refused_with_erase_and_not_written_to(
     id_ = f"{use.device}+{SIZE_BYTES}+{os.major(number)}:{os.minor(number)}"
     occupy, why = USES[kind]
     occupy(use)
-    before = _digest(use.file)
+    before = _digest(use.file, kind)
     stack = Stack(name="under test", data=Volume(device=DiskDevice(ids=(id_,)), fs=Ext4()))
     plan = plan_stack(stack, PlanContext("t1", str(tmp_path), SIZE_BYTES, erase=(id_,)))
     with pytest.raises(PreflightError, match=f"is in use: .*{why}"):
         build(host, plan, Journal.create(host, "t1"))
-    assert _digest(use.file) == before
+    assert _digest(use.file, kind) == before
 
 
 def test_a_file_with_two_loop_devices_names_neither(host: LocalHost, use: Use) -> None:
