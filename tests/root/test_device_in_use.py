@@ -220,7 +220,7 @@ def use(tmp_path: Path) -> Iterator[Use]:
 
 
 def _digest(file: Path, kind: str) -> str:
-    """Of all that whoever uses the device leaves alone: the kernel may swap to the pages behind the first at any time."""
+    """Of what its user leaves alone: the kernel may swap to the pages behind the first at any time."""
     _run("sync", "--file-system", file)
     with file.open("rb") as handle:
         return hashlib.sha256(handle.read(os.sysconf("SC_PAGE_SIZE") if kind == "swap" else -1)).hexdigest()
