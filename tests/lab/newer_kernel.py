@@ -4,7 +4,6 @@ that the host's apt reads, and used by the tests that need it alone."""
 from __future__ import annotations
 
 import dataclasses
-import json
 import lzma
 import re
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from pgstrata.host.protocol import Host
 from pgstrata.lab.cpio import Entry
-from pgstrata.lab.image import MANIFEST, Image
+from pgstrata.lab.image import Image
 from pgstrata.lab.initrd import WANTED_MODULES, insertion_order, render_initrd, render_seed
 from pgstrata.lab.mirror import Source, read_sources
 from pgstrata.lab.recipe import Recipe
@@ -100,5 +99,4 @@ def with_newer_kernel(host: Host, image: Image, folder: Path) -> Image:
     busybox = newer / "busybox"
     subprocess.run(["debugfs", "-R", f"dump /usr/bin/busybox {busybox}", image.root], check=True, capture_output=True)
     (newer / "initrd").write_bytes(render_initrd(busybox.read_bytes(), first) + render_seed([*loadable, *lists]))
-    (newer / MANIFEST).write_text(json.dumps({"release": release}))
     return dataclasses.replace(image, directory=str(newer), key=f"{image.key}-{release}", release=release)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from pgstrata.stack.plan import plan_stack
 
 pytestmark = pytest.mark.xdist_group("ublk")
 
-NAME = "test-ublk"
+NAME = f"test-ublk-{os.getpid()}"
 FOLDER = "/var/tmp/pgstrata-test-ublk"
 OTHER = f"{FOLDER}.other"
 MOUNT = f"{FOLDER}.mount"
@@ -167,6 +168,7 @@ def test_a_daemon_that_ends_under_load_leaves_nobody_waiting(host: Host, folder:
     wait_until(lambda: json.loads(call(host, "stats", folder))["disks"][0]["writes"] > 100, "the disk is loaded")
     host.run(command("kill", f"-{name}", host.read_text(f"{folder}/lock")))
     wait_until(lambda: host.status(f"/proc/{load}") is None, "who loads the disk has been told of an error")
+    assert not reads(host, node)
 
 
 def test_a_mounted_device_whose_daemon_is_stopped_goes_with_its_mount(host: Host, folder: str) -> None:
