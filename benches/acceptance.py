@@ -28,6 +28,8 @@ from acceptance_table.running import run_jobs
 from acceptance_table.scenarios import scenarios
 from acceptance_table.shapes import robustness_checks, shape_checks
 from acceptance_table.summary import print_summary
+from acceptance_table.telling import telling_checks
+from acceptance_table.units import unit_checks
 from acceptance_table.weakened import print_weakened
 
 from pgstrata.fleet.work import opened_work
@@ -43,7 +45,7 @@ def main() -> int:
         "--mutants", action="store_true", help="every weakened rule; ends with 1 where one goes unnoticed"
     )
     parser.add_argument(
-        "--only", default="", help="scenarios whose name this expression is found in; rows 7 and 8 are left out"
+        "--only", default="", help="scenarios whose name this expression is found in; rows of no campaigns are left out"
     )
     parser.add_argument("--kept", type=Path, help="file of outcomes: those in it are not run again, others are added")
     parser.add_argument(
@@ -67,6 +69,8 @@ def main() -> int:
     checks = list(campaign_checks(results))
     if not options.only:
         checks += list(shape_checks(max(50, options.campaigns // 2)))
+        checks += list(telling_checks(max(50, options.campaigns // 2)))
+        checks += list(unit_checks(options.campaigns))
         checks += list(robustness_checks(max(3, options.campaigns // 100)))
     held = print_checks(checks)
     if options.summary:

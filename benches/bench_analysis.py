@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.metrics import Observer
-from pgstrata.analyze.policy import AdaptivePolicy
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.metrics import Observer
+from pgstrata.analyze.campaign.policy import AdaptivePolicy
 from pgstrata.record.reader import read
 from pgstrata_fake.campaigns import Shape, write_campaign
 

@@ -21,12 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgstrata.analyze.hosts_policy import HostsPolicy
-from pgstrata.analyze.metrics import Observer
-from pgstrata.fleet.clusters import connected, described_workers
-from pgstrata.fleet.fleet import opened_fleet
+from pgstrata.analyze.campaign.hosts_policy import HostsPolicy
+from pgstrata.analyze.campaign.metrics import Observer
+from pgstrata.fleet.client import described_workers
+from pgstrata.fleet.clusters import connected
 from pgstrata.fleet.machines import Machine
 from pgstrata.fleet.messages import SessionAsked
+from pgstrata.fleet.opening import opened_sessions
 from pgstrata.record.decision import Decision, Observation
 from pgstrata.record.reader import TrialData
 from pgstrata.record.recorder import CampaignDirectory
@@ -129,20 +130,21 @@ def measure(folder: Path, hosts: int, trials: int, workers: int) -> Figures:
     campaign, interruption = campaign_of(rounds), Interruption()
 
     def asked(host: str) -> SessionAsked:
-        return SessionAsked(token="bench", host=host, campaign=campaign, made_up=True)
+        return SessionAsked(token="bench", host=host, campaign=campaign, fake=True)
 
     policy, seen = Rounds(HostsPolicy.of(campaign, STACKS), max(1, rounds // 10), hosts * len(STACKS)), Seen()
     with (
         connected(DaskCluster(local=workers)) as client,
         CampaignDirectory.create_or_open(folder / "out", campaign) as directory,
     ):
-        addresses = sorted(described_workers(client))
+        workers_found = described_workers(client)
+        addresses = sorted(workers_found)
         named = [f"host-{number:05d}" for number in range(hosts)]
         machines = {name: Machine(name, name, (addresses[n % len(addresses)],)) for n, name in enumerate(named)}
-        with opened_fleet(client, machines, asked, directory, silent, interruption) as (fleet, far):
+        with opened_sessions(client, workers_found, machines, asked, directory, silent, interruption) as (work, far):
             began_s = time.monotonic()
             run_campaign(
-                campaign, directory, far, policy, silent, observe=seen, interruption=interruption, executor=fleet
+                campaign, directory, far, policy, silent, observe=seen, interruption=interruption, executor=work
             )
             whole_s, processor_s = time.monotonic() - began_s, policy.spent_s
             late_bytes = memory_bytes()

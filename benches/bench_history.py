@@ -19,8 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from pgstrata.analyze.history import History, trace_history
-from pgstrata.analyze.sessions import Blocks, Session
+from pgstrata.analyze.sessions.comparison import Blocks, Session
+from pgstrata.analyze.sessions.history import History, trace_history
 
 BOUND_FALSE = 0.05
 BOUND_HELD = 0.95

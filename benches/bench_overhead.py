@@ -36,10 +36,10 @@ from pgstrata.trial.context import TrialContext
 from pgstrata.trial.events import EventLog
 from pgstrata.trial.executor import Executor, Identity
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.load import Present
 from pgstrata.trial.program import make_program
-from pgstrata.trial.site import DATABASE, Site
-from pgstrata.trial.survey import open_site, survey
+from pgstrata.trial.steps.load import Present
+from pgstrata.trial.survey.host_survey import DATABASE, Site
+from pgstrata.trial.survey.survey import open_site, survey
 from pgstrata.workload.pgbench import plan_run
 from pgstrata.workload.pgbench_output import parse_result
 

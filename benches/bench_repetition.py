@@ -28,11 +28,11 @@ from pgstrata.record.reader import TrialData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Trial
-from pgstrata.spec.campaign_file import load_campaign
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.stack import Postgres
 from pgstrata.trial.events import Event, TrialEnded
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import opened_runner
+from pgstrata.trial.opening import performance_runner
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import run_campaign
 
@@ -106,7 +106,7 @@ def run_trials(folder: Path, scale: int, runs: int) -> tuple[tuple[TrialData, ..
         with (
             interruption.installed(),
             CampaignDirectory.create_or_open(folder / "out", campaign) as directory,
-            opened_runner(host, campaign, directory, scripts, interruption, lambda logs, open_loop: {}) as (
+            performance_runner(host, campaign, directory, scripts, interruption, lambda logs, open_loop: {}) as (
                 runner,
                 stacks,
             ),

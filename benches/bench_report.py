@@ -23,7 +23,7 @@ _RENDER = """
 import resource, sys, time
 from pathlib import Path
 start = time.perf_counter()
-from pgstrata.analyze.judge import judge
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.record.reader import read
 from pgstrata.report.render import render
 directory = Path(sys.argv[1])

@@ -113,10 +113,10 @@ def problem(control: Control, found: CrashRecord, states: int, first_s: float | 
     `first_s` is how long was looked before one failed, where that is to be short."""
     if found.transactions == 0:
         return "nothing was acknowledged, so nothing could be lost"
-    if found.ignored_flushes != control.ignored_flushes:
-        return f"its disk ignored {found.ignored_flushes} flushes, not {control.ignored_flushes}"
-    if found.fault != control.fault:
-        return f"its disk had the fault {found.fault!r}, not {control.fault!r}"
+    if found.request.ignore_flushes != control.ignored_flushes:
+        return f"its disk ignored {found.request.ignore_flushes} flushes, not {control.ignored_flushes}"
+    if (found.request.fault or "") != control.fault:
+        return f"its disk had the fault {found.request.fault!r}, not {control.fault!r}"
     if control.panics not in (None, found.panicked):
         return f"PostgreSQL {'panicked' if found.panicked else 'did not panic'} at the fault"
     if found.unknown:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pgstrata.host.protocol import Host
-from pgstrata.stack.build import Built, build, failures
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.build import Built, build
+from pgstrata.stack.journal import Journal, failures
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.step import Attested
 

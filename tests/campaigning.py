@@ -11,11 +11,11 @@ from pathlib import Path
 
 from leavings import leftovers
 from pgstrata.host.agent.places import runtime_directory
-from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.expand import block_trials
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.stack.plan import PlanContext
 from pgstrata.trial.context import outputs_directory, run_directory
-from pgstrata.trial.site import site_token
+from pgstrata.trial.survey.host_survey import site_token
 
 STATE = "PGSTRATA_STATE_DIRECTORY"
 

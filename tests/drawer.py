@@ -10,8 +10,8 @@ from pydantic import Field
 
 from pgstrata.host.capabilities import Capability, everywhere, program
 from pgstrata.host.protocol import Command, Host, command
+from pgstrata.spec.durability_class import LOSES, BackingFs, Promises
 from pgstrata.spec.layers.kind import Filesystem, Look
-from pgstrata.spec.promise import LOSES, Ground, Promises
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
 from pgstrata.stack.place import Place
 from pgstrata.stack.step import Attested, Step, planned
@@ -34,10 +34,10 @@ class Drawer(Filesystem):
     def lies_on(self, look: Look) -> str:
         return "a drawer"
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         yield LOSES, f"{where} is in a drawer"
 
-    def tears_pages(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: BackingFs | None) -> bool:
         return True
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.cli.main import main
-from pgstrata.trial.made_up import FAKE_MODE
+from pgstrata.trial.fake import FAKE_MODE
 
 
 def typed(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

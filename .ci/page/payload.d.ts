@@ -1,4 +1,4 @@
-// Of pgstrata.report.drawing; a test keeps the two equal.
+// Of pgstrata.report.pictures.drawing; a test keeps the two equal.
 
 interface Drawing {
   primary: string;

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from acceptance_table.outcome import Result, mean
-from acceptance_table.scenarios import PROOF, SHOWN
-from pgstrata.analyze.simulate import LEVELS
+from acceptance_table.scenarios import BEHIND, LOSSY, PROOF, RARER, REMEMBERING, SHOWN
+from pgstrata.analyze.campaign.simulate import LEVELS
 
 FIXED_10_H = 12 * 10 * LEVELS["typical"].trial_s / 3600
 
@@ -40,12 +40,13 @@ class Check:
 
 
 def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
-    """Rows 1 to 6 and 9 to 14, of whatever scenarios were run."""
+    """Rows 1 to 6, 9 to 17, 23 and 24, of whatever scenarios were run."""
     for name, found in ((name, found) for name, found in results.items() if found):
         count = len(found)
         false = mean(r.false_claim for r in found)
         if name.startswith("A/A"):
             yield Check("1", name, "false claim", false, True, 0.05, count)
+            yield Check("23", name, "told to grow or shrink", mean(r.growing for r in found), True, 0.05, count)
         if name.startswith("looks"):
             yield Check("6", name, "false claim, looked after every run", false, True, 0.05, count)
         if name.startswith("hosts"):
@@ -65,15 +66,27 @@ def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
         if name in PROOF:
             yield Check("12", name, "runs", mean(r.runs for r in found), True, PROOF[name][-1], count, rate=False)
             yield Check("12", name, "proven", mean(r.all_proven for r in found), False, 0.95, count)
+        if name in REMEMBERING:
+            yield Check("17", name, "false claim", false, True, REMEMBERING[name], count)
+        if name in LOSSY:
+            better = mean(r.lossy_better for r in found)
+            yield Check("16", name, "called better or chosen", better, True, LOSSY[name], count)
+        if name in BEHIND:
+            told, ended = mean(r.told_behind for r in found), mean(r.unbounded for r in found)
+            yield Check("15", name, "told behind", told, False, BEHIND[name], count)
+            yield Check("15", name, "ends without bounds", ended, True, 0.01, count)
         if name in SHOWN:
             yield Check("14", name, "told apart", mean(r.told_apart for r in found), False, SHOWN[name], count)
         if name.startswith("rare"):
             yield Check("11", name, "falsely equal", mean(r.equal for r in found), True, 0.05, count)
+        if name in RARER:
+            hides = mean(r.hides_mode for r in found)
+            yield Check("24", name, "equal, and not told that such a mode can be missed", hides, True, 0.05, count)
         if name.startswith("equivalent at margin"):
             yield Check("5", name, "falsely equal", mean(r.equal for r in found), True, 0.05, count)
         covered = [r.confirm_covers for r in found if r.confirm_covers is not None]
         # Of a mixture with a bad mode the robust location is not the difference of the effects.
-        if len(covered) >= 20 and not name.startswith("rare"):
+        if len(covered) >= 20 and not name.startswith(("rare", "hidden", "lossy", "memory")):
             yield Check("2", name, "confirm interval covers", mean(covered), False, 0.95, len(covered))
         if name.startswith(("A/A", "equal-5", "spread", "declared")):
             yield Check("2", name, "all intervals cover", mean(r.all_cover for r in found), False, 0.95, count)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from types import ModuleType
 
 from acceptance_table import outcome
-from pgstrata.analyze import comparison, equivalence, shared_scatter
-from pgstrata.analyze import conclude as conclusions
-from pgstrata.analyze.comparison import Design
-from pgstrata.analyze.fit import BlockFit
-from pgstrata.analyze.interval import Estimate, Interval, Mixture
-from pgstrata.analyze.screen import probability_within_margin
-from pgstrata.analyze.screened_scatter import Scatter
-from pgstrata.analyze.simulate import SimulatedCampaign
+from pgstrata.analyze.campaign import conclude as conclusions
+from pgstrata.analyze.campaign import simulate as simulation
+from pgstrata.analyze.campaign.simulate import SimulatedCampaign
+from pgstrata.analyze.sessions import comparison as sessions
+from pgstrata.analyze.stats import comparison, equivalence, hosts, serial, shared_scatter, shifts
+from pgstrata.analyze.stats.comparison import Design
+from pgstrata.analyze.stats.fit import BlockFit
+from pgstrata.analyze.stats.interval import Estimate, Interval, Mixture
+from pgstrata.analyze.stats.screen import probability_within_margin
+from pgstrata.analyze.stats.screened_scatter import Scatter
 
 
 def narrow_intervals(factor: float) -> Callable[[], None]:
@@ -42,6 +43,16 @@ def _without_plain_mean() -> Callable[[], None]:
     return _replaced(equivalence, "t_interval", lambda mean, alpha: Interval(0.0, 0.0, 1 - alpha))
 
 
+def _independent_pairs() -> Callable[[], None]:
+    """Differences of neighbouring blocks count as independent ones."""
+    return _replaced(serial, "correlation", lambda d: 0.0)
+
+
+def _robust_alone() -> Callable[[], None]:
+    """Better and worse by the robust estimate alone."""
+    return _replaced(equivalence, "_opposed_n", lambda mean, value: None)
+
+
 def _without_least_runs() -> Callable[[], None]:
     """Equal however few runs there are."""
     defaults = equivalence.judge_pair.__kwdefaults__
@@ -60,6 +71,25 @@ def _chosen_by_screening() -> Callable[[], None]:
     return _replaced(conclusions, "is_chosen", by_sum)
 
 
+def _random_order() -> Callable[[], None]:
+    """Every block in an order of its own, whichever stack ran last."""
+    return _replaced(simulation, "following", lambda last, order: list(order))
+
+
+def _evident_alone() -> Callable[[], None]:
+    """A stack that evidently scatters more has the degrees of freedom of its own runs alone."""
+    return _replaced(shared_scatter, "EVIDENT_RUNS", 0)
+
+
+def _dropped_untold() -> Callable[[], None]:
+    """Such a stack is dropped before the table proves its difference."""
+
+    def dropped(stage: comparison.StageOne, design: Design) -> tuple[int, ...]:
+        return stage.screening.dropped if stage.screening else ()
+
+    return _replaced(comparison.StageOne, "droppable", dropped)
+
+
 def _without_own_scatter() -> Callable[[], None]:
     """A stack that evidently scatters more than the others takes their scatter too."""
     return _replaced(shared_scatter, "EVIDENT", (0.0,))
@@ -71,7 +101,8 @@ def _without_own_scatter_in_the_table() -> Callable[[], None]:
 
 
 def _plain_reuse() -> Callable[[], None]:
-    """Fresh pairs take the scatter that screening saw as it is, from the first pair."""
+    """Fresh pairs take the scatter that screening saw as it is, from the first pair; without the side of the plain
+    mean, which widens the same intervals and hides it. That rule left out alone fails no row of this scenario."""
 
     def plain(own: Estimate, screened: Scatter | None) -> Estimate:
         if screened is None or own.n < 1:
@@ -81,7 +112,13 @@ def _plain_reuse() -> Callable[[], None]:
         variance = (squares + screened.freedom * screened.variance) / nu
         return Estimate(own.value, math.sqrt(variance / own.n), nu, own.n)
 
-    return _replaced(comparison, "with_screening", plain)
+    undo, of_mean = _replaced(comparison, "with_screening", plain), _robust_alone()
+
+    def both() -> None:
+        undo()
+        of_mean()
+
+    return both
 
 
 def _undivided_mixture() -> Callable[[], None]:
@@ -123,7 +160,7 @@ def _without_hosts() -> Callable[[], None]:
 
 
 def _intervals_of_one_look_at_any() -> Callable[[], None]:
-    """A declared number of blocks has the intervals of its end before it is reached."""
+    """A declared number of blocks has Student's intervals before it is reached."""
     return _replaced(outcome, "design_of", lambda campaign: campaign.scenario.design)
 
 
@@ -132,14 +169,44 @@ def _whole_rates_at_one_look() -> Callable[[], None]:
     return _replaced(comparison, "ONE_LOOK_SHARE", 1.0)
 
 
-def _replaced(module: ModuleType, name: str, value: object) -> Callable[[], None]:
+def _hosts_alone() -> Callable[[], None]:
+    """The variance of a host is that of its own blocks, however few, and trusted as if it were that of all."""
+    return _replaced(hosts, "shared_variances", lambda variance, nu: (variance, 0 * nu + nu.sum()))
+
+
+def _however_few_hosts() -> Callable[[], None]:
+    """A claim over a kind of machine of three hosts."""
+    return _replaced(hosts, "LEAST_HOSTS", 0)
+
+
+def _blocks_of_sessions() -> Callable[[], None]:
+    """Sessions are compared by their blocks alone."""
+    return _replaced(sessions, "between_sessions", lambda value, others: Estimate(value, 0.0, 1, 1))
+
+
+def _modes_untold() -> Callable[[], None]:
+    """Equality says nothing of modes that its runs can have missed."""
+    return _replaced(outcome, "unseen_mode", lambda verdict: 1e-9 if verdict.verdict == "equal" else None)
+
+
+def _all_nights() -> Callable[[], None]:
+    """The variance of all nights, however it grew."""
+    return _replaced(shifts, "LAST", 10**9)
+
+
+def _replaced(module: object, name: str, value: object) -> Callable[[], None]:
     honest = getattr(module, name)
     setattr(module, name, value)
     return lambda: setattr(module, name, honest)
 
 
 RULES: dict[str, Callable[[], Callable[[], None]]] = {
+    "random-order": _random_order,
+    "evident-runs": _evident_alone,
+    "dropped-untold": _dropped_untold,
     "plain-mean": _without_plain_mean,
+    "independent": _independent_pairs,
+    "mean-side": _robust_alone,
     "least-runs": _without_least_runs,
     "chosen": _chosen_by_screening,
     "own-scatter": _without_own_scatter,
@@ -147,9 +214,14 @@ RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "table-scatter": _without_own_scatter_in_the_table,
     "hosts": _without_hosts,
     "plain-reuse": _plain_reuse,
+    "own-hosts": _hosts_alone,
+    "least-hosts": _however_few_hosts,
+    "sessions": _blocks_of_sessions,
+    "all-nights": _all_nights,
     "mixture": _undivided_mixture,
     "one-g": _one_g,
     "extended": _declared_although_extended,
+    "modes-untold": _modes_untold,
     "whole-rates": _whole_rates_at_one_look,
 }
 """The rules that a mutant can weaken, beside the width of intervals."""

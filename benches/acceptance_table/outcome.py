@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from acceptance_table.scenarios import ExtendedScenario
-from pgstrata.analyze.comparison import Design, Replay
-from pgstrata.analyze.conclude import CellConclusion, PairConclusion, conclude
-from pgstrata.analyze.simulate import CELL, Scenario, SimulatedCampaign, run_campaign
+from pgstrata.analyze.campaign.conclude import CellConclusion, PairConclusion, conclude
+from pgstrata.analyze.campaign.pair_findings import unseen_mode
+from pgstrata.analyze.campaign.simulate import CELL, Scenario, SimulatedCampaign, run_campaign
+from pgstrata.analyze.stats.comparison import Design, Replay
 from pgstrata.trial.policy import FixedBlocks
 
 
@@ -52,6 +53,16 @@ class Result:
     runs: int
     all_proven: bool
     """Whether every confirmed pair is proven, the right way round."""
+    hides_mode: bool = False
+    """Equal, though the last stack has a mode that is not as rare as those that could have been missed."""
+    growing: bool = False
+    """Whether the difference of a pair of the leader is told to grow or shrink."""
+    unbounded: bool = False
+    """Whether any pair of the leader ends without an interval."""
+    lossy_better: bool = False
+    """Whether the last stack is chosen or called better than any other."""
+    told_behind: float = math.nan
+    """Share of the stacks that differ from the leader which a verdict says are worse."""
 
 
 def simulate(job: Job) -> Result:
@@ -74,6 +85,7 @@ def simulate(job: Job) -> Result:
     confirm = found.confirmed[0] if found.confirmed else None
     bounded = confirm is not None and math.isfinite(confirm.verdict.interval.low)
     best = max(scenario.effects)
+    leading = [p for p in found.screened if found.leader in (p.a, p.b)]
     reason = campaign.last.reason if campaign.last else ""
     return Result(
         name=job.name,
@@ -94,6 +106,13 @@ def simulate(job: Job) -> Result:
         says_reach="smallest margin" in reason or (confirm is not None and confirm.verdict.decided),
         runs=len(campaign.observations),
         all_proven=bool(found.confirmed) and all(_proves(scenario, p) for p in found.confirmed),
+        hides_mode=any(
+            unseen < scenario.noise.bad_share for p in found.confirmed if (unseen := unseen_mode(p.verdict))
+        ),
+        growing=any(True for _ in found.ageing()),
+        unbounded=any(math.isinf(p.verdict.interval.low) for p in leading),
+        lossy_better=_is_better(scenario.names[-1], found),
+        told_behind=mean(_proves(scenario, p) for p in leading if _difference(scenario, p)),
     )
 
 
@@ -109,6 +128,13 @@ def _wrongly_chosen(scenario: Scenario, found: CellConclusion) -> bool:
     if not found.chosen or found.leader is None:
         return False
     return _effect(scenario, found.leader) < max(scenario.effects) - scenario.design.bound
+
+
+def _is_better(name: str, found: CellConclusion) -> bool:
+    pairs = [p for p in (*found.screened, *found.confirmed) if name in (p.a, p.b)]
+    return (found.chosen and found.leader == name) or any(
+        p.verdict.verdict == ("better" if p.a == name else "worse") for p in pairs
+    )
 
 
 def _is_beside_open(found: CellConclusion) -> bool:

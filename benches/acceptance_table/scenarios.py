@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pgstrata.analyze.simulate import LEVELS, FleetScenario, Noise, Scenario
+from pgstrata.analyze.campaign.simulate import LEVELS, FleetScenario, Noise, Scenario
 from pgstrata.spec.campaign import Goal
 
 MARGIN = 0.02
@@ -38,10 +38,37 @@ def scenarios() -> dict[str, tuple[Scenario, bool]]:
     for level in ("quiet", "typical"):
         found[f"equivalent at margin {level}"] = Scenario(apart, LEVELS[level], EQUIVALENT), False
     found |= _declared_scenarios() | _hosts_scenarios()
+    found |= _remembering_scenarios() | _carry_over_scenarios() | _behind_scenarios() | _lossy_scenarios()
     found |= _uneven_scenarios() | _rare_scenarios() | _proof_scenarios() | _shared_scatter_scenarios()
     found["looks A/A 2 typical"] = Scenario((0.0, 0.0), typical), True
     found["looks A/A 4 typical"] = Scenario((0.0,) * 4, typical), True
     found["looks at margin quiet"] = Scenario(apart, LEVELS["quiet"], EQUIVALENT), True
+    return found
+
+
+def _carry_over_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Equal stacks, of which the last slows the run after it by 5 %, on one host and on several. With two stacks half
+    of the effect stays after an odd number of blocks, so hosts are looked at after four."""
+    noise = replace(LEVELS["quiet"], carry_over=math.log(0.95))
+    found: dict[str, tuple[Scenario, bool]] = {
+        f"A/A {stacks}, carry-over -5 %": (Scenario((0.0,) * stacks, noise), False) for stacks in (2, 3, 4)
+    }
+    hosts = FleetScenario((0.0, 0.0), noise, hosts=6, rounds=4, fixed=True)
+    found["hosts 6, interaction 0%, A/A 2 carry-over -5 %"] = hosts, False
+    return found
+
+
+BEHIND = {"behind 4, -52 % at 15 %": 0.92, "behind 6, -52 % at 15 %": 0.75}
+"""The share of the pairs with the stack far behind that must be told."""
+
+
+def _behind_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """Stacks that scatter 6 %, and one far behind that scatters 15 %: after three blocks screening would drop it."""
+    found: dict[str, tuple[Scenario, bool]] = {}
+    for name in BEHIND:
+        stacks = int(name.split()[1].rstrip(","))
+        noise = Noise(0.06, sigma_factors=(*(1.0,) * (stacks - 1), 2.5))
+        found[name] = Scenario((*(0.0,) * (stacks - 1), math.log(0.48)), noise), False
     return found
 
 
@@ -61,14 +88,48 @@ def _uneven_scenarios() -> dict[str, tuple[Scenario, bool]]:
     return found
 
 
+RARER = {
+    "hidden 7% x -80% margin 2%": (0.07, 0.80, 0.02),
+    "hidden 5% x -80% margin 2%": (0.05, 0.80, 0.02),
+}
+"""Modes that 32 runs miss more often than in 0.05 of campaigns: share of the runs, loss and margin."""
+
+
 def _rare_scenarios() -> dict[str, tuple[Scenario, bool]]:
     """Two stacks, of which one loses much in a few runs, so that its mean is behind by more than the margin."""
     found = {}
-    for share, loss, margin in ((0.10, 0.30, 0.02), (0.20, 0.30, 0.02), (0.20, 0.30, 0.05), (0.15, 0.50, 0.02),
-                                (0.15, 0.50, 0.05)):  # fmt: skip
+    told = ((0.10, 0.30, 0.02), (0.20, 0.30, 0.02), (0.20, 0.30, 0.05), (0.15, 0.50, 0.02), (0.15, 0.50, 0.05))
+    for share, loss, margin in (*told, *RARER.values()):
         goal = Goal.model_validate({"kind": "equivalent", "equivalent": [["s00", "s01", margin]]})
         noise = replace(LEVELS["quiet"], bad_share=share, bad_loss=loss)
-        found[f"rare {share:.0%} x -{loss:.0%} margin {margin:.0%}"] = Scenario((0.0, 0.0), noise, goal), False
+        kind = "rare" if share >= 0.10 else "hidden"
+        found[f"{kind} {share:.0%} x -{loss:.0%} margin {margin:.0%}"] = Scenario((0.0, 0.0), noise, goal), False
+    return found
+
+
+REMEMBERING = {"memory .3 of 2": 0.05, "memory .5 of 2": 0.10, "memory .8 of 2": 0.33, "memory .5 of 4": 0.08}
+"""False claims at most, where a run of one stack resembles its run before by so much: no method keeps 0.05 at .8."""
+
+
+def _remembering_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    found: dict[str, tuple[Scenario, bool]] = {}
+    for name in REMEMBERING:
+        _, memory, _, stacks = name.split()
+        found[name] = Scenario((0.0,) * int(stacks), replace(LEVELS["typical"], memory=float(memory))), False
+    return found
+
+
+LOSSY = {"lossy 2, 5 % ahead, 15% x -50%": 0.40, "lossy 4, 5 % ahead, 15% x -50%": 0.30}
+"""In how many campaigns at most a stack is called better although its mean is lower: its bad runs may not have come."""
+
+
+def _lossy_scenarios() -> dict[str, tuple[Scenario, bool]]:
+    """The last stack is 5 % ahead of the others in most runs and loses half in 15 % of them: its mean is 3 % behind."""
+    noise = replace(LEVELS["quiet"], bad_share=0.15, bad_loss=0.50)
+    found: dict[str, tuple[Scenario, bool]] = {}
+    for name in LOSSY:
+        stacks = int(name.split()[1].rstrip(","))
+        found[name] = Scenario((*(0.0,) * (stacks - 1), math.log(1.05)), noise), False
     return found
 
 
@@ -103,6 +164,7 @@ def _declared_scenarios() -> dict[str, tuple[Scenario, bool]]:
             if stacks > 2 and blocks == 4:
                 found[f"A/A declared 4 blocks against one of {stacks}, {name}"] = replace(equal, goal=_AGAINST), False
     found["looks declared 10 blocks of 4, typical"] = Scenario((0.0,) * 4, typical, blocks=10), True
+    found["looks declared 20 blocks of 2, typical"] = Scenario((0.0, 0.0), typical, blocks=20), True
     found["looks declared 4 blocks of 4, 16 run"] = ExtendedScenario((0.0,) * 4, typical, blocks=4, run_blocks=16), True
     for name, losses in zip(SHOWN, ((0, 5, 10, 20), range(0, 40, 5)), strict=True):
         effects = tuple(math.log(1 - loss / 100) for loss in losses)

@@ -12,13 +12,13 @@ from scipy.signal import lfilter
 from acceptance_table.checks import Check
 from acceptance_table.outcome import mean
 from acceptance_table.scenarios import SPREAD
-from pgstrata.analyze.changepoint import changepoints_s
-from pgstrata.analyze.checkpoint_cycle import checkpoint_cycle
-from pgstrata.analyze.comparison import Design
-from pgstrata.analyze.conclude import conclude
-from pgstrata.analyze.periodogram import strongest_period
-from pgstrata.analyze.simulate import CELL, LEVELS, Scenario, run_campaign
-from pgstrata.analyze.trend import trend_p, trend_per_hour
+from pgstrata.analyze.campaign.conclude import conclude
+from pgstrata.analyze.campaign.simulate import CELL, LEVELS, Scenario, run_campaign
+from pgstrata.analyze.stats.changepoint import changepoints_s
+from pgstrata.analyze.stats.checkpoint_cycle import checkpoint_cycle
+from pgstrata.analyze.stats.comparison import Design
+from pgstrata.analyze.stats.periodogram import strongest_period
+from pgstrata.analyze.stats.trend import trend_p, trend_per_hour
 from pgstrata.record.decision import Observation
 
 

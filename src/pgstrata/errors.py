@@ -84,7 +84,7 @@ _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, 
 
 
 def parser_of(what: str) -> Callable[[Callable[Parsed, Value]], Callable[Parsed, Value]]:
-    """For a parser of what a program prints: whatever it stumbles over is told as NotUnderstood."""
+    """Convert the failures of a parser of program output to NotUnderstood."""
 
     def decorate(parse: Callable[Parsed, Value]) -> Callable[Parsed, Value]:
         @functools.wraps(parse)

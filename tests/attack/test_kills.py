@@ -19,7 +19,7 @@ from campaigning import clean, environment, nothing_left, reachable, run, run_di
 from pgstrata.record.reader import read
 
 CHUNKS = 10
-KILLS = 200
+KILLS = 100
 BLOCKS = 3
 LONGEST_S = 8.0
 """About how long the campaign takes at least: it is killed at any moment of it."""

@@ -13,20 +13,21 @@ import pytest
 from mutations import mutate
 
 from attacking import scaled
-from pgstrata.analyze.gate import parse_condition
+from pgstrata.analyze.campaign.gate import parse_condition
 from pgstrata.cli.output import parse_margin
 from pgstrata.errors import PgstrataError
 from pgstrata.host.facts.block import parse_lsblk
 from pgstrata.host.facts.mounts import parse_findmnt
 from pgstrata.importers.csv_runs import import_csv
+from pgstrata.importers.pgbench_text import read_pgbench_text
 from pgstrata.postgres.fetch import parse_links
 from pgstrata.postgres.settings import parse_conf, take_over
-from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.durability import parse_configuration
-from pgstrata.spec.inventory import group_addresses
-from pgstrata.spec.inventory_text import parse_inventory
-from pgstrata.spec.notation import parse_stack, render_stack
-from pgstrata.spec.ssh_target import parse_target
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.spec.hosts.inventory import group_addresses
+from pgstrata.spec.hosts.inventory_text import parse_inventory
+from pgstrata.spec.hosts.ssh_target import parse_target
+from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.units import parse_duration_s, parse_fraction, parse_size_bytes
 from pgstrata.stack.block.loop import parse_losetup
 from pgstrata.stack.block.lvm import parse_lvs, parse_pvs
@@ -37,7 +38,7 @@ from pgstrata.stack.signatures import parse_blkid, parse_wipefs
 from pgstrata.workload.fio import parse_fio
 from pgstrata.workload.pg_test_fsync import parse_pg_test_fsync
 from pgstrata.workload.pgbench_logs import summarise_logs
-from pgstrata.workload.pgbench_output import parse_init, parse_output, parse_progress, parse_result
+from pgstrata.workload.pgbench_output import parse_init, parse_progress, parse_result
 
 INPUTS = 100_000
 LONGEST_S = 30.0
@@ -93,7 +94,7 @@ OF_TEXT: dict[str, tuple[Parser, list[str]]] = {
     "configuration": (parse_configuration, [CONF]),
     "pgbench result": (parse_result, _fixtures("pgbench/*.out")),
     "pgbench progress": (parse_progress, _fixtures("pgbench/*-progress.err")),
-    "pgbench output": (parse_output, _fixtures("pgbench/*-tpcb-progress.out")),
+    "pgbench output": (read_pgbench_text, _fixtures("pgbench/*-tpcb-progress.out")),
     "pgbench init": (parse_init, _fixtures("pgbench/*-init*.err")),
     "pg_test_fsync": (parse_pg_test_fsync, _fixtures("pg_test_fsync/*.txt")),
     "fio": (parse_fio, _fixtures("fio/*.json")),

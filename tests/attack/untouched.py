@@ -24,12 +24,12 @@ from pgstrata.host.protocol import Host
 from pgstrata.host.ssh import SshHost
 from pgstrata.postgres.user import run_user
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.spec.campaign_file import load_campaign
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.stack.clean import clean
 from pgstrata.trial.events import silent
 from pgstrata.trial.executor import KILL_HOOK
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import opened_runner
+from pgstrata.trial.opening import performance_runner
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import run_campaign
 
@@ -71,7 +71,7 @@ def run(host: Host, file: Path, out: Path) -> None:
     interruption, told = Interruption(), silent
     with (
         CampaignDirectory.create_or_open(out, asked) as directory,
-        opened_runner(host, asked, directory, told, interruption, lambda logs, open_loop: {}) as (runner, stacks),
+        performance_runner(host, asked, directory, told, interruption, lambda logs, open_loop: {}) as (runner, stacks),
     ):
         policy = FixedBlocks(stacks, 1)
         done = run_campaign(asked, directory, runner, policy, told, observe=lambda _: (), interruption=interruption)

@@ -96,3 +96,11 @@ def test_the_old_primary_follows_the_promoted_node_and_says_what_it_gave_up(how:
     assert {failure["promoted"] for failure in tried} == {"standby1"}
     assert rejoined["discarded_max"] > 0
     assert all(f["rejoined"]["acknowledged"] == f["missing"] <= f["rejoined"]["discarded"] for f in tried)
+
+
+def test_the_scratch_folder_may_be_closed_to_the_servers_user(place: Path) -> None:
+    """As one that mktemp makes: nothing that this user runs lies in it."""
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    found = crash(place, MEMORY, "--scratch", str(closed), failures=3)
+    assert (found["verdict"], found["states"], found["unknown"]) == ("held", 3, 0)

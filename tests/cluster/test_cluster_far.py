@@ -40,8 +40,8 @@ def _campaign(place: Path, hosts: Mapping[str, FarHost]) -> Path:
     return write_campaign(place, STACK.format(*(host.target for host in hosts.values())))
 
 
-def _nothing_left_on(hosts: Mapping[str, FarHost]) -> None:
-    assert {name: host.remains() for name, host in hosts.items()} == {name: [] for name in hosts}
+def left_on(hosts: Mapping[str, FarHost]) -> list[str]:
+    return [f"{name}: {one}" for name, host in hosts.items() for one in host.remains()]
 
 
 @pytest.mark.parametrize("version", [4, 6])
@@ -50,6 +50,7 @@ def test_nodes_on_other_hosts_are_attested_measured_and_taken_down(
 ) -> None:
     with far_hosts(tmp_path / "far", ("db2", "db3"), version) as (hosts, path):
         _measured_and_taken_down(place, hosts, path)
+        assert left_on(hosts) == []
 
 
 def _measured_and_taken_down(place: Path, hosts: dict[str, FarHost], path: str) -> None:
@@ -94,7 +95,7 @@ def _measured_and_taken_down(place: Path, hosts: dict[str, FarHost], path: str) 
     recorded = b"".join(path.read_bytes() for path in (place / "out").rglob("*") if path.is_file())
     assert b"SCRAM-SHA-256" not in recorded, "a password's verifier is on record"
     assert b"pgstrata_standby:" not in recorded, "a password is on record"
-    _nothing_left_on(hosts)
+    assert left_on(hosts) == []
     nothing_left(place)
 
 
@@ -109,7 +110,7 @@ def test_after_a_kill_each_host_is_cleaned_by_its_own_journal(place: Path, far: 
         assert run_in_fork(argv, {**environment(place), "PATH": path}, place / "log.txt") == 0, (
             place / "log.txt"
         ).read_text()
-    _nothing_left_on(hosts)
+    assert left_on(hosts) == []
 
 
 def test_a_host_that_is_lost_in_a_run_sets_the_trial_aside_until_it_is_back(
@@ -136,7 +137,7 @@ def test_a_host_that_is_lost_in_a_run_sets_the_trial_aside_until_it_is_back(
     assert any(f"connection to {lost.target} was lost" in event.get("error", "") for event in events)
     (trial,) = (place / "out" / "trials").iterdir()
     assert json.loads((trial / "verdict.json").read_text())["status"] == "ok"
-    _nothing_left_on(hosts)
+    assert left_on(hosts) == []
     nothing_left(place)
 
 
@@ -161,5 +162,5 @@ def test_where_no_packet_comes_through_the_trial_fails_before_anything_is_loaded
     reason = json.loads((trial / "verdict.json").read_text())["reason"]
     assert "network standby1 round trip: expected at least 0 ms, found not answered" in reason
     assert not (trial / "load.json").exists()
-    _nothing_left_on(hosts)
+    assert left_on(hosts) == []
     nothing_left(place)

@@ -16,8 +16,8 @@ from pgstrata.host.protocol import Process
 from pgstrata.postgres.pgbouncer import SERVER_SESSIONS
 from pgstrata.record.reader import read
 from pgstrata.record.schema import CellResult
-from pgstrata.trial import measure
 from pgstrata.trial.context import TrialContext
+from pgstrata.trial.steps import measure
 
 TRANSACTIONS = 200
 """Of each of the two clients."""

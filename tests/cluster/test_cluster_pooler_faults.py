@@ -15,8 +15,8 @@ from campaigning import clean, nothing_left, run, run_directories, write_campaig
 from pgstrata.host.protocol import Process
 from pgstrata.postgres.pgpool import Pgpool
 from pgstrata.record.reader import read
-from pgstrata.trial import measure
 from pgstrata.trial.context import TrialContext
+from pgstrata.trial.steps import measure
 
 pytestmark = pytest.mark.skipif(shutil.which("pgpool") is None, reason="pgpool is not installed")
 

@@ -10,8 +10,8 @@ from following import not_followed
 from pgstrata.probe import stale
 from pgstrata.record.reader import read
 from pgstrata.spec.workload import Cell
-from pgstrata.trial import stale_reads
 from pgstrata.trial.context import TrialContext
+from pgstrata.trial.steps import stale_reads
 
 WAITING = "cluster(2,ANY 1,remote_apply,stale_reads=1s)/tmpfs"
 RESTING = "cluster(2,stale_reads=1s)/tmpfs"

@@ -13,8 +13,9 @@ from awaiting import is_running
 from campaigning import clean, nothing_left, run, run_directories, write_campaign
 from pgstrata.host.protocol import Process
 from pgstrata.record.reader import read
-from pgstrata.trial import measure, survey
 from pgstrata.trial.context import TrialContext
+from pgstrata.trial.steps import measure
+from pgstrata.trial.survey import survey
 
 STACK = "cluster(2,ANY 1,delay_ms=1)/tmpfs"
 relayed = mock.patch.object(survey, "needs_relay", return_value=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from bench_history import Past, make_sessions
 
-from pgstrata.analyze.history import trace_history
-from pgstrata.report.history import write_history
+from pgstrata.analyze.sessions.history import trace_history
+from pgstrata.report.sentences.history import write_history
 from pgstrata_fake.campaigns import NASTY
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from crashed import write_crash
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.report.drawing import draw, is_cut
+from pgstrata.report.pictures.drawing import draw, is_cut
+from pgstrata.report.pictures.sample import Sample
 from pgstrata.report.render import render
-from pgstrata.report.sample import Sample
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 

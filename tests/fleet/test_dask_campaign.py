@@ -16,7 +16,7 @@ import pytest
 
 from awaiting import wait_until
 from campaigning import environment, reachable, servers_of
-from pgstrata.analyze.judge import judge
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.record.reader import read
 
 pytest.importorskip("distributed", reason="needs Dask: make setup")
@@ -130,7 +130,7 @@ def test_worker_scheduler_and_coordinator_are_killed(place: Path) -> None:
         assert len({t.trial.host for t in data.trials}) == 1
         assert judge(data).hosts[0].rows
         said = (place / "log.txt").read_text()
-        assert "its worker was lost in the middle of a trial" in said
+        assert "its worker was lost; what it ran begins anew there" in said
         assert "3 workers: one trial at a time" in said
         assert nothing_of_it(place) == []
     wait_until(lambda: servers_of(place) == [], "no process of it is left")

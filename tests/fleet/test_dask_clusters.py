@@ -19,13 +19,15 @@ from loopback_sshd import LoopbackSshd
 from pgstrata.fleet import clusters
 from pgstrata.record.reader import read
 from pgstrata.spec.dask_cluster import DaskCluster
-from pgstrata.spec.ssh_target import SshTarget
-from pgstrata.trial.made_up import FAKE_MODE
+from pgstrata.spec.hosts.ssh_target import SshTarget
+from pgstrata.trial.fake import FAKE_MODE
 from pgstrata.trial.undo_errors import note_undo_errors, undo_errors
 
 pytest.importorskip("distributed", reason="needs Dask: make setup")
 
 from dask_processes import dask_processes
+
+from pgstrata.fleet.client import described_workers
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -118,7 +120,7 @@ def listening(pids: set[int]) -> list[tuple[str, int]]:
 
 def test_what_listens_is_on_loopback_and_has_tls() -> None:
     with clusters.connected(DaskCluster(local=2)) as client:
-        clusters.described_workers(client)
+        described_workers(client)
         workers = set(client.run(os.getpid).values())
         found = listening({os.getpid(), *workers})
         assert len(found) >= 3
@@ -163,7 +165,7 @@ def test_workers_are_started_through_ssh(sshd: LoopbackSshd, monkeypatch: pytest
     monkeypatch.setattr(clusters, "_ssh_options", options)
     before = set(Path("/run").glob("pgstrata-tls-*"))
     with clusters.connected(DaskCluster(ssh=(sshd.target.text,))) as client:
-        (worker,) = clusters.described_workers(client).values()
+        (worker,) = described_workers(client).values()
         assert (worker.hostname, worker.uid) == (socket.gethostname(), os.geteuid())
         (pid,) = client.run(os.getpid).values()
         (folder,) = set(Path("/run").glob("pgstrata-tls-*")) - before

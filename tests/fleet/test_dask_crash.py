@@ -95,8 +95,8 @@ def test_one_process_several_and_workers_of_which_one_is_killed_see_the_same(pla
 
     go = place / "go"
     waits = f"until test -e {go}; do sleep 0.05; done;"
-    with opened_cluster_work("dask:{local: 2}") as (work, way):
-        first = next(iter(way.ask_each(process_id).values()))
+    with opened_cluster_work("dask:{local: 2}") as work:
+        first = next(iter(work.backend.ask_each(process_id).values()))
         portions = shares(recorded.states, 2)
         futures = [work.submit(look_at_states, recorded.asked(part, waits), recorded.packed) for part in portions]
         wait_until(

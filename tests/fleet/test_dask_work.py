@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,6 @@ from pgstrata.trial.scheduler import Inline
 from pieces import digest, killed_once, refused
 
 pytest.importorskip("distributed", reason="needs Dask: make setup")
-
-from dask_processes import dask_processes
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -41,19 +37,3 @@ def test_pieces_on_workers_of_this_machine(tmp_path: Path) -> None:
 
         told = {executor.submit(digest, content).result(timeout=200) for _ in range(4)}
         assert told == {digest(content)}
-
-
-def test_logs_are_read_by_the_workers_of_an_address(tmp_path: Path) -> None:
-    sources = []
-    for number, stack in enumerate(("ext4", "xfs")):
-        log = tmp_path / f"pgbench_log.{number}"
-        log.write_text("".join(f"0 {i} {900 + i % 77} 0 {1700000000 + i // 50} 7\n" for i in range(1000)))
-        sources.append(f"{stack}={log}")
-    with dask_processes(tmp_path, {}, workers=2) as cluster:
-        on = f"dask:{{address: '{cluster.address}', tls: '{tmp_path / 'tls'}'}}"
-        words = ["import", "pgbench", *sources, "--out", str(tmp_path / "out"), "--on", on]
-        done = subprocess.run(
-            [sys.executable, "-m", "pgstrata.cli.main", *words], capture_output=True, text=True, timeout=200
-        )
-        assert done.returncode == 0, done.stderr
-    assert "imported 2 runs of 2 stacks" in done.stdout

@@ -8,27 +8,26 @@ from pathlib import Path
 
 from remains import SCRATCH
 
-from pgstrata.crash.ledger import LedgerSize
 from pgstrata.crash.opening import crash_trials, open_crash_runner
-from pgstrata.crash.program import CrashAsked
 from pgstrata.host.protocol import Host
 from pgstrata.lab.machine import Machine
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import StateRecord
 from pgstrata.spec.crash import crash_campaign, named_stacks
+from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.stack.clean import clean
 from pgstrata.stack.mounts import list_mounts
 from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
 
 
-def cut(host: Host, stack: str, states: int, size: LedgerSize, out: Path) -> tuple[str, list[StateRecord]]:
+def cut(host: Host, stack: str, states: int, transactions: int, out: Path) -> tuple[str, list[StateRecord]]:
     """A trial of that stack: its name, and the states of its record."""
     campaign = crash_campaign(named_stacks([stack])).model_copy(update={"scratch": SCRATCH})
-    asked = CrashAsked(states=states, nested=0, minimise=0, size=size)
+    request = CrashRequest(states=states, nested=0, minimise=0, transactions=transactions)
     with CampaignDirectory.create_or_open(out, campaign, "crash") as directory:
-        runner = open_crash_runner(host, campaign, directory, asked, silent, Interruption())
-        (verdict,) = (runner.run(trial, directory, silent) for trial in crash_trials(campaign, 1))
+        runner = open_crash_runner(host, campaign, directory, request, silent, Interruption())
+        (verdict,) = (runner.run(trial, directory, silent) for trial in crash_trials(campaign))
         assert (verdict.status, verdict.reason) == ("ok", "")
         (crash,) = directory.data().crashes
     lines = (out / "crash" / crash.id / "states.jsonl").read_text().splitlines()
@@ -37,12 +36,12 @@ def cut(host: Host, stack: str, states: int, size: LedgerSize, out: Path) -> tup
 
 def test_states_of_layers_are_brought_up_and_taken_down(host: Host, tmp_path: Path) -> None:
     stack = "md(raid1,2)/lvm/ext4@wal=nfs"
-    _, states = cut(host, stack, 3, LedgerSize(transactions=6), tmp_path / "out")
+    _, states = cut(host, stack, 3, 6, tmp_path / "out")
     assert [(state.verdict, state.reason) for state in states] == [("held", "")] * 3
 
 
 def test_a_state_of_layers_that_failed_is_made_again(host: Host, machine: Machine, tmp_path: Path) -> None:
-    trial, states = cut(host, "md(raid1,2)/lvm/ext4@fsync=off", 6, LedgerSize(transactions=25), tmp_path / "out")
+    trial, states = cut(host, "md(raid1,2)/lvm/ext4@fsync=off", 6, 25, tmp_path / "out")
     failed = next(state for state in states if state.verdict == "lost")
     name, where = f"{tmp_path}/out/crash/{trial}/{failed.id}", f"lab/{machine.name}"
     call = [sys.executable, "-m", "pgstrata.cli.main", "crash", "replay", name, "--scratch", SCRATCH, "--host", where]

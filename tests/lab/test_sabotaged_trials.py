@@ -16,7 +16,7 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.events import Event, StepBegun, TrialBegun
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import opened_runner
+from pgstrata.trial.opening import performance_runner
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import run_campaign
 
@@ -142,7 +142,10 @@ def test_each_fails_its_trial(host: Host, tmp_path: Path) -> None:
     with (
         slow_resync(host, 1000),
         CampaignDirectory.create_or_open(tmp_path / "out", campaign) as directory,
-        opened_runner(host, campaign, directory, saboteur, interruption, lambda logs, open_loop: {}) as (runner, _),
+        performance_runner(host, campaign, directory, saboteur, interruption, lambda logs, open_loop: {}) as (
+            runner,
+            _,
+        ),
     ):
         policy = FixedBlocks(tuple(CASES), 1)
         outcome = run_campaign(

@@ -178,6 +178,8 @@ def test_stack(host: Host, golden: GoldenCluster, tell: Callable[[str], None], n
     if kind == MEDIA:
         deliver(host)
     lived = live(host, golden, stack_of({"device": device(host, kind, count), **volume}))
+    assert {row.what.partition(" ")[0] for row in lived.attested} >= {"data"}
+    assert lived.tps > 0
     tell(f"{name:42s} {lived.line}")
 
 

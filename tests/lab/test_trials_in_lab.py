@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from following import differences, executed_steps, not_followed, planned_steps
-from pgstrata.cli.plan import _describe
+from pgstrata.cli.verbs.plan import _describe
 from pgstrata.host.protocol import Host
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import opened_runner
+from pgstrata.trial.opening import performance_runner
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import run_campaign
-from pgstrata.trial.survey import survey
+from pgstrata.trial.survey.survey import survey
 
 LOOP = {"kind": "loop", "size": "1536M"}
 STACKS = {
@@ -45,7 +45,7 @@ def test_what_is_planned_is_done(host: Host, tmp_path: Path) -> None:
     interruption = Interruption()
     with (
         CampaignDirectory.create_or_open(out, campaign) as directory,
-        opened_runner(host, campaign, directory, silent, interruption, lambda logs, open_loop: {}) as (runner, _),
+        performance_runner(host, campaign, directory, silent, interruption, lambda logs, open_loop: {}) as (runner, _),
     ):
         policy = FixedBlocks(tuple(STACKS), 1)
         run_campaign(campaign, directory, runner, policy, silent, observe=lambda trials: (), interruption=interruption)

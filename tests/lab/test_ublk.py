@@ -15,7 +15,6 @@ from test_power_cuts import cut
 
 from awaiting import wait_until
 from built import differences
-from pgstrata.crash.ledger import LedgerSize
 from pgstrata.host.delivery import deliver, program_call
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import CommandFailed, Host, command
@@ -24,10 +23,10 @@ from pgstrata.lab import machines
 from pgstrata.lab.image import Image
 from pgstrata.lab.machine import connect_machine
 from pgstrata.lab.qemu import MachineSpec
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.stack.attest import attest
-from pgstrata.stack.build import build, failures
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.build import build
+from pgstrata.stack.journal import Journal, failures
 from pgstrata.stack.plan import plan_stack
 
 pytestmark = pytest.mark.xdist_group("ublk")
@@ -195,7 +194,7 @@ def test_a_stack_whose_daemon_dies_is_undone(host: Host) -> None:
 
 
 def test_states_of_a_stack_recorded_on_it_come_up(host: Host, tmp_path: Path) -> None:
-    _, states = cut(host, "ext4", 3, LedgerSize(transactions=6), tmp_path / "out")
+    _, states = cut(host, "ext4", 3, 6, tmp_path / "out")
     assert [(state.verdict, state.reason) for state in states] == [("held", "")] * 3
 
 

@@ -11,7 +11,12 @@ import pytest
 from apart import mount_apart
 from leavings import kernel_settings, leftovers, settings
 from pgstrata.crash.state_worker import CLONE_NEWNS, checked, libc
+from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
+from pgstrata.postgres.binaries import Installation, choose, discover
+from pgstrata.postgres.server import Server, ServerDirectories
+from pgstrata.postgres.user import readable_installation, run_user
+from pgstrata.spec.stack import Postgres
 
 # Loop devices, mounts and processes are told apart from those of other programs on the machine by the folder of the
 # test, and its processes by this marker in their environment.
@@ -62,3 +67,28 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
     local = LocalHost(state_directory=str(tmp_path / "state"))
     yield local
     local.close()
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[tuple[Installation, ...]]:
+    """Every installation of PostgreSQL on this machine."""
+    local = LocalHost()
+    yield discover(local)
+    local.close()
+
+
+@pytest.fixture(params=[15, 16, 18])
+def installation(request: pytest.FixtureRequest, host: LocalHost, found: tuple[Installation, ...]) -> Installation:
+    try:
+        chosen = choose(found, Postgres(major=request.param))
+    except PreflightError as error:
+        pytest.skip(str(error))
+    return readable_installation(host, chosen, run_user(host))
+
+
+@pytest.fixture
+def server(host: LocalHost, installation: Installation, folder: Path) -> Iterator[Server]:
+    made = Server(host, installation, run_user(host), ServerDirectories(f"{folder}/data"), marker=folder.name)
+    yield made
+    made.crash_stop()
+    host.remove(made.run_directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from built import differences, standing
@@ -39,3 +40,9 @@ def up_attest_write_down(host: LocalHost, folder: Path, stack: Stack) -> tuple[A
             assert file.stat().st_size == 2**20
     assert not (folder / "pgstrata-t1").exists()
     return attested
+
+
+def filesystem(attested: Sequence[Attested], role: str = "data") -> str:
+    """The kind that the kernel says is mounted for a role."""
+    (actual,) = (row.actual for row in attested if row.what == f"{role} mount fstype")
+    return actual

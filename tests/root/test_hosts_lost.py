@@ -111,7 +111,7 @@ def cut_off(place: Path, far: list[LoopbackSshd], *, for_good: bool) -> Iterator
 
     honest = SshHost.reconnect
     with pytest.MonkeyPatch.context() as patched, told_apart(place, far):
-        patched.setattr("pgstrata.cli.campaigning.run_campaign", run_and_cut)
+        patched.setattr("pgstrata.cli.campaign_run.run_campaign", run_and_cut)
         patched.setattr(SshHost, "reconnect", lambda host: honest(host, timeout_s=0.1 if for_good else 100))
         yield
 

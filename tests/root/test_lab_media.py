@@ -15,7 +15,7 @@ from pgstrata.host.local import LocalHost
 from pgstrata.lab import machines
 from pgstrata.lab.machine import STATE, Machine, remove_machine, serve_media
 from pgstrata.lab.qemu import MEDIA_FOLDER, DataDisk, MachineSpec
-from pgstrata.stack.accounts import parse_statistics
+from pgstrata.stack.disk_counters import parse_statistics
 
 pytestmark = pytest.mark.skipif(
     not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"
@@ -27,8 +27,8 @@ DISKS = (
 )
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_modelled_disks_of_a_machine_end_with_it(host: LocalHost, tmp_path: Path, killed: bool) -> None:
+@pytest.mark.parametrize("what", ["", "killed", "without its socket"])
+def test_modelled_disks_of_a_machine_end_with_it(host: LocalHost, tmp_path: Path, what: str) -> None:
     machine = Machine(
         spec=MachineSpec(name=f"media-{os.getpid()}", disks=DISKS),
         directory=str(tmp_path / "machine"),
@@ -47,9 +47,11 @@ def test_modelled_disks_of_a_machine_end_with_it(host: LocalHost, tmp_path: Path
         }
         assert Path(f"{folder}/disks/disk0").stat().st_size == 64 << 20
         pid = int(Path(f"{folder}/lock").read_text())
-        if killed:
+        if what == "killed":
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not is_running(pid), "the daemon has ended")
+        if what == "without its socket":
+            Path(f"{folder}/control").unlink()
     finally:
         remove_machine(host, machine)
     wait_until(lambda: not is_running(pid), "the daemon has ended")

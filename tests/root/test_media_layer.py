@@ -18,11 +18,11 @@ from pgstrata.host import delivery
 from pgstrata.host.delivery import OWN, PROGRAM, deliver
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
-from pgstrata.spec.files import resolve_stack_files
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.file.files import resolve_stack_files
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.stack.attest import attest
 from pgstrata.stack.plan import plan_stack
-from pgstrata.trial.media_range import calibrated
+from pgstrata.trial.survey.media_range import calibrated
 
 pytestmark = pytest.mark.skipif(
     not (Path(sys.executable).parent / "strata-disk").exists(), reason="strata-disk is not built: cargo is missing"

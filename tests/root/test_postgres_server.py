@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from servers import NO_SYNC, SMALL, ready
 
 from awaiting import wait_until
 from pgstrata.errors import PreflightError, TrialError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, CommandFailed
-from pgstrata.postgres.binaries import Installation, choose, discover
+from pgstrata.postgres.binaries import Installation, discover
 from pgstrata.postgres.database import (
     database_bytes,
     plan_checkpoint,
@@ -27,12 +27,8 @@ from pgstrata.postgres.golden import is_intact, read_golden, restore_golden, sav
 from pgstrata.postgres.server import Server, ServerDirectories, default_run_directory
 from pgstrata.postgres.settings import check_settings, take_over
 from pgstrata.postgres.user import readable_installation, run_user
-from pgstrata.spec.stack import Postgres
 from pgstrata.workload.pgbench import Target, plan_init
 from pgstrata.workload.pgbench_output import parse_init
-
-SMALL = {"shared_buffers": "16MB", "max_connections": "20", "fsync": "off"}
-NO_SYNC = ("--no-sync",)  # nothing here outlives the test
 
 
 @pytest.fixture(scope="module")
@@ -40,36 +36,7 @@ def host() -> LocalHost:
     return LocalHost()
 
 
-@pytest.fixture(scope="module")
-def found(host: LocalHost) -> tuple[Installation, ...]:
-    return discover(host)
-
-
 ONE_MAJOR = pytest.mark.parametrize("installation", [18], indirect=True)
-
-
-@pytest.fixture(params=[15, 16, 18])
-def installation(request: pytest.FixtureRequest, host: LocalHost, found: tuple[Installation, ...]) -> Installation:
-    try:
-        chosen = choose(found, Postgres(major=request.param))
-    except PreflightError as error:
-        pytest.skip(str(error))
-    return readable_installation(host, chosen, run_user(host))
-
-
-@pytest.fixture
-def server(host: LocalHost, installation: Installation, folder: Path) -> Iterator[Server]:
-    made = Server(host, installation, run_user(host), ServerDirectories(f"{folder}/data"), marker=folder.name)
-    yield made
-    made.crash_stop()
-    host.remove(made.run_directory)
-
-
-def ready(server: Server, **settings: str) -> Server:
-    server.init(options=NO_SYNC)
-    server.configure({**SMALL, **settings})
-    server.start()
-    return server
 
 
 def test_life_of_a_cluster(server: Server, host: LocalHost) -> None:
@@ -251,7 +218,7 @@ def test_a_server_that_does_not_start_shows_its_log(server: Server, folder: Path
         TrialError, match=r"did not start on local; the end of its log:\n.*database files are incompatible"
     ) as e:
         server.start()
-    assert server.log_file in e.value.hint
+    assert "raw/postgresql*.log" in e.value.hint, "where the trial keeps it: the server's own folder is removed"
 
 
 @ONE_MAJOR
@@ -282,6 +249,20 @@ def test_settings_are_refused_before_start(server: Server) -> None:
     with pytest.raises(PreflightError, match="pgstrata sets it itself"):
         server.configure({"unix_socket_directories": "/tmp"})
     server.configure({"ignore_checksum_failure": "on"})  # a developer setting, which --describe-config hides
+
+
+@pytest.mark.parametrize("installation", [15], indirect=True)  # with contrib
+def test_settings_of_an_extension_hold_in_its_own_unit(server: Server) -> None:
+    server.init(options=NO_SYNC)
+    asked = {
+        "auto_explain.log_min_duration": "5s",
+        "auto_explain.log_analyze": "true",
+        "auto_explain.log_format": "JSON",
+        "auto_explain.sample_rate": "0.10",
+    }
+    server.configure(SMALL, {"shared_preload_libraries": "auto_explain", **asked})
+    server.start()
+    assert [s for s in server.attest_settings() if not s.holds] == []
 
 
 @ONE_MAJOR

@@ -17,14 +17,14 @@ from pgstrata.postgres.binaries import choose, discover
 from pgstrata.postgres.golden import place_golden, save_golden
 from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import readable_installation, run_user
-from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.expand import block_trials
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.stack import Postgres
 from pgstrata.stack.plan import PlanContext
 from pgstrata.stack.undo import RemovePath
 from pgstrata.stack.undoing import run_undo
 from pgstrata.trial.context import trial_directory
-from pgstrata.trial.site import site_token
+from pgstrata.trial.survey.host_survey import site_token
 
 FAST = {"shared_buffers": "16MB", "max_connections": "20", "fsync": "off", "max_wal_size": "64MB"}
 

@@ -21,7 +21,7 @@ from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.campaign_file import load_campaign
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.trial.executor import KILL_HOOK
 
 DISK = Path(sys.executable).parent / "strata-disk"

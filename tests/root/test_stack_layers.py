@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from standing import context_in, loop_stack, up_attest_write_down
+from standing import context_in, filesystem, loop_stack, up_attest_write_down
 
 from built import standing
 from pgstrata.host.local import LocalHost
@@ -51,17 +51,17 @@ _BTRFS = {
 
 @pytest.mark.parametrize("fs", _EXT4.values(), ids=_EXT4.keys())
 def test_ext4(host: LocalHost, tmp_path: Path, fs: Ext4) -> None:
-    up_attest_write_down(host, tmp_path, loop_stack(fs))
+    assert filesystem(up_attest_write_down(host, tmp_path, loop_stack(fs))) == "ext4"
 
 
 @pytest.mark.parametrize("fs", _XFS.values(), ids=_XFS.keys())
 def test_xfs(host: LocalHost, tmp_path: Path, fs: Xfs) -> None:
-    up_attest_write_down(host, tmp_path, loop_stack(fs))
+    assert filesystem(up_attest_write_down(host, tmp_path, loop_stack(fs))) == "xfs"
 
 
 @pytest.mark.parametrize("fs", _BTRFS.values(), ids=_BTRFS.keys())
 def test_btrfs(host: LocalHost, tmp_path: Path, fs: Btrfs) -> None:
-    up_attest_write_down(host, tmp_path, loop_stack(fs))
+    assert filesystem(up_attest_write_down(host, tmp_path, loop_stack(fs))) == "btrfs"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,8 @@ def test_btrfs_over_several_devices(host: LocalHost, tmp_path: Path, profile: st
 
 @pytest.mark.parametrize("fs", [Tmpfs(), Tmpfs(size=100_000_000, huge="always", noatime=True)], ids=["", "options"])
 def test_tmpfs(host: LocalHost, tmp_path: Path, fs: Tmpfs) -> None:
-    up_attest_write_down(host, tmp_path, Stack(name="under test", data=Volume(fs=fs)))
+    stack = Stack(name="under test", data=Volume(fs=fs))
+    assert filesystem(up_attest_write_down(host, tmp_path, stack)) == "tmpfs"
 
 
 def test_existing_directory(host: LocalHost, tmp_path: Path) -> None:
@@ -99,7 +100,9 @@ def test_every_role_on_a_volume_of_its_own(host: LocalHost, tmp_path: Path) -> N
         wal=Volume(device=LoopDevice(count=2), fs=Btrfs(data="raid1", metadata="raid1", nodatacow=True)),
         tablespaces={"fast": Volume(fs=Xfs(noatime=True)), "memory": Volume(fs=Tmpfs(size="64M"))},
     )
-    up_attest_write_down(host, tmp_path, stack)
+    attested = up_attest_write_down(host, tmp_path, stack)
+    roles = ("data", "wal", "tablespace.fast", "tablespace.memory")
+    assert [filesystem(attested, role) for role in roles] == ["ext4", "btrfs", "xfs", "tmpfs"]
 
 
 @pytest.mark.parametrize("rotational", [True, False])

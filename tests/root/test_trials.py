@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from leavings import kernel_settings, leftovers
-from pgstrata.analyze.selection import Selection
+from pgstrata.analyze.campaign.selection import Selection
 from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import choose, discover
 from pgstrata.record.reader import CampaignData, TrialData, read
@@ -25,7 +25,7 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Postgres
 from pgstrata.trial.events import Event, Notice, StepBegun, Tell, silent
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import opened_runner
+from pgstrata.trial.opening import performance_runner
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import Outcome, run_campaign
 
@@ -88,7 +88,10 @@ def run(place: Path, asked: Campaign, tell: Tell = silent) -> Outcome:
         with (
             interruption.installed(),
             CampaignDirectory.create_or_open(place / "out", asked) as directory,
-            opened_runner(host, asked, directory, tell, interruption, lambda logs, open_loop: {}) as (runner, stacks),
+            performance_runner(host, asked, directory, tell, interruption, lambda logs, open_loop: {}) as (
+                runner,
+                stacks,
+            ),
         ):
             policy = FixedBlocks(stacks, asked.runs.blocks or 1)
             return run_campaign(
@@ -169,7 +172,7 @@ class TestRecord:
         meddling = Meddling("check the golden directory", decay)
         assert run(place, campaign(stack("ext4"), blocks=2), meddling).counts == {"ok": 2}
         assert [t.load.how for t in read(place / "out").trials if t.load] == ["fresh", "fresh"]
-        assert len([line for line in meddling.told if "made anew" in line]) == 2, "of the data and of the empty cluster"
+        assert len([line for line in meddling.told if "is recreated" in line]) == 2, "of data and empty cluster"
 
     @kernel_settings
     def test_keep_runs_again_on_the_same_filesystem(self, place: Path) -> None:
@@ -291,7 +294,7 @@ class TestFailures:
 
     def test_a_server_that_does_not_start(self, place: Path) -> None:
         greedy = stack("greedy", "tmpfs")
-        greedy["postgresql"] = {"settings": {"shared_buffers": "4000GB"}}
+        greedy["postgresql"] = {"settings": {"huge_pages": "on"}}  # and the host has none
         fine = stack("fine", "tmpfs")
         assert run(place, campaign(greedy, fine)).counts == {"failed": 1, "ok": 1}
         reasons = {t.trial.stack: t.verdict.reason for t in read(place / "out").trials}

@@ -12,9 +12,9 @@ import pytest
 
 from campaigning import reachable, remains, write_campaign
 from loopback_sshd import LoopbackSshd
-from pgstrata.analyze.hosts_policy import HostsPolicy
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.metrics import Observer
+from pgstrata.analyze.campaign.hosts_policy import HostsPolicy
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.metrics import Observer
 from pgstrata.errors import PreflightError
 from pgstrata.host.facts.gather import gather
 from pgstrata.host.local import LocalHost
@@ -22,11 +22,11 @@ from pgstrata.host.ssh import SshHost
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.campaign_file import load_campaign
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.trial import opening
 from pgstrata.trial.events import Event, StepBegun, StepEnded, Tell, silent
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import opened_runners
+from pgstrata.trial.opening import performance_runners
 from pgstrata.trial.scheduler import run_campaign
 from pgstrata.trial.undo_errors import note_undo_errors, undo_errors
 from pgstrata.watch.follow import Follower
@@ -72,7 +72,9 @@ def run(place: Path, sshd: LoopbackSshd, tell: Tell = silent) -> str:
     try:
         with (
             CampaignDirectory.create_or_open(place / "out", asked) as directory,
-            opened_runners((local, far), asked, directory, tell, interruption, lambda logs, open_loop: {}) as opened,
+            performance_runners(
+                (local, far), asked, directory, tell, interruption, lambda logs, open_loop: {}
+            ) as opened,
             ThreadPoolExecutor(2) as executor,
         ):
             outcome = run_campaign(

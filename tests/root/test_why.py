@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from awaiting import wait_until
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.judge import judge
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import choose, discover
@@ -27,7 +27,7 @@ from pgstrata.probe.start import POSTGRES, SAMPLES, plan_host_probe, start_probe
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import CellResult, PlannedRecord, TrialVerdict
-from pgstrata.report.why import profile_words, profiles_of
+from pgstrata.report.sentences.why import profile_words, profiles_of
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Postgres, Stack, Volume

@@ -44,9 +44,11 @@ LONGEST_MODULE = 600
 
 # Written out on other machines and never imported by what runs here: they keep to the standard library.
 STANDALONE = {
+    SOURCE / "postgres" / "settings_probe.py",
     SOURCE / "probe" / "reply_watcher.py",
     SOURCE / "probe" / "sampler.py",
     SOURCE / "probe" / "stale_reader.py",
+    SOURCE / "stack" / "dead_server.py",
     SOURCE / "stack" / "relay.py",
     SOURCE / "stack" / "round_trip.py",
     SOURCE / "crash" / "cluster_worker.py",
@@ -139,6 +141,6 @@ def test_standalone_programs_use_the_standard_library_alone() -> None:
 
 def test_what_is_made_up_is_reached_from_one_place_and_not_installed() -> None:
     reached = [m for m in MODULES if any(name.split(".")[0] == "pgstrata_fake" for name in imported(tree_of(m)))]
-    assert reached == [SOURCE / "trial" / "made_up.py"]
+    assert reached == [SOURCE / "trial" / "fake.py"]
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/pgstrata"]

@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from pgstrata.cli.main import app
-from pgstrata.spec.campaign_file import load_campaign
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.spec.notation.stack import parse_stack
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -21,13 +21,13 @@ NAMES = sorted({model.name() for model in (*FILESYSTEMS, *LAYERS)} - {"dir", "im
 
 REGISTRIES = {"spec/layers/registry.py", "stack/registry.py"}
 NO_LAYERS = {
-    "spec/promise.py": "filesystems of others that a directory or a loop file is found on, known to flush or not",
+    "spec/durability_class.py": "filesystems of others below a directory or a loop file, known to flush or not",
     "host/facts/medium.py": "what a path of any machine lies on, in words",
     "host/facts/tools.py": "versions of programs, asked of a machine before a stack is known",
     "host/agent/occupancy.py": "filesystems of others that use a device, read from /proc and /sys",
     "host/agent/devices.py": "where any filesystem keeps copies of its superblock",
     "report/render.py": "md is Markdown",
-    "cli/report.py": "md is Markdown",
+    "cli/verbs/report.py": "md is Markdown",
     "lab/recipe.py": "packages and files of the image of lab machines",
     "lab/initrd.py": "the disk that a lab machine starts from",
     "lab/image.py": "how the image of lab machines is made",

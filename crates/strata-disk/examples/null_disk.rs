@@ -2,11 +2,11 @@
 //!
 //! `null_disk DIR BYTES` mounts it, as DIR/disk, as strata-disk does, says `ready`, and ends with its standard input.
 
+use std::error::Error;
 use std::io;
 use std::path::Path;
 use strata_disk::engine::Op;
-use strata_disk::front::Files;
-use strata_disk::front::fuse::{Reply, serve};
+use strata_disk::front::fuse::{Files, Reply, serve};
 
 struct Null {
     bytes: u64,
@@ -41,14 +41,14 @@ impl Files for Null {
     }
 }
 
-fn main() -> Result<(), String> {
+fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [dir, bytes] = words.as_slice() else {
         return Err("null_disk DIR BYTES".into());
     };
-    let bytes = bytes.parse().map_err(|error| format!("{bytes}: {error}"))?;
+    let bytes = bytes.parse()?;
     serve(Null { bytes }, Path::new(dir), "null-disk")?;
     println!("ready");
-    io::copy(&mut io::stdin(), &mut io::sink()).map_err(|error| error.to_string())?;
-    nix::mount::umount(Path::new(dir)).map_err(|error| format!("unmounting {dir}: {error}"))
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    Ok(nix::mount::umount(Path::new(dir))?)
 }

@@ -1,4 +1,4 @@
-//! What the way to a disk costs on this host, without a medium: which models are faster than that.
+//! Measures the I/O overhead of this host, without a medium, and lists the models that are faster than that.
 //!
 //! A request that passes a front takes the front's own time and that of the medium. Where the front alone is slower than
 //! the medium would be, a model is out of range here: it would run at the speed of the host.
@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub const SIZE_BYTES: u64 = 64 << 20;
+pub(crate) const SIZE_BYTES: u64 = 64 << 20;
 const DEEP: usize = 32;
 const PAGE: usize = 4096;
 
@@ -40,6 +40,7 @@ pub struct Reached {
     pub host_per_s: f64,
 }
 
+/// What of a model this host can give.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Range {
     pub model: String,
@@ -75,7 +76,7 @@ fn host(front: &Rates, load: Load) -> Option<f64> {
 }
 
 /// Loads a disk by its file or device, each load for that long.
-pub fn measure(front: &'static str, path: &Path, each: Duration) -> io::Result<Rates> {
+pub(crate) fn measure(front: &'static str, path: &Path, each: Duration) -> io::Result<Rates> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path)?;
     let one = |act: &(dyn Fn(&mut Buffer, u64) -> io::Result<()> + Sync)| rate(each, 1, act);
     Ok(Rates {

@@ -1,8 +1,12 @@
 //! Disks that a host does not have. docs/media.md of pgstrata says how they are used.
 
+#![warn(unreachable_pub)]
+
 pub mod calibrate;
-pub mod control;
-pub mod daemon;
+pub mod cli;
+pub(crate) mod control;
+pub(crate) mod daemon;
+pub mod due;
 pub mod durability;
 pub mod engine;
 pub mod fault;
@@ -10,7 +14,11 @@ pub mod fit;
 pub mod front;
 pub mod log;
 pub mod media;
+pub mod place;
+pub mod private;
+pub mod protocol;
 pub mod rng;
+pub(crate) mod shared;
 pub mod states;
 pub mod store;
 pub mod text;

@@ -10,11 +10,22 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, LazyLock};
+use thiserror::Error;
 
 const PAGE: usize = 4096;
 const CHUNK: usize = 512;
 /// Of one write of an event log that stands for a content that is there already.
-pub const PIECE_BYTES: u64 = 1 << 20;
+pub(crate) const PIECE_BYTES: u64 = 1 << 20;
+pub(crate) const LARGEST_DISK: u64 = 1 << 44;
+
+/// A logical block that no disk has.
+#[derive(Debug, Error)]
+#[error("block of {0} bytes is neither 512 nor 4096")]
+pub(crate) struct BlockError(u64);
+
+pub(crate) fn check_block(bytes: u64) -> Result<(), BlockError> {
+    if [512, 4096].contains(&bytes) { Ok(()) } else { Err(BlockError(bytes)) }
+}
 
 type Page = [u8; PAGE];
 type Chunk = [Option<Arc<Page>>; CHUNK];
@@ -63,6 +74,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// A content of zeroes.
     pub fn blank(size: u64) -> Self {
         Self { size, pages: PageMap::new(size), base: None }
     }
@@ -73,7 +85,7 @@ impl Snapshot {
         Ok(Self { size, pages: PageMap::new(size), base: Some(Arc::new(file)) })
     }
 
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
@@ -147,6 +159,7 @@ pub enum Payload {
     Zeroes,
 }
 
+/// The content of one disk.
 pub struct Image {
     size: u64,
     block: u64,
@@ -168,6 +181,7 @@ pub struct Keeping {
 }
 
 impl Image {
+    /// A disk that begins with this content, in memory.
     pub fn over(snapshot: &Snapshot, keeping: Keeping) -> Self {
         Self::new(snapshot, Durable::Memory(snapshot.pages.clone()), keeping)
     }
@@ -191,28 +205,29 @@ impl Image {
         }
     }
 
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    pub fn block_bytes(&self) -> u64 {
+    pub(crate) fn block_bytes(&self) -> u64 {
         self.block
     }
 
+    /// Bytes of writes that a power cut now may lose.
     pub fn volatile_bytes(&self) -> u64 {
         self.volatile_bytes
     }
 
     /// Whether nothing of it lies in a file.
-    pub fn is_in_memory(&self) -> bool {
+    pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self.durable, Durable::Memory(_)) && self.base.is_none()
     }
 
-    pub fn zeroes_cheaply(&self) -> bool {
+    pub(crate) fn zeroes_cheaply(&self) -> bool {
         matches!(self.durable, Durable::Memory(_))
     }
 
-    pub fn set_lie(&mut self, lie: Lie) {
+    pub(crate) fn set_lie(&mut self, lie: Lie) {
         self.machine.set_lie(lie);
     }
 
@@ -223,7 +238,7 @@ impl Image {
     }
 
     /// What may be lost at a power cut, by submission.
-    pub fn volatile(&self) -> impl ExactSizeIterator<Item = &Change<Payload>> {
+    pub(crate) fn volatile(&self) -> impl ExactSizeIterator<Item = &Change<Payload>> {
         self.machine.volatile()
     }
 
@@ -247,6 +262,7 @@ impl Image {
         Ok(Snapshot { pages, ..durable })
     }
 
+    /// What was written last, durable or not.
     pub fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let below = match &self.durable {
             Durable::Memory(_) => self.base.as_deref(),
@@ -272,6 +288,7 @@ impl Image {
         Ok(page)
     }
 
+    /// A write is under way; reads see it at once.
     pub fn write(&mut self, seq: Seq, offset: u64, data: &[u8], fua: bool) -> io::Result<()> {
         let mut pages = Vec::with_capacity(data.len() / PAGE + 2);
         let mut at = offset;
@@ -331,10 +348,12 @@ impl Image {
         Ok(())
     }
 
+    /// A flush is under way.
     pub fn submit_flush(&mut self, seq: Seq) {
         self.machine.submit_flush(seq);
     }
 
+    /// The write or zeroing numbered `seq` completes at `at`.
     pub fn complete_change(&mut self, seq: Seq, at: Seq) -> io::Result<()> {
         if let Some(change) = self.machine.complete_change(seq, at) {
             self.settle(&change)?;
@@ -346,6 +365,7 @@ impl Image {
         Ok(())
     }
 
+    /// The flush numbered `seq` completes.
     pub fn complete_flush(&mut self, seq: Seq) -> io::Result<()> {
         self.machine.complete_flush(seq).iter().try_for_each(|change| self.settle(change))?;
         match &self.durable {

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use std::path::Path;
-use strata_disk::daemon::{Margin, topmost};
+use strata_disk::due::Margin;
+use strata_disk::place::topmost;
 
 const MOUNTS: &[u8] = b"/dev/vda / ext4 rw 0 0\n\
     tmpfs /a\\040b/disks tmpfs rw 0 0\n\

@@ -66,10 +66,10 @@ fn an_arm_that_stays_within_a_cylinder_does_not_seek() {
     let span = value(&model, "capacity_bytes") * 0.999;
     let mut far = Driver::new(model.medium(0).unwrap());
     far.run(1, 1000, random(Kind::Read, span, 4096));
-    assert!(far.medium().effort().seeks >= 990, "{} seeks", far.medium().effort().seeks);
+    assert!(far.medium.effort().seeks >= 990, "{} seeks", far.medium.effort().seeks);
     let mut near = Driver::new(model.medium(0).unwrap());
     near.run(1, 1000, sequential(Kind::Read, 4096));
-    assert!(near.medium().effort().seeks <= 10, "{} seeks", near.medium().effort().seeks);
+    assert!(near.medium.effort().seeks <= 10, "{} seeks", near.medium.effort().seeks);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_flush_is_work() {
     let count = 2000;
     let mut one = Driver::new(model.medium(0).unwrap());
     let elapsed_s = one.run(1, count, flushed(random(Kind::Write, 1e10, 8192))) * count as f64;
-    let busy = one.medium().effort().busy_s / elapsed_s;
+    let busy = one.medium.effort().busy_s / elapsed_s;
     assert!((0.9..=1.0).contains(&busy), "busy for {busy} of the time");
 }
 
@@ -103,14 +103,14 @@ fn a_flush_is_work() {
 fn flushes_at_once_are_not_more_work_than_there_was_time() {
     let mut many = Driver::new(model("sata-ssd").medium(0).unwrap());
     let elapsed_s = many.run(16, 2000, |_| Request { kind: Kind::Flush, offset: 0, length: 0 }) * 2000.0;
-    near(many.medium().effort().busy_s, elapsed_s, 0.01);
+    near(many.medium.effort().busy_s, elapsed_s, 0.01);
 }
 
 #[test]
 fn a_volume_is_busy_by_its_buckets_and_not_by_its_latency() {
     let mut volume = Driver::new(model("cloud-volume").medium(0).unwrap());
     volume.run(1, 100, |_| Request { kind: Kind::Flush, offset: 0, length: 0 });
-    assert_eq!(volume.medium().effort().busy_s, 0.0);
+    assert_eq!(volume.medium.effort().busy_s, 0.0);
 }
 
 #[test]

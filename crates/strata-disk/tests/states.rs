@@ -1,11 +1,13 @@
 //! The enumeration of states against the reference model, over random histories.
 
+mod reference;
+
 use proptest::prelude::*;
+use reference::{Event as Happened, Reference};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::ops::Range;
-use strata_disk::durability::reference::{Event as Happened, Reference};
 use strata_disk::durability::{Lie, Seq};
 use strata_disk::log::native::Writer;
 use strata_disk::log::{EVERY, Event, Record};

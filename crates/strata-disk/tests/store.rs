@@ -1,9 +1,11 @@
 //! The content of disks against a plain array and the reference model: in memory, over a file, in a file.
 
+mod reference;
+
 use proptest::prelude::*;
+use reference::{Event, Reference};
 use std::fs::File;
 use std::io::Write;
-use strata_disk::durability::reference::{Event, Reference};
 use strata_disk::durability::{Keep, Seq};
 use strata_disk::rng::Rng;
 use strata_disk::store::{Image, Keeping, Snapshot};

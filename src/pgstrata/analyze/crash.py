@@ -1,10 +1,10 @@
-"""What crash trials say about a stack's promise. Pure.
+"""Evidence of crash trials on a stack's durability promise. Pure.
 
-A stack that held in all of n states is not proven safe. Were the states an independent random sample of those that
-power cuts leave, and failed a share p of these, n states would all hold with probability (1 - p)^n; so at a confidence
-of 95 % p is at most 1 - 0.05^(1/n), which is about 3/n (the rule of three: Hanley and Lippman-Hand, JAMA 249, 1983).
-The states are not such a sample: they are chosen where failures are likely, from one recording. The bound says how
-little n states can show at best, and not how likely a loss is.
+A stack that held in all of n states is not proven safe. If the states were an independent random sample of the states
+left by power cuts, and a share p of those fails, all n states hold with probability (1 - p)^n. At a confidence of 95 %
+p is then at most 1 - 0.05^(1/n), about 3/n (the rule of three: Hanley and Lippman-Hand, JAMA 249, 1983). The states are
+not such a sample: they are chosen where failures are likely, from one recording. The bound states the most that n
+states can show, not the probability of a loss.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pgstrata.analyze.findings import DurabilityFinding
 from pgstrata.record.reader import CrashData
 from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.durability import Durability, durability_class
-from pgstrata.spec.promise import LOSES, SURVIVES
+from pgstrata.spec.durability_class import LOSES, SURVIVES
 from pgstrata.spec.stack import PRIMARY, Stack
 
 LEVEL = 0.95
 
 
 def share_bound(states: int, level: float = LEVEL) -> float:
-    """The largest share of failing states that is compatible with none among so many."""
+    """Return the largest share of failing states that is compatible with no failure among `states`."""
     return 1.0 if states == 0 else 1 - (1 - level) ** (1 / states)
 
 
 def durability_found(promised: Durability, found: CrashRecord | None, untested: str = "") -> DurabilityFinding:
-    """What the configuration promises, with what was found where power was cut, or why it was not."""
+    """Combine the promise of the configuration with the power-cut result, or with the reason why there is none."""
     if found is None:
         return DurabilityFinding(class_=promised.class_, reason=promised.reason, untested=untested)
     return DurabilityFinding(
@@ -38,11 +38,13 @@ def durability_found(promised: Durability, found: CrashRecord | None, untested: 
         lost=found.lost,
         corrupt=found.corrupt,
         unknown=found.unknown,
+        missing=found.missing,
+        unknown_reason=found.unknown_reason,
         lost_acknowledged_max=found.lost_acknowledged_max,
         first_counterexample=found.first_counterexample,
-        ignored_flushes=found.ignored_flushes,
-        script=found.script,
-        fault=found.fault,
+        ignored_flushes=found.request.ignore_flushes,
+        script=found.request.script,
+        fault=found.request.fault or "",
         panicked=found.panicked,
         amcheck=found.amcheck,
         nested=found.nested,
@@ -51,10 +53,18 @@ def durability_found(promised: Durability, found: CrashRecord | None, untested: 
     )
 
 
+def is_incomplete(crash: CrashData) -> bool:
+    """Return True if a crash trial leaves a question open: it failed, checked no state, or has unknown or missing
+    states."""
+    found, status = crash.found, crash.verdict.status
+    open_ = found.verdict == "unknown" or found.unknown > 0 or found.missing > 0
+    return status == "failed" or (status == "ok" and open_)
+
+
 def broke_promise(durability: DurabilityFinding) -> bool:
-    """Whether acknowledged transactions were lost or data damaged on a disk that obeys flushes and did not fail, where
-    the configuration promises otherwise. It promises for the power of one machine: the loss of a cluster's nodes says
-    nothing of that, nor does a power cut after which its primary did not come back."""
+    """Return True if acknowledged transactions were lost or data damaged on a disk that obeys flushes and did not fail,
+    although the configuration promises otherwise. The promise covers the power of one machine: it does not cover the
+    loss of a cluster's nodes, nor a power cut after which its primary did not come back."""
     power = durability.power
     if durability.cluster is not None or (power is not None and PRIMARY in (*power.gone, *power.in_memory)):
         return False
@@ -63,23 +73,23 @@ def broke_promise(durability: DurabilityFinding) -> bool:
 
 
 def obeyed(durability: DurabilityFinding) -> bool:
-    """Whether the disk did what it was asked, and lost power alone."""
+    """Return True if the disk obeyed all requests, and power loss was the only fault."""
     return durability.ignored_flushes == "0" and not durability.fault
 
 
-def kept_class(durability: DurabilityFinding) -> str:
-    """The durability to choose by: of a stack that broke its promise, the weakest."""
+def effective_durability(durability: DurabilityFinding) -> str:
+    """Return the durability to choose by: the weakest for a stack that broke its promise."""
     return LOSES if broke_promise(durability) else durability.class_
 
 
 def kept_classes(stacks: Sequence[Stack], crashes: Sequence[CrashData]) -> dict[str, str]:
-    """The durability to choose each stack by, from its configuration and what crash trials found so far."""
+    """Return the durability to choose each stack by, from its configuration and the crash trials so far."""
     tested = {c.trial.stack: c.found for c in crashes if c.verdict.status == "ok"}
-    return {s.name: kept_class(durability_found(durability_class(s), tested.get(s.name))) for s in stacks}
+    return {s.name: effective_durability(durability_found(durability_class(s), tested.get(s.name))) for s in stacks}
 
 
 def broken_promises(tested: Mapping[str, DurabilityFinding]) -> Iterator[str]:
-    """A warning for each stack whose tested verdict is worse than what its configuration promises."""
+    """Yield a warning for each stack whose tested verdict is worse than the promise of its configuration."""
     for name, durability in tested.items():
         if broke_promise(durability):
             fell = "was damaged" if durability.verdict == "corrupt" else "lost acknowledged transactions"

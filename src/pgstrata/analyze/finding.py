@@ -1,4 +1,4 @@
-"""What all findings are, and the words that they share."""
+"""Base class of all findings, and types that they share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,38 @@ Kind = Literal["screen", "confirm", "equivalence"]
 Verdict = Literal["better", "worse", "equal", "undecided"]
 Source = Literal["fresh pairs", "screening", "import", "hosts"]
 TimeKind = Literal["wal", "files", "locks", "running", "client", "other"]
-"""Of session time: writing and flushing WAL (also waiting for the session that does it), other files, locks of any
-sort, no wait, between statements, every other wait."""
+"""Kind of session time: writing and flushing WAL (or waiting for the session that does), other files, locks of any
+kind, no wait, between statements, every other wait."""
 Cause = Literal["storage", "processor", "locks", "client", "unexplained"]
 
 
 class Finding(BaseModel):
-    """A report read back may be of a later version, and holds the sentences too."""
+    """Base of all findings; accepts unknown keys, because a report may be of a later version and contains sentences
+    too."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class Transactions(Finding):
+    """Outcome of the transactions of a stack's runs: shares of all attempted transactions, over the runs."""
+
+    tried: int
+    """Committed, failed and skipped ones."""
+    failed: float
+    """Failed by serialisation failures, deadlocks and errors of the script, after all attempts."""
+    skipped: float
+    """Scheduled by rate, but too late to be started."""
+    late: float
+    """Committed after the latency limit."""
+    retried: float
+    """Attempted more than once, with any outcome."""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Shares by their name in sentences."""
+        said = {"failed": self.failed, "were skipped": self.skipped, "were late": self.late}
+        return {**said, "were retried": self.retried}
+
+
+Uncounted = dict[str, Transactions]
+"""Transactions by stack, for stacks with a notable share."""

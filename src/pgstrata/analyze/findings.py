@@ -1,4 +1,5 @@
-"""What analysis found: the types of `report --format json` (schema pgstrata.report/1, docs/reference/report-json.md).
+"""Results of the analysis: the types of `report --format json` (schema pgstrata.report/1,
+docs/reference/report-json.md).
 
 Every number that a report shows is here or in the record; renderers compute nothing.
 """
@@ -9,18 +10,28 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from pgstrata.analyze.finding import Cause, Finding, Kind, MetricScale, Source, TimeKind, Verdict
-from pgstrata.analyze.statements import Statement
+from pgstrata.analyze.campaign.statements import Statement
+from pgstrata.analyze.finding import (
+    Cause,
+    Finding,
+    Kind,
+    MetricScale,
+    Source,
+    TimeKind,
+    Transactions,
+    Uncounted,
+    Verdict,
+)
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.record.schema import REPORT_SCHEMA
-from pgstrata.spec.crash_trials import ScriptName
+from pgstrata.spec.crash_request import ScriptName
 
 
 class MetricFinding(Finding):
     """One metric of one stack: the estimate with its interval, and every run's own value."""
 
     estimate: float | None
-    """The level fitted over stacks and blocks, in the unit of the metric; null when it was not measured."""
+    """The level fitted over stacks and blocks, in the unit of the metric; null if it was not measured."""
     low: float | None = None
     high: float | None = None
     runs: tuple[float | None, ...] = ()
@@ -28,7 +39,7 @@ class MetricFinding(Finding):
 
 
 class Excluded(Finding):
-    """A run that does not count, why, and which trial it was."""
+    """A run that does not count, with the reason and its trial."""
 
     trial: str
     block: int
@@ -36,40 +47,44 @@ class Excluded(Finding):
 
 
 class DurabilityFinding(Finding):
-    """Class from configuration; verdict and counts from crash trials, where there were any."""
+    """Class from the configuration; verdict and counts from crash trials, if there were any."""
 
     class_: str = Field(alias="class")
-    """What the configuration promises about acknowledged commits."""
+    """Durability of acknowledged commits that the configuration promises."""
     reason: str = ""
     verdict: Literal["held", "lost", "corrupt", "unknown", "not_tested"] = "not_tested"
     states: int = 0
     lost: int = 0
     corrupt: int = 0
     unknown: int = 0
+    missing: int = 0
+    """Requested states that were not checked because the trial could not continue."""
+    unknown_reason: str = ""
+    """Reason why the first unknown state is unknown, or why states are missing."""
     lost_acknowledged_max: int | None = None
     first_counterexample: str | None = None
     ignored_flushes: str = "0"
-    """What the disk of the crash trials did about flushes: ignored `all`, or the last so many."""
+    """Flushes that the disk of the crash trials ignored: `all`, or the number of last ones."""
     script: ScriptName = "ledger"
-    """What the sessions of the crash trials wrote: the ledger, or pgbench's `tpcb-like`."""
+    """Workload of the sessions in the crash trials: the ledger, or pgbench's `tpcb-like`."""
     fault: str = ""
-    """What was made to fail while PostgreSQL wrote, before power was lost; empty where power cuts were all."""
+    """Fault injected while PostgreSQL wrote, before power was lost; empty if power cuts were the only fault."""
     panicked: bool = False
-    """Whether PostgreSQL ended itself then."""
+    """True if PostgreSQL terminated itself because of the fault."""
     amcheck: bool | None = None
-    """Whether the server of the crash trials had it to look at tables and indexes; null without crash trials."""
+    """True if the server of the crash trials had amcheck to check tables and indexes; null without crash trials."""
     nested: int = 0
-    """Of the states, those in which power was lost again during a recovery."""
+    """Number of states in which power was lost again during a recovery."""
     cluster: ClusterFound | None = None
-    """Of a cluster: what the loss of nodes takes; `states` are the failures that were carried out."""
+    """Effect of the loss of nodes, for a cluster; `states` are the failures that were carried out."""
     power: PowerCutNodes | None = None
-    """Of a cluster all of whose nodes lost power at once, in so many ways as there are `states`."""
+    """Result for a cluster all of whose nodes lost power at once, in `states` different ways."""
     untested: str = ""
-    """Why there is no verdict, where power cuts were asked for."""
+    """Reason why there is no verdict although power cuts were requested."""
 
 
 class DiskFinding(Finding):
-    """What a modelled disk of a stack did by its own account: sums over the runs, by time or by transaction."""
+    """Activity of a modelled disk of a stack, by its own counters: sums over the runs, by time or by transaction."""
 
     disk: str
     model: str
@@ -80,27 +95,28 @@ class DiskFinding(Finding):
     flushes_per_s: float
     flushes_per_transaction: float | None
     seeks_per_transaction: float | None
-    """Movements of an arm; 0 on a medium that has none."""
+    """Movements of an arm; 0 on a medium without one."""
     queue: float
-    """Requests under way, on average."""
+    """Requests in flight, on average."""
     busy_share: float
     seek_share: float
-    """Of the time of the runs."""
+    """Busy and seeking time, as shares of the time of the runs."""
     errors: int
     late_median_percent: int | None
     late_p99_percent: int | None
-    """How late answers left the program that models the disk, in percent of the time that the model gives them."""
+    """Lateness of answers as they left the disk model: median and 99th percentile, in percent of their modelled
+    time."""
 
 
 class NodeFinding(Finding):
-    """What a node of a cluster did: rates over the time of the runs, and of the lags the median run."""
+    """Activity of a node of a cluster: rates over the time of the runs; the lags are those of the median run."""
 
     node: str
     host: str
-    """Where it is not the primary's; else empty."""
+    """Host of the node if it is not the primary's; else empty."""
     runs: int
     processors: float | None
-    """That its server's processes used, on average."""
+    """Processors used by its server's processes, on average."""
     received_bytes_per_s: float | None
     sent_bytes_per_s: float | None
     disk_read_bytes_per_s: float | None
@@ -109,24 +125,26 @@ class NodeFinding(Finding):
     flush_lag_ms: float | None
     replay_lag_ms: float | None
     replay_lag_max_ms: float | None
-    """Of all runs."""
+    """Maximum over all runs."""
     behind_max_bytes: int | None
     reads_share: float | None
     writes_share: float | None
-    """Of the statements that a pooler sent to all nodes; None without one, and where it sent none."""
+    """Share of the statements that a pooler sent to all nodes; null without one, and if it sent none."""
     checked_reads: int | None
     stale_reads: int | None
-    """Reads on this standby right after a commit was acknowledged, of all runs, and how many of them lacked it."""
+    """Reads on this standby right after a commit was acknowledged, in all runs, and the number of them without that
+    commit."""
     stale_median_ms: float | None
     stale_max_ms: float | None
-    """Of the stale ones: how long after the acknowledgement a read had it; the median of the runs' medians, and the
-    longest."""
+    """Time from the acknowledgement until a read returned the commit, for the stale reads: the median of the runs'
+    medians, and the longest."""
     watched_commits: int | None
     released_commits: int | None
-    """Commits that waited for standbys, of all runs, and those whose last missing acknowledgement was this one's."""
+    """Commits that waited for standbys, in all runs, and those whose last missing acknowledgement came from this
+    one."""
     release_median_ms: float | None
     release_p99_ms: float | None
-    """Of those: from the record of the commit to that acknowledgement; the median of the runs' medians, and the largest
+    """Time from the record of such a commit to that acknowledgement: the median of the runs' medians, and the largest
     of their 99th percentiles."""
 
 
@@ -136,22 +154,24 @@ class StackFinding(Finding):
     name: str
     cell: str
     spec: str
-    """Short notation."""
+    """The stack in short notation."""
     n: int
     """Valid runs."""
     excluded: tuple[Excluded, ...] = ()
     unsupported: str | None = None
-    """Why this host cannot build it, and what would mend that."""
+    """Reason why this host cannot build it, and a remedy."""
     metrics: dict[str, MetricFinding]
     durability: DurabilityFinding
     trials: tuple[str, ...] = ()
     """Trial ids behind `runs`, in the same order."""
     labels: tuple[str, ...] = ()
     """For example `checkpoint cost not included`, `functional only`, `imported`."""
+    transactions: Transactions | None = None
+    """Outcome of the transactions of its runs; null if an import does not know it."""
     disks: tuple[DiskFinding, ...] = ()
-    """Of its modelled disks; none for disks that keep no account."""
+    """Its modelled disks; disks without counters are left out."""
     nodes: tuple[NodeFinding, ...] = ()
-    """Of a cluster."""
+    """Its nodes, for a cluster."""
 
 
 class Comparison(Finding):
@@ -169,33 +189,40 @@ class Comparison(Finding):
     level: float
     """Confidence of the interval, for example 0.95."""
     kind: Kind
-    """Which data the interval rests on: all blocks of the screening, or fresh pairs."""
+    """Data that the interval rests on: all blocks of the screening, or fresh pairs."""
     verdict: Verdict
-    """Of a against b, whichever direction of the metric is good."""
+    """Verdict on a against b, independent of the direction in which the metric is better."""
     pairs: int
-    """Pairs that the estimate rests on."""
+    """Number of pairs behind the estimate."""
     needed_pairs: int | None = None
     """Further pairs until a verdict, if the difference stays as it is."""
     needed_s: float | None = None
     """Machine time of those pairs; null for imports, which cannot be continued."""
     source: Source = "screening"
-    """Whose runs it rests on."""
+    """Origin of the runs behind the comparison."""
     leaning: Literal["better", "worse"] | None = None
     """Direction of a proven difference between two that are equal within the margin."""
     margin: float | None = None
-    """Within which the two count as practically equal: a share, or in the metric's unit; null if none was declared."""
+    """Margin within which the two count as practically equal: a share, or in the metric's unit; null if none was
+    declared."""
     one_look: bool = False
-    """The interval holds for a declared number of blocks and not after more of them; others hold at any look."""
+    """True if the interval holds for a declared number of blocks and not after more; other intervals hold at any
+    look."""
     proven: bool = False
-    """The interval excludes no difference, for the declared primary metric, with confirmation's fresh data."""
+    """True if the interval excludes no difference, for the declared primary metric, with confirmation's fresh data."""
     smallest_provable: float | None = None
     """The smallest difference that these pairs can prove: half width of the interval, as a share (ratio scale)."""
     acceptable_margin: float | None = None
     """The smallest margin within which the two are equal already."""
     sigma: float | None = None
     """Standard deviation of one paired difference, on the scale of the model (logarithm for ratios)."""
+    unseen_mode: float | None = None
+    """For an equal pair: a mode in a smaller share of the runs could have been missed (confidence 0.95)."""
     cross_check: float | None = None
-    """The Hodges-Lehmann estimate of the same ratio or difference, where it differs by more than half a margin."""
+    """The Hodges-Lehmann estimate of the same ratio or difference, if it differs by more than half a margin."""
+    uncounted: Uncounted = Field(default_factory=dict)
+    """Transactions of a and b, if a share of 0.001 or more failed, was skipped, late or retried: all figures are of the
+    committed ones alone."""
 
 
 class Chosen(Finding):
@@ -205,9 +232,9 @@ class Chosen(Finding):
     class_: str = Field(alias="class")
     """The durability that it was chosen for."""
     probability_within_margin: float | None = None
-    """Lower bound of the probability, valid as its intervals are; null where it is the only stack of its class."""
+    """Lower bound of the probability, valid like the intervals; null for the only stack of its class."""
     left_behind: tuple[str, ...] = ()
-    """Stacks of its class without a verdict of their own, which screening left behind the runner-up."""
+    """Stacks of its class without a verdict of their own, ranked below the runner-up by screening."""
 
 
 class CellFinding(Finding):
@@ -215,19 +242,19 @@ class CellFinding(Finding):
 
     id: str
     script: str
-    """Without folder and ending, where it is a file."""
+    """Name of the script; of a file without folder and extension."""
     scale: int
     scaled: bool = True
-    """False where the user's own database was loaded, which has no scale."""
+    """False if the user's own database, which has no scale, was loaded."""
     clients: int
     rate_tps: float | None = None
-    """Scheduled transactions a second of an open-loop cell: latency at matched load."""
+    """Scheduled transactions per second of an open-loop cell: latency at matched load."""
     ranking: tuple[str, ...]
     chosen: Chosen | None
     statements: tuple[Statement, ...]
-    """What is said, the most important first."""
+    """Statements on the cell, the most important first."""
     screened: bool = False
-    """Levels are of the screening's runs, and a pair that was confirmed is judged by its fresh runs alone."""
+    """True if levels are of the screening's runs; a confirmed pair is judged by its fresh runs alone."""
 
 
 class CampaignFinding(Finding):
@@ -239,37 +266,37 @@ class CampaignFinding(Finding):
     seed: int
     host: dict[str, Any]
     postgres_version: str
-    """Of the server under test, as it says itself."""
+    """Version of the server under test, as reported by the server."""
     origin: str = "run"
     notices: tuple[str, ...] = ()
-    """What a reader must know before any figure: imported, unpaired, functional only, ..."""
+    """Notices that a reader must know before any figure: imported, unpaired, functional only, ..."""
     machine_time_s: float = 0.0
-    """Time that all trials took together."""
+    """Total time of all trials."""
     rejected: dict[str, int] = Field(default_factory=dict)
-    """Counts of what an import rejected, by reason."""
+    """Number of items that an import rejected, by reason."""
 
 
 class PublishedFinding(Finding):
-    """What a study's author published for a stack, beside what was measured: only ratios can be compared."""
+    """Published figure of a study's author for a stack, next to the measured one: only ratios can be compared."""
 
     study: str
     stack: str
     cell: str
     metric: str
     value: float | None
-    """As published, in the unit of the metric."""
+    """The published value, in the unit of the metric."""
     baseline: str
-    """Stack that both ratios refer to."""
+    """Stack that both ratios are relative to."""
     ratio: float | None
     """Published value over that of the baseline."""
     measured_ratio: float | None
-    """The same ratio here; without interval where nothing is compared (functional only)."""
+    """The same ratio in this campaign; without interval if nothing is compared (functional only)."""
     measured_low: float | None = None
     measured_high: float | None = None
     approximate: bool = False
     """Read from text, not from a table."""
     other_scale: bool = False
-    """Published for another scale than the one measured."""
+    """True if the figure was published for another scale than the measured one."""
     note: str = ""
 
 
@@ -277,30 +304,30 @@ class EventTime(Finding):
     """Session time in one wait event."""
 
     name: str
-    """As the server calls it; `Running` is no wait, `idle` is between statements."""
+    """Name in the server; `Running` is no wait, `idle` is between statements."""
     ms: float
-    """A transaction."""
+    """Milliseconds per transaction."""
     share: float
-    """Of the session time."""
+    """Share of the session time."""
 
 
 class TimePart(Finding):
-    """Session time of one kind; those of a profile add up to its `time_ms`."""
+    """Session time of one kind; the kinds of a profile add up to its `time_ms`."""
 
     kind: TimeKind
     ms: float
-    """A transaction, mean of the runs."""
+    """Milliseconds per transaction, mean of the runs."""
     low: float | None
-    """Of the 95 % t interval over the runs."""
+    """Bounds of the 95 % t interval over the runs."""
     high: float | None
     share: float
-    """Of the session time."""
+    """Share of the session time."""
     events: tuple[EventTime, ...]
     """The wait events with the most time, at most three."""
 
 
 class FigureMean(Finding):
-    """Mean over runs, with the 95 % t interval; null of a single run."""
+    """Mean over runs, with the 95 % t interval; its bounds are null for a single run."""
 
     mean: float
     low: float | None
@@ -308,25 +335,25 @@ class FigureMean(Finding):
 
 
 class StackProfile(Finding):
-    """Where the sessions' time went on one stack in one cell, and what its transactions cost the machine."""
+    """Distribution of the sessions' time on one stack in one cell, and the cost of its transactions for the machine."""
 
     name: str
     cell: str
     runs: int
-    """That were read: the last ones, where there are many."""
+    """Number of runs read: the last ones, if there are many."""
     time_ms: float
-    """Session time a transaction: clients over transactions a second."""
+    """Session time per transaction: clients over transactions per second."""
     parts: tuple[TimePart, ...]
     figures: dict[str, FigureMean]
-    """What was not recorded is left out."""
+    """Figures by name, without those that were not recorded."""
     mostly: Cause | None = None
-    """What at least half of the session time went to, as far as the record shows it."""
+    """Cause of at least half of the session time, as far as the record shows it."""
     behind_locks: TimePart | None = None
-    """Where locks take the most: what sessions did most that waited neither for locks nor for the client."""
+    """If locks take the most: the largest kind of time of sessions that waited neither for locks nor for the client."""
 
 
 class WhyPart(Finding):
-    """How much more session time of one kind a transaction takes on one stack than on the other."""
+    """Additional session time of one kind per transaction on one stack compared with the other."""
 
     kind: TimeKind
     cause: Cause
@@ -334,18 +361,18 @@ class WhyPart(Finding):
     low: float | None
     high: float | None
     p: float
-    """Of no difference: paired t test over the blocks."""
+    """p of no difference: paired t test over the blocks."""
     beyond_noise: bool
-    """By Holm's procedure at 5 % over every test of the cell."""
+    """True if significant by Holm's procedure at 5 % over every test of the cell."""
     share: float
-    """Of the whole difference in session time a transaction."""
+    """Share of the whole difference in session time per transaction."""
     a_share: float
-    """Of the session time on stack a, in the blocks of both."""
+    """Share of the session time on stack a, in the blocks of both."""
     b_share: float
 
 
 class FigurePair(Finding):
-    """A figure of both stacks whose intervals lie apart."""
+    """A figure of both stacks whose intervals do not overlap."""
 
     name: str
     a: float
@@ -353,45 +380,48 @@ class FigurePair(Finding):
 
 
 class Why(Finding):
-    """Why transactions take longer on stack a than on b, the best: exploratory, an account of recorded time."""
+    """Reasons why transactions take longer on stack a than on b, the best: exploratory, from recorded time."""
 
     a: str
     b: str
     cell: str
     a_ms: float
-    """Session time a transaction on stack a, mean over the blocks of both; profiles have that of all its runs."""
+    """Session time per transaction on stack a, mean over the blocks of both; profiles have that of all its runs."""
     b_ms: float
     difference_ms: float
     low: float | None
     high: float | None
     p: float
-    """Of no difference: paired t test over the blocks, of the logarithms of the times."""
+    """p of no difference: paired t test over the blocks, of the logarithms of the times."""
     beyond_noise: bool
-    """Whether there is anything to explain; without it no cause is named."""
+    """True if there is a difference to explain; otherwise no cause is named."""
     pairs: int
     tests: int
-    """In the cell; the error rate is shared among them."""
+    """Number of tests in the cell; the error rate is divided among them."""
     cause: Cause | None
-    """Of the part that accounts for most, where it is at least half; null where there is nothing to explain."""
+    """Cause of the largest part, if it is at least half; null if there is nothing to explain."""
     parts: tuple[WhyPart, ...]
-    """Those that account for most first."""
+    """Parts of the difference, the largest first."""
+    uncounted: Uncounted = Field(default_factory=dict)
+    """The same as in comparisons."""
     evidence: tuple[FigurePair, ...] = ()
-    """Of the figures that belong to the cause, those that differ clearly."""
+    """Figures that belong to the cause and differ clearly."""
 
 
 class HostFinding(Finding):
-    """A stack on one of several hosts; `ratio` and `verdict` are against the first of the ranking, there alone."""
+    """A stack on one of several hosts; `ratio` and `verdict` compare it with the first of the ranking, on that host
+    alone."""
 
     host: str
     stack: str
     runs: int
     level: float | None
-    """By this host's own blocks, in the unit of the metric; null where it was not measured often enough."""
+    """Level by this host's own blocks, in the unit of the metric; null if it was not measured often enough."""
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
     verdict: Verdict = "undecided"
-    disagrees: bool = False  # with the other hosts, by more than the runs scatter
+    disagrees: bool = False  # differs from the other hosts by more than the runs scatter
 
 
 class HostsFinding(Finding):
@@ -403,7 +433,7 @@ class HostsFinding(Finding):
     against: str
     rows: tuple[HostFinding, ...]
     spread: dict[str, float | None] = Field(default_factory=dict)
-    """By stack: standard deviation of its difference from host to host, on the scale of the model, or null."""
+    """Standard deviation of a stack's difference from host to host, on the scale of the model, or null; by stack."""
 
 
 class Findings(Finding):
@@ -413,15 +443,15 @@ class Findings(Finding):
     stacks: tuple[StackFinding, ...]
     comparisons: tuple[Comparison, ...]
     ranking: tuple[str, ...]
-    """Best first, of the only cell or the first."""
+    """Best first, in the only cell or the first."""
     chosen: Chosen | None
     published: tuple[PublishedFinding, ...] = ()
-    """Figures of the study that the campaign repeats, where it repeats one."""
+    """Figures of the study that the campaign repeats, if it repeats one."""
     published_source: str = ""
-    """Who published them, measured on what, and which statistic they are."""
+    """Publisher, measured system, and the statistic published."""
     profiles: tuple[StackProfile, ...] = ()
-    """Of every stack and cell whose sessions were recorded."""
+    """Profiles of all stacks and cells with recorded sessions."""
     whys: tuple[Why, ...] = ()
-    """Of every ranked stack against the best of its cell."""
+    """Comparisons of every ranked stack with the best of its cell."""
     hosts: tuple[HostsFinding, ...] = ()
-    """Of every cell of a campaign on several hosts."""
+    """Results by host, for every cell of a campaign on several hosts."""

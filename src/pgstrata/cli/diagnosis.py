@@ -1,4 +1,4 @@
-"""What `pgstrata doctor` finds out about a host, as JSON and for people."""
+"""The findings of `pgstrata doctor` about a host, as JSON and for people."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
     if found.advice:
         console.print(_advice(found.advice))
     else:
-        console.print("no setting was found that spoils benchmarks")
+        console.print("no settings that distort benchmarks")
 
 
 def _by_hint(lacking: tuple[Missing, ...]) -> dict[str, list[str]]:

@@ -8,37 +8,43 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from pgstrata.analyze.comparison import ErrorRates
-from pgstrata.analyze.evidence import crowded_words, recorded_seconds
-from pgstrata.analyze.forecast import (
+from pgstrata.analyze.campaign.evidence import crowded_words, recorded_seconds
+from pgstrata.analyze.campaign.gate import Condition
+from pgstrata.analyze.campaign.policy import MAX_PAIRS, AdaptivePolicy
+from pgstrata.analyze.campaign.run_scatter import measured_sigma
+from pgstrata.analyze.stats.comparison import ErrorRates
+from pgstrata.analyze.stats.detectable_difference import (
+    ASSUMED_LENGTH_S,
+    expected_sigma,
+    least_blocks,
+    pair_width_in_sigmas,
+    width_in_sigmas,
+)
+from pgstrata.analyze.stats.forecast import (
     ASSUMED_TAU_S,
     ASSUMED_WITHIN,
     pairs_needed,
     smallest_margin,
 )
-from pgstrata.analyze.gate import Condition
-from pgstrata.analyze.policy import MAX_PAIRS, AdaptivePolicy
-from pgstrata.analyze.reach import ASSUMED_LENGTH_S, expected_sigma, least_blocks, pair_width_in_sigmas, width_in_sigmas
-from pgstrata.analyze.run_scatter import measured_sigma
-from pgstrata.analyze.runlength import best_length_s
-from pgstrata.analyze.screen import MIN_BLOCKS
-from pgstrata.cli.begun import run_command
+from pgstrata.analyze.stats.run_length import best_length_s
+from pgstrata.analyze.stats.screen import MIN_BLOCKS
+from pgstrata.cli.resume import run_command
 from pgstrata.crash.reduction import REDUCTION_S
 from pgstrata.host.protocol import Host
 from pgstrata.record.cluster import REJOINS
 from pgstrata.record.decision import Decision, Observation, Policy
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.crash_cluster import listed_nodes
-from pgstrata.report.figures import render_count, render_number
-from pgstrata.report.words import FACTOR_FROM, MOST_ACCEPTABLE
+from pgstrata.report.sentences.crash_cluster import listed_nodes
+from pgstrata.report.sentences.figures import render_count, render_number
+from pgstrata.report.sentences.statements import FACTOR_FROM, MOST_ACCEPTABLE
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.cluster_crash import failures_within, untested
-from pgstrata.spec.crash_trials import SHOWN, CrashTrials
+from pgstrata.spec.cluster_crash import untested
+from pgstrata.spec.crash_request import SHOWN, STATES, CrashRequest
 from pgstrata.spec.expand import block_trials
-from pgstrata.spec.lab import LAB
+from pgstrata.spec.hosts.lab import LAB
 from pgstrata.spec.units import render_duration
-from pgstrata.trial.estimate import Expected, estimate_trial
 from pgstrata.trial.events import Notice, Tell
+from pgstrata.trial.survey.estimate import Expected, estimate_trial
 
 OF_LITTLE_USE = math.log(1.5)
 """Few stacks differ by more, so that a campaign which shows no less is likely to end with everything open."""
@@ -49,7 +55,7 @@ RECORDING_S = 10.0
 
 
 def screens(campaign: Campaign) -> bool:
-    """Whether pairs of the leaders follow a screening: only to find the best of more than two."""
+    """True if pairs of the leaders follow a screening: only to find the best of more than two."""
     return campaign.goal.kind == "best" and len(campaign.stacks) > 2
 
 
@@ -62,7 +68,7 @@ class Foreseen:
     """Machine time of one stack in a block: a trial at each scale."""
     sigma: float
     known: str
-    """Where sigma comes from."""
+    """Source of sigma."""
 
     @property
     def screens(self) -> bool:
@@ -178,9 +184,9 @@ def power_cuts_on(host: Host, campaign: Campaign) -> Iterator[str]:
 def power_cut_lines(campaign: Campaign, lacking: Mapping[str, str]) -> Iterator[str]:
     """What of the crash trials is known beforehand: which stacks have one, and how long they take at most. `lacking`
     has the stacks that the host cannot test, and why."""
-    asked = campaign.crash
-    if asked is None:
+    if campaign.crash is None:
         return
+    asked = campaign.crash.beside_runs
     problems = {stack.name: untested(stack, asked) or lacking.get(stack.name, "") for stack in campaign.stacks}
     tested = [stack for stack in campaign.stacks if not problems[stack.name]]
     clusters = [stack.name for stack in tested if stack.topology is not None]
@@ -193,7 +199,7 @@ def power_cut_lines(campaign: Campaign, lacking: Mapping[str, str]) -> Iterator[
         )
         yield f"{', '.join(clusters)}: all nodes lose power{gone}: {_states(campaign, asked, len(clusters))}"
     elif clusters:
-        failures = render_count(failures_within(asked), "failure")
+        failures = render_count(asked.failures, "failure")
         back = f"; a lost primary follows then by {REJOINS[asked.rejoin]}" if asked.rejoin else ""
         yield f"{', '.join(clusters)}: nodes are lost, {failures} each, after the runs and beside the budget{back}"
     for problem in dict.fromkeys(filter(None, problems.values())):
@@ -201,12 +207,12 @@ def power_cut_lines(campaign: Campaign, lacking: Mapping[str, str]) -> Iterator[
         yield f"{', '.join(names)}: not tested: {problem}"
 
 
-def _states(campaign: Campaign, asked: CrashTrials, stacks: int) -> str:
+def _states(campaign: Campaign, asked: CrashRequest, stacks: int) -> str:
     """How many states of so many stacks are looked at, when, where, and for how long."""
-    each_s = asked.time + RECORDING_S + REDUCTION_S
+    each_s = (asked.time or 0.0) + RECORDING_S + REDUCTION_S
     of_script = f" of {SHOWN[asked.script]}" if asked.script != "ledger" else ""
     return (
-        f"{render_count(asked.states, 'state')} each{of_script}, after the runs, in about "
+        f"{render_count(asked.states or STATES, 'state')} each{of_script}, after the runs, in about "
         f"{render_duration(each_s * stacks)} at most beside the budget{_where(campaign)}"
     )
 
@@ -217,7 +223,7 @@ def _where(campaign: Campaign) -> str:
 
 
 @dataclass(frozen=True)
-class Foretelling:
+class WarningPolicy:
     """The policy of a campaign that tells after the first block when what is left has room for no bounds."""
 
     policy: Policy

@@ -10,8 +10,8 @@ from pgstrata.errors import PreflightError, UsageError
 from pgstrata.host.connect import connect
 from pgstrata.host.protocol import Host, Waiting
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.lab import LAB, RUNNING_LAB
-from pgstrata.spec.parts import far_hosts
+from pgstrata.spec.hosts.host_slice import far_hosts
+from pgstrata.spec.hosts.lab import LAB, RUNNING_LAB
 from pgstrata.trial.events import Notice, Tell
 
 CONNECTED_AT_ONCE = 32
@@ -79,7 +79,7 @@ def connected_far(campaign: Campaign) -> Iterator[Mapping[str, Host]]:
 
 
 @contextmanager
-def looked_at_host(campaign: Campaign) -> Iterator[Host]:
+def inspection_host(campaign: Campaign) -> Iterator[Host]:
     """The host of a campaign before it is run. A lab machine is not started for a look: it is as if it were here."""
     with named_host("local" if campaign.host == LAB else campaign.host) as host:
         yield host

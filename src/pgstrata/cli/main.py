@@ -9,7 +9,10 @@ import typer
 from typer.exceptions import TyperException
 
 from pgstrata import __version__
-from pgstrata.cli import (
+from pgstrata.cli.group import Group
+from pgstrata.cli.output import debugging, print_error, print_notice
+from pgstrata.cli.usage_errors import show_usage_error
+from pgstrata.cli.verbs import (
     bundle,
     clean,
     compare,
@@ -31,9 +34,6 @@ from pgstrata.cli import (
     studies,
     watch,
 )
-from pgstrata.cli.group import Group
-from pgstrata.cli.output import debugging, print_error, print_notice
-from pgstrata.cli.usage_errors import show_usage_error
 from pgstrata.errors import ExitCode, PgstrataError
 
 EPILOG = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20"

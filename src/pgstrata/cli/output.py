@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pgstrata.errors import ExitCode, PgstrataError, UsageError
 from pgstrata.spec.printable import printable
 
+if TYPE_CHECKING:
+    from pgstrata.record.reader import CampaignData, UnreadableTrial
+
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
 CampaignFile = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="Campaign in YAML, or a campaign directory to go on with.", show_default=False),
+    typer.Argument(metavar="FILE", help="Campaign in YAML, or a campaign directory to resume.", show_default=False),
 ]
 CampaignPath = Annotated[
     Path, typer.Argument(metavar="DIR", help="Campaign directory, or a zip of one.", show_default=False)
@@ -47,7 +50,7 @@ OnCluster = Annotated[
     typer.Option(
         "--on",
         metavar="dask:ADDRESS",
-        help="Workers of a Dask cluster instead: dask:local, dask:tls://host:8786, or what hosts: {dask: ...} takes.",
+        help="Use the workers of a Dask cluster: dask:local, dask:tls://host:8786, or what hosts: {dask: ...} takes.",
         show_default=False,
     ),
 ]
@@ -106,8 +109,22 @@ def print_error(error: PgstrataError) -> None:
 
 
 def debugging() -> bool:
-    """Whether the user wants tracebacks (PGSTRATA_DEBUG=1)."""
+    """True if the user wants tracebacks (PGSTRATA_DEBUG=1)."""
     return os.environ.get("PGSTRATA_DEBUG", "") not in ("", "0")
+
+
+def tell_unreadable(unreadable: Sequence[UnreadableTrial]) -> None:
+    """Names the trials of a record that count for nothing."""
+    for trial in unreadable:
+        print_notice(f"{trial.id} could not be read and counts for nothing: {trial.reason}")
+
+
+def end_of_reading(data: CampaignData) -> ExitCode:
+    """How a verb that shows a record ends: what could not be read, or is not there, is no success."""
+    if not (data.trials or data.crashes or data.unreadable):
+        print_notice(f"{data.source.text} has no finished trial: there is nothing to show")
+        return ExitCode.TRIALS_FAILED
+    return ExitCode.TRIALS_FAILED if data.unreadable else ExitCode.DONE
 
 
 def end(code: ExitCode) -> None:

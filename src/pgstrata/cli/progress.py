@@ -93,7 +93,7 @@ class Lines:
             case Notice(text=text):
                 self.write(text)
             case BlockBegun():
-                from pgstrata.report.figures import render_count
+                from pgstrata.report.sentences.figures import render_count
 
                 clock.begin(event)
                 why = f" ({event.reason})" if event.reason else ""

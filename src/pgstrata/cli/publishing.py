@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.published import PublishedFigure, add_published
+from pgstrata.report.tables.published import PublishedFigure, add_published
 from pgstrata.studies import Study, list_studies
 
 

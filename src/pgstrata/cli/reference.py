@@ -33,9 +33,10 @@ _MEANINGS = {
     ExitCode.USAGE: "usage, or an invalid campaign",
     ExitCode.REFUSED: "preflight refused: a missing capability, an unsafe device, too little space; or nothing can be "
     "compared",
-    ExitCode.TRIALS_FAILED: "finished, but some trials failed, or something could not be undone",
+    ExitCode.TRIALS_FAILED: "finished, but some trials failed, a result is unknown or partial, or something could not "
+    "be undone",
     ExitCode.CONDITION_HELD: "a `--fail-on` condition holds over the whole interval (undecided: a warning and 0)",
-    ExitCode.INTERRUPTED: "interrupted; the same command goes on",
+    ExitCode.INTERRUPTED: "interrupted; the same command resumes",
 }
 
 _ENVIRONMENT = """

@@ -1,13 +1,10 @@
-"""Crash trials of a campaign of runs: one of each stack that can be tested, in the campaign's own directory."""
+"""Crash trials of a campaign of runs: one for each stack that can be tested, in the campaign's own directory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgstrata.crash.cluster_program import FailuresAsked
-from pgstrata.crash.faults import ledger_size
 from pgstrata.crash.opening import crash_trials, open_crash_runner
-from pgstrata.crash.program import CrashAsked, asked_of_nodes
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Host
 from pgstrata.record.recorder import CampaignDirectory
@@ -16,35 +13,30 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.cluster_crash import (
     cluster_crash_campaign,
     cluster_power_campaign,
-    failures_within,
     untested,
 )
 from pgstrata.spec.crash import crash_campaign
-from pgstrata.spec.crash_trials import CrashTrials
+from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.stack import Stack
 from pgstrata.stack.preflight import unsupported_on
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import Interruption
 
-TRANSACTIONS = 50
-"""Of each session: a recording takes a few seconds."""
-
 
 def missing_trials(campaign: Campaign, directory: CampaignDirectory) -> tuple[Trial, ...]:
-    """Of every stack that has had none, where the campaign asks for power cuts."""
+    """The crash trial of every stack without one, if the campaign requests power cuts."""
     if campaign.crash is None:
         return ()
     there = {crash.id for crash in directory.data().crashes}
-    return tuple(trial for trial in crash_trials(campaign, campaign.seed) if trial.id not in there)
+    return tuple(trial for trial in crash_trials(campaign) if trial.id not in there)
 
 
 def untestable(host: Host, campaign: Campaign) -> dict[str, str]:
-    """By the names of stacks that have crash trials elsewhere, why they cannot have one on a host: what it lacks, and
-    what brings it."""
-    asked = campaign.crash
-    if asked is None:
+    """Why stacks with crash trials cannot be tested on a host, by stack name: what is missing, and how to get it."""
+    request = campaign.crash
+    if request is None:
         return {}
-    made = (_request(campaign, stack, asked)[0].stacks[0] for stack in campaign.stacks if not untested(stack, asked))
+    made = (_alone(campaign, stack).stacks[0] for stack in campaign.stacks if not untested(stack, request))
     found = (unsupported_on(host, stack) for stack in made)
     return {one.stack: f"{one.reason} ({one.hint})" for one in found if one is not None}
 
@@ -52,8 +44,8 @@ def untestable(host: Host, campaign: Campaign) -> dict[str, str]:
 def cut_power(
     host: Host, campaign: Campaign, directory: CampaignDirectory, tell: Tell, by: Interruption
 ) -> Iterator[TrialVerdict]:
-    """The missing crash trials, one after the other. A stack that cannot be tested has a verdict that says why. Raises
-    Interrupted."""
+    """Runs the missing crash trials one after the other. A stack that cannot be tested gets a verdict with the reason.
+    Raises Interrupted."""
     for trial in missing_trials(campaign, directory):
         yield _run(host, campaign, directory, trial, tell, by)
 
@@ -61,12 +53,11 @@ def cut_power(
 def _run(
     host: Host, campaign: Campaign, directory: CampaignDirectory, trial: Trial, tell: Tell, by: Interruption
 ) -> TrialVerdict:
-    stack, wanted = campaign.stack(trial.stack), campaign.crash or CrashTrials()
-    problem = untested(stack, wanted)
+    stack, request = campaign.stack(trial.stack), (campaign.crash or CrashRequest()).beside_runs
+    problem = untested(stack, request)
     if not problem:
-        alone, asked = _request(campaign, stack, wanted)
         try:
-            runner = open_crash_runner(host, alone, directory, asked, tell, by)
+            runner = open_crash_runner(host, _alone(campaign, stack), directory, request, tell, by)
         except PreflightError as error:
             problem = error.message
         else:
@@ -77,17 +68,10 @@ def _run(
     return verdict
 
 
-def _request(campaign: Campaign, stack: Stack, wanted: CrashTrials) -> tuple[Campaign, CrashAsked | FailuresAsked]:
-    """The campaign of one crash trial, and what is asked of it: power cuts of disks, or lost nodes of a cluster."""
+def _alone(campaign: Campaign, stack: Stack) -> Campaign:
+    """The campaign of one crash trial: disk power cuts, or lost nodes of a cluster."""
     alone = campaign.model_copy(update={"stacks": (stack,)})
-    asked = CrashAsked(
-        wanted.states, wanted.time / 60, campaign.seed, size=ledger_size(TRANSACTIONS, "", wanted.script)
-    )
     if stack.topology is None:
-        return crash_campaign(alone), asked
-    if wanted.power:
-        return cluster_power_campaign(alone), asked_of_nodes(asked, wanted.gone)
-    return (
-        cluster_crash_campaign(alone),
-        FailuresAsked(failures_within(wanted), seed=campaign.seed, rejoin=wanted.rejoin),
-    )
+        return crash_campaign(alone)
+    powered = campaign.crash is not None and campaign.crash.power
+    return cluster_power_campaign(alone) if powered else cluster_crash_campaign(alone)

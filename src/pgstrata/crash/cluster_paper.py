@@ -1,7 +1,7 @@
-"""Every failure of a cluster at every recorded moment, reckoned from how far each node's WAL reached. Pure.
+"""Computes every failure of a cluster at every recorded moment, from how far each node's WAL reached. Pure.
 
-A commit is on a node when its record lies in the valid part of the node's WAL. So when a node goes on alone, what is
-missing are the acknowledged transactions whose commit lies after the last one that the node has.
+A commit is on a node if its record lies in the valid part of the node's WAL. When one node continues alone, the missing
+entries are the acknowledged transactions whose commit lies after the node's last one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from itertools import combinations
 from typing import Any
 
 from pgstrata.errors import TrialError, parser_of
-from pgstrata.record.cluster import ARCHIVE, ClusterFound, LostNodes, Promoted, RejoinedNodes
+from pgstrata.record.cluster import ARCHIVE, ClusterFound, LostNodes, RejoinedNodes
 from pgstrata.record.failures import FailureRecord, Rejoined
+from pgstrata.spec.crash_request import Promoted
 from pgstrata.spec.stack import PRIMARY
 
 
 @dataclass(frozen=True)
 class TriedRejoin:
-    """The lost primary once it followed the promoted one, as the worker tells it; or why it did not."""
+    """The lost primary after it followed the promoted node, as reported by the worker; or why it did not follow."""
 
     problem: str
     server: int | None
@@ -31,7 +32,7 @@ class TriedRejoin:
 
 @dataclass(frozen=True)
 class Tried:
-    """A failure that was carried out, as the worker tells it."""
+    """A failure that was carried out, as reported by the worker."""
 
     lost: tuple[str, ...]
     promoted: str
@@ -53,11 +54,11 @@ class Cut:
     acknowledged: Mapping[int, int]
     """The last acknowledged entry of each session."""
     positions: Mapping[str, int]
-    """Where the last commit of each node's WAL lies."""
+    """Position of the last commit in each node's WAL."""
     failures: tuple[Tried, ...]
 
     def choose(self, left: Sequence[str], promoted: Promoted) -> str:
-        """Which of the nodes that are left goes on; the primary where it is among them."""
+        """The remaining node that continues; the primary if it is among them."""
         if PRIMARY in left:
             return PRIMARY
         sign = -1 if promoted == "least" else 1
@@ -66,7 +67,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Entry:
-    """A committed entry of the ledger: where its commit lies, and when it was acknowledged (None where it was not)."""
+    """A committed entry of the ledger: the position of its commit, and when it was acknowledged (None: never)."""
 
     position: int
     session: int
@@ -84,7 +85,7 @@ class Loss:
 
 @parser_of("the worker of a cluster")
 def parse_cuts(text: str) -> tuple[tuple[Cut, ...], tuple[Entry, ...]]:
-    """The moments, and all entries by where they lie. TrialError where the worker did not get to its end."""
+    """Parses the moments, and all entries by position. Raises TrialError if the worker did not finish."""
     lines = [json.loads(line) for line in text.split("\n")[:-1]]
     if not lines or "commits" not in lines[-1]:
         raise TrialError("the worker of the cluster did not get to its end")
@@ -117,7 +118,7 @@ def _parse_tried(given: Mapping[str, Any]) -> Tried:
 
 
 def loss(cut: Cut, entries: Sequence[Entry], position: int) -> Loss:
-    """What is missing at a moment where nothing after `position` is left; `entries` are in the order of the WAL."""
+    """The loss at a moment if nothing after `position` remains; `entries` are in WAL order."""
     first = bisect_right(entries, position, key=lambda entry: entry.position)
     last = bisect_right(entries, cut.positions[PRIMARY], key=lambda entry: entry.position)
     gone = [e for e in entries[first:last] if e.number <= cut.acknowledged.get(e.session, 0)]
@@ -126,15 +127,15 @@ def loss(cut: Cut, entries: Sequence[Entry], position: int) -> Loss:
 
 
 def discarded(cut: Cut, entries: Sequence[Entry], position: int) -> int:
-    """Commits of the primary beyond `position`, acknowledged or not: it loses them when it follows a node that ends
-    there."""
+    """Number of commits of the primary beyond `position`, acknowledged or not. It loses them when it follows a node
+    that ends there."""
     return sum(position < entry.position <= cut.positions[PRIMARY] for entry in entries)
 
 
 def reckon(
     cuts: Sequence[Cut], entries: Sequence[Entry], names: Sequence[str], promoted: Promoted, lost: int
 ) -> LostNodes:
-    """Every set of so many nodes at every moment, of which at least one node is left."""
+    """Evaluates every set of `lost` nodes at every moment that leaves at least one node."""
     losses = list(_losses(cuts, entries, names, promoted, lost))
     worst = max(losses, key=lambda found: found[1].missing, default=None)
     return LostNodes(
@@ -159,7 +160,7 @@ def _losses(
 
 
 def all_lost(cuts: Sequence[Cut]) -> LostNodes:
-    """All nodes at once, and no archive: nothing is left."""
+    """The loss of all nodes at once without an archive: nothing remains."""
     acknowledged = [sum(cut.acknowledged.values()) for cut in cuts]
     return LostNodes(
         nodes=len(cuts[0].positions) - (ARCHIVE in cuts[0].positions) if cuts else 0,
@@ -177,7 +178,7 @@ def found_of(
     promoted: Promoted,
     lost_at_once: int,
 ) -> ClusterFound:
-    """What the failures of a cluster show together."""
+    """Summarises the failures of a cluster."""
     rows = [reckon(cuts, entries, names, promoted, lost) for lost in range(1, len(names))]
     rows.append(all_lost(cuts))
     archive = None
@@ -204,7 +205,9 @@ def found_of(
 
 
 def count_holders(cuts: Sequence[Cut], entries: Sequence[Entry], names: Sequence[str]) -> tuple[int, ...]:
-    """Of commits, at the first moment after each was acknowledged: how many were on no node, on one, two and so on."""
+    """Number of commits that were on no node, on one, on two and so on, at the first moment after their
+    acknowledgement.
+    """
     counts, before = [0] * (len(names) + 1), dict[int, int]()
     for cut in cuts:
         new = (e for e in entries if before.get(e.session, 0) < e.number <= cut.acknowledged.get(e.session, 0))

@@ -1,5 +1,5 @@
-"""A crash trial of a cluster as a program: the ledger is written to its primary, all nodes are stopped at chosen
-moments, and failures are carried out on copies of what they hold then.
+"""A crash trial of a cluster as a program. The ledger is written to its primary and all nodes are stopped at chosen
+moments. Failures are carried out on copies of the nodes' data.
 """
 
 from __future__ import annotations
@@ -20,54 +20,40 @@ from pgstrata.crash.program import CrashContext, ledger_steps
 from pgstrata.crash.verdict import Judged, Recovery, judge_state
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, marked
-from pgstrata.record.cluster import ARCHIVE, REJOINS, ClusterFound, Promoted
+from pgstrata.postgres.server import OWN_IPC
+from pgstrata.record.cluster import ARCHIVE, REJOINS, ClusterFound
 from pgstrata.record.failures import FailureRecord, Rejoined
 from pgstrata.record.schema import CrashRecord, StateVerdict
 from pgstrata.spec.campaign import Trial
-from pgstrata.spec.crash_trials import Rejoin
+from pgstrata.spec.crash_request import CrashRequest, Rejoin
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.stack.kind import Below, PlannedFilesystem, plan_filesystem
 from pgstrata.stack.network import PlannedNetwork
 from pgstrata.stack.step import PlannedCommand, Step
-from pgstrata.trial.cluster import stop_commands, stop_servers
 from pgstrata.trial.context import TrialSetup
-from pgstrata.trial.facts import record_facts
-from pgstrata.trial.program import Program, attest_built, folder_steps, plan_built
-from pgstrata.trial.site import Site
+from pgstrata.trial.program import Program, folder_steps, memory_steps, plan_built, standing_steps
+from pgstrata.trial.steps.cluster import stop_commands, stop_servers
+from pgstrata.trial.survey.host_survey import Site
 
-FAILURES = 100
-"""Where no number is given."""
 ENTRIES = 40
-"""Acknowledged between two moments, unless commits wait for a node."""
+"""Acknowledgements between two moments, unless commits wait for a node."""
 IDLE_S = 1.0
-"""Without an acknowledgement for so long, commits are taken to wait."""
+"""Seconds without an acknowledgement after which commits count as waiting."""
 OTHERS_EVERY = 10
-"""Moments between two at which also those failures are carried out that leave the primary."""
+"""Moments between two at which failures that leave the primary are also carried out."""
 ARCHIVE_EVERY = 5
-"""The same of the loss of all nodes."""
+"""The same for the loss of all nodes."""
 SIZE = LedgerSize(transactions=100_000, checkpoint_every=200)
-"""More than is written: the moments end it."""
+"""More than is ever written: the moments end the ledger."""
 FAILURE_TIMEOUT_S = 240.0
 
 _WORKER = Path(__file__).with_name("cluster_worker.py")
 
 
 @dataclass(frozen=True)
-class FailuresAsked:
-    """What is asked of a crash trial of a cluster."""
-
-    failures: int = FAILURES
-    lost: int = 1
-    promoted: Promoted = "most"
-    seed: int = 1
-    rejoin: Rejoin | None = None
-    """How the lost primary follows the node that was promoted; it does not where nothing is said."""
-
-
-@dataclass(frozen=True)
 class PlannedCut:
-    """A moment: what is amiss before it, and the sets of nodes that are lost then."""
+    """A moment: the disturbance before it, and the sets of nodes that are lost then."""
 
     number: int
     disturbance: str
@@ -75,35 +61,37 @@ class PlannedCut:
 
 
 def disturbances(names: Sequence[str], *, slow: bool) -> tuple[str, ...]:
-    """What may be amiss before a moment: nothing, a node cut off from the others, a standby that stands still, or one
-    to which little comes, where links can be made slow."""
+    """Possible disturbances before a moment: none, a node cut off from the others, a stopped standby, or a slow link to
+    a standby if links can be slowed."""
     of_standbys = ("cut off", "standing still", *(("slow",) if slow else ()))
     standbys = (f"{name} {what}" for name in names if name != PRIMARY for what in of_standbys)
     return ("", f"{PRIMARY} cut off", *standbys)
 
 
-def plan_cuts(names: Sequence[str], asked: FailuresAsked, *, archive: bool, slow: bool) -> tuple[PlannedCut, ...]:
-    """As many moments as the failures take. Those that take the primary are carried out at each of them, those that
-    leave it at some: it goes on, and nothing has to be promoted. Pure."""
-    sets = list(combinations(names, asked.lost)) if asked.lost < len(names) else []
-    lot, order, count = random.Random(asked.seed), list(disturbances(names, slow=slow)), 0
+def plan_cuts(
+    names: Sequence[str], request: CrashRequest, seed: int, *, archive: bool, slow: bool
+) -> tuple[PlannedCut, ...]:
+    """As many moments as the failures need. Failures that take the primary are carried out at each moment. Failures
+    that leave it are carried out at some: it continues, and nothing is promoted. Pure."""
+    sets = list(combinations(names, request.lost)) if request.lost < len(names) else []
+    lot, order, count = random.Random(seed), list(disturbances(names, slow=slow)), 0
     cuts: list[PlannedCut] = []
-    while count < asked.failures:
+    while count < request.failures:
         number = len(cuts)
         if number % len(order) == 0:
             lot.shuffle(order)
-        failures = [one for one in sets if PRIMARY in one or (number % OTHERS_EVERY == 0 and asked.promoted == "most")]
+        failures = [one for one in sets if PRIMARY in one or (number % OTHERS_EVERY == 0 and request.promote == "most")]
         if archive and (number % ARCHIVE_EVERY == 0 or not sets):
             failures.append(tuple(names))
-        failures = failures[: asked.failures - count]
+        failures = failures[: request.failures - count]
         count += len(failures)
         cuts.append(PlannedCut(number + 1, order[number % len(order)], tuple(failures)))
     return tuple(cuts)
 
 
-def _cuts_of(setup: TrialSetup, asked: FailuresAsked) -> tuple[PlannedCut, ...]:
+def _cuts_of(setup: TrialSetup, request: CrashRequest) -> tuple[PlannedCut, ...]:
     archive, slow = setup.plan.archive_directory is not None, _network(setup).hub is not None
-    return plan_cuts(tuple(setup.servers), asked, archive=archive, slow=slow)
+    return plan_cuts(tuple(setup.servers), request, setup.trial.workload_seed, archive=archive, slow=slow)
 
 
 def _network(setup: TrialSetup) -> PlannedNetwork:
@@ -113,32 +101,30 @@ def _network(setup: TrialSetup) -> PlannedNetwork:
 
 @dataclass
 class ClusterContext(CrashContext):
-    """A crash trial of a cluster that is being run."""
+    """A running crash trial of a cluster."""
 
-    failing: FailuresAsked = field(default_factory=FailuresAsked)
     carried_out: list[FailureRecord] = field(default_factory=list)
     cluster: ClusterFound | None = None
 
 
-def cluster_program(site: Site, trial: Trial, asked: FailuresAsked) -> Program:
-    """All of it is known beforehand."""
+def cluster_program(site: Site, trial: Trial, request: CrashRequest) -> Program:
+    """The whole program, known beforehand."""
     plan = plan_built(site, trial)
     setup = TrialSetup.of(site, trial, plan)
     return Program(
         setup=setup,
         stack_plan=plan,
         before=(),
-        build=(*folder_steps(setup), *plan.steps),
+        build=(*folder_steps(setup), *plan.steps, *memory_steps(setup)),
         prepare=(
-            Step("facts of the host", (), act=record_facts),
-            Step("attest the stack", (), act=attest_built),
+            *standing_steps(setup),
             *ledger_steps(setup, SIZE),
             *cluster_steps(setup),
         ),
         measure=(
             *start_cluster_steps(setup),
             *_memory(setup).steps,
-            _failures_step(setup, asked),
+            _failures_step(setup, request),
             Step("stop the servers", stop_commands(setup), act=stop_servers),
         ),
         keeps=frozenset(),
@@ -146,24 +132,24 @@ def cluster_program(site: Site, trial: Trial, asked: FailuresAsked) -> Program:
 
 
 def _memory(setup: TrialSetup) -> PlannedFilesystem:
-    """Memory for the copies, wherever the nodes lie."""
+    """Memory for the copies, independent of the nodes' location."""
     return plan_filesystem(Tmpfs(), Below(nodes=()), setup.plan.context.place("copies"))
 
 
-def _failures_step(setup: TrialSetup, asked: FailuresAsked) -> Step:
+def _failures_step(setup: TrialSetup, request: CrashRequest) -> Step:
     worker = Command(
-        ("python3", "-I", "-", _job_file(setup)),
-        timeout_s=600.0 + asked.failures * FAILURE_TIMEOUT_S,
+        (*OWN_IPC, "python3", "-I", "-", _job_file(setup)),
+        timeout_s=600.0 + request.failures * FAILURE_TIMEOUT_S,
         stdin=_WORKER.read_text(encoding="utf-8"),
         env=marked(setup.server.marker),
         cwd="/",
     )
-    cuts = _cuts_of(setup, asked)
+    cuts = _cuts_of(setup, request)
     tells = (
         f"{SIZE.sessions} sessions write to the primary; all nodes are stopped {len(cuts)} times",
         *(f"moment {cut.number}{f', {cut.disturbance}' if cut.disturbance else ''}: "
           f"lost {' or '.join(' and '.join(one) for one in cut.failures)}" for cut in cuts if cut.failures),
-        *((f"a lost primary then follows the promoted node: {REJOINS[asked.rejoin]}",) if asked.rejoin else ()),
+        *((f"a lost primary then follows the promoted node: {REJOINS[request.rejoin]}",) if request.rejoin else ()),
     )  # fmt: skip
     return Step("stop all nodes, take some away, promote another", (PlannedCommand.of(worker),), act=_fail, tells=tells)
 
@@ -172,13 +158,13 @@ def _job_file(setup: TrialSetup) -> str:
     return f"{setup.outputs}/cluster.json"
 
 
-def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
-    """What the worker is told."""
+def render_cluster_job(setup: TrialSetup, request: CrashRequest) -> str:
+    """The worker's job."""
     server, installation = setup.server, setup.server.installation
     control = f"{setup.outputs}/control"
-    client = plan_client(control, server, SIZE, asked.seed)
+    client = plan_client(control, server, SIZE, setup.trial.workload_seed)
     archive = setup.plan.archive_directory
-    cuts = _cuts_of(setup, asked)
+    cuts = _cuts_of(setup, request)
     job = {
         "control": control,
         "client": {"argv": client.argv, "stdin": client.stdin},
@@ -186,8 +172,8 @@ def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
         "psql": server.psql(),
         "pg_waldump": installation.program("pg_waldump"),
         "failover": {"program": CrashPlaces.of(setup).failover, "job": failover_job(setup)},
-        "rejoin": {"program": CrashPlaces.of(setup).rejoin, "job": rejoin_job(setup, asked.rejoin)}
-        if asked.rejoin
+        "rejoin": {"program": CrashPlaces.of(setup).rejoin, "job": rejoin_job(setup, request.rejoin)}
+        if request.rejoin
         else None,
         "check": render_check(asked_of_amcheck(setup)),
         "timeout_s": FAILURE_TIMEOUT_S,
@@ -200,12 +186,12 @@ def render_cluster_job(setup: TrialSetup, asked: FailuresAsked) -> str:
         "work": _memory(setup).mount_point,
         "entries": ENTRIES,
         "idle_s": IDLE_S,
-        "forgets": asked.promoted == "forgetful",
+        "forgets": request.promote == "forgetful",
         "cuts": [
             {
                 "number": cut.number,
                 "disturbance": cut.disturbance,
-                "failures": [{"lost": one, "promote": asked.promoted} for one in cut.failures],
+                "failures": [{"lost": one, "promote": request.promote} for one in cut.failures],
             }
             for cut in cuts
         ],
@@ -229,9 +215,9 @@ def _disturbances(setup: TrialSetup) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _fail(context: ClusterContext) -> None:
-    setup, host, asked = context.setup, context.host, context.failing
+    setup, host, request = context.setup, context.host, context.request
     job = _job_file(setup)
-    host.write_text(job, render_cluster_job(setup, asked), mode=0o600)
+    host.write_text(job, render_cluster_job(setup, request), mode=0o600)
     outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
     process, command = context.executor.start_next(**outputs)
     code = process.wait(command.timeout_s)
@@ -240,24 +226,24 @@ def _fail(context: ClusterContext) -> None:
     if code != 0:
         raise TrialError(f"the failures could not be carried out: {errors.strip()[-1000:]}")
     cuts, entries = parse_cuts(told)
-    disturbed = {cut.number: cut.disturbance for cut in _cuts_of(setup, asked)}
+    disturbed = {cut.number: cut.disturbance for cut in _cuts_of(setup, request)}
     checked = asked_of_amcheck(setup)
     for cut in cuts:
         for number, tried in enumerate(cut.failures, 1):
             record = judge_failure(cut, entries, tried, f"{cut.number}.{number}", disturbed[cut.number], checked)
-            if asked.rejoin and tried.rejoin:
-                record = with_rejoined(record, judge_rejoin(cut, entries, tried, tried.rejoin, asked.rejoin, checked))
+            if request.rejoin and tried.rejoin:
+                record = with_rejoined(record, judge_rejoin(cut, entries, tried, tried.rejoin, request.rejoin, checked))
             context.carried_out.append(record)
             context.recorder.append("failures.jsonl", record)
     names = tuple(setup.servers)
-    context.cluster = found_of(cuts, entries, context.carried_out, names, asked.promoted, asked.lost)
+    context.cluster = found_of(cuts, entries, context.carried_out, names, request.promote, request.lost)
 
 
 def judge_failure(
     cut: Cut, entries: Sequence[Entry], tried: Tried, id_: str, disturbance: str, checked: Sequence[Amchecked]
 ) -> FailureRecord:
-    """What a failure shows. It must be what the WAL of the node says: otherwise one of both is not understood.
-    `checked` is what amcheck was asked."""
+    """Judges a failure. The result must agree with the WAL of the node; a mismatch means that one of them was misread.
+    `checked` are the amcheck queries."""
     answers = parse_answers(tried.stdout, tried.stderr)
     judged = judge_state(Recovery(0, "", tried.server, answers, tried.problem), cut.acknowledged, SIZE, checked)
     reckoned = loss(cut, entries, tried.position)
@@ -283,7 +269,7 @@ def judge_failure(
 def judge_rejoin(
     cut: Cut, entries: Sequence[Entry], tried: Tried, rejoin: TriedRejoin, how: Rejoin, checked: Sequence[Amchecked]
 ) -> Rejoined:
-    """Whether the lost primary, once it followed, has what the promoted node has; and what it gave up."""
+    """Judges whether the lost primary has the promoted node's data after following it, and what it gave up."""
     verdict: StateVerdict = "held"
     reason = ""
     if rejoin.problem:
@@ -308,7 +294,7 @@ def judge_rejoin(
 
 
 def with_rejoined(failure: FailureRecord, rejoined: Rejoined) -> FailureRecord:
-    """A failure after which the old primary could not be had back as it should be did not hold."""
+    """A failure does not hold if the old primary could not be brought back correctly."""
     made: dict[str, Any] = {"rejoined": rejoined}
     if failure.verdict == "held" and rejoined.verdict != "held":
         reason = f"the old primary, which follows by {REJOINS[rejoined.how]}: {rejoined.reason}"
@@ -316,19 +302,20 @@ def with_rejoined(failure: FailureRecord, rejoined: Rejoined) -> FailureRecord:
     return failure.model_copy(update=made)
 
 
-def summarise_failures(asked: CrashRecord, carried_out: Sequence[FailureRecord], found: ClusterFound) -> CrashRecord:
-    """The verdict on the failures that were asked for: the worst that one shows. The archive has its own."""
+def summarise_failures(told: CrashRecord, carried_out: Sequence[FailureRecord], found: ClusterFound) -> CrashRecord:
+    """The verdict on the requested failures: the worst of them. The archive has its own."""
     counted = [failure for failure in carried_out if failure.promoted != ARCHIVE] or list(carried_out)
     verdicts = [failure.verdict for failure in counted]
     worst = next((v for v in ("corrupt", "lost", "unknown") if v in verdicts), "held" if verdicts else "unknown")
     first = next((failure for failure in counted if failure.verdict in ("lost", "corrupt")), None)
-    return asked.model_copy(
+    return told.model_copy(
         update={
             "verdict": worst,
             "states": len(counted),
             "lost": verdicts.count("lost"),
             "corrupt": verdicts.count("corrupt"),
             "unknown": verdicts.count("unknown"),
+            "unknown_reason": next((failure.reason for failure in counted if failure.verdict == "unknown"), ""),
             "lost_acknowledged_max": max((failure.missing for failure in counted), default=0),
             "first_counterexample": _named(first) if first else None,
             "cluster": found,
@@ -343,17 +330,17 @@ def _named(failure: FailureRecord) -> str:
     return f"failure {failure.id}{amiss}: {lost} lost, {failure.promoted} {went_on}: {failure.reason}"
 
 
-def refuse_failures(stack: Stack, asked: FailuresAsked) -> str:
-    """Why the failures cannot be carried out on a cluster; empty where they can."""
+def failures_problem(stack: Stack, request: CrashRequest) -> str:
+    """Why the failures cannot be carried out on a cluster; empty if they can."""
     cluster = stack.topology
     assert cluster is not None
     nodes = len(stack.nodes)
     if nodes < 2:
-        return "its primary is alone: there is nobody to go on"
-    if asked.lost > nodes or (asked.lost == nodes and cluster.archive is None):
-        return f"it has {nodes} nodes{'' if cluster.archive else ' and no archive'}: {asked.lost} lost leave nothing"
-    if asked.lost >= nodes and asked.rejoin:
+        return "a single server: no standby to promote"
+    if request.lost > nodes or (request.lost == nodes and cluster.archive is None):
+        return f"it has {nodes} nodes{'' if cluster.archive else ' and no archive'}: {request.lost} lost leave nothing"
+    if request.lost >= nodes and request.rejoin:
         return "where all nodes are lost there is nobody to follow"
-    if asked.lost >= nodes and asked.promoted != "most":
+    if request.lost >= nodes and request.promote != "most":
         return "where all nodes are lost nobody is promoted"
     return ""

@@ -1,10 +1,10 @@
-"""Crash trials of clusters: run like those of disks, with failures of nodes in the place of states."""
+"""Crash trials of clusters: run like those of disks, with node failures instead of states."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from pgstrata.crash.cluster_program import ClusterContext, FailuresAsked, cluster_program, summarise_failures
+from pgstrata.crash.cluster_program import ClusterContext, cluster_program, summarise_failures
 from pgstrata.crash.job import has_amcheck
 from pgstrata.crash.program import CrashContext
 from pgstrata.crash.runner import CrashRunner, no_percentiles
@@ -20,22 +20,21 @@ from pgstrata.trial.program import Program
 class ClusterRunner(CrashRunner):
     """Runs crash trials of clusters at one site."""
 
-    failing: FailuresAsked = field(default_factory=FailuresAsked)
-
     def program(self, trial: Trial) -> Program:
-        return cluster_program(self.site, trial, self.failing)
+        return cluster_program(self.site, trial, self.request)
 
     def context(
         self, program: Program, recorder: TrialRecorder, executor: Executor, bindings: dict[str, str]
     ) -> ClusterContext:
-        return ClusterContext(program.setup, recorder, executor, no_percentiles, bindings, failing=self.failing)
+        return ClusterContext(program.setup, recorder, executor, no_percentiles, bindings, request=self.request)
 
     def look(self, program: Program, runner: StepRunner, context: CrashContext) -> None:
-        """All was looked at in the program's own steps."""
+        """Does nothing: the program's own steps carried out all checks."""
         assert isinstance(context, ClusterContext)
         assert context.cluster is not None
         told = CrashRecord(
-            stack=program.setup.stack.name, seed=self.failing.seed, amcheck=has_amcheck(program.setup),
+            stack=program.setup.stack.name, seed=program.setup.trial.workload_seed, amcheck=has_amcheck(program.setup),
             transactions=max((failure.acknowledged for failure in context.carried_out), default=0),
+            request=self.request,
         )  # fmt: skip
         context.recorder.write("durability.json", summarise_failures(told, context.carried_out, context.cluster))

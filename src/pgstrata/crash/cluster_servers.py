@@ -1,32 +1,32 @@
-"""The servers of a crash trial of a cluster: standbys are joined once the ledger is made, and a base backup is laid
-beside the archive. A server that is alone has none of these steps.
+"""The servers of a crash trial of a cluster. Standbys join once the ledger exists, and a base backup is stored next to
+the archive. A single server has none of these steps.
 """
 
 from __future__ import annotations
 
-from pgstrata.crash.job import base_backup, failover_steps
+from pgstrata.crash.job import CrashPlaces, base_backup, failover_steps
 from pgstrata.stack.step import Step, planned
-from pgstrata.trial.cluster import attest_cluster, join_steps, start_commands, start_servers
 from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.steps.cluster import attest_cluster, join_steps, start_commands, start_servers
 
 BACKUP_TIMEOUT_S = 600.0
 
 
 def cluster_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    """From a primary with an empty ledger to a cluster that is stopped, and the program that brings up what is left of
-    it."""
+    """Steps from a primary with an empty ledger to a stopped cluster, with the program that brings up the remaining
+    servers."""
     if setup.stack.topology is None:
         return ()
     return (
         Step("stop the server", setup.server.planned(setup.server.plan_stop()), act=_stop_primary),
         *join_steps(setup),
         *_base_steps(setup),
-        *failover_steps(setup),
+        *failover_steps(setup, CrashPlaces.of(setup)),
     )
 
 
 def _base_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    """A base backup beside the archive: without one it restores nothing."""
+    """Stores a base backup next to the archive, which cannot be restored without one."""
     base = base_backup(setup.plan)
     if base is None:
         return ()
@@ -36,7 +36,7 @@ def _base_steps(setup: TrialSetup) -> tuple[Step, ...]:
 
 
 def start_cluster_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    """Starts the servers of a cluster, and waits until its standbys follow."""
+    """Starts the servers of a cluster and waits until its standbys follow."""
     if setup.stack.topology is None:
         return ()
     return (Step("start the servers", start_commands(setup), act=_start),)

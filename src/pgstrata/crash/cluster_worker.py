@@ -1,12 +1,12 @@
-"""Stops the nodes of a cluster at chosen moments and carries out failures of it. Run on the host as root; standard
-library only.
+"""Stops the nodes of a cluster at chosen moments and carries out failures. Run on the host as root; standard library
+only.
 
-The ledger's client writes to the primary and has every acknowledgement marked here. At a cut all servers are stopped
-(SIGSTOP), the primary among them: what lies in their directories is then what kill -9 at that moment leaves on a
-machine whose operating system goes on. How far each node's WAL reaches is read from it (pg_waldump). A failure takes
-nodes away with all they had, promotes one that is left, on a copy of its directory, and looks whether the ledger is
-there. Then the servers go on. Each cut gives a line of JSON on standard output; the last line has when each entry was
-acknowledged, and where the commits lie in the WAL.
+The ledger's client writes to the primary and marks every acknowledgement here. At a cut all servers are stopped
+(SIGSTOP), including the primary. Their directories then contain what kill -9 at that moment leaves on a machine whose
+operating system keeps running. How far each node's WAL reaches is read from it (pg_waldump). A failure removes nodes
+with all their data, promotes a remaining node on a copy of its directory, and checks the ledger. Then the servers
+continue. Each cut prints a line of JSON on standard output. The last line contains when each entry was acknowledged,
+and the positions of the commits in the WAL.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ARCHIVE = "archive"
 
 
 class Broken(Exception):
-    """Something of the worker's own went wrong, which says nothing about the cluster."""
+    """An error of the worker itself, which says nothing about the cluster."""
 
 
 def lsn(high: str, low: str) -> int:
@@ -50,7 +50,7 @@ def render_lsn(value: int) -> str:
 
 
 class Clock:
-    """Seconds that the cluster has run: while it stands still, so does the clock."""
+    """Seconds that the cluster has run; stops while the cluster is stopped."""
 
     def __init__(self) -> None:
         self.still_s = 0.0
@@ -60,7 +60,7 @@ class Clock:
 
 
 class Marks:
-    """What the ledger's client takes for the control socket of a recorded disk: every mark is noted and answered."""
+    """Replaces the control socket of a recorded disk for the ledger's client: every mark is recorded and answered."""
 
     def __init__(self, path: str, clock: Clock) -> None:
         self.clock = clock
@@ -98,7 +98,7 @@ class Marks:
             return sum(self.acknowledged.values())
 
     def now(self) -> dict[int, int]:
-        """What is acknowledged once the servers stand still: what was under way to the client has arrived."""
+        """Acknowledgements after the servers stopped, including those that were in transit to the client."""
         while time.monotonic() - self.last_s < QUIET_S:
             time.sleep(POLL_S)
         with self._lock:
@@ -117,7 +117,7 @@ def children(pid: int) -> list[int]:
 
 
 def stands_still(pid: int) -> bool:
-    """Whether a process is stopped, or gone."""
+    """True if a process is stopped or gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] in "TtZX"
@@ -132,7 +132,7 @@ def signal_all(pids: list[int], number: int) -> None:
 
 
 class Node:
-    """A server of the cluster, and where its data and WAL lie."""
+    """A server of the cluster, with the locations of its data and WAL."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.name: str = given["name"]
@@ -144,7 +144,7 @@ class Node:
             return int(file.readline())
 
     def stop(self) -> list[int]:
-        """Stops all its processes; the first one first, so that it starts no more."""
+        """Stops all its processes, the first one first so that it starts no more."""
         stopped = [self.pid()]
         signal_all(stopped, signal.SIGSTOP)
         until_s = time.monotonic() + PATIENCE_S
@@ -163,7 +163,7 @@ class Node:
 
 
 class Programs:
-    """Runs what belongs to PostgreSQL as the servers' user."""
+    """Runs PostgreSQL's programs as the servers' user."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
@@ -172,8 +172,8 @@ class Programs:
         self.groups = os.getgrouplist(job["user"], entry.pw_gid)
 
     def run(self, argv: list[str], stdin: str = "") -> tuple[int, str, str]:
-        """Exit code, output and errors; 124 where it did not end in time: it is asked to, so that it stops the servers
-        that it started, and killed with all that it started where it does not."""
+        """Exit code, output and errors; 124 on timeout. A program that times out is asked to end, so that it stops the
+        servers that it started. If it does not, it is killed with all that it started."""
         with subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             cwd="/", user=self.uid, group=self.gid, extra_groups=self.groups, start_new_session=True,
@@ -200,7 +200,7 @@ class Programs:
         return self.checked(self.job["psql"], query).strip()
 
     def command(self, argv: list[str]) -> None:
-        """One of the host's, as root."""
+        """Runs a command of the host as root."""
         done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         if done.returncode != 0:
             raise Broken(f"{' '.join(argv)}: {done.stderr.strip()[-500:]}")
@@ -210,7 +210,7 @@ class Programs:
 
 
 class Failure:
-    """One that is carried out: a copy of what a node has is brought up by itself and looked at."""
+    """A failure that is carried out: a copy of a node's data is brought up by itself and checked."""
 
     def __init__(self, job: dict[str, Any], programs: Programs) -> None:
         self.job, self.programs = job, programs
@@ -219,13 +219,13 @@ class Failure:
         self.data = f"{self.place}/data"
 
     def look(self, role: str, data: str, wal: str, archive: str = "") -> tuple[int | None, str, str]:
-        """What a copy of it has."""
+        """Brings up a copy of its data and reads the ledger."""
         self._copy(data, wal, self.data)
         return self._bring_up(role, self.data, archive)
 
     def rejoin(self, data: str, wal: str) -> dict[str, Any]:
-        """A copy of a primary that was lost follows the one that was brought up, and what it has then. `problem` says
-        why it does not."""
+        """Has a copy of a lost primary follow the promoted one, and returns its data then. `problem` is the reason if
+        it does not follow."""
         lost = f"{self.place}/lost"
         self._copy(data, wal, lost)
         rejoin = self.job["rejoin"]
@@ -237,7 +237,7 @@ class Failure:
         return {"problem": "", "server": server, "stdout": out, "stderr": err}
 
     def _bring_up(self, role: str, data: str, archive: str = "") -> tuple[int | None, str, str]:
-        """Exit code (none where it did not end in time), output and errors of the program that brings it up."""
+        """Exit code (None on timeout), output and errors of the program that brings it up."""
         server = {"name": role, "role": role, "data": data, "wal": "", "archive": archive}
         failover = self.job["failover"]
         argv = ["python3", "-I", failover["program"], json.dumps({**failover["job"], "servers": [server]})]
@@ -258,7 +258,7 @@ class Failure:
 
 
 class Worker:
-    """Goes through the cuts of a job while the ledger is written."""
+    """Executes the cuts of a job while the ledger is written."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job, self.programs = job, Programs(job)
@@ -267,9 +267,9 @@ class Worker:
         self.marks = Marks(job["control"], self.clock)
         self.positions: dict[str, int] = {}
         self.commits: dict[int, int] = {}
-        """Where each transaction's commit lies in the WAL."""
+        """Position of each transaction's commit in the WAL."""
         self.forgotten: dict[str, tuple[str, int]] = {}
-        """Copies of the standbys as they were at the first cut, and how far they reached."""
+        """Copies of the standbys at the first cut, and how far they reached."""
 
     def run(self) -> None:
         start = POSITION.fullmatch(self.programs.ask("SELECT pg_current_wal_insert_lsn()"))
@@ -323,7 +323,7 @@ class Worker:
         return told
 
     def wait_for_entries(self) -> None:
-        """Until so many more are acknowledged, or none has been for a while: commits may be waiting for a node."""
+        """Waits until enough entries are acknowledged, or none has been for a while: commits may wait for a node."""
         wanted = self.marks.count() + self.job["entries"]
         self.marks.last_s = time.monotonic()
         while self.marks.count() < wanted and time.monotonic() - self.marks.last_s < self.job["idle_s"]:
@@ -348,7 +348,7 @@ class Worker:
                     self.commits[int(transaction)] = lsn(high, low)
 
     def remember(self) -> None:
-        """Keeps the standbys as they are now, for a node that will come back without what it got since."""
+        """Keeps the current state of the standbys, for a node that will come back without what it received since."""
         for name, node in list(self.nodes.items())[1:]:
             place = tempfile.mkdtemp(dir=self.job["work"])
             self.programs.command(["cp", "--archive", node.data, f"{place}/data"])
@@ -389,8 +389,9 @@ class Worker:
         return told
 
     def choose(self, left: list[str], promote: str) -> str:
-        """`most`, `least`: the node that is left and reaches furthest, or least far; `forgetful` is the one that
-        reached furthest before it lost its memory. The primary goes on where it is left, the archive where none is."""
+        """The node to promote. `most` and `least`: the remaining node that reaches furthest or least far; `forgetful`:
+        the one that reached furthest before it lost its memory. The primary continues if it remains, the archive if no
+        node does."""
         primary = next(iter(self.nodes))
         if not left or primary in left:
             return primary if left else ARCHIVE
@@ -400,7 +401,7 @@ class Worker:
     # ------------------------------------------------------------ the end
 
     def entries(self) -> dict[str, Any]:
-        """When each entry was acknowledged, and where its commit lies."""
+        """When each entry was acknowledged, and the position of its commit."""
         query = (
             "SELECT coalesce(json_agg(json_build_array(session, number, xmin::text::bigint)), '[]') FROM ledger.entry"
         )

@@ -1,8 +1,8 @@
-"""States that workers of other machines look at: of the condensed event log, which is sent to each worker.
+"""States that remote workers check, from the condensed event log that is sent to each worker.
 
-A worker there does what one beside the trial does: a daemon of its own, the same program with the same job. It makes
-the places of the recorded stack in its mount namespace. What it starts is journaled on its machine: where it is killed,
-whoever looks at states there next undoes what it left.
+A remote worker does the same as a local one: it has a daemon of its own and runs the same program with the same job. It
+creates the mount points of the recorded stack in its mount namespace. What it starts is journaled on its machine. If it
+is killed, the next worker that checks states there undoes what it left.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ import os
 import pwd
 import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pgstrata.crash.job import (
@@ -37,15 +35,18 @@ from pgstrata.crash.ledger import BEGIN, END
 from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
 from pgstrata.crash.script import Script
 from pgstrata.errors import PgstrataError, PreflightError, TrialError
+from pgstrata.host.agent_schema import parsed
+from pgstrata.host.capabilities import NODES, node_problem
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host, command, marked
 from pgstrata.spec.model import Model
-from pgstrata.stack.block.media import call, undos_of
+from pgstrata.stack.block.media import call, plan_serve, undos_of
 from pgstrata.stack.capabilities import missing, required_for
 from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import journaled
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Step, planned
+from pgstrata.stack.temporary import temporary_folder
 from pgstrata.stack.undo import OURS, RemovePath, StopProcesses
 from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Notice, Tell
@@ -53,17 +54,18 @@ from pgstrata.trial.undo_errors import note_undo_errors
 
 TIMEOUT_S = 1800.0
 MOST_LOG_BYTES = 256 << 20
-"""Packed; every worker keeps it in memory."""
+"""Packed size; every worker keeps the log in memory."""
 KERNEL = "/proc/sys/kernel/osrelease"
 TURN = "states"
-"""The lock of a machine that can have one state of a stack up at a time."""
+"""The lock of a machine that can have only one state of a stack up at a time."""
 TURN_PAUSE_S = 0.2
+NODES_HINT = "run it where both can be opened; a container needs `--device /dev/fuse --device /dev/loop-control`"
 HERE = "leave out --on: --workers N looks at them on the host of the trial"
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Workers: `ask_each` has every one of them run a function now, and says what each answers, by its name."""
+    """Workers. `ask_each` runs a function on each of them now and returns the answers by worker name."""
 
     executor: Executor
     width: int
@@ -71,10 +73,10 @@ class Elsewhere:
 
 
 class MachineAsked(Model):
-    """What states take of a machine, besides its disks."""
+    """Requirements of states on a machine, besides its disks."""
 
     program: str
-    """What `strata-disk --version` says at the trial."""
+    """Output of `strata-disk --version` at the trial."""
     postgres: str
     """The server's program."""
     version: str
@@ -85,31 +87,31 @@ class MachineAsked(Model):
 
 
 class MachineTold(Model):
-    """What a machine is; `problem` is why states cannot be looked at there."""
+    """The properties of a machine; `problem` is why states cannot be checked there."""
 
     problem: str = ""
     kernel: str = ""
 
 
 class StatesAsked(Model):
-    """A share of states for one worker; `job` is that of a worker beside the trial, without its places."""
+    """A share of states for one worker; `job` is that of a local worker, without its folders."""
 
     machine: MachineAsked
     job: dict[str, Any]
     mount_points: tuple[str, ...]
     alone: bool = False
-    """Whether a machine, which workers may share, can have one state up at a time."""
+    """True if a machine, which workers may share, can have only one state up at a time."""
 
 
 # ---------------------------------------------------------------- at the trial
 
 
 def require_machines(setup: TrialSetup, elsewhere: Elsewhere, tell: Tell) -> None:
-    """PreflightError where states of a stack cannot be looked at by workers, each of which is asked."""
+    """Queries all workers. Raises PreflightError if they cannot check states of a stack."""
     stack, kernel = setup.stack.name, setup.site.host.read_text(KERNEL).strip()
     refuse_lasting(stack, plan_stages(setup.plan.volumes))
     answers = elsewhere.ask_each(look_over, machine_asked(setup).model_dump_json())
-    told = {name: MachineTold.model_validate_json(text) for name, text in answers.items()}
+    told = {name: parsed(MachineTold, text, name) for name, text in answers.items()}
     refuse_problems(stack, told)
     for name, one in told.items():
         if one.kernel != kernel:
@@ -117,16 +119,18 @@ def require_machines(setup: TrialSetup, elsewhere: Elsewhere, tell: Tell) -> Non
 
 
 def refuse_lasting(stack: str, stages: Sequence[Stage]) -> None:
-    """PreflightError where a part of a state would outlive the worker that brought it up, or be seen by its machine."""
+    """Raises PreflightError if a part of a state would outlive the worker that brought it up, or be visible to its
+    machine.
+    """
     if lasting := [stage.name for stage in stages if stage.in_sight or stage.undo or stage.readies]:
         raise PreflightError(
-            f"states of {stack} are not for workers: {lasting[0]} concerns the whole machine that it is brought up on",
+            f"states of {stack} cannot be checked remotely: {lasting[0]} concerns the whole machine",
             hint=HERE,
         )
 
 
 def refuse_problems(stack: str, told: Mapping[str, MachineTold]) -> None:
-    """PreflightError that names every worker that cannot look at states, and why."""
+    """Raises PreflightError that names every worker that cannot check states, and why."""
     problems = [f"{name}: {one.problem}" for name, one in told.items() if one.problem]
     if problems:
         raise PreflightError(
@@ -148,7 +152,7 @@ def machine_asked(setup: TrialSetup) -> MachineAsked:
 
 
 def send_log_step(setup: TrialSetup) -> Step:
-    """Fetches the event log, condensed and packed, for whoever looks at its states."""
+    """Fetches the event log, condensed and packed, for the workers."""
     file = f"{setup.outputs}/sent.log"
     condense = call("condense", CrashPlaces.of(setup).log, file, "--after", BEGIN, "--until", END)
     commands = (replace(condense, timeout_s=TIMEOUT_S), planned("gzip", "--fast", file, timeout_s=TIMEOUT_S))
@@ -158,8 +162,8 @@ def send_log_step(setup: TrialSetup) -> Step:
 def _fetch_log(context: CrashContext, *, file: str) -> None:
     for _ in range(2):
         context.executor.run_next()
-    with tempfile.TemporaryDirectory(prefix="pgstrata-log-") as folder:
-        to = Path(folder) / "log.gz"
+    with temporary_folder("log") as folder:
+        to = folder / "log.gz"
         try:
             context.host.fetch(file, str(to), most_bytes=MOST_LOG_BYTES)
         except OSError as error:
@@ -172,7 +176,7 @@ def _fetch_log(context: CrashContext, *, file: str) -> None:
 
 
 def states_elsewhere_step(setup: TrialSetup, script: Script, batch: Batch, elsewhere: Elsewhere) -> Step:
-    """Each worker looks at a share, as `program.states_step` has it done beside the trial."""
+    """Each worker checks a share, as in `program.states_step` for local workers."""
     portions = [portion for portion in shares(batch.states, elsewhere.width) if portion]
     first, last = (batch.id_of(batch.states[at]) for at in (0, -1))
     cuts = ", ".join(str(state.cut) for state in batch.states)
@@ -201,7 +205,7 @@ def _look(
     told = []
     for portion, future in zip(portions, futures, strict=True):
         try:
-            one = WorkerTold(**json.loads(future.result()))
+            one = parsed(WorkerTold, future.result(), "a worker")
         except PgstrataError as error:
             raise TrialError(error.message, hint=error.hint) from None
         for line in one.left:
@@ -227,14 +231,14 @@ def states_asked(
 
 
 def look_over(text: str) -> str:
-    """Whether this machine can look at states, in JSON."""
+    """The report of this machine for `MachineAsked`, as JSON."""
     with closing(LocalHost()) as host:
         problem = problem_of(host, MachineAsked.model_validate_json(text))
         return MachineTold(problem=problem, kernel=host.read_text(KERNEL).strip()).model_dump_json()
 
 
 def problem_of(host: Host, asked: MachineAsked) -> str:
-    """Why states cannot be looked at on this machine; nothing where they can."""
+    """Why states cannot be checked on this machine; empty if they can."""
     if os.geteuid() != 0:
         return f"it runs as {pwd.getpwuid(os.geteuid()).pw_name}: only root may mount states of disks"
     root = f"{host.state_directory()}/mount"
@@ -251,12 +255,17 @@ def problem_of(host: Host, asked: MachineAsked) -> str:
     if not any(entry.pw_name == asked.user for entry in pwd.getpwall()):
         return f"there is no user {asked.user}"
     lacking = missing(host, asked.needs)
-    return "; ".join(one.text for one in lacking)
+    return "; ".join(one.text for one in lacking) or disks_problem(host)
+
+
+def disks_problem(host: Host) -> str:
+    """The reason why the disks of a state cannot be attached on a host; empty if they can."""
+    return next(filter(None, (node_problem(host, node) for node in NODES)), "")
 
 
 def look_at_states(text: str, packed_log: bytes) -> str:
-    """What was seen in each state, as `state_worker` prints it, in JSON with how that ended. PreflightError, with
-    nothing begun, where this machine cannot look at states."""
+    """The report on each state, as `state_worker` prints it, as JSON with its exit status. Raises PreflightError, with
+    nothing started, if this machine cannot check states."""
     asked = StatesAsked.model_validate_json(text)
     with closing(LocalHost()) as host:
         clean(host)  # what one that was killed left
@@ -269,7 +278,7 @@ def look_at_states(text: str, packed_log: bytes) -> str:
 
 @contextmanager
 def _turn(host: Host, asked: StatesAsked) -> Iterator[None]:
-    """Where a machine can have one state up at a time, its workers look at their shares one after another."""
+    """Serialises the workers of a machine that can have only one state up at a time."""
     if not asked.alone:
         yield
         return
@@ -283,7 +292,7 @@ def _turn(host: Host, asked: StatesAsked) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a worker has its daemon, its log and its job."""
+    """The locations of a worker's daemon, log and job."""
 
     folder: str
     marker: str
@@ -295,17 +304,14 @@ class _Place:
 
 @contextmanager
 def _place(host: Host, asked: StatesAsked) -> Iterator[tuple[_Place, list[str]]]:
-    """A folder that is journaled with what will be in it; what could not be undone is in the list afterwards."""
+    """A folder, journaled with its future content. Afterwards the list contains what could not be undone."""
     name, left = f"states-{secrets.token_hex(6)}", list[str]()
     place = _Place(f"{host.state_directory()}/{OURS}{name}", name)
-    journal = Journal.create(host, name)
-    try:
-        files = tuple(f"{place.daemon}/disks/{disk['of']}" for disk in asked.job["disks"])
-        journal.register(RemovePath(path=place.folder), *undos_of(place.daemon, files), StopProcesses(marker=name))
+    files = tuple(f"{place.daemon}/disks/{disk['of']}" for disk in asked.job["disks"])
+    undos = (RemovePath(path=place.folder), *undos_of(place.daemon, files), StopProcesses(marker=name))
+    with journaled(host, name, *undos, told=lambda lines: left.extend(f"{name}: {line}" for line in lines)):
         host.make_directory(place.folder, mode=0o700)
         yield place, left
-    finally:
-        left += [f"{name}: {undone.undo.kind}: {undone.error}" for undone in journal.undo_all() if undone.error]
 
 
 def _looked(host: Host, asked: StatesAsked, place: _Place, packed_log: bytes) -> dict[str, Any]:
@@ -315,7 +321,7 @@ def _looked(host: Host, asked: StatesAsked, place: _Place, packed_log: bytes) ->
     host.make_directory(asked.machine.mount_root, mode=0o755)
     places = {"root": asked.machine.mount_root, "folders": asked.mount_points}
     host.write_text(job, json.dumps({**asked.job, "daemon": place.daemon, "log": log, "places": places}), mode=0o600)
-    host.run(call("serve", place.daemon, "--background").resolve({}))
+    host.run(plan_serve(place.daemon).resolve({}))
     worker = plan_worker(job, len(asked.job["states"]), marked(place.marker))
     done = host.run(worker.resolve({}), check=False)
     return {"code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}

@@ -1,11 +1,11 @@
-"""Brings up, of the servers of a cluster that are left, the one that reaches furthest, and looks at what it has. Run on
-the host as the servers' user; standard library only.
+"""Brings up the furthest of the remaining servers of a cluster and reads its data. Run on the host as the servers'
+user; standard library only.
 
-It is told what is left as JSON in its argument: of each server its name, where its data and WAL lie, and what it is to
-itself: a primary recovers, a standby is started by itself and promoted, a base backup restores an archive. How far a
-server reaches is read from its WAL (pg_waldump), from where its recovery begins. What was chosen is printed as a
-single-user server prints an answer; then this process becomes a single-user server on it, with the statements that
-standard input has.
+Its argument describes the remaining servers as JSON: the name of each, the locations of its data and WAL, and its kind.
+A primary recovers, a standby is started by itself and promoted, a base backup restores an archive. How far a server
+reaches is read from its WAL (pg_waldump), from where its recovery begins. The choice is printed in the format of a
+single-user server's answer. Then this process becomes a single-user server on it, with the statements from standard
+input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def lsn(text: str) -> int:
 
 
 def run(argv: list[str], timeout_s: float) -> tuple[int, str, str]:
-    """Exit code, output and errors; 124 where it did not end in time."""
+    """Exit code, output and errors; 124 on timeout."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -42,12 +42,12 @@ def run(argv: list[str], timeout_s: float) -> tuple[int, str, str]:
 
 
 def last_commit(printed: str, start: int) -> int:
-    """Where the last commit lies among records that pg_waldump printed; `start` where there is none."""
+    """Position of the last commit among records that pg_waldump printed; `start` if there is none."""
     return max((lsn(f"{high}/{low}") for high, low in RECORD.findall(printed)), default=start)
 
 
 class Server:
-    """One that is left."""
+    """A remaining server."""
 
     def __init__(self, given: dict[str, Any], job: dict[str, Any]) -> None:
         self.job = job
@@ -58,8 +58,7 @@ class Server:
         self.archive: str = given.get("archive", "")
 
     def reach(self) -> int:
-        """Where its last commit lies, or its recovery begins; `NOWHERE` where it cannot be told: no control file that
-        can be read."""
+        """Position of its last commit, or of the start of its recovery; `NOWHERE` without a readable control file."""
         _, printed, _ = run([self.job["pg_controldata"], self.data], self.job["timeout_s"])
         redo = REDO.search(printed)
         if redo is None:
@@ -69,7 +68,7 @@ class Server:
         return last_commit(records, lsn(redo[1]))
 
     def bring_up(self) -> str:
-        """Prepares it for the look; what went wrong where that failed."""
+        """Prepares it for the check; returns the error if that failed."""
         try:
             return self._bring_up()
         except OSError as error:
@@ -89,19 +88,20 @@ class Server:
         return self._promote()
 
     def _set(self, further: str) -> None:
-        """What keeps it from everybody else; the last value of a setting counts. Its socket lies in the data directory,
-        by a path that is short enough wherever that is."""
+        """Settings that isolate it from all others; the last value of a setting counts. Its socket lies in the data
+        directory, by a path that is always short enough."""
         own = (
             "listen_addresses = ''\n"
             "unix_socket_directories = '.'\n"
             "archive_mode = off\nsynchronous_standby_names = ''\nfsync = off\nhot_standby = on\n"
+            "dynamic_shared_memory_type = sysv\n"
         )
         conf = os.open(f"{self.data}/postgresql.conf", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
         with os.fdopen(conf, "w", encoding="utf-8") as file:
             file.write(f"\n{own}{further}")
 
     def _promote(self) -> str:
-        """A standby is started by itself, promoted and stopped again."""
+        """Starts a standby by itself, promotes it and stops it again."""
         log = f"{self.data}/failover.log"
         patience_s = self.job["timeout_s"]
         pg_ctl = [self.job["pg_ctl"], "--pgdata", self.data, "--silent", "--timeout", str(int(patience_s))]
@@ -116,7 +116,7 @@ class Server:
 
 
 def furthest(servers: list[Server]) -> Server:
-    """The one that reaches furthest, the first of them where they are level. One alone need not be measured."""
+    """The server that reaches furthest, the first of equals. A single server need not be measured."""
     return max(servers, key=Server.reach) if len(servers) > 1 else servers[0]
 
 
@@ -126,7 +126,7 @@ def main(arguments: list[str]) -> int:
     print(f'\t 1: promoted = "{chosen.name}"\t(typeid = 25)', flush=True)
     problem = chosen.bring_up()
     if not problem:
-        argv = [job["postgres"], "--single", "-D", chosen.data, *job["options"], "postgres"]
+        argv = [job["postgres"], "--single", "-D", chosen.data, "postgres"]
         os.execv(argv[0], argv)
     print(problem, end="", file=sys.stderr)
     return 1

@@ -1,7 +1,8 @@
 """Faults beyond a power cut: errors, delays and a full disk while the ledger is written. Pure.
 
-A fault comes into force in the middle of the transactions and the ledger goes on as far as the server does. What a
-disk refused is not in its event log, so the states of that log are what a power cut after it could have left.
+A fault comes into force in the middle of the transactions, and the ledger continues as far as the server does. Refused
+requests of a disk are not in its event log. The states of that log are therefore those that a power cut after it could
+have left.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ from typing import Any
 
 from pgstrata.crash.ledger import LedgerSize
 from pgstrata.crash.script import SCRIPTS
-from pgstrata.errors import UsageError
-from pgstrata.spec.crash_trials import ScriptName
-from pgstrata.spec.stack import Stack
+from pgstrata.spec.crash_request import OF_PAGES, CrashRequest, FaultName
 from pgstrata.stack.block.media import recorded_disk, recorded_names
 from pgstrata.stack.plan import StackPlan
 
 RELATION = "ledger.account"
-"""Its pages are written anew again and again."""
+"""Table whose pages are rewritten repeatedly."""
 REFUSED_ACCOUNTS = 120_000
 """Where its pages are refused: on 650 pages, so that the transactions after the failed checkpoint (half a ledger of 100
 a session touches 800 times a page) leave some of those alone that it was to write: what is touched is whole again."""
@@ -30,11 +29,10 @@ FILLER = "pgstrata-filler"
 
 @dataclass(frozen=True)
 class Fault:
-    """What is asked of the daemon, of each disk of the volume with the WAL, or what else is done on the host."""
+    """The request to the daemon for each disk of the volume with the WAL, or another action on the host."""
 
     about: str
     request: Mapping[str, Any] | None = None
-    refuses_relation: bool = False
     fills: bool = False
 
 
@@ -42,40 +40,20 @@ def _on_flush(effect: object, **more: int) -> dict[str, Any]:
     return {"op": "fault", "fault": {"on": "flush", "effect": effect, **more}}
 
 
-FAULTS: Mapping[str, Fault] = {
+FAULTS: Mapping[FaultName, Fault] = {
     "flush-error": Fault("the disk with the WAL refuses one flush", _on_flush("error", count=1)),
-    "write-error": Fault("the disk refuses a table's pages until a checkpoint has failed", refuses_relation=True),
+    OF_PAGES: Fault("the disk refuses a table's pages until a checkpoint has failed"),
     "gone": Fault("the disk with the WAL is gone", {"op": "pull"}),
     "slow-flush": Fault("every flush takes longer", _on_flush({"delay_ms": SLOW_FLUSH_MS})),
     "full": Fault("the filesystem with the WAL is full", fills=True),
 }
 
 
-def refuse_fault(name: str, stack: Stack, script: ScriptName = "ledger") -> None:
-    """UsageError for a fault that there is not, or that this stack or what is written on it cannot have."""
-    if name not in FAULTS:
-        raise UsageError(f"--fault: there is no fault {name!r}", hint=f"one of: {', '.join(FAULTS)}")
-    if FAULTS[name].refuses_relation and script != "ledger":
-        raise UsageError(
-            f"--fault {name}: the disk refuses the pages of a table of the ledger, which {SCRIPTS[script].shown} "
-            "does not have",
-            hint=f"leave --script {script} out, or choose another fault",
-        )
-    data = stack.data
-    moves = data.fs.copy_on_write or data.device.count > 1 or data.layers or data.fs.stores is not data.fs
-    if FAULTS[name].refuses_relation and moves:
-        raise UsageError(
-            f"--fault {name}: where the pages of a table lie is known on one disk that is overwritten in place, "
-            f"which {stack.name} has not",
-            hint=f"pgstrata crash ext4 --fault {name}",
-        )
-
-
-def ledger_size(transactions: int, fault: str, script: ScriptName) -> LedgerSize:
-    """A ledger in which the fault shows, or what pgbench writes."""
-    size = LedgerSize(transactions=transactions, script=SCRIPTS[script])
-    shows = fault and FAULTS[fault].refuses_relation
-    return replace(size, accounts=REFUSED_ACCOUNTS) if shows else size
+def ledger_size(request: CrashRequest) -> LedgerSize:
+    """A ledger large enough to show the fault, or the size of pgbench's."""
+    size = LedgerSize(script=SCRIPTS[request.script])
+    size = replace(size, transactions=request.transactions or size.transactions)
+    return replace(size, accounts=REFUSED_ACCOUNTS) if request.fault == OF_PAGES else size
 
 
 def filler(plan: StackPlan) -> str:
@@ -83,16 +61,16 @@ def filler(plan: StackPlan) -> str:
     return f"{plan.wal_directory or plan.data_directory}/{FILLER}"
 
 
-def render_fault(name: str, plan: StackPlan, size: LedgerSize) -> str:
-    """The fault as the ledger's client is told; nothing where there is none."""
-    if not name:
+def render_fault(name: FaultName | None, plan: StackPlan, size: LedgerSize) -> str:
+    """The fault as passed to the ledger's client; empty if there is none."""
+    if name is None:
         return ""
     fault = FAULTS[name]
     with_wal = next((v for v in plan.volumes if v.role == "wal"), plan.volumes[0])
     disks = recorded_names(with_wal.media).values()
     requests = [{**fault.request, "disk": disk} for disk in disks] if fault.request else []
     told: dict[str, Any] = {"after": (size.transactions + 1) // 2, "requests": requests}
-    if fault.refuses_relation:
+    if name == OF_PAGES:
         refuse = {"on": "write", "effect": "error"}
         told |= {"relation": RELATION, "data": plan.data_directory, "disk": recorded_disk("data", 0), "refuse": refuse}
     if fault.fills:

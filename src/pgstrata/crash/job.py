@@ -1,6 +1,6 @@
-"""What a worker is told: the disks of a state, how they are mounted, and how the server recovers on them. Pure.
+"""A worker's job: the disks of a state, how they are mounted, and how the server recovers on them. Pure.
 
-Workers are functions of their jobs: of the log, the states that are their share, and these commands.
+Workers are functions of their jobs: the log, the states that are their share, and these commands.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from pgstrata.stack.plan import StackPlan, VolumePlan
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import PlannedCommand, Step, planned
 from pgstrata.stack.undo import RemovePath, Undo, Unmount
-from pgstrata.trial.context import TrialSetup
+from pgstrata.trial.context import TrialSetup, trial_directory
 
 RECOVERY_TIMEOUT_S = 300.0
 FAILOVER_TIMEOUT_S = 60.0
-"""Of starting a standby, and of promoting it."""
+"""Seconds for starting a standby, and for promoting it."""
 KILLED_AT_THE_END = ("-c", "dynamic_shared_memory_type=sysv")
-"""Shared memory of this kind goes with the worker's namespace."""
+"""This kind of shared memory is released with the worker's namespace."""
 MOUNT_AND_BACK_S = 60.0
-"""What the parts of a state besides recovery may take."""
+"""Seconds for the parts of a state besides recovery."""
 
 _WORKER = Path(__file__).with_name("state_worker.py")
 _FAILOVER, _REJOIN = (Path(__file__).with_name(name) for name in ("failover.py", "rejoin.py"))
@@ -42,13 +42,20 @@ _FAILOVER, _REJOIN = (Path(__file__).with_name(name) for name in ("failover.py",
 
 @dataclass(frozen=True)
 class CrashPlaces:
-    """Where on the host the parts of a crash trial lie."""
+    """Locations of the parts of a crash trial on the host."""
 
     work: str
+    programs: str
+    """Folder of programs that the server's user runs; that user may not have access to `work`."""
 
     @classmethod
     def of(cls, setup: TrialSetup) -> CrashPlaces:
-        return cls(setup.plan.context.work_directory)
+        return cls(setup.plan.context.work_directory, trial_directory(setup.plan.context))
+
+    @classmethod
+    def of_replay(cls, setup: TrialSetup) -> CrashPlaces:
+        """Places all of it below the scratch folder, as a replay has no folder next to the stack."""
+        return cls(setup.plan.context.work_directory, setup.plan.context.work_directory)
 
     @property
     def recorded(self) -> str:
@@ -65,18 +72,18 @@ class CrashPlaces:
 
     @property
     def failover(self) -> str:
-        """The program that brings up what is left of a cluster."""
-        return f"{self.work}/failover.py"
+        """The program that brings up the remaining servers of a cluster."""
+        return f"{self.programs}/failover.py"
 
     @property
     def failover_job(self) -> str:
-        """What it is told, where somebody is to start it."""
-        return f"{self.work}/failover.json"
+        """Its job, if it starts a server."""
+        return f"{self.programs}/failover.json"
 
     @property
     def rejoin(self) -> str:
         """The program that has a lost primary follow the one that was promoted."""
-        return f"{self.work}/rejoin.py"
+        return f"{self.programs}/rejoin.py"
 
     def recovery(self, of: str) -> str:
         """The folder of the daemon that records the recovery of a state."""
@@ -92,17 +99,17 @@ class StateDisk:
 
 
 def recorded_disks(volumes: Sequence[VolumePlan]) -> tuple[StateDisk, ...]:
-    """Every disk of every volume, in their order, with those of a pool's log, cache and special devices."""
+    """Every disk of every volume in order, with those of a pool's log, cache and special devices."""
     return tuple(StateDisk(name, node) for volume in volumes for node, name in recorded_names(volume.media).items())
 
 
 def plan_stages(volumes: Sequence[VolumePlan]) -> tuple[Stage, ...]:
-    """How every volume of a state is brought up where the recorded one was, in the same order: from the bottom up."""
+    """Stages that bring up every volume of a state at the recorded location, in the same order: from the bottom up."""
     return tuple(stage for volume in volumes for stage in volume.stages)
 
 
 def plan_take_down(stages: Sequence[Stage]) -> tuple[PlannedCommand, ...]:
-    """Unmounts what stages mounted, and has the kernel let go of what they stand on."""
+    """Unmounts the filesystems of stages and releases their devices."""
     return tuple(c for stage in reversed(stages) for c in (*_plan_unmount(stage), *stage.down))
 
 
@@ -111,7 +118,7 @@ def _plan_unmount(stage: Stage) -> tuple[PlannedCommand, ...]:
 
 
 def undos_of_stages(stages: Sequence[Stage]) -> tuple[Undo, ...]:
-    """Takes back what a worker that was ended leaves; mounts in a namespace of its own are gone with it."""
+    """Undoes what a killed worker leaves; mounts in its own namespace are already gone."""
     in_sight = any(stage.in_sight for stage in stages)
     undos: list[Undo] = []
     for stage in stages:
@@ -122,19 +129,19 @@ def undos_of_stages(stages: Sequence[Stage]) -> tuple[Undo, ...]:
 
 
 def tells_files(volumes: Sequence[VolumePlan]) -> bool:
-    """Whether files lie on the recorded disks where their filesystem says: there is nothing between."""
+    """True if the filesystem's file positions are positions on the recorded disks: no layer lies between."""
     return all(len(volume.stages) == 1 and volume.stages[0].mount_point for volume in volumes)
 
 
 def plan_recovery(
     setup: TrialSetup, script: Script, *, gone: Sequence[str] = (), recorded: bool = False, deep: bool = False
 ) -> Command:
-    """The server by itself, which recovers and then reads its statements from standard input. It need not wait for the
-    disk, unless what it does is `recorded`. Of a cluster, the one that goes on of those that are not `gone`."""
+    """The server by itself, which recovers and then reads its statements from standard input. It does not wait for the
+    disk, unless its writes are `recorded`. For a cluster, the server that continues among those that are not `gone`."""
     server = setup.server
     check = render_check(asked_of_amcheck(setup, deep=deep), script)
     if setup.stack.topology is not None:
-        job = render_failover(setup, gone, options=KILLED_AT_THE_END)
+        job = render_failover(setup, gone)
         argv = ("python3", "-I", CrashPlaces.of(setup).failover, job)
         return Command(argv, RECOVERY_TIMEOUT_S, check, user=server.user)
     postgres = server.installation.program("postgres")
@@ -148,21 +155,21 @@ def plan_recovery(
     )
 
 
-def render_failover(setup: TrialSetup, gone: Sequence[str], options: Sequence[str] = ()) -> str:
-    """What the program that brings up what is left is told of a cluster all of whose nodes lost power."""
+def render_failover(setup: TrialSetup, gone: Sequence[str]) -> str:
+    """The job of the program that brings up the remaining servers, for a cluster whose nodes all lost power."""
     left = tuple(left_servers(setup, nodes_left(setup.stack, gone)))
-    return json.dumps({**failover_job(setup), "options": options, "servers": left})
+    return json.dumps({**failover_job(setup), "servers": left})
 
 
 def failover_job(setup: TrialSetup) -> dict[str, Any]:
-    """What the program that brings up what is left is told of a cluster, but for what is left."""
+    """The job of the program that brings up the remaining servers of a cluster, without these servers."""
     program = setup.server.installation.program
     programs = {name: program(name) for name in ("pg_ctl", "postgres", "pg_controldata", "pg_waldump")}
-    return {**programs, "timeout_s": FAILOVER_TIMEOUT_S, "options": ()}
+    return {**programs, "timeout_s": FAILOVER_TIMEOUT_S}
 
 
 def left_servers(setup: TrialSetup, nodes: Sequence[str]) -> Iterator[dict[str, str]]:
-    """What these nodes have, where they have it; where there is none the archive, with the base backup beside it."""
+    """The data of these nodes at their usual locations; without nodes, the archive with the base backup next to it."""
     for name in nodes:
         layout, role = setup.servers[name].layout, "primary" if name == PRIMARY else "standby"
         yield {"name": name, "role": role, "data": layout.data_directory, "wal": layout.wal_directory or ""}
@@ -172,12 +179,12 @@ def left_servers(setup: TrialSetup, nodes: Sequence[str]) -> Iterator[dict[str, 
 
 
 def base_backup(plan: StackPlan) -> str | None:
-    """The base backup that the archive follows on, beside it; None without an archive."""
+    """The base backup next to the archive, on which the archive builds; None without an archive."""
     return None if plan.archive_directory is None else f"{plan.mounts[ARCHIVE]}/base"
 
 
 def rejoin_job(setup: TrialSetup, how: str) -> dict[str, Any]:
-    """What the program that has a lost primary follow is told of a cluster, but for where both servers lie."""
+    """The job of the program that has a lost primary follow, without the locations of both servers."""
     program = setup.server.installation.program
     return {
         "how": how,
@@ -189,11 +196,10 @@ def rejoin_job(setup: TrialSetup, how: str) -> dict[str, Any]:
     }
 
 
-def failover_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    """The programs that bring up what is left of a cluster, where the servers' user can read them."""
+def failover_steps(setup: TrialSetup, places: CrashPlaces) -> tuple[Step, ...]:
+    """Installs the programs that bring up the remaining servers of a cluster, readable by the servers' user."""
     if setup.stack.topology is None:
         return ()
-    places = CrashPlaces.of(setup)
     programs = ((_FAILOVER, places.failover), (_REJOIN, places.rejoin))
     make = (
         Command(("install", "--mode", "0644", "/dev/stdin", path), stdin=source.read_text(encoding="utf-8"))
@@ -208,7 +214,7 @@ def has_amcheck(setup: TrialSetup) -> bool:
 
 
 def asked_of_amcheck(setup: TrialSetup, *, deep: bool = False) -> tuple[Amchecked, ...]:
-    """In each state; the verdict on one needs its answers."""
+    """The amcheck queries in each state; their answers are needed for the verdict."""
     return amchecked(amcheck=has_amcheck(setup), major=setup.server.installation.major, deep=deep)
 
 
@@ -223,41 +229,40 @@ def plan_checksums(setup: TrialSetup) -> tuple[Command, ...]:
 
 
 def fitting_workers(setup: TrialSetup, asked: int | None) -> int:
-    """As many as were asked for, else one for each processor; one where the kernel cannot have two copies of a volume
-    up at once."""
+    """The requested number of workers, else one for each processor; one if the kernel cannot have two copies of a
+    volume up at once."""
     facts = setup.site.facts.checked
     wanted = asked or int(facts.get("CPUs", "1"))
     return 1 if any(stage.alone for stage in plan_stages(setup.plan.volumes)) else wanted
 
 
 def shares(states: Sequence[Any], workers: int) -> list[list[Any]]:
-    """Each worker's states, in their order; the log is read once by each."""
+    """Each worker's states, in order; each worker reads the log once."""
     return [list(states[worker::workers]) for worker in range(workers)]
 
 
 @dataclass(frozen=True)
 class Portion:
-    """States of an event log that one worker looks at: `states` are lines of `strata-disk states`, `daemon` is the
-    folder of the daemon that has their disks. `seconds` ends it early, between two states."""
+    """States of an event log that one worker checks. `states` are lines of `strata-disk states`; `daemon` is the folder
+    of the daemon that provides their disks. After `seconds` it ends early, between two states."""
 
     daemon: str
     log: str
     states: Sequence[str]
     script: Script
-    """What was written, which is read back."""
+    """The script that was written and is read back."""
     seconds: float | None = None
     recorded: bool = False
-    """Whether the daemon logs what mounting and recovering do, so that power can be lost again meanwhile."""
+    """True if the daemon logs the writes of mounting and recovery, so that power can be lost again meanwhile."""
     gone: tuple[str, ...] = ()
-    """Nodes of a cluster that do not come back."""
+    """Nodes of a cluster that are lost forever."""
     look: Command | None = None
-    """Run in each state where it is mounted, instead of the server that recovers it."""
+    """Command run in each mounted state instead of the server that recovers it."""
     examined: frozenset[int] = frozenset()
-    """States, by their ids, in which the server is shut down after its answers, and its files and filesystems are
-    read."""
+    """Ids of states in which the server is shut down after its answers, and its files and filesystems are read."""
     left_up: bool = False
-    """Whether the one state is left where it is mounted, in sight of everybody. Nothing recovers it, and what does not
-    come up is not mended."""
+    """True if the only state is left mounted and visible to all. It is not recovered, and not repaired if it does not
+    come up."""
 
 
 def render_job(setup: TrialSetup, portion: Portion) -> str:
@@ -315,7 +320,7 @@ def _shown(command: PlannedCommand) -> list[str]:
 
 
 def told_of_states(setup: TrialSetup, script: Script, gone: Sequence[str] = ()) -> tuple[str, ...]:
-    """What a worker does in each state, for people."""
+    """The actions of a worker in each state, in words."""
     disks = ", ".join(f"<{disk.node}>" for disk in recorded_disks(setup.plan.volumes))
     recovery, stages = plan_recovery(setup, script, gone=gone), plan_stages(setup.plan.volumes)
     where = "in sight of a server" if any(stage.in_sight for stage in stages) else "in a mount namespace of its own"
@@ -331,7 +336,7 @@ def told_of_states(setup: TrialSetup, script: Script, gone: Sequence[str] = ()) 
 
 
 def plan_worker(job: str, states: int, marker: tuple[tuple[str, str], ...]) -> PlannedCommand:
-    """The worker, with the job that lies in a file."""
+    """The worker, with its job in a file."""
     command = Command(
         ("python3", "-I", "-", job),
         timeout_s=states * (RECOVERY_TIMEOUT_S + MOUNT_AND_BACK_S),
@@ -344,7 +349,7 @@ def plan_worker(job: str, states: int, marker: tuple[tuple[str, str], ...]) -> P
 
 @dataclass(frozen=True)
 class Seen:
-    """What a worker tells of one state. `problem` is what kept the worker itself from looking."""
+    """A worker's report on one state. `problem` is an error of the worker itself."""
 
     mounted: int
     mount_error: str
@@ -353,18 +358,18 @@ class Seen:
     stderr: str
     problem: str
     mended: str = ""
-    """The commands without which it could not be mounted; `mounted` and `mount_error` are as it was without them."""
+    """The commands needed before it could be mounted; `mounted` and `mount_error` describe the attempt without them."""
     deep: bool = False
-    """Whether the server was shut down after its answers, and its files and filesystems were read."""
+    """True if the server was shut down after its answers, and its files and filesystems were read."""
     examined: Sequence[tuple[str, int | None, str]] = ()
-    """What read them: the tool, how it ended, and the last that it said."""
+    """The tools that read them: name, exit code and last output of each."""
     parts_s: Mapping[str, float] = field(default_factory=dict)
     memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class WorkerTold:
-    """How a worker ended, and what it printed; `left` is what could not be undone after it."""
+    """A worker's exit status and output; `left` is what could not be undone after it."""
 
     code: int | None
     stdout: str
@@ -377,6 +382,6 @@ NOT_LOOKED_AT = "the worker ended before it"
 
 @parser_of("the worker of states")
 def parse_seen(text: str) -> tuple[Seen, ...]:
-    """What a worker has told so far; a last line without its end is left out."""
+    """The reports of a worker so far, without an incomplete last line."""
     lines = text.split("\n")[:-1]
     return tuple(Seen(**json.loads(line)) for line in lines)

@@ -1,7 +1,7 @@
-"""What is kept of the event log where a state did not hold: enough to make every state of the trial again.
+"""The event log kept for a failed state, sufficient to recreate every state of the trial.
 
-The log is condensed: what was durable at the last moment before the transactions at which nothing was volatile stands
-for what happened until then. States have the same content as of the whole log, and their digests say so.
+The log is condensed: the durable content at the last moment before the transactions at which nothing was volatile
+replaces the events until then. States have the same content as with the whole log, and their digests prove it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TIMEOUT_S = 1800.0
 
 
 def kept_log(interrupted: str | None) -> str:
-    """The event log that a state of a record is made of: of the transactions, or of the recovery that it interrupts."""
+    """The event log of a recorded state: that of the transactions, or of the recovery that it interrupts."""
     return f"raw/recovery-{interrupted}.log.gz" if interrupted else LOG
 
 

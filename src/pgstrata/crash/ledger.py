@@ -1,9 +1,10 @@
-"""The ledger: entries of numbered sessions that move amounts between accounts, and what must hold of it at any moment.
+"""The ledger: entries of numbered sessions that move amounts between accounts, and its invariants at any moment.
 
-Session s writes entries 1, 2, 3, ...; each transaction adds one entry and moves its amount between two balances. So, of
-whatever moment a database is: entries of a session have no gap, every balance is the sum of the entries that name
-it, and all balances add up to nothing. And after a power cut: every acknowledged entry is there, and at most one more.
-The same holds of pgbench's script, whose history has the entries: its tables and questions are those of `script`.
+Session s writes entries 1, 2, 3, ...; each transaction adds one entry and moves its amount between two balances. At any
+moment, entries of a session have no gap, every balance is the sum of the entries that name it, and all balances add up
+to zero. After a power cut every acknowledged entry exists, and at most one more.
+
+The same holds for pgbench's script, whose history contains the entries: its tables and queries are those of `script`.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _CLIENT_TIMEOUT_S = 3600.0
 
 @dataclass(frozen=True)
 class LedgerSize:
-    """What is written, and how much. Accounts fill enough pages that checkpoints write many of them anew."""
+    """The size of the ledger. Accounts fill enough pages that checkpoints rewrite many of them."""
 
     sessions: int = 8
     transactions: int = 100
-    """Of each session."""
+    """Per session."""
     accounts: int = 3000
     checkpoint_every: int = 20
     """Transactions of the first session between two checkpoints."""
@@ -52,7 +53,7 @@ def render_schema(size: LedgerSize, *, amcheck: bool) -> str:
 
 
 def plan_client(control: str, server: Server, size: LedgerSize, seed: int, fault: str = "") -> Command:
-    """Begins as the caller, who may reach the disk's control socket, and goes on as the server's user."""
+    """Starts as the caller, who may access the disk's control socket, and continues as the server's user."""
     failing = ("--fault", fault) if fault else ()
     socket = f"{server.run_directory}/.s.PGSQL.{server.port}"
     numbers = {
@@ -95,7 +96,7 @@ class Mark:
 
 @parser_of("strata-disk")
 def parse_marks(text: str) -> tuple[Mark, ...]:
-    """The acknowledgements among `strata-disk marks`, in their order."""
+    """The acknowledgements in the output of `strata-disk marks`, in order."""
     found = []
     for line in text.splitlines():
         given = json.loads(line)
@@ -107,7 +108,7 @@ def parse_marks(text: str) -> tuple[Mark, ...]:
 
 
 def acknowledged_by(marks: Sequence[Mark], cut: int) -> dict[int, int]:
-    """Acknowledged entries of each session when power is lost after event `cut`."""
+    """Last acknowledged entry of each session when power is lost after event `cut`."""
     return {mark.session: mark.number for mark in marks if mark.seq <= cut}
 
 
@@ -120,16 +121,16 @@ _BY_INDEX = (
 )
 _END = "SELECT 'reached' AS end;"
 LAST_ANSWER = 'end = "reached"'
-"""What a single-user server prints of it."""
+"""How a single-user server prints it."""
 HEAPS_SINCE = 14
 """The first major with verify_heapam."""
 Amchecked = Literal["indexes", "heaps", "parents"]
-"""What amcheck looks at, by the name of its answer."""
+"""An amcheck query, with the name of its answer."""
 
 
 def amchecked(*, amcheck: bool, major: int, deep: bool = False) -> tuple[Amchecked, ...]:
-    """What a server of this major is asked of amcheck, where it has it; `deep` also whether the pages of an index agree
-    with those above and beside them."""
+    """The amcheck queries for a server of this major version, if available; `deep` adds a check that the pages of an
+    index agree with those above and next to them."""
     if not amcheck:
         return ()
     heaps: tuple[Amchecked, ...] = ("heaps",) if major >= HEAPS_SINCE else ()
@@ -137,7 +138,7 @@ def amchecked(*, amcheck: bool, major: int, deep: bool = False) -> tuple[Amcheck
 
 
 def render_check(asked: Sequence[Amchecked], script: Script = LEDGER) -> str:
-    """Statements for a single-user server, one a line. The last one says that all of them were reached."""
+    """Statements for a single-user server, one a line. The last one confirms that all of them were reached."""
     sessions, of_amcheck = _render_sessions(script), _render_amcheck(script)
     parts = (
         _BY_HEAP, sessions, script.balances, _BY_INDEX, script.indexed, *(of_amcheck[one] for one in asked), _END,
@@ -170,7 +171,7 @@ _VALUE = re.compile(r'\t 1: (\w+) = "(.*)"\t\(typeid')
 
 @dataclass(frozen=True)
 class Answers:
-    """What a single-user server printed, by the names of columns; errors are lines of its log."""
+    """Output of a single-user server by column name; errors are lines of its log."""
 
     values: Mapping[str, str]
     errors: tuple[str, ...]
@@ -181,7 +182,7 @@ class Answers:
 
 
 def parse_answers(printed: str, log: str) -> Answers:
-    """The output of `postgres --single` and what it wrote to standard error."""
+    """Parses the output of `postgres --single` and its standard error."""
     found = (_VALUE.search(line) for line in printed.splitlines())
     errors = tuple(line for line in log.splitlines() if re.search(r"\b(ERROR|FATAL|PANIC):|^postgres: ", line))
     return Answers({match[1]: match[2] for match in found if match}, errors)
@@ -189,7 +190,7 @@ def parse_answers(printed: str, log: str) -> Answers:
 
 @dataclass(frozen=True)
 class SessionEntries:
-    """The entries of a session that are there: how many, the first and the last number, and how many repeat one."""
+    """The existing entries of a session: number of entries, first and last number, and number of duplicates."""
 
     session: int
     entries: int
@@ -200,25 +201,25 @@ class SessionEntries:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger as it was read back."""
+    """The ledger as read back."""
 
     sessions: Mapping[int, SessionEntries]
     accounts: int
-    """With what else has a balance."""
+    """Number of rows with a balance, accounts and others."""
     total: int
     differing: int
-    """Of these, those whose balance is not the sum of their entries."""
+    """Number of these whose balance is not the sum of their entries."""
     indexed: tuple[int, ...]
-    """Entries, where they have one, and accounts as their indexes have them."""
+    """Entries, if they are indexed, and accounts, as counted through their indexes."""
     checked_indexes: tuple[int, ...]
-    """So many bt_index_check looked at, and bt_index_parent_check, where they were asked."""
+    """Number of indexes checked by bt_index_check and bt_index_parent_check, if requested."""
     damaged: int
     """Findings of verify_heapam."""
 
 
 @parser_of("postgres --single")
 def parse_ledger(answers: Answers, asked: Sequence[Amchecked] = ()) -> Ledger:
-    """KeyError when a part of it, or of what amcheck was asked, was not answered."""
+    """Parses the ledger. Raises KeyError if a part of it, or of the amcheck queries, was not answered."""
     rows = [SessionEntries(*map(int, row)) for row in json.loads(answers.values["sessions"])]
     accounts, total, differing = json.loads(answers.values["balances"])
     return Ledger(

@@ -1,10 +1,10 @@
-"""Writes the ledger, or what pgbench writes, and marks every acknowledgement in the disk's event log. Run on the host;
+"""Writes the ledger, or pgbench's tables, and marks every acknowledgement in the disk's event log. Run on the host;
 standard library only.
 
-It begins as root, which opens the disk's control socket, and goes on as the server's user, who may connect. Each
-session sends a transaction, waits until the server says that it is committed, has that marked, and only then begins the
-next: at any moment at most one transaction a session is under way. It speaks PostgreSQL's protocol (version 3, simple
-queries) by itself, so that nothing lies between the server's word and the mark.
+It starts as root, which opens the disk's control socket, and continues as the server's user, who may connect. Each
+session sends a transaction, waits until the server reports its commit, has that marked, and only then starts the next.
+At any moment at most one transaction a session is in progress. It implements PostgreSQL's protocol (version 3, simple
+queries) itself, so that nothing lies between the server's reply and the mark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 PATIENCE_S = 300.0
 BRANCHES, TELLERS = 8, 80
-"""Of pgbench's tables: as many branches as sessions, and of each ten tellers."""
+"""pgbench's tables: one branch per session, and ten tellers per branch."""
 PROTOCOL = 196608
 FS_IOC_FIEMAP = 0xC020660B
 MOST_EXTENTS = 500
@@ -79,7 +79,7 @@ class Session:
         return self._value
 
     def ask(self, statements: str) -> list[str]:
-        """The command tags that the server answered with, each when it was done."""
+        """The command tags of the server's answers, each recorded on completion."""
         text = statements.encode() + b"\0"
         self._socket.sendall(b"Q" + struct.pack("!i", len(text) + 4) + text)
         return self._until_ready()
@@ -127,7 +127,9 @@ def transfer(session: int, number: int, accounts: int, lot: random.Random) -> st
 
 
 def tpcb_like(session: int, number: int, accounts: int, lot: random.Random) -> str:
-    """pgbench's built-in script, which leaves the filler of history empty: here it says whose transaction it is."""
+    """pgbench's built-in script. It leaves the filler of history empty; here the filler names the transaction's session
+    and number.
+    """
     aid, tid, bid = (lot.randint(1, most) for most in (accounts, TELLERS, BRANCHES))
     delta = lot.randint(-5000, 5000)
     return (
@@ -146,8 +148,12 @@ TRANSACTIONS = {"ledger": transfer, "tpcb-like": tpcb_like}
 """By the names of scripts. Each line is a query by itself; the last one commits."""
 
 
-def write_entries(session: int, server: Session, disk: Disk, given: argparse.Namespace) -> int:
-    """The transactions of one session, one after the other; how many were acknowledged."""
+def write_entries(session: int, server: Session, disk: Disk, given: argparse.Namespace, failed: threading.Event) -> int:
+    """The transactions of one session, one after the other; how many were acknowledged.
+
+    The first session carries out the fault, then sets `failed`. Where a table's pages are refused, the others wait for
+    that: the server pauses for a second after a checkpoint that failed, and transactions must follow the next one.
+    """
     lot = random.Random(f"{given.seed} {session}")
     for number in range(1, given.transactions + 1):
         queries = TRANSACTIONS[given.script](session, number, given.accounts, lot).splitlines()
@@ -155,16 +161,19 @@ def write_entries(session: int, server: Session, disk: Disk, given: argparse.Nam
         if tags[-1:] != ["COMMIT"]:
             raise RuntimeError(f"transaction {number} of session {session} ended with {tags}")
         disk.mark(f"ack {session} {number}")
-        if session == 0:
-            if given.fault and number == given.fault["after"]:
+        if given.fault and number == given.fault["after"]:
+            if session == 0:
                 fail(given.fault, server, disk)
-            if number % given.checkpoint_every == 0:
-                server.ask("CHECKPOINT")
+                failed.set()
+            elif "relation" in given.fault:
+                failed.wait(PATIENCE_S)
+        if session == 0 and number % given.checkpoint_every == 0:
+            server.ask("CHECKPOINT")
     return int(given.transactions)
 
 
 def fail(fault: dict[str, Any], server: Session, disk: Disk) -> None:
-    """From here on the disk is as the fault has it. What the server does not survive ends its sessions."""
+    """Puts the fault into force. If the server does not survive it, its sessions end."""
     disk.mark("fault")
     for request in fault["requests"]:
         disk.ask(request)
@@ -177,7 +186,7 @@ def fail(fault: dict[str, Any], server: Session, disk: Disk) -> None:
 
 
 def refuse_writes(fault: dict[str, Any], server: Session, disk: Disk) -> None:
-    """The disk refuses the pages of a table until a checkpoint has failed; the next one is to write them again."""
+    """Has the disk refuse the pages of a table until a checkpoint has failed; the next one is to write them again."""
     path = server.value(f"SELECT pg_relation_filepath('{fault['relation']}')")
     for start, end in extents(f"{fault['data']}/{path}"):
         disk.ask({"op": "fault", "disk": fault["disk"], "fault": {**fault["refuse"], "from": start, "to": end}})
@@ -188,7 +197,7 @@ def refuse_writes(fault: dict[str, Any], server: Session, disk: Disk) -> None:
 
 
 def extents(path: str) -> list[tuple[int, int]]:
-    """Where on the device a file lies, in bytes (FS_IOC_FIEMAP)."""
+    """Location of a file on its device, in bytes (FS_IOC_FIEMAP)."""
     asked = bytearray(struct.pack("QQIIII", 0, 2**64 - 1, 1, 0, MOST_EXTENTS, 0) + bytes(56 * MOST_EXTENTS))
     with open(path, "rb") as file:
         fcntl.ioctl(file, FS_IOC_FIEMAP, asked)
@@ -198,7 +207,7 @@ def extents(path: str) -> list[tuple[int, int]]:
 
 
 def fill(path: str) -> None:
-    """Takes all the space that is left, by a file without content."""
+    """Fills the remaining space with a file without content."""
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     at, size = 0, 1 << 30
     while size >= 4096:
@@ -213,18 +222,22 @@ def fill(path: str) -> None:
 
 
 def write_ledger(given: argparse.Namespace) -> dict[str, Any]:
-    """All sessions at once, between the marks `begin` and `end`."""
+    """Runs all sessions at once, between the marks `begin` and `end`."""
     disks = [Disk(given.control) for _ in range(given.sessions)]
     become(given.os_user)
     servers = [Session(given.socket, given.user, given.database) for _ in disks]
     acknowledged = [0] * given.sessions
     errors: list[str] = []
+    failed = threading.Event()
 
     def work(session: int) -> None:
         try:
-            acknowledged[session] = write_entries(session, servers[session], disks[session], given)
+            acknowledged[session] = write_entries(session, servers[session], disks[session], given, failed)
         except (OSError, RuntimeError, ValueError) as error:
             errors.append(f"session {session}: {error}")
+        finally:
+            if session == 0:
+                failed.set()
 
     disks[0].mark("begin")
     threads = [threading.Thread(target=work, args=(session,)) for session in range(given.sessions)]
@@ -240,7 +253,7 @@ def write_ledger(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def become(user: str) -> None:
-    """Gives root up for good."""
+    """Drops root privileges permanently."""
     if not user or os.getuid() != 0:
         return
     entry = pwd.getpwnam(user)

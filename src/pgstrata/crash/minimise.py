@@ -1,9 +1,10 @@
-"""The fewest lost and torn writes with which a state still fails: delta debugging over what the state lacks. Pure.
+"""The fewest lost and torn writes with which a state still fails: delta debugging over the blocks that the state lacks.
+Pure.
 
 Method: ddmin, Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", IEEE Transactions on Software
-Engineering 28 (2002). A state at a cut is what is durable there and a part of what is not; so it is told by the blocks
-that it lacks, and fewer of them make another legal state of the same cut. First whole writes are given back, then
-single blocks of those that are left.
+Engineering 28 (2002). A state at a cut is the durable content and a part of the volatile writes. It is therefore
+defined by the blocks that it lacks, and fewer of them make another legal state of the same cut. First whole writes are
+restored, then single blocks of the remaining ones.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import Any
 from pgstrata.errors import parser_of
 
 MOST_BLOCKS = 1024
-"""That are given back one by one; where more are left, neighbours are lost or there together."""
+"""Maximum number of blocks restored one by one; beyond it, neighbours are lost or restored together."""
 
 
 @dataclass(frozen=True, order=True)
 class LostRun:
-    """Neighbouring blocks of one write that a state does not have, from `start` up to `end`."""
+    """Neighbouring blocks of one write that a state lacks, from `start` up to `end`."""
 
     seq: int
     start: int
@@ -30,7 +31,7 @@ class LostRun:
 
 @dataclass(frozen=True)
 class ChangedBlocks:
-    """A write that may be lost at the cut: the blocks on which it counts, and those that the state has."""
+    """A write that may be lost at the cut: its effective blocks, and those that the state has."""
 
     seq: int
     disk: str
@@ -61,7 +62,7 @@ def without(ranges: Iterable[tuple[int, int]], taken: Iterable[tuple[int, int]])
 
 
 def render_state(state: str, changes: Sequence[ChangedBlocks], lost: Iterable[LostRun], number: int) -> str:
-    """The line of a state at the same cut that lacks these blocks and no other; its digest is yet to be measured."""
+    """The line of a state at the same cut that lacks exactly these blocks; its digest is not yet measured."""
     whole: list[int] = []
     torn = []
     runs: dict[int, list[tuple[int, int]]] = {}
@@ -81,20 +82,19 @@ def render_state(state: str, changes: Sequence[ChangedBlocks], lost: Iterable[Lo
 
 Lost = tuple[LostRun, ...]
 Try = Callable[[Sequence[Lost]], Sequence[bool] | None]
-"""Whether states that lack these blocks fail, as far as the first that does; None when there is no time for them."""
+"""Tests states that lack these blocks, up to the first that fails; None if no time is left for them."""
 
 
 @dataclass(frozen=True)
 class Smallest:
-    """The fewest blocks that were found; `proven` when nothing more could be given back, as far as one at a time is
-    tried."""
+    """The smallest set of blocks; `proven` if no further block can be restored, as far as single blocks are tried."""
 
     lost: Lost
     proven: bool
 
 
 def minimise(changes: Sequence[ChangedBlocks], fails: Try) -> Smallest:
-    """The fewest blocks that must be missing for the state to fail, beginning with those that it lacks."""
+    """The fewest blocks that must be missing for the state to fail, starting with those that it lacks."""
     tried = _Tried(fails)
     if tried.first([()]) == 0:
         return Smallest((), proven=True)
@@ -113,7 +113,7 @@ def _singly(runs: Sequence[LostRun]) -> Iterator[LostRun]:
 
 
 def joined(runs: Iterable[LostRun]) -> Lost:
-    """In order, neighbours as one."""
+    """Sorts the runs and joins neighbours."""
     made: list[LostRun] = []
     for run in sorted(runs):
         if made and (made[-1].seq, made[-1].end) == (run.seq, run.start):
@@ -124,7 +124,7 @@ def joined(runs: Iterable[LostRun]) -> Lost:
 
 
 class _Tried:
-    """What was tried already; `exhausted` once there is no time left."""
+    """Results of earlier attempts; `exhausted` once no time is left."""
 
     def __init__(self, fails: Try) -> None:
         self._fails = fails
@@ -132,7 +132,7 @@ class _Tried:
         self.exhausted = False
 
     def first(self, candidates: Sequence[Lost]) -> int | None:
-        """The place of the first that fails."""
+        """Index of the first candidate that fails."""
         new = [number for number, lost in enumerate(candidates) if lost not in self._held]
         if not new or self.exhausted:
             return None
@@ -148,7 +148,9 @@ class _Tried:
 
 
 def _reduced(parts: list[Lost], tried: _Tried) -> list[Lost]:
-    """ddmin: while one of `count` portions fails alone, or their rest without it, go on with that; else cut finer."""
+    """ddmin: while one of `count` portions fails alone, or their rest without it, continues with that; else splits
+    finer.
+    """
     count = 2
     while len(parts) > 1 and not tried.exhausted:
         size = -(-len(parts) // count)

@@ -1,9 +1,10 @@
-"""A state by the name that reports print: `DIR/crash/TRIAL/STATE`, with DIR a campaign directory or a zip of one."""
+"""A state by its name in reports: `DIR/crash/TRIAL/STATE`, with DIR a campaign directory or a zip of one."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,26 +14,29 @@ from pgstrata.crash.program import ChosenState, parse_states
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.record.reader import CampaignData, CrashData, read
 from pgstrata.record.schema import CRASH, PlannedRecord, StateRecord
-from pgstrata.record.source import Source
+from pgstrata.record.source import DAMAGED, Source
 
 STATES = "raw/states"
+MAX_STATES_BYTES = 64 << 20
+"""Largest size in bytes of the file with the findings of all states, and of a file with one state."""
 
 
 @dataclass(frozen=True)
 class NamedState:
-    """A state that a record keeps, with the trial that it is of."""
+    """A recorded state, with its trial."""
 
     data: CampaignData
     trial: CrashData
     name: str
-    """In the trial: `1.17`, or `1.17-minimal`."""
+    """Name within the trial: `1.17`, or `1.17-minimal`."""
     state: ChosenState
     record: StateRecord | None
-    """What was seen in it; None of one that was made from another."""
+    """The report on it; None for a state derived from another."""
 
     @property
     def planned(self) -> PlannedRecord:
-        with self.data.source.open(f"{self.trial.folder}/planned.json") as file:
+        name = f"{self.trial.folder}/planned.json"
+        with self.data.source.open(name) as file, _understood(self.data.source, name):
             return PlannedRecord.model_validate_json(file.read())
 
     @property
@@ -41,7 +45,7 @@ class NamedState:
 
     @property
     def recorded_digest(self) -> str:
-        """Of what was looked at; empty where the record does not have it."""
+        """Digest of the checked state; empty if the record has none."""
         minimal = self.trial.minimal
         if minimal is not None and minimal.state == self.name:
             return minimal.digest
@@ -49,17 +53,17 @@ class NamedState:
 
     @property
     def log(self) -> str:
-        """The event log that it is made of."""
+        """The event log from which it is made."""
         return _log_of(self.trial, self.record)
 
     @property
     def file(self) -> str:
-        """The line that makes it."""
+        """The file with the line that makes it."""
         return f"{self.trial.folder}/{state_file(self.name)}"
 
     @property
     def files(self) -> frozenset[str]:
-        """Of the record, what belongs to this state."""
+        """The files of the record that belong to this state."""
         folder = self.trial.folder
         own = {self.log, self.file}
         others = (name for name in self.data.source.below(folder) if not name.startswith(f"{folder}/raw/"))
@@ -71,7 +75,7 @@ class NamedState:
 
 
 def named_state(text: str) -> NamedState:
-    """UsageError for a name that leads to no state, PreflightError for one of another version's record."""
+    """Raises UsageError for a name that matches no state, PreflightError for a record of another version."""
     place, _, rest = text.rpartition(f"/{CRASH}/")
     wanted, _, name = rest.partition("/")
     if place and name and Path(place).exists():
@@ -105,7 +109,7 @@ def _names(data: CampaignData) -> str:
 
 
 def _kept(data: CampaignData) -> Iterator[tuple[CrashData, str]]:
-    """Every state that can be made again, in the order of stacks."""
+    """Every state that can be recreated, in the order of stacks."""
     for trial in data.crashes:
         records = _records(data.source, trial)
         files = data.source.below(f"{trial.folder}/{STATES}")
@@ -118,16 +122,29 @@ def _log_of(trial: CrashData, record: StateRecord | None) -> str:
 
 
 def _records(source: Source, trial: CrashData) -> dict[str, StateRecord]:
-    """None of a trial that failed before it looked at states, or that is of a cluster."""
+    """The reports by state; empty for a trial that failed before it checked states, or of a cluster."""
     if not source.has(f"{trial.folder}/states.jsonl"):
         return {}
-    with source.open(f"{trial.folder}/states.jsonl") as file:
-        states = [StateRecord.model_validate_json(line) for line in file.read().splitlines()]
+    name = f"{trial.folder}/states.jsonl"
+    with source.open(name, MAX_STATES_BYTES) as file, _understood(source, name):
+        states = [StateRecord.model_validate_json(line) for line in file.read(MAX_STATES_BYTES).splitlines()]
         return {state.id: state for state in states}
 
 
 def _state_of(source: Source, trial: CrashData, name: str) -> ChosenState:
     path = f"{trial.folder}/{state_file(name)}"
-    with source.open(path) as file:
-        (state,) = parse_states(file.read().decode())
+    with source.open(path, MAX_STATES_BYTES) as file, _understood(source, path):
+        (state,) = parse_states(file.read(MAX_STATES_BYTES).decode())
     return state
+
+
+@contextmanager
+def _understood(source: Source, name: str) -> Iterator[None]:
+    """Raises UsageError if a file of the record is damaged."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, RecursionError, MemoryError) as error:
+        why = str(error).partition("\n")[0][:200] or type(error).__name__
+        raise UsageError(f"{source.text}/{name} is not understood: {why}", hint=DAMAGED) from None
+    except OSError as error:
+        raise UsageError(f"{source.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None

@@ -1,7 +1,7 @@
-"""Power that is lost again while a state is recovered.
+"""Further power cuts while a state is recovered.
 
-A state is recovered on a disk that logs what mounting it and the server write. States of that log are looked at as any
-other: what had been acknowledged at the first cut must be there.
+A state is recovered on a disk that logs the writes of mounting and of the server. States of that log are checked like
+any other: all entries acknowledged by the first cut must exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pgstrata.crash.job import (
     Portion,
     parse_seen,
     plan_stages,
-    plan_worker,
     recorded_disks,
     render_job,
     undos_of_stages,
@@ -25,24 +24,23 @@ from pgstrata.crash.ledger import BEGIN
 from pgstrata.crash.program import (
     Batch,
     ChosenState,
-    CrashAsked,
     CrashContext,
-    job_file,
     plan_states,
     states_step,
     take_new,
 )
+from pgstrata.crash.workers import job_file, plan_workers
 from pgstrata.errors import TrialError
-from pgstrata.host.protocol import marked
-from pgstrata.stack.block.media import call, log_path, undos_of
+from pgstrata.spec.crash_request import CrashRequest
+from pgstrata.stack.block.media import call, log_path, plan_serve, undos_of
 from pgstrata.stack.step import Step, planned
 from pgstrata.stack.undo import RemovePath
 from pgstrata.trial.context import TrialSetup
 
 CUTS = 10
-"""Of one recovery."""
+"""Per recovery."""
 SHARE = 100
-"""Of so many states one is interrupted while it is recovered, where nothing is said."""
+"""By default, one of this number of states is interrupted while it is recovered."""
 
 
 @dataclass(frozen=True)
@@ -61,42 +59,46 @@ class Recovering:
         return cls(id_, state, folder, log_path(folder))
 
 
-def interrupted_count(asked: CrashAsked, states: int, number: int) -> int:
-    """Of how many states of a pass the recovery is interrupted; a number that was asked for is of the first pass."""
-    if asked.nested is None:
+def interrupted_count(context: CrashContext, states: int, number: int) -> int:
+    """Number of states of a pass whose recovery is interrupted; a requested number applies to the first pass. Zero for
+    a cluster all of whose nodes lose power."""
+    nested = context.request.nested
+    if context.setup.stack.topology is not None:
+        return 0
+    if nested is None:
         return states // SHARE
-    return min(asked.nested, states) if number == 0 else 0
+    return min(nested, states) if number == 0 else 0
 
 
 def spread(states: Sequence[ChosenState], count: int) -> tuple[ChosenState, ...]:
-    """So many of them, at equal distances."""
+    """Selects `count` states at equal distances."""
     many = min(count, len(states))
     return tuple(states[(2 * place + 1) * len(states) // (2 * many)] for place in range(many))
 
 
 def nested_steps(context: CrashContext, recovering: Recovering, seconds: float | None) -> Iterator[Step]:
-    """Each is made when those before it have been done: which states there are is known once the log is there."""
-    setup, asked = context.setup, context.asked
+    """Creates each step after the previous one is done: the states are known once the log exists."""
+    setup, request = context.setup, context.request
     yield record_step(setup, recovering)
-    yield choose_cuts_step(setup, asked, recovering)
+    yield choose_cuts_step(setup, request, recovering)
     if context.chosen:
         states = context.chosen
         batch = Batch(recovering.id, recovering.log, states, seconds, interrupts=recovering.state)
-        yield states_step(setup, asked, batch)
+        yield states_step(setup, request, batch)
         if any(one.interrupts == recovering.id and one.verdict != "held" for one in context.found):
             yield keep_recovery_step(recovering.log, recovering.id)
     yield Step(f"forget the recovery of state {recovering.id}", (planned("rm", "--force", recovering.log),))
 
 
 def record_step(setup: TrialSetup, recovering: Recovering) -> Step:
-    """One state is mounted and recovered as it would be after a power cut, on a disk whose events are logged."""
+    """Mounts and recovers one state as after a power cut, on a disk whose events are logged."""
     folder, log = recovering.folder, recovering.log
     files = tuple(f"{folder}/disks/{disk.name}" for disk in recorded_disks(setup.plan.volumes))
     return Step(
         f"record the recovery of state {recovering.id}",
         (
-            call("serve", folder, "--background", "--log", log),
-            plan_worker(job_file(setup, 0), 1, marked(setup.server.marker)),
+            plan_serve(folder, "--log", log),
+            *plan_workers(setup, [[recovering.state]]),
             call("stop", folder),
         ),
         undo=(RemovePath(path=log), *undos_of(folder, files), *undos_of_stages(plan_stages(setup.plan.volumes))),
@@ -105,14 +107,14 @@ def record_step(setup: TrialSetup, recovering: Recovering) -> Step:
     )
 
 
-def choose_cuts_step(setup: TrialSetup, asked: CrashAsked, recovering: Recovering) -> Step:
+def choose_cuts_step(setup: TrialSetup, request: CrashRequest, recovering: Recovering) -> Step:
     """States of the recovery: power is lost between mounting and the server's last answer."""
-    states = plan_states(asked, recovering.log, CUTS, asked.seed, BEGIN)
+    states = plan_states(request, recovering.log, CUTS, setup.trial.workload_seed, BEGIN)
     return Step(f"choose states of the recovery of state {recovering.id}", (states,), act=take_new)
 
 
 def _record(context: CrashContext, *, recovering: Recovering) -> None:
-    setup, file, script = context.setup, job_file(context.setup, 0), context.asked.size.script
+    setup, file, script = context.setup, job_file(context.setup, 0), context.size.script
     told = Portion(recovering.folder, CrashPlaces.of(setup).log, [recovering.state.line], script, recorded=True)
     context.host.write_text(file, render_job(setup, told), mode=0o600)
     context.executor.run_next()

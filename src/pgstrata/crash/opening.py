@@ -1,31 +1,31 @@
-"""From a host to crash trials that can begin: leftovers cleaned, preflight passed, facts looked up once."""
+"""Prepares a host for crash trials: cleans leftovers, runs the preflight, and collects facts once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgstrata.crash.cluster_program import FailuresAsked
 from pgstrata.crash.cluster_runner import ClusterRunner
-from pgstrata.crash.elsewhere import Elsewhere, require_machines
-from pgstrata.crash.program import CrashAsked
+from pgstrata.crash.elsewhere import NODES_HINT, Elsewhere, disks_problem, require_machines
 from pgstrata.crash.runner import CrashRunner
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Host
 from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.expand import slug
 from pgstrata.stack.clean import clean
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.media_range import deliver_media
 from pgstrata.trial.opening import refuse_leftovers
-from pgstrata.trial.preflight import check_servers, notices, render_lacking, run_preflight
 from pgstrata.trial.program import plan_built
-from pgstrata.trial.scratch import check_scratch
-from pgstrata.trial.site import Site
-from pgstrata.trial.survey import open_site, survey
+from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.media_range import deliver_media
+from pgstrata.trial.survey.preflight import check_servers, notices, render_lacking, run_preflight
+from pgstrata.trial.survey.scratch import check_scratch
+from pgstrata.trial.survey.survey import open_site, survey
 from pgstrata.trial.undo_errors import forget_undo_errors
 
 
@@ -33,20 +33,22 @@ def open_crash_runner(
     host: Host,
     campaign: Campaign,
     directory: CampaignDirectory,
-    asked: CrashAsked | FailuresAsked,
+    request: CrashRequest,
     tell: Tell,
     by: Interruption,
     elsewhere: Elsewhere | None = None,
 ) -> CrashRunner:
-    """Of power cuts, or of failures of nodes. PreflightError, with nothing changed, when a stack of the campaign cannot
-    be built here, or its states cannot be looked at `elsewhere`."""
+    """A runner for power cuts or node failures. Raises PreflightError, with nothing changed, if a stack of the campaign
+    cannot be built here, or its states cannot be checked `elsewhere`."""
     site = _open_site(host, campaign, directory, tell, by)
-    if isinstance(asked, FailuresAsked):
-        return ClusterRunner(site, by, failing=asked)
+    if not request.power and any(stack.topology for stack in campaign.stacks):
+        return ClusterRunner(site, by, request)
+    if problem := "" if elsewhere else disks_problem(host):
+        raise PreflightError(f"states of disks cannot be attached: {problem}", hint=NODES_HINT)
     if elsewhere is not None:
-        for trial in crash_trials(campaign, asked.seed):
+        for trial in crash_trials(campaign):
             require_machines(TrialSetup.of(site, trial, plan_built(site, trial)), elsewhere, tell)
-    return CrashRunner(site, by, asked, elsewhere)
+    return CrashRunner(site, by, request, elsewhere)
 
 
 def _open_site(host: Host, campaign: Campaign, directory: CampaignDirectory, tell: Tell, by: Interruption) -> Site:
@@ -73,7 +75,13 @@ def _refuse(unsupported: Sequence[Unsupported]) -> None:
         raise PreflightError(render_lacking(stack), hint=stack.hint)
 
 
-def crash_trials(campaign: Campaign, seed: int) -> tuple[Trial, ...]:
+def same_request(found: CrashRecord, campaign: Campaign, request: CrashRequest) -> bool:
+    """True if a recorded trial came from such a request; a trial that failed early has recorded none."""
+    here = {"workers": found.request.workers}
+    return not found.states or (found.seed, found.request) == (campaign.seed, request.model_copy(update=here))
+
+
+def crash_trials(campaign: Campaign) -> tuple[Trial, ...]:
     """One for each stack, in their order."""
     return tuple(
         Trial(
@@ -84,7 +92,7 @@ def crash_trials(campaign: Campaign, seed: int) -> tuple[Trial, ...]:
             load="fresh",
             scale=1,
             cells=(),
-            workload_seed=seed,
+            workload_seed=campaign.seed,
         )
         for position, stack in enumerate(campaign.stacks)
     )

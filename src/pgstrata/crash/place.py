@@ -1,7 +1,7 @@
-"""From blocks of a disk to files of the filesystem on it, and from files of a server to relations. Pure.
+"""Maps blocks of a disk to files of its filesystem, and files of a server to relations. Pure.
 
-`place_client` reads on the host where files lie. ext4 and xfs tell addresses on the device; those of btrfs are its own,
-and its chunks lead from there to places on its devices.
+`place_client` reads the locations of files on the host. ext4 and xfs report addresses on the device. Those of btrfs are
+its own, and its chunks map them to offsets on its devices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SEGMENT = re.compile(r"(?:_(?:fsm|vm|init))?(?:\.\d+)?$")
 
 @dataclass(frozen=True)
 class Extent:
-    """A part of a file: where it begins in the file and at which address of the filesystem."""
+    """A part of a file: its offset in the file and its address in the filesystem."""
 
     start: int
     address: int
@@ -51,13 +51,12 @@ class VolumeFiles:
     files: Mapping[str, tuple[Extent, ...]]
     chunks: tuple[Chunk, ...] = ()
     scattered: bool = False
-    """Whether there are chunks in stripes, which are not followed."""
+    """True if there are striped chunks, which are not followed."""
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """A part of a range on a disk, and the file that it belongs to: empty where it belongs to none, None where that
-    cannot be told."""
+    """A part of a range on a disk, and its file: empty if it belongs to none, None if unknown."""
 
     offset: int
     length: int
@@ -67,15 +66,15 @@ class FilePart:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything lies, by disk: its volume, and its number there."""
+    """The location of all files, by disk: its volume, and its number there."""
 
     volumes: tuple[VolumeFiles, ...]
     disks: Mapping[str, tuple[int, int]]
     names: tuple[tuple[str, str], ...] = field(default=())
-    """Of each volume: the folder of PostgreSQL below its mount point, and what that is in the data directory."""
+    """For each volume: PostgreSQL's folder below its mount point, and its path in the data directory."""
 
     def parts(self, disk: str, offset: int, length: int) -> tuple[FilePart, ...]:
-        """A range of a disk, cut into parts that belong to one file or to none."""
+        """Splits a range of a disk into parts that belong to one file or to none."""
         number, device = self.disks[disk]
         found = [self._named(number, part) for part in _parts(self.volumes[number], device, offset, length)]
         return tuple(_joined(found))
@@ -88,7 +87,7 @@ class Layout:
 
 
 def plan_places(mount_points: Sequence[str]) -> Command:
-    """Reads where the files below mount points lie; run where a state is mounted."""
+    """Reads the locations of files below mount points; run where a state is mounted."""
     return Command(
         ("python3", "-I", "-", *mount_points), PLACES_TIMEOUT_S, _CLIENT.read_text(encoding="utf-8"), user="root"
     )
@@ -114,7 +113,7 @@ _IN_STRIPES = ("RAID0", "RAID10", "RAID5", "RAID6")
 
 @parser_of("btrfs inspect-internal dump-tree")
 def parse_chunks(text: str) -> tuple[Chunk | None, ...]:
-    """Every chunk of a btrfs; None for one whose stripes hold a part of it each."""
+    """Parses every chunk of a btrfs; None for one whose stripes each hold a part of it."""
     found: list[Chunk | None] = []
     for item in re.split(r"^\s*item ", text, flags=re.MULTILINE):
         key = _CHUNK.search(item.split("\n", 1)[0])
@@ -130,7 +129,7 @@ def parse_chunks(text: str) -> tuple[Chunk | None, ...]:
 
 
 def _parts(volume: VolumeFiles, device: int, offset: int, length: int) -> Iterator[FilePart]:
-    """The files' parts of a range of a device, and what lies between them, in order."""
+    """The files' parts of a range of a device, and the gaps between them, in order."""
     at, nobody = offset, None if volume.scattered else ""
     for found in sorted(_hits(volume, device, offset, length), key=lambda part: part.offset):
         if found.offset > at:
@@ -143,7 +142,7 @@ def _parts(volume: VolumeFiles, device: int, offset: int, length: int) -> Iterat
 
 
 def _hits(volume: VolumeFiles, device: int, offset: int, length: int) -> Iterator[FilePart]:
-    """Of files that share an extent, the first in the order of the alphabet."""
+    """The extents that a range hits; of files that share an extent, the alphabetically first."""
     for address, at, most in _addresses(volume, device, offset, length):
         for path, extents in sorted(volume.files.items()):
             for extent in extents:
@@ -164,7 +163,7 @@ def _addresses(volume: VolumeFiles, device: int, offset: int, length: int) -> It
 
 
 def _joined(parts: Sequence[FilePart]) -> Iterator[FilePart]:
-    """Neighbours of one file as one."""
+    """Joins neighbours of one file."""
     last: FilePart | None = None
     for part in parts:
         if last and last.file == part.file and (not part.file or last.file_offset + last.length == part.file_offset):
@@ -179,7 +178,7 @@ def _joined(parts: Sequence[FilePart]) -> Iterator[FilePart]:
 
 @parser_of("postgres --single")
 def parse_relations(values: Mapping[str, str]) -> dict[str, str]:
-    """Names of relations by their files below the data directory; none where they were not answered."""
+    """Names of relations by their files below the data directory; empty if they were not answered."""
     return {str(path): str(name) for path, name in json.loads(values.get("relations", "{}")).items()}
 
 

@@ -1,7 +1,8 @@
-"""Tells where the files of mounted filesystems lie on their devices. Run on the host as root; standard library only.
+"""Prints the locations of the files of mounted filesystems on their devices. Run on the host as root; standard library
+only.
 
-For each mount point that is named: its files with their extents (FS_IOC_FIEMAP), and of btrfs, whose extents are
-addresses of its own, the chunks that lead from these to devices.
+For each given mount point: its files with their extents (FS_IOC_FIEMAP). btrfs extents are addresses of its own, so its
+chunks, which map these to devices, are added.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from collections.abc import Iterator
 FS_IOC_FIEMAP = 0xC020660B
 SYNC = 1
 EXTENTS = 256
-"""Asked for at once."""
+"""Requested at once."""
 LAST = 0x1
 NO_ADDRESS = 0x2 | 0x4 | 0x8 | 0x200
-"""Unknown, not yet given, encoded, inside of metadata."""
+"""Unknown, not yet allocated, encoded, inside metadata."""
 PATIENCE_S = 60.0
 
 
 def extents(file: int) -> Iterator[tuple[int, int, int]]:
-    """Place in the file, address and length of each extent, in bytes."""
+    """Offset in the file, address and length of each extent, in bytes."""
     at = 0
     while True:
         asked = bytearray(struct.pack("QQIIII", at, 2**64 - 1 - at, SYNC, 0, EXTENTS, 0) + bytes(56 * EXTENTS))
@@ -42,7 +43,7 @@ def extents(file: int) -> Iterator[tuple[int, int, int]]:
 
 
 def files(mount_point: str) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
-    """Regular files below a mount point that lie anywhere, by their path there."""
+    """Regular files below a mount point with their extents, by relative path."""
     device = os.lstat(mount_point).st_dev
     for folder, folders, names in os.walk(mount_point):
         folders[:] = [name for name in folders if os.lstat(os.path.join(folder, name)).st_dev == device]
@@ -60,7 +61,7 @@ def files(mount_point: str) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
 
 
 def mounted(mount_point: str) -> tuple[str, str]:
-    """Type and source of what is mounted there last."""
+    """Type and source of the topmost mount there."""
     with open("/proc/self/mountinfo", encoding="utf-8") as lines:
         parts = [line.split() for line in lines]
     last = [part for part in parts if part[4] == mount_point][-1]
@@ -68,7 +69,7 @@ def mounted(mount_point: str) -> tuple[str, str]:
 
 
 def chunks(mount_point: str) -> str:
-    """The chunks of a btrfs as its own tool prints them; nothing of other filesystems."""
+    """The chunks of a btrfs as its own tool prints them; empty for other filesystems."""
     kind, source = mounted(mount_point)
     if kind != "btrfs":
         return ""

@@ -1,8 +1,8 @@
 """A crash trial as a program: the ledger is recorded, states are chosen from the log, each is mounted and recovered.
 
-The first part is known beforehand. Which states there are is known when the log has been gone through; the steps that
-look at them are made then: one for a batch of states, with a command for each worker, whose job lies in a file.
-`trial.executor` holds both to what was planned.
+The first part is known beforehand. The states are known after a pass over the log, and the steps that check them are
+created then: one for a batch of states, with a command for each worker, whose job lies in a file. `trial.executor`
+holds both to the plan.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pgstrata.crash.cluster_servers import cluster_steps, start_cluster_steps
-from pgstrata.crash.faults import FAULTS, render_fault
+from pgstrata.crash.faults import FAULTS, ledger_size, render_fault
 from pgstrata.crash.job import (
     CrashPlaces,
     Portion,
@@ -22,13 +22,9 @@ from pgstrata.crash.job import (
     asked_of_amcheck,
     fitting_workers,
     has_amcheck,
-    parse_seen,
     plan_stages,
     plan_take_down,
-    plan_worker,
     recorded_disks,
-    render_job,
-    shares,
     told_of_states,
     undos_of_stages,
 )
@@ -45,54 +41,28 @@ from pgstrata.crash.ledger import (
     plan_client,
     render_schema,
 )
-from pgstrata.crash.script import LEDGER
+from pgstrata.crash.script import LEDGER, SCRIPTS
 from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state
+from pgstrata.crash.workers import look, plan_workers, portions_of, seen_by
 from pgstrata.errors import TrialError, parser_of
-from pgstrata.host.protocol import Command, CommandFailed, Completed, marked
+from pgstrata.host.protocol import Command, CommandFailed, Completed
 from pgstrata.record.schema import PlannedRecord, StateRecord
 from pgstrata.spec.campaign import Trial
-from pgstrata.stack.block.media import call, undos_of
+from pgstrata.spec.crash_request import CrashRequest
+from pgstrata.stack.block.media import call, plan_serve, undos_of
 from pgstrata.stack.step import PlannedCommand, Step, planned
 from pgstrata.stack.undoing import again_while_busy
 from pgstrata.trial.context import TrialContext, TrialSetup
-from pgstrata.trial.facts import record_facts
-from pgstrata.trial.program import Program, attest_built, folder_steps, plan_built
-from pgstrata.trial.site import Site
+from pgstrata.trial.program import Program, folder_steps, memory_steps, plan_built, standing_steps
+from pgstrata.trial.survey.host_survey import Site
 
 ENUMERATION_TIMEOUT_S = 1800.0
 STOP_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
-class CrashAsked:
-    """What is asked of a crash trial. `minutes` ends it after a time, whatever number of states that makes."""
-
-    states: int | None = None
-    minutes: float | None = None
-    seed: int = 1
-    ignored_flushes: str = "0"
-    """`all`, or a number: as a disk that ignores all flushes, or always the last ones."""
-    size: LedgerSize = field(default_factory=LedgerSize)
-    fault: str = ""
-    """One of `faults.FAULTS`, in the middle of the transactions."""
-    workers: int | None = None
-    """How many states are looked at at once; one for each processor where nothing is said."""
-    nested: int | None = None
-    """Of so many states the recovery is interrupted by further cuts; of a share of them where nothing is said."""
-    minimise: int = 100
-    """So many states are tried at most to make one that failed smaller; none with 0."""
-    gone: tuple[str, ...] = ()
-    """Nodes of a cluster that do not come back; those in memory have nothing either."""
-
-
-def asked_of_nodes(asked: CrashAsked, gone: Sequence[str]) -> CrashAsked:
-    """The same of a cluster all of whose nodes lose power: no recovery of a node is interrupted."""
-    return replace(asked, nested=0, gone=tuple(dict.fromkeys(gone)))
-
-
-@dataclass(frozen=True)
 class ChosenState:
-    """A state that `strata-disk states` printed: the line that makes it, and what the record says of it."""
+    """A state printed by `strata-disk states`: the line that makes it, and its description for the record."""
 
     line: str
     id: int
@@ -123,41 +93,47 @@ def _parse_state(line: str) -> ChosenState:
 
 @dataclass
 class CrashContext(TrialContext):
-    """A crash trial that is being run."""
+    """A running crash trial."""
 
-    asked: CrashAsked = field(default_factory=CrashAsked)
+    request: CrashRequest = field(default_factory=CrashRequest)
     marks: tuple[Mark, ...] = ()
     chosen: tuple[ChosenState, ...] = ()
-    """Of the last pass over the log, without those whose content was seen before."""
+    """States of the last pass over the log, without those whose content was seen before."""
     seen: set[str] = field(default_factory=set)
     found: list[StateRecord] = field(default_factory=list)
     panicked: bool = False
-    """Whether the server did while the ledger was written."""
-    broken: bool = False
-    """Whether a worker could not go on: what it left would be in the way of further states."""
+    """True if the server panicked while the ledger was written."""
+    problem: str = ""
+    """Why a worker could not continue: its leftovers would obstruct further states. Empty while all can."""
+    explored: bool = False
+    """True once the search for states is complete."""
     packed_log: bytes = b""
-    """The condensed event log, where workers elsewhere look at its states."""
+    """The condensed event log, if remote workers check its states."""
+
+    @property
+    def size(self) -> LedgerSize:
+        return ledger_size(self.request)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """States of one pass over an event log that are looked at in one step; `seconds` ends it early, between two."""
+    """States of one pass over an event log that are checked in one step; `seconds` ends it early, between two."""
 
     name: str
-    """What the ids of its states begin with: the number of the pass, or the state whose recovery they interrupt."""
+    """Prefix of its states' ids: the number of the pass, or the state whose recovery they interrupt."""
     log: str
     states: tuple[ChosenState, ...]
     seconds: float | None = None
     examined: frozenset[int] = frozenset()
-    """Of the states, those whose files and filesystems are read to their end."""
+    """States whose files and filesystems are read completely."""
     interrupts: ChosenState | None = None
-    """The state whose recovery they interrupt: at its cut it is known what was acknowledged."""
+    """The state whose recovery they interrupt: the acknowledgements at its cut apply."""
 
     def id_of(self, state: ChosenState) -> str:
         return f"{self.name}.{state.id}"
 
 
-def crash_program(site: Site, trial: Trial, asked: CrashAsked) -> Program:
+def crash_program(site: Site, trial: Trial, request: CrashRequest) -> Program:
     """The part that is known beforehand: build, record, take down, and a daemon for the states."""
     plan = plan_built(site, trial)
     setup = TrialSetup.of(site, trial, plan)
@@ -165,25 +141,24 @@ def crash_program(site: Site, trial: Trial, asked: CrashAsked) -> Program:
         setup=setup,
         stack_plan=plan,
         before=(),
-        build=(*folder_steps(setup), *plan.steps),
+        build=(*folder_steps(setup), *plan.steps, *memory_steps(setup)),
         prepare=(
-            Step("facts of the host", (), act=record_facts),
-            Step("attest the stack", (), act=attest_built),
-            *ledger_steps(setup, asked.size),
+            *standing_steps(setup),
+            *ledger_steps(setup, ledger_size(request)),
             *cluster_steps(setup),
         ),
         measure=(
             *start_cluster_steps(setup),
-            _record_step(setup, asked),
+            _record_step(setup, request),
             *_down_steps(setup),
-            *serve_steps(setup, asked),
+            *serve_steps(setup, request),
         ),
         keeps=frozenset(),
     )
 
 
 def planned_record(program: Program, further: Sequence[Step]) -> PlannedRecord:
-    """The program with the steps that were made since."""
+    """The program with the steps added since."""
     return replace(program, measure=(*program.measure, *further)).planned
 
 
@@ -205,16 +180,17 @@ def ledger_steps(setup: TrialSetup, size: LedgerSize) -> tuple[Step, ...]:
     )
 
 
-def _record_step(setup: TrialSetup, asked: CrashAsked) -> Step:
-    size, fault = asked.size, render_fault(asked.fault, setup.plan, asked.size)
-    client = plan_client(f"{CrashPlaces.of(setup).recorded}/control", setup.server, size, asked.seed, fault)
+def _record_step(setup: TrialSetup, request: CrashRequest) -> Step:
+    size = ledger_size(request)
+    seed, fault = setup.trial.workload_seed, render_fault(request.fault, setup.plan, size)
+    client = plan_client(f"{CrashPlaces.of(setup).recorded}/control", setup.server, size, seed, fault)
     tells = [f"{size.sessions} sessions of {size.transactions} transactions, each marked once it is acknowledged"]
-    tells += [f"halfway: {FAULTS[asked.fault].about}"] if asked.fault else []
+    tells += [f"halfway: {FAULTS[request.fault].about}"] if request.fault else []
     return Step(f"record {size.script.shown}", _planned(client), act=_record, tells=tuple(tells))
 
 
 def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    """What was recorded must be gone before a state of it comes up: both have the same identity."""
+    """Takes down the recorded stack before a state of it comes up: both have the same identity."""
     nodes = [node for volume in setup.plan.volumes for node in volume.media]
     recorded = CrashPlaces.of(setup).recorded
     down = (
@@ -232,9 +208,9 @@ def _down_steps(setup: TrialSetup) -> tuple[Step, ...]:
     )
 
 
-def serve_steps(setup: TrialSetup, asked: CrashAsked) -> tuple[Step, ...]:
-    """A daemon for each worker: what it did not begin with, it reads from the event log once."""
-    return tuple(_serve_step(setup, worker) for worker in range(fitting_workers(setup, asked.workers)))
+def serve_steps(setup: TrialSetup, request: CrashRequest) -> tuple[Step, ...]:
+    """A daemon for each worker; it reads the event log once."""
+    return tuple(_serve_step(setup, worker) for worker in range(fitting_workers(setup, request.workers)))
 
 
 def _serve_step(setup: TrialSetup, worker: int) -> Step:
@@ -242,7 +218,7 @@ def _serve_step(setup: TrialSetup, worker: int) -> Step:
     files = tuple(f"{folder}/disks/{disk.name}" for disk in recorded_disks(setup.plan.volumes))
     return Step(
         f"daemon for the states of worker {worker + 1}",
-        (call("serve", folder, "--background"),),
+        (plan_serve(folder),),
         undo=(*undos_of(folder, files), *undos_of_stages(plan_stages(setup.plan.volumes))),
     )
 
@@ -251,39 +227,30 @@ def _planned(*commands: Command) -> tuple[PlannedCommand, ...]:
     return tuple(PlannedCommand.of(c) for c in commands)
 
 
-def choose_step(setup: TrialSetup, asked: CrashAsked, number: int, most: int) -> Step:
-    """One pass over the event log; another number gives other states."""
+def choose_step(setup: TrialSetup, request: CrashRequest, number: int, most: int) -> Step:
+    """One pass over the event log; another number yields other states."""
     log = CrashPlaces.of(setup).log
-    states = plan_states(asked, log, most, asked.seed + number, FAULT if asked.fault else BEGIN)
+    states = plan_states(request, log, most, setup.trial.workload_seed + number, FAULT if request.fault else BEGIN)
     return Step(f"choose states, pass {number + 1}", (states, call("marks", log)), act=_choose)
 
 
-def plan_states(asked: CrashAsked, log: str, most: int, seed: int, after: str) -> PlannedCommand:
-    """States of an event log, power lost after this mark."""
+def plan_states(request: CrashRequest, log: str, most: int, seed: int, after: str) -> PlannedCommand:
+    """Prints states of an event log with power lost after this mark."""
     states = call(
         "states", log, "--states", str(most), "--seed", str(seed),
-        "--after", after, "--until", END, "--ignore-flushes", asked.ignored_flushes,
+        "--after", after, "--until", END, "--ignore-flushes", request.ignore_flushes,
     )  # fmt: skip
     return replace(states, timeout_s=ENUMERATION_TIMEOUT_S)
 
 
-def states_step(setup: TrialSetup, asked: CrashAsked, batch: Batch) -> Step:
-    """Every worker attaches, mounts, recovers and reads its states, one after the other, and takes each down again."""
-    workers = fitting_workers(setup, asked.workers)
-    portions = [portion for portion in shares(batch.states, workers) if portion]
-    commands = tuple(
-        plan_worker(job_file(setup, worker), len(portion), marked(setup.server.marker))
-        for worker, portion in enumerate(portions)
-    )
+def states_step(setup: TrialSetup, request: CrashRequest, batch: Batch) -> Step:
+    """Every worker attaches, mounts, recovers and reads its states one after the other, and takes each down again."""
+    portions = portions_of(setup, batch.states, request.workers)
     first, last = (batch.id_of(batch.states[at]) for at in (0, -1))
     cuts = ", ".join(str(state.cut) for state in batch.states)
-    tells = (*told_of_states(setup, asked.size.script, asked.gone), f"power is lost after the events {cuts}")
+    tells = (*told_of_states(setup, SCRIPTS[request.script], request.gone), f"power is lost after the events {cuts}")
     act = partial(_look, batch=batch, portions=portions)
-    return Step(f"states {first} to {last}", commands, act=act, tells=tells)
-
-
-def job_file(setup: TrialSetup, worker: int) -> str:
-    return f"{setup.outputs}/worker{worker}.json"
+    return Step(f"states {first} to {last}", plan_workers(setup, portions), act=act, tells=tells)
 
 
 # ---------------------------------------------------------------- what the steps do
@@ -309,7 +276,7 @@ def _record(context: CrashContext) -> None:
     context.recorder.write_text("raw/ledger.json", done.stdout)
     if done.exit_code != 0:
         why = done.stdout.strip() or done.stderr.strip()[-500:]
-        raise TrialError(f"{context.asked.size.script.shown} could not be written: {why}")
+        raise TrialError(f"{context.size.script.shown} could not be written: {why}")
 
 
 def _stop(context: CrashContext) -> None:
@@ -324,7 +291,7 @@ def _stop(context: CrashContext) -> None:
 
 
 def _take_down(context: CrashContext, *, commands: int) -> None:
-    """What another program looks into at this moment, as a scan for btrfs does, is busy: that is tried again."""
+    """Retries while another program, such as a scan for btrfs, keeps a device busy."""
     for _ in range(commands):
         again = partial(_again, context, context.executor.next_command())
         ended = again_while_busy(context.executor.run_next(check=False), again)
@@ -340,48 +307,32 @@ def _again(context: CrashContext, command: Command) -> Completed:
 def _choose(context: CrashContext) -> None:
     take_new(context)
     context.marks = parse_marks(context.executor.run_next().stdout)
-    wanted = context.asked.size.sessions * context.asked.size.transactions
-    if len(context.marks) != wanted and not context.asked.fault:
+    wanted = context.size.sessions * context.size.transactions
+    if len(context.marks) != wanted and context.request.fault is None:
         raise TrialError(f"the event log has {len(context.marks)} of {wanted} acknowledgements")
 
 
 def take_new(context: CrashContext) -> None:
-    """Runs the command that prints states, and takes those whose content was not seen before."""
+    """Runs the command that prints states, and takes those with new content."""
     states = parse_states(context.executor.run_next().stdout)
     context.chosen = tuple(state for state in states if state.digest not in context.seen)
     context.seen.update(state.digest for state in context.chosen)
 
 
 def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[ChosenState]]) -> None:
-    host, setup, asked = context.host, context.setup, context.asked
-    started = []
-    for worker, portion in enumerate(portions):
-        job, daemon = job_file(setup, worker), CrashPlaces.of(setup).states(worker)
-        lines = [state.line for state in portion]
-        told = Portion(
-            daemon, batch.log, lines, asked.size.script, batch.seconds, gone=asked.gone, examined=batch.examined
-        )
-        host.write_text(job, render_job(setup, told), mode=0o600)
-        outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
-        started.append((portion, outputs, *context.executor.start_next(**outputs)))
-    ended = []
-    for portion, outputs, process, command in started:
-        code = process.wait(command.timeout_s)
-        ended.append((portion, WorkerTold(code, host.read_text(outputs["stdout"]), host.read_text(outputs["stderr"]))))
-        for path in outputs.values():
-            host.remove(path)
-    take_told(context, batch, ended)
+    def told(daemon: str, lines: list[str]) -> Portion:
+        script, gone = context.size.script, context.request.gone
+        return Portion(daemon, batch.log, lines, script, batch.seconds, gone=gone, examined=batch.examined)
+
+    take_told(context, batch, list(zip(portions, look(context, portions, told), strict=True)))
 
 
 def take_told(context: CrashContext, batch: Batch, told: Sequence[tuple[Sequence[ChosenState], WorkerTold]]) -> None:
-    """Judges and records what workers saw in their portions."""
+    """Judges and records the workers' reports on their portions."""
     found: list[StateRecord] = []
     for portion, worker in told:
-        seen = parse_seen(worker.stdout)
-        if worker.code != 0 and not any(one.problem for one in seen):
-            why = f"the worker ended with {worker.code}: {worker.stderr.strip()[-300:]}"
-            seen = (*seen, Seen(-1, "", None, "", "", why))
-        context.broken |= any(one.problem for one in seen)
+        seen = seen_by(worker)
+        context.problem = context.problem or next((one.problem for one in seen if one.problem), "")
         found += [_judge(context, batch, state, one) for state, one in zip(portion, seen, strict=False)]
     for record in sorted(found, key=lambda record: (record.cut, record.digest)):
         context.found.append(record)
@@ -416,9 +367,9 @@ def _judge(context: CrashContext, batch: Batch, state: ChosenState, seen: Seen) 
 
 
 def judged(context: CrashContext, cut: int, seen: Seen) -> Judged:
-    """What a worker saw in a state against what was acknowledged by its cut."""
+    """Judges a worker's report on a state against the acknowledgements by its cut."""
     answers = parse_answers(seen.stdout, seen.stderr)
     examined = tuple(Examination(*one) for one in seen.examined)
     recovery = Recovery(seen.mounted, seen.mount_error, seen.server, answers, seen.problem, examined, seen.mended)
     asked = asked_of_amcheck(context.setup, deep=seen.deep)
-    return judge_state(recovery, acknowledged_by(context.marks, cut), context.asked.size, asked)
+    return judge_state(recovery, acknowledged_by(context.marks, cut), context.size, asked)

@@ -1,7 +1,7 @@
-"""Makes a failing state smaller on the host: the fewest lost writes with which it still fails, and their files.
+"""Minimises a failing state on the host: the fewest lost writes with which it still fails, and their files.
 
-States of the same cut are looked at as any other; none of them counts among those of the trial. Where the blocks that
-are missing lie is read in the state that has everything written.
+States of the same cut are checked like any other; none of them counts among those of the trial. The locations of the
+missing blocks are read in the state that has everything written.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pgstrata.crash import workers
 from pgstrata.crash.job import (
     CrashPlaces,
     Portion,
     Seen,
     fitting_workers,
-    parse_seen,
     plan_recovery,
-    plan_worker,
     recorded_disks,
-    render_job,
-    shares,
     tells_files,
     told_of_states,
 )
@@ -38,11 +35,12 @@ from pgstrata.crash.minimise import (
     render_state,
 )
 from pgstrata.crash.place import CATALOG, FilePart, Layout, parse_places, parse_relations, plan_places, relation_of
-from pgstrata.crash.program import ChosenState, CrashContext, job_file, judged, parse_states
+from pgstrata.crash.program import ChosenState, CrashContext, judged, parse_states
 from pgstrata.crash.story import Request, last_flush, missing_commits, parse_beginning, parse_requests, timeline
 from pgstrata.crash.verdict import Judged
+from pgstrata.crash.workers import plan_workers, portions_of, seen_by
 from pgstrata.errors import NotUnderstood, TrialError
-from pgstrata.host.protocol import Command, marked
+from pgstrata.host.protocol import Command
 from pgstrata.record.schema import LostPlace, MinimalRecord, StateRecord
 from pgstrata.stack.block.media import call, recorded_disk
 from pgstrata.stack.step import Step
@@ -50,19 +48,19 @@ from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.events import Notice
 
 BLOCK_BYTES = 512
-"""In which `strata-disk` tears."""
+"""Unit in which `strata-disk` tears."""
 EACH = 4
-"""States that a worker looks at in one step: as soon as one fails, the others of its round need not be looked at."""
+"""States per worker and step: once one fails, the others of its round need no check."""
 TIMEOUT_S = 600.0
 REDUCTION_S = 20.0
-"""Spent on the first failing state of a trial, beside the time for its states."""
+"""Time for the first failing state of a trial, in addition to that for its states."""
 NAME = "minimal"
 MINIMAL = "minimal.json"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """What may be spent on making a state smaller."""
+    """Budget for minimising a state."""
 
     states: int
     seconds: float = REDUCTION_S
@@ -73,7 +71,7 @@ Take = Callable[[Step], None]
 
 
 def failing_state(found: Sequence[StateRecord]) -> StateRecord | None:
-    """The one to make smaller: of those with the worst verdict that which lacks the fewest writes. None where only
+    """The state to minimise: of those with the worst verdict, the one that lacks the fewest writes. None if only
     interrupted recoveries failed: their cuts are of another log."""
     transactions = [state for state in found if state.interrupts is None]
     failed = [state for state in transactions if state.verdict in ("lost", "corrupt")]
@@ -83,7 +81,7 @@ def failing_state(found: Sequence[StateRecord]) -> StateRecord | None:
 
 
 def same_way(reason: str, other: str) -> bool:
-    """Whether two failures are told in the same words, whatever their numbers."""
+    """True if two failures have the same message apart from numbers."""
     return re.sub(r"\d+", "0", reason) == re.sub(r"\d+", "0", other)
 
 
@@ -93,7 +91,7 @@ def minimal_name(of: str) -> str:
 
 @dataclass
 class Reduction:
-    """One failing state on its way to the smallest one. `line` is what makes it, `take` runs steps."""
+    """Minimises one failing state. `line` makes it, `take` runs steps."""
 
     context: CrashContext
     take: Take
@@ -115,7 +113,7 @@ class Reduction:
         return self.context.setup
 
     def run(self) -> MinimalRecord:
-        """The smallest state that was found; it is recorded with the trial. TrialError when it does not fail again."""
+        """The smallest state; it is recorded with the trial. Raises TrialError if it does not fail again."""
         self._take_changes()
         smallest = minimise(self._changes, self._fail)
         state, seen = self._look_at(smallest.lost)
@@ -130,11 +128,11 @@ class Reduction:
     # ------------------------------------------------------------ trying states
 
     def _fail(self, candidates: Sequence[Lost]) -> list[bool] | None:
-        """Whether these lost blocks make the state fail, as far as the first round of which one does."""
+        """Tests which of these lost blocks make the state fail, up to the first round in which one does."""
         answers: list[bool] = []
-        size = EACH * fitting_workers(self.setup, self.context.asked.workers)
+        size = EACH * fitting_workers(self.setup, self.context.request.workers)
         for at in range(0, len(candidates), size):
-            if self.tried >= self.patience.states or time.monotonic() > self._until_s or self.context.broken:
+            if self.tried >= self.patience.states or time.monotonic() > self._until_s or self.context.problem:
                 return None
             group = candidates[at : at + size]
             states = self._measure([self._line(lost) for lost in group])
@@ -148,7 +146,7 @@ class Reduction:
         return render_state(self.line, self._changes, lost, self.tried)
 
     def _look_at(self, lost: Lost) -> tuple[ChosenState, Seen]:
-        """One state. What was seen when it was tried stands: a failure that does not come every time is one too."""
+        """Checks one state. An earlier result is final: intermittent failures count too."""
         (state,) = self._measure([self._line(lost)])
         if state.digest not in self._seen:
             self._look([state], "the smallest state")
@@ -178,38 +176,27 @@ class Reduction:
         self._measured = parse_states(context.executor.run_next().stdout)
 
     def _look(self, states: Sequence[ChosenState], name: str, look: Command | None = None) -> None:
-        """What is seen in each state, by its digest; states of the same content are looked at once."""
+        """Stores the report on each state by its digest; states of the same content are checked at once."""
         once = list({state.digest: state for state in states}.values())
         if not once:
             return
-        portions = [part for part in shares(once, fitting_workers(self.setup, self.context.asked.workers)) if part]
-        commands = tuple(
-            plan_worker(job_file(self.setup, worker), len(part), marked(self.setup.server.marker))
-            for worker, part in enumerate(portions)
-        )
-        asked = self.context.asked
-        tells = told_of_states(self.setup, asked.size.script, asked.gone) if look is None else (look.text,)
-        self.take(Step(name, commands, act=partial(self._keep_seen, portions=portions, look=look), tells=tells))
+        portions = portions_of(self.setup, once, self.context.request.workers)
+        script, gone = self.context.size.script, self.context.request.gone
+        tells = told_of_states(self.setup, script, gone) if look is None else (look.text,)
+        act = partial(self._keep_seen, portions=portions, look=look)
+        self.take(Step(name, plan_workers(self.setup, portions), act=act, tells=tells))
 
     def _keep_seen(
         self, context: CrashContext, *, portions: Sequence[Sequence[ChosenState]], look: Command | None
     ) -> None:
-        started = []
-        for worker, portion in enumerate(portions):
-            job = job_file(self.setup, worker)
-            daemon, log = CrashPlaces.of(self.setup).states(worker), CrashPlaces.of(self.setup).log
-            asked, lines = context.asked, [state.line for state in portion]
-            told = Portion(daemon, log, lines, asked.size.script, gone=asked.gone, look=look)
-            context.host.write_text(job, render_job(self.setup, told), mode=0o600)
-            outputs = {"stdout": f"{job}.out", "stderr": f"{job}.err"}
-            started.append((portion, outputs, *context.executor.start_next(**outputs)))
-        for portion, outputs, process, command in started:
-            process.wait(command.timeout_s)
-            seen = parse_seen(context.host.read_text(outputs["stdout"]))
-            for path in outputs.values():
-                context.host.remove(path)
+        def told(daemon: str, lines: list[str]) -> Portion:
+            log, script = CrashPlaces.of(self.setup).log, context.size.script
+            return Portion(daemon, log, lines, script, gone=context.request.gone, look=look)
+
+        for portion, worker in zip(portions, workers.look(context, portions, told), strict=True):
+            seen = seen_by(worker)
+            context.problem = context.problem or next((one.problem for one in seen if one.problem), "")
             for state, one in zip(portion, seen, strict=False):
-                context.broken |= bool(one.problem)
                 self._seen[state.digest] = one
                 if look is None:
                     self.tried += 1
@@ -279,18 +266,17 @@ class Reduction:
         )
 
     def _files(self) -> tuple[Layout | None, Mapping[str, str]]:
-        """Where the files of the volumes lie, and which relations they are of."""
+        """The locations of the volumes' files, and the relations that they belong to."""
         (whole,) = self._measure([self._line(())])
         points = [volume.mount_point for volume in self.setup.plan.volumes]
         self._look([whole], "where files lie", plan_places(points))
         layout = self.told_layout(self._seen.pop(whole.digest, None))
-        asked = self.context.asked
-        recovery = plan_recovery(self.setup, asked.size.script, gone=asked.gone)
+        recovery = plan_recovery(self.setup, self.context.size.script, gone=self.context.request.gone)
         self._look([whole], "names of relations", replace(recovery, stdin=CATALOG))
         return layout, _relations(self._seen.pop(whole.digest, None))
 
     def told_layout(self, seen: Seen | None) -> Layout | None:
-        """None where files cannot be told: the state is what it is without their names."""
+        """None if files cannot be identified: the state is the same without their names."""
         try:
             return self._layout(seen)
         except TrialError as error:
@@ -298,7 +284,7 @@ class Reduction:
             return None
 
     def _layout(self, seen: Seen | None) -> Layout:
-        """TrialError where the state that has everything written could not be looked at."""
+        """Raises TrialError if the state that has everything written could not be checked."""
         if seen is None or seen.server != 0:
             why = "no worker looked" if seen is None else seen.problem or seen.mount_error or seen.stderr.strip()[-300:]
             raise TrialError(f"where the blocks lie that state {self.failing.id} lacks cannot be read: {why}")
@@ -315,7 +301,7 @@ class Reduction:
         return Layout(parse_places(seen.stdout), disks, names)
 
     def _ledger(self, seen: Seen) -> Ledger | None:
-        """As it was read in the smallest state; None where it could not be."""
+        """The ledger of the smallest state; None if it could not be read."""
         try:
             return parse_ledger(parse_answers(seen.stdout, seen.stderr))
         except NotUnderstood:
@@ -323,11 +309,11 @@ class Reduction:
 
 
 def parts_of(layout: Layout | None, disk: str, run: LostRun) -> tuple[FilePart, ...]:
-    """The files that lost blocks belong to; one part of an unknown file where there is no layout."""
+    """The files that lost blocks belong to; one part of an unknown file without a layout."""
     offset, length = run.start * BLOCK_BYTES, (run.end - run.start) * BLOCK_BYTES
     return layout.parts(disk, offset, length) if layout else (FilePart(offset, length, None),)
 
 
 def _relations(seen: Seen | None) -> Mapping[str, str]:
-    """None where the server did not come up in the state that has everything written."""
+    """Empty if the server did not come up in the state that has everything written."""
     return parse_relations(parse_answers(seen.stdout, seen.stderr).values) if seen else {}

@@ -1,10 +1,10 @@
-"""Has a server that was lost follow the one that was promoted in its place. Run on the host as the servers' user;
-standard library only.
+"""Has a lost server follow the one that was promoted in its place. Run on the host as the servers' user; standard
+library only.
 
-It is told as JSON in its argument where the data of both lie, and how: `rewind` takes back what the lost one had beyond
-the other (pg_rewind), `backup` copies it anew (pg_basebackup). The promoted one is started for that; the other follows
-it until it has applied all that there is. Then both are stopped. They listen in a private folder alone. Exit code 0
-says that it followed; else standard error says why not.
+Its argument is JSON with the locations of both servers' data, and the method: `rewind` undoes the lost server's excess
+over the other (pg_rewind), `backup` copies it from scratch (pg_basebackup). The promoted server is started for that;
+the other follows it until it has applied everything. Then both are stopped. They listen only in a private folder. Exit
+code 0 means that it followed; else standard error contains the reason.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PROMOTED_PORT, LOST_PORT = 1, 2
 
 
 class Refused(Exception):
-    """It does not follow, and why."""
+    """Why it does not follow."""
 
 
 def run(argv: list[str], timeout_s: float, stdin: str = "") -> str:
-    """The output of a program; Refused where it fails or does not end in time."""
+    """The output of a program. Raises Refused if it fails or times out."""
     try:
         done = subprocess.run(
             argv, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
@@ -57,7 +57,7 @@ def empty(folder: str) -> None:
 
 
 class Rejoining:
-    """A promoted server, and the one that is to follow it."""
+    """A promoted server, and the one that follows it."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
@@ -83,6 +83,7 @@ class Rejoining:
         return (
             f"port = {port}\nunix_socket_directories = '{self.job['sockets']}'\nlisten_addresses = ''\n"
             "archive_mode = off\nsynchronous_standby_names = ''\nfsync = off\nhot_standby = on\n"
+            "dynamic_shared_memory_type = sysv\n"
         )
 
     def _reached(self, port: int) -> str:
@@ -94,7 +95,7 @@ class Rejoining:
         run([*argv, "--checkpoint", "fast", "--no-sync"], self.timeout_s)
 
     def _rewind(self) -> None:
-        """Which recovers it by itself before, as it was killed."""
+        """Runs pg_rewind, which first recovers the killed server by itself."""
         with suppress(FileNotFoundError):
             os.unlink(f"{self.lost}/postmaster.pid")
         append(f"{self.lost}/postgresql.conf", self._settings(LOST_PORT))
@@ -103,7 +104,7 @@ class Rejoining:
         run(argv, self.timeout_s)
 
     def _follow(self) -> None:
-        """Until it streams and has applied what the other one has by now."""
+        """Waits until it streams and has applied everything that the other one has by now."""
         conninfo = f"primary_conninfo = '{self._reached(PROMOTED_PORT)}'\nprimary_slot_name = ''\n"
         append(f"{self.lost}/postgresql.conf", self._settings(LOST_PORT) + conninfo)
         with open(f"{self.lost}/standby.signal", "w", encoding="utf-8"):
@@ -135,7 +136,7 @@ class Rejoining:
         self._pg_ctl(data, "start", "--wait", "--log", log)
 
     def _stop(self, data: str) -> None:
-        """At once where it does not end well; nothing where none runs."""
+        """Stops it immediately if it does not shut down cleanly; does nothing if none runs."""
         if not os.path.exists(f"{data}/postmaster.pid"):
             return
         try:

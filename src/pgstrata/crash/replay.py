@@ -1,7 +1,7 @@
-"""A state of a record made again, on disks in memory, and left mounted until `pgstrata clean`.
+"""Recreates a recorded state on disks in memory, and leaves it mounted until `pgstrata clean`.
 
-What is mounted is an overlay over the event log: whatever is done to it, the record stays as it is. The digest of its
-content is compared with that of the record before anything is attached.
+The mount is an overlay over the event log: changes never reach the record. The digest of its content is compared with
+that of the record before anything is attached.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -48,19 +47,20 @@ from pgstrata.spec.cluster_crash import nodes_in_memory
 from pgstrata.spec.crash import LEDGER
 from pgstrata.spec.stack import PRIMARY, Volume
 from pgstrata.spec.units import render_size
-from pgstrata.stack.block.media import call, recorded_disk, undos_of
+from pgstrata.stack.block.media import call, plan_serve, recorded_disk, undos_of
 from pgstrata.stack.build import build
+from pgstrata.stack.free_space import LEAST_FREE_SHARE
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import StackPlan, plan_folders, plan_stack
-from pgstrata.stack.room import LEAST_FREE_SHARE
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import OnHost, PlannedCommand, Step, planned
+from pgstrata.stack.temporary import temporary_folder
 from pgstrata.stack.undo import RemovePath, StopProcesses, Undo, Unmount
 from pgstrata.trial.context import TrialSetup
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.scratch import check_scratch, make_scratch
-from pgstrata.trial.site import Site
-from pgstrata.trial.survey import open_site, survey
+from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.scratch import check_scratch, make_scratch
+from pgstrata.trial.survey.survey import open_site, survey
 
 TIMEOUT_S = 1800.0
 PIECE_BYTES = 1 << 20
@@ -73,36 +73,36 @@ Fate = Literal["came back", "did not come back", "nothing is left"]
 
 @dataclass(frozen=True)
 class ReplayedNode:
-    """What a node of a cluster has in a state; or the archive, with the base backup beside it."""
+    """The data of a node of a cluster in a state; or the archive, with the base backup next to it."""
 
     name: str
     fate: Fate
     mount_points: tuple[str, ...]
     """Of its disks."""
     data_directory: str | None
-    """None where nothing is left."""
+    """None if nothing remains."""
     went_on: bool
-    """Whether it did when the trial looked at the state."""
+    """True if it continued when the trial checked the state."""
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """Where a state was left."""
+    """Locations of a recreated state."""
 
     mount_points: tuple[str, ...]
     data_directory: str | None
-    """Of the only server."""
+    """The command for a single server."""
     nodes: tuple[ReplayedNode, ...]
     """Of a cluster."""
     recovery: str
     """The command that recovers it."""
     strange: str
-    """Why it may be somebody else's; empty for one's own."""
+    """Why it may come from someone else; empty if it does not."""
 
 
 def replay_campaign(named: NamedState, scratch: Path) -> Campaign:
-    """The one stack of a state, to be built here. Its server's settings lie in the state: a file of them that the
-    record names is not opened, which on this machine may be another's."""
+    """The one stack of a state, to be built here. Its server's settings lie in the state. A settings file named by the
+    record is not opened: on this machine it may be another file."""
     stack = named.planned.stack
     postgres = stack.postgresql.model_copy(update={"postgresql_conf": None})
     stack = stack.model_copy(update={"postgresql": postgres})
@@ -110,8 +110,8 @@ def replay_campaign(named: NamedState, scratch: Path) -> Campaign:
 
 
 def open_replay_site(host: Host, named: NamedState, campaign: Campaign, by: Interruption) -> tuple[Site, str]:
-    """The site where a state is mounted: at the places that the recorded stack had, where links between volumes lead to
-    and a pool mounts its datasets; and why the state may be somebody else's."""
+    """The site where a state is mounted, at the places of the recorded stack, where links between volumes lead and a
+    pool mounts its datasets; and why the state may come from someone else."""
     host.interruptible(by.waiting)
     site = survey(host, campaign, Path(named.data.source.text))
     if not site.as_root:
@@ -139,21 +139,21 @@ def replay_setup(site: Site, named: NamedState) -> TrialSetup:
 
 
 def replay(site: Site, named: NamedState, strange: str) -> Replayed:
-    """Makes the state and mounts it; what is left is journaled. PreflightError where the log has another state."""
+    """Makes and mounts the state; what remains is journaled. Raises PreflightError if the log has another state."""
     setup = replay_setup(site, named)
     journal = Journal.create(site.host, setup.plan.context.trial_id)
     make_scratch(site.host, site.scratch, journal)
     with unpacked(named) as packed:
         steps = (*log_steps(setup, named, packed), *_up_steps(setup, named), *_failover_steps(setup, named))
         build(site.host, replace(setup.plan, steps=steps), journal)
-    nodes = replayed_nodes(setup.plan, _gone(named), named.record.promoted if named.record else "")
+    nodes = replayed_nodes(setup.plan, named.trial.found.request.gone, named.record.promoted if named.record else "")
     points = tuple(volume.mount_point for volume in setup.plan.volumes if volume.stages)
     data = None if nodes else setup.plan.data_directory
     return Replayed(points, data, nodes, _recovery(setup), strange)
 
 
 def replayed_nodes(plan: StackPlan, gone: Sequence[str], promoted: str) -> tuple[ReplayedNode, ...]:
-    """What each node of a cluster has, in their order, with the archive at the end; none of a server that is alone."""
+    """The data of each node of a cluster, in order, with the archive last; empty for a single server."""
     stack, volumes = plan.stack, {volume.role: volume for volume in plan.volumes}
     if stack.topology is None:
         return ()
@@ -174,14 +174,9 @@ def replayed_nodes(plan: StackPlan, gone: Sequence[str], promoted: str) -> tuple
     return tuple(made)
 
 
-def _gone(named: NamedState) -> tuple[str, ...]:
-    power = named.trial.found.power
-    return power.gone if power else ()
-
-
 def _recovery(setup: TrialSetup) -> str:
-    """The server by itself; of a cluster what the trial did: the one that reaches furthest of those that are left."""
-    server, places = setup.server, CrashPlaces.of(setup)
+    """Recovery of a single server; for a cluster, as in the trial: the furthest of the remaining servers."""
+    server, places = setup.server, CrashPlaces.of_replay(setup)
     if setup.stack.topology is not None:
         return f'runuser -u {server.user} -- python3 -I {places.failover} "$(cat {places.failover_job})"'
     postgres = server.installation.program("postgres")
@@ -189,28 +184,29 @@ def _recovery(setup: TrialSetup) -> str:
 
 
 def _failover_steps(setup: TrialSetup, named: NamedState) -> tuple[Step, ...]:
-    """The program that brings up what is left of a cluster, and what it is to be told."""
+    """The program that brings up the remaining servers of a cluster, and its job."""
     if setup.stack.topology is None:
         return ()
-    told = CrashPlaces.of(setup).failover_job
+    places = CrashPlaces.of_replay(setup)
+    told = places.failover_job
     write = planned("install", "--mode", "0600", "/dev/stdin", told)
-    job = replace(write, stdin=render_failover(setup, _gone(named)))
-    return (*failover_steps(setup), Step("what is left", (job,), undo=(RemovePath(path=told),)))
+    job = replace(write, stdin=render_failover(setup, named.trial.found.request.gone))
+    return (*failover_steps(setup, places), Step("what is left", (job,), undo=(RemovePath(path=told),)))
 
 
 @contextmanager
 def unpacked(named: NamedState) -> Iterator[Path]:
     """The packed event log as a file; it may lie in a zip."""
-    with tempfile.TemporaryDirectory(prefix="pgstrata-replay-") as folder:
-        path = Path(folder) / "events.log.gz"
+    with temporary_folder("replay") as folder:
+        path = folder / "events.log.gz"
         with named.open_log() as log, path.open("wb") as file:
             shutil.copyfileobj(log, file)
         yield path
 
 
 def refuse_large(host: Host, folder: str, packed: Path) -> None:
-    """PreflightError for an event log that is damaged, or would fill the filesystem of the folder when it is unpacked
-    there: a few bytes may say that they are very many."""
+    """Raises PreflightError for an event log that is damaged, or would fill the filesystem of the folder when it is
+    unpacked there: a few bytes can claim to be very many."""
     space, unpacked_bytes = host.space(folder), 0
     most_bytes = int(space.free_bytes - LEAST_FREE_SHARE * space.total_bytes)
     try:
@@ -228,7 +224,7 @@ def refuse_large(host: Host, folder: str, packed: Path) -> None:
 
 
 def log_steps(setup: TrialSetup, named: NamedState, packed: Path) -> tuple[Step, ...]:
-    """Folders, the event log, and the proof that it has the state."""
+    """Creates folders and the event log, and proves that the log has the state."""
     log = CrashPlaces.of(setup).log
     unpack = planned("gunzip", "--force", f"{log}.gz", timeout_s=TIMEOUT_S)
     measure = replace(call("measure", log), stdin=f"{named.state.line}\n", timeout_s=TIMEOUT_S)
@@ -261,7 +257,7 @@ def _compare(runner: OnHost, *, named: NamedState, measure: PlannedCommand) -> N
 
 
 def refuse_another(named: NamedState, made: str) -> None:
-    """PreflightError unless what was made of the log has the digest of the state, and that is the record's."""
+    """Raises PreflightError unless the state made from the log has the recorded digest."""
     if made != named.state.digest:
         raise PreflightError(
             f"{named.title} is another state than the one that was recorded: its digest is {made} when it is made of "
@@ -277,9 +273,8 @@ def refuse_another(named: NamedState, made: str) -> None:
 
 
 def _up_steps(setup: TrialSetup, named: NamedState) -> tuple[Step, ...]:
-    """A daemon for the disks of the state, and a worker that attaches them, brings up what is on them and leaves it so.
-
-    A worker holds its loop devices locked until everything stands, so that udev assembles nothing of it before."""
+    """A daemon for the disks of the state, and a worker that attaches them, brings up the volumes and leaves them up. A
+    worker keeps its loop devices locked until everything is up, so that udev assembles nothing before."""
     places, stages = CrashPlaces.of(setup), plan_stages(setup.plan.volumes)
     folder, job = places.states(0), f"{places.work}/state.json"
     files = tuple(f"{folder}/disks/{disk.name}" for disk in recorded_disks(setup.plan.volumes))
@@ -291,10 +286,10 @@ def _up_steps(setup: TrialSetup, named: NamedState) -> tuple[Step, ...]:
         RemovePath(path=job),
         StopProcesses(marker=setup.server.marker),
     )
-    told = Portion(folder, places.log, [named.state.line], SCRIPTS[named.trial.found.script], left_up=True)
+    told = Portion(folder, places.log, [named.state.line], SCRIPTS[named.trial.found.request.script], left_up=True)
     act = partial(_bring_up, folders=folders, worker=worker, job=(job, render_job(setup, told)), title=named.title)
     return (
-        Step("daemon for the state", (call("serve", folder, "--background"),), undo=undos_of(folder, files)),
+        Step("daemon for the state", (plan_serve(folder),), undo=undos_of(folder, files)),
         *(step for stage in stages for step in stage.readies),
         Step("bring the state up", (*folders, worker), undo=undos, act=act),
     )
@@ -330,7 +325,9 @@ def _bring_up(
 
 
 def export_state(host: Host, named: NamedState, out: Path) -> tuple[Path, ...]:
-    """The disks of a state in the format of dm-log-writes, each in a file: of several, with the disk's name behind."""
+    """The disks of a state in the format of dm-log-writes, each in a file; with several disks, the file name ends with
+    the disk's name.
+    """
     volumes = named.planned.stack.volumes
     disks = [name for role, one in volumes.items() if one.recorded for name in _disk_names(role, one)]
     files = [out] if len(disks) == 1 else [out.with_name(f"{out.name}.{disk}") for disk in disks]
@@ -358,8 +355,8 @@ def _disk_names(role: str, volume: Volume) -> list[str]:
 
 
 def write_state(named: NamedState, out: Path, made: Mapping[str, bytes]) -> None:
-    """The record of one state in one file, which can be named like a campaign directory; or of the one that was `made`
-    of it, whose files these are."""
+    """Writes the record of one state into one file, which can be named like a campaign directory. With `made`, these
+    are the files of a state derived from it."""
     refuse_existing(out)
     folder = named.trial.folder
     new = {f"{folder}/{name}": content for name, content in made.items()}

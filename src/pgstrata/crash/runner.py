@@ -15,7 +15,6 @@ from pgstrata.crash.nested import SHARE, Recovering, interrupted_count, nested_s
 from pgstrata.crash.program import (
     Batch,
     ChosenState,
-    CrashAsked,
     CrashContext,
     choose_step,
     crash_program,
@@ -23,41 +22,39 @@ from pgstrata.crash.program import (
     states_step,
 )
 from pgstrata.crash.reduction import Patience, Reduction, failing_state
+from pgstrata.crash.script import SCRIPTS
 from pgstrata.crash.verdict import power_cut_nodes, summarise
 from pgstrata.errors import NotUnderstood, TrialError
 from pgstrata.host.protocol import CommandFailed, HostLost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import CrashRecord, TrialVerdict
 from pgstrata.spec.campaign import Trial
-from pgstrata.stack.build import StepRunner, failures
-from pgstrata.stack.journal import Journal
+from pgstrata.spec.crash_request import STATES, CrashRequest
+from pgstrata.stack.build import StepRunner
 from pgstrata.stack.step import Step
-from pgstrata.stack.undo import StopProcesses
-from pgstrata.trial.collect import fetch_server_log
 from pgstrata.trial.context import TrialSetup
-from pgstrata.trial.ending import Attempt
 from pgstrata.trial.events import Notice, Tell, TrialBegun, TrialEnded
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.interruption import Interruption
+from pgstrata.trial.outcome import TrialOutcome
 from pgstrata.trial.program import Program
-from pgstrata.trial.scratch import make_scratch
-from pgstrata.trial.site import Site
-from pgstrata.trial.undo_errors import note_undo_errors
-
-STATES = 100
-"""Where neither states nor minutes are given; and at most so many of a pass when minutes are."""
+from pgstrata.trial.standing import report_left, standing
+from pgstrata.trial.steps.collect import fetch_server_log
+from pgstrata.trial.survey.host_survey import Site
 
 BATCH = 50
 """States that a worker looks at in one step."""
 
 
 def batches(states: Sequence[ChosenState], size: int) -> Iterator[tuple[ChosenState, ...]]:
-    """Runs of so many states, in their order."""
+    """Splits states into runs of `size`, in order."""
     return (tuple(states[at : at + size]) for at in range(0, len(states), size))
 
 
 def examined_ids(setup: TrialSetup, states: Sequence[ChosenState], number: int) -> frozenset[int]:
-    """Of a pass one state in a hundred, and at least one of the first pass; none of a cluster, whose servers go on."""
+    """One state in a hundred of a pass, and at least one of the first pass; none of a cluster, whose servers keep
+    running.
+    """
     if setup.stack.topology is not None:
         return frozenset()
     count = max(len(states) // SHARE, 1 if number == 0 else 0)
@@ -70,37 +67,33 @@ class CrashRunner:
 
     site: Site
     interruption: Interruption
-    asked: CrashAsked = field(default_factory=CrashAsked)
+    request: CrashRequest = field(default_factory=CrashRequest)
     elsewhere: Elsewhere | None = None
-    """Who looks at states instead of workers beside the trial."""
+    """Checks states instead of local workers."""
 
     def program(self, trial: Trial) -> Program:
-        """What is known of a trial beforehand."""
-        return crash_program(self.site, trial, self.asked)
+        """The part of a trial that is known beforehand."""
+        return crash_program(self.site, trial, self.request)
 
     def context(
         self, program: Program, recorder: TrialRecorder, executor: Executor, bindings: dict[str, str]
     ) -> CrashContext:
-        return CrashContext(program.setup, recorder, executor, no_percentiles, bindings, asked=self.asked)
+        return CrashContext(program.setup, recorder, executor, no_percentiles, bindings, request=self.request)
 
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
-        """One trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError."""
+        """Runs one trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError."""
         program = self.program(trial)
         recorder = directory.start_crash(trial, program.planned)
         tell(TrialBegun(self.site.campaign.name, trial))
-        attempt = Attempt(self.site, trial, directory, recorder, self.interruption, passed_on=(HostLost,))
+        attempt = TrialOutcome(self.site, trial, directory, recorder, self.interruption, passed_on=(HostLost,))
         verdict = attempt.to_verdict(partial(self._run, program, recorder), tell)
         tell(TrialEnded(self.site.campaign.name, trial, verdict))
         return verdict
 
     def _run(self, program: Program, recorder: TrialRecorder, executor: Executor) -> None:
         host = self.site.host
-        journal = Journal.create(host, program.setup.plan.context.trial_id)
-        try:
-            marker = program.setup.plan.context.marker
-            host.mark(marker)
-            journal.register(StopProcesses(marker=marker))
-            make_scratch(host, self.site.scratch, journal)
+        trial_id, told = program.setup.plan.context.trial_id, partial(report_left, recorder, executor)
+        with standing(self.site, trial_id, executor, told) as journal:
             runner = StepRunner(host, journal, self.site.campaign.erase)
             context = self.context(program, recorder, executor, runner.bindings)
             try:
@@ -109,19 +102,14 @@ class CrashRunner:
                 with suppress(HostLost):
                     fetch_server_log(context)
             self.look(program, runner, context)
-        finally:
-            with executor.undoing():
-                lines = failures(journal.undo_all())
-            for line in lines:
-                executor.tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
-            note_undo_errors(recorder.final.parents[1], [f"{recorder.trial.id}: {line}" for line in lines])
 
     def look(self, program: Program, runner: StepRunner, context: CrashContext) -> None:
-        """The record holds what was found also when something ends it early."""
-        asked, setup = self.asked, program.setup
+        """Records the results even if an error ends the check early."""
+        setup, requested = program.setup, self.request.requested
         further: list[Step] = []
         try:
             self._explore(setup, further, runner, context)
+            context.explored = not context.problem
             if any(state.verdict in ("lost", "corrupt") for state in context.found):
                 self._take(keep_log_step(setup), further, runner, context)
                 self._reduce(further, runner, context)
@@ -129,41 +117,42 @@ class CrashRunner:
             context.recorder.write("planned.json", planned_record(program, further))
             told = CrashRecord(
                 stack=setup.stack.name,
-                seed=asked.seed,
-                ignored_flushes=asked.ignored_flushes,
-                script=asked.size.script.name,
-                fault=asked.fault,
+                seed=setup.trial.workload_seed,
+                request=self.request,
                 panicked=context.panicked,
                 transactions=len(context.marks),
                 amcheck=has_amcheck(setup),
                 token=self.site.token,
                 mount_root=self.site.mount_root or "",
-                power=power_cut_nodes(setup.stack, asked.gone, context.found),
+                power=power_cut_nodes(setup.stack, self.request.gone, context.found),
+                missing=0 if context.explored else max(0, (requested or 0) - _looked_at(context)),
+                unknown_reason=context.problem,
             )
             context.recorder.write("durability.json", summarise(told, context.found))
 
     def _reduce(self, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
-        """What failed has failed, also where it cannot be made smaller."""
+        """Minimises a failure; the failure stands even if this fails."""
         failing = failing_state(context.found)
-        if failing is None or context.broken or self.asked.minimise == 0:
+        if failing is None or context.problem or self.request.minimise == 0:
             return
         line = context.recorder.path(state_file(failing.id)).read_text(encoding="utf-8")
         take = partial(self._take, further=further, runner=runner, context=context)
-        reduction = Reduction(context, take, failing, line, Patience(states=self.asked.minimise))
+        reduction = Reduction(context, take, failing, line, Patience(states=self.request.minimise))
         try:
             reduction.run()
         except (TrialError, CommandFailed, NotUnderstood) as error:
             context.executor.tell(Notice(f"state {failing.id} of {context.trial.stack}: {error.message}"))
 
     def _explore(self, setup: TrialSetup, further: list[Step], runner: StepRunner, context: CrashContext) -> None:
-        """Pass by pass until there are as many states as were asked for, the time is up, or a pass finds no new one."""
-        asked = self.asked
-        deadline_s = None if asked.minutes is None else time.monotonic() + asked.minutes * 60
-        most = asked.states or (STATES if asked.minutes is None else None)
-        number = 0
+        """Runs pass by pass until the requested number of states is reached, the time is up, or a pass finds no new
+        one.
+        """
+        request = self.request
+        deadline_s = None if request.time is None else time.monotonic() + request.time
+        most, number = request.requested, 0
         while not self._enough(context, most, deadline_s):
             left = STATES if most is None else most - _looked_at(context)
-            choose = choose_step(setup, asked, number, left)
+            choose = choose_step(setup, request, number, left)
             self._take(choose, further, runner, context)
             chosen = context.chosen
             if not chosen:
@@ -181,13 +170,13 @@ class CrashRunner:
             number += 1
 
     def _width(self, setup: TrialSetup) -> int:
-        """How many states are looked at at once."""
-        return fitting_workers(setup, self.asked.workers) if self.elsewhere is None else self.elsewhere.width
+        """Number of states checked in parallel."""
+        return fitting_workers(setup, self.request.workers) if self.elsewhere is None else self.elsewhere.width
 
     def _states_step(self, setup: TrialSetup, batch: Batch) -> Step:
         if self.elsewhere is None:
-            return states_step(setup, self.asked, batch)
-        return states_elsewhere_step(setup, self.asked.size.script, batch, self.elsewhere)
+            return states_step(setup, self.request, batch)
+        return states_elsewhere_step(setup, SCRIPTS[self.request.script], batch, self.elsewhere)
 
     def _interrupt(
         self,
@@ -201,7 +190,7 @@ class CrashRunner:
         """Loses power again while some of the states that held are recovered."""
         verdicts = {state.id: state.verdict for state in context.found}
         held = [state for state in batch.states if verdicts.get(batch.id_of(state)) == "held"]
-        for state in spread(held, interrupted_count(self.asked, len(batch.states), number)):
+        for state in spread(held, interrupted_count(context, len(batch.states), number)):
             recovering = Recovering.of(context.setup, batch, state)
             for step in nested_steps(context, recovering, _left(deadline_s)):
                 if self._enough(context, None, deadline_s):
@@ -213,12 +202,12 @@ class CrashRunner:
         context.executor.run((step,), runner, context)
 
     def _enough(self, context: CrashContext, most: int | None, deadline_s: float | None) -> bool:
-        enough = context.broken or (most is not None and _looked_at(context) >= most)
-        return enough or (deadline_s is not None and time.monotonic() > deadline_s)
+        enough = most is not None and _looked_at(context) >= most
+        return bool(context.problem) or enough or (deadline_s is not None and time.monotonic() > deadline_s)
 
 
 def _looked_at(context: CrashContext) -> int:
-    """States of the transactions' log."""
+    """Number of checked states of the transactions' log."""
     return sum(state.interrupts is None for state in context.found)
 
 

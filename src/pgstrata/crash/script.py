@@ -1,7 +1,8 @@
-"""What sessions write while a crash trial is recorded, and how it is read back: the ledger, or pgbench's own script.
+"""The sessions' transactions in a crash trial, and the queries that read them back: the ledger, or pgbench's own
+script.
 
-Of both it is known which transactions are there: sessions number theirs, and every balance is the sum of what was
-moved. The statements that are sent are the client's (`ledger_client.TRANSACTIONS`); here are tables and questions.
+In both, the existing transactions are known: sessions number theirs, and every balance is the sum of the moved amounts.
+The statements that are sent are the client's (`ledger_client.TRANSACTIONS`); here are tables and queries.
 """
 
 from __future__ import annotations
@@ -10,31 +11,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.crash.ledger_client import BRANCHES, TELLERS
-from pgstrata.spec.crash_trials import SHOWN, ScriptName
+from pgstrata.spec.crash_request import SHOWN, ScriptName
 
 
 @dataclass(frozen=True)
 class Script:
-    """Tables, and the statements that read them: each has one answer."""
+    """Tables, and the statements that read them, with one answer each."""
 
     name: ScriptName
     schema: str
-    """Makes and fills the tables; `{accounts}` stands for the number of accounts."""
+    """Creates and fills the tables; `{accounts}` stands for the number of accounts."""
     tables: tuple[str, ...]
     indexes: int
-    """Of all tables."""
+    """Number of indexes of all tables."""
     numbered: str
-    """A query for session and number of each transaction that is there."""
+    """A query for session and number of each existing transaction."""
     balances: str
-    """Rows with balances, what must be nothing, and how many balances are not the sum of what was moved."""
+    """Rows with balances, the sum that must be zero, and the number of balances that are not the sum of the moved
+    amounts.
+    """
     indexed: str
-    """By indexes alone: how many transactions there are, where these have one, and how many rows with balances."""
+    """Through indexes alone: the number of transactions, if they are indexed, and of rows with balances."""
     entries: str
-    """What a transaction leaves, in words, and below what has balances."""
+    """Words for a transaction's row, and for the rows with balances."""
     holders: str
     entries_indexed: bool = True
     holders_beside: int = 0
-    """Rows with balances that are no accounts."""
+    """Rows with balances other than accounts."""
 
     @property
     def shown(self) -> str:

@@ -1,12 +1,12 @@
-"""Recovers states of recorded disks, one after the other, and tells what was seen in each. Run on the host as root;
-standard library only.
+"""Recovers states of recorded disks one after the other, and reports each. Run on the host as root; standard library
+only.
 
-A worker is a function of its job: the event log, the states that are its share, and the commands that mount and
-recover one. It asks a daemon of its own for the disks of a state, attaches and mounts them in a mount namespace of its
-own, at the places that the recorded stack had, so that workers are not in each other's way and links between volumes
-lead where they led. What it mounted goes with it when it ends. Each state gives a line of JSON on standard output.
+A worker is a function of its job: the event log, the states that are its share, and the commands that mount and recover
+one. It requests the disks of a state from a daemon of its own. It attaches and mounts them in its own mount namespace,
+at the places of the recorded stack, so that workers do not conflict and links between volumes stay valid. Its mounts
+are released when it ends. Each state prints a line of JSON on standard output.
 
-A job without a server has one state, which is brought up in sight of everybody and left so.
+A job without a server has one state, which is brought up visible to all and left so.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ CLONE_NEWNS, CLONE_NEWIPC = 0x20000, 0x08000000
 MS_PRIVATE_EVERYWHERE = 0x4000 | 0x40000
 MNT_DETACH = 2
 LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE = 0x4C01, 0x4C0A, 0x4C82
-LO_FLAGS_DIRECT_IO = 16
+LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO = 4, 16
 NOT_UP = 127
-"""The exit code of what could not be run."""
+"""The exit code of a program that could not be run."""
 FS_IOC_SHUTDOWN, SHUTDOWN_NOLOGFLUSH = 0x8004587D, 2
 PIPE_BYTES = 65536
 SAID = 400
-"""Characters of what a tool said last."""
+"""Characters kept of a tool's last output."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Broken(Exception):
-    """Something of the worker's own went wrong, which says nothing about the state."""
+    """An error of the worker itself, which says nothing about the state."""
 
 
 def checked(code: int, what: str) -> None:
@@ -57,7 +57,7 @@ def checked(code: int, what: str) -> None:
 
 
 class Daemon:
-    """The control socket of the daemon that has the disks of a state; its path may be longer than an address."""
+    """The control socket of the daemon that provides the disks of a state; its path may be longer than an address."""
 
     def __init__(self, folder: str) -> None:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -77,7 +77,7 @@ class Daemon:
         return answer
 
     def largest_bytes(self) -> int:
-        """The most memory that the daemon has had."""
+        """Peak memory of the daemon."""
         pid = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         with open(f"/proc/{pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:"))
@@ -92,7 +92,10 @@ class Daemon:
 
 class Loop:
     """A loop device of ours. It is held locked until it is detached, so that udev leaves it alone and assembles nothing
-    that is on it: https://systemd.io/BLOCK_DEVICE_LOCKING"""
+    that is on it: https://systemd.io/BLOCK_DEVICE_LOCKING
+
+    The kernel detaches it when nothing has it open or mounted any more. A worker that is killed takes its mount
+    namespace with it, and then no path leads to the backing file, by which an undo could find the device."""
 
     def __init__(self, node: str, file: int) -> None:
         self.node = node
@@ -100,7 +103,7 @@ class Loop:
 
 
 def attach(path: str) -> Loop:
-    """The file as a loop device with direct I/O; another program may take the free one before us."""
+    """Attaches the file as a loop device with direct I/O; another program may take the free one first."""
     backing = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -121,7 +124,8 @@ def configured(node: str, backing: int, path: str) -> int | None:
     """The open and locked loop device if it is ours now. struct loop_config: fd, block size, struct loop_info64,
     reserved."""
     name = path.encode()[-63:]
-    info = struct.pack("5Q4I64s64s32s2Q", 0, 0, 0, 0, 0, 0, 0, 0, LO_FLAGS_DIRECT_IO, name, b"", b"", 0, 0)
+    flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO
+    info = struct.pack("5Q4I64s64s32s2Q", 0, 0, 0, 0, 0, 0, 0, 0, flags, name, b"", b"", 0, 0)
     try:
         loop = os.open(node, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -145,8 +149,8 @@ def release(loop: Loop) -> None:
 
 
 def detach(loop: Loop, why: str = "") -> None:
-    """Returns once nothing is attached: a device that somebody still has open is detached when it is closed. `why` says
-    what went wrong before."""
+    """Returns once nothing is attached: a device that another process has open is detached when it is closed. `why` is
+    the earlier error."""
     node = loop.node
     try:
         with suppress(OSError):
@@ -162,7 +166,7 @@ def detach(loop: Loop, why: str = "") -> None:
 
 
 def unmount(target: str, free: Callable[[], object] | None = None) -> None:
-    """`free` is done every two seconds as long as it is busy."""
+    """Unmounts the target; calls `free` every two seconds while it is busy."""
     for attempt in range(1, UNMOUNT_ATTEMPTS + 1):
         if libc.umount2(target.encode(), 0) == 0:
             return
@@ -173,8 +177,8 @@ def unmount(target: str, free: Callable[[], object] | None = None) -> None:
 
 
 def abandon(target: str) -> None:
-    """Has a filesystem write nothing more, so that unmounting it does not wait for what nobody will read. One that
-    cannot be told so is unmounted as it is."""
+    """Stops a filesystem's writes, so that unmounting does not wait for data that is never read. A filesystem without
+    this operation is unmounted as it is."""
     folder = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):
@@ -190,7 +194,7 @@ def own_memory() -> None:
 
 
 def own_mounts(needed: list[str]) -> None:
-    """Mounts from here on are seen by this process and those that it starts alone."""
+    """Makes later mounts visible only to this process and its children."""
     checked(libc.unshare(CLONE_NEWNS), "a mount namespace of its own")
     checked(libc.mount(b"none", b"/", None, MS_PRIVATE_EVERYWHERE, None), "a private mount namespace")
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
@@ -199,15 +203,15 @@ def own_mounts(needed: list[str]) -> None:
 
 
 def make_places(root: str, folders: list[str]) -> None:
-    """Where the recorded stack was mounted, on a machine that it never was on: seen by this process alone."""
+    """Creates the recorded mount points on another machine, visible only to this process."""
     checked(libc.mount(b"none", os.fsencode(root), b"tmpfs", 0, b"mode=0755"), f"places below {root}")
     for folder in folders:
         os.makedirs(folder, mode=0o755)
 
 
 def others(mountinfo: str, needed: list[str]) -> list[str]:
-    """Where filesystems of loop devices are mounted that are not needed here, the last one first: as long as this
-    process had them too, whoever mounted them could not detach the devices."""
+    """Mount points of loop devices' filesystems that are not needed here, the last one first. While this process had
+    them too, their owner could not detach the devices."""
     found = []
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -222,7 +226,7 @@ def others(mountinfo: str, needed: list[str]) -> list[str]:
 
 
 class Look:
-    """One state from its disks to what was seen, and back to nothing."""
+    """One state, from its disks to its report, and back to nothing."""
 
     def __init__(self, job: dict[str, Any], daemon: Daemon) -> None:
         self.job = job
@@ -258,7 +262,7 @@ class Look:
         return {**self.seen, "problem": problem, "parts_s": self.parts_s, "memory_bytes": self._memory_bytes()}
 
     def _memory_bytes(self) -> int:
-        """The most that the daemon, this worker and the largest program that it started have had so far."""
+        """Peak memory of the daemon, this worker and its largest child so far."""
         processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         return self.daemon.largest_bytes() + sum(resource.getrusage(of).ru_maxrss << 10 for of in processes)
 
@@ -283,7 +287,7 @@ class Look:
         return all(self._bring_stage_up(stage) for stage in self.job["stages"])
 
     def _bring_stage_up(self, stage: dict[str, Any]) -> bool:
-        """Where it does not come up, its own tools are tried, and what they made of it is looked at."""
+        """Brings a stage up; if that fails, runs its repair tools and checks the result."""
         self.stages.append(stage)
         code, printed, error = self._run_all(stage["up"])
         if code != 0:
@@ -305,7 +309,7 @@ class Look:
         return True
 
     def _run_all(self, commands: Sequence[list[str]]) -> tuple[int | None, str, str]:
-        """Until one fails; what the last one printed, and why it failed."""
+        """Runs commands until one fails; returns the last output, and the reason of the failure."""
         printed = ""
         for argv in commands:
             code, printed, error = run([self._known(word) for word in argv], PATIENCE_S)
@@ -341,7 +345,7 @@ class Look:
                     self._examine(argv, partial(become, server["user"]))
 
     def _examines(self) -> bool:
-        """Whether files and filesystems are read: those of a server that ended badly are not as they are to be."""
+        """True if files and filesystems are read; those of a server that ended badly are inconsistent by nature."""
         return bool(self.seen["deep"]) and self.seen["server"] == 0
 
     def _examine(self, argv: list[str], first: Callable[[], None] | None = None) -> None:
@@ -367,8 +371,8 @@ class Look:
 
 
 def read_ahead(data: str) -> None:
-    """Has the kernel fetch the catalogs and tables of the database that was made last, all at once: the server would
-    wait for one page after the other."""
+    """Has the kernel fetch the catalogs and tables of the newest database all at once; the server would wait for one
+    page after the other."""
     databases = [name for name in os.listdir(f"{data}/base") if name.isdecimal()]
     for folder in (f"{data}/global", *(f"{data}/base/{name}" for name in sorted(databases, key=int)[-1:])):
         for entry in os.scandir(folder):
@@ -379,7 +383,7 @@ def read_ahead(data: str) -> None:
 
 
 def become(user: str) -> None:
-    """Gives root up for good."""
+    """Drops root privileges permanently."""
     entry = pwd.getpwnam(user)
     os.initgroups(user, entry.pw_gid)
     os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
@@ -389,10 +393,8 @@ def become(user: str) -> None:
 def run(
     argv: list[str], timeout_s: float, stdin: str = "", first: Callable[[], None] | None = None, until: str = ""
 ) -> tuple[int | None, str, str]:
-    """Exit code (none when it did not end in time), output and errors of a program; `first` is done in its process.
-
-    A program that has printed `until` is killed, as if it had ended well: what it does after its last answer is not
-    waited for.
+    """Exit code (None on timeout), output and errors of a program; `first` runs in its process. A program that has
+    printed `until` is killed and counts as successful: its shutdown after the last answer is not awaited.
     """
     given, errors = (os.memfd_create("pgstrata") for _ in range(2))
     reader, writer = os.pipe()
@@ -425,7 +427,7 @@ def contents(file: int) -> str:
 
 
 def followed(pid: int, reader: int, timeout_s: float, until: bytes) -> tuple[int | None, bytes]:
-    """The exit code of a child, none when it had to be killed because its time was up, and what it printed."""
+    """The exit code of a child, None if it was killed on timeout, and its output."""
     killed = []
 
     def kill(*_: object) -> None:

@@ -1,7 +1,7 @@
-"""What is known of a failing state from the disk's events: written, flushed and acknowledged before the cut. Pure.
+"""The history of a failing state from the disk's events: written, flushed and acknowledged before the cut. Pure.
 
-An acknowledged transaction of a session was begun after the session's acknowledgement before it (the first one after
-the transactions began). Where no flush was submitted and done in between, nothing can have made it durable.
+A session starts a transaction after its previous acknowledgement (the first one after the transactions began). If no
+flush was submitted and completed in between, nothing can have made the transaction durable.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pgstrata.record.schema import CutEvent, MissingCommit
 
 MOST_MISSING = 5
 MOST_EVENTS = 60
-"""Of the last before the cut."""
+"""Number of last events before the cut."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A write or a flush: when it was submitted, and when the disk said that it was done."""
+    """A write or a flush: when it was submitted, and when the disk reported its completion."""
 
     seq: int
     what: str
@@ -32,7 +32,7 @@ class Request:
 
 @parser_of("strata-disk events")
 def parse_requests(text: str, cut: int) -> tuple[Request, ...]:
-    """What the disks were asked to write and to flush by the cut, without what they refused, in order of submission."""
+    """The write and flush requests to the disks by the cut, without refused ones, in order of submission."""
     asked: dict[int, Request] = {}
     disks: dict[int, str] = {}
     for line in text.splitlines():
@@ -64,15 +64,15 @@ def flushes_done(requests: Iterable[Request]) -> tuple[Request, ...]:
 
 
 def last_flush(requests: Sequence[Request], disk: str) -> int | None:
-    """When the last flush of a disk was submitted that was done; None where there was none."""
+    """Submission of the last completed flush of a disk; None if there was none."""
     return max((flush.seq for flush in flushes_done(requests) if flush.disk == disk), default=None)
 
 
 def missing_commits(
     marks: Sequence[Mark], entries: Mapping[int, int], requests: Sequence[Request], cut: int, begun: int
 ) -> tuple[MissingCommit, ...]:
-    """Acknowledged transactions beyond the entries that each session has, the last ones; `begun` is the event before
-    the first transaction."""
+    """Acknowledged transactions beyond each session's existing entries, the last ones; `begun` is the event before the
+    first transaction."""
     flushes = flushes_done(requests)
     before: dict[int, int] = {}
     found = []

@@ -1,8 +1,8 @@
-"""Whether a state may come from somebody else, whose database would run here what its author put into it: settings,
-libraries, functions.
+"""Detects states that may come from someone else, whose database would run its author's settings, libraries and
+functions here.
 
-Nothing in a record proves who made it. What was recorded on this machine, lies in a directory, and belongs to who may
-become root anyway, is taken for one's own.
+Nothing in a record proves who made it. A record counts as one's own if it was recorded on this machine, lies in a
+directory, and belongs to a user who may become root anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pgstrata.record.source import FolderSource
 
 
 def why_strange(named: NamedState, machines: Collection[str], uids: Collection[int]) -> str:
-    """Why a state may be somebody else's; empty for one that was recorded on one of these machines, in files of these
+    """Why a state may come from someone else; empty if it was recorded on one of these machines, in files of these
     users."""
     source = named.data.source
     if not isinstance(source, FolderSource):
@@ -36,7 +36,7 @@ def why_strange(named: NamedState, machines: Collection[str], uids: Collection[i
 
 
 def refuse_to_run(named: NamedState, strange: str, user: str) -> None:
-    """PreflightError for a state of somebody else's on which a server would be started."""
+    """Raises PreflightError if a server would be started on someone else's state."""
     if strange:
         raise PreflightError(
             f"{named.title} may be somebody else's: {strange}; to make it smaller a server is started on it, which "
@@ -46,7 +46,7 @@ def refuse_to_run(named: NamedState, strange: str, user: str) -> None:
 
 
 def refuse_to_mount(named: NamedState, strange: str) -> None:
-    """PreflightError for a pool of somebody else's: it says itself where it is mounted."""
+    """Raises PreflightError for someone else's pool, which defines its own mount points."""
     pools = [v.fs.kind for v in named.planned.stack.volumes.values() if v.fs.pools_disks]
     if strange and pools:
         raise PreflightError(

@@ -1,8 +1,8 @@
-"""What one state shows, and what all states of a stack show together. Pure.
+"""The verdict on one state, and on all states of a stack together. Pure.
 
-held: every acknowledged entry is there, and nothing is damaged. lost: acknowledged entries are missing, and what is
-there is sound. corrupt: the filesystem or the server does not come up, or what is there contradicts itself. unknown: it
-could not be looked at to the end, which says nothing about the stack.
+held: every acknowledged entry exists, and nothing is damaged. lost: acknowledged entries are missing, and the rest is
+sound. corrupt: the filesystem or the server does not come up, or the data contradicts itself. unknown: the check did
+not finish, which says nothing about the stack.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _MISSING = re.compile(
 )
 _NO_CLUSTER = re.compile(r"^postgres: could not (access directory|find the database system)")
 UNMOUNTABLE = "the filesystem cannot be mounted"
-"""The reason of such a state begins with this."""
+"""Prefix of the reason of such a state."""
 _EXHAUSTED = re.compile(
     r"cannot allocate memory|could not map anonymous shared memory|could not create shared memory segment|"
     r"\bout of memory|too many open files|could not fork",
     re.IGNORECASE,
 )
-"""The host had nothing left, which says nothing about the state."""
+"""The host ran out of a resource, which says nothing about the state."""
 _ENDED_BADLY = re.compile(r"\b(FATAL|PANIC):|^postgres: ")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on one state; `lost` counts acknowledged entries that are not there."""
+    """The verdict on one state; `lost` counts missing acknowledged entries."""
 
     verdict: StateVerdict
     reason: str = ""
@@ -45,16 +45,16 @@ class Judged:
 
 @dataclass(frozen=True)
 class Examination:
-    """How a tool ended that looks for damage, and the last that it said."""
+    """Exit code and last output of a tool that checks for damage."""
 
     tool: str
     code: int | None
-    """None where it did not end in time."""
+    """None on timeout."""
     said: str
 
     @property
     def judged(self) -> Judged:
-        """What it shows by itself. Codes from 8 on say that it could not look (e2fsck's), or could not be run."""
+        """Its verdict by itself. Codes from 8 on mean that it could not check (e2fsck's), or could not be run."""
         words = f"{self.tool}: {' '.join(self.said.split())}"
         if self.code == 0:
             return Judged("held")
@@ -64,26 +64,26 @@ class Examination:
 
 @dataclass(frozen=True)
 class Recovery:
-    """How the look at a state went."""
+    """The course of a state's check."""
 
     mounted: int
     """The exit code of mount."""
     mount_error: str = ""
     server: int | None = None
-    """The server's exit code; None where it was not started or did not end in time."""
+    """The server's exit code; None if it was not started or timed out."""
     answers: Answers = field(default_factory=lambda: Answers({}, ()))
     problem: str = ""
-    """What kept those who look from looking, or from taking the state down again."""
+    """Error of the worker while checking the state or taking it down."""
     examined: Sequence[Examination] = ()
-    """What tools said that look at whole files and filesystems, in a state that they are run in."""
+    """Results of tools that check whole files and filesystems, if they were run in the state."""
     mended: str = ""
-    """The commands that had to mend the filesystem before it could be mounted."""
+    """The commands that had to repair the filesystem before it could be mounted."""
 
 
 def judge_state(
     recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize, asked: Sequence[Amchecked]
 ) -> Judged:
-    """`acknowledged` are the numbers of each session's last acknowledged entry, `asked` is what amcheck was asked."""
+    """`acknowledged` is the last acknowledged entry of each session, `asked` are the amcheck queries."""
     everything = sum(acknowledged.values())
     if recovery.problem:
         return Judged("unknown", recovery.problem)
@@ -108,7 +108,7 @@ def judge_state(
 def _judge_server(
     recovery: Recovery, acknowledged: Mapping[int, int], size: LedgerSize, asked: Sequence[Amchecked]
 ) -> Judged:
-    """What the server found on filesystems that are mounted."""
+    """Judges the server's output on mounted filesystems."""
     everything = sum(acknowledged.values())
     errors = recovery.answers.errors
     if recovery.server is None:
@@ -132,12 +132,12 @@ def _judge_server(
 
 
 def _message(line: str) -> str:
-    """The server's own words, without time and process."""
+    """The server's own message, without time and process."""
     return re.sub(r"^.*?\b(?=ERROR:|FATAL:|PANIC:)", "", line)
 
 
 def judge_ledger(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -> Judged:
-    """A ledger that could be read against what was acknowledged."""
+    """Judges a readable ledger against the acknowledgements."""
     lost = sum(max(0, number - _there(ledger, session)) for session, number in acknowledged.items())
     damage = next(_damage(ledger, acknowledged, size), "")
     if damage:
@@ -161,7 +161,7 @@ def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -
         if (rows.low, rows.high) != (1, rows.entries):
             yield f"{there} from {rows.low} to {rows.high}: they have a gap"
         if rows.entries > acknowledged.get(session, 0) + 1:
-            yield f"{there}, of which the last ones were not begun yet"
+            yield f"{there}, including entries that had not been written yet"
     holders = size.accounts + script.holders_beside
     if ledger.accounts != holders:
         yield f"{ledger.accounts} {script.holders} of {holders} are there"
@@ -180,10 +180,12 @@ def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -
 
 
 def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
-    """The stack's verdict: the worst that a state shows; states of which nothing is known leave it unknown."""
+    """The stack's verdict: the worst of its states; unknown and missing states leave it unknown."""
     verdicts = [state.verdict for state in states]
     order: tuple[StateVerdict, ...] = ("corrupt", "lost", "unknown")
-    worst = next((verdict for verdict in order if verdict in verdicts), "held" if verdicts else "unknown")
+    complete = bool(verdicts) and not asked.missing
+    worst = next((verdict for verdict in order if verdict in verdicts), "held" if complete else "unknown")
+    unknown = (state.reason for state in states if state.verdict == "unknown")
     return asked.model_copy(
         update={
             "verdict": worst,
@@ -192,6 +194,7 @@ def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
             "lost": verdicts.count("lost"),
             "corrupt": verdicts.count("corrupt"),
             "unknown": verdicts.count("unknown"),
+            "unknown_reason": next(unknown, asked.unknown_reason),
             "lost_acknowledged_max": max((state.lost for state in states), default=0),
             "first_counterexample": next((_named(s) for s in states if s.verdict in ("lost", "corrupt")), None),
         }
@@ -204,7 +207,9 @@ def _named(state: StateRecord) -> str:
 
 
 def power_cut_nodes(stack: Stack, gone: Sequence[str], states: Sequence[StateRecord]) -> PowerCutNodes | None:
-    """Of a cluster: which nodes lost power, which of them came back, and who went on how often; None for one server."""
+    """Nodes of a cluster that lost power, those that came back, and how often each continued; None for a single
+    server.
+    """
     if stack.topology is None:
         return None
     return PowerCutNodes(

@@ -1,8 +1,9 @@
-"""Hosts that are the machines of a Dask cluster, and other work for its workers.
+"""Work for other processes: those of this machine, or the workers of a Dask cluster.
 
-`worker` is what runs over there: functions of this package, called by name with text; `fleet` submits to them and takes
-care of workers that are lost; `clusters` starts or finds the cluster, with TLS alone. `work` has pieces of other work
-done by processes or, with `cluster_work`, by such workers. What travels is data: JSON and bytes there, and back the
-files of a trial, or JSON. Imports everything above the wall, never `analyze` or `report`. Dask belongs to the extra
-`dask`, and is imported by `worker`, `quiet`, `fleet`, `cluster_work` and functions of `clusters` alone.
+`work` is an executor with two backends and the one handler of lost workers; `cluster_backend` is the one of a cluster,
+which `clusters` starts or finds, with TLS alone. `opening` has the hosts of a campaign over it, `worker` the functions
+that run over there. Requests are names of functions with text, bytes and numbers, answers are bytes that `calls`
+checks; `unpickling` and `headless` keep workers from anything else. Imports everything above the wall but `crash`,
+never `analyze` or `report`. Dask belongs to the extra `dask`: `worker`, `headless`, `client`, `cluster_backend` and
+functions of `clusters` alone import it.
 """

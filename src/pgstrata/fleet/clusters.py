@@ -1,4 +1,4 @@
-"""Starts or finds the Dask cluster of a campaign: a client of its scheduler, over TLS."""
+"""Starts or finds a Dask cluster: a client of its scheduler, over TLS, which takes data alone."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import logging
 import secrets
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import PreflightError
-from pgstrata.fleet.messages import Described
+from pgstrata.fleet.unpickling import refused_unpickling
 from pgstrata.host.connect import connect
-from pgstrata.spec.dask_cluster import DaskCluster, Pbs, ssh_address
-from pgstrata.spec.ssh_target import SshTarget, parse_target
-from pgstrata.stack.journal import Journal
+from pgstrata.spec.dask_cluster import DaskCluster, ssh_address
+from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
+from pgstrata.stack.journal import journaled
+from pgstrata.stack.temporary import temporary_folder
 from pgstrata.stack.undo import RemovePath
 
 if TYPE_CHECKING:
-    from distributed import Client, Security
+    from distributed import Security
+
+    from pgstrata.fleet.client import DataClient
 
 CONNECT_S = 30.0
 LOOPBACK = "127.0.0.1"
 WORKER = {"nthreads": 1, "memory_limit": 0}
-NOBODY_S = 120.0
-"""For the first worker of a cluster to come."""
 SETTINGS = {
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.work-stealing": False,
@@ -58,32 +59,24 @@ def require_dask() -> None:
 
 
 @contextmanager
-def connected(cluster: DaskCluster) -> Iterator[Client]:
+def connected(cluster: DaskCluster) -> Iterator[DataClient]:
     """A client of the cluster, which ends with the block where it was started for it."""
     require_dask()
     import dask
 
-    forms: dict[str, Callable[[DaskCluster], Any]] = {
-        "address": _running,
-        "local": _local,
-        "ssh": _ssh,
-        "slurm": _jobs,
-        "pbs": _jobs,
-    }
-    with ExitStack() as opened:
-        opened.enter_context(dask.config.set(SETTINGS))
-        form = next(form for name, form in forms.items() if getattr(cluster, name))
-        yield opened.enter_context(form(cluster))
+    form = _running if cluster.address else _local if cluster.local else _ssh
+    with refused_unpickling(), dask.config.set(SETTINGS), form(cluster) as client:
+        yield client
 
 
 @contextmanager
-def _running(cluster: DaskCluster) -> Iterator[Client]:
+def _running(cluster: DaskCluster) -> Iterator[DataClient]:
     """The scheduler of an address. PreflightError where it cannot be reached with these certificates."""
-    from distributed import Client
+    from pgstrata.fleet.client import DataClient
 
     security = _certificates(Path(cluster.tls)) if cluster.tls else _configured()
     try:
-        client = Client(cluster.address, security=security, timeout=CONNECT_S, set_as_default=False)
+        client = DataClient(str(cluster.address), security=security, timeout=CONNECT_S)
     except (OSError, TypeError, ValueError) as error:
         raise PreflightError(
             f"the scheduler {cluster.address} cannot be reached: {_first_line(error)}",
@@ -124,44 +117,45 @@ def _certificates(folder: Path) -> Security:
 
 
 @contextmanager
-def _local(cluster: DaskCluster) -> Iterator[Client]:
+def _local(cluster: DaskCluster) -> Iterator[DataClient]:
     """Workers that are processes of this one; the certificate is made for the run, and lies in memory alone."""
+    import dask
     from distributed import Security, SpecCluster
 
-    from pgstrata.fleet.quiet import QuietNanny, QuietScheduler
+    from pgstrata.fleet.headless import HeadlessNanny, HeadlessScheduler
 
     security = Security.temporary()
     own = {"host": LOOPBACK, "protocol": "tls://", "security": security}
-    worker = {"cls": QuietNanny, "options": {**own, **WORKER, "silence_logs": logging.ERROR}}
-    with (
-        SpecCluster(
-            scheduler={"cls": QuietScheduler, "options": {**own, "port": 0}},
+    with ExitStack() as opened:
+        folder = opened.enter_context(temporary_folder("dask"))
+        opened.enter_context(dask.config.set({"temporary-directory": str(folder)}))
+        options = {**own, **WORKER, "silence_logs": logging.ERROR}
+        worker = {"cls": HeadlessNanny, "options": options}
+        started = SpecCluster(
+            scheduler={"cls": HeadlessScheduler, "options": {**own, "port": 0}},
             workers=dict.fromkeys(range(cluster.local or 1), worker),
             security=security,
             silence_logs=logging.ERROR,
-        ) as started,
-        _client_of(started) as client,
-    ):
-        yield client
+        )
+        opened.enter_context(started)
+        yield opened.enter_context(_client_of(started))
 
 
-def _client_of(started: Any) -> Client:
-    """Of a cluster whose scheduler is in this process: what is told to it is not encoded, and nobody else can."""
-    from distributed import Client
+def _client_of(started: Any) -> DataClient:
+    """The client of a cluster whose scheduler is in this process."""
+    from pgstrata.fleet.client import DataClient
 
-    started.sync(started.scheduler.listen, "inproc://")
-    address = started.scheduler.listeners[-1].contact_address
-    return Client(address, security=started.security, loop=started.loop, set_as_default=False)
+    return DataClient(started.scheduler.external_address, security=started.security, loop=started.loop)
 
 
 @contextmanager
-def _ssh(cluster: DaskCluster) -> Iterator[Client]:
+def _ssh(cluster: DaskCluster) -> Iterator[DataClient]:
     """A worker on each host, started through ssh; the scheduler is in this process, on the address they reach it by."""
     import dask
     from distributed import Security, SpecCluster
     from distributed.deploy.ssh import Worker
 
-    from pgstrata.fleet.quiet import QuietScheduler
+    from pgstrata.fleet.headless import HeadlessScheduler
 
     security = Security.temporary()
     targets = [parse_target(ssh_address(host)) for host in cluster.ssh]
@@ -178,7 +172,7 @@ def _ssh(cluster: DaskCluster) -> Iterator[Client]:
                     "address": target.host,
                     "connect_options": _ssh_options(target),
                     "kwargs": {**WORKER, "protocol": "tls://"},
-                    "worker_class": "pgstrata.fleet.quiet.QuietNanny",
+                    "worker_class": "pgstrata.fleet.headless.HeadlessNanny",
                     "remote_python": cluster.python,
                 },
             }
@@ -187,7 +181,7 @@ def _ssh(cluster: DaskCluster) -> Iterator[Client]:
         scheduler = {"host": listen, "protocol": "tls://", "port": 0, "security": security}
         try:
             started = SpecCluster(
-                scheduler={"cls": QuietScheduler, "options": scheduler},
+                scheduler={"cls": HeadlessScheduler, "options": scheduler},
                 workers=workers,
                 security=security,
                 silence_logs=logging.ERROR,
@@ -204,17 +198,13 @@ def _ssh(cluster: DaskCluster) -> Iterator[Client]:
 @contextmanager
 def _certificates_on(target: SshTarget, folder: str, security: Security) -> Iterator[None]:
     """In a folder that root alone can read, until the run ends; `clean` removes it after a kill."""
-    with closing(connect(target.text)) as host:
-        journal = Journal.create(host, folder.rpartition("/")[2].removeprefix("pgstrata-"))
-        try:
-            journal.register(RemovePath(path=folder))
-            host.make_directory(folder, mode=0o700)
-            files = {"ca": security.tls_ca_file, "cert": security.tls_worker_cert, "key": security.tls_worker_key}
-            for name, text in files.items():
-                host.write_text(f"{folder}/{name}.pem", text, mode=0o600)
-            yield
-        finally:
-            journal.undo_all()
+    name = folder.rpartition("/")[2].removeprefix("pgstrata-")
+    with closing(connect(target.text)) as host, journaled(host, name, RemovePath(path=folder)):
+        host.make_directory(folder, mode=0o700)
+        files = {"ca": security.tls_ca_file, "cert": security.tls_worker_cert, "key": security.tls_worker_key}
+        for file, text in files.items():
+            host.write_text(f"{folder}/{file}.pem", text, mode=0o600)
+        yield
 
 
 def _certificate_settings(folder: str) -> dict[str, object]:
@@ -245,77 +235,6 @@ def _own_address(target: SshTarget) -> str:
             f"{target.host} is no name that this machine knows, so its own address on the way there is unknown",
             hint="hosts: {dask: {ssh: [...], listen: ADDRESS}} with the address that the hosts reach this machine by",
         ) from None
-
-
-@contextmanager
-def _jobs(cluster: DaskCluster) -> Iterator[Client]:
-    """Jobs of Slurm or PBS; the certificate lies in a folder that the nodes share while this process lives."""
-    with jobs_cluster(cluster) as started, _client_of(started) as client:
-        yield client
-
-
-def jobs_cluster(cluster: DaskCluster, *, submitted: bool = True) -> Any:
-    """The cluster of dask-jobqueue; its jobs are submitted unless one only wants to see them."""
-    from dask_jobqueue import PBSCluster, SLURMCluster
-    from distributed import Security
-
-    from pgstrata.fleet.quiet import QuietScheduler
-
-    asked = cluster.slurm or cluster.pbs
-    assert asked is not None
-    common = {
-        "n_workers": asked.jobs if submitted else 0,
-        "queue": asked.queue,
-        "account": asked.account,
-        "walltime": asked.walltime,
-        "cores": 1,
-        "memory": asked.memory,
-        "processes": 1,
-        "python": asked.python,
-        "interface": asked.interface,
-        "security": Security.temporary(),
-        "shared_temp_directory": asked.shared,
-        "scheduler_cls": QuietScheduler,
-        "worker_extra_args": ["--worker-class", "pgstrata.fleet.quiet.QuietWorker", "--no-dashboard"],
-    }
-    if isinstance(asked, Pbs):
-        resources = asked.resource_spec or _chunk(asked)
-        return PBSCluster(**common, resource_spec=resources, job_extra_directives=["-l place=exclhost"])
-    return SLURMCluster(**common, job_cpu=asked.cores, job_extra_directives=["--exclusive"])
-
-
-def _chunk(asked: Pbs) -> str:
-    """What a job of PBS asks for; dask-jobqueue would have as many cores as the worker has threads, which is one."""
-    from dask.utils import parse_bytes
-    from dask_jobqueue.pbs import pbs_format_bytes_ceil
-
-    return f"select=1:ncpus={asked.cores}:mem={pbs_format_bytes_ceil(parse_bytes(asked.memory))}"
-
-
-def described_workers(client: Client) -> Mapping[str, Described]:
-    """What each worker says of itself, by address. PreflightError where there is none, or one cannot say."""
-    from pgstrata.fleet import worker
-
-    try:
-        client.wait_for_workers(1, timeout=NOBODY_S)
-    except TimeoutError:
-        raise PreflightError(
-            f"no worker came to the scheduler within {NOBODY_S:.0f} s",
-            hint="start workers; if there are some, does a firewall keep them from the scheduler?",
-        ) from None
-    found: Mapping[str, Any] = client.run(worker.prepare, on_error="return")
-    for address, told in found.items():
-        if isinstance(told, OSError):
-            raise PreflightError(
-                f"worker {address} has found the scheduler, but does not answer it: {_first_line(told)}",
-                hint="a firewall lets one direction through: the scheduler must reach the workers' ports, too",
-            )
-        if isinstance(told, BaseException):
-            raise PreflightError(
-                f"worker {address} cannot run pgstrata: {_first_line(told)}",
-                hint="pip install 'pgstrata[dask]' of the same version there",
-            )
-    return {address: Described.model_validate_json(told) for address, told in found.items()}
 
 
 def _first_line(error: BaseException) -> str:

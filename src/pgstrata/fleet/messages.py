@@ -1,4 +1,4 @@
-"""What is told to a worker, as JSON, and what it answers."""
+"""Requests to a worker, as JSON, and its answers."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ import getpass
 import os
 import platform
 import socket
-from typing import TypedDict
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
 
 from pgstrata import __version__
+from pgstrata.host.agent_schema import parsed
 from pgstrata.host.facts.gather import machine_id
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.model import Model
 
+Line = Annotated[str, StringConstraints(max_length=64 << 10)]
+Lines = Annotated[tuple[Line, ...], Field(max_length=10_000)]
+Word = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
 
 class Described(Model):
-    """What a worker is: the machine that it is on, and the programs that it has."""
+    """A worker: the machine that it is on, and the programs that it has."""
 
-    hostname: str
-    machine: str
+    hostname: Word
+    machine: Word
     uid: int
-    user: str
-    pgstrata: str
-    python: str
+    user: Word
+    pgstrata: Word
+    python: Word
 
 
 def describe_here() -> Described:
@@ -49,7 +56,7 @@ class SessionAsked(Model):
     token: str
     host: str
     campaign: Campaign
-    made_up: bool
+    fake: bool
 
     @property
     def key(self) -> tuple[str, str]:
@@ -58,32 +65,35 @@ class SessionAsked(Model):
 
 
 class TrialAsked(Model):
-    """One trial within a session."""
+    """One trial within the session of a host and campaign."""
 
-    token: str
-    host: str
+    key: tuple[str, str]
     trial: Trial
     begins_block: bool
 
 
-class Answer(TypedDict, total=False):
-    """What comes back. Exactly one of `stacks`, `archive`, `closed`, `error`, `stopped` and `gone` is there."""
+class SessionAnswer(Model):
+    """The answer of a session. The files of a trial follow it."""
 
-    stacks: list[str]
-    """Of a session: what can be built."""
-    archive: bytes
-    """Of a trial: its files."""
-    closed: bool
-    error: str
-    hint: str
-    stopped: str
-    """Why a session ends before the trial did."""
-    gone: bool
-    """There is no such session (any more)."""
-    notices: list[str]
-    media: list[str]
+    stacks: Lines = ()
+    """Those that can be built here, once the session is open."""
+    notices: Lines = ()
+    media: Lines = ()
     """Baselines of the medium, in JSON."""
-    left: list[str]
-    """What could not be undone."""
-    clean: bool
+    left: Lines = ()
+    """Undo errors."""
+    clean: bool = False
     """A session was opened: nothing that the campaign could not undo there before is left."""
+    error: Line = ""
+    hint: Line = ""
+
+
+def render_answer(answer: SessionAnswer, archive: bytes = b"") -> bytes:
+    """A line of JSON, then the files."""
+    return answer.model_dump_json().encode() + b"\n" + archive
+
+
+def parse_answer(content: object, who: str) -> tuple[SessionAnswer, bytes]:
+    """The same, read back; PreflightError that names the worker's machine for anything else."""
+    head, _, archive = content.partition(b"\n") if isinstance(content, bytes) else (content, b"", b"")
+    return parsed(SessionAnswer, head, who), archive

@@ -1,36 +1,54 @@
-"""From a campaign whose hosts are a Dask cluster to an executor and hosts that trials are submitted to."""
+"""From a campaign whose hosts are a Dask cluster to an executor and hosts that trials are submitted to.
+
+A session is open on one worker of each machine. When that worker is lost, the trial goes to the next worker of the same
+machine (or the same one, started again), which opens the session anew and undoes what was left there.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from pgstrata.errors import UsageError
-from pgstrata.fleet.clusters import connected, described_workers
-from pgstrata.fleet.machines import check_versions, machines_of, notices
-from pgstrata.fleet.messages import SessionAsked, describe_here
+from pgstrata.errors import PgstrataError, PreflightError, UsageError
+from pgstrata.fleet.clusters import connected
+from pgstrata.fleet.machines import Machine, check_versions, machines_of, notices
+from pgstrata.fleet.messages import (
+    Described,
+    SessionAnswer,
+    SessionAsked,
+    TrialAsked,
+    describe_here,
+    parse_answer,
+)
+from pgstrata.fleet.work import Piece, Work, WorkersLost, working
+from pgstrata.host.agent_schema import parsed
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.spec.campaign import Campaign
+from pgstrata.record.schema import MediumRecord, TrialVerdict
+from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.dask_cluster import parse_cluster
-from pgstrata.spec.files import BUILTIN_SCRIPTS
-from pgstrata.trial.events import Notice, Tell
+from pgstrata.spec.file.files import BUILTIN_SCRIPTS
+from pgstrata.trial.events import Notice, Tell, TrialBegun
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.submitted import Submitted
+from pgstrata.trial.scheduling import ScheduledHost
+from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors
 
 if TYPE_CHECKING:
-    from pgstrata.fleet.fleet import Fleet
+    from pgstrata.fleet.client import DataClient
 
 
 @contextmanager
 def opened_cluster(
-    campaign: Campaign, directory: CampaignDirectory, tell: Tell, interruption: Interruption, *, made_up: bool
-) -> Iterator[tuple[Fleet, dict[str, Submitted]]]:
+    campaign: Campaign, directory: CampaignDirectory, tell: Tell, interruption: Interruption, *, fake: bool
+) -> Iterator[tuple[Work, dict[str, ScheduledHost]]]:
     """Every machine of the cluster with a session open. PreflightError, with nothing changed, when it cannot run."""
     refuse_own_files(campaign)
     with connected(parse_cluster(campaign.hosts[0])) as client:
-        from pgstrata.fleet.fleet import opened_fleet
+        from pgstrata.fleet.client import described_workers
 
         with interruption.waiting():
             workers, here = described_workers(client), describe_here()
@@ -41,10 +59,10 @@ def opened_cluster(
         token = hashlib.sha256(f"{here.machine}:{directory.path.resolve()}".encode()).hexdigest()[:12]
 
         def asked(host: str) -> SessionAsked:
-            return SessionAsked(token=token, host=host, campaign=campaign, made_up=made_up)
+            return SessionAsked(token=token, host=host, campaign=campaign, fake=fake)
 
         named = {machine.name: machine for machine in machines}
-        with opened_fleet(client, named, asked, directory, tell, interruption) as opened:
+        with opened_sessions(client, workers, named, asked, directory, tell, interruption) as opened:
             yield opened
 
 
@@ -59,3 +77,152 @@ def refuse_own_files(campaign: Campaign) -> None:
             f"the campaign has a file of its own, {files[0]}, which is not sent to workers of Dask",
             hint="list the hosts: hosts: [ssh://...], to which files are sent",
         )
+
+
+@contextmanager
+def opened_sessions(
+    client: DataClient,
+    workers: Mapping[str, Described],
+    machines: Mapping[str, Machine],
+    asked: Callable[[str], SessionAsked],
+    directory: CampaignDirectory,
+    tell: Tell,
+    interruption: Interruption,
+) -> Iterator[tuple[Work, dict[str, ScheduledHost]]]:
+    """The executor and its hosts, every session open. PreflightError where a machine cannot build every stack."""
+    from pgstrata.fleet.cluster_backend import ClusterBackend
+
+    def tell_loss(piece: Piece) -> None:
+        tell(Notice(f"{piece.affinity}: its worker was lost; what it ran begins anew there"))
+
+    backend = ClusterBackend(client, workers, machines, tell=lambda line: tell(Notice(line)))
+    with working(backend, tell_loss=tell_loss) as work:
+        sessions = Sessions(work, {name: asked(name) for name in machines}, directory, tell)
+        stopping = interruption.of_host(sessions.stop)
+        try:
+            with interruption.waiting():
+                sessions.open()
+            with stopping.waiting():
+                yield work, {name: FarHost(one, directory, tell) for name, one in sessions.asked.items()}
+        finally:
+            if interruption.received:
+                sessions.stop()
+            sessions.close()
+
+
+@dataclass
+class Sessions:
+    """The sessions of a campaign, by host."""
+
+    work: Work
+    asked: Mapping[str, SessionAsked]
+    directory: CampaignDirectory
+    tell: Tell
+    _is_stopped: bool = False
+
+    def open(self) -> None:
+        """All at once. Raises the first PreflightError; those of other hosts are told."""
+        from pgstrata.fleet.worker import open_session
+
+        names = [stack.name for stack in self.directory.campaign.stacks]
+        for host, answer in self._answers(self._submitted(open_session)).items():
+            if lacking := [name for name in names if name not in answer.stacks]:
+                raise PreflightError(
+                    f"{host} cannot build {', '.join(lacking)}",
+                    hint="leave the host out of the cluster, or the stack out of stacks",
+                )
+
+    def stop(self) -> None:
+        """Ends the running trials, once; none of them comes back."""
+        from pgstrata.fleet.worker import stop_sessions
+
+        backend: Any = self.work.backend
+        if not self._is_stopped and backend.client.status == "running":
+            self._is_stopped = True
+            self.work.stop()
+            token = next(iter(self.asked.values())).token
+            backend.client.ask(backend.leased_workers(), stop_sessions, token)
+
+    def close(self) -> None:
+        """Closes every session whose worker is there."""
+        from pgstrata.fleet.worker import close_session
+
+        self.work.stop()  # a session that was lost with its worker is closed
+        self._answers(self._submitted(close_session))
+
+    def _submitted(self, function: Callable[[str, str], bytes]) -> dict[str, Future[bytes]]:
+        return {
+            host: self.work.submit(function, asked.model_dump_json(), affinity=host)
+            for host, asked in self.asked.items()
+        }
+
+    def _answers(self, futures: Mapping[str, Future[bytes]]) -> dict[str, SessionAnswer]:
+        answers, errors = {}, list[PgstrataError]()
+        for host, future in futures.items():
+            try:
+                answers[host], _ = take_up(host, future.result(), self.directory, self.tell)
+            except WorkersLost:
+                self.tell(Notice(f"{host}: its worker was lost; what it left is undone when the campaign is resumed"))
+            except PgstrataError as error:
+                errors.append(error)
+        for of_another in errors[1:]:
+            self.tell(Notice(of_another.message))
+        if errors:
+            raise errors[0]
+        return answers
+
+
+@dataclass(frozen=True)
+class FarHost(ScheduledHost):
+    """A machine of a cluster."""
+
+    asked: SessionAsked
+    directory: CampaignDirectory
+    tell: Tell
+
+    @cached_property
+    def text(self) -> str:
+        """The session, which each trial names: another worker of the machine may have to open it."""
+        return self.asked.model_dump_json()
+
+    def submit(self, executor: Executor, trial: Trial, *, begins_block: bool) -> Future[bytes]:
+        from pgstrata.fleet.worker import run_trial
+
+        self.tell(TrialBegun(self.directory.campaign.name, trial))
+        self.directory.note_running(trial)
+        asked = TrialAsked(key=self.asked.key, trial=trial, begins_block=begins_block)
+        submit: Any = executor.submit
+        future: Future[bytes] = submit(run_trial, self.text, asked.model_dump_json(), affinity=self.asked.host)
+        return future
+
+    def take(self, found: bytes, trial: Trial) -> TrialVerdict:
+        _, archive = take_up(self.asked.host, found, self.directory, self.tell)
+        verdict = self.directory.adopt(trial, archive)
+        self.directory.forget_running(trial)
+        return verdict
+
+    def give_up(self, trial: Trial) -> None:
+        self.directory.forget_running(trial)
+
+
+def take_up(host: str, content: object, directory: CampaignDirectory, tell: Tell) -> tuple[SessionAnswer, bytes]:
+    """Takes up what a session reports besides; PreflightError where it could not do what was asked."""
+    answer, archive = parse_answer(content, host)
+    media = [parsed(MediumRecord, text, host) for text in answer.media]
+    for line in answer.notices:
+        tell(Notice(f"{host}: {line}"))
+    if answer.clean:
+        forget_undo_errors(directory.path, host)
+    note_undo_errors(directory.path, answer.left, host)
+    for record in media:
+        directory.record_medium(_placed(record, directory))
+    if answer.error:
+        raise PreflightError(f"{host}: {answer.error}", hint=answer.hint)
+    return answer, archive
+
+
+def _placed(record: MediumRecord, directory: CampaignDirectory) -> MediumRecord:
+    """A baseline stands before the next block of the campaign, which the worker does not know."""
+    if record.kind != "baseline":
+        return record
+    return record.model_copy(update={"before_block": directory.next_block()})

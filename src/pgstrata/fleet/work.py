@@ -1,135 +1,150 @@
-"""Pieces of work over processes of this machine, or over the workers of a Dask cluster: one executor for both.
+"""Work for other threads of control: an executor over the processes of this machine or the workers of a Dask cluster.
 
-A piece is a function of a module, by its name, with text, bytes and numbers: no code travels. Where a worker is lost,
-what it had is done again, so a function must not mind being called twice; its result is taken once.
+A piece of work is a function of a module with text, bytes and numbers. Its affinity key, where it has one, names the
+machine that has to do it. When a worker is lost, its piece is done again, so a function must tolerate a second call;
+each result is taken once. Work for threads of this process goes to `ThreadPoolExecutor`, which has the same interface
+and loses nothing.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.fleet.calls import Datum, WorkerLost, name_of
 from pgstrata.spec.dask_cluster import parse_cluster
 from pgstrata.trial.scheduler import Inline
 
-if TYPE_CHECKING:
-    from pgstrata.fleet.cluster_work import ClusterWay
-
 LOOK_S = 1.0
-"""How often it is looked whether work can still be done."""
+"""Seconds between two checks of lost pieces and of the backend."""
 MOST_LOSSES = 10
-"""Of a piece: then it may be what ends its workers."""
-Datum = str | bytes | int
+"""Losses of a piece: then the piece itself may end its workers."""
+LOSSES = (WorkerLost, CancelledError, BrokenProcessPool)
 
 
 class WorkersLost(PgstrataError):
-    """What was to be done cannot be done here any more."""
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """`module:function`; what has no such name does not travel."""
-    name = f"{function.__module__}:{function.__qualname__}"
-    assert _named(name) is function, f"{name} is no function of a module"
-    return name
-
-
-def call(name: str, *data: Datum) -> Any:
-    """Runs a function by its name: here, in a process of this machine, or on a worker."""
-    return _named(name)(*data)
-
-
-def _named(name: str) -> Any:
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function, None)
+    """Nothing can be done here any more."""
 
 
 @dataclass(eq=False)
-class _Piece:
-    """`future` is the caller's."""
+class Piece:
+    """`future` belongs to the caller; each attempt has one of its own."""
 
-    name: str
+    function: Callable[..., Any]
     data: tuple[Datum, ...]
+    affinity: str
     future: Future[Any] = field(default_factory=Future)
     losses: int = 0
 
 
-class Way(ABC):
-    """How a piece gets to whoever does it."""
+class Backend(ABC):
+    """Carries pieces to workers, and results back."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """How many pieces are done at once."""
+        """Number of pieces that are done at once."""
 
     @abstractmethod
-    def send(self, name: str, data: tuple[Datum, ...]) -> Future[Any]:
-        """The result of the function; a loss where it cannot come."""
+    def send(self, piece: Piece) -> Future[Any]:
+        """The result; one of `LOSSES` as its exception where the worker was lost."""
 
-    @abstractmethod
-    def is_loss(self, error: BaseException) -> bool:
-        """Whether an error says that a worker was lost, and nothing about the piece."""
+    def check(self) -> None:  # noqa: B027 (most backends have nothing to do)
+        """Notices lost workers; called every `LOOK_S`."""
 
-    @abstractmethod
-    def trouble(self) -> PgstrataError | None:
-        """Why nothing can be done any more."""
+    def is_ready(self, affinity: str) -> bool:
+        """A worker is there that may take such a piece."""
+        return True
+
+    def trouble(self, affinity: str) -> PgstrataError | None:
+        """The reason why such pieces cannot be done any more."""
+        return None
+
+    def ask_each(self, function: Callable[..., str], *data: Datum) -> Mapping[str, str]:
+        """Runs a function on every worker now; its answers by the worker's name. Those of one machine answer alike."""
+        return {"this machine": function(*data)}
 
 
 class Work(Executor):
-    """Has pieces done, and done again where their worker was lost; each comes back once."""
+    """Submits pieces to a backend, and again when their worker was lost."""
 
-    def __init__(self, way: Way) -> None:
-        self.way = way
-        self._pieces: set[_Piece] = set()
-        self._lost: SimpleQueue[_Piece] = SimpleQueue()
+    def __init__(self, backend: Backend, *, tell_loss: Callable[[Piece], None] = lambda piece: None) -> None:
+        self.backend = backend
+        self._tell_loss = tell_loss
+        self._pieces: set[Piece] = set()
+        self._lost: set[Piece] = set()
         self._changing = threading.Lock()
-        self._closing = threading.Event()
+        self._woken = threading.Event()
+        self._closing = self._stopping = False
         self._watching = threading.Thread(target=self._watch, name="pgstrata work")
         self._watching.start()
 
+    @property
+    def width(self) -> int:
+        return self.backend.width
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """`affinity` is the one keyword."""
+        affinity = kwargs.pop("affinity", "")
         assert not kwargs
         assert all(isinstance(datum, str | bytes | int) for datum in args), "data alone travels"
-        piece = _Piece(name_of(fn), args)
+        name_of(fn)
+        piece = Piece(fn, args, affinity)
         with self._changing:
             self._pieces.add(piece)
         self._send(piece)
         return piece.future
 
-    def close(self) -> None:
-        """What is not done by now is given up."""
-        self._closing.set()
-        self._watching.join()
-        self._give_up(WorkersLost("the work was ended"))
+    def stop(self) -> None:
+        """From now on a lost piece is not done again."""
+        self._stopping = True
 
-    def _send(self, piece: _Piece) -> None:
-        sent = self.way.send(piece.name, piece.data)
+    def close(self) -> None:
+        """Gives up all unfinished pieces."""
+        self._closing = True
+        self._woken.set()
+        self._watching.join()
+        for piece in list(self._pieces):
+            self._finish(piece, None, WorkersLost("the work was ended"))
+
+    def _send(self, piece: Piece) -> None:
+        try:
+            sent = self.backend.send(piece)
+        except WorkerLost:
+            self._lose(piece)
+            return
         sent.add_done_callback(lambda done: self._ended(piece, done))
 
-    def _ended(self, piece: _Piece, sent: Future[Any]) -> None:
-        """In a thread of the way's own: returns at once."""
+    def _ended(self, piece: Piece, sent: Future[Any]) -> None:
+        """Called in a thread of the backend; returns at once."""
         error = CancelledError() if sent.cancelled() else sent.exception()
-        if error is not None and (sent.cancelled() or self.way.is_loss(error)):
-            self._lost.put(piece)
-            return
-        self._finish(piece, sent.result() if error is None else None, error)
+        if isinstance(error, LOSSES):
+            self._lose(piece)
+        else:
+            self._finish(piece, sent.result() if error is None else None, error)
 
-    def _finish(self, piece: _Piece, result: Any, error: BaseException | None) -> None:
+    def _lose(self, piece: Piece) -> None:
+        with self._changing:
+            if piece in self._pieces:
+                self._lost.add(piece)
+        self._woken.set()
+
+    def _finish(self, piece: Piece, result: Any, error: BaseException | None) -> None:
         with self._changing:
             if piece not in self._pieces:
                 return
             self._pieces.discard(piece)
+            self._lost.discard(piece)
         if not piece.future.set_running_or_notify_cancel():
             return
         if error is None:
@@ -137,33 +152,42 @@ class Work(Executor):
         else:
             piece.future.set_exception(error)
 
-    def _give_up(self, error: PgstrataError) -> None:
-        for piece in list(self._pieces):
-            self._finish(piece, None, error)
-
     def _watch(self) -> None:
-        while not self._closing.is_set():
-            trouble = self.way.trouble()
-            if trouble is not None:
-                self._give_up(trouble)
+        while not self._closing:
+            self._woken.wait(LOOK_S)
+            self._woken.clear()
             try:
-                piece = self._lost.get(timeout=LOOK_S)
-            except Empty:
-                continue
-            self._again(piece)
+                self._check()
+            except Exception as error:  # whoever waits for a piece must learn of it
+                for piece in list(self._pieces):
+                    self._finish(piece, None, error)
 
-    def _again(self, piece: _Piece) -> None:
-        piece.losses += 1
-        if piece.losses > MOST_LOSSES:
-            self._finish(piece, None, WorkersLost(f"{piece.losses} workers were lost while they had the same work"))
+    def _check(self) -> None:
+        self.backend.check()
+        for piece in list(self._pieces):
+            trouble = self.backend.trouble(piece.affinity)
+            if trouble is not None:
+                self._finish(piece, None, trouble)
+        for piece in list(self._lost):
+            self._resume(piece)
+
+    def _resume(self, piece: Piece) -> None:
+        if self._stopping:
+            self._finish(piece, None, WorkersLost("the work was ended"))
+        elif piece.losses == MOST_LOSSES:
+            self._finish(piece, None, WorkersLost(f"{MOST_LOSSES + 1} workers were lost while they had the same work"))
         elif piece.future.cancelled():
             self._finish(piece, None, None)
-        elif piece in self._pieces:
+        elif self.backend.is_ready(piece.affinity):
+            with self._changing:
+                self._lost.discard(piece)
+            piece.losses += 1
+            self._tell_loss(piece)
             self._send(piece)
 
 
-class Processes(Way):
-    """Processes of this machine. One that is killed takes the others with it; they are started anew."""
+class Processes(Backend):
+    """Processes of this machine. One that is killed takes the others with it; new ones are started."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -178,27 +202,21 @@ class Processes(Way):
         """Not forked: this process has threads."""
         return ProcessPoolExecutor(self._count, get_context("spawn"), initializer=_begin)
 
-    def send(self, name: str, data: tuple[Datum, ...]) -> Future[Any]:
+    def send(self, piece: Piece) -> Future[Any]:
         with self._changing:
             try:
-                return self._pool.submit(call, name, *data)
+                return self._pool.submit(piece.function, *piece.data)
             except BrokenProcessPool:
                 self._pool.shutdown(wait=False)
                 self._pool = self._started()
-                return self._pool.submit(call, name, *data)
-
-    def is_loss(self, error: BaseException) -> bool:
-        return isinstance(error, BrokenProcessPool)
-
-    def trouble(self) -> None:
-        return None
+                return self._pool.submit(piece.function, *piece.data)
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:
-    """In a new process: it ends with the one that started it, and Ctrl-C ends it without a word."""
+    """In a new process: it ends with the one that started it, and silently on Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = parent_process()
     assert parent is not None
@@ -211,45 +229,45 @@ def _begin() -> None:
 
 
 def refuse_both(workers: int | None, on: str | None) -> None:
-    """UsageError where workers are asked for here and elsewhere."""
+    """UsageError where both processes of this machine and workers of a cluster are requested."""
     if on is not None and workers is not None:
         raise UsageError("--workers are processes of this machine, and --on names others", hint="leave one of them out")
 
 
 @contextmanager
 def opened_work(workers: int | None, on: str | None = None) -> Iterator[Executor]:
-    """An executor: of this process, of so many processes, or of the cluster `dask:ADDRESS`, as `hosts:` takes it."""
+    """An executor: this process, so many processes, or the cluster `dask:ADDRESS`, in the forms that `hosts:` takes."""
     refuse_both(workers, on)
     if on is not None:
-        with opened_cluster_work(on) as (work, _):
+        with opened_cluster_work(on) as work:
             yield work
     elif workers is None or workers == 1:
         yield Inline()
     else:
-        way = Processes(workers)
+        backend = Processes(workers)
         try:
-            with _working(way) as work:
+            with working(backend) as work:
                 yield work
         finally:
-            way.close()
+            backend.close()
 
 
 @contextmanager
-def opened_cluster_work(on: str) -> Iterator[tuple[Work, ClusterWay]]:
-    """An executor of the cluster `dask:ADDRESS`, and its workers."""
+def opened_cluster_work(on: str) -> Iterator[Work]:
+    """The workers of the cluster `dask:ADDRESS`."""
     from pgstrata.fleet.clusters import connected
 
     with connected(parse_cluster(on)) as client:
-        from pgstrata.fleet.cluster_work import ClusterWay
+        from pgstrata.fleet.cluster_backend import ClusterBackend
 
-        way = ClusterWay(client)
-        with _working(way) as work:
-            yield work, way
+        with working(ClusterBackend(client)) as work:
+            yield work
 
 
 @contextmanager
-def _working(way: Way) -> Iterator[Work]:
-    work = Work(way)
+def working(backend: Backend, *, tell_loss: Callable[[Piece], None] = lambda piece: None) -> Iterator[Work]:
+    """Work that ends with the block."""
+    work = Work(backend, tell_loss=tell_loss)
     try:
         yield work
     finally:

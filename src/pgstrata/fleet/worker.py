@@ -1,8 +1,8 @@
-"""What runs on a Dask worker: a session of a campaign on its machine, and the trials in it.
+"""Functions that run on a Dask worker: a session of a campaign on its machine, and the trials in it.
 
-A session lasts as long as the result of the task that opened it is wanted. When the coordinator ends, however it ends,
-the scheduler forgets that task; then the running trial is stopped and everything is undone. When the worker is killed,
-the next one on the machine undoes from the journal what it left.
+A session lasts as long as its lease, a task whose result the coordinator wants. When the coordinator ends, however it
+ends, the scheduler forgets that task; then the running trial is stopped and everything is undone. When the worker is
+killed, the next one on the machine undoes from the journal what it left.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from distributed import Worker, get_worker
 from distributed.core import Status
 
 from pgstrata.errors import PgstrataError, PreflightError
-from pgstrata.fleet.messages import Answer, SessionAsked, TrialAsked, describe_here
+from pgstrata.fleet.calls import WorkerLost
+from pgstrata.fleet.messages import SessionAnswer, SessionAsked, TrialAsked, describe_here, render_answer
 from pgstrata.host.local import LocalHost
 from pgstrata.record.delivered import pack
 from pgstrata.record.reader import read_media
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.source import FolderSource
 from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
+from pgstrata.stack.journal import journaled
 from pgstrata.stack.undo import OURS, RemovePath
 from pgstrata.trial.events import Event, Notice
+from pgstrata.trial.fake import made_up_runner
 from pgstrata.trial.interruption import HostInterruption, Interrupted, Interruption
-from pgstrata.trial.made_up import made_up_runner
-from pgstrata.trial.opening import opened_runner
-from pgstrata.trial.submitted import TrialRunner
+from pgstrata.trial.opening import performance_runner
+from pgstrata.trial.scheduling import TrialRunner
 from pgstrata.trial.undo_errors import forget_undo_errors, undo_errors_of
 from pgstrata.workload.pgbench_logs import percentiles_of
 
@@ -47,38 +48,46 @@ FOLDER = f"{OURS}fleet-"
 
 
 async def prepare(dask_worker: Worker) -> str:
-    """What this worker is, in JSON; from now on one task that asks for `host` runs here at a time."""
+    """A description of this worker, in JSON; from now on one task that asks for `host` runs here at a time."""
     await dask_worker.set_resources(host=1)
     return describe_here().model_dump_json()
 
 
-def open_session(text: str) -> Answer:
+def lease() -> str:
+    """A task whose result is wanted for as long as the coordinator needs its session."""
+    return ""
+
+
+def open_session(lease: str, text: str) -> bytes:
     """Looks the machine over for a campaign and makes it ready; what was left there before is undone."""
-    asked = SessionAsked.model_validate_json(text)
-    worker = get_worker()
-    session = Session(asked)
-    _sessions_of(worker).enter(session, lease=worker.get_current_task())
+    session = Session(SessionAsked.model_validate_json(text))
+    _sessions_of(get_worker()).enter(session, lease)
     return session.open()
 
 
-def run_trial(text: str) -> Answer:
-    """One trial of a session that is open here."""
-    asked = TrialAsked.model_validate_json(text)
-    session = _sessions_of(get_worker()).find(asked.host, asked.token)
-    return Answer(gone=True) if session is None else session.run(asked)
+def run_trial(lease: str, text: str, trial: str) -> bytes:
+    """One trial of a session, which is opened where another worker of this machine had it."""
+    asked, sessions = TrialAsked.model_validate_json(trial), _sessions_of(get_worker())
+    session = sessions.find(asked.key, lease)
+    if session is None:
+        session = Session(SessionAsked.model_validate_json(text))
+        sessions.enter(session, lease)
+    return session.run(asked)
 
 
-def close_session(text: str) -> Answer:
+def close_session(lease: str, text: str) -> bytes:
     """Takes everything back."""
-    asked = SessionAsked.model_validate_json(text)
     sessions = _sessions_of(get_worker())
-    session = sessions.find(asked.host, asked.token)
-    return session.close() if session is not None and sessions.leave(session) else Answer(gone=True)
+    session = sessions.find(SessionAsked.model_validate_json(text).key, lease)
+    if session is None or not sessions.leave(session):
+        raise WorkerLost("the session is gone")
+    return session.close()
 
 
-def stop_sessions(token: str, dask_worker: Worker) -> None:
+def stop_sessions(token: str, dask_worker: Worker) -> str:
     """Ends the running trials of a campaign; they are undone, and do not count."""
     _sessions_of(dask_worker).stop(token)
+    return ""
 
 
 class Session:
@@ -94,32 +103,36 @@ class Session:
         self._runner: TrialRunner | None = None
         self._notices: list[str] = []
         self._media_told = 0
+        self._is_newly_clean = self._is_closed = False
 
     @property
     def is_stopping(self) -> bool:
         return bool(self._interruption.received)
 
-    def open(self) -> Answer:
+    def open(self) -> bytes:
         with self._busy:
             return self._answer(self._open)
 
-    def _open(self) -> Answer:
+    def _open(self) -> tuple[SessionAnswer, bytes]:
         with ExitStack() as opened:
             opened.callback(self._host.close)
-            folder = opened.enter_context(_made_up_folder() if self.asked.made_up else self._folder())
+            folder = opened.enter_context(_fake_folder() if self.asked.fake else self._folder())
             directory = opened.enter_context(CampaignDirectory.create_or_open(folder, self.asked.campaign))
             runner: TrialRunner
-            if self.asked.made_up:
+            if self.asked.fake:
                 runner, stacks = made_up_runner(self.asked.campaign), tuple(s.name for s in self.asked.campaign.stacks)
             else:
                 runner, stacks = opened.enter_context(
-                    opened_runner(
+                    performance_runner(
                         self._host, self.asked.campaign, directory, self._tell, self._interruption, percentiles_of
                     )
                 )
-                opened.callback(self._journaled(folder).undo_all)
+                # so that `clean` removes the folder of a session that was killed
+                name = f"{FOLDER}{self.asked.token}"
+                opened.enter_context(journaled(self._host, name, RemovePath(path=str(folder))))
             self._directory, self._runner, self._opened = directory, runner, opened.pop_all()
-        return Answer(stacks=list(stacks), clean=True)
+        self._is_newly_clean = True
+        return SessionAnswer(stacks=stacks), b""
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -139,12 +152,6 @@ class Session:
         finally:
             host.remove(folder)
 
-    def _journaled(self, folder: Path) -> Journal:
-        """So that `clean` removes the folder of a session that was killed."""
-        journal = Journal.create(self._host, f"{FOLDER}{self.asked.token}")
-        journal.register(RemovePath(path=str(folder)))
-        return journal
-
     def _hold_machine(self) -> None:
         """The lock lasts until the host is closed; its holder may be a session whose coordinator has just ended."""
         give_up_s = time.monotonic() + MACHINE_PATIENCE_S
@@ -159,31 +166,34 @@ class Session:
             with self._interruption.waiting():
                 time.sleep(LOOK_S)
 
-    def run(self, asked: TrialAsked) -> Answer:
+    def run(self, asked: TrialAsked) -> bytes:
         with self._busy:
             return self._answer(lambda: self._run(asked))
 
-    def _run(self, asked: TrialAsked) -> Answer:
+    def _run(self, asked: TrialAsked) -> tuple[SessionAnswer, bytes]:
+        if self._is_closed or self.is_stopping:
+            raise WorkerLost(self._interruption.received)
         if self._runner is None or self._directory is None:
-            return Answer(gone=True)
-        if self.is_stopping:
-            return Answer(stopped=self._interruption.received)
+            self._open()
+        assert self._runner is not None
+        assert self._directory is not None
         if asked.begins_block:
             self._runner.begin_block(asked.trial.block, self._directory)
         self._runner.run(asked.trial, self._directory, self._tell)
         folder = self._directory.path / "trials" / asked.trial.id
         archive = pack(folder)
         shutil.rmtree(folder)
-        return Answer(archive=archive)
+        return SessionAnswer(), archive
 
-    def close(self) -> Answer:
+    def close(self) -> bytes:
         with self._busy:
             return self._answer(self._close)
 
-    def _close(self) -> Answer:
+    def _close(self) -> tuple[SessionAnswer, bytes]:
+        self._is_closed = True
         self._opened.close()
         self._runner = None
-        return Answer(closed=True)
+        return SessionAnswer(), b""
 
     def stop(self, why: str) -> None:
         self._interruption.received = self._interruption.received or why
@@ -191,24 +201,29 @@ class Session:
     def end_wait(self) -> None:
         self._interruption.end()
 
-    def _answer(self, work: Callable[[], Answer]) -> Answer:
-        """What the work answers, or its error, with what is to be told besides."""
+    def _answer(self, work: Callable[[], tuple[SessionAnswer, bytes]]) -> bytes:
+        """The answer of the work, or its error, with what happened besides. WorkerLost where it was stopped."""
         try:
-            answer = work()
+            answer, archive = work()
         except Interrupted as stopped:
-            answer = Answer(stopped=str(stopped))
+            raise WorkerLost(str(stopped)) from None
         except PgstrataError as error:
-            answer = Answer(error=error.message, hint=error.hint)
+            answer, archive = SessionAnswer(error=error.message, hint=error.hint), b""
         except OSError as error:
-            answer = Answer(error=str(error))
-        answer["notices"], self._notices = self._notices, []
+            answer, archive = SessionAnswer(error=str(error)), b""
+        return render_answer(answer.model_copy(update=self._besides()), archive)
+
+    def _besides(self) -> dict[str, object]:
+        """Events since the last answer."""
+        found: dict[str, object] = {"notices": tuple(self._notices), "clean": self._is_newly_clean}
+        self._notices, self._is_newly_clean = [], False
         if self._directory is not None and self._directory.path.is_dir():
             media = read_media(FolderSource(self._directory.path))
-            answer["media"] = [m.model_dump_json() for m in media[self._media_told :]]
+            found["media"] = tuple(m.model_dump_json() for m in media[self._media_told :])
             self._media_told = len(media)
-            answer["left"] = list(undo_errors_of(self._directory.path, self.asked.host))
+            found["left"] = undo_errors_of(self._directory.path, self.asked.host)
             forget_undo_errors(self._directory.path, self.asked.host)
-        return answer
+        return found
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, Notice):
@@ -216,7 +231,7 @@ class Session:
 
 
 @contextmanager
-def _made_up_folder() -> Iterator[Path]:
+def _fake_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="pgstrata-made-up-") as folder:
         yield Path(folder)
 
@@ -242,9 +257,10 @@ class Sessions:
         if before is not None:
             _end(before[0], "another session")
 
-    def find(self, host: str, token: str) -> Session | None:
-        session, _ = self._sessions.get((host, token), (None, ""))
-        return session
+    def find(self, key: tuple[str, str], lease: str) -> Session | None:
+        """The session of a host and campaign; one of another lease was given up by its coordinator."""
+        session, held = self._sessions.get(key, (None, ""))
+        return session if held == lease else None
 
     def leave(self, session: Session) -> bool:
         """Whether it was still there: who takes it out closes it."""

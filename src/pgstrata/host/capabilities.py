@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from pgstrata.host.facts.filesystems import filesystem_available
 from pgstrata.host.facts.kernel import read_kernel_release
@@ -18,6 +19,10 @@ Packages = Mapping[Family, tuple[str, ...]]
 """Names by family; `{release}` stands for the running kernel's release, `{arch}` for Debian's name of the processor."""
 
 PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+
+NODES = {"/dev/fuse": "a:e5", "/dev/loop-control": "a:ed"}
+"""Device nodes of the kernel, with major and minor in hexadecimal (the kernel's devices.txt)."""
+CAP_SYS_ADMIN = 21
 
 _INSTALLERS: dict[Family, str] = {
     "debian": "apt-get install",
@@ -138,6 +143,35 @@ def _not_root(host: Host) -> str | None:
     return None if host.run(command("id", "-u")).stdout.strip() == "0" else f"commands run as {user}, not as root"
 
 
+def node_problem(host: Host, node: str) -> str | None:
+    """The reason why a device node of the kernel cannot be opened."""
+    said = host.run(command("stat", "--dereference", "--format=%t:%T", node), check=False)
+    if said.exit_code != 0:
+        return f"{node}: {said.stderr.strip()}"
+    if said.stdout.strip() != NODES[node]:
+        return f"{node} is not the kernel's device: its numbers are {said.stdout.strip()}, not {NODES[node]}"
+    opened = host.run(command("head", "--bytes=0", node), check=False)
+    return None if opened.exit_code == 0 else f"{node}: {opened.stderr.strip()}"
+
+
+def openable(node: str) -> Need:
+    """A device node that must exist and that no container or policy withholds."""
+    return Need(partial(node_problem, node=node), advice=always(f"a container needs --device {node}"))
+
+
+def _may_not_mount(host: Host) -> str | None:
+    """Root of a container may lack the capability (capabilities(7)); a host that does not report it is taken to have
+    it."""
+    try:
+        lines = host.read_text("/proc/self/status").splitlines()
+    except OSError:
+        return None
+    effective = next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), None)
+    if effective is None or effective >> CAP_SYS_ADMIN & 1:
+        return None
+    return "root has no CAP_SYS_ADMIN here, so it may not mount filesystems"
+
+
 def _no_pressure(host: Host) -> str | None:
     return None if host.status("/proc/pressure/io") is not None else "the kernel does not count pressure stalls"
 
@@ -148,12 +182,13 @@ _ROOT = Need(
         "run pgstrata as root (sudo), or name the host as ssh://root@..., or compare existing directories: dir:/path"
     ),
 )
+_MAY_MOUNT = Need(_may_not_mount, advice=always("a container needs --privileged, or --cap-add SYS_ADMIN"))
 UTIL_LINUX = tuple(
     program(name, everywhere("util-linux")) for name in ("lsblk", "blkid", "wipefs", "losetup", "findmnt", "blockdev")
 )
 BLOCK_TOOLS = Capability("tools.block", "look at block devices", UTIL_LINUX)
 FIRST = (
-    Capability("root", "build stacks at all (all but an existing directory)", (_ROOT,)),
+    Capability("root", "build stacks at all (all but an existing directory)", (_ROOT, _MAY_MOUNT)),
     BLOCK_TOOLS,
 )
 """What every stack needs, at the head of a report; behind it come those of the layers."""

@@ -6,7 +6,7 @@ from pgstrata.errors import UsageError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
 from pgstrata.host.ssh import SshHost
-from pgstrata.spec.ssh_target import parse_target
+from pgstrata.spec.hosts.ssh_target import parse_target
 
 
 def connect(text: str) -> Host:

@@ -6,12 +6,13 @@ import hashlib
 import platform
 import secrets
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import PROGRAM_DIRECTORIES, program_path
-from pgstrata.host.protocol import Command, Host, command, unmarked
+from pgstrata.host.protocol import Command, Host, command, marked, unmarked
 from pgstrata.spec.layers.media import Timed
 
 PROGRAM = "strata-disk"
@@ -24,6 +25,25 @@ SENT_FOLDER = "/var/lib/pgstrata/programs"
 def program_call(*words: str) -> Command:
     """A call of the program, wherever it lies."""
     return Command((PROGRAM, *words), env=environment())
+
+
+def serving_call(what: str, folder: str, *options: str) -> Command:
+    """A call that serves disks in a folder, and carries it as a mark, by which `stop_serving` finds it."""
+    call = program_call(what, folder, *options)
+    return replace(call, env=(*marked(folder), *call.env[len(unmarked()) :]))
+
+
+def stop_serving(host: Host, folder: str) -> str:
+    """Ends the daemon that serves in a folder and what one that was killed left mounted there; says what was done. A
+    daemon whose folder was removed or emptied cannot be asked to stop: it is found by its mark."""
+    there, stop = host.status(folder) is not None, program_call("stop", folder)
+    refused = there and host.run(stop, check=False).exit_code != 0
+    ended = host.stop_marked(folder)
+    if refused:
+        host.run(stop)
+    if ended:
+        return f"ended the daemon of the modelled disks of {folder}, whose folder was removed or emptied"
+    return f"stopped the modelled disks of {folder}" if there else ""
 
 
 def timing_options(model: str, stretch: float, timed: Timed) -> tuple[str, ...]:

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import PgstrataError, PreflightError
-from pgstrata.host import answers
+from pgstrata.host import agent_schema
 from pgstrata.host.agent import source, wire
 from pgstrata.host.base import AgentHost, refuse
 from pgstrata.host.protocol import HostKind, HostLost
-from pgstrata.spec.ssh_target import SshTarget
+from pgstrata.spec.hosts.ssh_target import SshTarget
 
 PYTHON_WANTED = (3, 9)
 CONNECT_S = 10
@@ -179,12 +179,12 @@ class _Session:
     def _read(self) -> None:
         with contextlib.suppress(ValueError, OSError):  # a pipe closed under us: lost all the same
             try:
-                while line := self._source.readline(answers.MOST_LINE_BYTES):
-                    answer = answers.read_answer(line)
+                while line := self._source.readline(agent_schema.MOST_LINE_BYTES):
+                    answer = agent_schema.read_answer(line)
                     waiting = self._waiting.pop(answer["id"], None)
                     if waiting is not None:
                         waiting.put(answer)
-            except answers.WrongAnswer as error:
+            except agent_schema.WrongAnswer as error:
                 self._wrong = f"its agent sent {error}"
                 self._ssh.kill()
         with self._lock:
@@ -287,10 +287,10 @@ class SshHost(AgentHost):
         if answer is None:
             raise HostLost(f"connection to {self._name} was lost: {self._session.why_lost()}")
         try:
-            return answers.checked(operation, wire.result(answer))
+            return agent_schema.checked(operation, wire.result(answer))
         except wire.AgentError as error:
             raise refuse(self._name, error) from None
-        except answers.WrongAnswer as error:
+        except agent_schema.WrongAnswer as error:
             raise PgstrataError(
                 f"the agent on {self._name} is not ours: {error}", hint="is that the machine you think it is?"
             ) from None

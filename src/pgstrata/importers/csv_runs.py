@@ -1,8 +1,8 @@
 """`pgstrata import csv`: one row a run, `stack`, optional `block`, and metric columns.
 
-Rows of a block are one randomised round; without a `block` column the runs are unpaired, and the report says that
-nothing protects them from drift. `scale`, `clients` and `script` columns span a grid. A table with any fault is refused
-whole, with every fault named by its line; `skip_bad_rows` leaves faulty rows out instead and counts them by reason.
+Rows of a block are one randomised round; without a `block` column the runs are unpaired, and the report warns that they
+are not protected from drift. `scale`, `clients` and `script` columns span a grid. A table with any fault is rejected as
+a whole, with every fault named by its line; `skip_bad_rows` omits faulty rows instead and counts them by reason.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Row:
 
 @dataclass
 class _Faults:
-    """Faults by line, in words; the reason (without its particulars) is what a count is kept of."""
+    """Faults by line, in words; counts are kept by reason (without its particulars)."""
 
     found: list[tuple[int, str, str]] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class _Faults:
 
     @property
     def rows(self) -> str:
-        """How many rows are bad: `1 bad row`, `3 bad rows`."""
+        """Number of bad rows: `1 bad row`, `3 bad rows`."""
         count = len({line for line, _, _ in self.found})
         return f"{count} bad row{'' if count == 1 else 's'}"
 
@@ -86,7 +86,7 @@ class _Faults:
 def import_csv(
     path: Path, out: Path, *, margin: float = 0.02, name: str | None = None, skip_bad_rows: bool = False
 ) -> ImportSummary:
-    """Imports the table at `path` into the new campaign directory `out`; `margin` is a share (0.05 for 5 %)."""
+    """Import the table at `path` into the new campaign directory `out`; `margin` is a share (0.05 for 5 %)."""
     if not 0 < margin < 1:
         raise UsageError(f"margin {margin:g} is not between 0 and 1", hint="for example --margin 5%")
     content = _read(path)
@@ -180,7 +180,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
             raise UsageError(f"{path}: there is no column {wanted!r} (there are: {', '.join(header)})", hint=hint)
     for column in header:
         near = difflib.get_close_matches(column, (*KEYS, *METRICS), n=1, cutoff=0.85)
-        # p90, p999, max ... are metrics of their own, however near their names are to another's
+        # p90, p999, max ... are metrics of their own, however similar their names are to another's
         if column not in (*KEYS, *METRICS) and near and _LATENCY.fullmatch(column) is None:
             raise UsageError(f"{path}: unknown column {column!r}", hint=f"did you mean {near[0]!r}?")
 
@@ -217,11 +217,18 @@ def _is_number(column: str) -> bool:
     return column not in ("stack", "script")
 
 
+def _comma(text: str) -> str:
+    """Suggest a correction for a number with commas: `17,339` is ambiguous, so both readings are named."""
+    if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", text.strip()):
+        return " (write numbers without separators of thousands)"
+    return " (use a point for decimals)" if "," in text else ""
+
+
 def _number(line: int, column: str, text: str, faults: _Faults) -> float | None:
     try:
         value = float(text)
     except ValueError:
-        comma = " (use a point for decimals)" if "," in text else ""
+        comma = _comma(text)
         faults.add(line, "not a number", f"{text!r} in column {column!r}{comma}")
         return None
     if not math.isfinite(value):
@@ -243,7 +250,7 @@ def _number(line: int, column: str, text: str, faults: _Faults) -> float | None:
 
 
 def _without_duplicates(rows: Sequence[_Row], faults: _Faults) -> Iterator[_Row]:
-    """A stack runs once a block and cell; without blocks, every row is a run."""
+    """Yield rows without duplicates: a stack runs once per block and cell; without blocks, every row is a run."""
     first: dict[tuple[str, int, str], int] = {}
     for row in rows:
         if row.block is None:

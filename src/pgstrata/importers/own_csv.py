@@ -1,7 +1,7 @@
-"""The table that `pgstrata report --format csv` wrote, taken back: the same cells, runs and metrics.
+"""Import of a table written by `pgstrata report --format csv`: the same cells, runs and metrics.
 
-What the table does not hold is not known of the import: specification of the stacks, series, facts of the host. Trials
-that did not end well are counted as left out. Confirmation does not survive: an import never is.
+The table does not contain the specification of the stacks, series, or facts of the host; the import lacks them.
+Unsuccessful trials are counted as left out. Confirmation is lost: an import is never confirmed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from pgstrata.spec.printable import spreadsheet_source
 _STAGE: TypeAdapter[Stage] = TypeAdapter(Stage)
 
 Fields = Mapping[str, str]
-"""Of one row, those that are not empty."""
+"""Non-empty fields of one row."""
 
 
 @dataclass(frozen=True)
 class OwnRows:
-    """The runs of the table, by trial, and how many rows were left out for which status."""
+    """The runs of the table, by trial, and the number of rows left out for each status."""
 
     trials: tuple[ImportedTrial, ...]
     left_out: Counter[str]
@@ -46,12 +46,12 @@ class OwnRows:
 
 
 def is_own(header: Sequence[str]) -> bool:
-    """Whether `report --format csv` wrote a table with this first line."""
+    """Return True if `report --format csv` writes this header line."""
     return tuple(header[: len(FIRST_COLUMNS)]) == FIRST_COLUMNS
 
 
 def read_own(header: Sequence[str], lines: Iterable[tuple[int, Sequence[str]]], facts: HostFacts) -> OwnRows:
-    """UsageError names the first line that was changed to something that no run has."""
+    """Read the rows; UsageError names the first line that was changed to something impossible for a run."""
     left_out: Counter[str] = Counter()
     groups: dict[str, list[tuple[int, Fields]]] = {}
     for line, cells in lines:
@@ -73,7 +73,7 @@ def _in_order(trials: Iterable[ImportedTrial]) -> list[ImportedTrial]:
 
 
 def _without_blocks(trials: Sequence[ImportedTrial]) -> Iterable[ImportedTrial]:
-    """The first runs of all stacks, then the second ones, and so on."""
+    """Yield the first runs of all stacks, then the second ones, and so on."""
     seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for trial in trials:
         key = trial.stack.name, tuple(cell.result.cell.id for cell in trial.cells)
@@ -101,7 +101,7 @@ def _trial(rows: Sequence[tuple[int, Fields]], facts: HostFacts) -> ImportedTria
 
 
 def _durability(fields: Fields) -> dict[str, str]:
-    """Tables of earlier versions do not have it."""
+    """Return the durability; tables of earlier versions do not have it."""
     return {DURABILITY: fields[DURABILITY]} if DURABILITY in fields else {}
 
 

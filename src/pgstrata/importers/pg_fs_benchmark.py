@@ -5,9 +5,9 @@
     <machine>/<run>/<raid>/<config or fs>/<scale>/run-(rw|ro)-<n>/   pgbench.log, stat-database.csv, stat-bgwriter.csv,
                                                                      sizes.csv
 
-Rows of results.csv without a directory are imported without series, directories without a row from their own files.
-The scripts of the benchmark tell what the modes are: `ro` is pgbench's select-only, `rw` its simple update. The first
-120 and last 30 samples of a series do not count: the run was starting and ending.
+Rows of results.csv without a directory are imported without series, directories without a row from their own files. By
+the scripts of the benchmark, mode `ro` is pgbench's select-only and `rw` its simple update. The first 120 and last 30
+samples of a series, the start and end of the run, do not count.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CONFIG_SETTINGS = {
     "no-fpw": {"full_page_writes": "off"},
     "no-fpw-tuned": {"full_page_writes": "off", "wal_init_zero": "off", "wal_recycle": "off"},
 }
-"""What the author's names of zfs configurations mean (see studies/filesystems-raid-ssd)."""
+"""Settings behind the author's names of zfs configurations (see studies/filesystems-raid-ssd)."""
 SETTLED_SAMPLES = (120, 30)
 _RUN = re.compile(r"run-(ro|rw)-(\d+)$")
 _LAYOUT = "give the folder of one machine, which holds <run>/results.csv and <run>/<raid>/<fs>/<scale>/run-rw-1"
@@ -72,7 +72,7 @@ class _Run:
     """A row of results.csv, a directory, or both."""
 
     table: Path
-    """The run folder, which holds results.csv."""
+    """The run folder, which contains results.csv."""
     labels: _Labels
     scale: int
     mode: str
@@ -84,7 +84,7 @@ class _Run:
 
 
 def import_pg_fs_benchmark(source: Path, out: Path, *, margin: float = 0.02) -> ImportSummary:
-    """Imports a folder (or .tar archive) in that layout into the new campaign directory `out`."""
+    """Import a folder (or .tar archive) in that layout into the new campaign directory `out`."""
     with ExitStack() as stack:
         root = source
         if source.is_file():
@@ -163,7 +163,7 @@ def _fields(path: Path, least: int, rejected: Counter[str]) -> Iterator[list[str
 
 
 def _labels(middle: Sequence[str], folder: Path) -> _Labels:
-    """From `raid[;config][;fs]`; the filesystem may stand in the run folder's name alone."""
+    """Parse `raid[;config][;fs]`; the filesystem may appear only in the run folder's name."""
     fs = next((m for m in middle[1:] if m in FILESYSTEMS), "")
     config = next((m for m in middle[1:] if m not in FILESYSTEMS), "default")
     named = [name for name in FILESYSTEMS if name in re.split(r"[^a-z0-9]+", folder.name.lower())]
@@ -201,7 +201,7 @@ def _directories(folder: Path) -> list[Path]:
 
 
 def _take_directory(directories: list[Path], labels: _Labels, scale: int, mode: str) -> Path | None:
-    """The first directory left whose path fits the labels; it is taken from the list."""
+    """Remove and return the first remaining directory whose path fits the labels."""
     for path in directories:
         raid, *others, its_scale, name = path.parts[-4:]
         if (
@@ -241,7 +241,7 @@ def _loads_of(folder: Path, rejected: Counter[str]) -> dict[tuple[_Labels, int],
 
 @dataclass(frozen=True)
 class _Measured:
-    """A run with what pgbench said of it, and the point of the workload grid that it measured."""
+    """A run with its pgbench output, and the measured point of the workload grid."""
 
     run: _Run
     summary: PgbenchResult | None
@@ -250,7 +250,7 @@ class _Measured:
 
     @property
     def duration_s(self) -> float:
-        """As it was asked for; results.csv has what it took, some seconds more."""
+        """Requested duration; results.csv has the actual one, some seconds longer."""
         if self.summary is not None and self.summary.duration_s:
             return float(self.summary.duration_s)
         return float(round(self.run.duration_s or 0, -1))
@@ -305,11 +305,11 @@ class _Trials:
         return found
 
     def _repetitions(self, measured: Sequence[_Measured]) -> Iterator[tuple[list[_Measured], Stack]]:
-        """Runs that repeat one another, and their stack.
+        """Yield groups of runs that repeat one another, with their stack.
 
-        Runs of one label and cell are repetitions when they lasted equally long. What a run without pgbench's summary
-        was told to do is known of its run folder alone, so it repeats nothing of another one. Where one cell was
-        measured in several ways, the stack's name says which: by the length of the run, or else by its run folder.
+        Runs of one label and cell are repetitions if they lasted equally long. The options of a run without pgbench's
+        summary are known only within its run folder, so it repeats no run of another folder. If one cell was measured
+        in several ways, the stack's name tells them apart: by the length of the run, or else by its run folder.
         """
         cells: dict[tuple[_Labels, Cell], list[_Measured]] = {}
         for one in measured:

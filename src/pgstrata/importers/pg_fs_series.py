@@ -21,14 +21,14 @@ _UNKNOWN = (None,) * 6
 
 @dataclass(frozen=True)
 class Throughput:
-    """Rows of `progress`: transactions a second between two samples, at the time of the later one."""
+    """Rows of `progress`: transactions per second between two samples, at the time of the later one."""
 
     start_epoch_s: float | None
     rows: tuple[Row, ...]
 
 
 def read_throughput(path: Path, rejected: Counter[str]) -> Throughput:
-    """Delta xact_commit / delta epoch of the database that committed most."""
+    """Return delta xact_commit / delta epoch of the database that committed most."""
     table = _read(path, ("epoch", "datname", "xact_commit"), rejected)
     best: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
     for name in table.column("datname").unique().to_pylist():
@@ -54,9 +54,9 @@ def read_throughput(path: Path, rejected: Counter[str]) -> Throughput:
 
 
 def read_checkpoints(path: Path, start_epoch_s: float, rejected: Counter[str]) -> Iterator[Row]:
-    """One row a checkpoint: started when its counter rose, ended when the time spent writing was next added.
+    """Yield one row per checkpoint: start when its counter rose, end when its write time was next added.
 
-    PostgreSQL counts a checkpoint when it begins and adds its write and sync times when it ends
+    PostgreSQL counts a checkpoint when it starts and adds its write and sync times when it ends
     (src/backend/access/transam/xlog.c, checkpointer.c; majors up to 16).
     """
     columns = (
@@ -85,7 +85,7 @@ def _floats(table: pa.Table, column: str) -> npt.NDArray[np.float64]:
 
 
 def _read(path: Path, columns: Sequence[str], rejected: Counter[str]) -> pa.Table:
-    """The named columns; lines with another number of fields (a torn last line) are left out and counted."""
+    """Read the named columns; lines with another number of fields (a torn last line) are omitted and counted."""
 
     def torn(row: pa.csv.InvalidRow) -> str:
         rejected[f"torn line of {path.name}"] += 1

@@ -1,4 +1,4 @@
-"""Imported runs, whatever they came from, and how they become a campaign directory."""
+"""Imported runs of any source, and their conversion to a campaign directory."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ImportedTrial:
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """What an import took and what it left out."""
+    """Items that an import took and left out."""
 
     directory: Path
     stacks: tuple[str, ...]
@@ -69,14 +69,15 @@ class ImportSummary:
 
     @property
     def text(self) -> str:
-        """For people, a line each."""
-        lines = [f"imported {self.runs} runs of {len(self.stacks)} stacks to {self.directory}"]
+        """Summary for people, one item per line."""
+        runs, stacks = (f"{n} {noun}{'s' * (n != 1)}" for n, noun in ((self.runs, "run"), (len(self.stacks), "stack")))
+        lines = [f"imported {runs} of {stacks} to {self.directory}"]
         lines += [f"left out {count}: {reason}" for reason, count in sorted(self.rejected.items())]
         return "\n".join([*lines, *(f"notice: {n}" for n in self.notices)])
 
 
 def imported_stack(name: str, fs: Filesystem | None = None, settings: Mapping[str, str] | None = None) -> Stack:
-    """A stack of an import; without `fs` it is known by name alone. UsageError for a name that cannot be shown."""
+    """Return a stack of an import; without `fs` only its name is known. UsageError for a name that cannot be shown."""
     try:
         plain_name(name)
     except ValueError as error:
@@ -85,7 +86,7 @@ def imported_stack(name: str, fs: Filesystem | None = None, settings: Mapping[st
 
 
 def imported_cell(script: str, scale: int = 0, clients: int = 0) -> Cell:
-    """A cell of an import; what is not known is 0. UsageError for a script's name that cannot be shown."""
+    """Return a cell of an import; unknown values are 0. UsageError for a script's name that cannot be shown."""
     try:
         plain_name(script)
     except ValueError as error:
@@ -94,7 +95,7 @@ def imported_cell(script: str, scale: int = 0, clients: int = 0) -> Cell:
 
 
 def imported_result(**fields: Any) -> CellResult:
-    """The figures of a run; UsageError for one that no run has."""
+    """Return the figures of a run; UsageError for an impossible value."""
     try:
         return CellResult(**fields)
     except ValidationError as error:
@@ -117,9 +118,10 @@ def write_campaign(
     notices: Sequence[str] = (),
     sources: Mapping[str, bytes] | None = None,
 ) -> ImportSummary:
-    """Writes the runs as a campaign directory; UsageError when `out` already holds something.
+    """Write the runs as a campaign directory; UsageError if `out` is not empty.
 
-    `sources` are files that all runs come from, by name: kept once, while the raw files of a run are kept with it.
+    `sources` are files common to all runs, by name: they are stored once, while the raw files of a run are stored with
+    it.
     """
     if (out / "campaign.json").exists():
         raise UsageError(
@@ -152,7 +154,7 @@ def write_campaign(
 
 @contextmanager
 def _whole_or_nothing(out: Path) -> Iterator[None]:
-    """After an error the folder is as it was: not there, or with what it held before."""
+    """Restore the folder after an error: absent, or with its previous contents."""
     before = set(out.iterdir()) if out.exists() else None
     try:
         yield
@@ -166,7 +168,7 @@ def _whole_or_nothing(out: Path) -> Iterator[None]:
 
 
 def _workload(trials: Sequence[ImportedTrial]) -> Workload:
-    """The grid that the runs span; values that no run tells (0) stay at their defaults."""
+    """Return the grid that the runs span; values unknown to all runs (0) stay at their defaults."""
     cells = [cell.result.cell for trial in trials for cell in trial.cells]
     grid = {
         "script": tuple(dict.fromkeys(c.script for c in cells)),
@@ -182,7 +184,7 @@ def _workload(trials: Sequence[ImportedTrial]) -> Workload:
 
 
 def _require_distinct(cells: Sequence[Cell]) -> None:
-    """UsageError where cells that differ would be taken for repetitions of one: without a scale they share a name."""
+    """Raise UsageError if different cells would be taken for repetitions of one: without a scale they share a name."""
     first: dict[str, Cell] = {}
     for cell in cells:
         other = first.setdefault(cell.id, cell)

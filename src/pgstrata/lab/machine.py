@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from pgstrata.errors import PgstrataError, PreflightError
-from pgstrata.host.delivery import BUILDING, lacking, program_call, timing_options
+from pgstrata.host.delivery import BUILDING, lacking, program_call, serving_call, stop_serving, timing_options
 from pgstrata.host.facts.modelled import PATH as MODELLED_PATH
 from pgstrata.host.facts.modelled import ModelledDisk, render_modelled
 from pgstrata.host.protocol import Command, Host, Process, command, marked
@@ -36,9 +36,9 @@ from pgstrata.lab.qemu import (
     MachineSpec,
     render_qemu,
 )
-from pgstrata.spec.lab import RUNNING_LAB
+from pgstrata.spec.hosts.lab import RUNNING_LAB
+from pgstrata.spec.hosts.ssh_target import SshTarget
 from pgstrata.spec.media_model import defined_parameters
-from pgstrata.spec.ssh_target import SshTarget
 
 BOOT_TIMEOUT_S = 300.0
 """In emulation on a busy machine; idle it takes about 30 s."""
@@ -182,7 +182,7 @@ def serve_media(host: Host, folder: str, disks: Mapping[str, DataDisk]) -> None:
     problem = lacking(host)
     if problem is not None:
         raise PreflightError(f"modelled disks of a lab machine cannot be had: {problem}", hint=BUILDING)
-    host.run(program_call("serve", folder, "--background"))
+    host.run(serving_call("serve", folder, "--background"))
     for number, (name, disk) in enumerate(disks.items()):
         model = str(disk.media)
         if disk.definition is not None:
@@ -341,9 +341,7 @@ def machine_pid(host: Host, machine: Machine) -> int | None:
 def remove_machine(host: Host, machine: Machine) -> None:
     """Ends its QEMU and removes its folder with overlay and data disks; nothing there is fine."""
     host.stop_marked(machine.marker, STOP_GRACE_S)
-    media = f"{machine.directory}/{MEDIA_FOLDER}"
-    if host.status(media) is not None:
-        host.run(program_call("stop", media))
+    stop_serving(host, f"{machine.directory}/{MEDIA_FOLDER}")
     host.remove(machine.directory)
 
 

@@ -16,7 +16,7 @@ from pgstrata.host.delivery import OWN
 from pgstrata.host.facts.modelled import ADDRESS, PORT, SWITCH_PORTS
 from pgstrata.lab.initrd import ROOT_SERIAL
 from pgstrata.lab.recipe import EMULATION_ARGUMENTS, KERNEL_ARGUMENTS
-from pgstrata.spec.lab import MACHINE_NAME
+from pgstrata.spec.hosts.lab import MACHINE_NAME
 from pgstrata.spec.layers.media import Timed
 
 PROGRAM = "qemu-system-x86_64"

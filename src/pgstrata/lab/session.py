@@ -28,7 +28,7 @@ from pgstrata.lab.machine import (
 from pgstrata.lab.qemu import DISK_PREFIX, DataDisk, MachineSpec
 from pgstrata.lab.recipe import Recipe
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.lab import LabMachine
+from pgstrata.spec.hosts.lab import LabMachine
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_size
 

@@ -70,7 +70,7 @@ def read_golden(host: Host, directory: str) -> Golden | None:
 
 
 def is_intact(host: Host, golden: Golden, user: str) -> bool:
-    """Whether the files are what they were when the copy was made; those that cannot be read are not."""
+    """True if the files are unchanged and readable since the copy was made."""
     host.read_ahead(golden.directory, most_bytes=READ_AHEAD_BYTES)
     try:
         return golden.digest == _digest(host, golden.directory, user)
@@ -133,7 +133,7 @@ def plan_save_golden(layout: ServerDirectories, directory: str, user: str) -> tu
 
 
 def oid_name(tablespace: str) -> str:
-    """What the OID of a tablespace is called among the values that are found out while a trial runs."""
+    """The name of a tablespace's OID among the values that a trial determines while it runs."""
     return f"oid of {tablespace}"
 
 

@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from pgstrata.errors import parser_of
 from pgstrata.host.protocol import Command
 from pgstrata.postgres.pooler import Pooler, Sent, parse_rows
-from pgstrata.postgres.server import SUPERUSER
+from pgstrata.postgres.server import OWN_IPC, SUPERUSER
 from pgstrata.spec.stack import PRIMARY
 
 SPARE_SESSIONS = 2
 """Beside pgbench's clients: those that ask the pooler itself."""
 
 CONF, HBA, PASSWORDS, PCP = "pgpool.conf", "pool_hba.conf", "pool_passwd", "pcp.conf"
-
-OWN_IPC = ("unshare", "--ipc")
-"""Its shared memory and semaphores are of System V, and would stay when it is killed: in a namespace of their own they
-go with its processes."""
 
 UNASKED = "waiting"
 """Of a node that is up and that no session was opened to yet."""

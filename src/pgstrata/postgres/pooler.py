@@ -59,7 +59,7 @@ class Pooler(ABC):
         return f"{self.directory}/{name}"
 
     def plan_configure(self) -> tuple[Command, ...]:
-        """What makes its files, which only its user can read, and writes them; their text comes by standard input."""
+        """Commands that create and write its files, readable only by its user; the text comes by standard input."""
         paths = tuple(self.path(name) for name in self.files)
         make = tuple(self.primary.as_user("install", "--mode", "0600", "/dev/null", path) for path in paths)
         return (*make, *(self.primary.as_user("tee", path) for path in paths))

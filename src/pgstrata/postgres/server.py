@@ -22,6 +22,7 @@ from pgstrata.postgres.settings import (
     IMPORTANT,
     AttestedSetting,
     ServerSetting,
+    SettingKind,
     check_settings,
     compare_settings,
     parse_conf,
@@ -69,14 +70,19 @@ FIXED_SETTINGS = {
 
 STOP_POLL_S = 0.01
 
+OWN_IPC = ("unshare", "--ipc")
+"""Shared memory and semaphores of System V stay when those who use them are killed: in a namespace of their own they go
+with its processes."""
+
 SETTINGS = """
 SELECT lower(name) AS name, false AS elsewhere,
-       setting || CASE WHEN pending_restart THEN ' (another value waits for a restart)' ELSE '' END AS setting
+       setting || CASE WHEN pending_restart THEN ' (another value waits for a restart)' ELSE '' END AS setting,
+       vartype, unit
 FROM pg_settings
 UNION ALL
-SELECT lower(name), true, setting FROM pg_settings WHERE sourcefile LIKE '%/postgresql.auto.conf'
+SELECT lower(name), true, setting, vartype, unit FROM pg_settings WHERE sourcefile LIKE '%/postgresql.auto.conf'
 UNION ALL
-SELECT lower(split_part(c, '=', 1)), true, split_part(c, '=', 2) || ' (of a role or database)'
+SELECT lower(split_part(c, '=', 1)), true, split_part(c, '=', 2) || ' (of a role or database)', NULL, NULL
 FROM pg_db_role_setting, unnest(setconfig) c ORDER BY 1
 """
 """Every setting in force, and `elsewhere` those by ALTER SYSTEM, ALTER ROLE and ALTER DATABASE, which win over the
@@ -337,7 +343,7 @@ class Server:
         return self.layout.wal_directory or self._in_data("pg_wal")
 
     def running(self) -> bool:
-        """Whether a server runs on the data directory."""
+        """True if a server runs on the data directory."""
         return self.postmaster_pid() is not None
 
     def postmaster_pid(self) -> int | None:
@@ -403,7 +409,7 @@ class Server:
         tail = "\n".join(log.splitlines()[-LOG_TAIL_LINES:])
         return TrialError(
             f"PostgreSQL {version} did not start on {name}; the end of its log:\n{tail}",
-            hint=f"the whole log: {self.log_file}",
+            hint="the whole log is kept in the folder of the trial: raw/postgresql*.log",
         )
 
     # ------------------------------------------------------------ asking
@@ -454,7 +460,9 @@ class Server:
         """What `configure` wrote against what the running server says; whatever else was set is a difference too."""
         with self.host.looking():
             rows = self.sql(SETTINGS)
-        compared = compare_settings(self.expected, {r["name"]: r["setting"] for r in rows if not r["elsewhere"]})
+        running = {row["name"]: row for row in rows if not row["elsewhere"]}
+        kinds = {name: SettingKind(row["vartype"], row["unit"]) for name, row in running.items()}
+        compared = compare_settings(self.expected, {name: row["setting"] for name, row in running.items()}, kinds)
         known = {setting.what for setting in compared}
         elsewhere = [
             AttestedSetting(row["name"], "(not set)", row["setting"], False)

@@ -7,14 +7,21 @@ what a value means (`1GB` is 131072 pages), so that no table of names and units 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
 
 from pgstrata.errors import PreflightError, all_at_once
+from pgstrata.host.facts.memory import read_memory
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import Installation, render_setting_query
-from pgstrata.spec.postgresql_conf import conf_lines
+from pgstrata.spec.file.postgresql_conf import conf_lines
 from pgstrata.spec.server_settings import form_problem, setting_problems, split_libraries, why_left_out
+from pgstrata.spec.units import render_size
+
+_PROBE = Path(__file__).with_name("settings_probe.py")
 
 COMPUTED_AT_START = {
     "wal_buffers": "-1",
@@ -39,6 +46,19 @@ IMPORTANT = (
 )  # fmt: skip
 """What decides on speed and durability beside the storage: told of every server, also at its default."""
 
+_FACTORS = {
+    **{unit: Fraction(1024) ** power for power, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
+    "us": Fraction(1, 1000),
+    "ms": Fraction(1),
+    "s": Fraction(1000),
+    "min": Fraction(60_000),
+    "h": Fraction(3_600_000),
+    "d": Fraction(86_400_000),
+}
+"""Units of the server, in bytes and in milliseconds."""
+_SIZES = ("B", "kB", "MB", "GB", "TB")
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?)\s*([A-Za-z]*)\s*", re.ASCII)
+
 _UNKNOWN = "unrecognized configuration parameter"
 
 
@@ -50,6 +70,14 @@ class AttestedSetting:
     expected: str
     actual: str
     holds: bool
+
+
+@dataclass(frozen=True)
+class SettingKind:
+    """Type and unit of a setting, as pg_settings names them."""
+
+    vartype: str
+    unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +128,32 @@ def ask_settings(host: Host, installation: Installation, user: str, asked: Mappi
         else:
             normalised[name] = answer.stdout.removesuffix("\n")
     return CheckedSettings(normalised, tuple(refusals))
+
+
+def refuse_together(host: Host, installation: Installation, user: str, settings: Mapping[str, str]) -> None:
+    """PreflightError where the server takes each of the settings, and not all of them together."""
+    asked = [f"{name}={value}" for name, value in settings.items()]
+    argv = ("python3", "-I", "-", installation.program("postgres"), str(installation.major), *asked)
+    probe = Command(argv, stdin=_PROBE.read_text(encoding="utf-8"), user=user, cwd="/")
+    answer = host.run(probe, check=False)
+    if answer.exit_code != 0:
+        lines = [line for line in (answer.stdout or answer.stderr).splitlines() if "LOG:" not in line] or ["no reason"]
+        why = lines[0].split("FATAL:", 1)[-1].strip()
+        raise PreflightError(
+            f"PostgreSQL {installation.version} refuses the settings together: {why}",
+            hint="change one of the settings that it names",
+        )
+
+
+def refuse_large_buffers(host: Host, installation: Installation, normalised: Mapping[str, str]) -> None:
+    """PreflightError for shared buffers that are larger than the memory of the host."""
+    pages = normalised.get("shared_buffers", "")
+    buffers_bytes, memory_bytes = int(pages or 0) * installation.block_size_bytes, read_memory(host).get("MemTotal", 0)
+    if 0 < memory_bytes < buffers_bytes:
+        raise PreflightError(
+            f"shared_buffers = {render_size(buffers_bytes)} is more than {host.name} has: {render_size(memory_bytes)}",
+            hint="a quarter of the memory is usual",
+        )
 
 
 def known_settings(host: Host, installation: Installation) -> tuple[str, ...]:
@@ -186,13 +240,60 @@ def parse_conf(text: str) -> dict[str, str]:
     return found
 
 
-def compare_settings(expected: Mapping[str, str], actual: Mapping[str, str]) -> tuple[AttestedSetting, ...]:
-    """Normalised settings against pg_settings, one by one."""
+def compare_settings(
+    expected: Mapping[str, str], actual: Mapping[str, str], kinds: Mapping[str, SettingKind] | None = None
+) -> tuple[AttestedSetting, ...]:
+    """Settings against pg_settings, one by one.
+
+    `kinds` has the type and unit of each setting: a setting of an extension is normalised by no `postgres -C`.
+    """
     compared = []
     for name, value in expected.items():
         have = actual.get(name.lower(), "(not set)")
-        compared.append(AttestedSetting(name, value, have, _same(name, value, have)))
+        kind = (kinds or {}).get(name.lower())
+        holds = _same(name, value, have) or (kind is not None and "." in name and normalise(value, kind) == have)
+        compared.append(AttestedSetting(name, value, have, holds))
     return tuple(compared)
+
+
+def normalise(value: str, kind: SettingKind) -> str:
+    """A value as pg_settings prints it; one that is not of this kind stays as it is."""
+    match kind.vartype:
+        case "bool":
+            return _normalise_boolean(value)
+        case "enum":
+            return value.lower()
+        case "integer" | "real":
+            number = _in_unit(value, kind.unit)
+            if number is None:
+                return value
+            return str(round(number)) if kind.vartype == "integer" else f"{float(number):g}"
+    return value
+
+
+def _normalise_boolean(value: str) -> str:
+    """The server takes every beginning of a word that fits one word alone."""
+    low = value.strip().lower()
+    if low in ("on", "1") or (low and ("true".startswith(low) or "yes".startswith(low))):
+        return "on"
+    if low in ("of", "off", "0") or (low and ("false".startswith(low) or "no".startswith(low))):
+        return "off"
+    return value
+
+
+def _in_unit(value: str, unit: str | None) -> Fraction | None:
+    """The number in a unit of pg_settings (`ms`, `8kB`); None for no number or a unit of another quantity."""
+    of_server = unit or ""
+    written = _QUANTITY.fullmatch(value)
+    own = _QUANTITY.fullmatch(of_server if of_server[:1].isdigit() else f"1{of_server}")
+    if written is None or own is None:
+        return None
+    number, suffix = Fraction(written[1]), written[2]
+    if not suffix:
+        return number
+    if suffix not in _FACTORS or own[2] not in _FACTORS or (suffix in _SIZES) != (own[2] in _SIZES):
+        return None
+    return number * _FACTORS[suffix] / (Fraction(own[1]) * _FACTORS[own[2]])
 
 
 def _same(name: str, expected: str, actual: str) -> bool:

@@ -26,7 +26,7 @@ AWAITED: Mapping[str, Position] = {"remote_write": "write", "on": "flush", "remo
 
 
 @dataclass(frozen=True)
-class LetGo:
+class Acknowledgements:
     """Of commits that waited for standbys, those whose last missing acknowledgement came from this one."""
 
     watched: int
@@ -93,7 +93,7 @@ def _replies(told: Sequence[tuple[int, int]]) -> Replies:
 
 def let_go(
     said: Mapping[str, Replies], commits: Sequence[tuple[int, int]], quorum: Quorum, standbys: Sequence[str]
-) -> dict[str, LetGo]:
+) -> dict[str, Acknowledgements]:
     """For each of the standbys that may acknowledge; `standbys` are all that follow the primary.
 
     A commit that is not acknowledged within what was seen is not looked at, nor one that was made before every standby
@@ -124,9 +124,9 @@ def last_awaited(quorum: Quorum, reached_us: Mapping[str, float]) -> str:
     return max(in_order[: quorum.count], key=lambda name: reached_us[name])
 
 
-def _told(watched: int, times_ms: Sequence[float]) -> LetGo:
+def _told(watched: int, times_ms: Sequence[float]) -> Acknowledgements:
     if not times_ms:
-        return LetGo(watched, 0, None, None)
+        return Acknowledgements(watched, 0, None, None)
     in_order = sorted(times_ms)
     p99 = in_order[min(len(in_order) - 1, math.ceil(0.99 * len(in_order)) - 1)]
-    return LetGo(watched, len(in_order), round(median(in_order), 3), round(p99, 3))
+    return Acknowledgements(watched, len(in_order), round(median(in_order), 3), round(p99, 3))

@@ -8,38 +8,19 @@ from __future__ import annotations
 
 import shutil
 import zipfile
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pgstrata.errors import UsageError, writing
+from pgstrata.errors import writing
+from pgstrata.record.members import bundled_names
 from pgstrata.record.reader import CampaignData
 from pgstrata.record.redact import Redaction
-from pgstrata.record.schema import CRASH
-from pgstrata.record.source import MAX_MEMBER_BYTES, FolderSource, Source
+from pgstrata.record.source import MAX_MEMBER_BYTES, FolderSource
 
-_OWN = ("campaign.json", "decisions.jsonl", "media.jsonl")
-_WRITTEN = ("campaign.yaml", "campaign-before.jsonl")
-"""Free text of the user's, left out when names are."""
-_FORMATS = (".json", ".jsonl", ".parquet")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The first moment that a zip can hold."""
-
-
-def bundled_names(source: Source, *, redacted: bool) -> Iterator[str]:
-    """The files of the record that belong into a bundle, in a fixed order: no trial that still runs, no page."""
-    yield from (name for name in (*_OWN, *(() if redacted else _WRITTEN)) if source.has(name))
-    for folder in ("trials", CRASH):
-        for trial in source.trials(folder):
-            names = source.below(f"{folder}/{trial}")
-            yield from (name for name in names if not redacted or _is_redactable(name))
-    if not redacted:
-        yield from source.below("source")
-
-
-def _is_redactable(name: str) -> bool:
-    return name.endswith(_FORMATS) and "raw" not in name.split("/")
 
 
 def write_record(
@@ -48,11 +29,10 @@ def write_record(
     """Writes the record of a campaign, or `only` these files of it, to a new zip; returns the number of its files."""
     source, count = data.source, 0
     with writing(path), zipfile.ZipFile(path, "w") as archive:
-        for name in bundled_names(source, redacted=redaction is not None):
+        for name in bundled_names(data, redacted=redaction is not None):
             if only is not None and name not in only:
                 continue
-            _refuse_link(source, name)
-            with source.open(name) as file:
+            with source.open_own(name) if isinstance(source, FolderSource) else source.open(name) as file:
                 if redaction is None:
                     _put(archive, name, cast("BinaryIO", file))
                 else:
@@ -73,11 +53,3 @@ def _put(archive: zipfile.ZipFile, name: str, file: BinaryIO) -> None:
     member.compress_type = zipfile.ZIP_DEFLATED
     with archive.open(member, "w", force_zip64=True) as out:
         shutil.copyfileobj(file, out)
-
-
-def _refuse_link(source: Source, name: str) -> None:
-    if isinstance(source, FolderSource) and (source.root / name).is_symlink():
-        raise UsageError(
-            f"{source.text}/{name} is a link, and what it leads to may be no part of the campaign",
-            hint="put the file itself there, or remove the link",
-        )

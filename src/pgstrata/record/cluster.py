@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict
 
-from pgstrata.spec.crash_trials import Rejoin
+from pgstrata.spec.crash_request import Promoted, Rejoin
 
 ARCHIVE = "archive"
 """What goes on where no node is left."""
-Promoted = Literal["most", "least", "forgetful"]
-"""Which node that is left is promoted: the one that reaches furthest; or, by mistake, the one that reaches least far,
-or the furthest one after it came back without what it had got since the first moment."""
 
 
 REJOINS: dict[Rejoin, str] = {"rewind": "pg_rewind", "backup": "a new base backup"}

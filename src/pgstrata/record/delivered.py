@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pgstrata.errors import NotUnderstood, UsageError, writing
 from pgstrata.record.reader import TrialData, read_trial
+from pgstrata.record.source import MAX_MEMBER_BYTES
 from pgstrata.spec.campaign import Trial
 
 _NAMES = TypeAdapter(list[tuple[str, int]])
@@ -66,7 +67,7 @@ class DeliveredSource:
     def below(self, folder: str) -> tuple[str, ...]:
         return tuple(sorted(n for n in (f"{self.folder}/{name}" for name in self.files) if n.startswith(f"{folder}/")))
 
-    def open(self, name: str) -> io.BufferedIOBase:
+    def open(self, name: str, most_bytes: int = MAX_MEMBER_BYTES) -> io.BufferedIOBase:
         return io.BytesIO(self.files[name.removeprefix(f"{self.folder}/")])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from pgstrata.record.schema import Record, StateVerdict
-from pgstrata.spec.crash_trials import Rejoin
+from pgstrata.spec.crash_request import Rejoin
 
 
 class Rejoined(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ SERIES: Mapping[str, tuple[str, ...]] = {
 _TEXT = frozenset({"device", "role", "wait_event_type", "wait_event", "kind"})
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+@cache
+def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
     """Text columns are strings, everything else is a nullable float64."""
     return pa.schema([(c, pa.string() if c in _TEXT else pa.float64()) for c in columns])
 

@@ -6,10 +6,13 @@ campaign of any length streams.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +37,7 @@ from pgstrata.record.schema import (
     MediumRecord,
     MinimalRecord,
     PlannedRecord,
+    PlannedTrial,
     Record,
     SettingRecord,
     SpaceRecord,
@@ -47,10 +51,18 @@ from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 
 R = TypeVar("R", bound=Record)
+P = TypeVar("P", bound=PlannedTrial)
+T = TypeVar("T")
 
-MAX_JSON_BYTES = 256 << 20
-MAX_ROWS = 50_000_000
+MAX_JSON_BYTES = 16 << 20
+SMALL_JSON_BYTES = 64 << 10
+"""Read first: the memory of what may be read is taken before it is."""
+MAX_NODES = 1_000_000
+"""Values of one file of JSON: each takes some sixty bytes of memory, and as little as three of the file."""
+MAX_ROWS = 10_000_000
 """Of one series: a day of a hundred rows a second is nine million."""
+LEAST_ROWS, ROWS_A_SECOND = 100_000, 1_000
+"""A series may have so many rows whatever the length of its run, and so many more for each second of it."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +98,17 @@ class CellData:
         with self.source.open(name) as file:
             try:
                 # Not pq.read_table: for files this small its data set machinery costs four times the reading.
-                parquet = pq.ParquetFile(file)
-                _check_series(parquet, series)
-                table = with_added(parquet.read(columns=columns, use_threads=False), series)
+                parquet = pq.ParquetFile(file, pre_buffer=False)  # whose threads cost more than the reading
+                found = parquet.schema_arrow  # made anew each time that it is asked for
+                _check_series(parquet.metadata, found, series, self.result.duration_s)
+                # Further columns are left where they are.
+                wanted = [name for name in columns or SERIES[series] if name in found.names]
+                every = wanted == found.names
+                table = with_added(parquet.read(columns=None if every else wanted, use_threads=False), series)
                 check_times(table)
             except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
                 raise UsageError(f"{self.source.text}/{name} is no whole Parquet file: {error}", hint=DAMAGED) from None
-            return table if columns is None else table.select(columns)
+            return table.select(list(columns or SERIES[series]))
 
     def raw_names(self) -> tuple[str, ...]:
         """Files of raw output, relative to the campaign directory."""
@@ -100,12 +116,22 @@ class CellData:
 
 
 @dataclass(frozen=True)
-class TrialData:
-    """One recorded trial."""
+class TrialHead:
+    """What was asked of a finished trial, and how it ended."""
 
     trial: Trial
-    stack: Stack
     verdict: TrialVerdict
+
+    @property
+    def id(self) -> str:
+        return self.trial.id
+
+
+@dataclass(frozen=True)
+class TrialData(TrialHead):
+    """One recorded trial."""
+
+    stack: Stack
     facts: HostFacts | None
     attested: tuple[AttestedRecord, ...]
     settings: tuple[SettingRecord, ...]
@@ -116,10 +142,6 @@ class TrialData:
     cells: tuple[CellData, ...]
     planned: PlannedRecord
     source: Source = field(repr=False, compare=False)
-
-    @property
-    def id(self) -> str:
-        return self.trial.id
 
     @property
     def folder(self) -> str:
@@ -153,19 +175,13 @@ class UnreadableTrial:
 
 
 @dataclass(frozen=True)
-class CrashData:
+class CrashData(TrialHead):
     """One recorded crash trial."""
 
-    trial: Trial
-    verdict: TrialVerdict
     found: CrashRecord
     facts: HostFacts | None
     minimal: MinimalRecord | None = None
     """Of one state that failed."""
-
-    @property
-    def id(self) -> str:
-        return self.trial.id
 
     @property
     def folder(self) -> str:
@@ -221,13 +237,7 @@ def read(directory: str | Path) -> CampaignData:
     """
     source = open_source(Path(directory))
     record = read_campaign(source)
-    trials: list[TrialData] = []
-    unreadable: list[UnreadableTrial] = []
-    for name in source.trials():
-        try:
-            trials.append(read_trial(source, name, series=True))
-        except UsageError as error:
-            unreadable.append(UnreadableTrial(name, error.message, error.hint))
+    trials, unreadable = read_trials(source, partial(read_trial, series=True))
     crashes, damaged = read_crash_trials(source)
     return CampaignData(
         record,
@@ -240,7 +250,28 @@ def read(directory: str | Path) -> CampaignData:
     )
 
 
-def place(trial: TrialData) -> tuple[int, int, str]:
+def read_trials(
+    source: Source, read_one: Callable[[Source, str], T], folder: str = "trials"
+) -> tuple[list[T], list[UnreadableTrial]]:
+    """Every finished trial of a folder, and those that could not be read."""
+    found: list[T] = []
+    unreadable: list[UnreadableTrial] = []
+    with without_collection():
+        for name in source.trials(folder):
+            try:
+                found.append(read_one(source, name))
+            except (UsageError, MemoryError) as error:
+                unreadable.append(_unreadable(name if folder == "trials" else f"{folder}/{name}", error))
+    return found, unreadable
+
+
+def _unreadable(name: str, error: UsageError | MemoryError) -> UnreadableTrial:
+    if isinstance(error, UsageError):
+        return UnreadableTrial(name, error.message, error.hint)
+    return UnreadableTrial(name, "there is not enough memory to read it", DAMAGED)
+
+
+def place(trial: TrialHead) -> tuple[int, int, str]:
     """By which trials are ordered."""
     return trial.trial.block, trial.trial.position, trial.id
 
@@ -252,21 +283,36 @@ def read_campaign(source: Source) -> CampaignRecord:
     return _validated(CampaignRecord, value, source, "campaign.json", format_)
 
 
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Pauses the search for circles of dead objects, which takes a third of the time to read thousands of trials and
+    finds none in them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def read_head(source: Source, name: str) -> TrialHead:
+    """One finished trial without its results. UsageError where what says it is damaged, or any file is missing."""
+    files, planned, verdict = _read_start(source, f"trials/{name}", PlannedTrial)
+    _require(source, files.folder, verdict.files)
+    return TrialHead(planned.trial, verdict)
+
+
 def read_trial(source: Source, name: str, *, series: bool = False) -> TrialData:
     """One finished trial; it never changes any more. UsageError where a file of it is damaged or missing.
 
     `series` reads every series too, to be sure of them.
     """
-    folder = f"trials/{name}"
-    _require(source, folder, ("planned.json", "verdict.json"))
-    value = _load_json(source, f"{folder}/planned.json")
-    files = _TrialFiles(source, folder, format_of(value, f"{source.text}/{folder}/planned.json"))
-    planned = files.validated("planned.json", value, PlannedRecord)
-    verdict = files.validated("verdict.json", _load_json(source, f"{folder}/verdict.json"), TrialVerdict)
-    _require(source, folder, verdict.files)
+    files, planned, verdict = _read_start(source, f"trials/{name}", PlannedRecord)
+    _require(source, files.folder, verdict.files)
     trial = planned.trial
-    if not name == trial.id == verdict.trial_id or trial.stack != planned.stack.name:
-        raise UsageError(f"{source.text}/{folder} is the record of another trial ({trial.id})", hint=DAMAGED)
+    if trial.stack != planned.stack.name:
+        raise _another_trial(files, trial)
     cells = _read_cells(files, trial)
     for cell in cells if series else ():
         for one in SERIES:
@@ -285,6 +331,22 @@ def read_trial(source: Source, name: str, *, series: bool = False) -> TrialData:
         planned=planned,
         source=source,
     )
+
+
+def _read_start(source: Source, folder: str, kind: type[P]) -> tuple[_TrialFiles, P, TrialVerdict]:
+    """What was asked of the trial in that folder, and how it ended."""
+    _require(source, folder, ("planned.json", "verdict.json"))
+    value = _load_json(source, f"{folder}/planned.json")
+    files = _TrialFiles(source, folder, format_of(value, f"{source.text}/{folder}/planned.json"))
+    planned = files.validated("planned.json", value, kind)
+    verdict = files.validated("verdict.json", _load_json(source, f"{folder}/verdict.json"), TrialVerdict)
+    if not folder.rpartition("/")[2] == planned.trial.id == verdict.trial_id:
+        raise _another_trial(files, planned.trial)
+    return files, planned, verdict
+
+
+def _another_trial(files: _TrialFiles, trial: Trial) -> UsageError:
+    return UsageError(f"{files.source.text}/{files.folder} is the record of another trial ({trial.id})", hint=DAMAGED)
 
 
 @dataclass(frozen=True)
@@ -372,37 +434,28 @@ def read_crashes(source: Source) -> tuple[CrashRecord, ...]:
 
 def read_crash_trials(source: Source) -> tuple[tuple[CrashData, ...], tuple[UnreadableTrial, ...]]:
     """Every finished crash trial by the place of its stack, and those that could not be read."""
-    found: list[CrashData] = []
-    damaged: list[UnreadableTrial] = []
-    for name in source.trials(CRASH):
-        try:
-            found.append(read_crash(source, name))
-        except UsageError as error:
-            damaged.append(UnreadableTrial(f"{CRASH}/{name}", error.message, error.hint))
+    found, damaged = read_trials(source, read_crash, CRASH)
     return tuple(sorted(found, key=lambda crash: crash.trial.position)), tuple(damaged)
 
 
 def read_crash(source: Source, name: str) -> CrashData:
     """One finished crash trial; one that failed shows nothing that holds. UsageError where it is damaged."""
-    folder = f"{CRASH}/{name}"
-    _require(source, folder, ("planned.json", "verdict.json"))
-    value = _load_json(source, f"{folder}/planned.json")
-    files = _TrialFiles(source, folder, format_of(value, f"{source.text}/{folder}/planned.json"))
-    planned = files.validated("planned.json", value, PlannedRecord)
-    verdict = files.validated("verdict.json", _load_json(source, f"{folder}/verdict.json"), TrialVerdict)
+    files, planned, verdict = _read_start(source, f"{CRASH}/{name}", PlannedRecord)
     found = files.one("durability.json", CrashRecord) or CrashRecord(stack=planned.stack.name, seed=0)
     trial, stacks = planned.trial, {planned.trial.stack, planned.stack.name, found.stack}
-    if not name == trial.id == verdict.trial_id or len(stacks) > 1:
-        raise UsageError(f"{source.text}/{folder} is the record of another trial ({trial.id})", hint=DAMAGED)
+    if len(stacks) > 1:
+        raise _another_trial(files, trial)
     if found.verdict == "held" and (verdict.status != "ok" or not _all_held(found)):
         found = found.model_copy(update={"verdict": "unknown"})
+    if verdict.status != "ok":
+        found = found.model_copy(update={"unknown_reason": verdict.reason or found.unknown_reason})
     minimal = files.one("minimal.json", MinimalRecord)
     return CrashData(planned.trial, verdict, found, files.one("facts.json", HostFacts), minimal)
 
 
 def _all_held(found: CrashRecord) -> bool:
     """Whether there was anything to hold, and nothing did otherwise. Of the loss of nodes failures are counted."""
-    return found.cluster is not None or found.states > found.lost + found.corrupt + found.unknown == 0
+    return found.cluster is not None or found.states > found.lost + found.corrupt + found.unknown + found.missing == 0
 
 
 def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
@@ -412,21 +465,20 @@ def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:
     return tuple(_validated(kind, value, source, name, format_of(value, where)) for value in values)
 
 
-def _check_series(parquet: pq.ParquetFile, series: str) -> None:
+def _check_series(metadata: pq.FileMetaData, found: pa.Schema, series: str, duration_s: float) -> None:
     """ValueError for a file of other columns, or of a size that no run leaves: a small one can unpack to anything."""
-    metadata, wanted = parquet.metadata, arrow_schema(SERIES[series])
-    found = parquet.schema_arrow
+    wanted = arrow_schema(SERIES[series])
     added = ADDED_COLUMNS.get(series, ())
     expected = [name for name in wanted.names if name in found.names or name not in added]
     if any(name not in found.names or found.field(name).type != wanted.field(name).type for name in expected):
         raise ValueError(f"it has other columns than {', '.join(wanted.names)}")
     size_bytes = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
-    if metadata.num_rows > MAX_ROWS or size_bytes > MAX_MEMBER_BYTES:
+    if metadata.num_rows > min(MAX_ROWS, LEAST_ROWS + ROWS_A_SECOND * duration_s) or size_bytes > MAX_MEMBER_BYTES:
         raise ValueError(f"it would unpack to {metadata.num_rows} rows and {size_bytes} bytes")
 
 
 def _load_json(source: Source, name: str) -> Any:
-    with source.open(name) as file:
+    with source.open(name, MAX_JSON_BYTES) as file:
         try:
             return _parse_json(_whole(file))
         except (ValueError, RecursionError) as error:
@@ -436,14 +488,18 @@ def _load_json(source: Source, name: str) -> Any:
 
 
 def _whole(file: io.BufferedIOBase) -> bytes:
-    content = file.read(MAX_JSON_BYTES + 1)
+    content = file.read(SMALL_JSON_BYTES)
+    if len(content) == SMALL_JSON_BYTES:
+        content += file.read(MAX_JSON_BYTES + 1 - SMALL_JSON_BYTES)
     if len(content) > MAX_JSON_BYTES:
         raise ValueError(f"it is longer than {MAX_JSON_BYTES} bytes")
+    if sum(map(content.count, (b",", b"[", b"{"))) > MAX_NODES:
+        raise ValueError(f"it holds more than {MAX_NODES} values")
     return content
 
 
 def _parse_json(text: bytes | str) -> Any:
-    return json.loads(text, parse_constant=_no_number, parse_int=_integer, parse_float=_finite)
+    return _DECODER.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text)))
 
 
 def _no_number(text: str) -> float:
@@ -464,11 +520,14 @@ def _integer(text: str) -> int:
     return value
 
 
+_DECODER = json.JSONDecoder(parse_constant=_no_number, parse_int=_integer, parse_float=_finite)
+
+
 def _load_lines(source: Source, name: str) -> list[Any]:
     """The objects of a JSON-lines file, none when it is not there; without a last line that was torn."""
     if not source.has(name):
         return []
-    with source.open(name) as file:
+    with source.open(name, MAX_JSON_BYTES) as file:
         try:
             # The text ends in a newline, so the last part is empty unless the line was torn.
             return [_parse_json(line) for line in _whole(file).decode().split("\n")[:-1] if line]

@@ -35,6 +35,7 @@ from pgstrata.record.reader import (
     read_decisions,
     read_media,
     read_trial,
+    without_collection,
 )
 from pgstrata.record.schema import (
     CRASH,
@@ -51,6 +52,8 @@ from pgstrata.record.schema import (
 from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.expand import block_of
+
+LOCK = ".lock"
 
 
 def utc_now() -> str:
@@ -313,8 +316,9 @@ class CampaignDirectory:
 
     def finished(self) -> tuple[TrialData, ...]:
         """Every finished trial, of whatever verdict; what was read here is not read again, for it never changes."""
-        for name in FolderSource(self.path).trials():
-            self._trials[name] = self.finished_trial(name)
+        with without_collection():
+            for name in FolderSource(self.path).trials():
+                self._trials[name] = self.finished_trial(name)
         return tuple(sorted(self._trials.values(), key=place))
 
     def finished_trial(self, id_: str) -> TrialData:
@@ -416,7 +420,7 @@ class CampaignDirectory:
     def _remove(self, made: Sequence[Path]) -> None:
         """Takes a new directory back; whatever else somebody put there stays, and the folders with it."""
         with suppress(OSError):  # the error that ends the block is the one to tell
-            for name in ("campaign.json", "campaign.yaml", ".lock"):
+            for name in ("campaign.json", "campaign.yaml", LOCK):
                 (self.path / name).unlink(missing_ok=True)
             for folder in (self.path / "trials", self.path / "interrupted", *made):
                 folder.rmdir()
@@ -433,7 +437,7 @@ def _close_torn_line(path: Path) -> None:
 
 def _lock_directory(out: Path) -> IO[str]:
     """The kernel drops the lock when the process ends, however it ends."""
-    lock = (out / ".lock").open("a+", encoding="utf-8")
+    lock = (out / LOCK).open("a+", encoding="utf-8")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -452,7 +456,7 @@ def _lock_directory(out: Path) -> IO[str]:
 
 def is_locked(directory: str) -> bool:
     """Whether some process runs in a campaign directory; False for a zip."""
-    path = Path(directory) / ".lock"
+    path = Path(directory) / LOCK
     if not path.is_file():
         return False
     with path.open() as lock:

@@ -20,22 +20,42 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pgstrata.record.members import bundled_names
 from pgstrata.record.reader import CampaignData, TrialData
+from pgstrata.record.source import MAX_MEMBER_BYTES
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.dask_cluster import DASK, parse_cluster
 from pgstrata.spec.expand import slug
+from pgstrata.spec.hosts.host_slice import far_hosts
 from pgstrata.spec.layers.kind import Device
-from pgstrata.spec.parts import far_hosts
 
 REDACTED = "/redacted"
 MACHINE_ID = "machine id"
 """Of the facts of a host, a digest; of another host of a cluster's nodes with `of` and its name behind it."""
 ADDRESS = "address"
 """Of the host of a cluster's nodes: a stand-in for it would be no address."""
-_SYSTEM = re.compile(r"/(?:usr|bin|sbin|lib|lib64|proc|sys|dev)(?:/|$)")
-"""Trees that are alike on every machine; `/dev/disk` holds serial numbers and is none of them."""
+NOTE = "note"
+"""Fields of the campaign that are free text."""
+_SYSTEM = re.compile(r"/(?:usr|bin|sbin|lib|lib64|proc|sys)(?:/|$)|/dev(?:/(?:fd|pts|shm|net|fuse))?(?:/[^/]*)?$")
+"""Trees that are alike on every machine; folders of `/dev` hold serial numbers and names of volumes and are none."""
 _PATH = re.compile(r"(?<![\w./<>-])/[\w.@%+~=:#,-][\w.@%+~=:#,/-]*")
 _UUID = re.compile(r"(?<![0-9A-Fa-f-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f-])")
+_SHORT_UUID = re.compile(r"(?<![\w-])(?:[0-9A-Fa-f]{8}-[0-9A-Fa-f]{2}|[0-9A-F]{4}-[0-9A-F]{4})(?![\w-])")
+"""Ids of a partition of an MBR disk, and of a FAT filesystem."""
+_LONG_ID = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{32}(?![0-9A-Za-z])")
+"""A machine id as systemd has it."""
+_MAC = re.compile(r"(?<![\w:-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4,18}(?![\w:-])")
+_SERIAL = re.compile(
+    r"""(?i:serial)(?:[ _-]?(?i:number|no|short))?["']?(?:\s*[:=]\s*|\s+)["']?(?P<serial>[\w.-]*\d[\w.-]*)"""
+)
+_ATTACHED = re.compile(r"/dev/(?:disk/by-id/[\w.:+-]*_(?P<serial>[A-Za-z0-9.]{5,})|mapper/(?P<volume>[\w.+-]+))")
+"""Names in a path that may stand elsewhere by themselves."""
+_DASHED = re.compile(
+    r"(?<![\w.-])(?:(?:ip|ec2|host|vm|node|static|dhcp)-(?:\d{1,3}-){3}\d{1,3}(?:\.[A-Za-z][\w-]*)*"
+    r"|(?:\d{1,3}-){3}\d{1,3}(?:\.[A-Za-z][\w-]*)+)(?![\w-])"
+)
+_DOMAIN = r"(?:\.(?!(?:jsonl?|parquet|sql|log|conf|ya?ml|txt|py|sh|zip|service)\b)[A-Za-z][A-Za-z0-9-]*)*"
+"""Behind the first part of a host's name; endings of files are none."""
 _WORLD_WIDE = re.compile(r"\b(?:wwn|nvme-eui|nvme-uuid|nvme-nvme|eui|naa)[-.](?:0x)?[0-9A-Fa-f.-]{8,}", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
 _GROUP = "[0-9A-Fa-f]{1,4}"
@@ -79,8 +99,14 @@ class Redaction:
         if isinstance(value, list):
             return [self.value(one) for one in value]
         if isinstance(value, dict):
-            return {self.text(key): None if key == ADDRESS else self.value(one) for key, one in value.items()}
+            return {self.text(key): self._left_out(key, one) for key, one in value.items()}
         return value
+
+    def _left_out(self, key: str, value: Any) -> Any:
+        """Free text of the user's is left out, and so is what no stand-in could be put for."""
+        if key == ADDRESS:
+            return None
+        return "" if key == NOTE and isinstance(value, str) else self.value(value)
 
     def member(self, name: str, content: bytes) -> bytes:
         """A file of the record; ValueError for one that is no JSON and no Parquet."""
@@ -108,16 +134,26 @@ class Redaction:
             (_words(fixed, re.NOFLAG), lambda found: fixed[found[0]]),
             (_PATH, self._path),
             (_UUID, lambda found: self._named("uuid", found[0])),
+            (_SHORT_UUID, lambda found: self._named("uuid", found[0])),
             (_WORLD_WIDE, lambda found: self._named("serial", found[0])),
             (_words(self.machines, re.NOFLAG), self._machine),
-            (_words(self.hosts, re.IGNORECASE), self._host),
+            (_LONG_ID, lambda found: self._named("machine", found[0])),
+            (_MAC, lambda found: self._named("mac", found[0])),
+            (_DASHED, self._host),
+            (_words(self._domains, re.IGNORECASE, before=r"(?:[A-Za-z0-9-]+\.)*"), self._host),
+            (_words(self.hosts, re.IGNORECASE, behind=_DOMAIN), self._host),
             (_ADDRESS, self._host),
             (_ADDRESS_6, self._host),
         )
 
+    @property
+    def _domains(self) -> set[str]:
+        """Domains of hosts, so that others of the same domain are known too."""
+        return {domain for domain in (host.partition(".")[2] for host in self.hosts) if re.search("[a-z]", domain)}
+
     def _path(self, found: re.Match[str]) -> str:
         path = found[0]
-        if path.startswith(REDACTED) or (_SYSTEM.match(path) and not path.startswith("/dev/disk/")):
+        if path.startswith(REDACTED) or _SYSTEM.match(path):
             return path
         return f"{REDACTED}/{self._named('path', path.rstrip('/'))}"
 
@@ -149,7 +185,8 @@ def redaction_of(data: CampaignData, own_names: Iterable[str]) -> Redaction:
     machines = {value for what, value in checked if what == MACHINE_ID or what.startswith(f"{MACHINE_ID} of ")} - {""}
     paths = {path: f"{REDACTED}/place-{i}" for i, path in enumerate(_whole_paths(data), 1)}
     paths |= {script: f"{REDACTED}/scripts/{os.path.basename(script)}" for script in _scripts(data)}
-    first = Redaction(frozenset(hosts), frozenset(machines), paths, _disk_ids(data))
+    ids = {**_met_ids(data), **_disk_ids(data)}
+    first = Redaction(frozenset(hosts), frozenset(machines), paths, ids)
     return Redaction(first.hosts, first.machines, paths, {**first.ids, **_trial_ids(data.trials, first)})
 
 
@@ -159,12 +196,12 @@ def own_names() -> tuple[str, ...]:
     return (name, name.partition(".")[0])
 
 
-def _words(words: Iterable[str], flags: re.RegexFlag) -> re.Pattern[str]:
+def _words(words: Iterable[str], flags: re.RegexFlag, before: str = "", behind: str = "") -> re.Pattern[str]:
     """The longest first; a word inside of another word is not meant. Without words it finds nothing."""
     if not (words := tuple(words)):
         return re.compile(r"(?!)")
     ordered = sorted(words, key=lambda word: (-len(word), word))
-    return re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, ordered))})(?![A-Za-z0-9])", flags)
+    return re.compile(rf"(?<![A-Za-z0-9]){before}(?:{'|'.join(map(re.escape, ordered))}){behind}(?![A-Za-z0-9])", flags)
 
 
 def _told_hosts(data: CampaignData) -> list[str]:
@@ -207,6 +244,31 @@ def _disk_ids(data: CampaignData) -> dict[str, str]:
         if "_" in own:
             found.setdefault(own.rpartition("_")[2], f"serial-{number}")
     return {name: stand_in for name, stand_in in found.items() if name}
+
+
+def _met_ids(data: CampaignData) -> dict[str, str]:
+    """Serial numbers and names of volumes that the record tells somewhere, to be found where they stand alone."""
+    found: dict[str, str] = {}
+    for name in bundled_names(data, redacted=True):
+        with data.source.open(name) as file:
+            content = file.read(MAX_MEMBER_BYTES)
+        for text in _texts_of_table(content) if name.endswith(".parquet") else [content.decode(errors="replace")]:
+            for match in (*_SERIAL.finditer(text), *_ATTACHED.finditer(text)):
+                for kind, one in match.groupdict().items():
+                    if one and _is_telling(one):
+                        found.setdefault(one, f"{'volume' if kind == 'volume' else 'serial'}-{len(found) + 1}")
+    return found
+
+
+def _texts_of_table(content: bytes) -> Iterator[str]:
+    table = pq.ParquetFile(io.BytesIO(content)).read()
+    for column in (table.column(at) for at, one in enumerate(table.schema) if pa.types.is_string(one.type)):
+        yield from (text for text in column.unique().to_pylist() if text)
+
+
+def _is_telling(name: str) -> bool:
+    """True where a name can be of one machine alone, and is no word or figure of every record."""
+    return len(name) >= 5 and not name.startswith("pgstrata") and re.search(r"[\d_-]", name) is not None
 
 
 def _whole_paths(data: CampaignData) -> list[str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
 TRIAL_COLUMNS = ("stack", "block", "position", "stage", "trial", "status", "reason")
 CELL_COLUMNS = ("script", "scale", "clients", "rate_tps")
 RESULT_COLUMNS = (
@@ -25,3 +29,10 @@ METRIC_PREFIX = "metric:"
 def metric_column(name: str) -> str:
     """The column of a further metric."""
     return f"{METRIC_PREFIX}{name}" if name in COLUMNS or name.startswith(METRIC_PREFIX) else name
+
+
+def report_interval_s(t_s: Sequence[float]) -> int:
+    """Seconds between the progress lines of a run (`pgbench --progress`), by the median; 1 for fewer than two lines."""
+    if len(t_s) < 2:
+        return 1
+    return max(1, round(median(b - a for a, b in pairwise(t_s))))

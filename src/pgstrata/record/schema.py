@@ -56,11 +56,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.spec.campaign import Campaign, Trial
-from pgstrata.spec.crash_trials import ScriptName
+from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 
-FORMAT = 2
+FORMAT = 3
 """Of the records that this version writes; `upgrade` says what was different before."""
 REPORT_SCHEMA = "pgstrata.report/1"
 
@@ -169,10 +169,15 @@ class PlannedStep(Record):
     host_wide: bool = False
 
 
-class PlannedRecord(Record):
+class PlannedTrial(Record):
+    """The start of a `planned.json`."""
+
     format: int = FORMAT
     """Of all files of the trial."""
     trial: Trial
+
+
+class PlannedRecord(PlannedTrial):
     stack: Stack
     steps: tuple[PlannedStep, ...]
 
@@ -280,12 +285,7 @@ class CrashRecord(Record):
     format: int = FORMAT
     stack: str
     seed: int
-    ignored_flushes: str = "0"
-    """What the disk does about flushes: ignores all, or the last so many."""
-    script: ScriptName = "ledger"
-    """What was written while it was recorded."""
-    fault: str = ""
-    """What the disk was made to do in the middle of the transactions; empty where power cuts were all."""
+    request: CrashRequest = CrashRequest()
     panicked: bool = False
     """Whether the server did while it was recorded."""
     transactions: int = Field(0, ge=0)
@@ -299,6 +299,10 @@ class CrashRecord(Record):
     lost: int = Field(0, ge=0)
     corrupt: int = Field(0, ge=0)
     unknown: int = Field(0, ge=0)
+    missing: int = Field(0, ge=0)
+    """Requested states that were not checked, because the trial could not go on."""
+    unknown_reason: str = ""
+    """Why the first unknown state is unknown, or why states are missing."""
     lost_acknowledged_max: int = Field(0, ge=0)
     first_counterexample: str | None = None
     token: str = Field("", pattern=r"^[0-9a-z]{0,64}$")

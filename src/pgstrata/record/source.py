@@ -28,6 +28,7 @@ _UNPACK_ERRORS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, RuntimeError, ValueError,
 )  # fmt: skip
 
+NO_LINKS = "put the file itself there, or remove the link: what it leads to may be no part of the campaign"
 DAMAGED = "the file was changed or damaged: copy the directory again, whole, or open it with the version that wrote it"
 
 
@@ -49,10 +50,12 @@ class Source(Protocol):
         ...
 
     def below(self, folder: str) -> tuple[str, ...]:
-        """Every file below a folder, sorted."""
+        """Every file below a folder, sorted; a link to a folder is not followed, and counts as a file."""
         ...
 
-    def open(self, name: str) -> io.BufferedIOBase: ...
+    def open(self, name: str, most_bytes: int = MAX_MEMBER_BYTES) -> io.BufferedIOBase:
+        """The content of a file; UsageError where it would have to be unpacked to more than `most_bytes`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -81,14 +84,40 @@ class FolderSource:
             return False
 
     def below(self, folder: str) -> tuple[str, ...]:
-        files = (p for p in (self.root / folder).rglob("*") if p.is_file())
+        files = (p for p in (self.root / folder).rglob("*") if p.is_file() or p.is_symlink())
         return tuple(sorted(p.relative_to(self.root).as_posix() for p in files))
 
-    def open(self, name: str) -> io.BufferedIOBase:
+    def open(self, name: str, most_bytes: int = MAX_MEMBER_BYTES) -> io.BufferedIOBase:
         try:
             return open(f"{self.root}/{name}", "rb")
         except OSError as error:
             raise UsageError(f"{self.text}/{name} cannot be read: {error.strerror}", hint=DAMAGED) from None
+
+    def open_own(self, name: str) -> io.BufferedIOBase:
+        """The same for a file that lies below the directory itself: UsageError where a link leads to it.
+
+        Every component is opened by itself, so that nothing can be exchanged between a look and its use.
+        """
+        *folders, last = name.split("/")
+        at = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for folder in folders:
+                below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(at)
+                at = below
+            file = os.fdopen(os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at), "rb")
+        except OSError as error:
+            linked = error.errno in (errno.ELOOP, errno.ENOTDIR)
+            what = "is a link, or lies behind one" if linked else f"cannot be read: {error.strerror}"
+            raise UsageError(f"{self.text}/{name} {what}", hint=NO_LINKS) from None
+        finally:
+            os.close(at)
+        found, owner = os.fstat(file.fileno()), os.stat(self.root).st_uid
+        if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and found.st_uid != owner):
+            file.close()
+            what = "a hard link to a file of another user" if stat.S_ISREG(found.st_mode) else "not a file"
+            raise UsageError(f"{self.text}/{name} is {what}", hint=NO_LINKS)
+        return file
 
 
 @dataclass(frozen=True)
@@ -123,18 +152,19 @@ class ZipSource:
         first, end = (bisect_left(self._names, f"{folder}{last}") for last in "/0")
         return tuple(self._names[first:end])
 
-    def open(self, name: str) -> io.BufferedIOBase:
+    def open(self, name: str, most_bytes: int = MAX_MEMBER_BYTES) -> io.BufferedIOBase:
         member = self.archive.getinfo(self.prefix + name)
         packed_bytes = max(member.compress_size, 1)
-        if member.file_size > MAX_MEMBER_BYTES or member.file_size > SMALL_BYTES + MAX_RATIO * packed_bytes:
+        if member.file_size > most_bytes or member.file_size > SMALL_BYTES + MAX_RATIO * packed_bytes:
             raise UsageError(
                 f"{self.text}/{name} would unpack to {member.file_size} bytes from {member.compress_size}",
                 hint="no record packs so well: it is not what pgstrata wrote; unpack it yourself if you trust it",
             )
         try:
             return io.BytesIO(self.archive.read(member))
-        except _UNPACK_ERRORS as error:
-            raise UsageError(f"{self.text}/{name} cannot be unpacked: {error}", hint=DAMAGED) from None
+        except (*_UNPACK_ERRORS, MemoryError) as error:
+            why = str(error) or "not enough memory"
+            raise UsageError(f"{self.text}/{name} cannot be unpacked: {why}", hint=DAMAGED) from None
 
 
 def open_source(directory: Path) -> Source:

@@ -31,9 +31,28 @@ def _decision_from_1(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "budget_notice": figures["budget used"], "figures": others}
 
 
+def _crash_from_2(value: dict[str, Any]) -> dict[str, Any]:
+    """What was asked was told field by field, and of a cluster in what was found."""
+    cluster, power = value.get("cluster") or {}, value.get("power") or {}
+    rejoined = cluster.get("rejoined") or {}
+    asked = {
+        "states": value.get("requested"),
+        "ignore_flushes": value.get("ignored_flushes"),
+        "fault": value.get("fault") or None,
+        "script": value.get("script"),
+        "power": bool(power) or None,
+        "gone": power.get("gone"),
+        "lost": cluster.get("lost_at_once"),
+        "promote": cluster.get("promoted"),
+        "rejoin": rejoined.get("how"),
+    }
+    return {**value, "request": {name: one for name, one in asked.items() if one is not None}}
+
+
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 CHANGES: Mapping[int, Mapping[str, Change]] = {
     1: {"campaign.json": _campaign_from_1, "decisions.jsonl": _decision_from_1},
+    2: {"durability.json": _crash_from_2},
 }
 """By format and name of a file: what makes the next format of its objects; files without an entry stay."""
 

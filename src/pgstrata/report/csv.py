@@ -1,6 +1,6 @@
-"""Tidy CSV: one row a run, every trial's, whatever its status, and one for each trial that measured nothing.
+"""Tidy CSV: one row per run of every trial, whatever its status, and one for each trial that measured nothing.
 
-`pgstrata import csv` takes it back.
+`pgstrata import csv` imports it again.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from pgstrata.analyze.crash import kept_class
-from pgstrata.analyze.evidence import find_durability
+from pgstrata.analyze.campaign.evidence import find_durability
+from pgstrata.analyze.crash import effective_durability
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.run_columns import (
     CELL_COLUMNS,
@@ -25,10 +25,10 @@ from pgstrata.spec.printable import spreadsheet_text
 
 
 def render_csv(data: CampaignData) -> str:
-    """Header and rows; what was not measured is an empty field. Units are in the column names."""
+    """Return header and rows; unmeasured values are empty fields. Units are in the column names."""
     extra = tuple(sorted({name for cell in data.cells(valid_only=False) for name in cell.result.extra}))
     found = find_durability(data, {trial.trial.stack: trial.stack for trial in data.trials})
-    classes = {name: kept_class(durability) for name, durability in found.items()}
+    classes = {name: effective_durability(durability) for name, durability in found.items()}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     header = (*COLUMNS, *(metric_column(name) for name in extra))
@@ -47,7 +47,7 @@ def _cell(value: Any) -> Any:
 
 
 def _rows(trial: TrialData, extra: tuple[str, ...], durability: str, *, paired: bool) -> Iterator[list[Any]]:
-    """Runs that were not paired have no block."""
+    """Yield the rows of a trial; unpaired runs have no block."""
     block = trial.trial.block if paired else None
     head = [trial.trial.stack, block, trial.trial.position, trial.trial.stage, trial.id]
     head += [trial.verdict.status, trial.verdict.reason]

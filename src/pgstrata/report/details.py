@@ -13,23 +13,23 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from pgstrata.analyze.campaign.scale import in_order, metric_of
 from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
-from pgstrata.analyze.scale import in_order, metric_of
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.source import FolderSource
-from pgstrata.report.crash import durability_words
-from pgstrata.report.drawing import is_shown
-from pgstrata.report.figures import NOT_KNOWN, render_count, render_metric, render_number
-from pgstrata.report.sample import Sample
-from pgstrata.report.settings import StackSetting, stack_settings
-from pgstrata.report.table import cell_title, figure, main_cells, matched_cells
+from pgstrata.report.pictures.drawing import is_shown
+from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.sentences.crash import durability_words
+from pgstrata.report.sentences.figures import NOT_KNOWN, render_count, render_metric, render_number
+from pgstrata.report.tables.settings import StackSetting, stack_settings
+from pgstrata.report.tables.verdicts import cell_title, figure, main_cells, matched_cells
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration, render_size
 
 
 @dataclass(frozen=True)
 class RawFile:
-    """A file of the campaign directory; `href` is None when the report lies where no link can reach it."""
+    """A file of the campaign directory; `href` is None if no link from the report can reach it."""
 
     title: str
     href: str | None
@@ -57,7 +57,7 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class StepRow:
-    """How long a step took over the trials of a stack."""
+    """Duration of a step over the trials of a stack."""
 
     name: str
     count: int
@@ -80,7 +80,7 @@ class FactRow:
 
 @dataclass(frozen=True)
 class CellFigures:
-    """Every metric of a stack in one cell: title, value, interval. Shown while the cell at `index` is."""
+    """Every metric of a stack in one cell: title, value, interval. Shown while the cell at `index` is shown."""
 
     title: str
     index: int
@@ -89,7 +89,7 @@ class CellFigures:
 
 @dataclass(frozen=True)
 class StackDetails:
-    """Everything known about one stack."""
+    """All details of one stack."""
 
     index: int
     name: str
@@ -99,19 +99,19 @@ class StackDetails:
     durability_reason: str
     unsupported: str | None
     prewarmed: str
-    """By which method, in how many runs; empty where that was not recorded."""
+    """Method and number of runs; empty if not recorded."""
     settings: tuple[tuple[str, str], ...]
     figures: tuple[CellFigures, ...]
     server: tuple[StackSetting, ...]
     facts: tuple[FactRow, ...]
     steps: tuple[StepRow, ...]
     runs: int
-    """Of all trials; `trials` are those that are listed."""
+    """Number of runs in all trials; `trials` has those that are listed."""
     trials: tuple[TrialRow, ...]
 
 
 class Links:
-    """Links to files of the campaign directory, relative to the folder that the report is in."""
+    """Links to files of the campaign directory, relative to the folder of the report."""
 
     def __init__(self, data: CampaignData, folder: Path | None) -> None:
         self._prefix: str | None = None
@@ -120,7 +120,7 @@ class Links:
         self._source = data.source
 
     def of_trial(self, trial: str, cell: str | None) -> tuple[RawFile, ...]:
-        """Files of the trial itself and of one of its cells."""
+        """Return the files of the trial itself and of one of its cells."""
         root = f"trials/{trial}/"
         names = self._source.below(root.rstrip("/"))
         wanted = [n for n in names if not n.startswith(f"{root}cells/")]
@@ -129,14 +129,14 @@ class Links:
         return tuple(RawFile(n.removeprefix(root).removeprefix(f"cells/{cell}/"), self.href(n)) for n in wanted)
 
     def href(self, name: str) -> str | None:
-        """None for a zip, or without a folder: a browser cannot open the file."""
+        """Return the link; None for a zip, or without a folder: a browser cannot open the file."""
         if self._prefix is None:
             return None
         return quote(name if self._prefix == "." else f"{self._prefix}/{name}")
 
 
 def stack_details(data: CampaignData, findings: Findings, links: Links, sample: Sample) -> tuple[StackDetails, ...]:
-    """Details of every stack, in declared order (the order of their colours)."""
+    """Return the details of every stack, in declared order (the order of their colours)."""
     names = list(dict.fromkeys(s.name for s in findings.stacks))
     specs = {s.name: s for s in data.campaign.stacks}
     for trial in data.trials:
@@ -187,7 +187,7 @@ def _figures(stack: StackFinding, cell: CellFinding) -> Iterator[tuple[str, str,
 
 
 def settings_of(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every setting that differs from its default, as `path` and `value`; kinds always."""
+    """Yield every setting that differs from its default, as `path` and `value`; kinds always."""
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if (prefix == "" and name in ("name", "note")) or value is None:
@@ -252,13 +252,13 @@ def _seconds(duration_s: float) -> str:
 
 @dataclass(frozen=True)
 class _Listing:
-    """The runs that are listed, with their files."""
+    """The listed runs, with their files."""
 
     links: Links
     sample: Sample
 
     def rows(self, trial: TrialData) -> Iterator[TrialRow]:
-        """The first row of a trial carries the anchor that marks in charts lead to."""
+        """Yield the rows of a trial. The first carries the anchor that chart marks link to."""
         cells = [c for c in trial.cells or (None,) if (trial.id, c.id if c else "") in self.sample.shown]
         for at, cell in enumerate(cells):
             yield _trial_row(trial, cell, self.links, first=at == 0)

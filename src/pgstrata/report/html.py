@@ -1,6 +1,6 @@
-"""One self-contained page: works from a file, offline, and a policy in its head forbids every request.
+"""One self-contained page: works from a file, offline; a policy in its head forbids every request.
 
-Everything from findings and record goes through Jinja2's escaping, or into a JSON block that holds no `<`.
+All data from findings and record are escaped by Jinja2, or embedded in a JSON block that contains no `<`.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from pgstrata import __version__
+from pgstrata.analyze.campaign.scale import metric_of
 from pgstrata.analyze.findings import CellFinding, Findings
-from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import cluster, disk_use, glossary, hosts
-from pgstrata.report.cluster import ClusterPicture, cluster_pictures, node_rows
-from pgstrata.report.crash import power_cuts_view, shows_runs
-from pgstrata.report.crash_story import NUMBERS
 from pgstrata.report.details import Links, stack_details
-from pgstrata.report.disk_use import disk_rows
-from pgstrata.report.drawing import Drawing, draw
-from pgstrata.report.figures import render_count, render_factor, render_metric, render_number, render_percent
-from pgstrata.report.glossary import explained, explained_markup
-from pgstrata.report.grid import grid_map
-from pgstrata.report.head import incidents, report_head
-from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
-from pgstrata.report.markup import render_markup_html
-from pgstrata.report.matrix import verdict_matrix
-from pgstrata.report.pairs import Index
-from pgstrata.report.reading import reading_words
-from pgstrata.report.sample import Sample
-from pgstrata.report.settings import setting_table
-from pgstrata.report.settling import CellAnswer, cell_answer, placeless
-from pgstrata.report.table import VerdictTable, matched_cells, verdict_tables
-from pgstrata.report.telling import Said, cell_words, told
-from pgstrata.report.why_table import TimeView, time_view
-from pgstrata.spec.naming import first_named
+from pgstrata.report.pictures.drawing import Drawing, draw
+from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.sentences import glossary
+from pgstrata.report.sentences.answer import CellAnswer, cell_answer, generic_command
+from pgstrata.report.sentences.crash import power_cuts_view, shows_runs
+from pgstrata.report.sentences.crash_timeline import NUMBERS
+from pgstrata.report.sentences.figures import render_count, render_factor, render_metric, render_number, render_percent
+from pgstrata.report.sentences.glossary import explained, explained_markup
+from pgstrata.report.sentences.header import incidents, report_head
+from pgstrata.report.sentences.markup import render_markup_html
+from pgstrata.report.sentences.summary import Said, cell_words, told
+from pgstrata.report.sentences.verdict_hints import reading_words
+from pgstrata.report.tables import cluster, disk_use, hosts
+from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures, node_rows
+from pgstrata.report.tables.disk_use import disk_rows
+from pgstrata.report.tables.grid import grid_map
+from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
+from pgstrata.report.tables.matrix import verdict_matrix
+from pgstrata.report.tables.pairs import Index
+from pgstrata.report.tables.settings import setting_table
+from pgstrata.report.tables.verdicts import VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.tables.why import TimeView, time_view
 from pgstrata.spec.printable import printable
+from pgstrata.spec.summarise import summarise_names
 
 SCRIPTS = (
     "base.js",
@@ -76,7 +77,7 @@ class AuthorRow:
 
 @dataclass(frozen=True)
 class HostsView:
-    """Hosts x stacks of one cell."""
+    """Table of hosts x stacks for one cell."""
 
     titles: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -85,36 +86,36 @@ class HostsView:
 
 @dataclass(frozen=True)
 class CellView:
-    """What the page shows of one cell."""
+    """Contents of the page for one cell."""
 
     table: VerdictTable
     reading: str
-    """Of its columns."""
+    """Hints on reading its columns."""
     answer: CellAnswer | None
     said: tuple[Said, ...]
-    """What is said besides the answer."""
+    """Sentences besides the answer."""
     more: tuple[Said, ...]
-    """Sentences that are folded away."""
+    """Sentences that are collapsed."""
     matrix: Any
     published: Any
     author: tuple[AuthorRow, ...]
     index: int
-    """Of the cell among all that are drawn."""
+    """Index of the cell among all drawn cells."""
     matched: tuple[Markup, ...]
-    """What is said of latency at matched load."""
+    """Sentences on latency at matched load."""
     time: TimeView | None
-    """Where session time went."""
+    """Distribution of session time."""
     disks: tuple[tuple[str, ...], ...]
-    """What modelled disks did."""
+    """Activity of modelled disks."""
     nodes: tuple[tuple[str, ...], ...]
-    """What the nodes of clusters did."""
+    """Activity of cluster nodes."""
     clusters: tuple[ClusterPicture, ...]
     hosts: HostsView | None
-    """Of a campaign on several hosts."""
+    """Table of hosts, in a campaign on several."""
 
 
 def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
-    """Writes the page, piece by piece; returns where."""
+    """Write the page, piece by piece; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         file.writelines(_pieces(data, findings, path.parent))
@@ -122,7 +123,7 @@ def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
 
 
 def html_text(data: CampaignData, findings: Findings) -> str:
-    """The page as text, with no links to files: whoever asks for it is not where they are."""
+    """Return the page as text, without links to files: the reader is at another place."""
     return "".join(_pieces(data, findings, None))
 
 
@@ -139,7 +140,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             findings=findings,
             grid=grid_map(findings),
             views=tuple(_views(data, findings)),
-            placeless=placeless,
+            generic_command=generic_command,
             power_cuts=power_cuts_view(data, findings),
             numbers_of_events=NUMBERS,
             runs=shows_runs(data),
@@ -202,7 +203,7 @@ def _hosts_view(findings: Findings, cell: CellFinding) -> HostsView | None:
 
 
 def _author_rows(index: Index, cell: CellFinding) -> Iterator[AuthorRow]:
-    """A row for each stack with runs, best first."""
+    """Yield a row for each stack with runs, best first."""
     for stack in index.stacks_of(cell):
         found = stack.metrics.get("tps")
         runs = [v for v in found.runs if v is not None] if found else []
@@ -212,7 +213,8 @@ def _author_rows(index: Index, cell: CellFinding) -> Iterator[AuthorRow]:
 
 
 def _host_facts(data: CampaignData, findings: Findings) -> tuple[tuple[str, str, bool], ...]:
-    """Facts of the host: name, text, whether a difference forbids a comparison. All values seen are listed."""
+    """Return facts of the host: name, text, and if a difference forbids a comparison. All observed values are
+    listed."""
     seen: dict[tuple[str, bool], dict[str, None]] = {}  # a fact may differ in every one of thousands of trials
     for trial in data.trials:
         if trial.facts is None:
@@ -220,14 +222,14 @@ def _host_facts(data: CampaignData, findings: Findings) -> tuple[tuple[str, str,
         for checked, facts in ((True, trial.facts.checked), (False, trial.facts.told)):
             for name, text in facts.items():
                 seen.setdefault((name, checked), {})[text] = None
-    rows = [(name, first_named(list(values), joint=" | "), checked) for (name, checked), values in seen.items()]
+    rows = [(name, summarise_names(list(values), joint=" | "), checked) for (name, checked), values in seen.items()]
     if not rows:
         rows = [(str(k), str(v), False) for k, v in findings.campaign.host.items()]
     return tuple(rows)
 
 
 def _resolution(drawing: Drawing) -> str:
-    """How series were thinned, in words; empty when every second is drawn."""
+    """Describe how series were thinned; empty if every second is drawn."""
     widths = {run.series.width_s for run in drawing.runs if run.series is not None}
     if not widths or max(widths) <= 1:
         return "Every second is drawn."
@@ -236,7 +238,7 @@ def _resolution(drawing: Drawing) -> str:
 
 
 def page_payload(drawing: Drawing) -> Markup:
-    """JSON that cannot end the element it stands in."""
+    """Return JSON that cannot end the element containing it."""
     text = json.dumps(drawing, default=vars, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -249,14 +251,14 @@ def _static(name: str) -> bytes:
 
 @cache
 def page_script(names: tuple[str, ...]) -> str:
-    """Files of the report's script, which share one scope."""
+    """Return the files of the report's script, which share one scope."""
     body = "\n".join(_static(name).decode() for name in names)
     return f'"use strict";\n(() => {{\n{body}\n}})();\n'
 
 
 @cache
 def page_style() -> str:
-    """Font and styles of every page."""
+    """Return font and styles of every page."""
     font = base64.b64encode(_static("inter-latin.woff2")).decode()
     face = (
         '@font-face{font-family:"Inter";font-weight:100 900;font-display:block;'
@@ -266,18 +268,18 @@ def page_style() -> str:
 
 
 def breakable(notation: str) -> Markup:
-    """Short notation that goes on in the next line at a mark and not within a word."""
+    """Return short notation with line breaks allowed at marks, not within a word."""
     return Markup("<wbr>").join(escape(part) for part in re.split(r"(?<=[/,:(])|(?=[@+])", printable(notation)) if part)
 
 
 def _shown(value: Any) -> Any:
-    """Whatever the template puts out; marked-up text was made fit to be shown where it was made."""
+    """Return a template value ready to be shown; marked-up text was already prepared where it was made."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache
 def page_environment() -> Environment:
-    """The templates, which escape whatever they put out."""
+    """Return the environment of the templates, which escapes their output."""
     environment = Environment(
         loader=PackageLoader("pgstrata.report", "templates"),
         autoescape=True,

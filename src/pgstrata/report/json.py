@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 from pgstrata.analyze.findings import Findings
-from pgstrata.report.telling import cell_words
-from pgstrata.report.why import profile_words, profiles_of, why_words
-from pgstrata.report.words import comparison_words, warning_words
+from pgstrata.report.sentences.statements import comparison_words, warning_words
+from pgstrata.report.sentences.summary import cell_words
+from pgstrata.report.sentences.why import profile_words, profiles_of, why_words
 
 
 def report_value(findings: Findings) -> dict[str, Any]:
-    """The findings as plain values, with their sentences; numbers that are not finite become null, as JSON has none."""
+    """Return the findings as plain values, with their sentences; non-finite numbers become null, which JSON
+    requires."""
     value: dict[str, Any] = json.loads(findings.model_dump_json(by_alias=True))
     for shown, cell in zip(value["cells"], findings.cells, strict=True):
         shown["words"] = list(cell_words(cell))
@@ -28,5 +29,5 @@ def report_value(findings: Findings) -> dict[str, Any]:
 
 
 def render_json(findings: Findings) -> str:
-    """One JSON document, ending in a newline."""
+    """Return one JSON document, ending in a newline."""
     return json.dumps(report_value(findings), indent=1, allow_nan=False) + "\n"

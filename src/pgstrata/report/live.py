@@ -1,4 +1,4 @@
-"""The page of the live view and the verdict so far: the report's own charts and words, fed while a campaign runs."""
+"""The page of the live view and the verdict so far: charts and words of the report, updated while a campaign runs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from markupsafe import Markup
 from pgstrata import __version__
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.drawing import ZERO_BELOW, Drawing, draw_intervals
 from pgstrata.report.html import page_environment, page_payload, page_script, page_style
-from pgstrata.report.markup import plain_words
-from pgstrata.report.sample import Sample
-from pgstrata.report.table import verdict_tables
-from pgstrata.report.telling import told
+from pgstrata.report.pictures.drawing import ZERO_BELOW, Drawing, draw_intervals
+from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.sentences.markup import plain_words
+from pgstrata.report.sentences.summary import told
+from pgstrata.report.tables.verdicts import verdict_tables
 
 SCRIPTS = ("base.js", "scale.js", "panel.js", "intervals.js", "timeline.js", "live.js")
 
 
 @dataclass(frozen=True)
 class LivePage:
-    """The page, which holds no figures, and the policy that it is sent with."""
+    """The page, which contains no figures, and the policy sent with it."""
 
     text: str
     policy: str
@@ -33,7 +33,7 @@ class LivePage:
 
 @cache
 def live_page() -> LivePage:
-    """Everything but the figures: they come as events of the same server, and from nowhere else."""
+    """Return everything but the figures: those arrive as events of the same server, and from nowhere else."""
     script = page_script(SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -48,7 +48,7 @@ def live_page() -> LivePage:
 
 
 def live_verdict(data: CampaignData, findings: Findings) -> dict[str, Any]:
-    """The verdict by now: what the charts draw, the leading sentences and the table, by cell."""
+    """Return the current verdict: data of the charts, leading sentences and the table, by cell."""
     return {
         "trials": len(data.trials),
         "unreadable": len(data.unreadable),

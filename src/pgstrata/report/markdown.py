@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import re
 
+from pgstrata.analyze.campaign.scale import metric_of
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.scale import metric_of
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import cluster, crash, grid, hosts
-from pgstrata.report.cluster import node_rows
-from pgstrata.report.crash import crash_lines, shows_runs, stories, tested_stacks
-from pgstrata.report.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
-from pgstrata.report.figures import NOT_KNOWN, render_factor, render_metric, render_number
-from pgstrata.report.grid import GridMap, grid_map
-from pgstrata.report.head import incidents, report_head
-from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
-from pgstrata.report.markup import Span, parse_markup
-from pgstrata.report.settling import cell_answer, placeless
-from pgstrata.report.table import Figure, Measured, VerdictRow, VerdictTable, matched_cells, verdict_tables
-from pgstrata.report.telling import cell_words, said_everywhere
-from pgstrata.report.why_table import time_view
+from pgstrata.report.sentences import crash
+from pgstrata.report.sentences.answer import cell_answer, generic_command
+from pgstrata.report.sentences.crash import crash_lines, shows_runs, stories, tested_stacks
+from pgstrata.report.sentences.figures import NOT_KNOWN, render_factor, render_metric, render_number
+from pgstrata.report.sentences.header import incidents, report_head
+from pgstrata.report.sentences.markup import Span, parse_markup
+from pgstrata.report.sentences.summary import cell_words, common_sentences
+from pgstrata.report.tables import cluster, grid, hosts
+from pgstrata.report.tables.cluster import node_rows
+from pgstrata.report.tables.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
+from pgstrata.report.tables.grid import GridMap, grid_map
+from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
+from pgstrata.report.tables.verdicts import Figure, Measured, VerdictRow, VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.tables.why import time_view
 from pgstrata.spec.printable import one_line
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&])")
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Markdown shows as it is: also HTML in a name stays text."""
+    """Escape text for Markdown; HTML in a name stays text too."""
     return _SPECIAL.sub(lambda m: {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(m[1], f"\\{m[1]}"), one_line(text))
 
 
 def render_markdown(data: CampaignData, findings: Findings) -> str:
-    """The whole report."""
+    """Return the whole report."""
     head = report_head(data, findings)
     lines = [f"# {escape_markdown(head.name)}", ""]
     lines += [f"- {title}: {escape_markdown(text)}" for title, text in head.facts]
     lines += [f"- **Note:** {_sentence(n)}" for n in (*head.notices, *head.labels)]
-    everywhere = said_everywhere(findings) if shows_runs(data) else ()
+    everywhere = common_sentences(findings) if shows_runs(data) else ()
     lines += [line for words in everywhere for line in ("", _sentence(words))]
     lines += _grid(grid_map(findings) if shows_runs(data) else None)
     for table in verdict_tables(findings) if shows_runs(data) else ():
         lines += ["", f"## {escape_markdown(table.title)}", ""]
         found = cell_answer(data, findings, table.cell)
-        said = cell_words(table.cell, f"**Answer:** {found.whole(placeless)}" if found else "")
+        said = cell_words(table.cell, f"**Answer:** {found.whole(generic_command)}" if found else "")
         why = [f"**Why:** {found.reason}"] if found and found.reason else []
         lines += [
             line for words in (*said[:1], *why, *said[1:]) if words not in everywhere for line in (_sentence(words), "")
@@ -76,7 +77,7 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
 
 
 def _grid(found: GridMap | None) -> list[str]:
-    """All cells together, where there are several."""
+    """Return the table of all cells together, if there are several."""
     if found is None:
         return []
     titles = ["cell", "best", "verdict", *found.stacks]
@@ -88,7 +89,7 @@ def _grid(found: GridMap | None) -> list[str]:
 
 
 def _why(findings: Findings, table: VerdictTable) -> list[str]:
-    """Where the sessions' time went, of every stack, and what slower ones take longer with."""
+    """Return the session time of every stack, and the additional time of slower ones."""
     view = time_view(findings, table.cell)
     if view is None:
         return []

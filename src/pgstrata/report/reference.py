@@ -10,9 +10,9 @@ from typing import get_args
 
 from pydantic import BaseModel
 
+from pgstrata.analyze.campaign.scale import METRICS
+from pgstrata.analyze.campaign.statements import Statement
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.scale import METRICS
-from pgstrata.analyze.statements import Statement
 from pgstrata.record.schema import REPORT_SCHEMA
 
 _HEAD = f"""# `report --format json`
@@ -25,7 +25,7 @@ while it is unbounded. Later versions may add keys; names and meanings given her
 
 
 def render_reference() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for model in _models(Findings):
         parts.append(_section(model))
@@ -34,7 +34,7 @@ def render_reference() -> str:
 
 
 def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
-    """The root and every model it refers to, in the order of first use."""
+    """Return the root and every model it refers to, in the order of first use."""
     found = [root]
     for model in found:
         for field in model.model_fields.values():
@@ -77,14 +77,17 @@ _SENTENCES = {
     "StackProfile": (("sentence", "string", "Where the session time went."),),
     "Why": (("sentence", "string", "The difference and what it comes from, with the evidence."),),
 }
-"""Keys that are made from the findings when the report is written."""
+"""Keys computed from the findings when the report is written."""
 
 
 def _field_notes(model: type[BaseModel]) -> dict[str, str]:
-    """The string that stands behind each field in the source."""
+    """Return the string after each field in the source."""
+    inherited = (
+        _field_notes(base) for base in model.__bases__ if base is not BaseModel and issubclass(base, BaseModel)
+    )
+    notes = {name: note for found in inherited for name, note in found.items()}
     body = ast.parse(inspect.getsource(model).lstrip()).body[0]
     assert isinstance(body, ast.ClassDef)
-    notes: dict[str, str] = {}
     for before, node in zip(body.body, body.body[1:], strict=False):
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and is_text:
@@ -97,7 +100,7 @@ def _one_line(text: str) -> str:
 
 
 def _type_text(annotation: object) -> str:
-    """`string`, `number`, `list of Comparison`, `"better" | "worse"`, ... or null."""
+    """Return `string`, `number`, `list of Comparison`, `"better" | "worse"`, ... or null."""
     if annotation == Statement:
         return "statement: one of the following, by `about`"
     arguments = get_args(annotation)
@@ -130,7 +133,7 @@ _NOTES = {
     "wal_bytes": "during the measured run",
     "failed_fraction": "share of the transactions",
 }
-"""What the page of keys adds to the titles of metrics."""
+"""Additions to the titles of metrics on the page of keys."""
 
 
 def _metrics() -> str:

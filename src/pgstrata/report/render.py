@@ -1,4 +1,4 @@
-"""The one entry of this package: findings and record in, texts and files out."""
+"""The single entry of this package: takes findings and record, returns texts and files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 @dataclass(frozen=True)
 class Rendered:
-    """The results: texts by format (json, md, csv), and files that were written (html, png, svg)."""
+    """The results: texts by format (json, md, csv), and written files (html, png, svg)."""
 
     texts: dict[str, str] = field(default_factory=dict)
     paths: tuple[Path, ...] = ()
 
 
 def render(data: CampaignData, findings: Findings, formats: Sequence[str], out: Path) -> Rendered:
-    """Renders each format; html goes to OUT/report.html, pictures to OUT/charts.
+    """Render each format; html goes to OUT/report.html, pictures to OUT/charts.
 
     UsageError for an unknown format, PreflightError when OUT cannot be written.
     """
@@ -61,7 +61,7 @@ def _write_files(data: CampaignData, findings: Findings, formats: Sequence[str],
         paths.append(write_html(data, findings, out / "report.html"))
     pictures = [name for name in formats if name in ("png", "svg")]
     if pictures:
-        from pgstrata.report.pictures import write_pictures
+        from pgstrata.report.pictures.files import write_pictures
 
         paths += write_pictures(data, findings, out / "charts", pictures)
     return tuple(paths)

@@ -1,4 +1,4 @@
-"""The verdict table for a terminal; plain text where it is none, or NO_COLOR is set."""
+"""The verdict table for a terminal; plain text if the output is no terminal, or NO_COLOR is set."""
 
 from __future__ import annotations
 
@@ -14,19 +14,27 @@ from rich.text import Text
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import cluster, disk_use, grid, hosts
-from pgstrata.report.cluster import node_rows
-from pgstrata.report.crash import crash_lines, shows_runs, stories, tested_stacks, title_of
-from pgstrata.report.disk_use import disk_rows
-from pgstrata.report.figures import NOT_KNOWN, render_count, render_factor, render_number
-from pgstrata.report.grid import GridMap, grid_map
-from pgstrata.report.head import Incident, incidents, report_head
-from pgstrata.report.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
-from pgstrata.report.markup import parse_markup
-from pgstrata.report.settling import cell_answer
-from pgstrata.report.table import MEASURED, Figure, Tone, VerdictRow, VerdictTable, matched_cells, verdict_tables
-from pgstrata.report.telling import cell_words, said_everywhere
-from pgstrata.report.why import terminal_words
+from pgstrata.report.sentences.answer import cell_answer
+from pgstrata.report.sentences.crash import crash_lines, shows_runs, stories, tested_stacks, title_of
+from pgstrata.report.sentences.figures import NOT_KNOWN, render_count, render_factor, render_number
+from pgstrata.report.sentences.header import Incident, incidents, report_head
+from pgstrata.report.sentences.markup import parse_markup
+from pgstrata.report.sentences.summary import cell_words, common_sentences
+from pgstrata.report.sentences.why import terminal_words
+from pgstrata.report.tables import cluster, disk_use, grid, hosts
+from pgstrata.report.tables.cluster import node_rows
+from pgstrata.report.tables.disk_use import disk_rows
+from pgstrata.report.tables.grid import GridMap, grid_map
+from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
+from pgstrata.report.tables.verdicts import (
+    MEASURED,
+    Figure,
+    Tone,
+    VerdictRow,
+    VerdictTable,
+    matched_cells,
+    verdict_tables,
+)
 from pgstrata.spec.printable import printable
 
 _STYLES: dict[Tone, str] = {
@@ -41,30 +49,30 @@ _STYLES: dict[Tone, str] = {
 }
 _SPANS = {"plain": "", "name": "cyan", "strong": "bold"}
 PLAIN_WIDTH = 180
-"""Of text that goes to no terminal."""
+"""Width of text that does not go to a terminal."""
 
-WIDE = ("", "stack", "throughput", "interval", "against best", "verdict", "jitter", "stall", "load", "space", "runs",
-        "durability")  # fmt: skip
+WIDE = ("", "stack", "throughput", "interval", "against best", "verdict", "jitter", "stall", "load", "space",
+        "failures", "runs", "durability")  # fmt: skip
 WIDE_FROM = 150
-"""Columns of a terminal from which one table holds everything; below, two tables follow each other."""
+"""Minimum width of a terminal for one table with all columns; below, two tables follow each other."""
 NARROW = (
     ("", "stack", "throughput, interval", "against best, interval", "verdict"),
-    ("stack", "jitter", "stall", "load", "space", "runs", "durability"),
+    ("stack", "jitter", "stall", "load", "space", "failures", "runs", "durability"),
 )
 LONGEST_GRID_NAME = 16
-"""Characters of a stack's name on a line of the table of all cells."""
+"""Maximum number of characters of a stack's name in the table of all cells."""
 GRID_GAP = 3
 _LEFT = ("stack", "verdict", "durability")
 
 
 def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width: int | None = None) -> None:
-    """Writes the report; colour and box characters only to a terminal that takes them."""
+    """Write the report; colour and box characters only to a terminal that supports them."""
     tty = file.isatty()
     plain = not tty or bool(os.environ.get("NO_COLOR"))
     columns = width or (None if tty else PLAIN_WIDTH)
     console = Console(file=file, no_color=plain, highlight=False, markup=False, emoji=False, width=columns)
     _print_head(console, data, findings)
-    everywhere = said_everywhere(findings) if shows_runs(data) else ()
+    everywhere = common_sentences(findings) if shows_runs(data) else ()
     for words in everywhere:
         console.print(_sentence(words))
     _print_grid(console, grid_map(findings) if shows_runs(data) else None, plain)
@@ -90,7 +98,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
 
 
 def render_terminal(data: CampaignData, findings: Findings, width: int = PLAIN_WIDTH) -> str:
-    """The same as plain text."""
+    """Return the same as plain text."""
     out = io.StringIO()
     print_terminal(data, findings, out, width)
     return out.getvalue()
@@ -120,7 +128,7 @@ def _print_cell(console: Console, table: VerdictTable, plain: bool, said: Sequen
 
 
 def _print_grid(console: Console, found: GridMap | None, plain: bool) -> None:
-    """All cells together: the stacks that do best in them, as many as the lines take."""
+    """Print all cells together, with the best stacks, as many as fit."""
     if found is None:
         return
     console.print(Text(f"\n{grid.TITLE}", style="bold"))
@@ -142,7 +150,7 @@ def _print_grid(console: Console, found: GridMap | None, plain: bool) -> None:
 
 
 def _fitting(found: GridMap, width: int) -> int:
-    """How many stacks have room beside the names of cells and of the best."""
+    """Return the number of stacks that fit next to the names of cells and of the best."""
     rows = found.rows
     texts = ([r.title for r in rows], [r.winner or NOT_KNOWN for r in rows], [r.verdict for r in rows])
     left = width - sum(max(map(len, column)) + GRID_GAP for column in texts)
@@ -243,7 +251,7 @@ def _grid(table: VerdictTable, titles: tuple[str, ...], plain: bool) -> Table:
 
 
 def _texts(row: VerdictRow, common: frozenset[str]) -> dict[str, Text]:
-    """The cells of a row by the title of their column."""
+    """Return the cells of a row by the title of their column."""
     against = row.against_best.value + (f" ({row.against_best.interval})" if row.against_best.interval else "")
     detail = f" ({row.verdict_detail})" if row.verdict_detail else ""
     own = [label for label in row.labels if label not in common]
@@ -261,6 +269,7 @@ def _texts(row: VerdictRow, common: frozenset[str]) -> dict[str, Text]:
         "stall": Text(row.stall),
         "load": Text(row.load),
         "space": Text(row.space),
+        "failures": Text(row.failures),
         "runs": Text(f"{row.runs}" + (f" (-{row.excluded})" if row.excluded else "")),
         "durability": Text(printable(row.durability), style="" if row.durable else "yellow"),
     }

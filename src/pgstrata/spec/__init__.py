@@ -1,5 +1,4 @@
-"""What is asked: campaigns, stacks, workloads, short notation, expansion into trials.
+"""The specification of a campaign: stacks, workloads, short notation, expansion into trials.
 
-Knows no host and touches nothing but the campaign file and the files that it names. Imports nothing of ours but
-`errors`.
+Independent of hosts: reads only the campaign file and the files that it names. Imports only `errors` from pgstrata.
 """

@@ -1,4 +1,4 @@
-"""A campaign: stacks, workload, how many runs, what is asked of the result."""
+"""A campaign: stacks, workload, number of runs, goal."""
 
 from __future__ import annotations
 
@@ -15,35 +15,37 @@ from pgstrata.spec.checks import (
     refuse_prepared,
     refuse_steady_untimed,
 )
-from pgstrata.spec.crash_trials import CrashTrials, refuse_crash
+from pgstrata.spec.crash_request import CrashRequest, refuse_crash
 from pgstrata.spec.dask_cluster import DASK, parse_cluster
-from pgstrata.spec.lab import LabMachine
+from pgstrata.spec.file.nearest import render_nearest
+from pgstrata.spec.hosts.lab import LabMachine
 from pgstrata.spec.model import DurationS, Fraction, Model, Name
-from pgstrata.spec.nearest import render_nearest
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell, Workload
 
 MOST_HOSTS = 1000
 MOST_BLOCKS = 10_000
-"""Of runs, each of which takes seconds: what is more was mistyped."""
+"""Upper limit of blocks. Runs take seconds each, so a larger number is a typing error."""
 
 
 class Runs(Model):
-    """How the runs are laid out."""
+    """Layout of the runs."""
 
     blocks: int | None = Field(None, ge=1, le=MOST_BLOCKS, description="a fixed number of blocks; by default adaptive")
     max_blocks: int = Field(
         12,
         ge=1,
         le=MOST_BLOCKS,
-        description="at most so many rounds of an adaptive campaign; up to twice as many for few survivors",
+        description="maximum number of screening blocks of an adaptive campaign; up to twice as many for few survivors",
     )
     budget: DurationS | None = Field(None, gt=0, description="time budget of the whole campaign")
     load: Literal["copy", "fresh", "keep"] = Field(
         "copy",
         description="fresh: load for every run; copy: restore a golden copy; keep: go on with what the last run left",
     )
-    fresh_blocks: int = Field(3, ge=0, le=MOST_BLOCKS, description="with load: copy, so many first blocks load anew")
+    fresh_blocks: int = Field(
+        3, ge=0, le=MOST_BLOCKS, description="with `load: copy`: number of initial blocks that load from scratch"
+    )
     precondition: Literal["none", "trim", "steady"] = Field(
         "none", description="of the device before each run: trim it, or write it until it is steady"
     )
@@ -53,7 +55,7 @@ class Runs(Model):
 
 
 class Equivalent(Model):
-    """A pair that the user wants to know equal within a margin."""
+    """A pair of stacks to prove equal within a margin."""
 
     a: str = Field(description="a stack")
     b: str = Field(description="another")
@@ -67,7 +69,7 @@ def _pair(value: object) -> object:
 
 
 class Goal(Model):
-    """What the campaign is to find out."""
+    """The question that a campaign answers."""
 
     kind: Literal["best", "all-pairs", "against", "equivalent"] = Field("best", description="what is to be found out")
     against: str | None = Field(None, description="compare every stack with this one")
@@ -85,7 +87,7 @@ class Goal(Model):
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, value: object) -> object:
-        """`goal: all-pairs`, and `goal: {against: ext4}`, which says its kind already."""
+        """Expand `goal: all-pairs`, and infer the kind of `goal: {against: ext4}`."""
         if isinstance(value, str):
             return {"kind": value}
         if isinstance(value, dict) and "kind" not in value:
@@ -106,7 +108,7 @@ Stage = Literal["screen", "confirm", "latency", "capacity", "soak"]
 
 
 class Latency(Model):
-    """After the comparison: latency at matched load, in an open loop (pgbench -R)."""
+    """Latency at matched load after the comparison, in an open loop (pgbench -R)."""
 
     rates: tuple[Fraction, ...] = Field(
         (0.5, 0.7, 0.9), min_length=1, max_length=20, description="shares of the slowest remaining stack's throughput"
@@ -126,7 +128,7 @@ class Latency(Model):
 
 
 class Soak(Model):
-    """After the comparison: long runs of the finalists and of every copy-on-write stack."""
+    """Long runs after the comparison, of the finalists and of every copy-on-write stack."""
 
     duration: DurationS = Field(3600.0, ge=1)
     runs: int = Field(2, ge=1, le=MOST_BLOCKS)
@@ -155,7 +157,7 @@ class Campaign(Model):
     goal: Goal = Field(Goal(), description="what is to be found out")
     latency: Latency | None = None
     soak: Soak | None = None
-    crash: CrashTrials | None = Field(None, description="also cut power, once the comparison is done")
+    crash: CrashRequest | None = Field(None, description="also cut power, once the comparison is done")
 
     @model_validator(mode="after")
     def _coherent(self) -> Campaign:
@@ -216,12 +218,12 @@ class Campaign(Model):
 
 
 def is_cluster(campaign: Campaign) -> bool:
-    """Whether its hosts are the machines of a Dask cluster."""
+    """True if its hosts are the machines of a Dask cluster."""
     return any(host.startswith(DASK) for host in campaign.hosts)
 
 
 MOST_RECORDED = 1_000_000
-"""Blocks and trials of a record; an import has as many as its table has rows."""
+"""Maximum blocks and trials of a record; an import has as many as its table has rows."""
 
 
 class Trial(Model):

@@ -1,4 +1,4 @@
-"""Nonsense that no single layer can see: refused with the reason, before anything is touched.
+"""Combinations that no single layer can reject: refused with the reason, before anything is touched.
 
 Pure functions of models, called by the validators of `Volume`, `Stack` and `Campaign`; each returns the reason or None,
 or raises Refused.
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pgstrata.spec.lab import LAB, RUNNING_LAB
+from pgstrata.spec.hosts.lab import LAB, RUNNING_LAB
 from pgstrata.spec.layers.media import MediaDevice
 
 if TYPE_CHECKING:
     from pgstrata.spec.campaign import Campaign
-    from pgstrata.spec.lab import LabMachine
+    from pgstrata.spec.hosts.lab import LabMachine
     from pgstrata.spec.stack import Stack, Volume
 
 
 class Refused(ValueError):
-    """What does not go together; `hint` says what would."""
+    """An invalid combination; `hint` names a valid one."""
 
     def __init__(self, text: str, hint: str) -> None:
         super().__init__(text)
@@ -27,7 +27,7 @@ class Refused(ValueError):
 
 
 def volume_problem(volume: Volume, *, device_given: bool) -> str | None:
-    """Why this device, these layers and this filesystem do not go together; None if they do."""
+    """The reason why device, layers and filesystem do not fit together; None if they do."""
     if not volume.needs_device:
         return volume.fs.place_problem(volume.layers, device_given=device_given)
     if problem := volume.fs.layers_problem(volume.layers):
@@ -42,7 +42,7 @@ def volume_problem(volume: Volume, *, device_given: bool) -> str | None:
 
 
 def stack_problem(stack: Stack) -> str | None:
-    """Why these volumes do not make one stack: a disk or a directory that two of them use."""
+    """The reason why these volumes do not make one stack, such as a disk that two of them use; None if they do."""
     if stack.wal is not None and stack.data.fs.places_wal:
         return f"pg_wal is placed twice: by wal and by the wal_dataset of {stack.data.fs.kind}"
     on_devices = [volume.recorded for volume in stack.volumes.values() if volume.devices]
@@ -64,7 +64,7 @@ def stack_problem(stack: Stack) -> str | None:
 
 
 def refuse_steady_untimed(stacks: Iterable[Stack], lab: LabMachine) -> None:
-    """A medium that does not see the writes of the precondition does not become steady by them."""
+    """Refuse steady preconditioning of media timed in runs alone: its writes cannot bring them to a steady state."""
     devices = (d for stack in stacks for volume in stack.volumes.values() for d in volume.devices)
     untimed = any(isinstance(d, MediaDevice) and d.timed == "runs" for d in devices)
     if untimed or any(disk.timed == "runs" for disk in lab.disks.values()):
@@ -75,7 +75,7 @@ def refuse_steady_untimed(stacks: Iterable[Stack], lab: LabMachine) -> None:
 
 
 def refuse_models_alike(stacks: Iterable[Stack]) -> None:
-    """Reports call a model by its name alone."""
+    """Refuse different models of one name: reports call a model by its name alone."""
     devices = (d for stack in stacks for volume in stack.volumes.values() for d in volume.devices)
     texts: dict[str, str] = {}
     for device in devices:
@@ -88,7 +88,7 @@ STREAMING_NEEDS = "standbys cannot follow"
 
 
 def _topology_problem(stack: Stack) -> str | None:
-    """Why the stack's server cannot be the primary of such a cluster."""
+    """The reason why the stack's server cannot be the primary of its cluster; None if it can."""
     cluster = stack.topology
     assert cluster is not None
     for name in cluster.standby_names:
@@ -113,7 +113,7 @@ def _topology_problem(stack: Stack) -> str | None:
 
 
 def refuse_far_nodes(campaign: Campaign) -> None:
-    """What campaigns cannot ask of stacks with nodes on several hosts; raises Refused."""
+    """Raise Refused for campaign features that do not support stacks with nodes on several hosts."""
     far = [stack.name for stack in campaign.stacks if stack.far_hosts]
     if not far:
         return
@@ -136,7 +136,8 @@ def refuse_far_nodes(campaign: Campaign) -> None:
 
 
 def refuse_prepared(stacks: tuple[Stack, ...], protocol: str) -> None:
-    """What a client has prepared is not there in the session that its next transaction gets; raises Refused."""
+    """Raise Refused for prepared statements over a pooler: the next transaction gets another session, which lacks
+    them."""
     for stack in stacks:
         if protocol == "prepared" and stack.topology is not None and stack.topology.pooler == "pgbouncer":
             raise Refused(
@@ -147,9 +148,9 @@ def refuse_prepared(stacks: tuple[Stack, ...], protocol: str) -> None:
 
 
 def refuse_keep(stacks: tuple[Stack, ...], *, scales: int, aa: bool) -> None:
-    """With `load: keep` every stack stays built between its runs, so that none may use another's disk; raises Refused.
+    """Raise Refused for `load: keep` with shared disks: every stack stays built between its runs.
 
-    A stack is kept once for each scale, and with `runs.aa` the first one under its second name too.
+    A stack is kept once for each scale. `runs.aa` also keeps the first one under its second name.
     """
     owner: dict[str, str] = {}
     for stack in stacks:

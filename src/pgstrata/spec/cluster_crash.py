@@ -1,5 +1,5 @@
-"""The campaigns of crash trials of clusters: of lost nodes the stacks as they are, with servers whose directories are
-soon copied; of power cuts the stacks on recorded disks, but for what lies in memory.
+"""Campaigns of crash trials of clusters. For node loss the stacks stay as they are, with small data directories that
+are copied quickly. For power loss the stacks lie on recorded disks, except for volumes in memory.
 """
 
 from __future__ import annotations
@@ -17,53 +17,49 @@ from pgstrata.spec.crash import (
     on_recorded_disks,
     recording_problem,
 )
-from pgstrata.spec.crash_trials import CrashTrials, node_problem
+from pgstrata.spec.crash_request import CrashRequest, fault_problem, node_problem
 from pgstrata.spec.stack import Stack, Volume
 
 CLUSTER_SETTINGS = {**SETTINGS, "wal_keep_size": "32MB"}
-"""Unless the stack sets them: little WAL, and all of it kept between two moments."""
+"""Defaults below the stack's own settings: little WAL, all of it kept between two moments."""
 OF_SMALL_SEGMENTS = {"min_wal_size": "8MB"}
-"""The same, where the stack has no options of initdb: a server does not start with less than two segments."""
+"""Defaults where the stack has no initdb options: the server needs at least two segments to start."""
 
 
 ARCHIVE_BYTES = 1 << 30
-"""Of a recorded disk for the archive, with the base backup beside it."""
+"""Size of a recorded disk for the archive and its base backup."""
 
 _FAR = "it has nodes on several hosts, and one order of events is of one kernel: test it with all nodes on one host"
 
-FAILURE_S = 2.0
-"""Roughly what it takes to come to a moment and to carry a failure out."""
-REJOIN_S = 2.0
-"""The same of a lost primary that follows then."""
-
 
 def are_clusters(campaign: Campaign) -> bool:
-    """Whether the stacks are clusters; UsageError where some are and some are not."""
+    """True if the stacks are clusters; UsageError if only some of them are."""
     clusters = [stack.name for stack in campaign.stacks if stack.topology is not None]
     if clusters and len(clusters) < len(campaign.stacks):
         alone = next(stack.name for stack in campaign.stacks if stack.topology is None)
         raise UsageError(
-            f"{clusters[0]} is a cluster and {alone} is not: nodes are lost of the one, and power of the other",
+            f"{clusters[0]} is a cluster and {alone} is not: clusters are tested by node loss, single servers by "
+            "power loss",
             hint="test them in two calls",
         )
     return bool(clusters)
 
 
-def untested(stack: Stack, asked: CrashTrials) -> str:
-    """Why a stack of a campaign has no crash trial, of disks or of nodes; empty where it has one."""
+def untested(stack: Stack, request: CrashRequest) -> str:
+    """The reason why a stack has no crash trial, of disks or of nodes; empty if it has one."""
     if stack.topology is None:
-        return crash_problem(stack)
+        return crash_problem(stack) or fault_problem(stack, request)
     if stack.far_hosts:
         return _FAR
-    if asked.power:
-        return power_problem(stack, asked.gone)
-    return "" if len(stack.nodes) > 1 else "its primary is alone: there is nobody to go on"
+    if request.power:
+        return power_problem(stack, request.gone)
+    return "" if len(stack.nodes) > 1 else "a single server: no standby to promote"
 
 
-def without_untested(campaign: Campaign, asked: CrashTrials) -> tuple[Campaign, dict[str, str]]:
-    """The campaign with the stacks that have crash trials, and by the names of the others why they have none. It stays
-    as it is where that is all of them."""
-    problems = {stack.name: untested(stack, asked) for stack in campaign.stacks}
+def without_untested(campaign: Campaign, request: CrashRequest) -> tuple[Campaign, dict[str, str]]:
+    """The campaign without untested stacks, and the reason for each of those by name. The campaign is unchanged if that
+    leaves all stacks or none."""
+    problems = {stack.name: untested(stack, request) for stack in campaign.stacks}
     tested = tuple(stack for stack in campaign.stacks if not problems[stack.name])
     if not tested or len(tested) == len(campaign.stacks):
         return campaign, {}
@@ -71,14 +67,8 @@ def without_untested(campaign: Campaign, asked: CrashTrials) -> tuple[Campaign, 
     return campaign.model_copy(update={"stacks": tested, "goal": Goal(), "soak": None}), left_out
 
 
-def failures_within(asked: CrashTrials) -> int:
-    """How many failures of a cluster a campaign's crash trials have time for."""
-    each_s = FAILURE_S + (REJOIN_S if asked.rejoin else 0.0)
-    return max(1, min(asked.states, int(asked.time / each_s)))
-
-
 def cluster_crash_campaign(campaign: Campaign) -> Campaign:
-    """The clusters, with the settings of crash trials below their own."""
+    """The clusters, with the defaults of crash trials below their own settings."""
     return _crash_campaign(campaign, tuple(map(_losing_nodes, campaign.stacks)))
 
 
@@ -88,8 +78,8 @@ def _losing_nodes(stack: Stack) -> Stack:
 
 
 def cluster_power_campaign(campaign: Campaign) -> Campaign:
-    """The clusters on recorded disks, with the settings of crash trials below their own. UsageError names the first one
-    that cannot be put on such disks."""
+    """The clusters on recorded disks, with the defaults of crash trials below their own settings. UsageError names the
+    first one that cannot be put on such disks."""
     return _crash_campaign(campaign, tuple(map(_powered, campaign.stacks)))
 
 
@@ -119,13 +109,14 @@ def _powered(stack: Stack) -> Stack:
 
 
 def _unrecorded(stack: Stack) -> str:
-    """Why a cluster cannot be put on recorded disks, but for what lies in memory; empty where it can."""
+    """The reason why a cluster's volumes, except those in memory, cannot be put on recorded disks; empty if they
+    can."""
     problems = {role: recording_problem(v) for role, v in stack.volumes.items() if not _in_memory(v)}
     return next((f"{role}: {problem}" for role, problem in problems.items() if problem), "")
 
 
 def _recorded(volumes: Mapping[str, Volume | None], size_bytes: int) -> dict[str, Volume]:
-    """Those that there are, on recorded disks where they lie on any."""
+    """The existing volumes, moved to recorded disks unless they lie in memory."""
     given = {role: volume for role, volume in volumes.items() if volume is not None}
     return {
         role: volume if _in_memory(volume) else on_recorded_disks(volume, size_bytes) for role, volume in given.items()
@@ -137,19 +128,19 @@ def _in_memory(volume: Volume) -> bool:
 
 
 def nodes_in_memory(stack: Stack) -> tuple[str, ...]:
-    """Nodes that have nothing any more when they lose power: a part of what they had was in memory."""
+    """Nodes that lose everything with their power, because part of their data is in memory."""
     volumes = stack.volumes
     return tuple(n.name for n in stack.nodes if any(_in_memory(volumes[role]) for role in n.roles.values()))
 
 
 def nodes_left(stack: Stack, gone: Sequence[str]) -> tuple[str, ...]:
-    """Nodes that come back with what their disks kept when all lose power, and these never do."""
+    """Nodes that return from their disks after all lose power, except those that are lost forever."""
     lost = {*nodes_in_memory(stack), *gone}
     return tuple(node.name for node in stack.nodes if node.name not in lost)
 
 
 def power_problem(stack: Stack, gone: Sequence[str]) -> str:
-    """Why there is nothing to look at when all nodes lose power; empty where there is."""
+    """The reason why a power loss of all nodes cannot be tested; empty if it can."""
     if problem := _unrecorded(stack) or node_problem(stack, gone):
         return problem
     archive = stack.topology.archive if stack.topology else None

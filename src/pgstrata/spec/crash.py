@@ -1,4 +1,4 @@
-"""The campaign of crash trials: stacks on recorded disks, with a server that brings many states about in short time."""
+"""The campaign of crash trials: stacks on recorded disks, with a server that produces many states in a short time."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.files import resolve_stack_files
+from pgstrata.spec.file.files import resolve_stack_files
 from pgstrata.spec.layers.kind import Device
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.workload import Workload
 
 DISK_BYTES = 512 << 20
 SETTINGS = {"shared_buffers": "1MB", "max_wal_size": "64MB"}
-"""Unless the stack sets them: few buffers, so that pages are written while transactions run, and a small disk."""
+"""Defaults below the stack's own settings: few buffers, so that pages are written while transactions run; a small
+disk."""
 INITDB = ("--wal-segsize=1",)
-"""Unless the stack has options of its own: small segments, so that many of them are begun and recycled."""
+"""Defaults where the stack has no initdb options: small segments, so that many of them are started and recycled."""
 LEDGER = Workload(scale=(1,), clients=(8,))
-"""What preflight reckons with: the ledger is smaller than pgbench's tables of scale 1."""
+"""The workload for preflight's estimate: the ledger is smaller than pgbench's tables of scale 1."""
 
 
 def named_stacks(texts: Sequence[str]) -> Campaign:
-    """A campaign of stacks in short notation, as they are; UsageError for one that is none or is there twice."""
+    """A campaign of unchanged stacks in short notation; UsageError for an invalid or duplicate stack."""
     stacks = tuple(_named(text) for text in texts)
     names = [stack.name for stack in stacks]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -41,7 +42,7 @@ def _named(text: str) -> Stack:
 
 
 def crash_campaign(campaign: Campaign) -> Campaign:
-    """The same stacks on recorded disks. UsageError names the first stack that no crash trials exist for."""
+    """The same stacks on recorded disks. UsageError names the first stack without crash trials."""
     shown = " ".join(stack.name for stack in campaign.stacks)
     stacks = tuple(_recorded(stack) for stack in campaign.stacks)
     return campaign.model_copy(update={"name": f"crash {shown}"[:120], "stacks": stacks, "workload": LEDGER})
@@ -67,7 +68,8 @@ def _recorded(stack: Stack) -> Stack:
 
 
 def on_recorded_disks(volume: Volume, size_bytes: int = DISK_BYTES) -> Volume:
-    """Every disk of a volume, with those of a pool's log, cache and special devices, of this size if none is given."""
+    """Put every disk of a volume, with a pool's log, cache and special devices, on a recorded disk, of `size_bytes` if
+    no size is given."""
     own = {name: _recorded_disk(device, size_bytes) for name, device in volume.fs.own_devices.items()}
     layers = tuple(layer.over_zeroes() for layer in volume.layers)
     made = {
@@ -84,7 +86,7 @@ def _recorded_disk(asked: Device, size_bytes: int) -> MediaDevice:
 
 
 def crash_problem(stack: Stack) -> str:
-    """Why there are no crash trials for a stack; empty where there are."""
+    """The reason why a stack has no crash trials; empty if it has."""
     if stack.topology is not None:
         return "it is a cluster"
     for volume in stack.volumes.values():
@@ -94,7 +96,7 @@ def crash_problem(stack: Stack) -> str:
 
 
 def recording_problem(volume: Volume) -> str:
-    """Why a volume cannot be put on recorded disks; empty where it can."""
+    """The reason why a volume cannot be put on recorded disks; empty if it can."""
     strange = next((part.kind for part in (*volume.layers, volume.fs) if not part.assembles), "")
     if strange:
         return f"crash trials do not take {strange}"

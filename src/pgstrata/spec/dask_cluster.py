@@ -11,51 +11,19 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.checks import Refused
+from pgstrata.spec.hosts.ssh_target import parse_target
 from pgstrata.spec.model import Model
-from pgstrata.spec.ssh_target import parse_target
 
 DASK = "dask:"
-MOST_WORKERS = 10_000
 _TLS_ADDRESS = re.compile(r"tls://(?:\[[0-9A-Fa-f:.%\w]+\]|[^-:/@\s\[\]][^:/@\s\[\]]*):(?P<port>[0-9]{1,5})")
-_WORD = r"^[A-Za-z0-9][A-Za-z0-9_.,:@+-]*$"
 _PATH = r"^[A-Za-z0-9~/][A-Za-z0-9_.,:@+/-]*$"
-"""They stand in the script of a job, and in a command line over there."""
-_CHUNK = r"^select=1(:[A-Za-z][A-Za-z0-9_]*=[A-Za-z0-9_.-]+)*$"
-_FORMS = "dask: tls://scheduler:8786, or {local: 3}, {ssh: [db1, db2]}, {slurm: {jobs: 4}}, {pbs: {jobs: 4}}"
-
-
-class Jobs(Model):
-    """Workers that are jobs of a batch system, one whole node each."""
-
-    jobs: int = Field(ge=1, le=MOST_WORKERS, description="so many nodes")
-    queue: str | None = Field(None, pattern=_WORD, description="where jobs wait; Slurm calls it partition")
-    account: str | None = Field(None, pattern=_WORD, description="who is charged")
-    walltime: str = Field("04:00:00", pattern=_WORD, description="of a job")
-    cores: int = Field(1, ge=1, description="of a job")
-    memory: str = Field("4GB", pattern=r"^[0-9.]+ ?[A-Za-z]*$", description="of a job")
-    python: str | None = Field(
-        None, pattern=_PATH, description="Python with pgstrata on the nodes; by default this one's path"
-    )
-    interface: str | None = Field(
-        None, pattern=_WORD, description="network interface that the nodes reach the scheduler by"
-    )
-    shared: str = Field("~", pattern=_PATH, description="folder that the nodes share: the certificates lie there, 0600")
-
-
-class Slurm(Jobs):
-    """Workers that are jobs of Slurm, one whole node each."""
-
-
-class Pbs(Jobs):
-    """Workers that are jobs of PBS Professional or OpenPBS, one whole node each."""
-
-    resource_spec: str | None = Field(
-        None, pattern=_CHUNK, description="instead of `cores` and `memory`, as `select=1:ncpus=8:mem=32gb`"
-    )
+"""A path that is safe in a remote command line."""
+_FORMS = "dask: tls://scheduler:8786, or {local: 3}, {ssh: [db1, db2]}"
+_OTHER_SYSTEMS = {"slurm": "Slurm", "pbs": "PBS", "kubernetes": "the operator for Kubernetes"}
 
 
 class DaskCluster(Model):
-    """A cluster of Dask workers; a machine of theirs is a host."""
+    """A cluster of Dask workers; each of their machines is a host."""
 
     address: str | None = Field(None, description="`tls://host:port` of a scheduler that is running")
     tls: str | None = Field(
@@ -67,16 +35,14 @@ class DaskCluster(Model):
         None, pattern=_PATH, description="Python with pgstrata on the `ssh` hosts; by default this one's path"
     )
     listen: str | None = Field(None, description="address of this machine that the `ssh` hosts reach it by")
-    slurm: Slurm | None = None
-    pbs: Pbs | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _is_not_of_the_operator(cls, value: object) -> object:
-        if isinstance(value, dict) and "kubernetes" in value:
+    def _is_not_of_another_system(cls, value: object) -> object:
+        if isinstance(value, dict) and (found := [name for name in _OTHER_SYSTEMS if name in value]):
             raise Refused(
-                "the Dask operator for Kubernetes starts schedulers without TLS",
-                "start scheduler and workers with certificates in pods of your own, and write dask: tls://host:port",
+                f"pgstrata does not start Dask clusters by {_OTHER_SYSTEMS[found[0]]}",
+                "start scheduler and workers there with certificates (docs/fleets.md), and write dask: tls://host:port",
             )
         return value
 
@@ -108,9 +74,9 @@ class DaskCluster(Model):
 
     @model_validator(mode="after")
     def _is_one(self) -> DaskCluster:
-        asked = [name for name in ("address", "local", "ssh", "slurm", "pbs") if getattr(self, name)]
+        asked = [name for name in ("address", "local", "ssh") if getattr(self, name)]
         if len(asked) != 1:
-            raise Refused(f"a Dask cluster is one of address, local, ssh, slurm and pbs, not {len(asked)}", _FORMS)
+            raise Refused(f"a Dask cluster is one of address, local and ssh, not {len(asked)}", _FORMS)
         if self.tls is not None and self.address is None:
             raise ValueError("tls is of a scheduler that is running: only address has it")
         if not self.ssh and (self.python is not None or self.listen is not None):
@@ -119,18 +85,18 @@ class DaskCluster(Model):
 
     @property
     def text(self) -> str:
-        """As it stands in the list of hosts; `parse_cluster` reads it."""
+        """The text in the list of hosts; `parse_cluster` reads it."""
         told = self.model_dump(mode="json", exclude_defaults=True)
         return DASK + (self.address if list(told) == ["address"] and self.address else json.dumps(told, sort_keys=True))
 
 
 def ssh_address(host: str) -> str:
-    """`db1` and `root@db1:22` may be written without ssh://."""
+    """Accept `db1` and `root@db1:22` without ssh://."""
     return host if host.startswith("ssh://") else f"ssh://{host}"
 
 
 def _forms(value: object) -> object:
-    """`dask: tls://...` and `dask: local`, which say all there is to say."""
+    """Expand `dask: tls://...` and `dask: local`."""
     if isinstance(value, str):
         return {"local": 1} if value == "local" else {"address": value}
     return value

@@ -1,4 +1,4 @@
-"""What a stack promises about acknowledged commits, told from its configuration and from what it was found to lie on.
+"""The durability of acknowledged commits, from a stack's configuration and the detected filesystems below it.
 
 Pure; power cuts (crash trials) say whether the promise holds. Each kind of layer says what it does to the promise
 (`spec.layers`). Reference for the rest: PostgreSQL documentation, "Reliability and the Write-Ahead Log" (fsync,
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pgstrata.spec.postgresql_conf import conf_lines
-from pgstrata.spec.promise import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, WRITE_HOLE, Ground, Promises
+from pgstrata.spec.durability_class import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, WRITE_HOLE, BackingFs, Promises
+from pgstrata.spec.file.postgresql_conf import conf_lines
 from pgstrata.spec.stack import PRIMARY, Stack, Volume
 
 ANY = "any"
-"""Demanded where durability does not matter."""
+"""The demand that accepts every class of durability."""
 CLASSES = (SURVIVES, LOSES_RECENT, UNKNOWN, LOSES)
 """Strongest first."""
 _RANK = {class_: rank for rank, class_ in enumerate(CLASSES)}
@@ -23,20 +23,20 @@ _RANK = {class_: rank for rank, class_ in enumerate(CLASSES)}
 
 @dataclass(frozen=True)
 class Durability:
-    """The class of a stack and every setting that put it there."""
+    """The class of a stack and every setting that led to it."""
 
     class_: str
     reason: str
 
 
 def durability_class(
-    stack: Stack, configuration: str | None = None, grounds: Mapping[str, Ground] | None = None
+    stack: Stack, configuration: str | None = None, grounds: Mapping[str, BackingFs] | None = None
 ) -> Durability:
-    """The weakest promise of PostgreSQL's settings and of every volume of the stack; of a cluster, of its primary.
+    """The weakest promise of PostgreSQL's settings and of all volumes of the stack; for a cluster, of its primary.
 
-    `configuration` is the text of the stack's own postgresql.conf, where it has one and the caller has read it.
-    `grounds` are what volumes that are directories or loop files were found to lie on, by role: a directory whose
-    ground was not looked at promises nothing that is known.
+    `configuration` is the text of the stack's own postgresql.conf, if it has one and the caller has read it. `grounds`
+    are the detected filesystems below directories and loop files, by role. A directory without one promises nothing
+    known.
     """
     known = grounds or {}
     settings = parse_configuration(configuration or "") | _lower(stack.postgresql.settings)
@@ -64,12 +64,12 @@ _HELD_BY = {
     "on": "a commit is acknowledged once {who} flushed it",
     "remote_apply": "a commit is acknowledged once {who} flushed and applied it",
 }
-"""What a commit waits for, by synchronous_commit; beyond the primary's own flush for the last three."""
+"""Condition for acknowledging a commit, by synchronous_commit; for the last three beyond the primary's own flush."""
 
 
 def _of_cluster(stack: Stack, level: str) -> Iterator[str]:
-    """What other nodes hold, as configured: the class speaks of the primary alone, and says nothing of the loss of
-    nodes."""
+    """Sentences about the copies on other nodes, as configured. The class describes the primary alone and ignores the
+    loss of nodes."""
     cluster = stack.topology
     if cluster is None or not cluster.standbys:
         return
@@ -83,8 +83,7 @@ def _of_cluster(stack: Stack, level: str) -> Iterator[str]:
 
 
 def of_class(classes: Mapping[str, str], demanded: str | None) -> tuple[str, ...]:
-    """The stacks, of those whose class is given, that promise at least what is demanded; where nothing is, as much as
-    the strongest of them. `any` takes all."""
+    """The stacks that promise at least `demanded`; without it, as much as the strongest. `any` takes all."""
     if demanded == ANY or not classes:
         return tuple(classes)
     limit = _RANK[demanded] if demanded else min(_RANK[class_] for class_ in classes.values())
@@ -92,15 +91,16 @@ def of_class(classes: Mapping[str, str], demanded: str | None) -> tuple[str, ...
 
 
 def parse_configuration(text: str) -> dict[str, str]:
-    """Settings of a postgresql.conf, values in lower case; the last of a name counts, what sets nothing does not."""
+    """Settings of a postgresql.conf, values in lower case; the last line of a name counts, lines without a setting are
+    ignored."""
     return {line.name: line.value.lower() for line in conf_lines(text) if line.name is not None}
 
 
 def is_off(value: str | None) -> bool:
-    """Whether PostgreSQL reads a boolean setting as false: `off`, `false`, `no`, `0`, or a prefix that says as much.
+    """True if PostgreSQL reads a boolean setting as false: `off`, `false`, `no`, `0`, or an unambiguous prefix.
 
-    Of any case, and `o` alone says nothing (parse_bool of PostgreSQL's bool.c). `synchronous_commit` is no boolean: it
-    takes these words in full, and the server refuses their prefixes.
+    Case does not matter, and `o` alone is ambiguous (parse_bool of PostgreSQL's bool.c). `synchronous_commit` is no
+    boolean: it takes these words in full, and the server refuses their prefixes.
     """
     text = (value or "").lower()
     if text.startswith("o"):
@@ -112,7 +112,7 @@ def _lower(settings: dict[str, str]) -> dict[str, str]:
     return {k.lower(): v.strip().strip("'\"").lower() for k, v in settings.items()}
 
 
-def _of_postgres(stack: Stack, settings: dict[str, str], grounds: Mapping[str, Ground], *, read: bool) -> Promises:
+def _of_postgres(stack: Stack, settings: dict[str, str], grounds: Mapping[str, BackingFs], *, read: bool) -> Promises:
     if is_off(settings.get("fsync")):
         yield LOSES, "fsync=off: PostgreSQL never waits for the medium"
     if is_off(settings.get("synchronous_commit")):
@@ -128,7 +128,7 @@ def _of_postgres(stack: Stack, settings: dict[str, str], grounds: Mapping[str, G
         yield UNKNOWN, "fsync and synchronous_commit are whatever the given postgresql.conf says"
 
 
-def _of_volume(role: str, volume: Volume, ground: Ground | None) -> Promises:
+def _of_volume(role: str, volume: Volume, ground: BackingFs | None) -> Promises:
     where = _named(role)
     yield from volume.fs.promises(where, ground)
     for device in volume.devices:
@@ -146,7 +146,7 @@ def _of_parity(role: str, volume: Volume) -> Promises:
 
 
 def _write_holes(stack: Stack) -> Iterator[str]:
-    """What a power cut can do to parity that nothing journals: harmless until a disk is missing, too."""
+    """Sentences about parity without a journal: a power cut damages it only while a disk is missing."""
     for role, volume in stack.own_volumes.items():
         for parity in volume.parity:
             yield f"while a disk of {parity.layer} below {_named(role)} is missing, {WRITE_HOLE}"

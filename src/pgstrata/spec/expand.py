@@ -1,8 +1,10 @@
-"""From a campaign to trials: randomised complete blocks.
+"""Expands a campaign into trials: randomised complete blocks.
 
-In every block each stack runs once per scale, in a fresh random order, so that drift of the machine falls on all
-stacks alike. The order comes from a hash of seed, stage, block, scale and the stack's name: the same on every
-machine and every version of Python, and untouched by which other stacks are still in.
+In every block each stack runs once per scale, in a random order, so that drift of the machine affects all stacks alike.
+A round begins with the stack that ran last in the previous round, and the others follow in a fresh order: every stack
+then runs as often right after itself as after any other, which balances the effects of one run on the next. (Two stacks
+run in the order a b, b a, a b, ...) The order comes from a hash of seed, stage, block, scale and the stack's name; with
+several hosts, the host's name and turn replace the block. It is the same on every machine and version of Python.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from typing import TypeVar
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign, Stage, Trial
-from pgstrata.spec.nearest import render_nearest
+from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.workload import Cell
 
 T = TypeVar("T", str, int)
 
+LINKED_BLOCKS = 32
+"""Number of blocks with linked orders. The next block starts a new chain, so that any order can be computed quickly."""
 AA_SUFFIX = " (A/A)"
 
 _PREFIX = {"screen": "b", "confirm": "c", "latency": "l", "capacity": "k", "soak": "s"}
@@ -27,7 +31,7 @@ _OF_BLOCK = re.compile(rf"[{''.join(_PREFIX.values())}]([0-9]+)-[0-9]+-")
 
 
 def stable_hash(*parts: object) -> int:
-    """An integer of 64 bits from SHA-256 of the parts; documented so that an order can be checked by hand."""
+    """A 64-bit integer from SHA-256 of the parts; documented so that an order can be checked by hand."""
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
@@ -43,10 +47,10 @@ def block_trials(
     host: str = "",
     turn: int | None = None,
 ) -> tuple[Trial, ...]:
-    """The trials of one block in the order they run: one round of all stacks for each scale.
+    """The trials of one block in the order of execution: one round of all stacks for each scale.
 
-    `block` counts from 0 through all stages. `cells` by stack replaces the campaign's grid, `duration_s` the
-    workload's duration. On several hosts a block is of one `host`, the `turn`-th there. Raises UsageError for a stack
+    `block` counts from 0 through all stages. `cells` by stack replaces the campaign's grid, `duration_s` the workload's
+    duration. With several hosts a block belongs to one `host` and is the `turn`-th there. Raises UsageError for a stack
     that the campaign does not have.
     """
     known = {s.name for s in campaign.stacks}
@@ -54,13 +58,34 @@ def block_trials(
         if name not in known:
             raise UsageError(f"stack {name!r} is not in campaign {campaign.name!r}", hint=render_nearest(name, known))
     trials: list[Trial] = []
-    for scale in _order(sorted(set(campaign.workload.scale)), campaign.seed, stage, block, "scales"):
+    for scale, order in _rounds(campaign, stacks, stage, block if turn is None else turn, host):
         grid = scale_cells(campaign, scale)
-        for name in _order(stacks, campaign.seed, stage, block, scale):
+        for name in order:
             own = grid if cells is None else tuple(c for c in cells.get(name, ()) if c.scale == scale)
             if own:
                 trials.append(_trial(campaign, block, len(trials), stage, name, own, duration_s, turn))
     return tuple(t.model_copy(update={"host": host}) for t in trials) if host else tuple(trials)
+
+
+def following(last: str, order: Sequence[str]) -> list[str]:
+    """The order of a round after the stack that ran `last`: that stack first if it is still included."""
+    return sorted(order, key=lambda name: name != last)
+
+
+def _rounds(
+    campaign: Campaign, stacks: Sequence[str], stage: Stage, turn: int, host: str
+) -> list[tuple[int, list[str]]]:
+    """Scales and orders of the rounds of one block."""
+    scales, own = sorted(set(campaign.workload.scale)), (host,) if host else ()
+    last = ""
+    rounds: list[tuple[int, list[str]]] = []
+    for at in range(turn - turn % LINKED_BLOCKS, turn + 1):
+        rounds = []
+        for scale in _order(scales, campaign.seed, stage, at, "scales", *own):
+            order = following(last, _order(stacks, campaign.seed, stage, at, scale, *own))
+            rounds.append((scale, order))
+            last = order[-1]
+    return rounds
 
 
 def _order(values: Sequence[T], *seed: object) -> list[T]:
@@ -101,13 +126,13 @@ def block_of(trial_id: str) -> int:
 
 
 def scale_cells(campaign: Campaign, scale: int) -> tuple[Cell, ...]:
-    """Cells that one load of that scale serves; those that only read come first, while the data is as loaded."""
+    """Cells that share one load of that scale; read-only cells come first, while the data is as loaded."""
     cells = [c for c in campaign.workload.cells if c.scale == scale]
     return tuple(sorted(cells, key=lambda c: c.script != "select-only"))
 
 
 def workload_seed(seed: int, block: int) -> int:
-    """pgbench --random-seed of a block: the same for all its stacks, another in every block."""
+    """pgbench --random-seed of a block: the same for all its stacks, different in every block."""
     return stable_hash(seed, "workload", block) % 2**31
 
 
@@ -118,7 +143,7 @@ def slug(name: str) -> str:
 
 
 def with_aa(campaign: Campaign) -> Campaign:
-    """The campaign with its first stack under a second name too, if `runs.aa` asks for that check of the method."""
+    """The campaign with its first stack also under a second name, if `runs.aa` requests that check of the method."""
     first = campaign.stacks[0]
     name = first.name + AA_SUFFIX
     if not campaign.runs.aa or any(s.name == name for s in campaign.stacks):

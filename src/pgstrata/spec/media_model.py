@@ -1,6 +1,6 @@
-"""Models of media: those that strata-disk comes with, and those in files of the user's own.
+"""Models of media: those of strata-disk, and those in the user's own files.
 
-What parameters a model must have, and in what range, strata-disk itself says before the first run.
+strata-disk itself checks the parameters of a model and their ranges before the first run.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, WithJsonSchema
 
+from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.model import Model
-from pgstrata.spec.nearest import render_nearest
 
 MODELS = ("hdd-7200", "hdd-5400", "sata-ssd", "sata-ssd-plp", "nvme", "nvme-consumer", "cloud-volume")
 MODEL_SCHEMA = WithJsonSchema({"anyOf": [{"enum": list(MODELS)}, {"type": "string", "pattern": r"/|\.toml$"}]})
-"""Of a model's name or file, for editors."""
+"""A model's name or file, for editors."""
 CHOICE = f"{', '.join(MODELS)}, or a file with one of your own (./mine.toml)"
 DEFINED = "its own text, in TOML: what a file's name becomes when the file is read"
 MOST_CHARACTERS = 100_000
@@ -23,7 +23,7 @@ NAME = r"[A-Za-z][A-Za-z0-9._-]{0,39}"
 
 
 class UnknownModel(ValueError):
-    """Neither a model's name nor a file's; `hint` says what is."""
+    """Neither a model's name nor a file's; `hint` lists the valid ones."""
 
     def __init__(self, text: str, hint: str) -> None:
         super().__init__(text)
@@ -31,14 +31,14 @@ class UnknownModel(ValueError):
 
 
 class Parameter(Model):
-    """A number, and where it is from."""
+    """A number and its source."""
 
     value: float = Field(strict=True)
     source: str = Field(min_length=1)
 
 
 class MediaModel(Model):
-    """What a model file has."""
+    """The content of a model file."""
 
     name: str = Field(pattern=f"^{NAME}$")
     kind: Literal["hdd", "flash", "volume"]
@@ -48,12 +48,12 @@ class MediaModel(Model):
 
 
 def is_model_file(text: str) -> bool:
-    """Whether that is a file's name rather than a model's, by the rule that strata-disk has."""
+    """True for a file's name rather than a model's, by strata-disk's own rule."""
     return "/" in text or text.endswith(".toml")
 
 
 def parse_media_model(text: str) -> MediaModel:
-    """The model of a file; ValueError says what is wrong with it."""
+    """The model of a file; ValueError describes an invalid one."""
     try:
         found = MediaModel.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -68,8 +68,8 @@ def parse_media_model(text: str) -> MediaModel:
 
 
 def check_model(model: str, definition: str | None, others: tuple[str, ...] = ()) -> None:
-    """UnknownModel or ValueError unless that is a model of strata-disk, one of `others`, a file, or what `definition`
-    defines."""
+    """Raise UnknownModel or ValueError unless the model is one of strata-disk, one of `others`, a file, or valid in
+    `definition`."""
     if definition is not None:
         found = parse_media_model(definition)
         if found.name != model:
@@ -80,7 +80,7 @@ def check_model(model: str, definition: str | None, others: tuple[str, ...] = ()
 
 
 def defined_parameters(definition: str | None) -> dict[str, float] | None:
-    """The parameters of a model of the user's own; None where it is one of strata-disk."""
+    """The parameters of a user's own model; None for a model of strata-disk."""
     if definition is None:
         return None
     return {name: parameter.value for name, parameter in parse_media_model(definition).parameters.items()}

@@ -1,4 +1,4 @@
-"""What every model of the specification shares: frozen, and unknown keys are errors."""
+"""Shared properties of all models of the specification: frozen, and unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ Fraction = Annotated[float, BeforeValidator(parse_fraction), WithJsonSchema({"ty
 """A share; written as `2%` or `0.02`."""
 
 Name = Annotated[str, AfterValidator(plain_name)]
-"""Names something in texts, tables and files: one line without control characters."""
+"""A name in texts, tables and files: one line without control characters."""

@@ -1,6 +1,6 @@
-"""Text from files and hosts, made fit to be shown: the one place that escapes what would act instead of being read.
+"""Escapes text from files and hosts for display: the only place that removes control sequences.
 
-A leaf, so that whatever shows text may use it: terminal, Markdown, HTML, CSV and pictures.
+A leaf, so that every output may use it: terminal, Markdown, HTML, CSV and pictures.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import re
 import unicodedata
 
 LONGEST_NAME = 1000
-"""Of a stack, campaign or script: short notation of a stack is its name, and a path may be that of a script."""
+"""Maximum length of a stack, campaign or script name: short notation of a stack is its name, and a script's may be a
+path."""
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 
@@ -20,7 +21,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same, with line ends as spaces."""
+    """`printable`, with line ends as spaces."""
     return printable(" ".join(text.splitlines()))
 
 
@@ -33,17 +34,17 @@ def _escaped(character: str) -> str:
 
 
 def spreadsheet_text(text: str) -> str:
-    """Text for a cell of a table that a spreadsheet may open: what it would take for a formula begins with `'`."""
+    """Text for a spreadsheet cell: `'` is put before anything that it would interpret as a formula."""
     return printable(f"'{text}" if _FORMULA.match(text) else text)
 
 
 def spreadsheet_source(text: str) -> str:
-    """The text that `spreadsheet_text` made that of."""
+    """The inverse of `spreadsheet_text`."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
 
 
 def plain_name(text: str) -> str:
-    """A name as it is; ValueError for one that is empty, too long for a line, or holds a control character."""
+    """Return the name unchanged; ValueError if it is empty, too long for a line, or holds a control character."""
     if not text:
         raise ValueError("a name must not be empty")
     if len(text) > LONGEST_NAME:

@@ -1,4 +1,4 @@
-"""The main job without a file: short notation and a time budget become a campaign that fits."""
+"""The main job without a file: a campaign from short notation that fits a time budget."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import with_aa
-from pgstrata.spec.files import resolve_stack_files, resolve_workload_files
+from pgstrata.spec.file.files import resolve_stack_files, resolve_workload_files
+from pgstrata.spec.file.problems import explain
+from pgstrata.spec.file.resolve import stack_from_mapping, takes_device
 from pgstrata.spec.layers.kind import Device, Filesystem
-from pgstrata.spec.notation import parse_stack_mapping
-from pgstrata.spec.problems import explain
-from pgstrata.spec.resolve import stack_from_mapping, takes_device
+from pgstrata.spec.notation.stack import parse_stack_mapping
 from pgstrata.spec.server_settings import stack_setting_problems
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration
@@ -28,35 +28,35 @@ CLIENTS = 8
 LONGEST_QUICK_NAME = 120
 
 MAX_BLOCKS = 12
-"""Of screening."""
+"""Maximum number of screening blocks."""
 MAX_PAIRS = 60
 MIN_BLOCKS = 3
 MOST_FRESH = 3
-"""Blocks that load anew."""
+"""Maximum number of blocks that load from scratch."""
 MIN_DURATION_S = 3.0
 MAX_DURATION_S = 300.0
 MIN_WARMUP_S = 1.0
 MAX_WARMUP_S = 30.0
 MEASURED_SHARE = 0.8
-"""Of the seconds left for warm-up and measuring."""
+"""Share of measuring in the seconds left for warm-up and measuring."""
 SCREENING_SHARE = 0.75
-"""Of the budget, with more than two stacks; the rest is for fresh pairs of the two best."""
+"""Share of screening in the budget, with more than two stacks; the rest is for fresh pairs of the two best."""
 PLANNED_SHARE = 0.9
-"""Of the budget: what a trial takes beside its runs is known only roughly beforehand."""
+"""Planned share of the budget: the overhead of a trial is known only roughly beforehand."""
 WORTH_A_SCALE = 1.25
-"""A larger scale may cost so much: by this factor larger differences than the best design would show."""
+"""A larger scale may increase the smallest visible difference by this factor over that of the best design."""
 
 QUICK_CRASH = {"states": 40, "time": 10}
-"""Power cuts, after the runs and beside their budget: seconds of each stack."""
+"""Power cuts, after the runs and outside their budget: seconds of each stack."""
 
 Shows = Callable[[int, int, float], float]
-"""From stacks, blocks and the seconds of a run to the smallest difference that they can show, infinite where there will
-be no bounds. Statistics know it; see `analyze.reach`."""
+"""The smallest difference that stacks, blocks and seconds of a run can show; infinite if there are no bounds.
+Statistics compute it; see `analyze.reach`."""
 
 
 @dataclass(frozen=True)
 class QuickDesign:
-    """How a budget is spent: so many blocks, so many seconds measured and warmed up in each run."""
+    """The use of a budget: number of blocks, seconds of measuring and warm-up in each run."""
 
     scale: int
     blocks: int
@@ -68,8 +68,8 @@ class QuickDesign:
 def overhead_s(scale: int, *, fresh: bool) -> float:
     """Seconds of a trial besides warm-up and measuring: make, initdb, load or copy, start, stop, take down.
 
-    Rough figures of a small virtual machine, only there to choose durations; what is really used is measured and
-    the budget stops the campaign in any case.
+    Rough figures of a small virtual machine, only for choosing durations. The real use is measured, and the budget
+    stops the campaign in any case.
     """
     return 5.0 + 0.25 * scale if fresh else 4.5 + 0.05 * scale
 
@@ -84,12 +84,12 @@ def plan_design(
     blocks: int | None = None,
     roomy: int = 1,
 ) -> QuickDesign:
-    """The largest scale at which the budget shows differences nearly as small as it can, with the number of blocks and
-    the length of runs that show the smallest ones; UsageError if none has bounds. Scales below `roomy`, at which
-    clients would wait for one another's rows rather than for storage, are used only where no other fits.
+    """The largest scale at which the budget shows nearly the smallest possible differences, with the best number of
+    blocks and length of runs. UsageError if no scale has bounds. Scales below `roomy`, at which clients would wait for
+    one another's rows rather than for storage, are used only if no other fits.
 
-    `duration_s` is the length that runs must have, `blocks` the number that there must be: whoever asks for a number
-    of blocks gets them without bounds too.
+    `duration_s` fixes the length of runs, `blocks` their number. A requested number of blocks is accepted without
+    bounds too.
     """
     found = _found(stacks, minutes, [scale for scale in scales if scale >= roomy], shows, duration_s, blocks)
     found = found or _found(stacks, minutes, scales, shows, duration_s, blocks)
@@ -102,7 +102,8 @@ def plan_design(
 def _found(
     stacks: int, minutes: float, scales: Sequence[int], shows: Shows, duration_s: float | None, blocks: int | None
 ) -> list[tuple[float, QuickDesign]]:
-    """What the best design at each scale shows, and that design; time is kept for fresh pairs where there is enough."""
+    """The best design at each scale and the difference that it shows; time for fresh pairs is reserved if there is
+    enough."""
     for share in (SCREENING_SHARE, 1.0) if stacks > 2 and not blocks else (1.0,):
         own_s = PLANNED_SHARE * share * minutes * 60.0 / stacks
         all_ = (_best_at(stacks, own_s, scale, shows, duration_s, blocks) for scale in scales)
@@ -115,7 +116,7 @@ def _found(
 def _best_at(
     stacks: int, own_s: float, scale: int, shows: Shows, duration_s: float | None, blocks: int | None
 ) -> tuple[float, QuickDesign] | None:
-    """The best of one scale, with so many seconds for each stack."""
+    """The best design of one scale, with `own_s` seconds for each stack."""
     best: tuple[float, QuickDesign] | None = None
     for count in (blocks,) if blocks else _counts(stacks):
         design = _filling(own_s, scale, count, duration_s)
@@ -128,14 +129,14 @@ def _best_at(
 
 
 def _counts(stacks: int) -> Sequence[int]:
-    """Numbers of blocks to choose from; one stack alone is measured so many times and no more."""
+    """Candidate numbers of blocks; a single stack is measured a fixed number of times."""
     return (
         (MIN_BLOCKS,) if stacks == 1 else range(2, MAX_PAIRS + 1) if stacks == 2 else range(MIN_BLOCKS, MAX_BLOCKS + 1)
     )
 
 
 def _filling(own_s: float, scale: int, blocks: int, duration_s: float | None) -> QuickDesign | None:
-    """The design of so many blocks that fills the time of a stack; None where runs would be too short."""
+    """The design of so many blocks that fills the time of a stack; None if runs would be too short."""
     fresh = min(MOST_FRESH, max(1, blocks // 3))
     spare_s = (own_s - sum(overhead_s(scale, fresh=block < fresh) for block in range(blocks))) / blocks
     share_s = (1 - MEASURED_SHARE) * spare_s if duration_s is None else duration_s / 4
@@ -161,12 +162,12 @@ def _too_short(
 
 
 def extension_options(minutes: int | None, blocks: int | None) -> tuple[str, ...]:
-    """Options of `run` that take a campaign to so many minutes, or blocks."""
+    """Options of `run` that extend a campaign to so many minutes or blocks."""
     return (*(("--blocks", str(blocks)) if blocks else ()), *(("--minutes", str(minutes)) if minutes else ()))
 
 
 def extended(campaign: Campaign, minutes: float) -> Campaign:
-    """The quick campaign with that budget: as many blocks of screening as fit. Length and scale of its runs stay."""
+    """The quick campaign with that budget: as many screening blocks as fit. Length and scale of its runs stay."""
     stacks, workload, runs = len(campaign.stacks), campaign.workload, campaign.runs
     run_s = (workload.duration_s or 0.0) + workload.warmup
     left_s, blocks = (SCREENING_SHARE if stacks > 2 else 1.0) * minutes * 60.0 / stacks, 0
@@ -200,14 +201,13 @@ def quick_campaign(
     crash: bool = False,
     begun: Campaign | None = None,
 ) -> Campaign:
-    """A campaign of those stacks that fits `minutes` (10 by default), looking for the best.
+    """A campaign of those stacks that fits `minutes` (10 by default) and looks for the best.
 
-    `begun` is the campaign to go on with: scale and length of its runs stay, where no others are given.
-    `devices` are stable ids of real disks, given to each stack in turn (trials run one at a time); without them
-    stacks sit on disks of the model `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen
-    where they are not given. `script` is a builtin one or a file, `sql` the file of a database to load instead of
-    pgbench's tables, whose scale then means nothing. `postgresql` holds keys of a stack's `postgresql:` for all stacks.
-    Raises UsageError.
+    `begun` is the campaign to resume: length and scale of its runs stay unless others are given. `devices` are stable
+    ids of real disks, given to each stack in turn (trials run one at a time). Without them stacks sit on disks of the
+    model `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen if not given. `script` is a
+    builtin one or a file. `sql` is the file of a database to load instead of pgbench's tables; the scale then means
+    nothing. `postgresql` holds keys of a stack's `postgresql:` for all stacks. Raises UsageError.
     """
     if not stacks:
         raise UsageError("no stack is named", hint="for example: pgstrata quick ext4 xfs:noatime")
@@ -250,7 +250,7 @@ def quick_campaign(
 
 
 def quick_name(stacks: Sequence[str]) -> str:
-    """What a campaign of those stacks is called."""
+    """The name of a campaign of those stacks."""
     return " ".join(f"quick {' '.join(stacks)}".split())[:LONGEST_QUICK_NAME]
 
 
@@ -261,7 +261,7 @@ def _begun_design(begun: Campaign, scale: int | None, duration_s: float | None) 
 
 
 def _checked(data: dict[str, Any]) -> Campaign:
-    """The campaign, with absolute paths of the user's files; UsageError for what is wrong in it."""
+    """The campaign, with absolute paths of the user's files; UsageError if it is invalid."""
     try:
         campaign = with_aa(Campaign.model_validate(data))
     except ValidationError as error:
@@ -293,7 +293,7 @@ def _stack(text: str, devices: Sequence[str], media: str | None, postgresql: dic
 
 
 def _needing_device(mapping: dict[str, Any]) -> list[dict[str, Any]]:
-    """Volumes that sit on a device and name none of their own."""
+    """Volumes that need a device and name none."""
     volumes = [
         mapping["data"],
         *([mapping["wal"]] if "wal" in mapping else []),
@@ -303,13 +303,13 @@ def _needing_device(mapping: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _give_media(mapping: dict[str, Any], media: str) -> None:
-    """Puts every volume that names no device of its own on disks of a model."""
+    """Put every volume that names no device on disks of a model."""
     for volume in _needing_device(mapping):
         volume["device"] = {**Device.parse(f"media({media})"), **volume.get("device", {})}
 
 
 def _give_disks(mapping: dict[str, Any], free: list[str], text: str) -> None:
-    """Puts every volume that names no device of its own on the next disks of the list."""
+    """Put every volume that names no device on the next disks of the list."""
     needing = _needing_device(mapping)
     for volume in needing:
         wanted = _wanted_disks(volume, len(free), alone=len(needing) == 1)
@@ -319,7 +319,7 @@ def _give_disks(mapping: dict[str, Any], free: list[str], text: str) -> None:
 
 
 def _wanted_disks(volume: dict[str, Any], free: int, *, alone: bool) -> int:
-    """As many as were written; all where a layout spans devices and nothing else needs one; else one."""
+    """The number of disks as written; all where a layout spans devices and nothing else needs one; else one."""
     count = str(volume.get("device", {}).get("count", ""))
     if count.isdigit():
         return int(count)

@@ -1,4 +1,4 @@
-"""Which standbys a commit waits for: the text of `synchronous_standby_names`, read and written as PostgreSQL does.
+"""The standbys that a commit waits for: `synchronous_standby_names`, parsed and rendered as PostgreSQL does.
 
 Reference: PostgreSQL documentation, "synchronous_standby_names" (`[FIRST] k (NAME, ...)`, `ANY k (NAME, ...)`,
 `NAME, ...`). Beyond it `ANY 1` alone stands for `ANY 1 (*)`. Pure.
@@ -27,19 +27,19 @@ class Quorum:
 
     @property
     def text(self) -> str:
-        """As it stands in `synchronous_standby_names`."""
+        """The value of `synchronous_standby_names`."""
         return f"{self.method.upper()} {self.count} ({', '.join(self.names)})"
 
     def candidates(self, standbys: Sequence[str]) -> tuple[str, ...]:
-        """Those of the standbys that may acknowledge."""
+        """The standbys that may acknowledge."""
         return tuple(s for s in standbys if s in self.names or EVERYONE in self.names)
 
     def in_order(self, standbys: Sequence[str]) -> bool:
-        """Whether it is certain whom a commit waits for: with `FIRST k (*)` all have one priority."""
+        """True if it is certain which standbys a commit waits for: with `FIRST k (*)` all have one priority."""
         return self.method == "any" or EVERYONE not in self.names or self.count == len(self.candidates(standbys))
 
     def problem(self, standbys: Sequence[str]) -> str | None:
-        """Why it does not go with these standbys, those that follow the primary; None if it does."""
+        """The reason why it does not fit the standbys that follow the primary; None if it does."""
         unknown = [name for name in self.names if name != EVERYONE and name not in standbys]
         if unknown:
             there = ", ".join(standbys) if standbys else "none"
@@ -58,8 +58,8 @@ class Quorum:
         return None
 
     def states(self, standbys: Sequence[str]) -> dict[str, str]:
-        """`sync_state` in pg_stat_replication of each standby, when all of them stream. With `FIRST k (*)` all have one
-        priority, so that only the numbers of states are certain: those standbys are left out."""
+        """`sync_state` of each standby in pg_stat_replication, when all of them stream. With `FIRST k (*)` all have one
+        priority: only the counts of states are certain, and those standbys are left out."""
         able = self.candidates(standbys)
         states = {name: "async" for name in standbys if name not in able}
         if self.method == "any":
@@ -73,7 +73,7 @@ class Quorum:
 
 
 def parse_quorum(text: str) -> Quorum | None:
-    """None for an empty text: no commit waits. ValueError for what PostgreSQL would not read."""
+    """None for an empty text: no commit waits. ValueError for text that PostgreSQL would refuse."""
     text = text.strip()
     if not text:
         return None

@@ -1,8 +1,8 @@
-"""Which settings of PostgreSQL 13 to 18 a stack may bring: a list of names, everything else is left out.
+"""The settings of PostgreSQL 13 to 18 that a stack may bring: an allowlist of names.
 
-What is on the list (server_settings.txt) decides how fast, how durable and in what way the server under test works. A
-setting that makes the server reach out (commands, archives, other servers, addresses, libraries, files elsewhere) is
-not on it, nor is one that newer majors add: a production server's file must not act where it is only measured.
+The list (server_settings.txt) holds settings that affect speed, durability or behaviour of the server under test. It
+excludes settings that reach outside the server (commands, archives, other servers, addresses, libraries, other files),
+and those of newer majors: a production server's file must not act on a server that is only measured.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from pgstrata.spec.nearest import nearest
-from pgstrata.spec.problems import Location, Problem
+from pgstrata.spec.file.nearest import nearest
+from pgstrata.spec.file.problems import Location, Problem
 
 if TYPE_CHECKING:
     from pgstrata.spec.stack import Stack
@@ -23,11 +23,11 @@ TAKEN = frozenset(
     for line in (files("pgstrata.spec") / "server_settings.txt").read_text(encoding="utf-8").splitlines()
     if line and not line.startswith("#")
 )
-"""In lower case; the server takes names in any case."""
+"""Names in lower case; the server ignores case."""
 
 LIBRARIES = frozenset({"pg_stat_statements", "auto_explain"})
-"""Of shared_preload_libraries: they start no process and touch no file but the server's own. pg_prewarm does start one,
-and tables are read into memory before each run in any case."""
+"""Allowed names of shared_preload_libraries: they start no process and touch only the server's own files. pg_prewarm
+starts one; tables are read into memory before each run anyway."""
 
 OWN = frozenset(
     {
@@ -59,7 +59,7 @@ _EXTENSION_PREFIXES = (*LIBRARIES, "plpgsql")
 
 
 def form_problem(name: str, value: str) -> str | None:
-    """Why a setting cannot be written into a postgresql.conf: it would be another line of it; None if it can."""
+    """The reason why a setting cannot be one line of a postgresql.conf; None if it can."""
     if _NAME.fullmatch(name.lower()) is None:
         return f"{name!r} is no name of a setting"
     if not value.isprintable():
@@ -68,7 +68,8 @@ def form_problem(name: str, value: str) -> str | None:
 
 
 def why_left_out(name: str, value: str) -> str | None:
-    """Why a setting (name in lower case) of a whole postgresql.conf is left out; None if it is taken over."""
+    """The reason why a setting (name in lower case) of a whole postgresql.conf is left out; None if it is taken
+    over."""
     if problem := form_problem(name, value):
         return problem
     if "." in name:
@@ -83,7 +84,7 @@ def why_left_out(name: str, value: str) -> str | None:
 
 
 def split_libraries(value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names in shared_preload_libraries: those that may be loaded, and the others."""
+    """The names in shared_preload_libraries: first the allowed ones, then the others."""
     names = [name.strip().strip('"') for name in value.split(",") if name.strip()]
     return tuple(n for n in names if n in LIBRARIES), tuple(n for n in names if n not in LIBRARIES)
 
@@ -92,16 +93,16 @@ SETTINGS_OF_STACK = ("postgresql", "settings")
 
 
 def stack_setting_problems(stack: Stack) -> Iterator[Problem]:
-    """What is wrong with the settings of all servers of a stack."""
+    """Invalid settings of all servers of a stack."""
     yield from setting_problems(stack.postgresql.settings)
     for number, standby in enumerate(stack.topology.standbys if stack.topology else ()):
         yield from setting_problems(standby.settings, ("topology", "standbys", number, "settings"))
 
 
 def setting_problems(settings: dict[str, str], location: Location = SETTINGS_OF_STACK) -> Iterator[Problem]:
-    """What is wrong with the settings that a campaign itself writes; those of extensions are the user's own affair.
+    """Invalid settings among those that a campaign writes itself; settings of extensions are not checked.
 
-    A setting of an extension does nothing unless something loads it, and what a server loads is on the list above.
+    A setting of an extension has no effect unless the extension is loaded, and the list above limits that.
     """
     for name, value in settings.items():
         where = (*location, name)

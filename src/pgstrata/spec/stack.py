@@ -15,17 +15,17 @@ from pydantic import Field, field_validator, model_validator
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.checks import Refused, stack_problem, volume_problem
+from pgstrata.spec.durability_class import Parity
+from pgstrata.spec.hosts.lab import MACHINE_NAME, RUNNING_LAB
+from pgstrata.spec.hosts.node_network import underlay_problem
+from pgstrata.spec.hosts.ssh_target import parse_target
 from pgstrata.spec.initdb import initdb_problem
-from pgstrata.spec.lab import MACHINE_NAME, RUNNING_LAB
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.spec.layers.media import MediaDevice
 from pgstrata.spec.layers.registry import register_kinds
 from pgstrata.spec.model import DurationS, Fraction, Model, Name
-from pgstrata.spec.promise import Parity
 from pgstrata.spec.quorum import Quorum, parse_quorum
-from pgstrata.spec.ssh_target import parse_target
-from pgstrata.spec.underlay import underlay_problem
 
 register_kinds()
 
@@ -41,7 +41,7 @@ class Volume(Model):
 
     @model_validator(mode="after")
     def _coherent(self) -> Volume:
-        # The default device stands for "none asked", so that a volume survives a round trip through JSON.
+        # The default device means "none requested", so that a volume survives a round trip through JSON.
         if problem := volume_problem(self, device_given=self.device != LoopDevice()):
             raise ValueError(problem)
         return self
@@ -52,17 +52,17 @@ class Volume(Model):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Every device in it: what it sits on, then those that the filesystem brings itself."""
+        """All devices: those below it, then those that the filesystem brings itself."""
         return (*((self.device,) if self.needs_device else ()), *self.fs.own_devices.values())
 
     @property
     def recorded(self) -> bool:
-        """Whether writes and flushes of its devices are logged, as crash trials do."""
+        """True if writes and flushes of its devices are logged, as for crash trials."""
         return any(isinstance(device, MediaDevice) and device.recorded for device in self.devices)
 
     @property
     def parity(self) -> tuple[Parity, ...]:
-        """Parity that nothing journals, from the bottom up."""
+        """Parity without a journal, from the bottom up."""
         return (*(parity for layer in self.layers for parity in layer.parity), *self.fs.parity)
 
 
@@ -104,7 +104,7 @@ class Kernel(Model):
             if re.fullmatch(r"[a-z]+([.][a-z0-9_-]+)+", key, re.IGNORECASE) is None:
                 raise ValueError(f"{key!r} is no name of a kernel setting")
             if re.fullmatch(r"[\w +-]*", value[key], re.ASCII) is None:
-                # What is left out by this names a program to run (kernel.core_pattern, kernel.modprobe).
+                # Excluded: names of programs to run (kernel.core_pattern, kernel.modprobe).
                 raise ValueError(f"{key} takes numbers and words, not {value[key]!r}")
         return value
 
@@ -116,7 +116,7 @@ def _as_text(value: object) -> object:
 
 
 class Postgres(Model):
-    """The server of a stack: which binaries, how the cluster is made, how it is set."""
+    """The server of a stack: binaries, initdb and settings."""
 
     major: int | None = Field(None, ge=13, description="by default the newest on the host")
     source: Literal["system", "embedded"] | None = Field(
@@ -175,7 +175,7 @@ def _private(address: str | None) -> str | None:
 
 
 class Standby(Model):
-    """What a standby sits on. What it does not say is as on the primary, of which it gets volumes of the same kind."""
+    """Volumes and settings of a standby. Anything omitted is as on the primary, with volumes of the same kind."""
 
     data: Volume | None = Field(None, description="its data directory; by default as the primary's, and pg_wal too")
     wal: Volume | None = Field(None, description="its pg_wal, if not with its data")
@@ -212,7 +212,7 @@ class Standby(Model):
 
 
 class Network(Model):
-    """What each node's link to the others is like, in the direction out of the node."""
+    """The link of each node to the others, in the direction out of the node."""
 
     delay_ms: float = Field(0.0, ge=0, le=10_000, description="one way: a round trip takes twice as long")
     bandwidth_mbit: float | None = Field(None, gt=0, le=1e6, description="megabits a second; by default unlimited")
@@ -220,7 +220,7 @@ class Network(Model):
 
 
 class Topology(Model):
-    """A cluster: the stack's own server is the primary, `standby1`, `standby2`, ... follow it, each on its own node;
+    """A cluster: the stack's own server is the primary; `standby1`, `standby2`, ... follow it, each on its own node.
     pgbench runs on a node of its own."""
 
     standbys: tuple[Standby, ...] = Field(
@@ -255,7 +255,7 @@ class Topology(Model):
     )
     archive: Volume | None = Field(None, description="where the primary archives its WAL; by default it does not")
     network: Network = Network()
-    catch_up_s: float = Field(300.0, gt=0, description="a standby that streams after no such time fails the trial")
+    catch_up_s: float = Field(300.0, gt=0, description="timeout in s for standbys to start streaming")
     address: str | None = Field(
         None, description="of the primary's host, where those of standbys reach it; private, and by default found out"
     )
@@ -275,7 +275,7 @@ class Topology(Model):
     @field_validator("standbys", mode="before")
     @classmethod
     def _counted(cls, value: object) -> object:
-        """`standbys: 2`."""
+        """Expand `standbys: 2`."""
         number = int(value) if isinstance(value, str) and value.isdigit() else value
         if isinstance(number, int) and not isinstance(number, bool):
             if not 0 <= number <= MOST_STANDBYS:
@@ -307,7 +307,7 @@ class Topology(Model):
 
     @property
     def _unwatchable(self) -> str | None:
-        """Why it cannot be told which standby let a commit go."""
+        """The reason why acknowledgements cannot be attributed to a standby; None if they can."""
         quorum = self.quorum
         if quorum is None or self.synchronous_commit in ("off", "local"):
             return "acknowledgements asks which standby let a commit go, and no commit waits for one"
@@ -317,22 +317,22 @@ class Topology(Model):
 
     @property
     def far_hosts(self) -> tuple[str, ...]:
-        """Other hosts than the primary's, each once."""
+        """Hosts other than the primary's, without repetition."""
         return tuple(dict.fromkeys(standby.host for standby in self.standbys if standby.host is not None))
 
     def host_of(self, node: str) -> str:
-        """The host of a node; empty where it is the primary's."""
+        """The host of a node; empty for the primary's."""
         return (self.standbys[self.standby_names.index(node)].host or "") if node in self.standby_names else ""
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Those that were given, by host; the primary's is called by an empty name."""
+        """The given addresses by host; an empty name stands for the primary's."""
         own = {"": self.address} if self.address is not None else {}
         return own | {s.host: s.address for s in self.standbys if s.host is not None and s.address is not None}
 
     @property
     def quorum(self) -> Quorum | None:
-        """Which standbys a commit waits for; None where it waits for none."""
+        """The standbys that a commit waits for; None if it waits for none."""
         return parse_quorum(self.synchronous_standby_names)
 
     @property
@@ -340,15 +340,15 @@ class Topology(Model):
         return tuple(f"standby{number + 1}" for number in range(len(self.standbys)))
 
     def upstream(self, name: str) -> str:
-        """Whom a standby follows."""
+        """The node that a standby follows."""
         return self.standbys[self.standby_names.index(name)].upstream
 
     def followers(self, node: str) -> tuple[str, ...]:
-        """Standbys that follow a node directly; those of the primary are the only ones that acknowledge."""
+        """Standbys that follow a node directly; only those of the primary acknowledge."""
         return tuple(name for name in self.standby_names if self.upstream(name) == node)
 
     def standby_volumes(self, primary: dict[str, Volume], name: str) -> dict[str, Volume]:
-        """`data` and, where it has one, `wal` of a standby; `primary` are the volumes of the primary."""
+        """`data` and optionally `wal` of a standby; `primary` are the volumes of the primary."""
         asked = self.standbys[self.standby_names.index(name)]
         own = {role: volume for role, volume in (("data", asked.data), ("wal", asked.wal)) if volume is not None}
         return own if "data" in own else {**primary, **own}
@@ -360,11 +360,11 @@ class Node:
 
     name: str
     roles: dict[str, str]
-    """The roles of its volumes in the stack, by what they are to it: `data`, `wal`, `tablespace.NAME`."""
+    """Roles of its volumes in the stack, by their purpose for the node: `data`, `wal`, `tablespace.NAME`."""
     settings: dict[str, str]
-    """What a campaign sets of its server."""
+    """Settings of its server from the campaign."""
     host: str = ""
-    """Where it is not the primary's."""
+    """Empty for the primary's."""
 
 
 class Stack(Model):
@@ -384,7 +384,7 @@ class Stack(Model):
     @field_validator("tablespaces")
     @classmethod
     def _plain_names(cls, tablespaces: dict[str, Volume]) -> dict[str, Volume]:
-        """The name is part of mount points and of names of volume groups and pools."""
+        """Check the names, which are part of mount points and of names of volume groups and pools."""
         for name in tablespaces:
             if re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name) is None or name.startswith("pg_"):
                 raise ValueError(f"{name!r} is no name of a tablespace: small letters, digits and _, not beginning pg_")
@@ -398,12 +398,12 @@ class Stack(Model):
 
     @property
     def volumes(self) -> dict[str, Volume]:
-        """All volumes by role: `data`, `wal`, `tablespace.NAME`; of a cluster also `standby1.data`, `archive`, ..."""
+        """All volumes by role: `data`, `wal`, `tablespace.NAME`; in a cluster also `standby1.data`, `archive`, ..."""
         return {**self.own_volumes, **self._volumes_of_others}
 
     @property
     def own_volumes(self) -> dict[str, Volume]:
-        """Of its own server, which is the primary of a cluster."""
+        """Volumes of its own server, which is the primary of a cluster."""
         wal = {"wal": self.wal} if self.wal is not None else {}
         return {"data": self.data, **wal, **{f"tablespace.{n}": v for n, v in self.tablespaces.items()}}
 
@@ -439,11 +439,11 @@ class Stack(Model):
 
     @property
     def far_hosts(self) -> tuple[str, ...]:
-        """Hosts of nodes that are elsewhere than the primary."""
+        """Hosts of nodes other than the primary's."""
         return self.topology.far_hosts if self.topology is not None else ()
 
     def host_of_role(self, role: str) -> str:
-        """The host of a volume; empty where it is the primary's."""
+        """The host of a volume; empty for the primary's."""
         node = role.partition(".")[0]
         return self.topology.host_of(node) if self.topology is not None else ""
 

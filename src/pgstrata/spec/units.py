@@ -61,7 +61,7 @@ def parse_duration_s(value: object) -> float:
 
 
 def parse_fraction(value: object) -> float:
-    """The share that `2%` or `0.02` names; ValueError for anything else."""
+    """The share in `2%` or `0.02`; ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{value!r} is not a share (for example 2% or 0.02)")
     if isinstance(value, int | float):
@@ -98,7 +98,7 @@ def render_duration(duration_s: float) -> str:
 
 
 def render_size_exact(size_bytes: int) -> str:
-    """`16k`, `1536`, `2g`: the shortest spelling that parse_size_bytes reads back to the same number."""
+    """`16k`, `1536`, `2g`: the shortest spelling that parse_size_bytes converts back to the same number."""
     for exponent, unit in ((4, "t"), (3, "g"), (2, "m"), (1, "k")):
         if size_bytes and size_bytes % 1024**exponent == 0:
             return f"{size_bytes // 1024**exponent}{unit}"

@@ -1,4 +1,4 @@
-"""What runs on a stack: a grid of pgbench runs, and how its data gets there."""
+"""The load on a stack: a grid of pgbench runs, and the way its data is loaded."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from pgstrata.spec.model import DurationS, Model, Name
 
 BYTES_PER_SCALE = 16 * 2**20
-"""On the large side: accounts, branches and tellers of pgbench take about 15 MB a scale unit with their keys."""
+"""An upper estimate: accounts, branches and tellers of pgbench take about 15 MB per scale unit with their keys."""
 
 LONGEST_ID = 60
-"""Characters of a script's name in the name of a cell's folder, which may take 255 bytes."""
+"""Maximum characters of a script's name in the name of a cell's folder, which may take 255 bytes."""
 
 
 def _as_tuple(value: Any) -> Any:
@@ -75,7 +75,7 @@ class Workload(Model):
         ids = [cell.id for cell in self.cells]
         twice = next((i for i, n in Counter(ids).items() if n > 1), None)
         if twice is not None:
-            # They would be recorded in one place, and judged as one.
+            # Duplicates would be recorded in one place, and judged as one.
             raise ValueError(
                 f"two cells of the grid are both called {twice}: a script, scale or clients is there twice"
             )
@@ -83,11 +83,11 @@ class Workload(Model):
 
     @property
     def duration_s(self) -> float | None:
-        """Measured seconds of one run; None when `transactions` bounds it."""
+        """Measured seconds of one run; None if `transactions` bounds it."""
         return None if self.transactions else (60.0 if self.duration is None else self.duration)
 
     def cell_duration_s(self, cell: Cell) -> float | None:
-        """Measured seconds of one run of that cell; None when `transactions` bounds it."""
+        """Measured seconds of one run of that cell; None if `transactions` bounds it."""
         return None if self.transactions else self.durations.get(cell.script, self.duration_s or 60.0)
 
     @property
@@ -102,28 +102,28 @@ class Workload(Model):
 
     @property
     def soaked_cells(self) -> tuple[Cell, ...]:
-        """What a soak runs: cells that write, or all where none does."""
+        """Cells of a soak: those that write, or all if none does."""
         return tuple(cell for cell in self.cells if cell.script != "select-only") or self.cells
 
     @property
     def scaled(self) -> bool:
-        """Whether pgbench loads its own tables: of the user's own database there is no scale."""
+        """True if pgbench loads its own tables: a user's own database has no scale."""
         return self.sql is None and self.pg_restore is None
 
     @property
     def crowded(self) -> tuple[Cell, ...]:
-        """Cells whose clients outnumber the branches, each a row that every transaction of tpcb-like updates: they wait
-        for one another (pgbench's manual asks for a scale of at least the number of clients)."""
+        """Cells with more clients than branches. Every transaction of tpcb-like updates the row of a branch, so these
+        clients wait for one another (pgbench's manual asks for a scale of at least the number of clients)."""
         mine = (cell for cell in self.cells if cell.script == "tpcb-like") if self.scaled else ()
         return tuple(cell for cell in mine if 0 < cell.scale < cell.clients)
 
     def logs(self, cell: Cell) -> bool:
-        """Whether single transactions are logged: an open loop without percentiles would say nothing."""
+        """True if single transactions are logged: an open loop needs their percentiles."""
         return self.log != "none" or cell.rate_tps is not None
 
 
 class Cell(Model):
-    """One point of the workload grid; judged by itself."""
+    """One point of the workload grid, judged separately."""
 
     script: Name
     scale: int
@@ -132,7 +132,7 @@ class Cell(Model):
 
     @property
     def script_name(self) -> str:
-        """What a script is called in texts: a file of one's own without its folder and ending."""
+        """The name of a script in texts: the user's own file without its folder and ending."""
         return self.script.rsplit("/", 1)[-1].removesuffix(".sql") or self.script
 
     @property
@@ -142,6 +142,6 @@ class Cell(Model):
             "".join(c if c.isalnum() or c in "-_" else "_" for c in self.script_name).lstrip("-")[:LONGEST_ID]
             or "script"
         )
-        # Imports may not know scale and clients: 0.
+        # Imports without scale and clients: 0.
         grid = f"{name}-s{self.scale}-c{self.clients}" if self.scale else name
         return grid if self.rate_tps is None else f"{grid}-r{self.rate_tps:g}"

@@ -1,7 +1,7 @@
 """Plan, build, attest and undo stacks on a host.
 
-`plan_` functions are pure and give steps; `build` runs them, registering every undo in the journal of the host
-before the step is applied; `attest` reads back what the kernel says was built. Imports `errors`, `spec`, `host`.
+Functions named `plan_` are pure and return steps. `build` runs them and registers every undo in the host's journal
+before the step is applied. `attest` reads back from the kernel what was built. Imports `errors`, `spec`, `host`.
 """
 
 from pgstrata.stack.registry import register_kinds

@@ -1,4 +1,4 @@
-"""Reads back what the kernel says was built and sets it beside what was asked."""
+"""Reads the built stack back from the kernel and compares it with the configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pgstrata.stack.step import Attested
 def attest(
     host: Host, plan: StackPlan, built: Built, elsewhere: Mapping[str, Host] | None = None
 ) -> tuple[Attested, ...]:
-    """Every checked property of the stack, whether it holds or not; `elsewhere` are the other hosts of its nodes."""
+    """Return every checked property of the stack, whether it holds or not; `elsewhere` are the other hosts of its
+    nodes."""
     hosts = {"": host, **(elsewhere or {})}
     checks = [("", check) for check in plan.checks]
     checks += [(name, check) for name, of_host in plan.far_checks.items() for check in of_host]

@@ -1,4 +1,4 @@
-"""Builds a planned stack: step by step, each undo in the journal before its step begins."""
+"""Builds a planned stack step by step; each undo is journaled before its step starts."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from functools import partial
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host, OpenDevice
-from pgstrata.stack.journal import Journal, Undone
+from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import StackPlan
-from pgstrata.stack.safety import DeviceState, held_to_erase, require_blank, require_same
+from pgstrata.stack.safety import DeviceState, held_to_erase, require_same, wipe
 from pgstrata.stack.step import Erased, Ref, Step
-from pgstrata.stack.tuning.holding import group_of, take_settings
 from pgstrata.stack.tuning.overcommit import require_room_to_commit
 from pgstrata.stack.tuning.setting import setting_path
+from pgstrata.stack.tuning.shared_settings import group_of, take_settings
 from pgstrata.stack.undo import GiveBackSetting, Undo, WipeDevice
 
 
 @dataclass(frozen=True)
 class Built:
-    """A stack that stands: what its steps found out."""
+    """A built stack and the values bound by its steps."""
 
     bindings: Mapping[str, str]
 
 
 def build(host: Host, plan: StackPlan, journal: Journal) -> Built:
-    """Runs all steps. On an error everything is undone; that error is raised, with teardown errors as notes to it."""
+    """Run all steps. On an error everything is undone, and the error is raised with teardown errors as notes."""
     runner = StepRunner(host, journal, plan.context.erase)
     try:
         for step in plan.steps:
@@ -42,24 +42,24 @@ def build(host: Host, plan: StackPlan, journal: Journal) -> Built:
 
 @dataclass
 class StepRunner:
-    """Runs steps on a host, each undo in the journal before its step begins."""
+    """Runs steps on a host; journals each undo before its step starts."""
 
     host: Host
     journal: Journal
     erase: tuple[str, ...] = ()
-    """Ids of devices that may carry something."""
+    """Ids of devices that may contain data."""
     bindings: dict[str, str] = field(default_factory=dict)
-    """What the steps found out."""
+    """Values bound by the steps."""
     at: str = ""
-    """The name of the host among the hosts of a cluster; empty for the trial's own."""
+    """Name of the host in a cluster; empty for the trial's own."""
     elsewhere: Mapping[str, StepRunner] = field(default_factory=dict)
-    """Who runs the steps on other hosts, by their names; they share `bindings`."""
+    """Step runners of other hosts, by host name; they share `bindings`."""
     _disks: dict[str, str] = field(default_factory=dict)
-    """Ids of the real devices that were inspected, by the name of their binding."""
+    """Ids of inspected real devices, by binding name."""
 
     def run(self, step: Step, do: Callable[[], None] | None = None) -> None:
-        """One step: look at what it requires and will overwrite, journal its undo, write its settings, run its commands
-        (or `do`, which runs them), wait for what it awaits. One of another host is run there."""
+        """Run one step: check its preconditions and what it overwrites, journal its undo, write its settings, run its
+        commands (or `do`, which runs them), and wait for its conditions. A step of another host runs there."""
         if step.host != self.at:
             self.elsewhere[step.host].run(step, do)
             return
@@ -84,8 +84,7 @@ class StepRunner:
                 self._run_commands(step)
             with self.host.looking():
                 for state, open_device in erased:
-                    self.host.zero(open_device.handle)
-                    require_blank(self.host, state, open_device)
+                    wipe(self.host, state, open_device, step.name)
                 for look in step.awaits:
                     look.require(self.host, self.bindings)
         self._disks |= {erased.node.name: erased.id for erased in step.erases}
@@ -107,24 +106,24 @@ class StepRunner:
         return state
 
     def _require_same_disks(self, step: Step) -> None:
-        """What a command names must still be the device that was inspected, which was some seconds ago."""
+        """Require that the command's devices are still those inspected some seconds earlier."""
         arguments = {a.name for c in step.commands for a in c.argv if isinstance(a, Ref)}
         for name in sorted(arguments & self._disks.keys()):
             require_same(self.host, self._disks[name], self.bindings[name])
 
 
 def _knowing(undo: Undo, state: DeviceState) -> Undo:
-    """The undo of a wipe with what the device carries now, so that it is told from what we will write."""
+    """Add the device's present content to a wipe's undo, to distinguish it from what we will write."""
     if isinstance(undo, WipeDevice) and undo.id == state.id:
         return undo.model_copy(update={"before": tuple(s.identity for s in state.signatures)})
     return undo
 
 
 def _write_settings(host: Host, step: Step, journal: Journal, bindings: Mapping[str, str]) -> None:
-    """Writes a step's settings in order.
+    """Write a step's settings in order.
 
-    Their undos are journaled in the reverse one, so that they are restored in the order they are written in: writing
-    one file of a queue resets others (a scheduler nr_requests, rotational read_ahead_kb), which must come later.
+    Their undos are journaled in reverse, so that settings are restored in the order they are written. Writing one file
+    of a queue resets others (a scheduler nr_requests, rotational read_ahead_kb), which must come later.
     """
     if not step.settings:
         return
@@ -139,8 +138,3 @@ def _write_settings(host: Host, step: Step, journal: Journal, bindings: Mapping[
             host.write_text(path, value)
     except OSError as error:
         raise TrialError(f"{step.name} could not be set on {host.name}: {error}") from error
-
-
-def failures(undone: tuple[Undone, ...]) -> tuple[str, ...]:
-    """What could not be undone, a line each."""
-    return tuple(f"{u.undo.kind}: {u.error}" for u in undone if u.error)

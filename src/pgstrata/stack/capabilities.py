@@ -1,4 +1,4 @@
-"""What a stack takes of a host: the capabilities of its layers, and which of them a host lacks."""
+"""Host capabilities required by the layers of a stack, and which of them a host lacks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pgstrata.stack.kind import DEVICES, FILESYSTEMS, LAYERS, AnyKind
 
 
 def known_capabilities() -> dict[str, Capability]:
-    """By name, in the order of a report."""
+    """Return all capabilities by name, in report order."""
     kinds: tuple[AnyKind, ...] = (*DEVICES.values(), *LAYERS.values(), *FILESYSTEMS.values())
     of_kinds = (capability for kind in kinds for capability in kind.capabilities)
     return {capability.name: capability for capability in (*FIRST, *of_kinds, *network.CAPABILITIES, *LAST)}
 
 
 def missing(host: Host, names: Iterable[str]) -> tuple[Missing, ...]:
-    """Those of the named capabilities that the host lacks."""
+    """Return the named capabilities that the host lacks."""
     known = known_capabilities()
     return lacking_of(host, [known[name] for name in dict.fromkeys(names)])
 
 
 def required_for(stack: Stack) -> tuple[str, ...]:
-    """The capabilities that building a stack takes, in the order of building. Pure."""
+    """Return the capabilities needed to build a stack, in build order. Pure."""
     names: list[str] = [*network.capabilities_of(stack)]
     for volume in stack.volumes.values():
         names += _volume_needs(volume)

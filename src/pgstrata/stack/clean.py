@@ -1,6 +1,6 @@
-"""Takes back what an interrupted run left on a host.
+"""Undoes what an interrupted run left behind on a host.
 
-Only the undo journal says what is ours: a loop device, mount or folder that is merely named like one of pgstrata's is
+Ownership is decided by the undo journal alone. A loop device, mount or folder that merely has a name like pgstrata's is
 left alone, as it may belong to a run with another state directory.
 """
 
@@ -15,16 +15,16 @@ from pgstrata.stack.journal import UNFINISHED, Journal, journal_directory
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A line for everything done, left alone or not possible; `failed` when something was not possible."""
+    """One line for everything undone, left alone or not possible; `failed` when something was not possible."""
 
     lines: tuple[str, ...] = ()
     failed: bool = False
 
 
 def clean(host: Host) -> Cleaned:
-    """Replays every journal whose owner is gone, and drops what is noted of programs that have ended.
+    """Replay every journal whose owner is gone, and delete the notes of ended programs.
 
-    Idempotent: a second run finds nothing to do, or tries again what could not be done.
+    Idempotent: a second run has nothing to do, or retries what failed.
     """
     cleaned = _clean_journals(host)
     host.forget_ended()

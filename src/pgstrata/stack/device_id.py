@@ -1,10 +1,10 @@
-"""Stable names of block devices: what a user may write for a real device, and how its node is found.
+"""Stable names of block devices: accepted spellings for real devices, and lookup of their nodes.
 
-Kernel names such as /dev/sdb change between boots, so they are no ids. Where a machine has nothing better (no udev,
-no partition table), the path counts together with size and major:minor, which makes a mix-up visible.
+Kernel names such as /dev/sdb change between boots, so they are not ids. If a machine has nothing better (no udev, no
+partition table), the path counts together with size and major:minor, which makes a mix-up visible.
 
-by-diskseq counts devices since the boot, and by-label, by-uuid and by-partlabel follow whatever is written on any disk:
-a copy of a disk, or another one with the same label, takes their links over. They are no ids either.
+by-diskseq counts devices since the boot. by-label, by-uuid and by-partlabel follow the content of any disk: a copy of a
+disk, or another disk with the same label, takes over their links. They are not ids either.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HINT = (
 
 @dataclass(frozen=True)
 class DeviceId:
-    """A parsed id. `find_argv` prints the device node; size and numbers are set where the user repeated them."""
+    """A parsed id. `find_argv` prints the device node; size and numbers are set if the user repeated them."""
 
     text: str
     find_argv: tuple[str, ...]
@@ -43,7 +43,7 @@ class DeviceId:
 
 
 def parse_device_id(text: str) -> DeviceId:
-    """The id that `text` is; UsageError when it is not stable (such as /dev/sdb)."""
+    """Parse an id; UsageError when it is not stable (such as /dev/sdb)."""
     if _LINK.match(text):
         return DeviceId(text, (*_READLINK, text))
     if _PARTUUID.match(text):
@@ -63,7 +63,7 @@ def parse_device_id(text: str) -> DeviceId:
 
 
 def find_nodes(host: Host, ids: Sequence[str]) -> dict[str, str]:
-    """The node that each id leads to now, empty where it leads nowhere; paths are looked up by one program."""
+    """Return the current node of each id, empty if it leads nowhere; one program looks up all paths."""
     devices = [parse_device_id(id_) for id_ in ids]
     paths = [device for device in devices if device.find_argv[:-1] == _READLINK]
     together = Command((*_READLINK, *(device.find_argv[-1] for device in paths)))

@@ -1,4 +1,4 @@
-"""The disks of a host, as `doctor` and a refusal list them: what each is called for good, what is on it. Only looks."""
+"""Disks of a host as listed by `doctor` and refusals: stable name and content of each. Read-only."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ State = Literal["blank", "carries data", "in use", "not known"]
 
 COLUMNS = "PATH,TYPE,SIZE,MODEL,RO,MAJ:MIN"
 _LINKS = ("/dev/disk/by-id", "/dev/disk/by-path", "/dev/disk/by-partuuid")
-"""Folders of names that stay, the best first."""
+"""Folders of stable names, the best first."""
 _NUMBERS_ONLY = ("wwn-", "nvme-eui.", "nvme-nvme.", "scsi-3", "scsi-0")
-"""Beginnings of names that say nothing to people; taken where there is no other in that folder."""
+"""Prefixes of names that mean nothing to people; used if the folder has no other."""
 MOST_LISTED = 6
-"""Lines of a refusal; `doctor` has all disks."""
+"""Maximum lines in a refusal; `doctor` lists all disks."""
 _FREE_FIRST: tuple[State, ...] = ("blank", "carries data", "not known", "in use")
 _NOT_DISKS = ("/dev/zram", "/dev/ram", "/dev/fd")
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk or partition. `id` is what a campaign calls it."""
+    """A disk or partition. `id` is its name in a campaign."""
 
     node: str
     id: str
@@ -37,11 +37,11 @@ class Disk:
     model: str
     state: State
     what: str
-    """What it carries, who uses it, or why that could not be seen; empty for a blank one."""
+    """Its content, its users, or why it could not be read; empty for a blank disk."""
 
 
 def list_disks(host: Host) -> tuple[Disk, ...]:
-    """Disks and partitions, each inspected as before it would be written to; empty where lsblk is missing."""
+    """List disks and partitions, each inspected as before writing; empty if lsblk is missing."""
     listed = host.run(command("lsblk", "--json", "--bytes", "--list", ["--output", COLUMNS]), check=False)
     if listed.exit_code != 0:
         return ()
@@ -50,7 +50,7 @@ def list_disks(host: Host) -> tuple[Disk, ...]:
 
 
 def allow_or_list(host: Host, id_: str, erase: tuple[str, ...]) -> DeviceState:
-    """The state of a device that may be overwritten. PreflightError for any other, with the disks there are instead."""
+    """Return the state of a device that may be overwritten; otherwise PreflightError, with the available disks."""
     try:
         return refuse_or_allow(host, id_, erase)
     except PreflightError as error:
@@ -59,7 +59,7 @@ def allow_or_list(host: Host, id_: str, erase: tuple[str, ...]) -> DeviceState:
 
 
 def render_disks(host: str, disks: Sequence[Disk]) -> tuple[str, ...]:
-    """A few lines on the disks of a host: those that a campaign may take first, with what to write for them."""
+    """Render a few lines on the disks of a host: usable ones first, with how to write them."""
     if not disks:
         return ()
     ordered = sorted(disks, key=lambda disk: _FREE_FIRST.index(disk.state))
@@ -78,7 +78,7 @@ def _line(disk: Disk) -> str:
 
 
 def parse_disks(text: str) -> tuple[Mapping[str, Any], ...]:
-    """Entries of `lsblk --json --bytes --list --output COLUMNS` that could be written to, each node once."""
+    """Parse the writable entries of `lsblk --json --bytes --list --output COLUMNS`, each node once."""
     entries = {
         entry["path"]: entry
         for entry in json.loads(text)["blockdevices"]
@@ -105,14 +105,14 @@ def _look(host: Host, id_: str) -> tuple[State, str]:
 
 
 def judged(state: DeviceState) -> tuple[State, str]:
-    """What a campaign may do with a device: take it, take it with `erase`, or not at all."""
+    """Classify a device: usable, usable with `erase`, or not usable."""
     if state.in_use:
         return "in use", "; ".join(state.in_use)
     return ("carries data", state.carries) if state.carries else ("blank", "")
 
 
 def _lasting_names(host: Host) -> dict[str, str]:
-    """The best lasting name of each node that has one."""
+    """Return the best stable name of each node that has one."""
     links = [
         f"{folder}/{name}"
         for folder in _LINKS

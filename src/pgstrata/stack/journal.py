@@ -1,14 +1,15 @@
-"""The undo journal: what takes a trial back, on the disk of its host before anything is done there.
+"""The undo journal: lists how to undo a trial, stored on its host's disk before anything is done there.
 
-One file of JSON lines a trial, `STATE/journal/<trial>.jsonl`: a line about its owner, then one undo a line, each synced
-before the step that it undoes is applied. The owner holds a lock of the host for as long as it lives, so `clean` leaves
-a running trial alone, and takes one back whose owner was killed or lost with a reboot.
+One JSON lines file per trial, `STATE/journal/<trial>.jsonl`: a line about its owner, then one undo per line, each
+synced before the step that it undoes is applied. The owner holds a lock of the host while it lives. `clean` therefore
+leaves a running trial alone, and undoes one whose owner was killed or lost with a reboot.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -21,7 +22,7 @@ from pgstrata.stack.undoing import parse_undo, run_undo
 
 @dataclass(frozen=True)
 class Undone:
-    """How one undo went: `line` says what it did (empty when nothing was left to do), `error` why it could not."""
+    """Outcome of one undo: `line` reports what it did (empty when nothing was left to do), `error` why it failed."""
 
     undo: Undo
     line: str = ""
@@ -29,12 +30,12 @@ class Undone:
 
 
 def journal_directory(host: Host) -> str:
-    """The folder of all journals of a host."""
+    """Return the folder of all journals of a host."""
     return f"{host.state_directory()}/journal"
 
 
 def boot_id(host: Host) -> str:
-    """Differs after every boot of the host."""
+    """Return an id that differs after every boot of the host."""
     return host.read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
@@ -48,7 +49,7 @@ class Journal:
 
     @classmethod
     def create(cls, host: Host, trial_id: str) -> Journal:
-        """A new journal; PreflightError when the trial runs already or was left behind by an earlier run."""
+        """Create a new journal; PreflightError when the trial is running or was left behind by an earlier run."""
         journal = cls(host, trial_id)
         holder = journal._lock()
         if holder is not None:
@@ -75,7 +76,7 @@ class Journal:
 
     @classmethod
     def take_over(cls, host: Host, trial_id: str) -> Journal | None:
-        """The journal that another process left, which may hold nothing any more; None while its owner lives."""
+        """Take over another process's journal, which may be empty; None while its owner lives."""
         journal = cls(host, trial_id)
         if journal._lock() is not None:
             return None
@@ -98,9 +99,9 @@ class Journal:
         return self._host.try_lock(self._lock_name, f"trial {self._trial_id}")
 
     def register(self, *undos: Undo) -> None:
-        """Makes undos durable, in this order; they are run in the reverse one.
+        """Store undos durably, in this order; they run in reverse order.
 
-        ValueError for a path that could not be removed later, because its name does not say that it is ours.
+        ValueError for a path that could not be removed later, because its name does not mark it as ours.
         """
         for undo in undos:
             if isinstance(undo, RemovePath) and not is_ours(undo.path):
@@ -109,7 +110,8 @@ class Journal:
             self._host.append_text(self.path, "".join(undo.model_dump_json() + "\n" for undo in undos))
 
     def lock_device(self, node: str) -> None:
-        """Keeps other runs of pgstrata off a device until everything is undone; PreflightError when one has it."""
+        """Lock a device against other runs of pgstrata until everything is undone; PreflightError when another has
+        it."""
         major, minor = self._device_numbers(node)
         name = f"device-{major}-{minor}"
         holder = self._host.try_lock(name, f"trial {self._trial_id}")
@@ -129,10 +131,10 @@ class Journal:
         return status.device
 
     def undo_all(self) -> tuple[Undone, ...]:
-        """Runs every undo, the last one first; after complete success the journal is gone.
+        """Run every undo, the last one first; delete the journal after complete success.
 
-        Processes are ended before everything else, since they keep filesystems busy. One that fails does not keep
-        the others from being tried; the journal then stays for another `clean`. Running it twice does no harm.
+        Processes are ended before everything else, since they keep filesystems busy. A failed undo does not prevent the
+        others; the journal then stays for another `clean`. Running it twice does no harm.
         """
         try:
             if self._host.status(self.path) is None:
@@ -158,33 +160,62 @@ class Journal:
             return Undone(undo, error=f"internal error: {error!r}")
 
 
+def failures(undone: Iterable[Undone]) -> tuple[str, ...]:
+    """Return one line for each failed undo."""
+    return tuple(f"{u.undo.kind}: {u.error}" for u in undone if u.error)
+
+
+def _refuse_left(left: tuple[str, ...]) -> None:
+    if left:
+        raise PgstrataError(f"could not be undone: {'; '.join(left)}", hint="pgstrata clean")
+
+
+@contextmanager
+def journaled(
+    host: Host,
+    name: str,
+    *undos: Undo,
+    undoing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    told: Callable[[tuple[str, ...]], None] = _refuse_left,
+) -> Iterator[Journal]:
+    """Yield a journal that begins with these undos. At the end of the block everything in it is undone, inside
+    `undoing`; `told` receives the failures, one line each. Without it they raise PgstrataError."""
+    journal = Journal.create(host, name)
+    try:
+        journal.register(*undos)
+        yield journal
+    finally:
+        with undoing():
+            left = failures(journal.undo_all())
+        told(left)
+
+
 def in_order_of_undoing(undos: Iterable[Undo]) -> tuple[Undo, ...]:
-    """Processes first, then the last one first; what was registered twice is undone once."""
+    """Order undos: processes first, then the last one first; duplicates run once."""
     reverse = tuple(dict.fromkeys(reversed(tuple(undos))))
     processes = tuple(u for u in reverse if isinstance(u, StopProcesses))
     return (*processes, *(u for u in reverse if not isinstance(u, StopProcesses)))
 
 
 UNFINISHED = ".new"
-"""Behind the name of a journal whose making was cut short: nothing had been done yet."""
+"""Suffix of a journal whose creation was interrupted: nothing had been done yet."""
 LOST = "remove by hand what is left (findmnt, losetup --list, /tmp/pgstrata-*), then the file in the journal folder"
 HINT = "look at the file in the journal folder, undo by hand what it names, and remove it"
 
 
 @dataclass(frozen=True)
 class JournalEntries:
-    """What a journal file holds."""
+    """Content of a journal file."""
 
     boot: str
     undos: tuple[Undo, ...]
 
 
 def parse_journal(text: str) -> JournalEntries:
-    """The entries of a journal.
+    """Parse a journal.
 
-    A file without its first line was damaged, since it was made with it. A last line without its end was being written
-    when the machine went down: its step was never begun, so it is left out. Any other line that cannot be read is an
-    error.
+    A file without its first line is damaged, since it is created with it. A last line without its end was being written
+    when the machine went down: its step never started, so it is left out. Any other unreadable line is an error.
     """
     lines = text.split("\n")[:-1]
     if not lines:

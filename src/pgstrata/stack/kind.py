@@ -1,9 +1,8 @@
-"""What is asked of every kind of device, block layer and filesystem that takes a host: the other half of
-`spec.layers.kind`.
+"""Host-side interface of every kind of device, block layer and filesystem: the other half of `spec.layers.kind`.
 
-A volume is planned from the bottom up. A device gives block devices (`Below`), a block layer takes them and gives its
-own, a filesystem takes them and gives a mount point. Each gives the steps that build it and the checks that read it
-back. Adding a kind is one module with its object and one line in `registry.py`.
+A volume is planned from the bottom up. A device provides block devices (`Below`), a block layer takes them and provides
+its own, a filesystem takes them and provides a mount point. Each returns the steps that build it and the checks that
+read it back. Adding a kind takes one module with its object and one line in `registry.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from pgstrata.host.capabilities import Capability
 from pgstrata.host.protocol import Command, Host
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.stack.disk_counts import CountedDisks
+from pgstrata.stack.free_space import Wanted
 from pgstrata.stack.place import Place
-from pgstrata.stack.room import Wanted
 from pgstrata.stack.space import used_bytes
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Attested, Step
@@ -27,14 +26,14 @@ from pgstrata.stack.undoing import RUNS
 
 
 class Check(Protocol):
-    """Reads one thing of a built stack back from the kernel and sets it beside what was asked."""
+    """Reads one part of a built stack back from the kernel and compares it with the configuration."""
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]: ...
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a striped layer spreads data: `chunk_bytes` on each of `data_disks` (those without parity or copies)."""
+    """Data layout of a striped layer: `chunk_bytes` on each of `data_disks` (those without parity or copies)."""
 
     chunk_bytes: int
     data_disks: int
@@ -42,17 +41,17 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Below:
-    """The block devices that the part above builds on.
+    """Block devices that the part above builds on.
 
-    `nodes` are device nodes. `media` are the nodes at the bottom, whose queues are set and whose traffic is
-    measured; block layers hand them through and add nothing.
+    `nodes` are device nodes. `media` are the nodes at the bottom, whose queues are set and whose traffic is measured;
+    block layers pass them through and add none.
     """
 
     nodes: tuple[Argument, ...] = ()
     media: tuple[Argument, ...] = ()
     geometry: Geometry | None = None
     ids: tuple[str, ...] = ()
-    """Stable ids of those nodes that are real devices: what a layer writes on them has to be wiped in the end."""
+    """Stable ids of real devices among the nodes: a layer's data on them has to be wiped in the end."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +62,19 @@ class PlannedLayer:
     above: Below
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
-    """What a user should know, for example a stripe that does not fit the array below."""
+    """Notes for the user, for example a stripe that does not fit the array below."""
     counted: tuple[CountedDisks, ...] = ()
-    """Disks that say themselves what they did."""
+    """Disks that report their own statistics."""
     stages: tuple[Stage, ...] = ()
-    """How it is brought up again; a device needs nothing."""
+    """Stages that bring it up again; a device needs none."""
 
 
 @dataclass(frozen=True)
 class PlannedFilesystem:
     """A planned filesystem: mounted at `mount_point` when its steps are done.
 
-    `wal_mount_point` is set by a pool that gives pg_wal a dataset of its own. `extra_media` are devices that
-    the filesystem brought itself (log, cache).
+    `wal_mount_point` is set by a pool that gives pg_wal its own dataset. `extra_media` are devices that the filesystem
+    adds itself (log, cache).
     """
 
     steps: tuple[Step, ...]
@@ -85,20 +84,20 @@ class PlannedFilesystem:
     extra_media: tuple[Argument, ...] = ()
     notes: tuple[str, ...] = ()
     counted: tuple[CountedDisks, ...] = ()
-    """Of the devices that the filesystem brought itself."""
+    """Self-reporting disks among the devices that the filesystem adds."""
     stages: tuple[Stage, ...] = ()
-    """How it is brought up again over what is below."""
+    """Stages that bring it up again over the layers below."""
 
 
 Undos = Mapping[type[Undo], Callable[[Host, Any], str]]
-"""What each undo of a kind does; it says what was done, nothing when there was nothing to do."""
+"""Function of each undo type; it returns what was done, empty when there was nothing to do."""
 
 # Each function takes the model of its own kind, which the discriminator guarantees; Callable cannot say so.
 
 
 @dataclass(frozen=True)
 class DeviceKind:
-    """The half of a kind of device that takes a host."""
+    """The host-side half of a kind of device."""
 
     model: type[Device]
     plan: Callable[[Any, Place], PlannedLayer]
@@ -108,7 +107,7 @@ class DeviceKind:
 
 @dataclass(frozen=True)
 class BlockLayerKind:
-    """The half of a kind of block layer that takes a host."""
+    """The host-side half of a kind of block layer."""
 
     model: type[BlockLayer]
     plan: Callable[[Any, Below, Place], PlannedLayer]
@@ -125,27 +124,28 @@ def _fits_kernel(host: Host, fs: Filesystem) -> str:
 
 
 def _needs_no_room(host: Host, fs: Filesystem, wanted: Wanted) -> None:
-    """What lies on devices is checked with them."""
+    """Check nothing: filesystems on devices are checked with those."""
 
 
 @dataclass(frozen=True)
 class FilesystemKind:
-    """The half of a kind of filesystem that takes a host."""
+    """The host-side half of a kind of filesystem."""
 
     model: type[Filesystem]
     plan: Callable[[Any, Below, Place], PlannedFilesystem]
     capabilities: tuple[Capability, ...] = ()
     undos: Undos = field(default_factory=dict)
     used_bytes: Callable[[Host, str, str], int] = used_bytes
-    """Physical bytes of what is mounted at the first path, with the directory of PostgreSQL at the second."""
+    """Physical bytes of the filesystem mounted at the first path, with the PostgreSQL directory at the second."""
     plan_empty_caches: Callable[[Place], tuple[Command, ...]] = _nothing_to_empty
-    """Empties the caches that are not the kernel's; nothing uses the filesystem meanwhile."""
+    """Empties caches outside the kernel's; nothing uses the filesystem meanwhile."""
     kernel_problem: Callable[[Host, Any], str] = _fits_kernel
-    """Why the running kernel cannot have one made like that, though it has the filesystem; empty when it can."""
+    """Why the running kernel cannot have this filesystem with these options, though it has the filesystem; empty when
+    it can."""
     require_room: Callable[[Host, Any, Wanted], None] = _needs_no_room
-    """PreflightError where one that sits on no device has too little room, or cannot be reached."""
+    """Raises PreflightError when one without a device has too little room, or cannot be reached."""
     settings_in_effect: Mapping[str, Callable[[Host], str]] = field(default_factory=dict)
-    """Files of settings that take 0 for `leave it as it is`, and what is in effect then."""
+    """Setting files where 0 means `leave it as it is`, with the value in effect then."""
 
 
 AnyKind = DeviceKind | BlockLayerKind | FilesystemKind
@@ -156,7 +156,7 @@ FILESYSTEMS: dict[str, FilesystemKind] = {}
 
 
 def register(kind: AnyKind) -> None:
-    """Makes a kind known, with its model."""
+    """Register a kind, with its model."""
     name = kind.model.name()
     RUNS.update({undo.model_fields["kind"].default: (undo, run) for undo, run in kind.undos.items()})
     match kind:
@@ -173,15 +173,15 @@ def register(kind: AnyKind) -> None:
 
 
 def plan_device(device: Device, place: Place) -> PlannedLayer:
-    """The plan of a device or a set of them."""
+    """Plan a device or a set of them."""
     return DEVICES[device.kind].plan(device, place)
 
 
 def plan_layer(layer: BlockLayer, below: Below, place: Place) -> PlannedLayer:
-    """The plan of a block layer over `below`."""
+    """Plan a block layer over `below`."""
     return LAYERS[layer.kind].plan(layer, below, place)
 
 
 def plan_filesystem(fs: Filesystem, below: Below, place: Place) -> PlannedFilesystem:
-    """The plan of a filesystem over `below` (which is empty where it takes no device)."""
+    """Plan a filesystem over `below` (empty if it takes no device)."""
     return FILESYSTEMS[fs.kind].plan(fs, below, place)

@@ -1,4 +1,4 @@
-"""Mounting a filesystem, and the mount options that the kernel says are in effect."""
+"""Mounting a filesystem, and the mount options in effect according to the kernel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mount:
 
 @parser_of("/proc/self/mountinfo")
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
-    """All mounts of a /proc/PID/mountinfo, in order (a later one covers an earlier one at the same target).
+    """Parse all mounts of a /proc/PID/mountinfo, in order (a later one covers an earlier one at the same target).
 
     The fields before ` - ` are id, parent, major:minor, root, target, options and optional tags (proc(5)).
     """
@@ -58,24 +58,24 @@ def _unescape(text: str) -> str:
 
 
 def list_mounts(host: Host) -> tuple[Mount, ...]:
-    """All mounts that the host's programs see."""
+    """List all mounts visible to the host's programs."""
     return parse_mountinfo(host.read_text("/proc/self/mountinfo"))
 
 
 def mount_at(host: Host, target: str) -> Mount | None:
-    """The mount visible at `target`, if any."""
+    """Return the mount visible at `target`, if any."""
     found = [m for m in list_mounts(host) if m.target == target]
     return found[-1] if found else None
 
 
 def find_mount(mounts: tuple[Mount, ...], path: str) -> Mount | None:
-    """The mount that a path (links resolved) lies on: the longest target above it, the last of equals."""
+    """Find the mount of a path (links resolved): the longest target above it, the last of equals."""
     above = [m for m in mounts if path == m.target or path.startswith(m.target.rstrip("/") + "/")]
     return max(enumerate(above), key=lambda pair: (len(pair[1].target), pair[0]))[1] if above else None
 
 
 def plan_mount(fstype: str, options: tuple[Argument, ...], source: Argument, place: Place) -> Step:
-    """Makes the mount point and mounts `source` there; every option is an `-o` of its own, as some are Refs."""
+    """Create the mount point and mount `source` there; every option is a separate `-o`, as some are Refs."""
     given = [part for option in options for part in ("--options", option)]
     return Step(
         name=f"mount {fstype} for {place.role}",
@@ -89,14 +89,14 @@ def plan_mount(fstype: str, options: tuple[Argument, ...], source: Argument, pla
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a mount option is to be: `wanted` of the answers that its readings can give."""
+    """Expected value of a mount option: `wanted`, among the values that its readings can give."""
 
     what: str
     wanted: str
     readings: tuple[tuple[str, str], ...]
-    """(option as the kernel shows it, what it means); an option ending in `=` means its value."""
+    """(option as the kernel shows it, its meaning); the meaning of an option ending in `=` is its value."""
     otherwise: str
-    """What it means that none of them is shown: the kernel's default."""
+    """Meaning if none of them is shown: the kernel's default."""
 
     def actual(self, options: tuple[str, ...]) -> str:
         for option in options:
@@ -109,18 +109,18 @@ class Expectation:
 
 
 def flag(what: str, wanted: bool, *, on: str = "", off: str = "") -> Expectation:
-    """A switch that the kernel shows only when it differs from its default: by `on`, or else by `off`."""
+    """Expect a switch that the kernel shows only when it differs from its default: by `on`, otherwise by `off`."""
     readings = ((on, "on"),) if on else ((off, "off"),)
     return Expectation(what, "on" if wanted else "off", readings, "off" if on else "on")
 
 
 def value(option: str, wanted: str | None, default: str) -> Expectation:
-    """An option `option=VALUE` that is not shown at its default."""
+    """Expect an option `option=VALUE` that is not shown at its default."""
     return Expectation(option, default if wanted is None else wanted, ((f"{option}=", ""),), default)
 
 
 def atime_expectations(*, noatime: bool, nodiratime: bool) -> tuple[Expectation, ...]:
-    """Access times: relatime unless asked otherwise (the kernel's default since 2.6.30)."""
+    """Expect access times: relatime unless configured otherwise (the kernel's default since 2.6.30)."""
     readings = (("noatime", "noatime"), ("relatime", "relatime"))
     return (
         Expectation("atime", "noatime" if noatime else "relatime", readings, "strictatime"),
@@ -129,7 +129,7 @@ def atime_expectations(*, noatime: bool, nodiratime: bool) -> tuple[Expectation,
 
 
 def atime_options(*, noatime: bool, nodiratime: bool) -> tuple[str, ...]:
-    """The mount options for access times."""
+    """Return the mount options for access times."""
     return (*(["noatime"] if noatime else []), *(["nodiratime"] if nodiratime else []))
 
 
@@ -137,7 +137,7 @@ WRITABLE = Expectation("access", "rw", (("ro", "ro"),), "rw")
 
 
 def _node_of(host: Host, source: str) -> str:
-    """A source as the device node it leads to: mount(8) shows /dev/dm-0 by its link in /dev/mapper."""
+    """Resolve a source to its device node: mount(8) shows /dev/dm-0 by its link in /dev/mapper."""
     if not source.startswith("/dev/mapper/"):
         return source
     found = host.run(command("readlink", "--canonicalize-existing", source), check=False)
@@ -146,13 +146,13 @@ def _node_of(host: Host, source: str) -> str:
 
 @dataclass(frozen=True)
 class MountCheck:
-    """A filesystem is mounted where it should be, from the right source, with the options asked for and no other."""
+    """Checks mount point, source and options of a filesystem; no other options may be set."""
 
     role: str
     target: str
     fstype: str
     source: Argument | None
-    """None where the source has no name of its own (tmpfs) or one of several devices is shown."""
+    """None if the source has no name of its own (tmpfs) or one of several devices is shown."""
     expectations: tuple[Expectation, ...]
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:

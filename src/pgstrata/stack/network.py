@@ -1,16 +1,16 @@
-"""The network of a cluster's nodes: on each machine a namespace each, and one in which a bridge joins them.
+"""The network of a cluster's nodes: one namespace per node on each machine, and one with the bridge that joins them.
 
-Each namespace is held by a file among the trial's own mounts, so that unmounting and removing it is all there is to
-take back: its interfaces, addresses and queues go with it. Nothing is added to the machine's own network, and nothing
-leads from one into the other, so that the addresses cannot collide with the machine's.
+Each namespace is held by a file among the trial's own mounts. Unmounting and removing that file undoes everything,
+because interfaces, addresses and queues go with the namespace. Nothing is added to the machine's own network, and
+nothing leads from one into the other, so the addresses cannot collide with the machine's.
 
-Packets are held back and dropped by netem, or where the kernel has none by a program of ours (`relay`), which then is
-the bridge as well.
+netem delays and drops packets. If the kernel has no netem, pgstrata's own program (`relay`) does, which then is the
+bridge as well.
 
-Bridges of several machines are joined by VXLAN: the tunnel's device is in the bridge's namespace, its packets go by the
-machine's own network. Who is behind which machine is written into its table, so nothing that arrives changes that.
+VXLAN joins the bridges of several machines: the tunnel's device is in the bridge's namespace, and its packets use the
+machine's own network. The tunnel's table lists the nodes behind each machine, so no arriving packet changes it.
 
-They are of 198.18.0.0/15, which RFC 2544 sets aside for benchmarks.
+Addresses are from 198.18.0.0/15, which RFC 2544 sets aside for benchmarks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.stack import Network, Stack
 from pgstrata.stack import round_trip
 from pgstrata.stack.kind import Check
-from pgstrata.stack.looks import FreePath
+from pgstrata.stack.preconditions import FreePath
 from pgstrata.stack.step import Attested, PlannedCommand, Step, planned, told
 from pgstrata.stack.undo import RemovePath, Unmount
 
@@ -37,7 +37,7 @@ DRIVER = "driver"
 _HUB = "hub"
 _BRIDGE = "bridge0"
 INTERFACE = "eth0"
-"""Of a node, in its namespace."""
+"""Name of a node's interface, in its namespace."""
 _SUBNET = "198.18.0"
 _PREFIX_BITS = 24
 
@@ -45,19 +45,19 @@ _TUNNEL = "pgstrata-vxlan"
 VXLAN_PORT = 4789
 """UDP (RFC 7348)."""
 TUNNEL_MTU = 1430
-"""What is left of 1500 bytes behind the heads of VXLAN, UDP and IPv6."""
+"""Remainder of 1500 bytes after the headers of VXLAN, UDP and IPv6."""
 _EVERYBODY = "00:00:00:00:00:00"
-"""In the table of a tunnel: where packets for nobody in particular are sent, such as those of ARP."""
+"""Tunnel table entry for packets without a particular recipient, such as those of ARP."""
 
 BURST_BYTES = 128 * 1024
-"""Two of the largest packets that a virtual link hands over at once."""
+"""Two of the largest packets that a virtual link passes at once."""
 LONGEST_QUEUE_MS = 100
 SLOW_RATE = "1mbit"
-"""An eighth of what the ledger of crash trials writes."""
+"""An eighth of the write rate of the crash trials' ledger."""
 SLOW_BURST_BYTES = 4096
-"""Of packets of 1500 bytes."""
+"""Assumes packets of 1500 bytes."""
 RELAY_MTU = 65_000
-"""Few large packets instead of many small ones, as the kernel hands them over within a machine."""
+"""Few large packets instead of many small ones, as the kernel passes them within a machine."""
 RETRANSMITTED_S = 4.0
 """A lost packet is sent again after one second, and after three."""
 CLOCKS_AGREE = 0.99
@@ -80,16 +80,16 @@ class Link:
     """The file that holds its namespace."""
     address: str
     host: str = ""
-    """Where it is not the primary's."""
+    """Set if it differs from the primary's host."""
 
     @property
     def hardware_address(self) -> str:
-        """Where nodes are on several hosts: known beforehand, locally administered."""
+        """Address for nodes on several hosts: known beforehand, locally administered."""
         return "02:00:" + ":".join(f"{int(byte):02x}" for byte in self.address.split("."))
 
     def enter(self, command: Command, *, further: tuple[str, ...] = ()) -> Command:
-        """The same command in the node's namespace, and behind what else root does first; root may enter, and becomes
-        the command's user there."""
+        """Return the same command in the node's namespace, after `further`, which root runs first. Root may enter, and
+        becomes the command's user there."""
         user = (f"--userspec={command.user}", "--skip-chdir", "/") if command.user else ()
         become = ("chroot", *user) if user else ()
         argv = ("nsenter", f"--net={self.namespace}", *further, *become, *command.argv)
@@ -98,7 +98,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A host of a cluster's nodes: where its namespaces are held, and the address that other hosts reach it by."""
+    """A host of a cluster's nodes: the folder of its namespaces, and its address for other hosts."""
 
     mount_directory: str
     address: str = ""
@@ -113,17 +113,17 @@ class PlannedNetwork:
     checks: tuple[Check, ...]
 
     hub: str | None
-    """The file that holds the namespace of the primary's bridge; None where a relay joins the nodes."""
+    """The file that holds the namespace of the primary's bridge; None if a relay joins the nodes."""
     far_checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
-    """Of nodes on other hosts, by their names."""
+    """Checks of nodes on other hosts, by host name."""
 
     def set_link(self, node: str, *, up: bool) -> PlannedCommand:
-        """Cuts a node off from the others, or lets it in again."""
+        """Disconnect a node from the others, or reconnect it."""
         namespace, interface = (self.link(node).namespace, INTERFACE) if self.hub is None else (self.hub, node)
         return _in(namespace, "ip", "link", "set", interface, "up" if up else "down")
 
     def set_slow(self, node: str, *, slow: bool) -> PlannedCommand | None:
-        """Lets little come to a node, or all again; None where a relay joins the nodes, which has no such queue."""
+        """Limit the rate to a node, or lift the limit; None if a relay joins the nodes, which has no such queue."""
         if self.hub is None:
             return None
         queue = ("root", "tbf", "rate", SLOW_RATE, "burst", str(SLOW_BURST_BYTES), "latency", f"{LONGEST_QUEUE_MS}ms")
@@ -131,7 +131,7 @@ class PlannedNetwork:
         return _in(self.hub, "tc", "qdisc", *words)
 
     def link(self, node: str) -> Link:
-        """KeyError where there is no such node."""
+        """Return a node's link; KeyError for an unknown node."""
         return {link.node: link for link in self.links}[node]
 
 
@@ -143,8 +143,8 @@ def plan_network(
     tunnels: Mapping[str, Attachment] | None = None,
     tunnel_id: int = 0,
 ) -> PlannedNetwork | None:
-    """The network of a cluster; None for a server that is alone. `relayed` says that the host has no netem. Where nodes
-    are on several hosts, `tunnels` has all of them by name, the primary's by an empty one."""
+    """Plan the network of a cluster; None for a single server. `relayed`: the host has no netem. If nodes are on
+    several hosts, `tunnels` contains all hosts by name, the primary's by an empty one."""
     if stack.topology is None:
         return None
     names = {DRIVER: "", **{node.name: node.host for node in stack.nodes}}
@@ -185,7 +185,7 @@ def _plan_bridged(links: tuple[Link, ...], network: Network, hub: str) -> Planne
 def _plan_tunnelled(
     links: tuple[Link, ...], network: Network, attached: Mapping[str, Attachment], tunnel_id: int
 ) -> PlannedNetwork:
-    """A bridge on each host, as if its nodes were all, and a tunnel from each to all others."""
+    """Plan a bridge on each host for its own nodes, and a tunnel from each host to all others."""
     steps: list[Step] = []
     checks: dict[str, tuple[Check, ...]] = {}
     for host, here in attached.items():
@@ -210,14 +210,15 @@ def _behind(links: tuple[Link, ...], host: str) -> tuple[Link, ...]:
 
 
 def _fit(link: Link) -> Step:
-    """A link whose packets fit into the tunnel, under the address that tunnels know."""
+    """Plan a link whose packets fit into the tunnel, under the address known to the tunnels."""
     own = link.namespace
     change = _in(own, "ip", "link", "set", INTERFACE, "address", link.hardware_address, "mtu", str(TUNNEL_MTU))
     return Step(f"packets of {link.node} fit the tunnel", (change,))
 
 
 def _tunnel(hub: str, here: Attachment, others: Mapping[str, tuple[Link, ...]], tunnel_id: int) -> Step:
-    """Its own end is in the hub's namespace and goes with it; packets to `others` leave by the host's network."""
+    """Plan a tunnel. Its own end is in the hub's namespace and goes with it; packets to `others` use the host's
+    network."""
     add = planned(
         "ip", "link", "add", _TUNNEL, ["mtu", str(TUNNEL_MTU)], ["netns", hub],
         ["type", "vxlan"], ["id", str(tunnel_id)], ["local", here.address], ["dstport", str(VXLAN_PORT)], "nolearning",
@@ -230,7 +231,7 @@ def _tunnel(hub: str, here: Attachment, others: Mapping[str, tuple[Link, ...]], 
 
 
 def _plan_relayed(links: tuple[Link, ...], network: Network, mount_directory: str) -> PlannedNetwork:
-    """The relay makes the interfaces, which are there as long as it is."""
+    """Plan the relay, which creates the interfaces; they exist as long as it does."""
     pid_file = f"{mount_directory}/relay.pid"
     relay = Command(
         ("python3", "-I", "-", *_relay_options(network), "--device", INTERFACE, "--pid-file", pid_file,
@@ -257,7 +258,7 @@ def _relay_options(network: Network) -> tuple[str, ...]:
 
 
 def _bytes_per_s(network: Network) -> float:
-    """0 without a limit."""
+    """Return the rate; 0 without a limit."""
     return 125_000 * (network.bandwidth_mbit or 0.0)
 
 
@@ -291,7 +292,7 @@ def _make(name: str, file: str) -> Step:
 
 
 def _join(link: Link, hub: str, network: Network) -> Step:
-    """Both ends of a pair, each in its namespace from the beginning; the bridge's end is called after the node."""
+    """Plan a pair of interfaces, each created in its namespace; the bridge's end is named after the node."""
     address = f"{link.address}/{_PREFIX_BITS}"
     own = link.namespace
     # asked for in its own namespace: Linux 6.1 refuses a name that the asking one has, and hosts have an eth0
@@ -310,7 +311,7 @@ def _join(link: Link, hub: str, network: Network) -> Step:
 
 
 def _plan_queue(network: Network) -> Iterator[tuple[str, ...]]:
-    """The queue of a link that is not as fast as the kernel makes it."""
+    """Return the queue of a link that is slower than the kernel's default."""
     add = ("tc", "qdisc", "add", "dev", INTERFACE, "root")
     rate = ("rate", f"{network.bandwidth_mbit:.15g}mbit") if network.bandwidth_mbit is not None else ()
     if holds_packets(network):
@@ -322,12 +323,12 @@ def _plan_queue(network: Network) -> Iterator[tuple[str, ...]]:
 
 
 def holds_packets(network: Network) -> bool:
-    """Whether packets are held back or dropped on their way."""
+    """True if packets are delayed or dropped on their way."""
     return bool(network.delay_ms or network.loss)
 
 
 def needs_relay(host: Host, stacks: Iterable[Stack]) -> bool:
-    """Whether one of the stacks holds packets back and the host's kernel does not."""
+    """True if a stack delays or drops packets and the host's kernel cannot."""
     networks = [stack.topology.network for stack in stacks if stack.topology is not None]
     return any(map(holds_packets, networks)) and not _has_netem(host)
 
@@ -338,7 +339,7 @@ def _in(namespace: str, *argv: str) -> PlannedCommand:
 
 @dataclass(frozen=True)
 class LinkCheck:
-    """A node has its own address and the loopback's, no other, and its link the queue that was asked for."""
+    """Checks that a node has only its own address and the loopback's, and its link the configured queue."""
 
     link: Link
     queue: str
@@ -361,7 +362,7 @@ class LinkCheck:
 
 @dataclass(frozen=True)
 class RelayCheck:
-    """The relay runs, with what was asked."""
+    """Checks that the relay runs with the configured arguments."""
 
     pid_file: str
     network: Network
@@ -379,7 +380,7 @@ class RelayCheck:
 
 @dataclass(frozen=True)
 class RoundTripCheck:
-    """From the first node to each other one and back no packet is faster than twice the delay."""
+    """Checks that no round trip from the first node to any other is faster than twice the delay."""
 
     links: tuple[Link, ...]
     delay_ms: float
@@ -406,12 +407,12 @@ class RoundTripCheck:
 
 @parser_of("the measurement of round trips")
 def parse_round_trips(text: str) -> dict[str, float | None]:
-    """Milliseconds by address; None where nobody answered."""
+    """Parse milliseconds by address; None without an answer."""
     return {str(address): None if ms is None else float(ms) for address, ms in json.loads(text).items()}
 
 
 def render_queue(network: Network) -> str:
-    """How `parse_queue` tells of the queue that was asked for."""
+    """Render the configured queue in the form of `parse_queue`."""
     rate = f" {network.bandwidth_mbit * 125_000:.0f} B/s" if network.bandwidth_mbit is not None else ""
     if holds_packets(network):
         return f"netem {network.delay_ms:g} ms, loss {network.loss:.4g}{rate}"
@@ -420,13 +421,13 @@ def render_queue(network: Network) -> str:
 
 @parser_of("ip -json address")
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """All addresses of a namespace."""
+    """Parse all addresses of a namespace."""
     return tuple(str(info["local"]) for interface in json.loads(text) for info in interface["addr_info"])
 
 
 @parser_of("tc -json qdisc")
 def parse_queue(text: str) -> str:
-    """The root queue of a link in words; `none` where the link does not queue."""
+    """Describe the root queue of a link; `none` if the link has no queue."""
     root = next((queue for queue in json.loads(text) if queue.get("root")), None)
     if root is None or root["kind"] in ("noqueue", "pfifo_fast", "fq_codel"):
         return "none"
@@ -442,7 +443,7 @@ def parse_queue(text: str) -> str:
 
 
 def capabilities_of(stack: Stack) -> tuple[str, ...]:
-    """What a host must be able to do for the topology of a stack."""
+    """Return the host capabilities required by a stack's topology."""
     if stack.topology is None:
         return ()
     delay = (DELAY,) if holds_packets(stack.topology.network) else ()
@@ -452,7 +453,7 @@ def capabilities_of(stack: Stack) -> tuple[str, ...]:
 
 
 def _links(host: Host, symbol: str, module: str) -> bool:
-    """Whether the kernel has a part of its network: built in, which only its symbols show, or as a module."""
+    """True if the kernel has a part of its network: built in, visible only in its symbols, or as a module."""
     known = command("grep", "--quiet", ["--word-regexp", symbol], "/proc/kallsyms")
     return host.run(known, check=False).exit_code == 0 or module_available(host, module)
 

@@ -1,25 +1,25 @@
-"""What sysfs says of a block device, read as files: starting a program costs far more, above all in emulation."""
+"""sysfs facts on a block device, read as files: starting a program costs far more, above all in emulation."""
 
 from __future__ import annotations
 
 from pgstrata.host.protocol import Host
 
 SECTOR_BYTES = 512
-"""The kernel counts in these, whatever the device's own sectors are."""
+"""The kernel's counting unit, whatever the device's own sectors are."""
 
 
 def sysfs_folder(node: str) -> str:
-    """The folder of a node such as /dev/sda1, which must not be a link."""
+    """Return the folder of a node such as /dev/sda1, which must not be a link."""
     return f"/sys/class/block/{node.rsplit('/', 1)[-1]}"
 
 
 def read_size_bytes(host: Host, node: str) -> int:
-    """The size of a device; FileNotFoundError when the kernel has no such node."""
+    """Read the size of a device; FileNotFoundError when the kernel has no such node."""
     return int(host.read_text(f"{sysfs_folder(node)}/size")) * SECTOR_BYTES
 
 
 def list_partitions(host: Host, node: str) -> tuple[str, ...]:
-    """Kernel names of the partitions of a disk: they begin with the disk's own (sda1, nvme0n1p1)."""
+    """List kernel names of a disk's partitions: they begin with the disk's own (sda1, nvme0n1p1)."""
     folder = sysfs_folder(node)
     name = folder.rsplit("/", 1)[-1]
     entries = [entry for entry in host.list_directory(folder) if entry.startswith(name)]

@@ -1,4 +1,4 @@
-"""Where the layers of a volume go on the host, and how they are named."""
+"""Location and names of a volume's layers on the host."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pgstrata.host.facts.modelled import ModelledDisk
 
 @dataclass(frozen=True)
 class Place:
-    """Where the layers of one volume go on the host, and how they are named.
+    """Location and names of one volume's layers on the host.
 
-    `role` is `data`, `wal` or `tablespace.NAME` and begins the names of bindings; a layer beside it (a log device, the
-    filesystem below an export) has a longer one.
+    `role` is `data`, `wal` or `tablespace.NAME` and begins the names of bindings; an additional layer (a log device,
+    the filesystem below an export) has a longer one.
     """
 
     trial: str
@@ -25,7 +25,7 @@ class Place:
     modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
     """Disks of the host that have the timing of a modelled medium, by stable id."""
     recorder: str = "data"
-    """The role of the first volume on recorded disks: the daemon that has those of all volumes is started with it."""
+    """The role of the first volume on recorded disks, which starts the daemon for those of all volumes."""
 
     @property
     def mount_point(self) -> str:
@@ -33,7 +33,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """A name for a volume group, an array or a pool: `pgstrata-<trial>-<role>`, dots as dashes."""
+        """Return a name for a volume group, an array or a pool: `pgstrata-<trial>-<role>`, dots as dashes."""
         return f"pgstrata-{self.trial}-{self.role}".replace(".", "-")
 
     @property
@@ -44,5 +44,5 @@ class Place:
         return f"{self.backing_folder}/{index}.img"
 
     def beside(self, name: str) -> Place:
-        """The place of another layer of the same volume: `data` -> `data.log`."""
+        """Return the place of another layer of the same volume: `data` -> `data.log`."""
         return replace(self, role=f"{self.role}.{name}")

@@ -1,7 +1,7 @@
-"""From a stack to everything that will be done to build it: a pure function.
+"""Plans everything needed to build a stack: a pure function.
 
-A stack's volumes are planned one after the other, each from the device up; then come the directories that belong to
-PostgreSQL and the settings that concern the whole host.
+Volumes are planned one after the other, each from the device up. PostgreSQL's directories and host-wide settings
+follow.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pgstrata.stack.kind import (
     plan_filesystem,
     plan_layer,
 )
-from pgstrata.stack.looks import FreePath
 from pgstrata.stack.network import Attachment, PlannedNetwork, plan_network
 from pgstrata.stack.place import Place
+from pgstrata.stack.preconditions import FreePath
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Step, planned, resolve
 from pgstrata.stack.tuning.kernel import plan_kernel
@@ -38,10 +38,10 @@ DIRECTORY_NAMES = {"data": "pgdata", "wal": "pgwal", "archive": "pgarchive"}
 
 @dataclass(frozen=True)
 class PlanContext:
-    """What a plan needs to know of the trial and its host.
+    """Facts on the trial and its host needed for a plan.
 
     `trial_id` must be fit for file names. `scratch` is the folder for loop files; everything of the trial goes into
-    `SCRATCH/pgstrata-<trial>`. Mount points go into `mount_root` where it is given, else below the scratch folder:
+    `SCRATCH/pgstrata-<trial>`. Mount points go into `mount_root` if it is given, otherwise below the scratch folder:
     the server's user must be able to reach them. `owner` is that user; None when everything runs as the caller.
     """
 
@@ -54,14 +54,14 @@ class PlanContext:
     modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
     """Disks of the host that have the timing of a modelled medium, by stable id."""
     relayed: bool = False
-    """Whether packets between nodes are held back by a relay, as the kernel does not."""
+    """True if a relay delays packets between nodes, because the kernel cannot."""
     address: str = ""
-    """By which other hosts of a cluster reach this one."""
+    """Address of this host for other hosts of a cluster."""
     elsewhere: Mapping[str, PlanContext] = field(default_factory=dict)
-    """Of the other hosts, by their names."""
+    """Contexts of the other hosts, by name."""
 
     def at(self, host: str) -> PlanContext:
-        """Of a host; an empty name is this one's."""
+        """Return the context of a host; an empty name means this one."""
         return self.elsewhere[host] if host else self
 
     @property
@@ -93,36 +93,36 @@ class PlanContext:
 
 @dataclass(frozen=True)
 class VolumePlan:
-    """What one role stands on when its steps are done."""
+    """The layers of one role after its steps are done."""
 
     role: str
     volume: Volume
     mount_point: str
     directory: str
     nodes: tuple[Argument, ...]
-    """What the filesystem sits on."""
+    """Nodes below the filesystem."""
     media: tuple[Argument, ...]
-    """The devices at the bottom, with those that the filesystem brought itself."""
+    """The devices at the bottom, with those that the filesystem adds itself."""
     stages: tuple[Stage, ...] = ()
-    """How it is brought up again from what its devices hold, from the bottom up."""
+    """Stages that bring it up again from the content of its devices, from the bottom up."""
     host: str = ""
-    """Where it is not the primary's."""
+    """Set if it differs from the primary's host."""
 
 
 @dataclass(frozen=True)
 class NodePlan:
-    """Where the data of one server lies."""
+    """Data locations of one server."""
 
     name: str
     data_directory: str
     wal_directory: str | None
     host: str = ""
-    """Where it is not the primary's."""
+    """Set if it differs from the primary's host."""
 
 
 @dataclass(frozen=True)
 class StackPlan:
-    """Everything that will be done, and what is to be found afterwards."""
+    """All steps of a build, and the checks of its result."""
 
     context: PlanContext
     stack: Stack
@@ -135,25 +135,25 @@ class StackPlan:
     standbys: tuple[NodePlan, ...] = ()
     archive_directory: str | None = None
     network: PlannedNetwork | None = None
-    """Of the nodes of a cluster."""
+    """Network of a cluster's nodes."""
     notes: tuple[str, ...] = ()
     counted: tuple[CountedDisks, ...] = ()
-    """Disks that say themselves what they did."""
+    """Disks that report their own statistics."""
     far_checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
-    """What is to be found on other hosts, by their names."""
+    """Checks on other hosts, by host name."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """All hosts of its nodes, the primary's by an empty name."""
+        """Return all hosts of its nodes, the primary's as an empty name."""
         return ("", *self.stack.far_hosts)
 
     @property
     def mounts(self) -> dict[str, str]:
-        """Mount point by role."""
+        """Return mount points by role."""
         return {v.role: v.mount_point for v in self.volumes}
 
     def devices(self, bindings: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-        """Device nodes by role, from the medium up, once they are known; empty for tmpfs and directories."""
+        """Return device nodes by role, from the medium up, once known; empty for tmpfs and directories."""
         return {
             v.role: tuple(dict.fromkeys(resolve(node, bindings) for node in (*v.media, *v.nodes))) for v in self.volumes
         }
@@ -161,7 +161,7 @@ class StackPlan:
 
 @dataclass(frozen=True)
 class _Planned:
-    """One volume on the way into the plan."""
+    """One volume during planning."""
 
     host: str
     plan: VolumePlan
@@ -173,7 +173,7 @@ class _Planned:
 
 
 def plan_stack(stack: Stack, context: PlanContext) -> StackPlan:
-    """The whole plan of a stack; touches nothing."""
+    """Plan a whole stack; touches nothing."""
     recorder = next((role for role, volume in stack.volumes.items() if volume.recorded), "")
     hosts = ("", *stack.far_hosts)
     volumes = [
@@ -234,14 +234,15 @@ def _plan_network(stack: Stack, context: PlanContext) -> PlannedNetwork | None:
 
 
 def _plan_node(node: Node, by_role: Mapping[str, str], pool_wal: Mapping[str, str]) -> NodePlan:
-    """The directories of a server; its pool may have a dataset for pg_wal."""
+    """Plan the directories of a server; its pool may have a dataset for pg_wal."""
     data = node.roles["data"]
     wal = by_role[node.roles["wal"]] if "wal" in node.roles else pool_wal.get(data)
     return NodePlan(node.name, by_role[data], wal, node.host)
 
 
 def plan_folders(context: PlanContext) -> tuple[Step, ...]:
-    """Folders that nobody else can list or has made before: their parent may be open to everybody, like /var/tmp."""
+    """Plan folders that nobody else can list or create in advance: their parent may be open to everybody, like
+    /var/tmp."""
     folders = (context.work_directory, context.mount_directory)
     outer = [folder for folder in folders if not folder.startswith(f"{context.work_directory}/")]
     parents = dict.fromkeys(folder.rsplit("/", 1)[0] or "/" for folder in outer)
@@ -276,16 +277,15 @@ def _plan_volume(volume: Volume, place: Place, queue: Queue, host: str) -> _Plan
 
 
 def directory_name(role: str) -> str:
-    """What the directory of PostgreSQL in a volume is called."""
+    """Return the name of PostgreSQL's directory in a volume."""
     whose, _, what = role.rpartition(".")
     return "pgspace" if whose == "tablespace" else DIRECTORY_NAMES[what]
 
 
 def _plan_base(volume: Volume, place: Place, queue: Kernel) -> PlannedLayer:
-    """Everything below the filesystem.
+    """Plan everything below the filesystem.
 
-    Queues are set as soon as their devices are there: layers, mkfs and mount look at them (btrfs takes `ssd` from
-    rotational).
+    Queues are set as soon as their devices exist: layers, mkfs and mount read them (btrfs takes `ssd` from rotational).
     """
     if not volume.needs_device:
         return PlannedLayer((), Below())

@@ -14,12 +14,12 @@ from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack import sizing
 from pgstrata.stack.capabilities import missing, required_for
 from pgstrata.stack.disks import allow_or_list
+from pgstrata.stack.free_space import Wanted, require_free, require_memory, require_size
 from pgstrata.stack.kind import FILESYSTEMS
-from pgstrata.stack.room import Wanted, require_free, require_memory, require_size
 from pgstrata.stack.tuning import overcommit
-from pgstrata.stack.tuning.holding import refuse_held
 from pgstrata.stack.tuning.hugepage import TRANSPARENT_HUGEPAGE
 from pgstrata.stack.tuning.setting import read_setting
+from pgstrata.stack.tuning.shared_settings import refuse_held
 from pgstrata.stack.tuning.sysctl import sysctl_path
 
 
@@ -62,11 +62,11 @@ def check_campaign(
     loaded_bytes: int | None = None,
     unserved: Mapping[str, Unsupported] = MappingProxyType({}),
 ) -> Preflight:
-    """Whether a campaign can run on a host; PreflightError when it must not start at all.
+    """Check that a campaign can run on a host; PreflightError when it must not start at all.
 
-    A stack that the host cannot build is only left out (`unsupported`). `server_user` is who must reach existing
-    directories, `loaded_bytes` the size of the user's own database where one is loaded instead of pgbench's,
-    `unserved` the stacks that are known to lack their server.
+    A stack that the host cannot build is only left out (`unsupported`). `server_user` must reach existing directories.
+    `loaded_bytes` is the size of the user's own database if one is loaded instead of pgbench's. `unserved` contains the
+    stacks known to lack their server.
     """
     unsupported = tuple(_unsupported(host, campaign.stacks, unserved))
     left_out = {u.stack for u in unsupported}
@@ -93,12 +93,12 @@ def check_campaign(
 
 
 def alike_bytes(stack: Stack, volume: Volume, roles: Mapping[str, int]) -> int:
-    """Of all volumes of a stack that have the same kind of filesystem."""
+    """Return the bytes of all volumes of a stack with the same kind of filesystem."""
     return sum(roles[role] for role, other in stack.volumes.items() if other.fs.kind == volume.fs.kind)
 
 
 def _unsupported(host: Host, stacks: Sequence[Stack], unserved: Mapping[str, Unsupported]) -> Iterator[Unsupported]:
-    """What each stack lacks, on the host and of its server, in one."""
+    """Yield everything that each stack lacks, on the host and of its server, as one entry."""
     for stack in stacks:
         lacking = [u for u in (unsupported_on(host, stack), unserved.get(stack.name)) if u is not None]
         if lacking:
@@ -108,7 +108,7 @@ def _unsupported(host: Host, stacks: Sequence[Stack], unserved: Mapping[str, Uns
 
 
 def unsupported_on(host: Host, stack: Stack) -> Unsupported | None:
-    """All that is missing for a stack at once: nobody wants to learn of it piece by piece. None where nothing is."""
+    """Return everything missing for a stack at once; None if nothing is missing."""
     lacking = missing(host, required_for(stack))
     reasons = [one.text for one in lacking]
     hints = [one.install for one in lacking]

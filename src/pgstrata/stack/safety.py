@@ -22,7 +22,7 @@ NO_FORMAT = "data in no format that is recognised"
 
 @dataclass(frozen=True)
 class DeviceState:
-    """What is known of a device that a stack wants to overwrite."""
+    """State of a device that a stack wants to overwrite."""
 
     id: str
     node: str
@@ -38,7 +38,7 @@ class DeviceState:
 
     @property
     def carries(self) -> str:
-        """What would be lost, for people; empty for a blank device."""
+        """Content that would be lost, for people; empty for a blank device."""
         if self.content_at is not None:
             return f"{NO_FORMAT} (from byte {self.content_at} on)"
         return ", ".join(s.shown for s in self.signatures)
@@ -152,6 +152,30 @@ def _refuse(host: Host, state: DeviceState, erase: tuple[str, ...]) -> None:
             f"device {state.id} ({state.node}) on {host.name} carries {state.carries}: it may hold data",
             hint=f"if all of it may be destroyed, add to the campaign: erase: [{state.id!r}]",
         )
+
+
+def wipe(host: Host, state: DeviceState, device: OpenDevice, step: str) -> None:
+    """Leaves a device blank."""
+    zero(host, device, f"{state.id} ({state.node})", state.node, f"step {step!r}")
+    require_blank(host, state, device)
+
+
+def zero(host: Host, device: OpenDevice, shown: str, node: str, part: str) -> None:
+    """Clears a device. TrialError where it refuses."""
+    try:
+        host.zero(device.handle)
+    except OSError as error:
+        raise write_refused(host, shown, node, f"wiped in {part}", error.strerror or str(error)) from error
+
+
+def write_refused(host: Host, shown: str, node: str, to_be: str, why: str) -> TrialError:
+    """A device refuses what is written to it, as a thin one whose store is full; `to_be` says what for, and in which
+    part of the trial."""
+    look = f"lsblk -s {node}" if node.startswith("/dev/") else "df"
+    return TrialError(
+        f"device {shown} on {host.name} could not be {to_be}: {why}",
+        hint=f"see what it lies on, and whether that is full: {look}; dmesg | tail",
+    )
 
 
 def require_blank(host: Host, state: DeviceState, device: OpenDevice) -> None:

@@ -13,7 +13,7 @@ from pgstrata.errors import parser_of
 from pgstrata.host.protocol import CommandFailed, Host, command
 
 LABEL = "pgstrata"
-"""Of every filesystem that pgstrata makes."""
+"""Label of every filesystem that pgstrata makes."""
 
 _NOTHING_FOUND = 2
 _AMBIVALENT = 8

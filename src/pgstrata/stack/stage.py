@@ -36,9 +36,9 @@ class Stage:
     mount_point: str | None = None
     """Where `up` mounts something that is unmounted before `down`."""
     alone: bool = False
-    """Whether the kernel cannot have two copies of it up at once."""
+    """True if the kernel cannot have two copies of it up at once."""
     in_sight: bool = False
-    """Whether it must be mounted where every process sees it."""
+    """True if it must be mounted where every process sees it."""
     undo: tuple[Undo, ...] = ()
     """Takes back what outlives the process that brought it up, apart from mounts."""
     readies: tuple[Step, ...] = ()

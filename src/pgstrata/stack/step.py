@@ -188,7 +188,7 @@ def resolve(argument: Argument, bindings: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Attested:
-    """One property of a built stack: what was asked, what the kernel says."""
+    """One property of a built stack: the configured and the actual value."""
 
     what: str
     expected: str
@@ -200,10 +200,10 @@ class Attested:
 
 
 def told(what: str, actual: str) -> Attested:
-    """A property that nobody asked for, recorded as it was found: a default of the tool or the kernel."""
+    """Record the actual value of a property without configuration: a default of the tool or the kernel."""
     return Attested(what, actual, actual)
 
 
-def asked_or_told(what: str, asked: object | None, actual: object) -> Attested:
-    """A property that is compared when it was asked for, and only told when `asked` is None."""
+def compare_or_record(what: str, asked: object | None, actual: object) -> Attested:
+    """Compare a property with its configuration; only record it when `asked` is None."""
     return told(what, str(actual)) if asked is None else Attested(what, str(asked), str(actual))

@@ -43,7 +43,7 @@ OURS = "pgstrata-"
 
 
 def is_ours(path: str) -> bool:
-    """Whether a path is, or lies in, a folder that pgstrata made."""
+    """True if a path is, or lies in, a folder that pgstrata made."""
     parts = path.split("/")
     return path.startswith("/") and ".." not in parts and any(part.startswith(OURS) for part in parts)
 
@@ -81,6 +81,16 @@ class WipeDevice(Undo):
     kind: Literal["wipe_device"] = "wipe_device"
     id: str
     before: tuple[str, ...] = ()
+
+
+class RemoveServerMemory(Undo):
+    """Remove the shared memory that a server of `user` has left, which was killed, by what its data directory says."""
+
+    this_boot_only = True
+
+    kind: Literal["remove_server_memory"] = "remove_server_memory"
+    user: str
+    data_directory: str
 
 
 class GiveBackSetting(Undo):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import PgstrataError
-from pgstrata.host.protocol import CommandFailed, Completed, Host, OpenDevice, command
+from pgstrata.host.protocol import Command, CommandFailed, Completed, Host, OpenDevice, command
 from pgstrata.stack import undo as kinds
 from pgstrata.stack.mounts import mount_at
-from pgstrata.stack.safety import NO_FORMAT, find_again, opened
+from pgstrata.stack.safety import NO_FORMAT, find_again, opened, zero
 from pgstrata.stack.signatures import LABEL, Signature, list_signatures
-from pgstrata.stack.tuning.holding import give_back
+from pgstrata.stack.tuning.shared_settings import give_back
 
 BY_HAND = "the journal was changed: undo by hand what it names, and remove it"
 
@@ -23,6 +24,7 @@ UNMOUNT_TIMEOUT_S = 600.0
 """Unmounting writes everything back that is still in memory."""
 
 _COMMAND_NOT_FOUND = 127
+_DEAD_SERVER = Path(__file__).with_name("dead_server.py")
 
 
 def run_undo(host: Host, undo: kinds.Undo, *, same_boot: bool) -> str:
@@ -143,7 +145,17 @@ def blank(host: Host, node: str, device: OpenDevice) -> None:
         raise PgstrataError(
             f"{node} was not wiped: {'; '.join((*device.uses, *device.passing))}", hint=f"fuser --verbose {node}"
         )
-    host.zero(device.handle)
+    zero(host, device, node, node, "the undo")
+
+
+def _remove_server_memory(host: Host, undo: kinds.RemoveServerMemory) -> str:
+    source = _DEAD_SERVER.read_text(encoding="utf-8")
+    program = Command(("python3", "-I", "-", undo.data_directory), stdin=source, user=undo.user, cwd="/")
+    ended = host.run(program, check=False)
+    if ended.exit_code != 0:
+        raise CommandFailed(host.name, ended, hint="ipcs -m -p")
+    removed = ", ".join(ended.stdout.splitlines())
+    return f"removed {removed} of the server in {undo.data_directory}" if removed else ""
 
 
 def _give_back_setting(host: Host, undo: kinds.GiveBackSetting) -> str:
@@ -183,6 +195,7 @@ RUNS: dict[str, tuple[type[kinds.Undo], Callable[[Host, Any], str]]] = {
         (kinds.RemovePath, _remove_path),
         (kinds.RemoveEmptyFolder, _remove_empty_folder),
         (kinds.WipeDevice, _wipe_device),
+        (kinds.RemoveServerMemory, _remove_server_memory),
         (kinds.GiveBackSetting, _give_back_setting),
     )
 }

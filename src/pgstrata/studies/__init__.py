@@ -1,8 +1,8 @@
-"""The published comparisons: their campaigns and figures. Imports `errors` and `spec`.
+"""Published comparisons: their campaigns and figures. Imports `errors` and `spec`.
 
-`figures/NAME.yaml` restates what was published. `campaigns/` holds the campaign files; in a checkout it is that folder
-at the top. Stacks of the campaigns are called like the arms, so that a report can put the published ratio of an arm
-to its baseline beside the measured one.
+`figures/NAME.yaml` restates the published figures. `campaigns/` holds the campaign files; in a checkout it is the
+top-level folder of that name. Stacks of the campaigns have the names of the arms, so that a report can show the
+published ratio of an arm to its baseline next to the measured one.
 """
 
 from pgstrata.studies.catalog import campaign_file, list_campaigns, list_studies, load_study

@@ -1,4 +1,4 @@
-"""The studies that ship with pgstrata, and where their campaign files lie."""
+"""The studies that ship with pgstrata, and the paths of their campaign files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.nearest import render_nearest
+from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.studies.published import Study
 
 _HERE = Path(__file__).parent
@@ -17,12 +17,12 @@ CAMPAIGNS = _HERE / "campaigns"
 
 
 def list_studies() -> tuple[Study, ...]:
-    """Every study, by name."""
+    """Return every study, by name."""
     return tuple(_read(file) for file in sorted(FIGURES.glob("*.yaml")))
 
 
 def load_study(name: str) -> Study:
-    """The study of that name; UsageError with the nearest name if there is none."""
+    """Return the study of that name; UsageError with the nearest name if there is none."""
     known = sorted(file.stem for file in FIGURES.glob("*.yaml"))
     if name not in known:
         raise UsageError(f"there is no study {name!r}", hint=render_nearest(name, known))
@@ -30,7 +30,7 @@ def load_study(name: str) -> Study:
 
 
 def campaign_file(study: Study, size: str = "full") -> Path:
-    """The study's campaign file in that size (`full`, `small`, `lab`, ...); UsageError if there is none."""
+    """Return the study's campaign file in that size (`full`, `small`, `lab`, ...); UsageError if there is none."""
     if size not in study.campaigns:
         raise UsageError(
             f"study {study.name} has no campaign of size {size!r}", hint=f"one of: {', '.join(study.campaigns)}"
@@ -39,7 +39,7 @@ def campaign_file(study: Study, size: str = "full") -> Path:
 
 
 def list_campaigns() -> tuple[Path, ...]:
-    """Every campaign file that ships with pgstrata."""
+    """Return every campaign file that ships with pgstrata."""
     return tuple(sorted(CAMPAIGNS.rglob("*.yaml")))
 
 

@@ -1,4 +1,4 @@
-"""What a published comparison says: its arms, their figures, and the campaigns that repeat it."""
+"""A published comparison: its arms, their figures, and the campaigns that repeat it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Arm(Model):
 
 
 class Published(Model):
-    """A published figure as a report shows it beside a measured one."""
+    """A published figure as shown in a report next to a measured one."""
 
     value: float | None
     ratio: float | None = Field(description="to the baseline, in the study's metric")
@@ -61,11 +61,12 @@ class Study(Model):
 
     @property
     def stacks(self) -> tuple[str, ...]:
-        """Names of the stacks that figures were published for, each once."""
+        """Names of the stacks with published figures, each once."""
         return tuple(dict.fromkeys(arm.stack for arm in self.arms))
 
     def ratio(self, arm: Arm, metric: str | None = None) -> float | None:
-        """Published value of an arm over that of its baseline in the same cell; None where either is missing."""
+        """Return the published value of an arm over that of its baseline in the same cell; None if either is
+        missing."""
         metric = metric or self.metric
         wanted = self._baseline(arm)
         base = next(
@@ -76,7 +77,8 @@ class Study(Model):
         return arm.values[metric] / base.values[metric]
 
     def published(self, stack: str, cell: Cell | None = None) -> Published | None:
-        """What was published for a stack; of several cells the one that is meant, else the nearest scale."""
+        """Return the published figure of a stack; with several cells, that of the given cell, else of the nearest
+        scale."""
         arms = [a for a in self.arms if a.stack == stack and _same_script(a, cell)]
         if not arms:
             return None

@@ -1,4 +1,4 @@
-"""What a trial is made of, and what its steps share while they run."""
+"""The parts of a trial, and the state that its steps share while they run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pgstrata.postgres.pgpool import Pgpool
 from pgstrata.postgres.pooler import Pooler, Sent
 from pgstrata.postgres.server import Listening, Server, ServerDirectories
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
-from pgstrata.probe.acknowledged import LetGo
+from pgstrata.probe.acknowledged import Acknowledgements
 from pgstrata.probe.stale import Stale
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SpaceRecord
@@ -29,25 +29,25 @@ from pgstrata.stack.network import DRIVER
 from pgstrata.stack.plan import NodePlan, PlanContext, StackPlan
 from pgstrata.trial.events import AttestedRows
 from pgstrata.trial.executor import Executor
-from pgstrata.trial.site import DATABASE, Site
+from pgstrata.trial.survey.host_survey import DATABASE, Site
 from pgstrata.workload.pgbench import Target
 
 POOLERS: Mapping[str, type[Pooler]] = {"pgpool": Pgpool, "pgbouncer": PgBouncer}
-"""By the names of `Topology.pooler`."""
+"""By name, as in `Topology.pooler`."""
 
 Percentiles = Callable[[Sequence[Path], bool], Mapping[str, float]]
-"""From pgbench's logs of one run to its percentiles (`p50`, ...); the flag says whether the load was open-loop."""
+"""Computes percentiles (`p50`, ...) from pgbench's logs of one run; the flag is true for an open-loop load."""
 
 
 @dataclass(frozen=True)
 class TrialSetup:
-    """All that is known of a trial before anything is done: what its program is made from."""
+    """Everything known of a trial before it starts: the input of its program."""
 
     site: Site
     trial: Trial
     plan: StackPlan
     server: Server
-    """The only one, or the primary of a cluster."""
+    """The single server, or the primary of a cluster."""
     standbys: Mapping[str, Server]
     """By their names."""
 
@@ -94,7 +94,7 @@ class TrialSetup:
 
     @property
     def pooler(self) -> Pooler | None:
-        """What stands in front of the servers; None where pgbench connects to the primary itself."""
+        """The pooler in front of the servers; None if pgbench connects to the primary itself."""
         cluster, network = self.stack.topology, self.plan.network
         if cluster is None or cluster.pooler is None or network is None:
             return None
@@ -108,7 +108,7 @@ class TrialSetup:
 
     @property
     def driven(self) -> Target:
-        """The server, as pgbench reaches it to measure: of a cluster from another node, or by what stands in front."""
+        """The server, as pgbench reaches it to measure; in a cluster from another node, or through the pooler."""
         network, pooler = self.plan.network, self.pooler
         if network is None:
             return self.target
@@ -122,7 +122,7 @@ class TrialSetup:
         )
 
     def cell_folder(self, cell: Cell) -> str:
-        """Where the output of a cell lies on the host until it is fetched."""
+        """Folder of a cell's output on the host until it is fetched."""
         return self.cell_folder_on("", cell)
 
     def cell_folder_on(self, host: str, cell: Cell) -> str:
@@ -154,39 +154,39 @@ def _server(site: Site, plan: StackPlan, node: NodePlan) -> Server:
 
 @dataclass
 class CellRun:
-    """What the steps of one cell find out, one after the other."""
+    """Results of one cell's steps, collected one after the other."""
 
     database_bytes_before: int = 0
     database_bytes_after: int = 0
     prewarmed: Prewarmed | None = None
     settled: bool | None = None
-    """Whether throughput had settled at the end of the warm-up; None where that cannot be told."""
+    """True if throughput had settled at the end of the warm-up; None if unknown."""
     pid: int = 0
-    """Of pgbench, which names its logs by it."""
+    """Pid of pgbench, part of its logs' names."""
     started: str = ""
     began_epoch_s: float = 0.0
     """By the clock of the host."""
     wal_bytes: int = 0
     disks: tuple[DiskUse, ...] = ()
     sent: Mapping[str, Sent] = field(default_factory=dict)
-    """What the pooler sent to each node during the run; nothing without one."""
+    """Statements that the pooler sent to each node during the run; empty without one."""
     stale: Mapping[str, Stale] = field(default_factory=dict)
-    """Of reads on each standby after the run; nothing where nobody asked."""
-    let_go: Mapping[str, LetGo] = field(default_factory=dict)
-    """Of each standby that acknowledges, the commits that it let go after the run; nothing where nobody asked."""
+    """Stale reads on each standby after the run; empty unless configured."""
+    let_go: Mapping[str, Acknowledgements] = field(default_factory=dict)
+    """Commits that each acknowledging standby released after the run; empty unless configured."""
     collected: bool = False
 
 
 @dataclass
 class TrialContext:
-    """A trial that is being run: what the acts of its steps are given."""
+    """A running trial, as passed to the actions of its steps."""
 
     setup: TrialSetup
     recorder: TrialRecorder
     executor: Executor
     percentiles: Percentiles
     bindings: dict[str, str]
-    """What the steps found out, by the names that plans show in angle brackets."""
+    """Values determined by the steps, by the names that plans show in angle brackets."""
     cells: dict[str, CellRun] = field(default_factory=dict)
     attested: list[AttestedRecord] = field(default_factory=list)
     spaces: list[SpaceRecord] = field(default_factory=list)
@@ -214,7 +214,7 @@ class TrialContext:
         return self.setup.server
 
     def configure_server(self, further: Mapping[str, str] | None = None) -> None:
-        """Writes the settings that the stack asks for, and `further` ones that its kind of trial needs."""
+        """Writes the settings of the stack, and `further` ones that its kind of trial needs."""
         stack = self.plan.stack
         given = self.site.given_conf.get(stack.name)
         self.server.configure(
@@ -236,7 +236,7 @@ class TrialContext:
         self.note(AttestedRecord(**vars(row), holds=row.holds, moment=moment) for row in rows)
 
     def attest_server(self, moment: Moment) -> None:
-        """Compares the settings of all running servers with what was asked; TrialError names every difference."""
+        """Compares the settings of all running servers with the configured ones; TrialError names every difference."""
         found = [(name, row) for name, server in self.setup.servers.items() for row in server.attest_settings()]
         self.note(
             AttestedRecord(
@@ -250,11 +250,11 @@ class TrialContext:
         )
 
     def record_settings(self) -> None:
-        """What the running server is set to, beside what was asked of it."""
+        """Records the running server's settings, next to the configured ones."""
         self.recorder.write_list("settings.json", [SettingRecord(**vars(s)) for s in self.server.read_settings()])
 
     def note(self, rows: Iterable[AttestedRecord]) -> None:
-        """Records what was attested; TrialError names what does not hold."""
+        """Records attested values; TrialError names those that do not hold."""
         new = tuple(rows)
         self.attested.extend(new)
         self.recorder.write_list("attested.json", self.attested)

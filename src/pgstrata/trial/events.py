@@ -1,4 +1,4 @@
-"""What happens while a campaign runs, as data: told to every listener as it happens.
+"""Events of a running campaign as data, passed to every listener as they happen.
 
 A listener is a function of one event. The command line's are a live line, lines for logs, and silence; the trial's own
 writes `events.jsonl`. Events of a trial carry its campaign and its id, so several trials may run at once.
@@ -32,9 +32,9 @@ class BlockBegun:
     stage: str
     reason: str
     spent_s: float = 0.0
-    """Of the budget before it, by the record: also in earlier sessions."""
+    """Part of the budget spent before it, from the record: includes earlier sessions."""
     hosts: int = 1
-    """Which run its trials side by side."""
+    """Number of hosts that run its trials in parallel."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TrialBegun:
 
 @dataclass(frozen=True)
 class TrialSkipped:
-    """It was finished in an earlier run."""
+    """A trial that was finished in an earlier run."""
 
     campaign: str
     trial: Trial
@@ -100,7 +100,7 @@ class CommandRun:
 
 @dataclass(frozen=True)
 class AttestedRows:
-    """What was compared with the plan."""
+    """Values compared with the plan."""
 
     campaign: str
     trial: str
@@ -114,12 +114,12 @@ Tell = Callable[[Event], None]
 
 
 def silent(event: Event) -> None:
-    """The listener that says nothing."""
+    """Ignores the event."""
 
 
 @dataclass(frozen=True)
 class EventLog:
-    """The listener that writes `events.jsonl` of one trial. What is not of that trial is left out, notices apart."""
+    """Writes `events.jsonl` of one trial. Events of other trials are left out, except notices."""
 
     recorder: TrialRecorder
 

@@ -1,8 +1,7 @@
-"""Runs the steps of a program: one after the other, timed, told to the listener, and held to what was planned.
+"""Runs the steps of a program one after the other, times and reports them, and holds them to the plan.
 
-Every command that a host runs during a step passes by here. It is refused unless it is the step's next one, so that
-what a plan shows is what is run. Commands that only look (`Host.looking`) and those that
-take things back are told apart.
+Every command that a host runs during a step passes through here. It is refused unless it is the step's next one, so
+that the plan matches the execution. Read-only commands (`Host.looking`) and undo commands are distinguished.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ KILL_HOOK = "PGSTRATA_KILL_AFTER_STEP"
 """For the tests of `pgstrata clean`: the process kills itself after that many steps (counted from 1)."""
 
 _steps_done = (0, 0)
-"""A process, and the steps that it has done: one that was forked begins anew."""
+"""A process, and its number of finished steps; a forked one starts from zero."""
 
 
 def _obey_kill_hook() -> None:
@@ -46,7 +45,7 @@ class NotAsPlanned(Exception):
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose steps these are: the campaign's name and the trial's id."""
+    """The campaign's name and the trial's id."""
 
     campaign: str
     trial: str
@@ -54,7 +53,7 @@ class Identity:
 
 @dataclass
 class _Begun:
-    """A command that has begun; they are told in the order in which they began."""
+    """A command that has started; commands are reported in the order of their start."""
 
     kind: CommandKind
     command: Command
@@ -95,7 +94,7 @@ class Executor:
     started_s: float = field(default_factory=time.monotonic)
     _step: str = ""
     _planned: list[PlannedCommand] | None = None
-    """What the running step has still to run; None outside of steps and while things are taken back."""
+    """Remaining commands of the running step; None outside of steps and while undoing."""
     _bindings: dict[str, str] = field(default_factory=dict)
     _undoing: bool = False
     _begun: dict[int, _Begun] = field(default_factory=dict)
@@ -115,7 +114,7 @@ class Executor:
         return self.elsewhere[name] if name else self.host
 
     def run(self, steps: Sequence[Step], runner: StepRunner, context: object) -> None:
-        """All steps in order. TrialError when the trial's time is up before one of them begins."""
+        """Runs all steps in order. Raises TrialError if the trial's time is up before one of them starts."""
         expected = [step.expected_s or 0.0 for step in steps]
         for number, step in enumerate(steps):
             with self._timed(step, sum(expected[number:])):
@@ -159,7 +158,7 @@ class Executor:
         self.interruption.check()
         if time.monotonic() - self.started_s > self.limit_s:
             raise TrialError(
-                f"the trial took longer than {render_duration(self.limit_s)} and was given up before: {step.name}",
+                f"the trial took longer than {render_duration(self.limit_s)} and was aborted before step {step.name}",
                 hint="raise runs.max_trial_duration",
             )
         with self._told(step.name, step.expected_s, left_s, step.progress):
@@ -168,7 +167,7 @@ class Executor:
 
     @contextmanager
     def undoing(self, name: str = "undo") -> Iterator[None]:
-        """A step that takes things back: no deadline, no interruption and no plan keeps it from being done."""
+        """A step that undoes changes: neither deadline, interruption nor plan prevents it."""
         self._undoing = True
         try:
             with self._told(name, None, 0.0):
@@ -200,7 +199,7 @@ class Executor:
         return self.begin_at("", command, look=look)
 
     def begin_at(self, host: str, command: Command, *, look: bool) -> int:
-        """The same of any host of the trial."""
+        """The same for any host of the trial."""
         kind: CommandKind = "undo_command" if self._undoing else "look" if look or self._planned is None else "command"
         if kind == "command":
             self._check_planned(command, host)

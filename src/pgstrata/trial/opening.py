@@ -14,28 +14,28 @@ from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import block_trials
-from pgstrata.spec.parts import part_of_campaign
+from pgstrata.spec.hosts.host_slice import part_of_campaign
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import journal_directory
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.context import Percentiles
 from pgstrata.trial.events import Notice, Tell
-from pgstrata.trial.far import far_notices, run_preflights, with_far
-from pgstrata.trial.footprint import check_record_space
 from pgstrata.trial.interruption import HostInterruption, Interruption
-from pgstrata.trial.media_range import deliver_media, with_media_range
-from pgstrata.trial.medium import record_baseline
-from pgstrata.trial.preflight import check_servers, notices, render_unsupported, require_some
+from pgstrata.trial.parallel_hosts import ParallelHosts
 from pgstrata.trial.runner import PerformanceRunner
-from pgstrata.trial.scratch import check_scratch
-from pgstrata.trial.side_by_side import SideBySide
-from pgstrata.trial.site import Site
-from pgstrata.trial.survey import open_site, survey
+from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.media_range import deliver_media, with_media_range
+from pgstrata.trial.survey.medium import record_baseline
+from pgstrata.trial.survey.preflight import check_servers, notices, render_unsupported, require_some
+from pgstrata.trial.survey.record_size import check_record_space
+from pgstrata.trial.survey.remote_nodes import add_remote_nodes, far_notices, run_preflights
+from pgstrata.trial.survey.scratch import check_scratch
+from pgstrata.trial.survey.survey import open_site, survey
 from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors
 
 
 @contextmanager
-def opened_runner(
+def performance_runner(
     host: Host,
     campaign: Campaign,
     directory: CampaignDirectory,
@@ -52,7 +52,7 @@ def opened_runner(
             for line in clean(reached).lines:
                 tell(Notice(f"left by earlier runs{f' on {name}' if name else ''}: {line}"))
             locked.enter_context(_locked(reached, part_of_campaign(campaign, name), directory))
-        site = with_far(survey(host, campaign, directory.path), far, directory.path)
+        site = add_remote_nodes(survey(host, campaign, directory.path), far, directory.path)
         for one in site.sites.values():
             refuse_leftovers(one)
         one_of_several = host.name if campaign.hosts else ""
@@ -88,7 +88,7 @@ def opened_runner(
 
 
 @contextmanager
-def opened_runners(
+def performance_runners(
     hosts: Sequence[Host],
     campaign: Campaign,
     directory: CampaignDirectory,
@@ -98,13 +98,13 @@ def opened_runners(
 ) -> Iterator[tuple[dict[str, PerformanceRunner], tuple[str, ...]]]:
     """The same on several hosts at once, by their names. Also refused where two are one machine, or where one cannot
     build what the others can: blocks are complete within a host. One that is lost meanwhile is told and left out."""
-    together = SideBySide.of(hosts, tell, interruption)
-    _refuse_one_machine(together.each(lambda host, _: gather(host).checked["machine id"]))
+    parallel = ParallelHosts.of(hosts, tell, interruption)
+    _refuse_one_machine(parallel.each(lambda host, _: gather(host).checked["machine id"]))
     with ExitStack() as opened:
-        kept = {name: opened.enter_context(ExitStack()) for name in together.hosts}
+        kept = {name: opened.enter_context(ExitStack()) for name in parallel.hosts}
 
         def open_one(host: Host, own: HostInterruption) -> PerformanceRunner:
-            opening = opened_runner(host, campaign, directory, _named(tell, host.name), own, percentiles)
+            opening = performance_runner(host, campaign, directory, _named(tell, host.name), own, percentiles)
             try:
                 runner, stacks = kept[host.name].enter_context(opening)
             except RecordError:
@@ -119,7 +119,7 @@ def opened_runners(
                 )
             return runner
 
-        yield together.each(open_one), tuple(s.name for s in campaign.stacks)
+        yield parallel.each(open_one), tuple(s.name for s in campaign.stacks)
 
 
 def _named(tell: Tell, host: str) -> Tell:

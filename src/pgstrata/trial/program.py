@@ -13,20 +13,20 @@ from pgstrata.record.schema import PlannedRecord, PlannedStep
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import Kernel, Stack
 from pgstrata.stack.kind import Check
-from pgstrata.stack.looks import FreePath
 from pgstrata.stack.plan import StackPlan, plan_stack
+from pgstrata.stack.preconditions import FreePath
 from pgstrata.stack.step import Step
 from pgstrata.stack.tuning.kernel import plan_kernel
-from pgstrata.stack.undo import RemovePath
-from pgstrata.trial.cluster import join_steps
+from pgstrata.stack.undo import RemovePath, RemoveServerMemory
 from pgstrata.trial.context import TrialContext, TrialSetup, trial_directory
-from pgstrata.trial.facts import record_facts
-from pgstrata.trial.load import Present, check_golden_steps, golden_kept, load_steps
-from pgstrata.trial.measure import cell_steps
-from pgstrata.trial.pooler import pooler_steps
-from pgstrata.trial.precondition import precondition_steps
-from pgstrata.trial.site import Site
-from pgstrata.trial.space import space_step
+from pgstrata.trial.steps.cluster import join_steps
+from pgstrata.trial.steps.facts import record_facts
+from pgstrata.trial.steps.load import Present, check_golden_steps, golden_kept, load_steps
+from pgstrata.trial.steps.measure import cell_steps
+from pgstrata.trial.steps.pooler import pooler_steps
+from pgstrata.trial.steps.precondition import precondition_steps
+from pgstrata.trial.steps.space import space_step
+from pgstrata.trial.survey.host_survey import Site
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Program:
 
     setup: TrialSetup
     stack_plan: StackPlan
-    """Of what `build` makes."""
+    """Plan of the stack that `build` creates."""
     before: tuple[Step, ...]
     build: tuple[Step, ...]
     prepare: tuple[Step, ...]
     measure: tuple[Step, ...]
     keeps: frozenset[str]
-    """Golden directories that are there for later trials when it has ended well."""
+    """Golden directories that exist for later trials if it ends well."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -77,7 +77,7 @@ class Program:
 
 
 def undo_name(host: str) -> str:
-    """Of the step that takes back what was done on one of the hosts."""
+    """Name of the step that undoes the changes on one of the hosts."""
     return f"undo on {host}" if host else "undo"
 
 
@@ -112,11 +112,10 @@ def make_program(site: Site, trial: Trial, present: Present) -> Program:
         setup=setup,
         stack_plan=plan,
         before=check_golden_steps(setup, present),
-        build=() if present.kept else (*folder_steps(setup), *plan.steps),
+        build=() if present.kept else (*folder_steps(setup), *plan.steps, *memory_steps(setup)),
         prepare=(
             *tuning_steps,
-            Step("facts of the host", (), act=record_facts),
-            Step("attest the stack", (), act=attest_built),
+            *standing_steps(setup),
             *precondition_steps(setup, present),
             *load_steps(setup, present),
             *join_steps(setup),
@@ -154,10 +153,10 @@ def _plan_tuning(site: Site, trial: Trial) -> tuple[tuple[Step, ...], tuple[Chec
 
 
 def folder_steps(setup: TrialSetup) -> tuple[Step, ...]:
-    """The folder beside the stack: the caller's, and only the server's user may pass through it.
+    """Creates the folder beside the stack: it belongs to the caller, and only the server's user may pass through it.
 
-    One that is there already was not made by this trial, so its removal is not journaled either; where somebody is
-    quicker than we are, the undo leaves alone what belongs to somebody else.
+    An existing folder was not made by this trial, so its removal is not journaled. If another program creates it first,
+    the undo leaves it alone because of its owner.
     """
     return tuple(_folder_step(setup, host) for host in setup.plan.hosts)
 
@@ -181,5 +180,21 @@ def _make_folder(context: TrialContext, *, host: str) -> None:
         site.host.make_directory(folder, mode=0o710, group=site.user, new=True)
 
 
-def attest_built(context: TrialContext) -> None:
+def memory_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """Journal the shared memory that servers leave behind if they are killed. The journal is the stack's: processes of
+    a stack that is kept are ended by its own journal, and memory can be removed only after that."""
+
+    def memory(host: str) -> tuple[RemoveServerMemory, ...]:
+        here = (server for server in setup.servers.values() if server.at == host)
+        return tuple(RemoveServerMemory(user=s.user, data_directory=s.layout.data_directory) for s in here)
+
+    return tuple(Step("shared memory of the servers", (), undo=memory(host)).on(host) for host in setup.plan.hosts)
+
+
+def standing_steps(setup: TrialSetup) -> tuple[Step, ...]:
+    """Record the host's facts and compare the stack with the plan."""
+    return (Step("facts of the host", (), act=record_facts), Step("attest the stack", (), act=_attest_built))
+
+
+def _attest_built(context: TrialContext) -> None:
     context.attest_stack("built")

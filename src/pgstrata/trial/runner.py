@@ -12,23 +12,23 @@ from pgstrata.host.protocol import HostLost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Trial
-from pgstrata.stack.build import StepRunner, failures
+from pgstrata.stack.build import StepRunner
 from pgstrata.stack.clean import clean
-from pgstrata.stack.journal import Journal
-from pgstrata.stack.undo import RemovePath, StopProcesses
-from pgstrata.trial.collect import fetch_server_log, rescue_outputs
+from pgstrata.stack.journal import Journal, failures
+from pgstrata.stack.undo import RemovePath, StopProcesses, Undo
 from pgstrata.trial.context import Percentiles, TrialContext
-from pgstrata.trial.ending import Attempt
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.kept_stacks import KeptStack, KeptStacks
-from pgstrata.trial.load import GoldenChanged, Present
-from pgstrata.trial.medium import record_check
+from pgstrata.trial.outcome import TrialOutcome
 from pgstrata.trial.program import Program, make_program, undo_name
-from pgstrata.trial.scratch import make_scratch
-from pgstrata.trial.site import Site
-from pgstrata.trial.undo_errors import note_undo_errors
+from pgstrata.trial.standing import report_left, standing
+from pgstrata.trial.steps.collect import fetch_server_log, rescue_outputs
+from pgstrata.trial.steps.kept_stacks import KeptStack, KeptStacks
+from pgstrata.trial.steps.load import GoldenChanged, Present
+from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.medium import record_check
+from pgstrata.trial.survey.scratch import make_scratch
 
 
 @dataclass
@@ -42,7 +42,9 @@ class PerformanceRunner:
     _golden: frozenset[str] = frozenset()
     """The golden directories that were made so far."""
     _shared: tuple[Journal, ...] = field(init=False)
-    """Of each host, what outlives a trial: golden copies, folders that trials' own lie in."""
+    """On each host, the journal of everything that outlives a trial: golden copies, folders that contain those of
+    trials.
+    """
     _lost: bool = False
 
     def __post_init__(self) -> None:
@@ -52,8 +54,7 @@ class PerformanceRunner:
         journals = [self._golden_journal()]
         try:
             for site in self.site.elsewhere.values():
-                journals.append(Journal.create(site.host, f"golden-{site.token}"))
-                make_scratch(site.host, site.scratch, journals[-1])
+                journals.append(_shared_journal(site))
         except BaseException:
             for journal in reversed(journals):
                 with suppress(HostLost):
@@ -65,14 +66,8 @@ class PerformanceRunner:
         host, folder = self.site.host, self.site.golden_directory
         if host.status(folder, follow=False) is not None:
             raise PreflightError(f"{folder} is there already on {host.name}", hint=f"ls -ld {folder}")
-        journal = Journal.create(host, f"golden-{self.site.token}")
-        try:
-            make_scratch(host, self.site.scratch, journal)
-            journal.register(RemovePath(path=folder))
-            host.make_directory(folder, mode=0o700)
-        except BaseException:
-            journal.undo_all()
-            raise
+        journal = _shared_journal(self.site, RemovePath(path=folder))
+        host.make_directory(folder, mode=0o700)
         return journal
 
     def close(self) -> tuple[str, ...]:
@@ -88,7 +83,7 @@ class PerformanceRunner:
         return tuple(lines)
 
     def begin_block(self, block: int, directory: CampaignDirectory) -> None:
-        """Looks whether the medium is what it was."""
+        """Checks whether the medium has changed."""
         if self._lost:
             return
         try:
@@ -97,15 +92,15 @@ class PerformanceRunner:
             self._lost = True  # the next trial goes on from there
 
     def program(self, trial: Trial) -> Program:
-        """What the trial will do, given what earlier trials left on the host."""
+        """The program of the trial, given the leftovers of earlier trials on the host."""
         kept = self.kept.of(trial)
         return make_program(self.site, trial, Present(self._golden, kept.plan if kept else None))
 
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
-        """One trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError.
+        """Runs one trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError.
 
-        A trial in the middle of which the host is lost begins anew when it is back; HostLost where it does not come
-        back. A second loss fails the trial.
+        If the host is lost in the middle of a trial, the trial restarts when it is back; HostLost is raised if it does
+        not come back. A second loss fails the trial.
         """
         if self._lost:
             self.clean_after_loss(tell)
@@ -128,16 +123,16 @@ class PerformanceRunner:
                 self._lost = True
                 raise
 
-        return Attempt(self.site, trial, directory, recorder, self.interruption, passed_on).to_verdict(act, tell)
+        return TrialOutcome(self.site, trial, directory, recorder, self.interruption, passed_on).to_verdict(act, tell)
 
     def _perform(self, trial: Trial, recorder: TrialRecorder, executor: Executor) -> None:
-        """The program that was planned; where a golden copy has changed, another one that makes it anew."""
+        """Runs the planned program; if a golden copy has changed, another program that recreates it."""
         while True:
             try:
                 self._run(self.program(trial), recorder, executor)
                 return
             except GoldenChanged as changed:
-                executor.tell(Notice(f"golden copy {changed} is not what it was when it was made: it is made anew"))
+                executor.tell(Notice(f"golden copy {changed} has changed since it was created; it is recreated"))
                 self.site.host.remove(changed.directory)
                 self._golden -= {changed.directory}
                 recorder.write("planned.json", self.program(trial).planned)
@@ -160,11 +155,12 @@ class PerformanceRunner:
     def _step_runner(
         self, trial: Trial, recorder: TrialRecorder, executor: Executor, journals: ExitStack
     ) -> StepRunner:
-        """Of every host that the trial's nodes are on, with a journal there."""
+        """A runner for every host of the trial's nodes, with a journal there."""
         runners: dict[str, StepRunner] = {}
         bindings: dict[str, str] = {}
         for name, site in self.site.sites_of(trial).items():
-            journal = journals.enter_context(self._journal(site, name, trial, recorder, executor))
+            trial_id, told = site.context(trial).trial_id, partial(report_left, recorder, executor)
+            journal = journals.enter_context(standing(site, trial_id, executor, told, undo_name(name)))
             runners[name] = StepRunner(site.host, journal, site.campaign.erase, bindings, at=name)
         own = runners.pop("")
         own.elsewhere = runners
@@ -186,7 +182,7 @@ class PerformanceRunner:
         except BaseException:
             self.kept.give_up(trial)
             with context.executor.undoing("take the kept stack down"):
-                self._report(kept.undo(), context.recorder, context.executor)
+                report_left(context.recorder, context.executor, kept.undo())
             raise
 
     def _build_kept(self, program: Program, context: TrialContext) -> KeptStack:
@@ -194,38 +190,16 @@ class PerformanceRunner:
         journal = Journal.create(site.host, plan.context.trial_id)
         runner = StepRunner(site.host, journal, site.campaign.erase, context.bindings)
         try:
-            _mark(site, plan.context.marker, journal)
+            site.host.mark(plan.context.marker)
+            journal.register(StopProcesses(marker=plan.context.marker))
             context.executor.run(program.build, runner, context)
         except BaseException:
             with context.executor.undoing("take the kept stack down"):
-                self._report(failures(journal.undo_all()), context.recorder, context.executor)
+                report_left(context.recorder, context.executor, failures(journal.undo_all()))
             raise
         kept = KeptStack(plan, dict(runner.bindings), journal)
         self.kept.keep(program.setup.trial, kept)
         return kept
-
-    @contextmanager
-    def _journal(
-        self, site: Site, name: str, trial: Trial, recorder: TrialRecorder, executor: Executor
-    ) -> Iterator[Journal]:
-        """The journal of a trial on a host; everything in it is undone when the block ends."""
-        trial_id = site.context(trial).trial_id
-        journal = Journal.create(site.host, trial_id)
-        try:
-            _mark(site, trial_id, journal)
-            yield journal
-        finally:
-            with executor.undoing(undo_name(name)):
-                self._report(failures(journal.undo_all()), recorder, executor)
-
-    def _report(self, lines: tuple[str, ...], recorder: TrialRecorder, executor: Executor) -> None:
-        """Errors of undoing are reported and logged; the error that came first stays the reason."""
-        for line in lines:
-            executor.tell(Notice(f"could not be undone: {line}; run `pgstrata clean`"))
-        if lines:
-            recorder.write_text("raw/undo-errors.txt", "\n".join(lines) + "\n")
-            own = [f"{recorder.trial.id}: {line}" for line in lines]
-            note_undo_errors(recorder.final.parents[1], own, recorder.trial.host)
 
     def clean_after_loss(self, tell: Tell) -> None:
         """A host was lost in the middle of a trial; its own journal says what is left over there."""
@@ -233,17 +207,23 @@ class PerformanceRunner:
             site.host.reconnect()
             for line in clean(site.host).lines:
                 tell(Notice(line))
-        # our own journals were replayed with the others: golden copies and kept stacks are gone, and are made anew
+        # our own journals were replayed with the others: golden copies and kept stacks are gone, and are recreated
         self.kept.forget()
         self._golden = frozenset()
         self._shared = self._shared_journals()
         self._lost = False
 
 
-def _mark(site: Site, marker: str, journal: Journal) -> None:
-    """Commands carry the trial's marker from now on; those that have it are ended with the trial."""
-    site.host.mark(marker)
-    journal.register(StopProcesses(marker=marker))
+def _shared_journal(site: Site, *undos: Undo) -> Journal:
+    """Journal of everything at a site that outlives a trial."""
+    journal = Journal.create(site.host, f"golden-{site.token}")
+    try:
+        make_scratch(site.host, site.scratch, journal)
+        journal.register(*undos)
+    except BaseException:
+        journal.undo_all()
+        raise
+    return journal
 
 
 def _undo(journal: Journal) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Runs a campaign: blocks in random order, until the policy has seen enough; resumable at any moment.
+"""Runs a campaign: blocks in random order, until the policy is satisfied; resumable at any moment.
 
-The record is the state. Whatever was finished is read back and replayed through the policy, so that the same command
-goes on exactly where an earlier one ended, for whatever reason it ended.
+The record is the state. Finished trials are read back and replayed through the policy, so that the same command resumes
+exactly where an earlier one ended, for whatever reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pgstrata.record.schema import DecisionRecord
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.trial.events import BlockBegun, Notice, Tell, TrialEnded, TrialSkipped
 from pgstrata.trial.interruption import Interrupted, Interruption
-from pgstrata.trial.submitted import Here, Submitted, TrialRunner
+from pgstrata.trial.scheduling import LocalHostRunner, ScheduledHost, TrialRunner
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,12 +35,12 @@ Observe = Callable[[Sequence[TrialData]], Sequence[Observation]]
 blocks so far. `analyze` knows how; the command line hands in a new one each time that a campaign is gone through."""
 
 
-Runners = Mapping[str, TrialRunner | Submitted]
+Runners = Mapping[str, TrialRunner | ScheduledHost]
 """By the name of the host, which is empty where there is one alone."""
 
 
 class Inline(Executor):
-    """Runs what is submitted at once, in this thread: where there is one host, and signals arrive."""
+    """Runs submitted work at once in this thread: for a single host, where signals arrive."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
@@ -64,10 +64,10 @@ class Outcome:
 
 @dataclass
 class _State:
-    """What is finished, and what follows from it.
+    """Finished trials, and their consequences.
 
-    Blocks are taken up one after another, in the same way whether they were read back or have just been run, so that
-    a resumed campaign decides the same.
+    Blocks are taken up one after another, in the same way whether they were read back or have just been run, so that a
+    resumed campaign decides the same.
     """
 
     directory: CampaignDirectory
@@ -103,8 +103,8 @@ class _State:
         return bool(self._counts)
 
     def is_finished(self, trial: Trial) -> bool:
-        """Of a block that was not taken up yet."""
-        return any(trial.id == done.id for done in self._blocks.get(trial.block, ()))
+        """True if the trial is finished, in a block that was not taken up yet."""
+        return any(_same_place(trial, done.trial) for done in self._blocks.get(trial.block, ()))
 
     def remember(self, record: DecisionRecord) -> None:
         self.last = record
@@ -112,7 +112,9 @@ class _State:
             self.decided[record.after_block] = record
 
     def take_up(self, blocks: Sequence[int]) -> None:
-        """Whatever is finished of the blocks of a round: from now on the policy sees it. They ran side by side."""
+        """Takes up the finished trials of the blocks of a round, which ran in parallel: the policy sees them from now
+        on.
+        """
         found = [sorted(self._blocks.pop(block, ()), key=place) for block in blocks]
         trials = [trial for block in found for trial in block]
         self.observations = self.observe(trials)
@@ -126,6 +128,11 @@ class _State:
 
     def outcome(self, reason: str, *, interrupted: bool = False) -> Outcome:
         return Outcome(self._counts, reason, interrupted)
+
+
+def _same_place(a: Trial, b: Trial) -> bool:
+    """True where two trials of a block are the same one; an earlier version may have run it in another position."""
+    return (a.stack, a.scale, a.stage) == (b.stack, b.scale, b.stage)
 
 
 def run_campaign(
@@ -149,7 +156,7 @@ def run_campaign(
     directory.forget()  # the state has them until their round is taken up
     given = runners if isinstance(runners, Mapping) else {"": runners}
     hosts = {
-        name: runner if isinstance(runner, Submitted) else Here(runner, directory, tell)
+        name: runner if isinstance(runner, ScheduledHost) else LocalHostRunner(runner, directory, tell)
         for name, runner in given.items()
     }
     rounds = _Rounds(campaign, hosts, executor or Inline(), state, tell, interruption)
@@ -171,7 +178,7 @@ def run_campaign(
 
 
 def ended(campaign: Campaign, directory: CampaignDirectory, policy: Policy, *, observe: Observe) -> Outcome | None:
-    """How a campaign with nothing left to run ended, by its record alone; None while anything is left."""
+    """The outcome of a campaign with nothing left to run, from its record alone; None while anything is left."""
     state = _State.of(directory, observe)
     block = turn = 0
     while state.has_trials:
@@ -199,9 +206,8 @@ def recorded_stacks(campaign: Campaign, trials: Iterable[TrialData]) -> tuple[st
 
 
 def _decide(state: _State, policy: Policy, block: int, turn: int, hosts: tuple[str, ...]) -> DecisionRecord:
-    """What was decided about this block before, or a new decision, recorded before it is followed.
-
-    Policies of several hosts count the blocks of each.
+    """The earlier decision about this block, or a new one, recorded before it is followed. With several hosts, policies
+    count the blocks of each.
     """
     known = state.decided.get(block)
     if known is not None:
@@ -265,7 +271,7 @@ class _Rounds:
     """Runs the blocks of a round side by side, one trial of each host at a time."""
 
     campaign: Campaign
-    hosts: dict[str, Submitted]
+    hosts: dict[str, ScheduledHost]
     """Those that are there: one that is lost for good is taken out."""
     executor: Executor
     state: _State
@@ -307,8 +313,7 @@ class _Rounds:
             return
         self.interruption.check()
         trial = left[block].pop(0)
-        work = self.hosts[trial.host].work(trial, begins_block=first)
-        under_way.add(self.executor.submit(work), trial)
+        under_way.add(self.hosts[trial.host].submit(self.executor, trial, begins_block=first), trial)
 
     def _take(self, future: Future[Any], trial: Trial) -> bool:
         """Takes a trial up; False where its host is lost, and others are left."""

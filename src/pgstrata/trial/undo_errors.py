@@ -1,6 +1,6 @@
-"""What a campaign could not undo, noted in its directory until the next run finds everything taken back.
+"""Undo errors of a campaign, noted in its directory until the next run finds everything undone.
 
-Of several hosts each line begins with its host and a tab, so that what is left on one that is away stays noted.
+With several hosts each line begins with its host and a tab, so that leftovers on an absent host stay noted.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def note_undo_errors(directory: Path, lines: Sequence[str], host: str = "") -> N
 
 
 def undo_errors(directory: Path) -> tuple[str, ...]:
-    """What could not be undone when the campaign was last run; empty when all was."""
+    """Undo errors of the campaign's last run; empty if everything was undone."""
     return tuple(f"{host}: {line}" if host else line for host, line in _noted(directory))
 
 
 def undo_errors_of(directory: Path, host: str) -> tuple[str, ...]:
-    """The same of one host, without its name."""
+    """The same for one host, without its name."""
     return tuple(line for name, line in _noted(directory) if name == host)
 
 

@@ -1,8 +1,8 @@
-"""Who may see the live view: those with the token, from this server's own pages, by a name that is this machine's.
+"""Access control of the live view: it requires the token, an origin of this server, and a host name of this machine.
 
-A page of another site must not read what this server says, whatever name it has been made to resolve to here (DNS
-rebinding): the Host header must name a loopback address, or the very address that was connected to. The token is
-compared in constant time and logged nowhere.
+A page of another site must not read responses of this server, whatever name was made to resolve to it (DNS rebinding):
+the Host header must name a loopback address, or the address of the connection itself. The token is compared in constant
+time and logged nowhere.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ MOST_HEADER = 4096
 
 
 def cookie_name(port: int) -> str:
-    """Browsers keep cookies by host, not by port: two views on one machine have two."""
+    """Return the cookie's name, with the port: browsers keep cookies by host, and one machine may have two views."""
     return f"pgstrata_watch_{port}"
 
 
 def is_own_host(host: str, address: str) -> bool:
-    """Whether a Host header names this machine; the port is a tunnel's business."""
+    """Return True if a Host header names this machine; the port is not checked, because a tunnel may change it."""
     name, _, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
     if port and not port.isdigit():
         return False
@@ -31,18 +31,18 @@ def is_own_host(host: str, address: str) -> bool:
 
 
 def is_own_origin(headers: Mapping[str, str]) -> bool:
-    """Whether a request comes from a page of this server, or from no page at all."""
+    """Return True if a request comes from a page of this server, or from no page at all."""
     origin = headers.get("origin")
     if origin is not None and origin not in (f"http://{headers.get('host', '')}",):
         return False
     site = headers.get("sec-fetch-site", "none")
-    # A link from elsewhere may open the page itself; nothing of it can be read from there.
+    # A link on another site may open the page itself; that site cannot read any of it.
     opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     return site in ("none", "same-origin") or opened
 
 
 def given_token(headers: Mapping[str, str], query: str, port: int) -> str:
-    """From `Authorization: Bearer`, the cookie or the query; empty where there is none."""
+    """Return the token in `Authorization: Bearer`, the cookie or the query; empty if there is none."""
     bearer = headers.get("authorization", "")
     if bearer.lower().startswith("bearer "):
         return bearer[len("bearer ") :].strip()
@@ -58,5 +58,5 @@ def query_token(query: str) -> str:
 
 
 def is_token(given: str, token: str) -> bool:
-    """In constant time."""
+    """Compare in constant time."""
     return hmac.compare_digest(given.encode(errors="surrogatepass"), token.encode())

@@ -1,6 +1,6 @@
-"""Follows a campaign directory, of whatever process, by reading it: one look gives its progress.
+"""Follows a campaign directory of any process by reading it: each read gives its progress.
 
-The whole of it is never read again: a finished trial does not change, and of files that grow the new lines are read.
+Finished trials do not change and are not read again; only the new lines of growing files are read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pgstrata.record.reader import (
     read_decisions,
     read_media,
     read_trial,
+    without_collection,
 )
 from pgstrata.record.recorder import is_locked
 from pgstrata.record.rounds import begun_rounds, round_trials
@@ -38,15 +39,15 @@ from pgstrata.workload.pgbench_output import PgbenchOutputError, parse_progress
 
 MOST_SECONDS = 120
 PROGRESS_BYTES = 32 << 10
-"""Lines of pgbench's that hold so many seconds."""
+"""Maximum size of pgbench's lines for the shown number of seconds."""
 MOST_INCIDENTS = 5
 LOCAL = "local"
-"""The host whose files are this machine's."""
+"""Host whose files are on this machine."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What the progress needs of a finished trial."""
+    """Data of a finished trial that the progress needs."""
 
     id: str
     stack: str
@@ -66,7 +67,7 @@ class _Following:
     block: int = 0
     host: str = ""
     begun: EventRecord | None = None
-    """The step that it is in."""
+    """The current step."""
 
 
 @dataclass
@@ -82,7 +83,7 @@ class Follower:
     _seen: bool = False
 
     def look(self) -> Progress:
-        """The progress by now. Whatever is damaged, gone or not there yet is left out, and told."""
+        """Return the current progress. Damaged, missing or incomplete files are omitted and reported."""
         source = FolderSource(self.directory)
         try:
             record = read_campaign(source)
@@ -96,18 +97,19 @@ class Follower:
 
     @property
     def finished(self) -> int:
-        """Trials, by the last look."""
+        """Number of finished trials at the last read."""
         return len(self._finished)
 
     def data(self) -> CampaignData:
-        """The campaign for the judge; each trial is read once. UsageError where there is none."""
+        """Return the campaign for the judge; each trial is read once. UsageError if there is none."""
         source = FolderSource(self.directory)
-        for name in source.trials():
-            if name not in self._trials:
-                try:
-                    self._trials[name] = read_trial(source, name)
-                except PgstrataError as error:
-                    self._trials[name] = UnreadableTrial(name, error.message, error.hint)
+        with without_collection():
+            for name in source.trials():
+                if name not in self._trials:
+                    try:
+                        self._trials[name] = read_trial(source, name)
+                    except PgstrataError as error:
+                        self._trials[name] = UnreadableTrial(name, error.message, error.hint)
         trials = sorted((t for t in self._trials.values() if isinstance(t, TrialData)), key=place)
         unreadable = tuple(t for t in self._trials.values() if isinstance(t, UnreadableTrial))
         record, decisions = read_campaign(source), read_decisions(source)
@@ -180,12 +182,12 @@ class Follower:
         )
 
     def _elsewhere(self) -> Iterator[Running]:
-        """Trials on other machines, of which nothing is known but that they run."""
+        """Yield trials on other machines, of which it is only known that they run."""
         for path in sorted((self.directory / RUNNING).glob("*.json")):
             if path.stem not in self._finished:
                 try:
                     trial = Trial.model_validate_json(path.read_bytes())
-                except (OSError, ValueError):  # it has come in this moment, or is being written
+                except (OSError, ValueError):  # it appeared just now, or is being written
                     continue
                 yield Running(trial.id, trial.host, trial.stack, trial.block, "", 0.0, None, ())
 
@@ -201,7 +203,7 @@ def _nothing(directory: Path, state: State) -> Progress:
 
 
 def _finished_trial(folder: Path) -> Finished | None:
-    """Of two small files; a damaged trial is told of by the verdict so far."""
+    """Read a finished trial from two small files; the verdict so far reports a damaged trial."""
     try:
         planned: Any = json.loads((folder / "planned.json").read_bytes())
         verdict: Any = json.loads((folder / "verdict.json").read_bytes())
@@ -219,7 +221,7 @@ def _finished_trial(folder: Path) -> Finished | None:
 
 
 def _get_to_know(one: _Following, record: CampaignRecord) -> None:
-    """What its plan and its facts say, once they are written."""
+    """Read plan and facts of a trial once they are written."""
     try:
         trial: Any = json.loads((one.folder / "planned.json").read_bytes())["trial"]
         one.stack, one.block = str(trial["stack"]), int(trial["block"])
@@ -250,7 +252,7 @@ def _since_s(at: str) -> float:
 
 
 def _seconds(begun: EventRecord) -> tuple[Second, ...]:
-    """What pgbench has said of the seconds so far: a file of this machine, where that is the host."""
+    """Return pgbench's output for the last seconds: a file of this machine, if that is the host."""
     if begun.progress is None or begun.host != LOCAL:
         return ()
     text = last_bytes(Path(begun.progress), PROGRESS_BYTES).decode(errors="replace")
@@ -269,18 +271,18 @@ def _rows(line: str) -> Iterator[Second]:
 
 @dataclass(frozen=True)
 class _Round:
-    """What was decided last."""
+    """The last decision."""
 
     decisions: int = 0
-    """That were there then."""
+    """Number of decisions at that time."""
     hosts: dict[str, str] = field(default_factory=dict)
-    """Of its trials, by their ids."""
+    """Hosts of its trials, by trial id."""
 
     def is_of(self, decisions: Sequence[DecisionRecord]) -> bool:
         return self.decisions == len(decisions)
 
     def left(self, finished: Container[str]) -> Counter[str]:
-        """Trials that are not finished, by host: hosts run side by side."""
+        """Return the number of unfinished trials by host: hosts run in parallel."""
         return Counter(host for id_, host in self.hosts.items() if id_ not in finished)
 
 
@@ -296,7 +298,7 @@ def _round(record: CampaignRecord, decisions: Sequence[DecisionRecord]) -> _Roun
 
 
 def _spent_s(rounds: Sequence[int], finished: Iterable[Finished]) -> float:
-    """What counts for a budget: of the blocks of a round, which run side by side, the longest."""
+    """Return the time that counts for a budget: of the blocks of a round, which run in parallel, the longest."""
     spent_s: defaultdict[int, float] = defaultdict(float)
     for one in finished:
         spent_s[one.block] += one.duration_s

@@ -17,7 +17,7 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 @dataclass(frozen=True, eq=False)
 class _Snapshot:
-    """What a registry collects from."""
+    """Source of the values that a registry collects."""
 
     progress: Progress
     findings: Findings | None
@@ -30,7 +30,7 @@ class _Snapshot:
 
 
 def render_metrics(progress: Progress, findings: Findings | None) -> bytes:
-    """The page of `/metrics`."""
+    """Return the page of `/metrics`."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Snapshot(progress, findings))
     return bytes(generate_latest(registry))
@@ -78,7 +78,8 @@ def _of_running(progress: Progress) -> Iterator[Metric]:
 
 
 def _by_labels(running: Iterable[Running]) -> Iterable[Running]:
-    """Those that are known by now, one of the same labels: a page with the same series twice is refused as a whole."""
+    """Yield running trials with known labels, one per set of labels: Prometheus rejects a page with a duplicate
+    series."""
     return {(one.host, one.stack, one.step): one for one in running if one.stack}.values()
 
 

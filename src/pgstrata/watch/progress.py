@@ -1,4 +1,4 @@
-"""How far a campaign is, as the live view shows it."""
+"""Progress of a campaign, as the live view shows it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Second:
 
 @dataclass(frozen=True)
 class Running:
-    """A trial that is being carried out."""
+    """A trial in progress."""
 
     trial: str
     host: str
@@ -27,10 +27,10 @@ class Running:
     block: int
     step: str
     step_s: float
-    """For how long by now, by the clock of this machine."""
+    """Elapsed time of the step, by the clock of this machine."""
     expected_s: float | None
     seconds: tuple[Second, ...]
-    """The last ones; empty outside of measured runs, and where the host is another one."""
+    """The last seconds; empty outside of measured runs, and on other hosts."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +45,30 @@ class Incident:
 
 @dataclass(frozen=True)
 class Progress:
-    """At one moment."""
+    """Progress at one moment."""
 
     name: str
     state: State
     primary: str
     stacks: tuple[str, ...]
     trials: dict[str, dict[str, int]]
-    """Finished ones by stack and status."""
+    """Finished trials by stack and status."""
     finished: int
     blocks: int
-    """Those that have begun."""
+    """Number of started blocks."""
     stage: str
     reason: str
-    """What the present block was decided for."""
+    """Reason for the present block."""
     block_trials: int
-    """Of the present block; on several hosts, of the blocks of all that run side by side."""
+    """Trials of the present block; with several hosts, of all blocks that run in parallel."""
     block_finished: int
     machine_time_s: float
-    """Of all hosts together."""
+    """Total over all hosts."""
     budget_left_s: float | None
     block_left_s: float | None
-    """By the mean of the trials so far; of hosts that run side by side, the one with the most left."""
+    """Estimate from the mean of the trials so far; with hosts in parallel, for the one with the most left."""
     running: tuple[Running, ...]
     incidents: tuple[Incident, ...]
-    """The last ones."""
+    """The last incidents."""
     unreadable_lines: int
-    """Of events that are no events."""
+    """Number of event lines that cannot be read."""

@@ -1,7 +1,7 @@
-"""Serves the live view: one reader of the directory for all viewers, and to each the newest, never a backlog.
+"""Serves the live view: one reader of the directory for all viewers; each gets the newest message, never a backlog.
 
-A message is made once and shared by all viewers. A viewer that does not read misses messages in between, and costs no
-more memory than a full socket; so many viewers at once are served, and no more.
+A message is made once and shared by all viewers. A viewer that does not read misses messages, and costs no more memory
+than a full socket. The number of simultaneous viewers is limited.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -23,21 +24,22 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.judge import judge
 from pgstrata.errors import PgstrataError
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.drawing import shapes_of
 from pgstrata.report.html import html_text
 from pgstrata.report.live import live_page, live_verdict
+from pgstrata.report.pictures.drawing import shapes_of
 from pgstrata.watch.access import cookie_name, given_token, is_own_host, is_own_origin, is_token, query_token
+from pgstrata.watch.crowd import Crowd
 from pgstrata.watch.follow import Follower
 from pgstrata.watch.metrics import CONTENT_TYPE, render_metrics
 from pgstrata.watch.progress import Progress
 
 LOOK_EVERY_S = 1.0
 JUDGE_SHARE = 0.02
-"""Of the time: a verdict that took a second is made anew a minute later at the earliest."""
+"""Maximum share of time for judging: a verdict that took a second is recomputed a minute later at the earliest."""
 STILL_HERE_S = 15.0
 MOST_VIEWERS = 500
 NICE = 19
@@ -55,7 +57,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class _Message:
-    """What every viewer is sent; `number` grows with each new one."""
+    """A message for every viewer; `number` grows with each new one."""
 
     number: int = 0
     content: bytes = b""
@@ -63,7 +65,7 @@ class _Message:
 
 @dataclass
 class View:
-    """What is known of the campaign, and the newest messages."""
+    """State of the campaign, and the newest messages."""
 
     follower: Follower
     progress: Progress
@@ -73,9 +75,10 @@ class View:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _ended: bool = False
     viewers: int = 0
+    crowd: Crowd = field(default_factory=Crowd)
 
     def publish(self, event: str, value: Any) -> None:
-        """Replaces the message of that event; viewers are woken where it says anything new."""
+        """Replace the message of that event; wake viewers if it has changed."""
         content = f"event: {event}\ndata: {json.dumps(value, default=vars)}\n\n".encode()
         before = self._messages.get(event, _Message())
         if content == before.content:
@@ -85,7 +88,7 @@ class View:
         self._news = asyncio.Event()
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """To one viewer: the newest of each event, as fast as it reads."""
+        """Yield to one viewer the newest message of each event, as fast as it reads."""
         seen: dict[str, int] = {}
         self.viewers += 1
         try:
@@ -103,26 +106,27 @@ class View:
             self.viewers -= 1
 
     def end(self) -> None:
-        """Lets every viewer go."""
+        """End the streams of all viewers."""
         self._ended = True
         self._news.set()
 
     async def follow(self) -> None:
-        """Looks again and again, until it is cancelled."""
+        """Read repeatedly until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow_verdict())
+            verdicts = None
             while True:
                 self.progress = await asyncio.to_thread(self.follower.look)
                 self.publish("progress", {**asdict(self.progress), "shapes": shapes_of(len(self.progress.stacks))})
+                verdicts = verdicts or tasks.create_task(self._follow_verdict())
                 await asyncio.sleep(LOOK_EVERY_S)
 
     async def _follow_verdict(self) -> None:
-        """Judges where trials have finished since; then rests, so that the machine is left to the campaign."""
+        """Judge if trials have finished since; then rest, so that the campaign gets the machine."""
         loop, judged = asyncio.get_running_loop(), 0
         while True:
             began_s, finished = loop.time(), self.follower.finished
             if finished != judged:
-                with suppress(PgstrataError, OSError):  # it vanished, or is being copied: the progress says so
+                with suppress(PgstrataError, OSError):  # it vanished, or is being copied: the progress reports that
                     self._data, self.findings, verdict = await asyncio.to_thread(self._judge)
                     self.publish("verdict", verdict)
                     judged = finished
@@ -134,19 +138,20 @@ class View:
         return data, findings, live_verdict(data, findings)
 
     def report(self) -> str | None:
-        """The whole page as of the last verdict; None before the first."""
+        """Return the whole page as of the last verdict; None before the first."""
         data, findings = self._data, self.findings
         return None if data is None or findings is None else html_text(data, findings)
 
 
 def make_app(view: View, token: str, port: int) -> Any:
-    """The application, behind its guard."""
+    """Return the application, behind its guard."""
 
     async def page(request: Request) -> Response:
         given = query_token(request.url.query)
-        if given:  # out of the address, so that it is in no history and no screenshot
+        if given:  # remove it from the address, so that it is in no history and no screenshot
             response: Response = RedirectResponse("./", status_code=303)
-            response.set_cookie(cookie_name(port), given, httponly=True, samesite="strict")
+            if is_token(given, token):
+                response.set_cookie(cookie_name(port), given, httponly=True, samesite="strict")
             return response
         live = live_page()
         return Response(live.text, media_type="text/html", headers={"Content-Security-Policy": live.policy})
@@ -167,6 +172,7 @@ def make_app(view: View, token: str, port: int) -> Any:
 
     @asynccontextmanager
     async def following(app: Starlette) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(view.crowd.report)
         task = asyncio.create_task(view.follow())
         try:
             yield
@@ -176,10 +182,10 @@ def make_app(view: View, token: str, port: int) -> Any:
                 await task
 
     routes = [Route("/", page), Route("/events", events), Route("/metrics", metrics), Route("/report", report)]
-    return _guarded(Starlette(routes=routes, lifespan=following), token, port)
+    return _guarded(Starlette(routes=routes, lifespan=following), view.crowd, token, port)
 
 
-def _guarded(app: Starlette, token: str, port: int) -> Any:
+def _guarded(app: Starlette, crowd: Crowd, token: str, port: int) -> Any:
     async def guard(scope: Scope, receive: Any, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
@@ -190,6 +196,7 @@ def _guarded(app: Starlette, token: str, port: int) -> Any:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
+        crowd.prove(scope.get("client"))
 
         async def with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -215,8 +222,8 @@ def _refusal(scope: Scope, headers: Headers, token: str, port: int) -> Response 
 
 
 class _Server(uvicorn.Server):  # type: ignore[misc]
-    """Streams have no end of their own: what is left of them is cancelled, with a traceback each. So viewers are let go
-    first, and the connections of those that do not read are cut."""
+    """Server that ends streams before it stops, because streams do not end by themselves: uvicorn would cancel them
+    with a traceback each. Connections of viewers that do not read are closed."""
 
     def __init__(self, config: uvicorn.Config, view: View) -> None:
         super().__init__(config)
@@ -231,9 +238,10 @@ class _Server(uvicorn.Server):  # type: ignore[misc]
 
 
 def make_server(view: View, token: str, port: int) -> uvicorn.Server:
-    """Without a log of requests: their addresses may hold the token."""
+    """Create the server without a log of requests: their addresses may contain the token."""
     config = uvicorn.Config(
         make_app(view, token, port),
+        http=view.crowd.protocol,
         log_level="error",
         access_log=False,
         server_header=False,
@@ -247,7 +255,10 @@ def make_server(view: View, token: str, port: int) -> uvicorn.Server:
 
 
 def serve(server: uvicorn.Server, listening: socket) -> None:
-    """Until it is told to exit, at the lowest priority: this thread, and those that it starts."""
+    """Serve until told to exit, at the lowest priority for this thread and those that it starts."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+    with suppress(OSError, ValueError):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     server.run(sockets=[listening])

@@ -1,4 +1,4 @@
-"""Reads what a file grows by, in bounded pieces: however long the file or a line of it is."""
+"""Reads the growth of a file in bounded pieces, whatever the length of the file or of a line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FIRST_BYTES = 256 << 10
-"""Of a file that was there before: its last events say what goes on."""
+"""Bytes read at the end of a file that already existed: its last events tell the current state."""
 PIECE_BYTES = 1 << 20
-"""At one look, and the longest line."""
+"""Maximum bytes per read, and the longest line."""
 
 
 def last_bytes(path: Path, most: int) -> bytes:
-    """The end of a regular file; nothing of any other, or where it cannot be read. Never waits."""
+    """Return the end of a regular file; empty for other files, or if it cannot be read. Never waits."""
     with suppress(OSError):
         descriptor = _open(path)
         try:
@@ -28,12 +28,12 @@ def last_bytes(path: Path, most: int) -> bytes:
 
 @dataclass
 class Tail:
-    """The whole lines that were added since the last look."""
+    """The whole lines added since the last read."""
 
     path: Path
     _at: int = -1
     _torn: bool = False
-    """Whether the next line began before what was read, and is left out."""
+    """True if the next line began before the bytes read, and is omitted."""
 
     def lines(self) -> list[bytes]:
         with suppress(OSError):
@@ -48,7 +48,7 @@ class Tail:
         size = _regular_size(descriptor)
         if size is None:
             return []
-        if self._at < 0 or size < self._at:  # begun, or begun anew
+        if self._at < 0 or size < self._at:  # started, or started again
             self._at = max(0, size - FIRST_BYTES)
             self._torn = self._at > 0
         piece = os.pread(descriptor, PIECE_BYTES, self._at)
@@ -65,7 +65,7 @@ class Tail:
 
 
 def _open(path: Path) -> int:
-    """A path may come from a record: no link is followed, and a pipe does not make anybody wait."""
+    """Open a path that may come from a record: no link is followed, and a pipe does not block."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 

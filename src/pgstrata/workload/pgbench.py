@@ -14,7 +14,8 @@ BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
 
 FIRST_MAJOR_WITH_TRIES = 15
 
-CONNECTION_GRACE_S = 120.0
+END_GRACE_S, END_GRACE_SHARE, LONGEST_END_GRACE_S = 30.0, 0.1, 120.0
+"""A run may last 30 s and a tenth of its duration longer, at most 120 s, to end its last transactions."""
 
 
 @dataclass(frozen=True)
@@ -142,4 +143,5 @@ def _timeout_s(limit_s: float | None, cell: Cell) -> float:
     # A run bounded by transactions has no natural end in time; the trial's own limit applies.
     if limit_s is None:
         return 24 * 3600.0
-    return limit_s + CONNECTION_GRACE_S + 0.1 * cell.clients
+    grace_s = min(END_GRACE_S + END_GRACE_SHARE * limit_s, LONGEST_END_GRACE_S)
+    return limit_s + grace_s + 0.1 * cell.clients

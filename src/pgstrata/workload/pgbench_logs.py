@@ -7,7 +7,7 @@ merged counts.
 
 Format (pgbench documentation, "Per-Transaction Logging"): `client_id transaction_no time script_no time_epoch
 time_us [schedule_lag] [retries]`; `time` is in microseconds, counted from the scheduled start under `--rate`, or one
-of the words `skipped`, `failed`, `serialization`, `deadlock`.
+of the words `skipped`, `failed`, `serialization`, `deadlock`, `other`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PART_BYTES = 64 << 20
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 PERCENTILES = ("p50", "p90", "p95", "p99", "p999")
 """Names of the QUANTILES."""
-WORDS = ("skipped", "failed", "serialization", "deadlock")
+WORDS = ("skipped", "failed", "serialization", "deadlock", "other")
 _COLUMNS = ("client", "number", "latency_us", "script", "epoch_s", "epoch_us", "seventh", "eighth")
 _DENSE_US = 1 << 20
 LONGEST_RUN_S = 31 * 86400
@@ -95,17 +95,30 @@ class Histogram:
 @dataclass(frozen=True)
 class LogSummary:
     """Logs or parts of them, reduced. `words` counts the transactions without a latency, `torn_lines` what was cut off,
-    `seconds` the transactions of each second that has some, by the clock of the client."""
+    `seconds` the transactions of each second that has some, by the clock of the client or from `origin_us` on."""
 
     words: Mapping[str, int]
     torn_lines: int
     histogram: Histogram
     seconds: Mapping[int, int]
     maximum_lag_us: int | None
+    origin_us: int = 0
+    """Unix time of the run's begin; 0 where seconds are those of the clock."""
+    last_us: int = 0
+    """When the last transaction ended, from `origin_us` on; 0 without one."""
+    numbers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """First and last number of each client's transactions, where there is an `origin_us`."""
 
     @property
     def transactions(self) -> int:
         return self.histogram.count
+
+    @property
+    def sampled_share(self) -> float:
+        """Share of the transactions that the log holds (`--sampling-rate`), by their numbers; 1 where it is unknown."""
+        made = sum(last - first + 1 for first, last in self.numbers.values())
+        logged = self.transactions + sum(self.words.values())
+        return min(1.0, logged / made) if made else 1.0
 
     @property
     def percentiles_ms(self) -> dict[str, float]:
@@ -136,16 +149,36 @@ def cut_log(path: Path, part_bytes: int = PART_BYTES) -> tuple[LogPart, ...]:
     return tuple(LogPart(path, begin, end) for begin, end in pairwise((0, *ends, size_bytes)))
 
 
-def summarise_part(part: LogPart, *, open_loop: bool = False) -> LogSummary:
-    """`open_loop` says that the run had `--rate`, so that a seventh column is the schedule lag."""
-    return merged(_blocks(part, open_loop))
+def summarise_part(part: LogPart, *, open_loop: bool = False, origin_us: int | None = None) -> LogSummary:
+    """`open_loop` says that the run had `--rate`, so that a seventh column is the schedule lag; `origin_us` is the
+    begin of the run (`begin_of`), from which its seconds count."""
+    return merged(_blocks(part, open_loop, origin_us))
+
+
+def begin_of(paths: Iterable[Path]) -> int:
+    """When a run began, in microseconds of Unix time: the first transaction of its logs, less its latency."""
+    return min(_first_begin(path) for path in paths)
+
+
+def _first_begin(path: Path) -> int:
+    _columns(path)  # refuses what is no such log
+    with path.open("rb") as file:
+        fields = file.readline(BLOCK_BYTES).split()
+    latency_us = int(fields[2]) if fields[2].isdigit() else 0
+    return int(fields[4]) * 1_000_000 + int(fields[5]) - latency_us
 
 
 def merged(summaries: Iterable[LogSummary]) -> LogSummary:
     """What all of them hold, in whatever order. UsageError where they span more than a run can take."""
     words, seconds, histogram, torn_lines = Counter[str](), Counter[int](), Histogram(), 0
     lag_us: int | None = None
+    last_us = origin_us = 0
+    numbers: dict[int, tuple[int, int]] = {}
     for one in summaries:
+        last_us, origin_us = max(last_us, one.last_us), one.origin_us or origin_us
+        for client, (low, high) in one.numbers.items():
+            known = numbers.get(client, (low, high))
+            numbers[client] = (min(low, known[0]), max(high, known[1]))
         words.update(one.words)
         seconds.update(one.seconds)
         histogram.merge(one.histogram)
@@ -153,7 +186,7 @@ def merged(summaries: Iterable[LogSummary]) -> LogSummary:
         if one.maximum_lag_us is not None:
             lag_us = max(lag_us or 0, one.maximum_lag_us)
     _require_one_run(seconds)
-    return LogSummary(dict(words), torn_lines, histogram, dict(seconds), lag_us)
+    return LogSummary(dict(words), torn_lines, histogram, dict(seconds), lag_us, origin_us, last_us, numbers)
 
 
 def render_summary(summary: LogSummary) -> str:
@@ -167,6 +200,9 @@ def render_summary(summary: LogSummary) -> str:
             "tail_us": list(summary.histogram.tail.items()),
             "seconds": list(summary.seconds.items()),
             "maximum_lag_us": summary.maximum_lag_us,
+            "origin_us": summary.origin_us,
+            "last_us": summary.last_us,
+            "numbers": list(summary.numbers.items()),
         }
     )
 
@@ -178,7 +214,17 @@ def parse_summary(text: str) -> LogSummary:
     latencies_us, counts = told["latencies_us"]
     histogram.dense[np.array(latencies_us, dtype=np.int64)] = counts
     seconds = dict(told["seconds"])
-    return LogSummary(told["words"], told["torn_lines"], histogram, seconds, told["maximum_lag_us"])
+    numbers = {int(client): (int(low), int(high)) for client, (low, high) in told["numbers"]}
+    return LogSummary(
+        told["words"],
+        told["torn_lines"],
+        histogram,
+        seconds,
+        told["maximum_lag_us"],
+        told["origin_us"],
+        told["last_us"],
+        numbers,
+    )
 
 
 def summarise_logs(paths: Sequence[str | Path], *, open_loop: bool = False) -> LogSummary:
@@ -201,7 +247,7 @@ def _require_one_run(seconds: Mapping[int, int]) -> None:
         )
 
 
-def _blocks(part: LogPart, open_loop: bool) -> Iterator[LogSummary]:
+def _blocks(part: LogPart, open_loop: bool, origin_us: int | None) -> Iterator[LogSummary]:
     """Blocks of whole lines; a last line without newline was torn and is counted, not read."""
     path, offset_bytes = part.path, part.begin
     columns: tuple[str, ...] | None = None
@@ -220,7 +266,7 @@ def _blocks(part: LogPart, open_loop: bool) -> Iterator[LogSummary]:
                 yield LogSummary({}, 1, Histogram(), {}, None)
                 return
             columns = columns or _columns(path)
-            yield _parse_block(path, data, cut, columns, open_loop, offset_bytes)
+            yield _parse_block(path, data, cut, columns, open_loop, offset_bytes, origin_us)
             offset_bytes += cut
 
 
@@ -242,10 +288,17 @@ def _columns(path: Path) -> tuple[str, ...]:
 
 
 def _parse_block(
-    path: Path, data: bytes, cut: int, columns: tuple[str, ...], open_loop: bool, offset_bytes: int
+    path: Path,
+    data: bytes,
+    cut: int,
+    columns: tuple[str, ...],
+    open_loop: bool,
+    offset_bytes: int,
+    origin_us: int | None,
 ) -> LogSummary:
     lag = "seventh" if len(columns) == 8 or (open_loop and len(columns) == 7) else None
-    wanted = ["latency_us", "epoch_s", *([lag] if lag else [])]
+    timed = ["epoch_us", "client", "number"] if origin_us is not None else []
+    wanted = ["latency_us", "epoch_s", *([lag] if lag else []), *timed]
     try:
         table = pa.csv.read_csv(
             pa.BufferReader(memoryview(data)[:cut]),
@@ -268,13 +321,33 @@ def _parse_block(
     words = {w: data.count(f" {w} ".encode(), 0, cut) for w in WORDS} if latency.null_count else {}
     lag_us = pa.compute.max(table.column(lag)).as_py() if lag else None
     epoch_s, latency_us = table.column("epoch_s").to_numpy(), latency.fill_null(-1).to_numpy()
+    last_us, numbers = 0, {}
+    if origin_us is not None:
+        origin_s = origin_us // 1_000_000
+        _require_one_run({origin_s: 1, int(epoch_s.min(initial=origin_s)): 1, int(epoch_s.max(initial=origin_s)): 1})
+        since_us = epoch_s * 1_000_000 + table.column("epoch_us").to_numpy() - origin_us
+        last_us = int(since_us.max(initial=0))
+        epoch_s = since_us // 1_000_000
+        numbers = _numbers_of(table.column("client").to_numpy(), table.column("number").to_numpy())
     if latency_us.size and latency_us.min() < 0:
         has_latency = latency_us >= 0
         epoch_s, latency_us = epoch_s[has_latency], latency_us[has_latency]
     histogram = Histogram()
     histogram.add(latency_us)
     seconds = _count_seconds(epoch_s)
-    return LogSummary({word: count for word, count in words.items() if count}, 0, histogram, seconds, lag_us)
+    counted = {word: count for word, count in words.items() if count}
+    return LogSummary(counted, 0, histogram, seconds, lag_us, origin_us or 0, last_us, numbers)
+
+
+def _numbers_of(client: Seconds, number: Seconds) -> dict[int, tuple[int, int]]:
+    """First and last transaction number of each client."""
+    if client.size == 0:
+        return {}
+    clients, place = np.unique(client, return_inverse=True)
+    low, high = np.full(clients.size, np.iinfo(np.int64).max), np.zeros(clients.size, dtype=np.int64)
+    np.minimum.at(low, place, number)
+    np.maximum.at(high, place, number)
+    return dict(zip(clients.tolist(), zip(low.tolist(), high.tolist(), strict=True), strict=True))
 
 
 def _count_seconds(epoch_s: Seconds) -> dict[int, int]:

@@ -1,7 +1,7 @@
-"""What pgbench 13 to 18 prints, as numbers. A line that no rule knows is an error.
+"""Output of pgbench 9.4 to 19 as numbers. A line of a result that no rule knows is an error.
 
-Standard output carries the result, standard error the progress (`-P`) and the phases of `-i`. `parse_output` takes
-both in one text, as people save them with `2>&1`.
+Standard output carries the result, standard error the progress (`-P`) and the phases of `-i`. `importers.pgbench_text`
+finds both in files that people keep.
 """
 
 from __future__ import annotations
@@ -63,6 +63,10 @@ class PgbenchResult:
     initial_connection_ms: float | None = None
     average_connection_ms: float | None = None
     tps_with_connections: float | None = None
+    partitions: int = 0
+    """0: `pgbench_accounts` is one table."""
+    reconnects: bool = False
+    """`--connect`: the throughput includes a connection for each transaction. Not known before PostgreSQL 14."""
     scripts: tuple[ScriptResult, ...] = ()
 
 
@@ -88,6 +92,8 @@ class Progress:
     messages: tuple[str, ...] = ()
     started_epoch_s: float | None = None
     """Known only with --progress-timestamp."""
+    messages_cut: int = 0
+    """Lines beyond those in `messages`."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ _RESULT_RULES = _rules(
     (r"transaction type: (.*)", {"script": str}),
     (r"scaling factor: (\d+)", {"scale": int}),
     (r"partition method: .*", {}),
-    (r"partitions: \d+", {}),
+    (r"partitions: (\d+)", {"partitions": int}),
     (r"query mode: (\w+)", {"protocol": str}),
     (r"number of clients: (\d+)", {"clients": int}),
     (r"number of threads: (\d+)", {"jobs": int}),
@@ -127,7 +133,7 @@ _RESULT_RULES = _rules(
         {"transactions": int, "transactions_planned": int},
     ),
     (rf"number of failed transactions: (\d+){_SHARE}", {"failed": int}),
-    (rf"number of (?:serialization|deadlock) failures: \d+{_SHARE}", {}),
+    (rf"number of (?:serialization|deadlock|other) failures: \d+{_SHARE}", {}),
     (rf"number of transactions retried: (\d+){_SHARE}", {"retried": int}),
     (r"total number of retries: (\d+)", {"retries": int}),
     (rf"number of transactions skipped: (\d+){_SHARE}", {"skipped": int}),
@@ -135,8 +141,8 @@ _RESULT_RULES = _rules(
         rf"number of transactions above the {_NUMBER} ms latency limit: (\d+)(?:/\d+)?{_SHARE}",
         {"latency_limit_ms": float, "late": int},
     ),
-    (rf"latency average = {_NUMBER} ms{_SHARE}", {"latency_avg_ms": float}),
-    (rf"latency stddev = {_NUMBER} ms", {"latency_stddev_ms": float}),
+    (rf"latency average(?: =|:) {_NUMBER} ms{_SHARE}", {"latency_avg_ms": float}),
+    (rf"latency stddev(?: =|:) {_NUMBER} ms", {"latency_stddev_ms": float}),
     (
         rf"rate limit schedule lag: avg {_NUMBER} \(max {_NUMBER}\) ms",
         {"lag_avg_ms": float, "lag_max_ms": float},
@@ -144,11 +150,12 @@ _RESULT_RULES = _rules(
     (rf"initial connection time = {_NUMBER} ms", {"initial_connection_ms": float}),
     (rf"average connection time = {_NUMBER} ms", {"average_connection_ms": float}),
     (rf"tps = {_NUMBER} \(without initial connection time\)", {"tps": float}),
-    (rf"tps = {_NUMBER} \(including reconnection times\)", {"tps": float}),
+    (rf"tps = {_NUMBER} \((including) reconnection times\)", {"tps": float, "reconnects": bool}),
     (rf"tps = {_NUMBER} \(including connections establishing\)", {"tps_with_connections": float}),
     (rf"tps = {_NUMBER} \(excluding connections establishing\)", {"tps": float}),
     (r"statement latencies in milliseconds.*:", {}),
     (r"\s+[\d.]+(?:\s+\d+){0,2}\s{1,2}\S.*", {}),  # one statement
+    (r"\s+[\d.]+\t\S.*", {}),  # one statement, before PostgreSQL 10
     (r"script statistics:", {}),
 )
 
@@ -160,7 +167,7 @@ _SCRIPT_RULES = _rules(
     (r" - \d+ transactions \([^,]*\)", {}),
     (rf" - number of transactions actually processed: (\d+) \(tps = {_NUMBER}\)", {"transactions": int, "tps": float}),
     (rf" - number of failed transactions: (\d+){_SHARE}", {"failed": int}),
-    (rf" - number of (?:serialization|deadlock) failures: \d+{_SHARE}", {}),
+    (rf" - number of (?:serialization|deadlock|other) failures: \d+{_SHARE}", {}),
     (rf" - number of transactions retried: \d+{_SHARE}", {}),
     (r" - total number of retries: \d+", {}),
     (rf" - number of transactions skipped: (\d+){_SHARE}", {"skipped": int}),
@@ -203,6 +210,12 @@ def parse_result(stdout: str) -> PgbenchResult:
     return PgbenchResult(**found, scripts=tuple(scripts))
 
 
+def is_result_line(line: str) -> bool:
+    """True for a line that pgbench prints in its result."""
+    known = (rule for rules in (_RESULT_RULES, _SCRIPT_RULES) for rule, _ in rules)
+    return bool(_SCRIPT_START.match(line)) or any(rule.match(line) for rule in known)
+
+
 def _apply(rules: Iterable[tuple[re.Pattern[str], dict[str, Any]]], line: str) -> dict[str, Any]:
     for pattern, fields in rules:
         match = pattern.match(line)
@@ -231,10 +244,9 @@ _PROGRESS = re.compile(
     re.IGNORECASE,
 )
 
-_MESSAGE = re.compile(
-    r"^(?:pgbench: |starting vacuum|end\.|vacuuming|NOTICE: |WARNING: |ERROR: |DETAIL: |HINT: |LINE \d+:|client \d+ |"
-    r"Password:|setting random seed|\s)"
-)
+_MOST_MESSAGES = 200
+_LONGEST_MESSAGE = 400
+"""Characters."""
 
 _EARLIEST_EPOCH_S = 1e9
 """Progress stamps above this are Unix times: no run lasts for 30 years."""
@@ -243,24 +255,26 @@ _EARLIEST_EPOCH_S = 1e9
 def parse_progress(stderr: str) -> Progress:
     """The progress lines of a run; seconds that pgbench did not report are simply not there.
 
-    Raises PgbenchOutputError for a line that is neither progress nor a message of pgbench or the server.
+    Every other line is a message of pgbench, the server or the script. Raises PgbenchOutputError for a line that
+    begins as progress and is not understood.
     """
     rows: list[ProgressRow] = []
-    messages: list[str] = []
-    for line in _lines(stderr):
-        match = _PROGRESS.match(line)
+    said: list[str] = []
+    for line in filter(str.strip, stderr.splitlines()):
+        match = _PROGRESS.match(line.rstrip()) if len(line) <= LONGEST_LINE else None
         if match:
             rows.append(_progress_row(match))
-        elif _MESSAGE.match(line):
-            messages.append(line)
+        elif line.startswith("progress: "):
+            raise PgbenchOutputError(f"line of pgbench's progress is not understood: {line[:_LONGEST_MESSAGE]!r}")
         else:
-            raise PgbenchOutputError(f"line of pgbench's progress is not understood: {line!r}")
+            said.append(line.rstrip()[:_LONGEST_MESSAGE])
+    messages, cut = tuple(said[:_MOST_MESSAGES]), max(0, len(said) - _MOST_MESSAGES)
     if rows and rows[0].t_s > _EARLIEST_EPOCH_S:
         interval_s = round(min((b.t_s - a.t_s for a, b in itertools.pairwise(rows)), default=1.0)) or 1
         started_s = rows[0].t_s - interval_s
         shifted = tuple(replace(row, t_s=round(row.t_s - started_s, 3)) for row in rows)
-        return Progress(shifted, tuple(messages), started_s)
-    return Progress(tuple(rows), tuple(messages))
+        return Progress(shifted, messages, started_s, cut)
+    return Progress(tuple(rows), messages, messages_cut=cut)
 
 
 def _progress_row(match: re.Match[str]) -> ProgressRow:
@@ -275,18 +289,6 @@ def _progress_row(match: re.Match[str]) -> ProgressRow:
         skipped=None if skipped is None else int(skipped),
         retried=None if retried is None else int(retried),
     )
-
-
-def parse_output(text: str) -> tuple[PgbenchResult, Progress]:
-    """Result and progress of a run whose two outputs went to one file."""
-    lines = list(_lines(text))
-    errors = [line for line in lines if line.startswith("progress:") or _is_message(line)]
-    rest = [line for line in lines if not (line.startswith("progress:") or _is_message(line))]
-    return parse_result("\n".join(rest)), parse_progress("\n".join(errors))
-
-
-def _is_message(line: str) -> bool:
-    return bool(_MESSAGE.match(line)) and not line.startswith(" ")
 
 
 # ---------------------------------------------------------------- loading

@@ -9,9 +9,11 @@ from acceptance_table.checks import Check, campaign_checks
 from acceptance_table.mutants import RULES
 from acceptance_table.outcome import Job, simulate
 from acceptance_table.running import run_jobs
-from acceptance_table.scenarios import RARE_AND_BAD, SHOWN, scenarios
+from acceptance_table.scenarios import RARE_AND_BAD, RARER, SHOWN, scenarios
 from acceptance_table.shapes import robustness_checks, shape_checks
 from acceptance_table.summary import print_summary
+from acceptance_table.telling import telling_checks
+from acceptance_table.units import unit_checks
 from acceptance_table.weakened import WEAKENED, Weakened
 
 from pgstrata.trial.scheduler import Inline
@@ -35,6 +37,18 @@ def test_rows_of_shapes_hold() -> None:
     assert [c for c in checks if not c.holds(SIGMAS)] == []
 
 
+def test_rows_of_what_is_told_beside_verdicts_hold() -> None:
+    checks = list(telling_checks(40))
+    assert {c.row for c in checks} == {"22", "23"}
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
+def test_rows_of_hosts_sessions_and_nights_hold() -> None:
+    checks = list(unit_checks(12))
+    assert {c.row for c in checks} == {"25", "26", "27", "28"}
+    assert [c for c in checks if not c.holds(SIGMAS)] == []
+
+
 def test_rows_of_robustness_hold() -> None:
     assert [c for c in robustness_checks(2) if not c.holds()] == []
 
@@ -54,7 +68,7 @@ def test_rows_of_choice_hold() -> None:
 def test_an_open_verdict_on_two_others_is_none_beside_the_chosen_one() -> None:
     """Against a baseline: the leader is (wrongly) better than all, and whether two others are equal is open."""
     name = "A/A against 4, one 20 %, others 2 %"
-    found = simulate(Job(name, scenarios()[name][0], 266))
+    found = simulate(Job(name, scenarios()[name][0], 56))
     assert found.chosen
     assert found.false_claim
     assert not found.beside_open
@@ -122,3 +136,9 @@ def test_every_scenario_has_words_in_the_summary(capsys: pytest.CaptureFixture[s
     print_summary([Check("1", name, "false claim", 0.0, True, 0.05, 1) for name in scenarios()])
     told = capsys.readouterr().out
     assert [name for name in scenarios() if f"| {name}: " in told] == []
+
+
+def test_what_hides_a_mode_is_told() -> None:
+    checks = list(campaign_checks(run_jobs(list(RARER), CAMPAIGNS, Inline())))
+    assert len([c for c in checks if c.row == "24"]) == len(RARER)
+    assert [c for c in checks if not c.holds(SIGMAS)] == []

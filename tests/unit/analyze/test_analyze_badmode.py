@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from pgstrata.analyze.badmode import NOTABLE, _others, bad_modes
-from pgstrata.analyze.comparison import Table
+from pgstrata.analyze.stats.bad_mode import NOTABLE, _others, bad_modes
+from pgstrata.analyze.stats.comparison import Table
 
 NAMES = ("a", "b")
 
@@ -54,8 +54,26 @@ def test_the_machine_is_the_median_of_those_that_ran() -> None:
 
 def test_runs_that_are_a_little_low_are_none_whatever_the_others_do() -> None:
     y = np.full((2, 9), 7.6)
+    y += 1e-4 * (np.arange(18).reshape(2, 9) % 5)
     y[1, [3, 7]] -= 0.99 * NOTABLE
     y[0, [3, 7]] += 0.2
     assert bad_modes(NAMES, Table(y, tuple(range(9)))) == ()
     y[1, [3, 7]] -= 0.02 * NOTABLE
     assert [found.stack for found in bad_modes(NAMES, Table(y, tuple(range(9))))] == ["b"]
+
+
+@pytest.mark.parametrize(("stacks", "runs", "scatter"), [(2, 24, 0.04), (12, 36, 0.03), (12, 12, 0.04)])
+def test_throughput_that_is_rounded_has_no_bad_mode_for_that(stacks: int, runs: int, scatter: float) -> None:
+    """Runs of 20 TPS as whole numbers: most are 20, and 18 is no mode of its own."""
+    rng, names = np.random.default_rng(1), tuple(map(str, range(stacks)))
+    told = 0
+    for _ in range(300):
+        rounded = np.log(np.round(20 * np.exp(rng.normal(0, scatter, (stacks, runs)))))
+        told += bool(bad_modes(names, Table(rounded, tuple(range(runs)))))
+    assert told <= 3
+
+
+def test_a_bad_mode_of_rounded_throughput_is_told() -> None:
+    rounded = np.log(np.round(20 * np.exp(np.random.default_rng(1).normal(0, 0.04, (2, 24)))))
+    rounded[0, [3, 9, 15]] = np.log(10)
+    assert [found.stack for found in bad_modes(NAMES, Table(rounded, tuple(range(24))))] == [NAMES[0]]

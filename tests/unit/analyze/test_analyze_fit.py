@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgstrata.analyze.fit import fit_blocks, fit_cells
+from pgstrata.analyze.stats.fit import fit_blocks, fit_cells
 
 SEEDS = st.integers(0, 2**32 - 1)
 

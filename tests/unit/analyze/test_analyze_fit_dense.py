@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pgstrata.analyze.fit import BlockFit, fit_cells
-from pgstrata.analyze.shared_scatter import EVIDENT_IN_TABLE, evident_in_table
+from pgstrata.analyze.stats.fit import BlockFit, fit_cells
+from pgstrata.analyze.stats.shared_scatter import EVIDENT_IN_TABLE, evident_in_table
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class Dense:
             n = int(mine.sum())
             fitted_exactly = free[mine].sum() < 1e-9  # the stack's runs say nothing about its variance
             own = self.pooled if fitted_exactly else (self.residual[mine] ** 2).sum() / free[mine].sum()
-            ratio = own / self.pooled
+            ratio, shrunk = own / self.pooled, (6 * self.pooled + (n - 1) * own) / (n + 5)
             assume(abs(ratio - stats.f.isf(EVIDENT_IN_TABLE, n - 1, self.df)) > 1e-6)
             if stats.f.sf(ratio, n - 1, self.df) < EVIDENT_IN_TABLE:
-                variance[k], freedom[k] = own, n - 1
+                variance[k], freedom[k] = max(own, shrunk), n + 2
             else:
-                variance[k], freedom[k] = (6 * self.pooled + (n - 1) * own) / (n + 5), n + 5
+                variance[k], freedom[k] = shrunk, n + 5
         return variance, freedom
 
     def estimate(self, i: int, j: int) -> tuple[float, float, float]:
@@ -109,7 +109,7 @@ class Dense:
 @settings(max_examples=100, derandomize=True)
 @given(designs())
 def test_the_figures_are_those_of_a_column_for_each_block(runs: Runs) -> None:
-    found = fit_cells(runs.stack, runs.block, runs.y, runs.stacks, evident=evident_in_table)
+    found = fit_cells(runs.stack, runs.block, runs.y, runs.stacks, evident=evident_in_table())
     counted = np.flatnonzero(found.component >= 0)
     if not counted.size:
         return

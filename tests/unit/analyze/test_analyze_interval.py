@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pgstrata.analyze.equivalence import LEAST_RUNS, difference_of_means, judge_pair
-from pgstrata.analyze.holm import holm_rejects
-from pgstrata.analyze.interval import (
+from pgstrata.analyze.stats.equivalence import LEAST_RUNS, difference_of_means, judge_pair
+from pgstrata.analyze.stats.holm import holm_rejects
+from pgstrata.analyze.stats.interval import (
     ALPHA,
     CONFIRM_G,
     EQUIVALENCE_ALPHA,

@@ -12,18 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pgstrata.analyze.evidence import durability_of, gather
+from pgstrata.analyze.campaign.evidence import durability_of, gather
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.metrics import Observer
+from pgstrata.analyze.campaign.selection import Selection
+from pgstrata.analyze.campaign.statements import (
+    BadModeStatement,
+    Choice,
+    DeclaredBlocks,
+    LostRuns,
+    PairStatement,
+    Price,
+)
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.metrics import Observer
-from pgstrata.analyze.selection import Selection
-from pgstrata.analyze.statements import BadModeStatement, DeclaredBlocks, PairStatement, Price
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import AttestedRecord, DecisionRecord
-from pgstrata.report.telling import cell_words, told
-from pgstrata.report.words import comparison_words
+from pgstrata.report.sentences.statements import comparison_words, sentence
+from pgstrata.report.sentences.summary import cell_words, told
 from pgstrata.spec.campaign import Goal, Runs
 from pgstrata.spec.durability import of_class
 from pgstrata.spec.layers.existing import Existing
@@ -76,6 +83,8 @@ def test_both_lvm_stacks_are_equal_to_xfs_within_5_percent(tmp_path: Path) -> No
         assert found.low is not None
         assert found.low > 1 / 1.05
         assert "practically equal" in comparison_words(found)
+        assert found.unseen_mode == pytest.approx(1 - 0.05 ** (1 / found.pairs))
+        assert "of the runs could have been missed" in comparison_words(found)
 
 
 def test_both_lvm_stacks_are_undecided_within_2_percent(tmp_path: Path) -> None:
@@ -85,6 +94,7 @@ def test_both_lvm_stacks_are_undecided_within_2_percent(tmp_path: Path) -> None:
         assert found.verdict == "undecided"
         assert found.needed_pairs is not None
         assert found.needed_pairs > 5
+        assert found.unseen_mode is None
         assert "pairs" not in comparison_words(found)  # nobody can run more of somebody else's
     assert any("imported" in n for n in findings.campaign.notices)
     assert all("imported" in s.labels for s in findings.stacks)
@@ -265,6 +275,36 @@ def test_durability_of_a_directory_and_of_a_loop_file_is_that_of_what_they_lie_o
 def test_what_does_not_count_is_listed(findings: Findings) -> None:
     reasons = {e.reason.split(":")[0] for s in findings.stacks for e in s.excluded}
     assert reasons == {"failed", "excluded"}
+
+
+def test_runs_that_are_lost_unevenly_are_told_with_their_counts(campaign: Path, tmp_path: Path) -> None:
+    def lose(path: Path, value: dict[str, Any]) -> None:
+        if path.parent.name.startswith(("b02-", "b04-")) and value["status"] == "ok" and path.parent.name in lost:
+            value |= {"status": "failed", "reason": "the server was gone"}
+
+    lost = {t.id for t in read(campaign).trials if t.trial.stack == "xfs"}
+    findings = judge(changed(campaign, tmp_path / "c", "verdict.json", lose))
+    assert isinstance(findings.cells[0].statements[0], Choice)
+    found = findings.cells[0].statements[1]
+    assert isinstance(found, LostRuns)
+    counts = {c.name: (c.lost, c.runs) for c in found.counts}
+    assert counts["xfs"] == (2, 6)
+    assert counts.keys() == {"ext4", "xfs", "btrfs", "tmpfs"}
+    assert all(lost == len(s.excluded) for s in findings.stacks for lost, _ in [counts[s.name]])
+    assert "2 of 6 of `xfs`" in sentence(found)
+    assert "none of the others" in sentence(found)
+
+
+def test_runs_that_are_lost_evenly_are_not_told(tmp_path: Path) -> None:
+    shape = Shape(stacks=("ext4", "xfs"), blocks=5, duration_s=20, incidents=False)
+
+    def lose(path: Path, value: dict[str, Any]) -> None:
+        if path.parent.name.startswith("b03-"):
+            value |= {"status": "failed", "reason": "the server was gone"}
+
+    found = judge(changed(write_campaign(tmp_path / "a", shape), tmp_path / "c", "verdict.json", lose))
+    assert [len(s.excluded) for s in found.stacks] == [1, 1]
+    assert not any(isinstance(s, LostRuns) for s in found.cells[0].statements)
 
 
 def changed(campaign: Path, to: Path, name: str, change: Callable[[Path, dict[str, Any]], None]) -> CampaignData:

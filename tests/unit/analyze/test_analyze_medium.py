@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.analyze.medium import medium_notices
+from pgstrata.analyze.why.medium import medium_notices
 from pgstrata.record.schema import MediumRecord
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgstrata.analyze.confirm import paired_location
-from pgstrata.analyze.equivalence import LEAST_RUNS
-from pgstrata.analyze.fit import fit_blocks
-from pgstrata.analyze.forecast import Outlook, pairs_needed, smallest_difference, smallest_margin
-from pgstrata.analyze.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
-from pgstrata.analyze.interval import EQUIVALENCE_ALPHA, EQUIVALENCE_G, t_multiplier
-from pgstrata.analyze.screen import probability_within_margin, rank, screen
+from pgstrata.analyze.stats.confirm import paired_location
+from pgstrata.analyze.stats.equivalence import LEAST_RUNS
+from pgstrata.analyze.stats.fit import fit_blocks
+from pgstrata.analyze.stats.forecast import Outlook, pairs_needed, smallest_difference, smallest_margin
+from pgstrata.analyze.stats.hodges_lehmann import hodges_lehmann, hodges_lehmann_shift
+from pgstrata.analyze.stats.interval import EQUIVALENCE_ALPHA, EQUIVALENCE_G, t_multiplier
+from pgstrata.analyze.stats.screen import probability_within_margin, rank, screen
 
 DIFFERENCES = st.lists(st.floats(-1, 1), min_size=2, max_size=40).map(np.array)
 

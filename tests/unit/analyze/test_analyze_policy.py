@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from pgstrata.analyze.comparison import Design
-from pgstrata.analyze.policy import MAX_PAIRS, AdaptivePolicy
-from pgstrata.analyze.simulate import CELL, LEVELS, Scenario, run_campaign
+from pgstrata.analyze.campaign.policy import MAX_PAIRS, AdaptivePolicy
+from pgstrata.analyze.campaign.simulate import CELL, LEVELS, Scenario, run_campaign
+from pgstrata.analyze.stats.comparison import Design
 from pgstrata.record.decision import Decision, Observation
 from pgstrata.spec.campaign import Campaign, Goal, Runs
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.workload import Workload
 
 TRIAL_S = 480.0
@@ -137,7 +137,7 @@ UNEVEN = {
     "ext4@fsync=off": (2616, 3200, 2931),
 }
 """Runs of 3 s of a real campaign, which ended here: two stacks scatter more than the others, and three of their runs
-have no interval of their own."""
+have wide intervals."""
 
 
 def uneven(budget_s: float) -> Decision:
@@ -152,7 +152,7 @@ def uneven(budget_s: float) -> Decision:
     return AdaptivePolicy(design, budget_s=budget_s).decide(seen, 3, 90.0)
 
 
-def test_a_campaign_goes_on_while_its_leading_pair_has_no_bounds() -> None:
+def test_a_campaign_goes_on_while_three_runs_alone_bound_its_leading_pair() -> None:
     decision = uneven(140.0)
     assert (decision.stage, set(decision.run)) == ("confirm", {"xfs", "ext4"})
     assert uneven(95.0).stage == "done"
@@ -269,7 +269,7 @@ def test_a_budget_that_is_long_exceeded_ends_it() -> None:
 @pytest.mark.parametrize("level", list(LEVELS))
 def test_simulated_noise_is_what_it_says(level: str) -> None:
     noise = replace(LEVELS[level], drift_sd=0.0, trend_per_day=0.0, lost_share=0.0)
-    from pgstrata.analyze.simulate import Machine
+    from pgstrata.analyze.campaign.simulate import Machine
 
     machine = Machine(noise, np.random.default_rng(1))
     values = np.log([machine.run(0, 0.0) for _ in range(4000)])

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgstrata.analyze import comparison
-from pgstrata.analyze.comparison import Design, Replay, StageOne, Table
-from pgstrata.analyze.fit import BlockFit, fit_blocks
-from pgstrata.analyze.judge import judge
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.stats import comparison
+from pgstrata.analyze.stats.comparison import Design, Replay, StageOne, Table
+from pgstrata.analyze.stats.fit import NONE_EVIDENT, BlockFit, Evident, fit_blocks
 from pgstrata.record.reader import read
 from pgstrata.spec.campaign import Goal
 from pgstrata_fake.campaigns import Shape, write_campaign
@@ -59,12 +59,13 @@ def test_a_replay_that_remembers_tells_what_a_new_one_tells(looks: list[tuple[in
 
 @pytest.fixture
 def fitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Number of blocks of every fit that was made."""
+    """Number of blocks of every fit that was made; a drop takes one more, of what the table claims."""
     counted: list[int] = []
 
-    def counting(y: np.ndarray) -> BlockFit:
-        counted.append(y.shape[1])
-        return fit_blocks(y)
+    def counting(y: np.ndarray, *, evident: Evident = NONE_EVIDENT) -> BlockFit:
+        if evident is NONE_EVIDENT:
+            counted.append(y.shape[1])
+        return fit_blocks(y, evident=evident)
 
     monkeypatch.setattr(comparison, "fit_blocks", counting)
     return counted

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pgstrata.analyze.comparison import Design
-from pgstrata.analyze.conclude import conclude
-from pgstrata.analyze.fit import fit_blocks
-from pgstrata.analyze.interval import Estimate
-from pgstrata.analyze.policy import AdaptivePolicy
-from pgstrata.analyze.screened_scatter import INFLATION, Scatter, scatter_in_screening, with_screening
-from pgstrata.analyze.simulate import CELL
+from pgstrata.analyze.campaign.conclude import conclude
+from pgstrata.analyze.campaign.policy import AdaptivePolicy
+from pgstrata.analyze.campaign.simulate import CELL
+from pgstrata.analyze.stats.comparison import Design
+from pgstrata.analyze.stats.fit import fit_blocks
+from pgstrata.analyze.stats.interval import Estimate
+from pgstrata.analyze.stats.screened_scatter import INFLATION, Scatter, scatter_in_screening, with_screening
 from pgstrata.record.decision import Observation, Stage
 from pgstrata.spec.campaign import Goal
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from pgstrata.analyze.confirm import paired_location
-from pgstrata.analyze.fit import fit_cells
-from pgstrata.analyze.shared_scatter import EVIDENT, RUNS_TO_SHARE, evident_by_share, pair_estimates
+from pgstrata.analyze.stats.confirm import paired_location
+from pgstrata.analyze.stats.fit import fit_blocks, fit_cells
+from pgstrata.analyze.stats.shared_scatter import (
+    EVIDENT,
+    RUNS_TO_SHARE,
+    evident_by_share,
+    evident_in_pairs,
+    evident_in_table,
+    pair_estimates,
+)
 
 NAN = math.nan
 
@@ -30,7 +36,7 @@ def test_declared_pairs_have_the_estimate_and_scatter_of_the_common_fit() -> Non
     y = noisy(5, 4)
     (found,) = pair_estimates(y, [(2, 0)])
     stack, block = np.indices(y.shape).reshape(2, -1)
-    common = fit_cells(stack, block, y.ravel(), 5, evident=partial(evident_by_share, levels=EVIDENT)).estimate(2, 0)
+    common = fit_cells(stack, block, y.ravel(), 5, evident=evident_in_pairs()).estimate(2, 0)
     assert (found.value, found.se, found.nu) == pytest.approx((common.value, common.se, common.nu))
     assert found.n == 4
     assert found.nu > 3  # of its own pairs alone
@@ -75,5 +81,14 @@ def test_a_stack_that_evidently_scatters_more_keeps_its_own_variance() -> None:
     y = noisy(6, 4, sigma=0.02)
     y[5] += np.array([0.2, -0.2, 0.25, -0.15])
     apart, among = pair_estimates(y, [(5, 0), (4, 0)])
-    assert apart.nu < 4 < among.nu
+    assert apart.nu < 7 < among.nu
     assert apart.se > 2 * among.se
+
+
+def test_an_evident_stack_has_three_degrees_of_freedom_more_but_at_one_look() -> None:
+    y = noisy(4, 3, sigma=0.02)
+    y[3] += np.array([0.2, -0.2, 0.25])
+    any_look, one_look = (fit_blocks(y, evident=evident_in_table(one_look=one)) for one in (False, True))
+    assert any_look.evident.tolist() == one_look.evident.tolist() == [False, False, False, True]
+    assert (any_look.freedom[3], one_look.freedom[3]) == (5, 2)
+    assert any_look.variance[3] == one_look.variance[3] > any_look.pooled_variance

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.finding import Cause, TimeKind
 from pgstrata.analyze.findings import Why
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.why import cause_of, compare
-from pgstrata.analyze.why_run import KINDS, Event, RunReading, kind_of, read_run
+from pgstrata.analyze.why.account import cause_of, compare
+from pgstrata.analyze.why.run import KINDS, Event, RunReading, kind_of, read_run
 from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CellData, read
 from pgstrata.spec.layers.ext4 import Ext4

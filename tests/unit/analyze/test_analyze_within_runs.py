@@ -14,12 +14,13 @@ from hypothesis.extra.numpy import arrays
 from scipy.signal import lfilter
 from scipy.stats import theilslopes
 
-from pgstrata.analyze import jitter
-from pgstrata.analyze.changepoint import changepoints_s, pelt
-from pgstrata.analyze.checkpoint_cycle import checkpoint_cycle
-from pgstrata.analyze.periodogram import strongest_period
-from pgstrata.analyze.runlength import autocorrelation, best_length_s, suggest
-from pgstrata.analyze.trend import theil_sen, trend_p, trend_per_hour
+from pgstrata.analyze.campaign.run_features import is_beyond_sampling
+from pgstrata.analyze.stats import jitter
+from pgstrata.analyze.stats.changepoint import changepoints_s, pelt
+from pgstrata.analyze.stats.checkpoint_cycle import checkpoint_cycle
+from pgstrata.analyze.stats.periodogram import Line, strongest_period
+from pgstrata.analyze.stats.run_length import autocorrelation, best_length_s, suggest
+from pgstrata.analyze.stats.trend import theil_sen, trend_p, trend_per_hour
 
 SERIES = arrays(np.float64, st.integers(2, 200), elements=st.integers(0, 10**8).map(lambda n: n / 1000))
 
@@ -170,3 +171,10 @@ def test_best_length_from_runs() -> None:
     assert suggest(runs[:2], 180, 0.03) is None
     assert suggest(runs, 180, 0.0) is None
     assert autocorrelation(np.ones(10)) == 0
+
+
+@pytest.mark.parametrize(("swing", "period_s", "beyond"), [(0.2, 10.0, False), (0.2, 60.0, False), (0.4, 60.0, True)])
+def test_a_swing_of_counters_must_be_more_than_their_sampling_makes(
+    swing: float, period_s: float, beyond: bool
+) -> None:
+    assert is_beyond_sampling(Line(period_s, 50.0, 1e-6, swing)) is beyond

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.analyze.capacity import (
+from pgstrata.analyze.campaign.metrics import open_loop_of
+from pgstrata.analyze.stats.capacity import (
     RESOLUTION,
     capacity_tps,
     is_lag_rising,
     meets,
     next_rate,
 )
-from pgstrata.analyze.metrics import open_loop_of
 from pgstrata.record.decision import OpenLoop
 from pgstrata.record.reader import CellData
 from pgstrata.record.schema import CellResult

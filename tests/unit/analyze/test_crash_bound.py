@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.analyze.crash import broke_promise, durability_found, share_bound
+from pgstrata.analyze.crash import broke_promise, durability_found, is_incomplete, share_bound
 from pgstrata.analyze.findings import DurabilityFinding
-from pgstrata.record.schema import CrashRecord
-from pgstrata.report.crash import crash_lines, verdict_words
+from pgstrata.record.reader import CrashData
+from pgstrata.record.schema import CrashRecord, TrialVerdict
+from pgstrata.report.sentences.crash import crash_lines, durability_words, verdict_words
+from pgstrata.spec.campaign import Trial
 from pgstrata.spec.durability import Durability
 
 
@@ -26,7 +28,33 @@ def finding(**found: object) -> DurabilityFinding:
 
 def test_a_stack_that_held_is_told_with_its_bound_and_never_called_safe() -> None:
     words = verdict_words(finding(verdict="held", states=150))
-    assert words == "held in 150 states (no failure among so many bounds their share below 2 % at 95 %)"
+    assert words == "held in 150 states (at 95 % confidence fewer than 2 % of such states fail)"
+
+
+def test_missing_states_and_their_reason_stand_in_line_and_table() -> None:
+    found = finding(verdict="unknown", states=21, unknown=1, missing=19, unknown_reason="the daemon is gone")
+    gap = "19 requested states not checked; unknown because the daemon is gone"
+    assert verdict_words(found) == f"unknown in 1 of 21 states ({gap})"
+    assert durability_words(found) == f"survives power loss; power cuts: unknown ({gap})"
+
+
+@pytest.mark.parametrize(
+    ("status", "found", "incomplete"),
+    [
+        ("ok", {"verdict": "held", "states": 3}, False),
+        ("ok", {"verdict": "lost", "states": 3, "lost": 1}, False),
+        ("ok", {"verdict": "lost", "states": 3, "lost": 1, "unknown": 1}, True),
+        ("ok", {"verdict": "lost", "states": 3, "lost": 1, "missing": 1}, True),
+        ("ok", {"verdict": "unknown"}, True),
+        ("failed", {"verdict": "unknown"}, True),
+        ("unsupported", {"verdict": "unknown"}, False),
+    ],
+)
+def test_unknown_is_not_success(status: str, found: dict[str, object], incomplete: bool) -> None:
+    trial = Trial(id="ext4-0", stack="ext4", block=0, position=0, load="fresh", scale=1, cells=(), workload_seed=1)
+    record = CrashRecord.model_validate({"stack": "ext4", "seed": 1, **found})
+    verdict = TrialVerdict.model_validate({"trial_id": "ext4-0", "status": status})
+    assert is_incomplete(CrashData(trial, verdict, record, None)) == incomplete
 
 
 def test_a_broken_promise_is_told() -> None:
@@ -48,15 +76,15 @@ def test_no_state_is_no_verdict() -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        ({"fault": "gone"}, "held in 24 states (with fault gone; no failure"),
+        ({"request": {"fault": "gone"}}, "held in 24 states (with fault gone; at 95 % confidence"),
         (
-            {"fault": "flush-error", "panicked": True},
-            "(with fault flush-error, at which PostgreSQL panicked; no failure",
+            {"request": {"fault": "flush-error"}, "panicked": True},
+            "(with fault flush-error, at which PostgreSQL panicked; at 95 % confidence",
         ),
-        ({"amcheck": False}, "held in 24 states (without amcheck; no failure"),
+        ({"amcheck": False}, "held in 24 states (without amcheck; at 95 % confidence"),
         (
-            {"ignored_flushes": "3", "fault": "full"},
-            "(on a disk that ignores the last 3 flushes; with fault full; no failure",
+            {"request": {"ignore_flushes": "3", "fault": "full"}},
+            "(on a disk that ignores the last 3 flushes; with fault full; at 95 % confidence",
         ),
     ],
 )
@@ -66,4 +94,4 @@ def test_what_else_failed_and_what_was_not_looked_at_are_told(found: dict[str, o
 
 def test_a_promise_is_about_power_alone() -> None:
     assert broke_promise(finding(verdict="lost", states=24, lost=3))
-    assert not broke_promise(finding(verdict="lost", states=24, lost=3, fault="write-error"))
+    assert not broke_promise(finding(verdict="lost", states=24, lost=3, request={"fault": "write-error"}))

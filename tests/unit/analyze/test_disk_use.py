@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.analyze.disk_use import disk_findings, late_disks, late_percent
+from pgstrata.analyze.why.disk_use import disk_findings, late_disks, late_percent
 from pgstrata.record.schema import CellResult, DiskUse
-from pgstrata.report.words import sentence, tone_of
+from pgstrata.report.sentences.statements import sentence, tone_of
 from pgstrata.spec.workload import Cell
 
 USE = DiskUse(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgstrata.analyze.campaign.gate import judge_conditions, parse_condition
 from pgstrata.analyze.findings import (
     CampaignFinding,
     CellFinding,
@@ -15,7 +16,6 @@ from pgstrata.analyze.findings import (
     MetricFinding,
     StackFinding,
 )
-from pgstrata.analyze.gate import judge_conditions, parse_condition
 from pgstrata.errors import UsageError
 
 

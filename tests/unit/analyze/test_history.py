@@ -14,12 +14,12 @@ import pytest
 from bench_history import BEGUN, CELL, Past, detected, histories, make_sessions, share_false
 from typer.testing import CliRunner
 
-from pgstrata.analyze.history import History, trace_history
-from pgstrata.analyze.sessions import Session
+from pgstrata.analyze.sessions.comparison import Session
+from pgstrata.analyze.sessions.history import History, trace_history
 from pgstrata.cli.main import app
 from pgstrata.errors import UsageError
 from pgstrata.importers.csv_runs import import_csv
-from pgstrata.report.history import history_lines
+from pgstrata.report.sentences.history import history_lines
 
 pytestmark = pytest.mark.slow
 

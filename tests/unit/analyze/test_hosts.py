@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from pgstrata.analyze.comparison import Design
-from pgstrata.analyze.conclude import conclude
-from pgstrata.analyze.hosts import over_hosts, tabulate_hosts
-from pgstrata.analyze.hosts_policy import HostsPolicy
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.medium import medium_notices
-from pgstrata.analyze.statements import BadModeStatement
+from pgstrata.analyze.campaign.conclude import conclude
+from pgstrata.analyze.campaign.hosts_policy import HostsPolicy
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.statements import BadModeStatement
+from pgstrata.analyze.stats.comparison import Design
+from pgstrata.analyze.stats.hosts import DISAGREES, evident_hosts, over_hosts, p_alike, tabulate_hosts
+from pgstrata.analyze.stats.interval import Estimate
+from pgstrata.analyze.why.medium import medium_notices
 from pgstrata.record.decision import Observation
 from pgstrata.record.reader import TrialData, read
 from pgstrata.record.schema import MediumRecord
 from pgstrata.report.render import render
-from pgstrata.report.settling import cell_answer
+from pgstrata.report.sentences.answer import cell_answer
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.campaign import Goal
 from pgstrata_fake.campaigns import Shape, write_campaign
@@ -84,6 +85,35 @@ def test_alike_hosts_disagree_no_more_often_than_asked_for() -> None:
         d = {f"h{k}": list(rng.normal(0, 0.03, 4)) for k in range(6)}
         alarms += any(one.disagrees for one in over_hosts(tabulate_hosts(DESIGN, observed(d), CELL), 0, 1).hosts)
     assert alarms <= 60 * 0.05 + 3 * math.sqrt(60 * 0.05 * 0.95)
+
+
+def test_hosts_of_three_blocks_disagree_no_more_often_than_asked_for() -> None:
+    """With the variance of each host alone 14 of 60."""
+    rng, alarms = np.random.default_rng(6), 0
+    for _ in range(60):
+        own = [Estimate(d.mean(), d.std(ddof=1) / math.sqrt(3), 2, 3) for d in rng.normal(0, 0.03, (12, 3))]
+        alarms += bool((p_alike(own) < DISAGREES / 12).any())
+    assert alarms <= 3
+
+
+def test_a_host_that_evidently_scatters_more_has_a_variance_of_its_own() -> None:
+    quiet, odd = [Estimate(0.0, 0.01, 5, 6) for _ in range(6)], Estimate(0.2, 0.10, 5, 6)
+    assert evident_hosts(np.array([e.se**2 * e.n for e in (*quiet, odd)]), np.full(7, 5.0)).tolist() == [False] * 6 + [
+        True
+    ]
+    assert p_alike([*quiet, odd])[-1] > DISAGREES / 7
+    assert p_alike([*quiet, replace(odd, se=0.01)])[-1] < DISAGREES / 7
+
+
+def test_a_claim_over_the_kind_takes_six_hosts_and_fewer_are_told_how_many_more() -> None:
+    for hosts in (5, 6):
+        d = {f"h{k}": [0.5 + 0.001 * k, 0.51, 0.49] for k in range(hosts)}
+        (pair,) = conclude(DESIGN, observed(d), CELL).confirmed
+        assert pair.verdict.verdict == ("better" if hosts == 6 else "undecided")
+        assert math.isfinite(pair.verdict.interval.low) == (hosts == 6)
+        assert pair.needed() == (None if hosts == 6 else 1)
+        reason = HostsPolicy(DESIGN).decide(observed(d), 3, 0.0).reason
+        assert reason.startswith("every pair is settled" if hosts == 6 else "1 pair open: more hosts would settle it")
 
 
 def test_two_hosts_and_one_give_no_bounds() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgstrata.analyze.later_stages import StagedPolicy
-from pgstrata.analyze.policy import AdaptivePolicy
+from pgstrata.analyze.campaign.later_stages import StagedPolicy
+from pgstrata.analyze.campaign.policy import AdaptivePolicy
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.spec.campaign import Campaign, Goal, Latency, Runs
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.workload import Workload
 from pgstrata.trial.policy import FixedBlocks
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from pgstrata.analyze.capacity import least_transactions
-from pgstrata.analyze.later_stages import (
+from pgstrata.analyze.campaign.later_stages import (
     CONFIRMING_RUNS,
     LONGEST_STEP_S,
     StagedPolicy,
     capacities_tps,
     finalists,
 )
+from pgstrata.analyze.stats.capacity import least_transactions
 from pgstrata.record.decision import Decision, Observation, OpenLoop
 from pgstrata.spec.campaign import Campaign, Latency, Runs, Soak
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.workload import Workload
 
 CAPACITY = {"ext4": 900.0, "xfs": 700.0, "btrfs": 400.0}

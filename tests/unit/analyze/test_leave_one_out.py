@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import stdtr
 
-from pgstrata.analyze.comparison import Table
-from pgstrata.analyze.hosts import centred_by_host, p_alike
-from pgstrata.analyze.interval import Estimate
-from pgstrata.analyze.leave_one_out import medians_of_others, sums_of_others
+from pgstrata.analyze.stats.comparison import Table
+from pgstrata.analyze.stats.hosts import centred_by_host, evident_hosts, p_alike
+from pgstrata.analyze.stats.interval import Estimate
+from pgstrata.analyze.stats.leave_one_out import medians_of_others, sums_of_others
 from pgstrata.record.decision import Observation
 
 NUMBERS = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))
@@ -31,15 +31,21 @@ ESTIMATES = st.builds(
 
 def one_by_one(own: Sequence[Estimate]) -> list[float]:
     """The formula, as it is written."""
+    apart = evident_hosts(np.array([e.se**2 * e.n for e in own]), np.array([e.nu for e in own]))
+    alike = [e for e, is_apart in zip(own, apart, strict=True) if not is_apart]
+    pool_nu = sum(e.nu for e in alike)
+    pool = sum(e.nu * e.se**2 * e.n for e in alike) / pool_nu if pool_nu else math.nan
+    rest_nu = sum(e.nu for e in own)
+    parts = [math.nan if math.isnan(pool) else max(e.se**2, pool / e.n) for e in own]
     found = []
     for at, one in enumerate(own):
         others = [other for k, other in enumerate(own) if k != at]
-        parts = [(one.se**2, one.nu), *((math.pi / 2 * e.se**2 / len(others) ** 2, e.nu) for e in others)]
-        total = sum(part for part, _ in parts)
+        rest = math.pi / 2 * sum(part for k, part in enumerate(parts) if k != at) / max(1, len(others) ** 2)
+        total = parts[at] + rest
         if len(others) < 2 or not total > 0:
             found.append(math.nan)
             continue
-        nu = total**2 / sum(part**2 / freedom for part, freedom in parts)
+        nu = total**2 / (parts[at] ** 2 / (one.nu if apart[at] else pool_nu) + rest**2 / rest_nu)
         t = (one.value - median(e.value for e in others)) / math.sqrt(total)
         found.append(2 * float(stdtr(nu, -abs(t))))
     return found

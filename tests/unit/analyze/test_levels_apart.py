@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pgstrata.analyze.comparison import Table
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.levels_apart import far_run, is_notable
+from pgstrata.analyze.campaign.statements import LevelsApart
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.levels_apart import far_run, is_notable
-from pgstrata.analyze.statements import LevelsApart
+from pgstrata.analyze.stats.comparison import Table
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.spec.campaign import Trial
 from pgstrata_fake.campaigns import Shape, write_campaign

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.analyze.comparison import Design, tabulate
-from pgstrata.analyze.packed import PackedObservations
+from pgstrata.analyze.stats.comparison import Design, tabulate
+from pgstrata.analyze.stats.packed import PackedObservations
 from pgstrata.record.decision import Observation, OpenLoop
 from pgstrata.spec.campaign import Goal
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pgstrata.analyze.interval import ALPHA, SCREEN_G, interval
-from pgstrata.analyze.sessions import Session, differing_facts, paired, session_estimate
+from pgstrata.analyze.sessions.comparison import Session, compare_sessions, differing_facts, paired, session_estimate
+from pgstrata.analyze.stats.interval import ALPHA, SCREEN_G, interval
 from pgstrata.cli.main import app
 from pgstrata.record.redact import machine_stand_in
+from pgstrata.report.sentences.sessions import comparison_lines
 from pgstrata_fake.campaigns import Shape, write_campaign
 
 pytestmark = pytest.mark.slow
@@ -57,6 +58,48 @@ def test_they_are_of_use() -> None:
     assert found.high - found.low < 0.1
 
 
+def sessions_of(changes: dict[str, float], *, scatter: float = 0.0, blocks: int = 8) -> tuple[Session, Session]:
+    """Two sessions whose stacks changed by so much, on the scale of logarithms."""
+    rng = np.random.default_rng(11)
+
+    def session(name: str, at: int) -> Session:
+        runs = {s: {"cell": dict(enumerate(at * by + rng.normal(0, scatter, blocks)))} for s, by in changes.items()}
+        when = datetime(2026, 1, 1 + at, tzinfo=UTC)
+        return Session(name, when, "tps", 0.02, paired=True, specs={s: s for s in changes}, values=runs, facts={})
+
+    return session("a", 0), session("b", 1)
+
+
+def test_how_far_sessions_lie_apart_is_told_by_the_other_stacks() -> None:
+    """Every stack moves by itself between sessions, and blocks of a session share that."""
+    apart = {"ext4": 0.0, "xfs": 0.03, "btrfs": -0.03, "zfs": 0.02}
+    found = compare_sessions(*sessions_of(apart, scatter=0.002), "ext4")
+    assert [one.verdict for one in found.moved] == ["undecided"] * 3
+    alike = {"ext4": 0.0, "xfs": 0.001, "btrfs": -0.001, "zfs": 0.2}
+    found = compare_sessions(*sessions_of(alike, scatter=0.002), "ext4")
+    assert {one.stack: one.verdict for one in found.moved}["zfs"] == "higher"
+
+
+def test_two_stacks_in_common_make_no_claim() -> None:
+    found = compare_sessions(*sessions_of({"ext4": 0.0, "xfs": 0.3}, scatter=0.002), "ext4")
+    (only,) = found.moved
+    assert only.verdict == "unclaimed"
+    assert only.low is not None
+    assert only.low > 1.2
+    assert "nothing tells how far sessions lie apart" in "".join(comparison_lines(found))
+
+
+def test_a_reference_that_moved_itself_is_told() -> None:
+    changes = {"ext4": -0.2, "xfs": 0.0, "btrfs": 0.001, "zfs": -0.001}
+    found = compare_sessions(*sessions_of(changes, scatter=0.002), "ext4")
+    ((cell, moved),) = found.reference_moved
+    assert cell == "cell"
+    assert moved == pytest.approx(np.exp(-0.2), rel=0.01)
+    assert "the reference itself moved against the other stacks in cell: −18" in "\n".join(comparison_lines(found))
+    assert {one.verdict for one in found.moved} == {"undecided"}
+    assert compare_sessions(*sessions_of(changes, scatter=0.002), "xfs").reference_moved == ()
+
+
 def made(path: Path, *stacks: str, factor: float = 1.0, seed: int = 1, **tps: float) -> str:
     base = dict.fromkeys(stacks, 2000.0 * factor) | {name: value * factor for name, value in tps.items()}
     shape = Shape(stacks=stacks, blocks=8, duration_s=5, seed=seed, incidents=False, base_tps=base)
@@ -71,8 +114,8 @@ def compared(*words: str, code: int = 0) -> dict[str, object]:
 
 
 def test_a_slower_day_is_no_change_of_the_stack(tmp_path: Path) -> None:
-    a = made(tmp_path / "a", "ext4", "xfs", "tmpfs")
-    b = made(tmp_path / "b", "ext4", "xfs", "tmpfs", factor=0.8, seed=2, tmpfs=3000.0)
+    a = made(tmp_path / "a", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
+    b = made(tmp_path / "b", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", factor=0.8, seed=2, tmpfs=3000.0)
     found = compared(a, b, "--reference", "ext4")
     rows = {row["stack"]: row for row in found["moved"]}  # type: ignore[attr-defined]
     assert rows["xfs"]["verdict"] in ("undecided", "equal")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
-from pgstrata.analyze.shifts import LEAST, fewest, find_shifts
+from pgstrata.analyze.stats.shifts import LEAST, fewest, find_shifts
 
 ALPHA = 0.05
 
@@ -68,3 +70,34 @@ def test_any_values_give_ordered_places(values: list[float]) -> None:
     assert all(b - a >= LEAST for a, b in pairwise(edges)) or not found
     assert all(one.earliest <= one.at <= one.latest for one in found)
     assert all(np.isfinite(one.estimate.value) for one in found)
+
+
+def _false_alarms(series: Callable[[np.random.Generator], np.ndarray]) -> int:
+    """Of 40 series of 200 values that never change."""
+    return sum(bool(find_shifts(series(np.random.default_rng((7, seed))).tolist(), 0.05)) for seed in range(40))
+
+
+def test_values_that_resemble_the_one_before_make_fewer_false_alarms() -> None:
+    """Without the rule 12 and 31 of 40."""
+    for phi, most in ((0.4, 8), (0.6, 14)):
+
+        def series(rng: np.random.Generator, phi: float = phi) -> np.ndarray:
+            return np.asarray(lfilter([1], [1, -phi], rng.normal(0, 0.02, 200)))
+
+        assert _false_alarms(series) <= most
+
+
+def test_a_scatter_that_grows_is_no_new_level() -> None:
+    """With the variance of all values 16 of 40."""
+    assert _false_alarms(lambda rng: rng.normal(0, 1, 200) * np.geomspace(0.01, 0.08, 200)) <= 3
+
+
+def test_a_step_after_many_values_is_known_as_soon_as_after_few() -> None:
+    (found,) = find_shifts(series((0.0, 60), (-0.1, 12)), ALPHA)
+    assert found.at == 60
+    assert found.told <= 64
+
+
+def test_two_nights_in_a_tail_are_no_new_level() -> None:
+    """With two values on either side 6 of 40."""
+    assert _false_alarms(lambda rng: rng.standard_t(3, 200) * 0.02) <= 4

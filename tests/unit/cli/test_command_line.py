@@ -71,6 +71,13 @@ class TestHelp:
         )
         assert shown.stdout.splitlines()[-2:] == ["[]", str(len(argv) > 1)]
 
+    def test_campaigns_do_without_the_slow_part_of_scipy(self) -> None:
+        code = (
+            "import sys, pgstrata.cli.campaign_run; print('scipy.special' in sys.modules, 'scipy.stats' in sys.modules)"
+        )
+        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        assert shown.stdout == "True False\n"
+
 
 class TestRun:
     def test_ends_with_the_table_and_the_page(self, finished: Path) -> None:

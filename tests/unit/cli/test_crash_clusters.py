@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.cli import crash as verb
-from pgstrata.cli.crash import crash
+from pgstrata.cli.verbs import crash as verb
+from pgstrata.cli.verbs.crash import crash
 from pgstrata.errors import UsageError
 from pgstrata.record.reader import read
 from pgstrata.spec.campaign import Campaign
@@ -26,7 +26,13 @@ IN_MEMORY = "cluster(3,ANY 1)/tmpfs"
         (ON_DISKS, {"power": True, "gone": ["standby3"]}, "it has no node 'standby3'", "@archive=ext4"),
         (IN_MEMORY, {"power": True}, "nothing is left", "@archive=ext4"),
         (ON_DISKS, {"gone": ["primary"]}, "of clusters nodes are lost", "--power"),
-        (ON_DISKS, {"minutes": 1.0}, "of clusters nodes are lost", "--power"),
+        (
+            "ext4",
+            {"lost": 2},
+            "--lost is for clusters: a single server is always tested by power loss",
+            "cluster(3,ANY 1)/ext4",
+        ),
+        ("ext4", {"ignore_flushes": "some"}, "--ignore-flushes: 'some' is neither all nor a number", "for example: 3"),
         (ON_DISKS, {"on": "local"}, "--on is for those of one server", "--power"),
         (ON_DISKS, {"nested": 2}, "of clusters nodes are lost: --nested is for those of one server", "--power"),
         (ON_DISKS, {"power": True, "on": "local"}, "--on is for one server", "--gone"),
@@ -39,32 +45,32 @@ IN_MEMORY = "cluster(3,ANY 1)/tmpfs"
         (
             "ext4",
             {"power": True},
-            "--power is for clusters: of one server power is always cut",
+            "--power is for clusters: a single server is always tested by power loss",
             "cluster(3,ANY 1)/ext4",
         ),
         (
             "ext4",
             {"gone": ["primary"]},
-            "--gone is for clusters: of one server power is always cut",
+            "--gone is for clusters: a single server is always tested by power loss",
             "cluster(3,ANY 1)/ext4",
         ),
         (
             "ext4",
             {"rejoin": "rewind"},
-            "--rejoin is for clusters: of one server power is always cut",
+            "--rejoin is for clusters: a single server is always tested by power loss",
             "cluster(3,ANY 1)/ext4",
         ),
         (ON_DISKS, {"power": True, "rejoin": "rewind"}, "with --power all nodes lose power", "--gone"),
-        (ON_DISKS, {"rejoin": "rewnd"}, "--rejoin: 'rewnd' is none of rewind, backup", "rewind"),
+        (ON_DISKS, {"rejoin": "rewnd"}, "--rejoin: 'rewnd' is not valid here", "rewind"),
         (ON_DISKS, {"script": "tpcb-like"}, "of clusters nodes are lost: --script is for power cuts", "--power"),
-        ("ext4", {"script": "tpcb"}, "--script: 'tpcb' is none of ledger, tpcb-like", "tpcb-like"),
+        ("ext4", {"script": "tpcb"}, "--script: 'tpcb' is not valid here", "tpcb-like"),
         (
             "ext4",
             {"script": "tpcb-like", "fault": "write-error"},
             "--fault write-error: the disk refuses the pages of a table of the ledger",
-            "leave --script tpcb-like out",
+            "pgstrata crash ext4 --fault write-error",
         ),
-        (ON_DISKS, {"promote": "leats"}, "--promote: 'leats' is none of most, least, forgetful", "least"),
+        (ON_DISKS, {"promote": "leats"}, "--promote: 'leats' is not valid here", "least"),
         (f"{IN_MEMORY}@archive=ext4", {"lost": 3, "rejoin": "backup"}, "there is nobody to follow", "lose fewer"),
     ],
 )
@@ -105,12 +111,12 @@ def test_of_a_file_the_stacks_that_cannot_be_tested_are_left_out_and_told(
     monkeypatch.setattr(verb, "_run", lambda campaign, *rest, **options: tested.append(campaign))
     crash([str(file)], out=out)
     assert [stack.name for stack in tested[0].stacks] == [IN_MEMORY]
-    assert "cluster(1)/tmpfs is not tested: its primary is alone" in capsys.readouterr().err
+    assert "cluster(1)/tmpfs is not tested: a single server" in capsys.readouterr().err
     assert [stack.name for stack in read(out).campaign.stacks] == [IN_MEMORY], "without a goal that names another"
 
 
 def test_a_file_without_a_stack_that_can_be_tested_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     file.write_text('name: x\nstacks: ["cluster(1)/tmpfs"]\n')
-    with pytest.raises(UsageError, match="its primary is alone"):
+    with pytest.raises(UsageError, match="a single server"):
         crash([str(file)])

@@ -11,13 +11,18 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.forecast import pairs_needed
-from pgstrata.analyze.gate import parse_condition
-from pgstrata.analyze.interval import ALPHA, EQUIVALENCE_ALPHA
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.reach import least_blocks, pair_width_in_sigmas, smallest_shown, width_in_sigmas
+from pgstrata.analyze.campaign.gate import parse_condition
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.stats.detectable_difference import (
+    least_blocks,
+    pair_width_in_sigmas,
+    smallest_shown,
+    width_in_sigmas,
+)
+from pgstrata.analyze.stats.forecast import pairs_needed
+from pgstrata.analyze.stats.interval import ALPHA, EQUIVALENCE_ALPHA
 from pgstrata.cli.forecasting import (
-    Foretelling,
+    WarningPolicy,
     after_first_block,
     expected_trials,
     forecast,
@@ -225,7 +230,7 @@ def test_what_was_measured_replaces_what_was_assumed(tmp_path: Path) -> None:
 
 def test_widths_are_those_of_the_production_intervals() -> None:
     """Narrower with more blocks; the same as what the policy's own forecast of pairs says."""
-    from pgstrata.analyze.forecast import smallest_difference
+    from pgstrata.analyze.stats.forecast import smallest_difference
 
     widths = [width_in_sigmas("best", 2, blocks) for blocks in range(1, 30)]
     assert widths == sorted(widths, reverse=True)
@@ -246,7 +251,7 @@ class Always:
 def test_a_first_block_that_takes_too_long_is_told_with_the_command_that_would_do(tmp_path: Path) -> None:
     events: list[Event] = []
     campaign = quick("ext4", "xfs", minutes=3)
-    policy = Foretelling(Always(), campaign, tmp_path / "out dir", events.append)
+    policy = WarningPolicy(Always(), campaign, tmp_path / "out dir", events.append)
     policy.decide([], 0, 0.0)
     policy.decide([], 1, 10.0)
     assert events == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.cli.begun import begun_quick, run_command
+from pgstrata.cli.resume import begun_quick, run_command
 from pgstrata_fake.campaigns import Shape, write_campaign
 from typed import typed
 
@@ -128,3 +128,18 @@ def test_a_grid_says_in_how_many_cells_the_best_is_chosen(tmp_path: Path) -> Non
     said = next(line for line in done.stdout.splitlines() if line.startswith("answer: "))
     assert said.startswith("answer: The best is chosen in 0 of 2 cells. About ")
     assert " run out/grid --minutes " in said
+
+
+def test_a_directory_keeps_the_minutes_that_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(f"name: c\n{SMALL}")
+
+    def budget_after(*words: str) -> float:
+        done = typed("run", *words, "--quiet", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        record = json.loads((tmp_path / "out" / "campaign.json").read_text())
+        return float(record["campaign"]["runs"]["budget"])
+
+    assert budget_after("c.yaml", "--minutes", "3", "--out", "out") == 180
+    assert budget_after("out") == 180
+    assert budget_after("out", "--minutes", "4") == 240
+    assert budget_after("out") == 240

@@ -11,7 +11,7 @@ import pytest
 from pgstrata.cli import hosts
 from pgstrata.errors import PgstrataError, PreflightError, UsageError
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.campaign_file import load_campaign
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.trial.events import Event, Notice
 
 NAMES = ("ssh://a", "ssh://b", "ssh://c")

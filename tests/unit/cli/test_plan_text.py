@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pgstrata.cli import plan
-from pgstrata.cli.hosts import looked_at_host
-from pgstrata.cli.simulate import simulate
+from pgstrata.cli.hosts import inspection_host
+from pgstrata.cli.verbs import plan
+from pgstrata.cli.verbs.simulate import simulate
 from pgstrata.host.protocol import Command
-from pgstrata.spec.campaign_file import load_campaign
-from pgstrata.trial.survey import survey
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.trial.survey.survey import survey
 from typed import typed
 
 CAMPAIGN = """\
@@ -35,7 +35,7 @@ def described(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, Any]:
     file = tmp_path / "c.yaml"
     file.write_text(CAMPAIGN.replace("HOST", request.param), encoding="utf-8")
     campaign = load_campaign(file)
-    with looked_at_host(campaign) as host:
+    with inspection_host(campaign) as host:
         return plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
 
 
@@ -67,7 +67,7 @@ def test_a_stack_whose_server_is_missing_is_left_out_alone(tmp_path: Path, host:
         encoding="utf-8",
     )
     campaign = load_campaign(file)
-    with looked_at_host(campaign) as looked:
+    with inspection_host(campaign) as looked:
         described = plan._describe(campaign, survey(looked, campaign, tmp_path / "out"))
     assert {trial["stack"] for trial in described["trials"]} == {"zfs", "nfs"}
     said = [*described["notes"], *described["unsupported"], described["refused"] or ""]
@@ -90,7 +90,7 @@ def test_stacks_that_cannot_be_built_are_not_counted(tmp_path: Path) -> None:
             encoding="utf-8",
         )
         campaign = load_campaign(file)
-        with looked_at_host(campaign) as host:
+        with inspection_host(campaign) as host:
             described = plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
         if len(campaign.stacks) > 2:
             assert any(line.startswith("c cannot be built here: ") for line in described["unsupported"])
@@ -124,7 +124,7 @@ def test_what_a_given_postgresql_conf_loses_is_listed_and_planned(tmp_path: Path
         encoding="utf-8",
     )
     campaign = load_campaign(file)
-    with looked_at_host(campaign) as host:
+    with inspection_host(campaign) as host:
         value = plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
     assert value["left_out"] == {"a": {"archive_command": "WAL is not archived"}}
     assert "Left out of the postgresql.conf of a:\n  archive_command: WAL is not archived\n" in plan._render(value)
@@ -149,7 +149,7 @@ def test_many_stacks_fit_a_screen_and_every_command_is_shown_on_request(tmp_path
     file = tmp_path / "c.yaml"
     file.write_text(MANY, encoding="utf-8")
     campaign = load_campaign(file)
-    with looked_at_host(campaign) as host:
+    with inspection_host(campaign) as host:
         described = plan._describe(campaign, survey(host, campaign, tmp_path / "out"))
     short = plan._render(described).splitlines()
     assert len(campaign.stacks) == 12
@@ -195,7 +195,7 @@ def test_what_follows_the_planned_blocks_is_what_the_goal_makes_of_them(tmp_path
     file = tmp_path / "c.yaml"
     file.write_text(f"scratch: /var/tmp\nstacks: [ext4, xfs]\nworkload: {{scale: 1}}\n{rest}\n", encoding="utf-8")
     campaign = load_campaign(file)
-    with looked_at_host(campaign) as host:
+    with inspection_host(campaign) as host:
         line = plan._render(plan._describe(campaign, survey(host, campaign, tmp_path / "out"))).splitlines()[1]
     assert line.startswith(said)
 
@@ -212,7 +212,7 @@ def test_a_budget_that_ends_the_campaign_before_its_last_block_says_so(tmp_path:
     file = tmp_path / "c.yaml"
     file.write_text(f"scratch: /var/tmp\nstacks: [ext4, xfs]\nworkload: {{scale: 1}}\n{rest}\n", encoding="utf-8")
     campaign = load_campaign(file)
-    with looked_at_host(campaign) as host:
+    with inspection_host(campaign) as host:
         line = plan._render(plan._describe(campaign, survey(host, campaign, tmp_path / "out"))).splitlines()[2]
     assert line.endswith(said), line
 
@@ -222,7 +222,7 @@ def test_media_whose_range_was_not_looked_at_are_named(tmp_path: Path, host: str
     file = tmp_path / "c.yaml"
     file.write_text(f"host: {host}\nstacks: ['media(nvme)/ext4@wal=media(hdd-7200)/xfs', 'media(none)/ext4']\n")
     (note,) = plan._media_notes(load_campaign(file))
-    assert note.endswith(f"(nvme, hdd-7200) is not looked at here: {by} measures it")
+    assert note.endswith(f"(nvme, hdd-7200) is not checked by `plan`; {by} measures it")
     file.write_text("stacks: ['media(none)/ext4', ext4]\n")
     assert plan._media_notes(load_campaign(file)) == []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.judge import judge
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.cli.publishing import with_published
 from pgstrata.record.reader import read
 from pgstrata.report.render import render

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from typed import typed
 
 NEAR, FAR = "cluster(2)/tmpfs", "cluster(3)/tmpfs@standby2.host=ssh://db2"

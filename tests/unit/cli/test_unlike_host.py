@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pgstrata.cli import campaigning
+from pgstrata.cli import campaign_run
 from pgstrata.cli.main import app
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import MediumRecord
@@ -45,7 +45,7 @@ def simulated(
 
 
 def test_it_is_named_before_time_is_wasted_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaigning, "_runners", simulated)
+    monkeypatch.setattr(campaign_run, "_runners", simulated)
     file = tmp_path / "fleet.yaml"
     file.write_text(FLEET)
     done = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "out")])

@@ -25,12 +25,11 @@ from pgstrata.crash.cluster_paper import (
 )
 from pgstrata.crash.cluster_program import (
     SIZE,
-    FailuresAsked,
     disturbances,
+    failures_problem,
     judge_failure,
     judge_rejoin,
     plan_cuts,
-    refuse_failures,
     summarise_failures,
     with_rejoined,
 )
@@ -39,11 +38,12 @@ from pgstrata.errors import TrialError
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.record.failures import FailureRecord, Rejoined
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
-from pgstrata.report.crash import NODES_EXPLAINED, durability_words, explained_of, title_of, verdict_words
+from pgstrata.report.sentences.crash import NODES_EXPLAINED, durability_words, explained_of, title_of, verdict_words
 from pgstrata.spec.cluster_crash import cluster_power_campaign
 from pgstrata.spec.crash import named_stacks
+from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.durability import durability_class
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 
 NAMES = ("primary", "standby1", "standby2")
 ENTRIES = tuple(Entry(100 * number, 0, number, float(number)) for number in range(1, 11))
@@ -158,7 +158,7 @@ def powered(verdict: StateVerdict, **nodes: Any) -> DurabilityFinding:
 
 def test_words_say_who_lost_power_who_came_back_and_who_went_on() -> None:
     held = powered("held", went_on={"primary": 40})
-    assert verdict_words(held).startswith("all 3 nodes lost power: held in 40 states (no failure")
+    assert verdict_words(held).startswith("all 3 nodes lost power: held in 40 states (at 95 % confidence")
     assert verdict_words(held).endswith("; primary went on in 40")
     assert durability_words(held).endswith("; all nodes lost power: held in 40 states")
     lost = powered("lost", in_memory=("primary", "standby2"), gone=("standby1",), went_on={"archive": 40})
@@ -244,13 +244,13 @@ def test_what_the_worker_tells_is_read_to_its_end() -> None:
 
 
 def test_moments_are_as_many_as_the_failures_take() -> None:
-    cuts = plan_cuts(NAMES, FailuresAsked(failures=25), archive=True, slow=True)
+    cuts = plan_cuts(NAMES, CrashRequest(states=25), 1, archive=True, slow=True)
     assert sum(len(one.failures) for one in cuts) == 25
     assert all(("primary",) in one.failures for one in cuts[:-1])
     assert cuts[0].failures == (("primary",), ("standby1",), ("standby2",), NAMES)
     assert {one.disturbance for one in cuts} == set(disturbances(NAMES, slow=True))
-    assert cuts == plan_cuts(NAMES, FailuresAsked(failures=25), archive=True, slow=True)
-    alone = plan_cuts(NAMES, FailuresAsked(failures=4, lost=3), archive=True, slow=True)
+    assert cuts == plan_cuts(NAMES, CrashRequest(states=25), 1, archive=True, slow=True)
+    alone = plan_cuts(NAMES, CrashRequest(states=4, lost=3), 1, archive=True, slow=True)
     assert [one.failures for one in alone] == [(NAMES,)] * 4
 
 
@@ -264,16 +264,16 @@ def test_every_node_is_cut_off_and_standbys_are_slow_where_links_can_be() -> Non
 @pytest.mark.parametrize(
     ("stack", "asked", "words"),
     [
-        ("cluster(3)/tmpfs", FailuresAsked(), ""),
-        ("cluster(1)/tmpfs", FailuresAsked(), "its primary is alone"),
-        ("cluster(3)/tmpfs", FailuresAsked(lost=3), "no archive"),
-        ("cluster(3)/tmpfs@archive=ext4", FailuresAsked(lost=3), ""),
-        ("cluster(3)/tmpfs@archive=ext4", FailuresAsked(lost=4), "it has 3 nodes"),
-        ("cluster(3)/tmpfs@archive=ext4", FailuresAsked(lost=3, promoted="least"), "nobody is promoted"),
+        ("cluster(3)/tmpfs", CrashRequest(), ""),
+        ("cluster(1)/tmpfs", CrashRequest(), "a single server"),
+        ("cluster(3)/tmpfs", CrashRequest(lost=3), "no archive"),
+        ("cluster(3)/tmpfs@archive=ext4", CrashRequest(lost=3), ""),
+        ("cluster(3)/tmpfs@archive=ext4", CrashRequest(lost=4), "it has 3 nodes"),
+        ("cluster(3)/tmpfs@archive=ext4", CrashRequest(lost=3, promote="least"), "nobody is promoted"),
     ],
 )
-def test_failures_that_leave_nothing_are_refused(stack: str, asked: FailuresAsked, words: str) -> None:
-    refused = refuse_failures(parse_stack(stack), asked)
+def test_failures_that_leave_nothing_are_refused(stack: str, asked: CrashRequest, words: str) -> None:
+    refused = failures_problem(parse_stack(stack), asked)
     assert (words in refused) if words else refused == ""
 
 

@@ -18,16 +18,16 @@ from pgstrata.host.local import LocalHost
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.crash import named_stacks
-from pgstrata.spec.crash_trials import CrashTrials
+from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.quick import quick_campaign
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.events import Event
 from pgstrata.trial.interruption import Interruption
 
-ASKED = CrashTrials(states=30, time=10)
+ASKED = CrashRequest(states=30, time=10)
 
 
-def campaign(crash: CrashTrials | None = ASKED) -> Campaign:
+def campaign(crash: CrashRequest | None = ASKED) -> Campaign:
     return named_stacks(["ext4", "xfs", "tmpfs"]).model_copy(update={"crash": crash})
 
 
@@ -65,7 +65,7 @@ def test_a_campaign_may_be_gone_on_with_other_power_cuts(tmp_path: Path) -> None
 def test_what_is_tested_is_said_beforehand() -> None:
     tested, untested = power_cut_lines(campaign(), {})
     assert tested.startswith("ext4, xfs: 30 states each, after the runs")
-    assert f"in about {render_duration(2 * (ASKED.time + RECORDING_S + REDUCTION_S))} at most" in tested
+    assert f"in about {render_duration(2 * ((ASKED.time or 0) + RECORDING_S + REDUCTION_S))} at most" in tested
     assert tested.endswith("beside the budget")
     elsewhere, _ = power_cut_lines(campaign().model_copy(update={"host": "lab"}), {})
     assert elsewhere == f"{tested}, on lab"
@@ -74,7 +74,7 @@ def test_what_is_tested_is_said_beforehand() -> None:
 
 
 def test_what_is_written_instead_of_the_ledger_is_said_beforehand() -> None:
-    asked = CrashTrials(states=30, script="tpcb-like")
+    asked = CrashRequest(states=30, script="tpcb-like")
     tested, _ = power_cut_lines(campaign(asked), {})
     assert tested.startswith("ext4, xfs: 30 states each of pgbench's tpcb-like, after the runs")
 
@@ -83,11 +83,11 @@ def test_clusters_lose_nodes_and_one_that_is_alone_does_not() -> None:
     made = named_stacks(["cluster(3,ANY 1)/tmpfs", "cluster(1)/ext4"]).model_copy(update={"crash": ASKED})
     lost, untested = power_cut_lines(made, {})
     assert lost.startswith("cluster(3,ANY 1)/tmpfs: nodes are lost, 5 failures each")
-    assert untested == "cluster(1)/ext4: not tested: its primary is alone: there is nobody to go on"
+    assert untested == "cluster(1)/ext4: not tested: a single server: no standby to promote"
 
 
 def clusters(*stacks: str, **asked: object) -> Campaign:
-    crash = CrashTrials.model_validate({"states": 30, "time": 12, **asked})
+    crash = CrashRequest.model_validate({"states": 30, "time": 12, **asked})
     return named_stacks(stacks).model_copy(update={"crash": crash})
 
 

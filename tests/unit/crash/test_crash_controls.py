@@ -17,6 +17,7 @@ from crash_controls import Control, Outcome, outcome, problem, results, settled,
 from pgstrata.crash.faults import FAULTS
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+from pgstrata.spec.crash_request import CrashRequest
 
 LOSES, HOLDS = Control("ext4@fsync=off", loses=True), Control("ext4", loses=False)
 
@@ -47,21 +48,22 @@ def test_what_loses_and_what_holds_are_as_they_must_be() -> None:
         (LOSES, {"verdict": "lost", "lost": 1, "unknown": 1}, "could not be looked at"),
         (HOLDS, {"states": 9}, "only 9 of 10"),
         (HOLDS, {"transactions": 0}, "nothing was acknowledged"),
-        (HOLDS, {"ignored_flushes": "all"}, "ignored all flushes"),
+        (HOLDS, {"request": CrashRequest(ignore_flushes="all")}, "ignored all flushes"),
     ],
 )
 def test_whatever_else_is_a_problem(control: Control, changed: dict[str, Any], words: str) -> None:
     assert words in problem(control, found(**changed), 10)
 
 
+FLUSH_ERROR = CrashRequest(fault="flush-error")
 FAULTY = Control("ext4", loses=False, fault="flush-error", panics=True)
 GOES_ON = Control("ext4@data_sync_retry=on", loses=True, fault="write-error", panics=False)
 
 
 def test_a_server_that_must_panic_does_and_one_that_must_not_does_not() -> None:
-    assert problem(FAULTY, found(fault="flush-error", panicked=True), 10) == ""
-    assert "did not panic" in problem(FAULTY, found(fault="flush-error"), 10)
-    lost = {"fault": "write-error", "verdict": "lost", "lost": 1}
+    assert problem(FAULTY, found(request=FLUSH_ERROR, panicked=True), 10) == ""
+    assert "did not panic" in problem(FAULTY, found(request=FLUSH_ERROR), 10)
+    lost = {"request": CrashRequest(fault="write-error"), "verdict": "lost", "lost": 1}
     assert problem(GOES_ON, found(**lost), 10) == ""
     assert "panicked" in problem(GOES_ON, found(**lost, panicked=True), 10)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from pgstrata.crash.faults import FAULTS, REFUSED_ACCOUNTS, ledger_size, refuse_fault, render_fault
+from pgstrata.crash.faults import FAULTS, REFUSED_ACCOUNTS, ledger_size, render_fault
 from pgstrata.crash.ledger import LedgerSize
 from pgstrata.crash.ledger_client import fill
 from pgstrata.crash.script import TPCB_LIKE
-from pgstrata.errors import UsageError
 from pgstrata.spec.crash import crash_campaign, named_stacks
+from pgstrata.spec.crash_request import CrashRequest, FaultName, fault_problem
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 
 
@@ -23,7 +24,7 @@ def plan(text: str) -> StackPlan:
 
 
 def test_no_fault_is_nothing() -> None:
-    assert render_fault("", plan("ext4"), LedgerSize()) == ""
+    assert render_fault(None, plan("ext4"), LedgerSize()) == ""
 
 
 def test_a_fault_of_the_log_is_one_of_each_disk_that_it_lies_on() -> None:
@@ -39,27 +40,27 @@ def test_refused_pages_are_those_of_the_data_volume() -> None:
     assert told["data"].endswith("/data/pgdata")
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_stack_that_is_overwritten_in_place_can_have_each(name: str) -> None:
-    refuse_fault(name, plan("xfs").stack)
+def problem(fault: FaultName, stack: str, **asked: object) -> str:
+    return fault_problem(plan(stack).stack, CrashRequest.model_validate({"fault": fault, **asked}))
 
 
-@pytest.mark.parametrize(
-    ("name", "stack", "words"), [("nonsense", "ext4", "no fault"), ("write-error", "btrfs", "overwritten in place")]
-)
-def test_what_cannot_be_is_refused(name: str, stack: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        refuse_fault(name, plan(stack).stack)
+def test_a_stack_that_is_overwritten_in_place_can_have_each() -> None:
+    assert set(FAULTS) == set(get_args(FaultName))
+    assert [problem(name, "xfs") for name in FAULTS] == [""] * len(FAULTS)
+
+
+def test_pages_are_refused_where_it_is_known_where_they_lie() -> None:
+    assert "overwritten in place" in problem("write-error", "btrfs")
 
 
 def test_pages_of_the_ledger_are_refused_of_the_ledger_alone() -> None:
-    with pytest.raises(UsageError, match="a table of the ledger, which pgbench's tpcb-like does not have"):
-        refuse_fault("write-error", plan("ext4").stack, "tpcb-like")
-    refuse_fault("flush-error", plan("ext4").stack, "tpcb-like")
-    assert (ledger_size(7, "write-error", "ledger").accounts, ledger_size(7, "", "ledger")) == (
-        REFUSED_ACCOUNTS, LedgerSize(transactions=7),
-    )  # fmt: skip
-    assert ledger_size(7, "gone", "tpcb-like") == LedgerSize(transactions=7, script=TPCB_LIKE)
+    refused = problem("write-error", "ext4", script="tpcb-like")
+    assert "a table of the ledger, which pgbench's tpcb-like does not have" in refused
+    assert problem("flush-error", "ext4", script="tpcb-like") == ""
+    assert ledger_size(CrashRequest(transactions=7, fault="write-error")).accounts == REFUSED_ACCOUNTS
+    assert ledger_size(CrashRequest(transactions=7)) == LedgerSize(transactions=7)
+    written = ledger_size(CrashRequest(transactions=7, fault="gone", script="tpcb-like"))
+    assert written == LedgerSize(transactions=7, script=TPCB_LIKE)
 
 
 def test_all_space_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_everything_that_was_acknowledged_and_one_more_holds() -> None:
         ({"sessions": "[]", "indexed": "[0, 10]"}, "lost", 7, "7 acknowledged"),
         ({"sessions": "[[0, 5, 1, 6], [1, 3, 1, 3]]"}, "corrupt", 0, "gap"),
         ({"sessions": "[[0, 4, 2, 5], [1, 3, 1, 3]]", "indexed": "[7, 10]"}, "corrupt", 1, "gap"),
-        ({"sessions": "[[0, 7, 1, 7], [1, 3, 1, 3]]", "indexed": "[10, 10]"}, "corrupt", 0, "not begun"),
+        ({"sessions": "[[0, 7, 1, 7], [1, 3, 1, 3]]", "indexed": "[10, 10]"}, "corrupt", 0, "not been written yet"),
         ({"balances": "[10, 5, 1]"}, "corrupt", 0, "balances"),
         ({"balances": "[10, 0, 2]"}, "corrupt", 0, "balances"),
         ({"balances": "[9, 0, 0]", "indexed": "[8, 9]"}, "corrupt", 0, "9 accounts"),
@@ -185,6 +185,18 @@ def test_a_stack_is_as_good_as_its_worst_state(states: list[StateVerdict], verdi
     assert (found.first_counterexample is None) == (verdict in ("held", "unknown"))
 
 
+def test_requested_states_that_were_not_checked_leave_the_stack_unknown() -> None:
+    asked = CrashRecord(stack="ext4", seed=1, missing=19, unknown_reason="the worker ended with -9")
+    assert summarise(asked, [state("held")]).verdict == "unknown"
+    assert summarise(asked, [state("held")]).unknown_reason == "the worker ended with -9"
+    assert summarise(asked, [state("lost", lost=3)]).verdict == "lost"
+
+
+def test_the_reason_is_that_of_the_first_unknown_state() -> None:
+    states = [state("held"), state("unknown").model_copy(update={"reason": "no loop device"}), state("unknown")]
+    assert summarise(CrashRecord(stack="ext4", seed=1), states).unknown_reason == "no loop device"
+
+
 def test_acknowledgements_count_up_to_the_cut() -> None:
     marks = parse_marks(
         '{"seq": 4, "text": "begin"}\n{"seq": 9, "text": "ack 0 1"}\n'
@@ -256,7 +268,7 @@ def judged_history(changed: dict[str, str], errors: tuple[str, ...] = ()) -> Jud
         ({"sessions": "[[0, 4, 1, 4, 0], [1, 3, 1, 3, 0]]"}, "lost", 1, "1 acknowledged"),
         ({"sessions": "[[0, 5, 1, 6, 0], [1, 3, 1, 3, 0]]"}, "corrupt", 0, "5 rows of history from 1 to 6"),
         ({"sessions": "[[0, 5, 1, 5, 1], [1, 3, 1, 3, 0]]"}, "corrupt", 0, "1 are there twice"),
-        ({"sessions": "[[0, 7, 1, 7, 0], [1, 3, 1, 3, 0]]"}, "corrupt", 0, "not begun"),
+        ({"sessions": "[[0, 7, 1, 7, 0], [1, 3, 1, 3, 0]]"}, "corrupt", 0, "not been written yet"),
         ({"balances": f"[{HOLDERS}, 7, 0]"}, "corrupt", 0, "sums are 7 apart"),
         ({"balances": f"[{HOLDERS}, 0, 2]"}, "corrupt", 0, "2 balances are not the sum of their rows of history"),
         ({"balances": f"[{HOLDERS - 1}, 0, 0]", "indexed": f"[{HOLDERS - 1}]"}, "corrupt", 0, f"of {HOLDERS} are"),

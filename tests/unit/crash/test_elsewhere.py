@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import os
 import pwd
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from fake_host import FakeHost, completed
 from pgstrata.crash import elsewhere
-from pgstrata.crash.elsewhere import MachineAsked, MachineTold, problem_of, refuse_lasting, refuse_problems
+from pgstrata.crash.elsewhere import (
+    Elsewhere,
+    MachineAsked,
+    MachineTold,
+    disks_problem,
+    problem_of,
+    refuse_lasting,
+    refuse_problems,
+)
 from pgstrata.crash.job import plan_stages
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Completed
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata.stack.plan import PlanContext, plan_stack
+from pgstrata.trial.events import silent
+from pgstrata.trial.scheduler import Inline
 
 POSTGRES = "/usr/lib/postgresql/17/bin/postgres"
 
@@ -29,7 +41,32 @@ def host(strata_disk: str = "strata-disk 1.0", postgres: str = "postgres (Postgr
         return completed(argv, f"{line}\n") if line else completed(argv, exit_code=127, stderr="not found")
 
     disk, server = ("strata-disk", "--version"), (POSTGRES, "--version")
-    return FakeHost({disk: said(disk, strata_disk), server: said(server, postgres)})
+    return FakeHost({disk: said(disk, strata_disk), server: said(server, postgres), **nodes()})
+
+
+def nodes(**other: str) -> dict[tuple[str, ...], Completed]:
+    """Numbers of the devices that disks of a state need."""
+    told = {"/dev/fuse": "a:e5", "/dev/loop-control": "a:ed"} | {f"/dev/{name}": text for name, text in other.items()}
+    answers: dict[tuple[str, ...], Completed] = {}
+    for node, numbers in told.items():
+        asked, opened = ("stat", "--dereference", "--format=%t:%T", node), ("head", "--bytes=0", node)
+        answers |= {asked: completed(asked, f"{numbers}\n"), opened: completed(opened)}
+    return answers
+
+
+@pytest.mark.parametrize("name", ["fuse", "loop-control"])
+def test_a_hidden_device_is_a_problem_before_anything_is_built(name: str) -> None:
+    assert disks_problem(FakeHost(nodes())) == ""
+    hidden = disks_problem(FakeHost(nodes(**{name: "1:3"})))
+    assert hidden.startswith(f"/dev/{name} is not the kernel's device: its numbers are 1:3")
+
+
+@pytest.mark.parametrize("name", ["/dev/fuse", "/dev/loop-control"])
+def test_a_device_that_cannot_be_opened_is_a_problem(name: str) -> None:
+    argv = ("head", "--bytes=0", name)
+    said = f"head: cannot open '{name}' for reading: Operation not permitted"
+    refused = FakeHost({**nodes(), argv: completed(argv, exit_code=1, stderr=said)})
+    assert disks_problem(refused) == f"{name}: {said}"
 
 
 def asked(there: FakeHost, **other: str) -> MachineAsked:
@@ -89,4 +126,32 @@ def test_stacks_of_which_a_part_outlives_who_brought_it_up_are_refused(text: str
 @pytest.mark.parametrize("text", ["ext4", "xfs@wal=ext4", "btrfs(raid1)", "ext4@wal=btrfs"])
 def test_others_are_not(text: str) -> None:
     (stack,) = crash_campaign(named_stacks([text])).stacks
-    refuse_lasting(text, plan_stages(plan_stack(stack, PlanContext("t1", "/s", 1 << 30, "postgres")).volumes))
+    stages = plan_stages(plan_stack(stack, PlanContext("t1", "/s", 1 << 30, "postgres")).volumes)
+    refuse_lasting(text, stages)
+    lasting = replace(stages[-1], in_sight=True)
+    with pytest.raises(PreflightError, match="concerns the whole machine"):
+        refuse_lasting(text, (*stages[:-1], lasting))
+    assert [stage.in_sight for stage in stages] == [False] * len(stages) != []
+
+
+class OneWorker:
+    """A cluster whose worker answers so."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    def ask_each(self, function: object, *data: str) -> dict[str, str]:
+        return {"db1": self.answer}
+
+
+@pytest.mark.parametrize("answer", ["", "[]", '{"problem": 7}', '{"kernel": "6.1", "more": 1}'])
+def test_a_wrong_answer_is_an_error_that_names_its_worker(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = SimpleNamespace(
+        stack=SimpleNamespace(name="ext4"),
+        site=SimpleNamespace(host=SimpleNamespace(read_text=lambda path: "6.1")),
+        plan=SimpleNamespace(volumes=()),
+    )
+    monkeypatch.setattr(elsewhere, "machine_asked", lambda setup: asked(host()))
+    workers = Elsewhere(Inline(), 1, OneWorker(answer).ask_each)
+    with pytest.raises(PreflightError, match="db1 gave a wrong answer"):
+        elsewhere.require_machines(setup, workers, silent)  # type: ignore[arg-type]

@@ -33,7 +33,6 @@ def job_of(folder: Path, *servers: dict[str, str]) -> dict[str, Any]:
     return {
         **{name: str(folder / name) for name in PROGRAMS},
         "timeout_s": 60.0,
-        "options": ["-c", "x=y"],
         "servers": servers,
     }
 
@@ -89,7 +88,9 @@ def test_a_primary_recovers_by_itself(tmp_path: Path) -> None:
     assert run(job_of(tmp_path, given)).stdout.endswith("SELECT 1;\n")
     assert not (Path(given["data"]) / "asked").exists()
     assert not (Path(given["data"]) / "postmaster.pid").exists()
-    assert "listen_addresses = ''" in (Path(given["data"]) / "postgresql.conf").read_text()
+    conf = (Path(given["data"]) / "postgresql.conf").read_text()
+    assert "listen_addresses = ''" in conf
+    assert "dynamic_shared_memory_type = sysv" in conf  # it goes with the namespace of whoever is killed
 
 
 def test_an_archive_is_restored_onto_its_base_backup(tmp_path: Path) -> None:

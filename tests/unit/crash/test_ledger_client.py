@@ -95,7 +95,7 @@ def write(stage: Stage, folder: Path, transactions: int, script: str = "ledger")
     )
     server, disk = Session(str(folder / "server"), "postgres", "postgres"), Disk(str(folder / "control"))
     try:
-        return write_entries(0, server, disk, given)
+        return write_entries(0, server, disk, given, threading.Event())
     finally:
         server.close()
         disk.close()

@@ -11,13 +11,14 @@ import pytest
 
 from pgstrata.crash.job import Seen, WorkerTold
 from pgstrata.crash.kept import kept_log
-from pgstrata.crash.ledger import Mark
+from pgstrata.crash.ledger import LedgerSize, Mark
 from pgstrata.crash.nested import interrupted_count, spread
-from pgstrata.crash.program import Batch, ChosenState, CrashAsked, CrashContext, take_told
+from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
 from pgstrata.crash.runner import examined_ids
 from pgstrata.crash.verdict import summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.crash_request import CrashRequest
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.trial.context import TrialSetup
 
 
@@ -40,10 +41,14 @@ def test_those_that_are_interrupted_lie_at_equal_distances(count: int, expected:
 
 
 def test_one_of_a_hundred_is_interrupted_unless_a_number_is_asked_for() -> None:
-    assert [interrupted_count(CrashAsked(), states, 0) for states in (40, 100, 1000)] == [0, 1, 10]
-    asked = CrashAsked(nested=5)
-    assert [interrupted_count(asked, 20, number) for number in (0, 1)] == [5, 0]
-    assert interrupted_count(CrashAsked(nested=0), 1000, 0) == 0
+    def interrupted(states: int, number: int = 0, *, stack: str = "ext4", nested: int | None = None) -> int:
+        setup, request = SimpleNamespace(stack=parse_stack(stack)), CrashRequest(nested=nested)
+        return interrupted_count(cast(CrashContext, SimpleNamespace(setup=setup, request=request)), states, number)
+
+    assert [interrupted(states) for states in (40, 100, 1000)] == [0, 1, 10]
+    assert [interrupted(20, number, nested=5) for number in (0, 1)] == [5, 0]
+    assert interrupted(1000, nested=0) == 0
+    assert interrupted(1000, stack="cluster(3,ANY 1)/ext4") == 0, "its servers go on elsewhere"
 
 
 def test_one_of_a_hundred_is_read_to_its_end_and_one_of_the_first_pass_in_any_case() -> None:
@@ -76,8 +81,8 @@ def test_what_had_been_acknowledged_is_reckoned_at_the_first_cut() -> None:
     server = SimpleNamespace(installation=SimpleNamespace(contrib=frozenset(), major=18))
     context = SimpleNamespace(
         setup=SimpleNamespace(server=server),
-        marks=(Mark(104, 1, 1), Mark(117, 1, 2), Mark(118, 2, 1)), asked=CrashAsked(), recorder=recorder,
-        found=[], broken=False,
+        marks=(Mark(104, 1, 1), Mark(117, 1, 2), Mark(118, 2, 1)), request=CrashRequest(), size=LedgerSize(),
+        recorder=recorder, found=[], problem="",
     )  # fmt: skip
     cannot = Seen(32, "bad superblock", None, "", "", "")
     batch = Batch("1.17", "recovery-1.17.media.log", (state(3),), interrupts=state(17))

@@ -1,4 +1,4 @@
-"""Clusters that cannot be had are refused by name, and jobs of Slurm and PBS are what they should be."""
+"""Clusters that cannot be had are refused by name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.fleet import clusters
-from pgstrata.fleet.clusters import connected, described_workers, jobs_cluster, require_dask
+from pgstrata.fleet.clusters import connected, require_dask
 from pgstrata.fleet.opening import refuse_own_files
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.dask_cluster import DaskCluster, Pbs, Slurm
+from pgstrata.spec.dask_cluster import DaskCluster
 
 
 @pytest.mark.parametrize("missing", ["distributed", "cryptography"])
@@ -31,8 +31,8 @@ def test_without_the_extra_the_package_is_named(monkeypatch: pytest.MonkeyPatch,
 def test_files_of_ones_own_are_not_sent() -> None:
     asked = {"name": "c", "stacks": [{"name": "ext4", "data": {"fs": {"kind": "ext4"}}}], "hosts": ["dask:local"]}
     refuse_own_files(Campaign.model_validate(asked))
-    with pytest.raises(UsageError, match=r"/work/own\.sql, which is not sent"):
-        refuse_own_files(Campaign.model_validate({**asked, "workload": {"script": ["/work/own.sql"]}}))
+    with pytest.raises(UsageError, match=r"/srv/own\.sql, which is not sent"):
+        refuse_own_files(Campaign.model_validate({**asked, "workload": {"script": ["/srv/own.sql"]}}))
 
 
 class TestCertificates:
@@ -102,8 +102,11 @@ class OneWorker:
         if self._answer is None:
             raise TimeoutError
 
-    def run(self, work: object, on_error: str) -> dict[str, object]:
-        return {"tls://10.0.0.7:4000": self._answer}
+    def ncores(self) -> dict[str, int]:
+        return {"tls://10.0.0.7:4000": 1}
+
+    def ask(self, workers: list[str], work: object) -> dict[str, object]:
+        return dict.fromkeys(workers, self._answer)
 
 
 @pytest.mark.parametrize(
@@ -112,53 +115,15 @@ class OneWorker:
         (None, "no worker came", "firewall keep them from the scheduler"),
         (OSError("timed out"), r"worker tls://10\.0\.0\.7:4000 has found the scheduler, but", "one direction through"),
         (ModuleNotFoundError("No module named 'pgstrata'"), "cannot run pgstrata: No module", "pip install"),
+        (b"{}", r"worker tls://10\.0\.0\.7:4000 gave a wrong answer: 6 errors", "another program"),
+        (7, r"worker tls://10\.0\.0\.7:4000 gave a wrong answer: int instead of text", "another program"),
     ],
 )
 def test_a_firewall_and_a_worker_without_pgstrata_are_told(answer: object, said: str, hint: str) -> None:
     pytest.importorskip("distributed", reason="needs Dask: make setup")
+    from pgstrata.fleet.client import described_workers
+
     client: Any = OneWorker(answer)
     with pytest.raises(PreflightError, match=said) as refused:
         described_workers(client)
     assert hint in refused.value.hint
-
-
-JOB: dict[str, Any] = {
-    "jobs": 1,
-    "queue": "big",
-    "account": "db",
-    "cores": 8,
-    "memory": "32GB",
-    "python": "/opt/python",
-}
-
-
-def test_the_job_of_slurm_has_a_node_to_itself_and_tls(tmp_path: Path) -> None:
-    pytest.importorskip("dask_jobqueue", reason="needs Dask: make setup")
-    job = job_of(DaskCluster(slurm=Slurm(**JOB, shared=str(tmp_path))))
-    for line in ("-p big", "-A db", "--cpus-per-task=8", "--exclusive"):
-        assert f"#SBATCH {line}\n" in job
-    check_worker_of(job, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("more", "resources"),
-    [({}, "select=1:ncpus=8:mem=30GB"), ({"resource_spec": "select=1:ncpus=4:model=x"}, "select=1:ncpus=4:model=x")],
-)
-def test_the_job_of_pbs_has_a_node_to_itself_and_tls(tmp_path: Path, more: dict[str, Any], resources: str) -> None:
-    pytest.importorskip("dask_jobqueue", reason="needs Dask: make setup")
-    job = job_of(DaskCluster(pbs=Pbs(**JOB, **more, shared=str(tmp_path))))
-    for line in ("-q big", "-A db", f"-l {resources}", "-l walltime=04:00:00", "-l place=exclhost"):
-        assert f"#PBS {line}\n" in job
-    check_worker_of(job, tmp_path)
-
-
-def job_of(cluster: DaskCluster) -> str:
-    with jobs_cluster(cluster, submitted=False) as made:
-        return str(made.job_script())
-
-
-def check_worker_of(job: str, shared: Path) -> None:
-    command = job.splitlines()[-1]
-    for option in ("/opt/python -m", "tls://", "--nthreads 1", "--tls-key", "pgstrata.fleet.quiet.QuietWorker"):
-        assert option in command
-    assert all(path.stat().st_mode & 0o077 == 0 for path in shared.iterdir())

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from fake_host import FakeHost, completed
+from pgstrata.host.capabilities import FIRST
 from pgstrata.host.protocol import Completed
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.existing import Existing
@@ -131,3 +132,12 @@ def test_rights_and_kernel_options_come_with_advice() -> None:
 def test_what_a_stack_needs(stack: Stack, names: tuple[str, ...]) -> None:
     assert required_for(stack) == names
     assert set(names) <= set(known_capabilities())
+
+
+@pytest.mark.parametrize(
+    ("status", "may"), [("CapEff:\t000001ffffffffff\n", True), ("CapEff:\t00000000a80425fb\n", False), ("", True)]
+)
+def test_root_of_a_container_may_not_mount(status: str, may: bool) -> None:
+    need = FIRST[0].needs[1]
+    problem = need.problem(FakeHost(files={"/proc/self/status": status}))
+    assert (problem is None) == may

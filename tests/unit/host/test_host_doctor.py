@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from pgstrata.cli.diagnosis import Diagnosis, print_diagnosis, render_json
-from pgstrata.cli.doctor import run_doctor
+from pgstrata.cli.verbs.doctor import run_doctor
 from pgstrata.errors import ExitCode
 from pgstrata.host.advice import Advice
 from pgstrata.host.capabilities import Missing
@@ -74,7 +74,7 @@ def test_people_get_reasons_commands_and_advice() -> None:
 
 
 def test_a_quiet_host_is_told_to_be_one() -> None:
-    assert "no setting was found that spoils benchmarks" in _printed(Diagnosis(**{**vars(FOUND), "advice": ()}))
+    assert "no settings that distort benchmarks" in _printed(Diagnosis(**{**vars(FOUND), "advice": ()}))
 
 
 def test_modelled_media_are_told_with_the_stretch_that_they_need() -> None:

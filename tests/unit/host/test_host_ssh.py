@@ -8,7 +8,7 @@ from pgstrata.errors import UsageError
 from pgstrata.host.connect import connect
 from pgstrata.host.local import LocalHost
 from pgstrata.host.ssh import explain
-from pgstrata.spec.ssh_target import SshTarget, parse_target
+from pgstrata.spec.hosts.ssh_target import SshTarget, parse_target
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.statements import Choice
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.statements import Choice
 from pgstrata.errors import UsageError
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read

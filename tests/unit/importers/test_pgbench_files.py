@@ -10,7 +10,7 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.importers import pgbench_files
-from pgstrata.importers.pgbench_files import import_pgbench, log_parts
+from pgstrata.importers.pgbench_files import import_pgbench, log_parts, read_part
 from pgstrata.record.reader import read
 from pgstrata.trial.scheduler import Inline
 from pgstrata.workload.pgbench_logs import cut_log
@@ -32,12 +32,15 @@ def test_outputs_of_two_stacks(tmp_path: Path) -> None:
 
 def test_logs_alone_give_throughput_and_percentiles(tmp_path: Path) -> None:
     log = tmp_path / "pgbench_log.77"
-    log.write_text("".join(f"0 {i} {1000 + i} 0 {1700000000 + i // 50} 1\n" for i in range(200)) + "0 1")
-    (tmp_path / "pgbench_log.77.1").write_text("1 0 5000 0 1700000003 1\n")
+    ends_us = [1700000000_010000 + 20000 * i for i in range(200)]
+    lines = [f"0 {i + 1} {1000 + i} 0 {us // 10**6} {us % 10**6}\n" for i, us in enumerate(ends_us)]
+    log.write_text("".join(lines) + "0 1")
+    (tmp_path / "pgbench_log.77.1").write_text("1 1 5000 0 1700000003 500000\n")
     summary = import_pgbench([f"zfs={log}", f"zfs={log}.1"], tmp_path / "out", Inline())
     assert dict(summary.rejected) == {"torn last line of a log": 1}
     (cell,) = read(tmp_path / "out").cells()
-    assert (cell.result.transactions, cell.result.duration_s) == (201, 4.0)
+    assert (cell.result.transactions, cell.result.duration_s) == pytest.approx((201, 3.981))
+    assert cell.result.tps == pytest.approx(201 / 3.981)
     assert cell.result.percentiles_ms["p50"] == pytest.approx(1.1)
     assert cell.table("progress").column("tps").to_pylist() == [50.0, 50.0, 50.0, 51.0]
 
@@ -77,11 +80,14 @@ def test_a_progress_line_of_another_time_is_refused(tmp_path: Path) -> None:
 
 def test_an_import_of_parts_is_that_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "pgbench_log.7"
-    log.write_text("".join(f"0 {i} {900 + i * i % 777} 0 {1700000000 + i // 50} 7\n" for i in range(1000)) + "0 1")
+    log.write_text(
+        "".join(f"0 {i} {900 + i * i % 777} 0 {1700000000 + i // 50} {7 + 20000 * (i % 50)}\n" for i in range(1000))
+        + "0 1"
+    )
     found = {}
     for size_bytes in (1 << 20, 3000):
         monkeypatch.setattr(pgbench_files, "cut_log", partial(cut_log, part_bytes=size_bytes))
-        parts = log_parts(log, open_loop=False)
+        parts = log_parts([log], open_loop=False)
         out = tmp_path / f"out{len(parts)}"
         summary = import_pgbench([f"xfs={log}"], out, Inline())
         (cell,) = read(out).trials[0].cells
@@ -90,3 +96,16 @@ def test_an_import_of_parts_is_that_of_the_whole(tmp_path: Path, monkeypatch: py
     assert cut[0] > 5
     assert cut[1] == whole
     assert whole[2] == {"torn last line of a log": 1}
+
+
+def test_a_log_that_is_still_written_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "pgbench_log.1"
+    log.write_text("0 0 900 0 1700000000 7\n")
+    (part,) = log_parts([log], open_loop=False)
+    with log.open("a") as more:
+        more.write("0 1 900 0 1700000000 8\n")
+    with pytest.raises(UsageError, match="has 46 bytes, and had 23 when the import began"):
+        read_part(part)
+    log.unlink()
+    with pytest.raises(UsageError, match=r"cannot read .*: No such file"):
+        read_part(part)

@@ -23,7 +23,7 @@ from pgstrata.lab.mirror import (
 from pgstrata.lab.qemu import Boot, DataDisk, MachineSpec, render_qemu
 from pgstrata.lab.recipe import Recipe
 from pgstrata.lab.session import plan_disks
-from pgstrata.spec.lab import LabDisk, LabMachine
+from pgstrata.spec.hosts.lab import LabDisk, LabMachine
 from pgstrata.spec.stack import Stack
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "lab"

@@ -25,7 +25,7 @@ from pgstrata.lab.machines import names
 from pgstrata.lab.qemu import DataDisk, MachineSpec
 from pgstrata.lab.recipe import Recipe
 from pgstrata.lab.session import check_memory
-from pgstrata.spec.lab import LabMachine
+from pgstrata.spec.hosts.lab import LabMachine
 
 SOURCES = "deb http://mirror.test/debian bookworm main\n"
 

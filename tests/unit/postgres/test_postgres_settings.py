@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from pgstrata.errors import PreflightError
 from pgstrata.postgres.server import FIXED_SETTINGS
-from pgstrata.postgres.settings import compare_settings, parse_conf, refuse_settings, render_conf, take_over
+from pgstrata.postgres.settings import (
+    SettingKind,
+    compare_settings,
+    parse_conf,
+    refuse_settings,
+    render_conf,
+    take_over,
+)
 from pgstrata.spec.server_settings import OWN, TAKEN
 
 VALUES = st.text(st.characters().filter(str.isprintable), max_size=30)
@@ -173,6 +180,41 @@ def test_the_fixed_settings_are_told_as_pgstratas_own() -> None:
 def test_comparison(name: str, expected: str, actual: str, holds: bool) -> None:
     (compared,) = compare_settings({name: expected}, {name: actual})
     assert (compared.what, compared.expected, compared.actual, compared.holds) == (name, expected, actual, holds)
+
+
+@pytest.mark.parametrize(
+    ("vartype", "unit", "asked", "actual", "holds"),
+    [
+        ("integer", "ms", "5s", "5000", True),
+        ("integer", "ms", "1.5 s", "1500", True),
+        ("integer", "ms", "5s", "5", False),
+        ("integer", "ms", "5000", "5000", True),
+        ("integer", "ms", "-1", "-1", True),
+        ("integer", "s", "2min", "120", True),
+        ("integer", "min", "1d", "1440", True),
+        ("integer", "8kB", "1GB", "131072", True),
+        ("integer", "kB", "1MB", "1024", True),
+        ("integer", "MB", "1GB", "1024", True),
+        ("integer", "ms", "1MB", "1048576", False),
+        ("integer", None, "5s", "5", False),
+        ("real", None, "0.10", "0.1", True),
+        ("real", None, "0.10", "0.2", False),
+        ("bool", None, "true", "on", True),
+        ("bool", None, "1", "on", True),
+        ("bool", None, "NO", "off", True),
+        ("bool", None, "true", "off", False),
+        ("bool", None, "o", "on", False),
+        ("enum", None, "JSON", "json", True),
+        ("enum", None, "JSON", "text", False),
+        ("string", None, "A", "a", False),
+    ],
+)
+def test_settings_of_extensions_are_compared_in_the_unit_of_the_server(
+    vartype: str, unit: str | None, asked: str, actual: str, holds: bool
+) -> None:
+    kinds = {"my.option": SettingKind(vartype, unit)}
+    (compared,) = compare_settings({"my.Option": asked}, {"my.option": actual}, kinds)
+    assert (compared.expected, compared.holds) == (asked, holds)
 
 
 def test_a_setting_that_the_server_does_not_have() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import NotUnderstood
-from pgstrata.probe.acknowledged import LetGo, last_awaited, let_go, parse_watched
+from pgstrata.probe.acknowledged import Acknowledgements, last_awaited, let_go, parse_watched
 from pgstrata.probe.reply_watcher import (
     RECEIVE_BUFFER_BYTES,
     dropped,
@@ -135,11 +135,11 @@ def test_each_commit_counts_to_the_one_whose_acknowledgement_was_the_last_it_wai
     """The first was made before b had said anything, the last one nobody acknowledged."""
     said, commits = parse_watched(SAID, "flush")
     found = let_go(said, commits, quorum("ANY 1 (*)"), ("a", "b"))
-    assert found == {"a": LetGo(2, 1, 1.0, 1.0), "b": LetGo(2, 1, 1.5, 1.5)}
+    assert found == {"a": Acknowledgements(2, 1, 1.0, 1.0), "b": Acknowledgements(2, 1, 1.5, 1.5)}
     both = let_go(said, commits, quorum("ANY 2 (*)"), ("a", "b"))
-    assert both == {"a": LetGo(2, 1, 6.5, 6.5), "b": LetGo(2, 1, 2.0, 2.0)}
+    assert both == {"a": Acknowledgements(2, 1, 6.5, 6.5), "b": Acknowledgements(2, 1, 2.0, 2.0)}
     alone = let_go(said, commits, quorum("FIRST 1 (b, a)"), ("a", "b"))
-    assert alone == {"b": LetGo(2, 2, 1.75, 2.0), "a": LetGo(2, 0, None, None)}
+    assert alone == {"b": Acknowledgements(2, 2, 1.75, 2.0), "a": Acknowledgements(2, 0, None, None)}
 
 
 def test_the_position_that_counts_is_the_one_that_commits_wait_for() -> None:
@@ -153,7 +153,7 @@ def test_the_position_that_counts_is_the_one_that_commits_wait_for() -> None:
 def test_one_that_acknowledges_nothing_is_not_told_of() -> None:
     said, commits = parse_watched(SAID, "flush")
     assert let_go(said, commits, quorum("ANY 1 (a)"), ("a", "b")).keys() == {"a"}
-    assert let_go({}, commits, quorum("ANY 1 (*)"), ("a",)) == {"a": LetGo(0, 0, None, None)}
+    assert let_go({}, commits, quorum("ANY 1 (*)"), ("a",)) == {"a": Acknowledgements(0, 0, None, None)}
 
 
 def test_what_the_watcher_cannot_have_printed_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import stat
 import zipfile
@@ -16,11 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from crashed import write_crash
-from pgstrata.analyze.judge import judge
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.cli.main import app
 from pgstrata.errors import UsageError
 from pgstrata.record import redact
 from pgstrata.record.bundle import write_record
+from pgstrata.record.members import bundled_names
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.redact import redaction_of
@@ -28,7 +30,7 @@ from pgstrata.record.schema import CellResult, EventRecord, HostFacts, PlannedRe
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.crash import crash_campaign
 from pgstrata.spec.expand import block_trials, slug
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.workload import Workload
 from pgstrata_fake.campaigns import Shape, write_campaign
 from pgstrata_fake.cells import write_cell
@@ -277,3 +279,104 @@ def test_hosts_of_a_clusters_nodes_are_taken_out(tmp_path: Path) -> None:
         assert name not in everything
     (again,) = read(tmp_path / "b.zip").campaign.stacks
     assert len(again.far_hosts) == 1
+
+
+def test_a_folder_that_is_a_link_is_not_followed(plain: Path, tmp_path: Path) -> None:
+    """Of no trial, of all trials, of one trial, of a part of one, of what an import keeps."""
+    secrets = tmp_path / "secrets"
+    shutil.copytree(plain, secrets)
+    (secrets / "id_ed25519").write_text("SECRET")
+    (secrets / "x.json").write_text('"SECRET"')
+    stray = shutil.copytree(plain, tmp_path / "stray")
+    (stray / "trials" / "zz").symlink_to(secrets)
+    for at, redaction in enumerate((None, redaction_of(read(stray), []))):
+        write_record(tmp_path / f"{at}.zip", read(stray), redaction)
+        assert not [name for name, content in contents(tmp_path / f"{at}.zip") if b"SECRET" in content]
+    first = sorted((plain / "trials").iterdir())[0].name
+    for linked in ("source", "trials", f"trials/{first}", f"trials/{first}/cells"):
+        directory = shutil.copytree(plain, tmp_path / f"link-{linked.replace('/', '-')}")
+        shutil.rmtree(directory / linked, ignore_errors=True)
+        (directory / linked).symlink_to(plain / linked if (plain / linked).exists() else secrets)
+        with pytest.raises(UsageError, match="is a link"):
+            write_record(tmp_path / "never.zip", read(directory))
+
+
+def test_a_hard_link_to_a_file_of_another_user_is_refused(plain: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(plain, tmp_path / "copied")
+    if os.getuid() != 0:
+        pytest.skip("only root makes files of others")
+    other = tmp_path / "of-another"
+    other.write_text("SECRET")
+    os.chown(other, 65534, 65534)
+    os.link(other, sorted((directory / "trials").iterdir())[0] / "raw" / "x")
+    with pytest.raises(UsageError, match="hard link to a file of another user"):
+        write_record(tmp_path / "b.zip", read(directory))
+
+
+def test_a_trial_that_was_not_read_is_not_bundled(plain: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(plain, tmp_path / "copied")
+    broken = sorted((directory / "trials").iterdir())[0]
+    (broken / "verdict.json").write_text("SECRET")
+    write_record(tmp_path / "b.zip", read(directory))
+    assert not [name for name, _ in contents(tmp_path / "b.zip") if broken.name in name]
+
+
+SEEDS = {
+    "volume": "/dev/mapper/vgkunde-daten7 and vgkunde-daten7",
+    "group": "/dev/vggeheim/lvgeheim",
+    "mac": "52:54:00:ab:cd:ef or 52-54-00-AB-CD-EF",
+    "partition": "PARTUUID=1a2b3c4d-01",
+    "fat": "UUID=7F3A-91BC",
+    "address": "ip-10-23-45-67 and ip-10-23-45-68.eu-central-1.compute.internal",
+    "neighbour": "nachbar.example.org beside wolpertinger.kunde.example",
+    "machine": "machine 0123456789abcdef0123456789abcdef",
+    "serial": "serial: WD-WX11A2B3C4D5, again WD-WX11A2B3C4D5",
+    "disk": "/dev/disk/by-id/ata-WDC_WD40_ZR9Q8W7E6 again ZR9Q8W7E6",
+}
+SEEDED = (
+    "vgkunde", "daten7", "vggeheim", "lvgeheim", "52:54", "52-54", "1a2b3c4d", "7F3A", "10-23-45", "eu-central",
+    "nachbar", "example.org", "kunde.example", "0123456789abcdef", "WX11A2B3C4D5", "ZR9Q8W7E6", "SECRETCUSTOMER",
+)  # fmt: skip
+
+
+def _seeded(value: object, seed: str) -> object:
+    """With the seed in every string and behind every key."""
+    if isinstance(value, str):
+        return f"{value} {seed}"
+    if isinstance(value, list):
+        return [_seeded(one, seed) for one in value]
+    if isinstance(value, dict):
+        return {key if key == "note" else f"{key} {seed}": _seeded(one, seed) for key, one in value.items()}
+    return value
+
+
+@pytest.mark.parametrize("kind", SEEDS)
+def test_no_string_of_a_record_keeps_a_name(private: Path, kind: str) -> None:
+    """One of each kind is in every string, key and cell of a table of every file that is bundled."""
+    seed = SEEDS[kind]
+    (facts,) = sorted((private / "trials").glob("b00*/facts.json"))[:1]
+    value = json.loads(facts.read_text())
+    value["told"]["seed"] = seed
+    facts.write_text(json.dumps(value))
+    data = read(private)
+    redaction = redaction_of(data, [])
+    names = [name for name in bundled_names(data, redacted=True) if name.endswith(".json")]
+    for name in names:
+        seeded = _seeded(json.loads((private / name).read_bytes()), seed)
+        content = redaction.member(name, json.dumps(seeded).encode()).decode()
+        assert [word for word in SEEDED if word in content] == [], name
+    assert [word for word in SEEDED if word in redaction.text(seed)] == []
+
+
+def test_a_redacted_bundle_keeps_no_name_and_no_note(private: Path, tmp_path: Path) -> None:
+    path = private / "campaign.json"
+    value = json.loads(path.read_text())
+    value["campaign"]["note"] = "measured for SECRETCUSTOMER"
+    path.write_text(json.dumps(value))
+    everything = "; ".join(SEEDS.values())
+    for verdict in private.glob("trials/*/verdict.json"):
+        value = json.loads(verdict.read_text())
+        value["reason"] = everything
+        verdict.write_text(json.dumps(value))
+    for name, content in contents_of_bundle(private, tmp_path / "r.zip", "--redact"):
+        assert [word for word in SEEDED if word.encode() in content or word in name] == [], name

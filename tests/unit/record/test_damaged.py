@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from crashed import write_crash
-from pgstrata.analyze.judge import judge
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.metrics import run_metrics
 from pgstrata.cli.main import app
 from pgstrata.errors import UsageError
 from pgstrata.record import reader, source
@@ -100,6 +101,9 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "no verdict": ("verdict.json", Path.unlink),
 }
 
+SMALL_FILES = ("planned.json", "verdict.json")
+"""All that `status` opens of a trial."""
+
 
 @pytest.mark.parametrize("kind", sorted(DAMAGE))
 def test_damage_costs_its_trial_alone_and_is_told_everywhere(directory: Path, kind: str) -> None:
@@ -118,8 +122,35 @@ def test_damage_costs_its_trial_alone_and_is_told_everywhere(directory: Path, ki
     told = load_frames(directory).trials().to_pylist()
     assert [row["trial"] for row in told if row["status"] == "unreadable"] == [trial.name]
     shown = json.loads(CliRunner().invoke(app, ["status", str(directory), "--json"]).stdout)
-    assert [one["trial"] for one in shown["unreadable"]] == [trial.name]
-    assert sum(sum(counts.values()) for counts in shown["stacks"].values()) == len(data.trials)
+    told_too = name in SMALL_FILES
+    assert [one["trial"] for one in shown["unreadable"]] == [trial.name] * told_too
+    assert sum(sum(counts.values()) for counts in shown["stacks"].values()) == len(before.trials) - told_too
+
+
+def test_status_opens_two_small_files_of_a_trial(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    really = source.FolderSource.open
+
+    def watched(self: source.FolderSource, name: str, most_bytes: int = 0) -> Any:
+        opened.append(name)
+        return really(self, name)
+
+    monkeypatch.setattr(source.FolderSource, "open", watched)
+    assert CliRunner().invoke(app, ["status", str(directory)]).exit_code == 0
+    trials = sorted(p.name for p in (directory / "trials").iterdir())
+    below = sorted(name for name in opened if name.startswith("trials/"))
+    assert below == [f"trials/{trial}/{name}" for trial in trials for name in SMALL_FILES]
+
+
+def test_a_file_that_is_lost_is_missed_by_status(directory: Path) -> None:
+    lost = next(_trial(directory).rglob("progress.parquet"))
+    verdict = _trial(directory) / "verdict.json"
+    value = json.loads(verdict.read_text())
+    value["files"] = [lost.relative_to(_trial(directory)).as_posix()]
+    verdict.write_text(json.dumps(value))
+    lost.unlink()
+    shown = json.loads(CliRunner().invoke(app, ["status", str(directory), "--json"]).stdout)
+    assert "progress.parquet is missing" in shown["unreadable"][0]["reason"]
 
 
 def test_a_folder_with_nothing_in_it_is_a_lost_trial(directory: Path) -> None:
@@ -227,3 +258,17 @@ def test_a_crash_trial_under_another_name_is_damage(tmp_path: Path) -> None:
         write_crash(written, "ext4", verdict="held", states=3)
     (out / "crash" / "ext4-0").rename(out / "crash" / "xfs-1")
     assert [one.id for one in read(out).unreadable] == ["crash/xfs-1"]
+
+
+def test_the_judge_opens_the_seconds_of_a_run_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    really = reader.CellData.table
+
+    def watched(self: reader.CellData, series: str, columns: list[str] | None = None) -> pa.Table:
+        opened.append(series)
+        return really(self, series, columns)
+
+    (trial, *_) = read(directory).trials
+    monkeypatch.setattr(reader.CellData, "table", watched)
+    run_metrics(trial, trial.cells[0])
+    assert opened == ["progress"]

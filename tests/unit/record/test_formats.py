@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.metrics import Observer
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.metrics import Observer
 from pgstrata.errors import UsageError
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import ADDED_COLUMNS, FORMAT
 from pgstrata.record.upgrade import CHANGES
 from pgstrata.report.render import render
+from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.policy import FixedBlocks
@@ -193,3 +194,16 @@ def test_columns_that_a_series_has_got_since_are_null(series: str) -> None:
         assert table.num_rows > 0
         assert all(table.column(name).null_count == table.num_rows for name in added)
         assert cell.table(series, ["t_s", *added]).num_columns == 1 + len(added)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("disk", {"states": 6, "ignore_flushes": "3", "fault": "slow-flush", "script": "tpcb-like"}),
+        ("nodes", {"states": 3, "promote": "least", "rejoin": "rewind"}),
+        ("power", {"states": 4, "power": True, "gone": ("standby1",)}),
+    ],
+)
+def test_what_a_crash_trial_was_asked_is_read_from_its_fields(name: str, asked: dict[str, object]) -> None:
+    (crash,) = data_of(FIXTURES / f"version-2-{name}.zip").crashes
+    assert crash.found.request == CrashRequest.model_validate(asked)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 

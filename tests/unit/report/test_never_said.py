@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.judge import judge
-from pgstrata.cli.begun import run_command
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.cli.resume import run_command
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import Origin
 from pgstrata.report.markdown import render_markdown
-from pgstrata.report.settling import answer
+from pgstrata.report.sentences.answer import answer
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.campaign import Runs
 
@@ -159,6 +159,19 @@ def test_what_is_open_names_stacks_minutes_and_command(tmp_path: Path) -> None:
         r"\S+ run 'out dir' --minutes \d+",
         said,
     ), said
+
+
+def test_a_stack_far_behind_is_not_named_beside_one_that_is_close(tmp_path: Path) -> None:
+    """The third stack scatters more and is 52 % behind: its three runs keep it open, and nobody asks about it."""
+    runs = {
+        "ext4": [3138.0, 2936, 2912, 2660, 2901, 2514, 2734, 2521, 2266, 2658, 2299, 2684],
+        "xfs": [2920.0, 2943, 2655, 2595, 2527, 2680, 2876, 2650, 2308, 2840, 3058, 2905],
+        "btrfs": [1067.0, 1521, 1398],
+    }
+    data = recorded(tmp_path, runs, "quick")
+    first, second = answer(data, judge(data), command).split(". ")[:2]
+    assert first == "`xfs` leads, which is **not proven** against `ext4`"
+    assert second == "`btrfs` is far behind, with too few runs for a proof"
 
 
 def test_what_is_settled_is_said_once_and_asks_for_nothing(tmp_path: Path) -> None:

@@ -13,17 +13,17 @@ from xml.etree import ElementTree
 import pytest
 
 from crashed import write_crash
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.report.cluster import WIDTH, cluster_pictures, commit_words, node_rows
 from pgstrata.report.html import html_text
 from pgstrata.report.json import report_value
 from pgstrata.report.markdown import render_markdown
+from pgstrata.report.tables.cluster import WIDTH, cluster_pictures, commit_words, node_rows
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.crash import named_stacks
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 
 TOPOLOGY: dict[str, Any] = {
     "standbys": [{}, {}],

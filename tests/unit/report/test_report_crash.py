@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from crashed import write_crash
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.policy import AdaptivePolicy
+from pgstrata.analyze.campaign.statements import Choice, Price
 from pgstrata.analyze.crash import broke_promise
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.policy import AdaptivePolicy
-from pgstrata.analyze.statements import Choice, Price
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.html import write_html
 from pgstrata.report.json import report_value
 from pgstrata.report.markdown import render_markdown
-from pgstrata.report.settling import cell_answer
-from pgstrata.report.table import verdict_tables
+from pgstrata.report.sentences.answer import cell_answer
+from pgstrata.report.sentences.statements import sentence
+from pgstrata.report.tables.verdicts import verdict_tables
 from pgstrata.report.terminal import render_terminal
-from pgstrata.report.words import sentence
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.crash import crash_campaign, named_stacks
-from pgstrata.spec.promise import SURVIVES
+from pgstrata.spec.durability_class import SURVIVES
 
 LOST: dict[str, Any] = {
     "verdict": "lost",
@@ -91,7 +91,7 @@ def test_a_stack_that_broke_its_promise_is_not_chosen_for_it(tested: CampaignDat
 def test_a_lying_disk_breaks_no_promise(tmp_path: Path) -> None:
     campaign = crash_campaign(named_stacks(["ext4"]))
     with crash_folder(tmp_path / "out", campaign) as directory:
-        write_crash(directory, "ext4", ignored_flushes="3", **LOST)
+        write_crash(directory, "ext4", request={"ignore_flushes": "3"}, **LOST)
     data = read(tmp_path / "out")
     findings = judge(data)
     assert not any("promises" in notice for notice in findings.campaign.notices)
@@ -103,7 +103,9 @@ def test_a_lying_disk_breaks_no_promise(tmp_path: Path) -> None:
 def test_what_was_made_to_fail_breaks_no_promise_and_is_told_everywhere(tmp_path: Path) -> None:
     campaign = crash_campaign(named_stacks(["ext4@data_sync_retry=on"]))
     with crash_folder(tmp_path / "out", campaign) as directory:
-        write_crash(directory, "ext4@data_sync_retry=on", fault="write-error", amcheck=False, nested=2, **LOST)
+        write_crash(
+            directory, "ext4@data_sync_retry=on", request={"fault": "write-error"}, amcheck=False, nested=2, **LOST
+        )
     data = read(tmp_path / "out")
     findings = judge(data)
     assert not any("promises" in notice for notice in findings.campaign.notices)
@@ -120,11 +122,11 @@ def test_what_was_made_to_fail_breaks_no_promise_and_is_told_everywhere(tmp_path
 def test_that_pgbench_s_script_was_written_is_told(tmp_path: Path) -> None:
     campaign = crash_campaign(named_stacks(["ext4"]))
     with crash_folder(tmp_path / "out", campaign) as directory:
-        write_crash(directory, "ext4", verdict="held", states=7, script="tpcb-like")
+        write_crash(directory, "ext4", verdict="held", states=7, request={"script": "tpcb-like"})
     data = read(tmp_path / "out")
     findings = judge(data)
     for shown in (render_terminal(data, findings), render_markdown(data, findings)):
-        assert "held in 7 states (of pgbench's tpcb-like; no failure" in shown
+        assert "held in 7 states (of pgbench's tpcb-like; at 95 % confidence" in shown
     (stack,) = report_value(findings)["stacks"]
     assert stack["durability"]["script"] == "tpcb-like"
 
@@ -142,7 +144,7 @@ def test_a_folder_of_crash_trials_shows_them_and_no_empty_tables(tmp_path: Path)
     data = read(tmp_path / "out")
     findings = judge(data)
     for shown in (render_terminal(data, findings), render_markdown(data, findings)):
-        assert "ext4: held in 100 states (no failure among so many bounds their share below 3 %" in shown
+        assert "ext4: held in 100 states (at 95 % confidence fewer than 3 % of such states fail" in shown
         assert "2 stacks, 100 states" in shown
         assert "the ledger could not be written" in shown
         assert "no valid run" not in shown

@@ -13,10 +13,10 @@ import pytest
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.drawing import FACTOR_FOR_LOG, SHAPES, DrawnMetric, draw, is_cut
-from pgstrata.report.head import report_head
-from pgstrata.report.pictures import PATHS, typical_runs, write_pictures
-from pgstrata.report.sample import Sample
+from pgstrata.report.pictures.drawing import FACTOR_FOR_LOG, SHAPES, DrawnMetric, draw, is_cut
+from pgstrata.report.pictures.files import PATHS, typical_runs, write_pictures
+from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.sentences.header import report_head
 
 pytestmark = pytest.mark.slow
 

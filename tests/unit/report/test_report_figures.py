@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.analyze.scale import in_order, metric_of
-from pgstrata.report.figures import (
+from pgstrata.analyze.campaign.scale import in_order, metric_of
+from pgstrata.report.sentences.figures import (
     render_count,
     render_interval,
     render_metric,

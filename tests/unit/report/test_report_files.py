@@ -11,16 +11,16 @@ from urllib.parse import unquote
 
 import pytest
 
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.judge import judge
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.record.reader import CampaignData, read
-from pgstrata.report.drawing import draw
 from pgstrata.report.html import breakable
-from pgstrata.report.published import PublishedFigure, add_published
+from pgstrata.report.pictures.drawing import draw
+from pgstrata.report.pictures.sample import Sample
 from pgstrata.report.reference import render_reference
 from pgstrata.report.render import render
-from pgstrata.report.sample import Sample
+from pgstrata.report.tables.published import PublishedFigure, add_published
 
 pytestmark = pytest.mark.slow
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import CellFinding, Findings
-from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, TrialData, read
-from pgstrata.report.drawing import draw
-from pgstrata.report.grid import GridMap, grid_map
 from pgstrata.report.markdown import render_markdown
-from pgstrata.report.pictures import write_pictures
+from pgstrata.report.pictures.drawing import draw
+from pgstrata.report.pictures.files import write_pictures
+from pgstrata.report.pictures.sample import Sample
 from pgstrata.report.render import render
-from pgstrata.report.sample import Sample
-from pgstrata.report.table import cell_title, short_titles
+from pgstrata.report.tables.grid import GridMap, grid_map
+from pgstrata.report.tables.verdicts import cell_title, short_titles
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.campaign import Runs
 from pgstrata_fake.campaigns import Shape, write_campaign

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.judge import judge
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.cli.output import print_notice, print_text
 from pgstrata.record.frames import load_frames
 from pgstrata.record.reader import read

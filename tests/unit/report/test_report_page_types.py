@@ -8,7 +8,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pgstrata.report.drawing import Drawing
+from pgstrata.report.pictures.drawing import Drawing
 
 COMMITTED = Path(__file__).parents[3] / ".ci" / "page" / "payload.d.ts"
 PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", NoneType: "null"}
@@ -53,6 +53,7 @@ def typescript(hint: Any) -> str:
 
 
 def test_the_script_is_checked_against_the_types_of_its_payload() -> None:
-    assert COMMITTED.read_text() == "// Of pgstrata.report.drawing; a test keeps the two equal.\n\n" + interfaces(
-        Drawing
+    assert (
+        COMMITTED.read_text()
+        == "// Of pgstrata.report.pictures.drawing; a test keeps the two equal.\n\n" + interfaces(Drawing)
     )

@@ -14,10 +14,10 @@ from pgstrata.analyze.findings import (
     MetricFinding,
     StackFinding,
 )
-from pgstrata.report.markup import parse_markup, render_markup_html
-from pgstrata.report.pairs import Index, flip
-from pgstrata.report.published import PublishedFigure, add_published
-from pgstrata.report.table import Figure, comparison_figure, verdict_detail, verdict_words
+from pgstrata.report.sentences.markup import parse_markup, render_markup_html
+from pgstrata.report.tables.pairs import Index, flip
+from pgstrata.report.tables.published import PublishedFigure, add_published
+from pgstrata.report.tables.verdicts import Figure, comparison_figure, verdict_detail, verdict_words
 from pgstrata.spec.printable import printable
 
 

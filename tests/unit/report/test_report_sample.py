@@ -11,10 +11,10 @@ import pytest
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report import sample
-from pgstrata.report.drawing import draw
+from pgstrata.report.pictures import sample
+from pgstrata.report.pictures.drawing import draw
+from pgstrata.report.pictures.sample import Sample
 from pgstrata.report.render import render
-from pgstrata.report.sample import Sample
 
 
 @pytest.fixture

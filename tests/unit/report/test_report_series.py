@@ -14,7 +14,7 @@ from pgstrata.record.parquet import write_series
 from pgstrata.record.reader import CellData
 from pgstrata.record.schema import CellResult
 from pgstrata.record.source import FolderSource
-from pgstrata.report.series import Resolution, buckets, device_series, run_series, running_mean, stalls
+from pgstrata.report.pictures.series import Resolution, buckets, device_series, run_series, running_mean, stalls
 from pgstrata.spec.workload import Cell
 
 

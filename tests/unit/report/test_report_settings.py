@@ -8,7 +8,7 @@ import pytest
 
 from pgstrata.record.reader import CampaignData
 from pgstrata.record.schema import SettingRecord
-from pgstrata.report.settings import render_setting, setting_table, stack_settings
+from pgstrata.report.tables.settings import render_setting, setting_table, stack_settings
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.findings import Findings
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.reach import least_blocks
+from pgstrata.analyze.stats.detectable_difference import least_blocks
 from pgstrata.record.reader import CampaignData, read
-from pgstrata.report.settling import CellAnswer, answer, cell_answer, placeless
+from pgstrata.report.sentences.answer import CellAnswer, answer, cell_answer, generic_command
 from pgstrata.spec.campaign import Runs
 from pgstrata_fake.campaigns import Shape, write_campaign
 
@@ -51,7 +51,7 @@ def test_the_answer_takes_as_long_as_its_open_pair(tmp_path: Path, declared: int
     assert told == pytest.approx(sorted(c.needed_s or 0.0 for c in open_))
     longest_s = max(c.needed_s or 0.0 for c in open_)
     spent_s = sum(t.verdict.duration_s for t in data.trials)
-    said = answer(data, findings, placeless)
+    said = answer(data, findings, generic_command)
     if declared is None:
         assert int(re.findall(r"--minutes (\d+)", said)[0]) * 60 >= spent_s + longest_s
     else:

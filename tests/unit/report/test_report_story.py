@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from crashed import write_crash
-from pgstrata.analyze.judge import judge
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import CutEvent, LostPlace, MinimalRecord, MissingCommit
-from pgstrata.report import crash
-from pgstrata.report.crash_picture import draw_cut
-from pgstrata.report.crash_story import Story
 from pgstrata.report.html import write_html
 from pgstrata.report.markdown import render_markdown
+from pgstrata.report.pictures.crash import draw_cut
+from pgstrata.report.sentences import crash
+from pgstrata.report.sentences.crash_timeline import Story
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.crash import crash_campaign, named_stacks
 
@@ -81,7 +81,7 @@ def test_one_block_is_told_as_one(tmp_path: Path) -> None:
 
 
 def test_a_fault_is_named_and_no_setting_is_blamed(tmp_path: Path) -> None:
-    _, story = told(tmp_path, "ext4@data_sync_retry=on", minimal(), fault="write-error")
+    _, story = told(tmp_path, "ext4@data_sync_retry=on", minimal(), request={"fault": "write-error"})
     assert any("(fault write-error)" in line for line in story.after)
     assert not any("no setting of it explains" in line for line in story.after)
 
@@ -105,7 +105,7 @@ def test_of_several_disks_nothing_is_said_about_flushes_of_one(tmp_path: Path) -
 
 def test_a_lying_disk_is_blamed_and_not_the_stack(tmp_path: Path) -> None:
     state = minimal(verdict="lost", lost=1, missing=(COMMIT.model_copy(update={"flushes": 2}),), proven=False)
-    _, story = told(tmp_path, "ext4", state, ignored_flushes="all")
+    _, story = told(tmp_path, "ext4", state, request={"ignore_flushes": "all"})
     text = "\n".join(story.lines)
     assert "is durable" not in text
     assert "2 flushes came in between, and the disk ignored flushes." in text

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.findings import CellFinding
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.statements import (
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.statements import (
     Choice,
     LevelChanges,
     NotConfirmed,
@@ -19,11 +18,12 @@ from pgstrata.analyze.statements import (
     Stalls,
     Statement,
 )
+from pgstrata.analyze.findings import CellFinding
 from pgstrata.errors import UsageError
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import read
 from pgstrata.report.markdown import render_markdown
-from pgstrata.report.telling import MOST_SENTENCES, cell_words, said_everywhere, told
+from pgstrata.report.sentences.summary import MOST_SENTENCES, cell_words, common_sentences, told
 from pgstrata.report.terminal import render_terminal
 
 SINGLE = NoVerdict(reason="single runs")
@@ -91,7 +91,7 @@ def test_an_import_of_single_runs_over_a_grid_says_so_once(tmp_path: Path) -> No
     import_csv(tmp_path / "runs.csv", tmp_path / "imported")
     data = read(tmp_path / "imported")
     findings = judge(data)
-    assert len(said_everywhere(findings)) == 1
+    assert len(common_sentences(findings)) == 1
     for text in (render_markdown(data, findings), render_terminal(data, findings)):
         assert text.count("a difference between stacks cannot be told from chance") == 1
 

@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.analyze.campaign.judge import judge
+from pgstrata.analyze.campaign.statements import DeclaredBlocks
 from pgstrata.analyze.findings import Chosen, Comparison, Findings, StackFinding
-from pgstrata.analyze.judge import judge
-from pgstrata.analyze.statements import DeclaredBlocks
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
 from pgstrata.report.csv import render_csv
-from pgstrata.report.disk_use import disk_rows
-from pgstrata.report.head import incidents, report_head
 from pgstrata.report.html import write_html
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
-from pgstrata.report.published import PublishedFigure, add_published
-from pgstrata.report.reading import reading_words
 from pgstrata.report.reference import render_reference
-from pgstrata.report.table import verdict_tables
+from pgstrata.report.sentences.header import incidents, report_head
+from pgstrata.report.sentences.verdict_hints import reading_words
+from pgstrata.report.tables.disk_use import disk_rows
+from pgstrata.report.tables.published import PublishedFigure, add_published
+from pgstrata.report.tables.verdicts import verdict_tables
 from pgstrata.report.terminal import print_terminal, render_terminal
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
 
@@ -96,7 +96,9 @@ def test_rates_of_the_scratch_folder_are_not_those_of_other_media(
 def test_the_table_says_what_its_columns_rest_on(findings: Findings) -> None:
     cell = findings.cells[0].model_copy(update={"screened": False})
     of_all = reading_words(findings, cell, paired=True)
-    assert of_all.startswith("Throughput is the level of a stack's runs without what a block did to all stacks")
+    assert of_all.startswith(
+        "Throughput is the mean of a stack's runs, corrected for blocks in which all stacks were slow or fast"
+    )
     assert of_all.endswith("Intervals hold whenever one looks.")
     screened = reading_words(findings, cell.model_copy(update={"screened": True}), paired=True)
     assert "the screening's runs" in screened

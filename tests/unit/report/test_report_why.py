@@ -6,18 +6,25 @@ import json
 
 import pytest
 
+from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.finding import Cause, TimeKind
 from pgstrata.analyze.findings import EventTime, FigurePair, Findings, StackProfile, TimePart, Why, WhyPart
-from pgstrata.analyze.judge import judge
 from pgstrata.record.reader import CampaignData, read
-from pgstrata.report.drawing import draw
-from pgstrata.report.figures import render_number
 from pgstrata.report.json import render_json
-from pgstrata.report.sample import Sample
+from pgstrata.report.pictures.drawing import draw
+from pgstrata.report.pictures.sample import Sample
+from pgstrata.report.sentences.figures import render_number
+from pgstrata.report.sentences.statements import percent
+from pgstrata.report.sentences.why import (
+    KIND_WORDS,
+    pair_sentences,
+    profile_words,
+    profiles_of,
+    terminal_words,
+    why_words,
+)
+from pgstrata.report.tables.why import time_view
 from pgstrata.report.terminal import render_terminal
-from pgstrata.report.why import KIND_WORDS, pair_sentences, profile_words, profiles_of, terminal_words, why_words
-from pgstrata.report.why_table import time_view
-from pgstrata.report.words import percent
 from pgstrata_fake.campaigns import Shape, write_campaign
 
 
@@ -87,7 +94,7 @@ def test_what_most_was_recorded_as_is_said_where_the_blocks_are_too_few_to_prove
     assert why_words(why("unexplained", why_part("wal", share, beyond=False)), PROFILES) == (
         "`xfs` takes 1 ms more session time a transaction than `ext4` (4.30 against 3.30 ms), "
         f"{amount} of it recorded as writing and flushing WAL (mostly WALSync), "
-        "which 5 blocks do not show beyond the noise by itself."
+        "which is not significant on its own in 5 blocks."
     )
 
 

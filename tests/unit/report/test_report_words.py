@@ -6,20 +6,21 @@ from typing import Any, Literal
 
 import pytest
 
-from pgstrata.analyze.finding import Verdict
-from pgstrata.analyze.statements import (
+from pgstrata.analyze.campaign.statements import (
     Amount,
     BadModeStatement,
     Capacity,
     Choice,
     FarRun,
+    Growing,
     LevelsApart,
     NoVerdict,
     PairStatement,
     Price,
     Statement,
 )
-from pgstrata.report.words import Tone, sentence, tone_of
+from pgstrata.analyze.finding import Verdict
+from pgstrata.report.sentences.statements import Tone, sentence, tone_of
 
 
 def pair(relation: Verdict, amount: float, low: float | None, high: float | None, **more: Any) -> PairStatement:
@@ -45,8 +46,9 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
         ),
         (pair("worse", 0.9, None, None), "`a` is slower than `b` by 10 %: **proven**."),
         (
-            pair("equal", 0.997, 0.984, 1.011, leaning="worse"),
-            "`a` vs `b`: -0.3 % (-1.6 ... +1.1): **practically equal** (within 2 %; `b` is a little faster than `a`).",
+            pair("equal", 0.997, 0.984, 1.011, leaning="worse", unseen_mode=0.0894),
+            "`a` vs `b`: -0.3 % (-1.6 ... +1.1): **practically equal** (within 2 %; `b` is a little faster than `a`). "
+            "A mode of less than 8.9 % of the runs could have been missed.",
         ),
         (
             pair("undecided", 1.014, 0.99, 1.04, settled_by_pairs=34, settled_by_s=32400, acceptable_margin=0.03),
@@ -56,6 +58,18 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
         (
             pair("undecided", 0.992, 0.404, 2.43, settled_by_pairs=1904, sigma=0.3, source="hosts"),
             "`a` vs `b`: 0.992× (0.404 ... 2.43×): **undecided**. No affordable number of hosts would settle 2 %.",
+        ),
+        (
+            Growing(subject="a", object="b", metric="tps", first=0.99, last=0.91, pairs=24),
+            "`a` against `b`: the difference **grows over the campaign**, from -1 % in the first of 24 blocks to -9 % "
+            "in the last. The verdict is of all of them together: one of the two ages or warms up, and later runs may "
+            "differ more.",
+        ),
+        (
+            Growing(subject="a", object="b", metric="longest_stall_s", first=4.0, last=-1.0, pairs=9),
+            "`a` against `b`: the difference **changes sides over the campaign**, from +4 s in the first of 9 blocks "
+            "to -1 s in the last. The verdict is of all of them together: one of the two ages or warms up, and later "
+            "runs may differ more.",
         ),
         # An import cannot go on, and "equal within 415 %" helps nobody.
         (
@@ -88,12 +102,14 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
         (
             LevelsApart(subject="xfs", object="ext4", metric="tps", of_levels=1.298, of_pairs=1.078,
                         far_run=FarRun(stack="ext4", block=2, fresh=False, amount=0.55)),
-            "Throughput in the table is of the screening, where `xfs` is at +30 % against `ext4`; the verdict is of "
+            "Throughput in the table comes from the screening runs, where `xfs` is at +30 % against `ext4`; the "
+            "verdict is of "
             "the fresh pairs alone, +7.8 %. Far off: `ext4` in block 2 of the screening, -45 % against its median run.",
         ),
         (
             LevelsApart(subject="xfs", object="ext4", metric="tps", of_levels=1.298, of_pairs=1.078),
-            "Throughput in the table is of the screening, where `xfs` is at +30 % against `ext4`; the verdict is of "
+            "Throughput in the table comes from the screening runs, where `xfs` is at +30 % against `ext4`; the "
+            "verdict is of "
             "the fresh pairs alone, +7.8 %. No single run stands out.",
         ),
     ],
@@ -133,3 +149,8 @@ def test_capacity_of_too_few_transactions_is_not_told_as_a_rate() -> None:
         "Capacity with p99 within 10 ms (to 2.5 %): `xfs` 900 TPS; "
         "too few transactions for a p99 of `zfs`, a run needs 1,000."
     )
+
+
+def test_a_leader_with_a_bad_mode_is_told_with_what_that_costs() -> None:
+    said = sentence(Choice(subject="a", relation="leads", metric="tps", margin=0.02, bad_mode_cost=0.925))
+    assert said == "`a` leads, but is **not chosen**: its bad mode costs 7.5 % of the mean of its runs."

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign_file import load_campaign
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.workload.pgbench_logs import summarise_logs
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(

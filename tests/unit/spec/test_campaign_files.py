@@ -8,8 +8,8 @@ import pytest
 
 from pgstrata.errors import ExitCode, UsageError
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.campaign_file import load_campaign
-from pgstrata.spec.notation import render_stack
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.spec.notation.stack import render_stack
 
 
 def load(folder: Path, text: str) -> Campaign:
@@ -251,8 +251,10 @@ BAD = [
     ("stacks: [ext4]\ngoal: bst", "c.yaml:2: goal: 'bst' is not valid here", "did you mean best?"),
     ("stacks: [ext4]\ngoal: {against: xfs}",
      "c.yaml:2: the goal names stack 'xfs', which is not there", "valid here: ext4"),
+    ("stacks:\n  a: {fs: xfs, layers: true}", "c.yaml:2: stacks.a.data.layers: True is not a list", ""),
     ("stacks: [ext4]\ncrash: {power: true}",
-     "c.yaml:2: crash.power is for clusters: of one server power is always cut", "'cluster(3,ANY 1)/ext4'"),
+     "c.yaml:2: crash.power is for clusters: a single server is always tested by power loss",
+     "'cluster(3,ANY 1)/ext4'"),
     ("stacks: ['cluster(2)/ext4']\ncrash: {power: true, rejoin: rewind}",
      "c.yaml:2: with crash.power all nodes lose power, and the one that reaches furthest goes on: crash.rejoin is for"
      " nodes that are lost while the others run", "crash.gone"),
@@ -309,3 +311,24 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="byte 0 is not UTF-8"):
         load_campaign(tmp_path / "c.yaml")
+
+
+def test_a_folder_that_is_no_dump_is_named_and_one_that_is_has_a_digest(tmp_path: Path) -> None:
+    from pgstrata.trial.survey.preflight import loaded_bytes
+    from pgstrata.trial.survey.survey import _digest
+
+    dump, path = tmp_path / "dump", tmp_path / "c.yaml"
+    dump.mkdir()
+    path.write_text("name: c\nstacks: [tmpfs]\nworkload: {pg_restore: dump, script: [own.sql]}\n")
+    (tmp_path / "own.sql").write_text("select 1;\n")
+    with pytest.raises(UsageError, match="dump is a folder and no dump"):
+        load_campaign(path)
+    (dump / "toc.dat").write_bytes(b"PGDMP")
+    campaign = load_campaign(path)
+    first = _digest(campaign.workload.pg_restore)
+    assert loaded_bytes(campaign)
+    (dump / "1.dat.gz").write_bytes(b"x")
+    assert len(first) == 64
+    assert _digest(campaign.workload.pg_restore) != first
+    with pytest.raises(UsageError, match="cannot read"):
+        _digest(str(tmp_path / "gone"))

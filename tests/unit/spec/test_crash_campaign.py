@@ -9,7 +9,7 @@ from pgstrata.spec.cluster_crash import cluster_crash_campaign
 from pgstrata.spec.crash import INITDB, SETTINGS, crash_campaign, named_stacks
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
-from pgstrata.spec.notation import parse_stack, render_stack
+from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Postgres, Stack
 
 

@@ -11,19 +11,14 @@ from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import is_cluster
-from pgstrata.spec.campaign_file import load_campaign
-from pgstrata.spec.dask_cluster import DaskCluster, Pbs, Slurm, parse_cluster
+from pgstrata.spec.dask_cluster import DaskCluster, parse_cluster
+from pgstrata.spec.file.campaign import load_campaign
 
 FORMS = [
     ("{dask: local}", DaskCluster(local=1)),
     ("{dask: {local: 3}}", DaskCluster(local=3)),
     ("{dask: 'tls://scheduler:8786'}", DaskCluster(address="tls://scheduler:8786")),
     ("{dask: {ssh: [db1, root@db2:22]}}", DaskCluster(ssh=("db1", "root@db2:22"))),
-    ("{dask: {slurm: {jobs: 8, queue: big}}}", DaskCluster(slurm=Slurm(jobs=8, queue="big"))),
-    (
-        "{dask: {pbs: {jobs: 8, resource_spec: 'select=1:ncpus=8:mem=32gb'}}}",
-        DaskCluster(pbs=Pbs(jobs=8, resource_spec="select=1:ncpus=8:mem=32gb")),
-    ),
     ("['dask:tls://scheduler:8786']", DaskCluster(address="tls://scheduler:8786")),
 ]
 
@@ -52,25 +47,13 @@ def test_the_folder_of_certificates_is_beside_the_campaign(tmp_path: Path) -> No
         ("{dask: 'tcp://scheduler:8786'}", "c.yaml:2: hosts.dask: tcp://scheduler:8786 is a scheduler without TLS"),
         ("{dask: 'tls://scheduler'}", "no address of a scheduler"),
         ("{dask: 'tls://scheduler:99999'}", "no address of a scheduler"),
-        ("{dask: {ssh: [a], local: 2}}", "is one of address, local, ssh, slurm and pbs, not 2"),
+        ("{dask: {ssh: [a], local: 2}}", "is one of address, local and ssh, not 2"),
         ("{dask: {}}", "not 0"),
-        ("{dask: {kubernetes: {image: x}}}", "starts schedulers without TLS"),
+        ("{dask: {kubernetes: {image: x}}}", "does not start Dask clusters by the operator for Kubernetes"),
+        ("{dask: {slurm: {jobs: 8}}}", "does not start Dask clusters by Slurm"),
+        ("{dask: {pbs: {jobs: 8, queue: big}}}", "write dask: tls://host:port"),
         ("{dask: {ssh: ['-oProxyCommand=x']}}", "not an ssh host"),
         ("{dask: {ssh: [a, a]}}", "a twice"),
-        ("{dask: {slurm: {queue: q}}}", "'jobs' is missing"),
-        ("{dask: {slurm: {jobs: 1, queue: 'q\\n#SBATCH --uid=0'}}}", "queue"),
-        ('{dask: {slurm: {jobs: 1, queue: "q\\nreboot"}}}', "queue"),
-        ("{dask: {slurm: {jobs: 1, account: '--uid=0'}}}", "account"),
-        ("{dask: {slurm: {jobs: 1, python: 'reboot; python3'}}}", "python"),
-        ("{dask: {slurm: {jobs: 1, shared: '/x $(reboot)'}}}", "shared"),
-        ("{dask: {pbs: {queue: q}}}", "'jobs' is missing"),
-        ("{dask: {pbs: {jobs: 0}}}", "jobs"),
-        ("{dask: {pbs: {jobs: 1}, slurm: {jobs: 1}}}", "is one of address, local, ssh, slurm and pbs, not 2"),
-        ("{dask: {slurm: {jobs: 1, resource_spec: 'select=1'}}}", "resource_spec"),
-        ("{dask: {pbs: {jobs: 1, queue: 'q\\n#PBS -u root'}}}", "queue"),
-        ("{dask: {pbs: {jobs: 1, resource_spec: 'nodes=1:ppn=8'}}}", "resource_spec"),
-        ("{dask: {pbs: {jobs: 1, resource_spec: 'select=2:ncpus=8'}}}", "resource_spec"),
-        ('{dask: {pbs: {jobs: 1, resource_spec: "select=1:ncpus=8\\nreboot"}}}', "resource_spec"),
         ("{dask: {ssh: [a], python: '$(reboot)'}}", "python"),
         ("{dask: {local: 0}}", "local"),
         ("{dask: {local: 2, tls: here}}", "only address has it"),

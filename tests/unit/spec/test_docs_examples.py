@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.spec.campaign_file import load_campaign
-from pgstrata.spec.notation import parse_stack, render_stack
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.spec.notation.stack import parse_stack, render_stack
 
 DOCS = Path(__file__).parents[3] / "docs"
 CAMPAIGN_SECTIONS = ("stacks", "defaults", "matrix", "workload", "runs", "goal")

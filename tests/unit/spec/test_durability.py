@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.spec.durability import durability_class, is_off, parse_configuration
-from pgstrata.spec.notation import parse_stack
-from pgstrata.spec.promise import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, Ground
+from pgstrata.spec.durability_class import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, BackingFs
+from pgstrata.spec.notation.stack import parse_stack
 
 CASES = [
     ("ext4", SURVIVES, "flushed"),
@@ -57,23 +57,23 @@ def test_the_class_of_a_stack(text: str, class_: str, reason: str) -> None:
 
 GROUNDS = [
     ("dir:/srv", None, UNKNOWN, "was not looked at"),
-    ("dir:/srv", Ground("ext4", frozenset({"rw", "relatime"})), SURVIVES, "flushed"),
-    ("dir:/srv", Ground("btrfs"), SURVIVES, "flushed"),
-    ("dir:/dev/shm/x", Ground("tmpfs"), LOSES, "lies on tmpfs: memory"),
-    ("dir:/srv", Ground("ramfs"), LOSES, "memory"),
-    ("dir:/srv", Ground("ext4", frozenset({"nobarrier"})), LOSES, "without barriers"),
-    ("dir:/srv", Ground("ext4", frozenset({"barrier=0"})), LOSES, "without barriers"),
-    ("dir:/srv", Ground("overlay", frozenset({"volatile"})), LOSES, "volatile"),
-    ("dir:/srv", Ground("overlay"), UNKNOWN, "overlay"),
-    ("dir:/srv", Ground("nfs4"), UNKNOWN, "nfs4"),
-    ("dir:/srv", Ground("zfs"), UNKNOWN, "zfs"),
-    ("dir:/srv", Ground("fuse.sshfs"), UNKNOWN, "fuse.sshfs"),
-    ("dir:/srv@fsync=off", Ground("ext4"), LOSES, "fsync=off"),
-    ("dir:/srv@full_page_writes=off", Ground("xfs"), LOSES, "torn pages"),
-    ("dir:/srv@full_page_writes=off", Ground("btrfs"), SURVIVES, "flushed"),
-    ("ext4", Ground("ext4"), SURVIVES, "flushed"),
-    ("ext4", Ground("nfs4"), SURVIVES, "flushed"),
-    ("ext4", Ground("tmpfs"), LOSES, "the loop file of the data directory lies on tmpfs"),
+    ("dir:/srv", BackingFs("ext4", frozenset({"rw", "relatime"})), SURVIVES, "flushed"),
+    ("dir:/srv", BackingFs("btrfs"), SURVIVES, "flushed"),
+    ("dir:/dev/shm/x", BackingFs("tmpfs"), LOSES, "lies on tmpfs: memory"),
+    ("dir:/srv", BackingFs("ramfs"), LOSES, "memory"),
+    ("dir:/srv", BackingFs("ext4", frozenset({"nobarrier"})), LOSES, "without barriers"),
+    ("dir:/srv", BackingFs("ext4", frozenset({"barrier=0"})), LOSES, "without barriers"),
+    ("dir:/srv", BackingFs("overlay", frozenset({"volatile"})), LOSES, "volatile"),
+    ("dir:/srv", BackingFs("overlay"), UNKNOWN, "overlay"),
+    ("dir:/srv", BackingFs("nfs4"), UNKNOWN, "nfs4"),
+    ("dir:/srv", BackingFs("zfs"), UNKNOWN, "zfs"),
+    ("dir:/srv", BackingFs("fuse.sshfs"), UNKNOWN, "fuse.sshfs"),
+    ("dir:/srv@fsync=off", BackingFs("ext4"), LOSES, "fsync=off"),
+    ("dir:/srv@full_page_writes=off", BackingFs("xfs"), LOSES, "torn pages"),
+    ("dir:/srv@full_page_writes=off", BackingFs("btrfs"), SURVIVES, "flushed"),
+    ("ext4", BackingFs("ext4"), SURVIVES, "flushed"),
+    ("ext4", BackingFs("nfs4"), SURVIVES, "flushed"),
+    ("ext4", BackingFs("tmpfs"), LOSES, "the loop file of the data directory lies on tmpfs"),
     ("md(raid5,3)/ext4", None, SURVIVES, "write hole"),
     ("md(raid1,2)/ext4", None, SURVIVES, "every commit is flushed to the medium before it is acknowledged"),
     ("btrfs(raid5,3)", None, SURVIVES, "write hole"),
@@ -82,7 +82,7 @@ GROUNDS = [
 
 
 @pytest.mark.parametrize(("text", "ground", "class_", "reason"), GROUNDS)
-def test_what_a_volume_lies_on_counts(text: str, ground: Ground | None, class_: str, reason: str) -> None:
+def test_what_a_volume_lies_on_counts(text: str, ground: BackingFs | None, class_: str, reason: str) -> None:
     found = durability_class(parse_stack(text), grounds={"data": ground} if ground else None)
     assert (found.class_, reason in found.reason) == (class_, True), found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import block_trials, slug, stable_hash, with_aa, workload_seed
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 
 NAMES = ("ext4", "xfs:noatime", "btrfs", "tmpfs")
 
@@ -38,6 +39,7 @@ def test_the_order_is_random_over_blocks_and_the_same_everywhere() -> None:
     assert len(set(orders)) == 24
     assert all(30 <= firsts.count(name) <= 70 for name in NAMES)
     # Written down once: SHA-256 of "1", "screen", block, scale and name decides, on every machine and Python.
+    # A round begins with the stack that ended the one before.
     assert [t.id for t in block_trials(campaign(), 0, NAMES)] == [
         "b000-00-tmpfs-s10", "b000-01-ext4-s10", "b000-02-xfs-noatime-s10", "b000-03-btrfs-s10",
         "b000-04-btrfs-s50", "b000-05-xfs-noatime-s50", "b000-06-tmpfs-s50", "b000-07-ext4-s50",
@@ -46,10 +48,25 @@ def test_the_order_is_random_over_blocks_and_the_same_everywhere() -> None:
     assert stable_hash("a", 1) == 0x839E11A421D370BE
 
 
-def test_order_does_not_depend_on_who_else_is_in() -> None:
-    full = [t.stack for t in block_trials(campaign(), 5, NAMES) if t.scale == 10]
-    fewer = [t.stack for t in block_trials(campaign(), 5, NAMES[:2]) if t.scale == 10]
-    assert [n for n in full if n in NAMES[:2]] == fewer
+@pytest.mark.parametrize("host", ["", "db1"])
+def test_every_stack_runs_as_often_after_itself_as_after_any_other(host: str) -> None:
+    names = NAMES[:3]
+    blocks = (block_trials(campaign(), b, names, host=host, turn=b if host else None) for b in range(400))
+    follows = Counter(pairwise(t.stack for trials in blocks for t in trials))
+    total = sum(follows.values())
+    assert len(follows) == 9
+    assert all(abs(count / total - 1 / 9) < 0.015 for count in follows.values())
+
+
+def test_two_stacks_take_turns_in_beginning() -> None:
+    one_scale = campaign(workload={"scale": [10], "clients": [1]})
+    orders = [tuple(t.stack for t in block_trials(one_scale, b, NAMES[:2])) for b in range(6)]
+    assert orders == [orders[0], orders[0][::-1]] * 3
+
+
+def test_hosts_have_orders_of_their_own() -> None:
+    one, other = ([t.stack for t in block_trials(campaign(), 0, NAMES, host=h, turn=0)] for h in ("db1", "db2"))
+    assert one != other
 
 
 def test_stages_and_seeds_differ() -> None:

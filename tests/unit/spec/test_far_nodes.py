@@ -12,11 +12,11 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.cluster_crash import cluster_crash_campaign, cluster_power_campaign, untested
 from pgstrata.spec.crash import named_stacks
-from pgstrata.spec.crash_trials import CrashTrials
-from pgstrata.spec.notation import parse_stack, render_stack
-from pgstrata.spec.parts import far_hosts, part_of
+from pgstrata.spec.crash_request import CrashRequest
+from pgstrata.spec.hosts.host_slice import far_hosts, part_of
+from pgstrata.spec.hosts.node_network import underlay_problem
+from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Topology
-from pgstrata.spec.underlay import underlay_problem
 
 FAR = (
     "cluster(4,ANY 1,stale_reads=2s,delay_ms=1,address=10.0.0.1)/ext4@wal=xfs@archive=tmpfs@standby1=tmpfs"
@@ -90,7 +90,7 @@ def test_the_primary_and_pgbench_have_the_host_of_the_campaign() -> None:
 
 
 def test_crash_trials_are_of_one_kernel() -> None:
-    assert "several hosts" in untested(parse_stack(FAR), CrashTrials())
+    assert "several hosts" in untested(parse_stack(FAR), CrashRequest())
     for crash_campaign in (cluster_crash_campaign, cluster_power_campaign):
         with pytest.raises(UsageError, match="one order of events is of one kernel"):
             crash_campaign(named_stacks(["cluster(2)/ext4@standby1.host=ssh://db2"]))

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign_file import load_campaign
-from pgstrata.spec.inventory import group_addresses
-from pgstrata.spec.inventory_text import MOST_NAMED, expand_hosts, parse_inventory
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.spec.hosts.inventory import group_addresses
+from pgstrata.spec.hosts.inventory_text import MOST_NAMED, expand_hosts, parse_inventory
 
 INI = """\
 # every machine

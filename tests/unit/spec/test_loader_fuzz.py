@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.campaign_file import load_campaign
+from pgstrata.spec.file.campaign import load_campaign
 
 CAMPAIGNS = Path(__file__).parents[3] / "campaigns"
 ORIGINALS = [yaml.safe_load(f.read_text()) for f in sorted(CAMPAIGNS.rglob("*.yaml")) if f.parent.name != "lab"]
@@ -50,7 +49,9 @@ def test_a_spoilt_campaign_never_crashes(tmp_path: Path, data: st.DataObject) ->
         for parent in parents:
             node = node[parent]
         node[key] = data.draw(values)
-    _load(tmp_path, json.dumps(tree))
+    answer = _answer(tmp_path, json.dumps(tree))
+    assert answer
+    assert "pydantic" not in answer
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
@@ -61,16 +62,16 @@ def test_a_spoilt_campaign_never_crashes(tmp_path: Path, data: st.DataObject) ->
 @example("stacks: [" * 60)
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_never_crashes(tmp_path: Path, text: str) -> None:
-    _load(tmp_path, text)
+    answer = _answer(tmp_path, text)
+    assert answer
+    assert "pydantic" not in answer
 
 
-def _load(folder: Path, text: str) -> None:
+def _answer(folder: Path, text: str) -> str:
+    """The message of the refusal, or the name of the campaign."""
     file = folder / "c.yaml"
     file.write_text(text, encoding="utf-8")
-    message = "fine"
     try:
-        assert isinstance(load_campaign(file), Campaign)
+        return load_campaign(file).name
     except UsageError as error:
-        message = str(error)
-    assert message
-    assert "pydantic" not in message
+        return str(error)

@@ -9,10 +9,10 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.crash import named_stacks
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.layers.media import MediaDevice
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.quick import quick_campaign
 
 SUPPLIED = Path(__file__).parents[3] / "crates" / "strata-disk" / "models" / "nvme.toml"

@@ -20,7 +20,7 @@ from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.layers.zfs import Zfs
-from pgstrata.spec.notation import parse_stack, render_stack
+from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Stack, Volume
 
 KIB = 1024
@@ -122,6 +122,20 @@ def test_any_stack_survives_a_round_trip(stack: Stack) -> None:
 
 REFUSED = [
     ("xsf", "unknown filesystem 'xsf'", "did you mean xfs?"),
+    ("luks/ext4", "unknown filesystem 'luks'", "mount it yourself and give dir:/mnt/x"),
+    ("bcache/ext4", "unknown filesystem 'bcache'", "mount it yourself and give dir:/mnt/x"),
+    ("zvol/ext4", "unknown filesystem 'zvol'", "mount it yourself and give dir:/mnt/x"),
+    ("jfs", "unknown filesystem 'jfs'", "pgstrata does not build jfs: mount it yourself"),
+    ("ntfs", "unknown filesystem 'ntfs'", "pgstrata does not build ntfs: mount it yourself"),
+    ("f2fs", "unknown filesystem 'f2fs'", "pgstrata does not build f2fs: mount it yourself"),
+    ("bcachefs", "unknown filesystem 'bcachefs'", "pgstrata does not build bcachefs: mount it yourself"),
+    ("nfs:noac", "nfs has no option 'noac'", "valid here: "),
+    ("nfs:soft,timeo=50", "nfs has no option 'timeo'", "valid here: "),
+    ("nfs:actimeo=0", "nfs has no option 'actimeo'", "valid here: "),
+    ("ext4:lazytime", "ext4 has no option 'lazytime'", "valid here: "),
+    ("ext4:journal_async_commit", "ext4 has no option 'journal_async_commit'", "valid here: "),
+    ("btrfs:flushoncommit", "btrfs has no option 'flushoncommit'", "valid here: "),
+    ("zfs:autotrim=on", "zfs has no option 'autotrim'", "valid here: "),
     ("", "the stack is empty", "xfs:noatime"),
     ("ext4@wal=", "@wal= in 'ext4@wal=' names no filesystem", "@wal=xfs:noatime"),
     ("zfs/ext4", "nothing stands on zfs", "the filesystem last"),

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign, Trial
-from pgstrata.spec.campaign_file import load_campaign
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.printable import one_line, plain_name, printable, spreadsheet_text
 from pgstrata.spec.stack import Kernel, Stack, Volume

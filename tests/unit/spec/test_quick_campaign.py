@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.reach import smallest_shown
+from pgstrata.analyze.stats.detectable_difference import smallest_shown
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.notation import render_stack
+from pgstrata.spec.notation.stack import render_stack
 from pgstrata.spec.quick import (
     MIN_BLOCKS,
     MIN_DURATION_S,

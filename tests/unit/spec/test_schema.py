@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from pgstrata.spec.campaign_file import campaign_schema, load_campaign
+from pgstrata.spec.file.campaign import campaign_schema, load_campaign
 
 CAMPAIGNS = Path(__file__).parents[3] / "campaigns"
 FILES = sorted(CAMPAIGNS.rglob("*.yaml"))

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.crash import crash_problem
 from pgstrata.spec.durability import durability_class
-from pgstrata.spec.notation import parse_stack, render_stack
-from pgstrata.spec.promise import LOSES, LOSES_RECENT, SURVIVES
+from pgstrata.spec.durability_class import LOSES, LOSES_RECENT, SURVIVES
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.quorum import Quorum, parse_quorum
 from pgstrata.spec.stack import Stack
-from pgstrata.trial.cluster import expected_states
+from pgstrata.trial.steps.cluster import expected_states
 
 TWO = ("standby1", "standby2")
 

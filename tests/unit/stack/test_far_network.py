@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.stack.capabilities import required_for
 from pgstrata.stack.network import RoundTripCheck
 from pgstrata.stack.plan import PlanContext, plan_empty_caches, plan_stack

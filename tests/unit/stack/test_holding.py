@@ -18,7 +18,7 @@ from pgstrata.stack.build import StepRunner
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.step import Setting, Step
-from pgstrata.stack.tuning.holding import group_of, refuse_held
+from pgstrata.stack.tuning.shared_settings import group_of, refuse_held
 
 
 class Runs:

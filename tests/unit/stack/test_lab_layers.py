@@ -16,7 +16,7 @@ from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.zfs import Zfs
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.block.lvm import LogicalVolume, LvmCheck, RemoveVg, parse_lvs, parse_pvs, pv_uuid
 from pgstrata.stack.block.md import ArrayState, MdCheck, Settled, StopMd, array_name, parse_array, parse_array_name

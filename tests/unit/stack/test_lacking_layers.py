@@ -8,7 +8,7 @@ from fake_host import FakeHost, completed
 from pgstrata.host.protocol import Completed
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata.stack.preflight import Unsupported, check_campaign, render_hints
-from pgstrata.trial.preflight import render_lacking, render_unsupported
+from pgstrata.trial.survey.preflight import render_lacking, render_unsupported
 
 ROOT: dict[tuple[str, ...], str] = {("id", "-un"): "root\n", ("id", "-u"): "0\n", ("uname", "-m"): "x86_64\n"}
 FILES = {

@@ -13,11 +13,11 @@ from fake_host import FakeHost, completed
 from pgstrata.errors import PgstrataError, TrialError, UsageError
 from pgstrata.host.delivery import OWN, PROGRAM
 from pgstrata.host.facts.modelled import PATH, ModelledDisk, ask_modelled, read_modelled, render_modelled
-from pgstrata.spec.files import resolve_stack_files
+from pgstrata.spec.file.files import resolve_stack_files
 from pgstrata.spec.media_model import MODELS
-from pgstrata.spec.notation import parse_stack
-from pgstrata.stack.accounts import MediaCheck, TimingIs
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.stack.block.media import AttachedCheck, StopMedia
+from pgstrata.stack.disk_counters import MediaCheck, TimingIs
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 from pgstrata.stack.undo import RemovePath
 from pgstrata.stack.undoing import run_undo
@@ -75,8 +75,10 @@ def test_the_first_volume_on_recorded_disks_starts_the_daemon_of_all() -> None:
 
 def test_the_daemon_does_not_carry_the_marker_of_processes_that_are_ended_first() -> None:
     commands = [command for step in planned("media(nvme)/ext4").steps for command in step.commands]
-    environments = [dict(command.env) for command in commands if command.argv[0] == PROGRAM]
-    assert {environment["PGSTRATA_TRIAL"] for environment in environments} == {""}
+    programs = [command for command in commands if command.argv[0] == PROGRAM]
+    environments = [dict(command.env) for command in programs]
+    marks = {command.argv[1]: dict(command.env)["PGSTRATA_TRIAL"] for command in programs}
+    assert marks == {"serve": FOLDER, "add": "", "attach": ""}
     assert all(environment["PATH"].endswith(f":{OWN.parent}") for environment in environments)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.host.protocol import Command
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Network
 from pgstrata.stack.capabilities import required_for
 from pgstrata.stack.network import Link, parse_addresses, parse_queue, plan_network, render_queue

@@ -13,13 +13,13 @@ from drawer import KIND, Drawer
 from pgstrata.errors import UsageError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.campaign_file import load_campaign
 from pgstrata.spec.durability import durability_class
+from pgstrata.spec.durability_class import LOSES
+from pgstrata.spec.file.campaign import load_campaign
+from pgstrata.spec.file.reference import render_reference
+from pgstrata.spec.file.schema import campaign_schema
 from pgstrata.spec.layers.kind import Filesystem
-from pgstrata.spec.notation import parse_stack, render_stack
-from pgstrata.spec.promise import LOSES
-from pgstrata.spec.reference import render_reference
-from pgstrata.spec.schema import campaign_schema
+from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.attest import attest
 from pgstrata.stack.build import build
@@ -31,8 +31,8 @@ from pgstrata.stack.plan import PlanContext, plan_empty_caches, plan_stack
 from pgstrata.stack.sizing import scratch_bytes
 from pgstrata.stack.tuning.setting import IN_EFFECT
 from pgstrata.stack.undoing import RUNS
-from pgstrata.trial.facts import describe_medium
-from pgstrata.trial.space import physical_bytes
+from pgstrata.trial.steps.facts import describe_medium
+from pgstrata.trial.steps.space import physical_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_short_notation_reads_and_writes_it() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("drawer:depht=2", "did you mean deep"),
+        ("drawer:deeep=2", "did you mean deep"),
         ("drawer:depth=12", "at most 9"),
         ("md(raid1)/drawer", "drawer takes no device and no block layer"),
         ("nfs(drawer)", "valid here: btrfs, ext4, xfs"),

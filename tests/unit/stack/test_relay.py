@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fake_host import FakeHost
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Network
 from pgstrata.stack import relay as program_of_relay
 from pgstrata.stack.network import Link, RelayCheck, RoundTripCheck, plan_network

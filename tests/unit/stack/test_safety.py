@@ -16,7 +16,7 @@ from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.safety import inspect_device, refuse_or_allow
 from pgstrata.stack.step import Setting, Step
-from pgstrata.stack.tuning.holding import take_settings
+from pgstrata.stack.tuning.shared_settings import take_settings
 from pgstrata.stack.undo import GiveBackSetting, RemovePath, StopProcesses, WipeDevice
 
 ID = "/dev/disk/by-id/ata-DISK_1"

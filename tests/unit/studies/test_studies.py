@@ -7,8 +7,8 @@ from statistics import fmean
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign_file import load_campaign
-from pgstrata.spec.cluster_crash import failures_within, untested
+from pgstrata.spec.cluster_crash import untested
+from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.workload import Cell
 from pgstrata.studies import Study, campaign_file, list_campaigns, list_studies, load_study
 
@@ -146,9 +146,9 @@ def test_every_cluster_of_the_study_loses_nodes() -> None:
     for size, failures in (("full", 200), ("small", 6)):
         campaign = load_campaign(campaign_file(load_study("quorum-in-memory"), size))
         assert campaign.crash is not None
-        assert failures_within(campaign.crash) == failures
+        assert campaign.crash.beside_runs.failures == failures
         problems = [untested(stack, campaign.crash) for stack in campaign.stacks]
-        assert problems[0].startswith("its primary is alone")
+        assert problems[0].startswith("a single server")
         assert problems[1:] == [""] * 4
 
 

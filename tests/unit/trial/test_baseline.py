@@ -17,8 +17,8 @@ from pgstrata.spec.expand import block_trials
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.spec.workload import Workload
-from pgstrata.trial import medium
-from pgstrata.trial.site import Site
+from pgstrata.trial.survey import medium
+from pgstrata.trial.survey.host_survey import Site
 from pgstrata.workload.medium import MediumBaseline
 
 

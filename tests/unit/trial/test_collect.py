@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.trial.collect import LOG_BYTES_AT_LEAST, RUN_OUTPUTS, log_names, most_log_bytes
+from pgstrata.trial.steps.collect import LOG_BYTES_AT_LEAST, RUN_OUTPUTS, log_names, most_log_bytes
 
 CELL = Cell(script="tpcb-like", scale=1, clients=3)
 

@@ -8,7 +8,7 @@ import pytest
 
 from pgstrata.errors import TrialError
 from pgstrata.stack.disk_counts import DiskCounts
-from pgstrata.trial.disk_accounts import disks_used, refuse_untimed
+from pgstrata.trial.steps.disk_accounts import disks_used, refuse_untimed
 
 BEFORE = DiskCounts(
     model="hdd-7200",

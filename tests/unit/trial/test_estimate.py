@@ -8,9 +8,9 @@ import pytest
 
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.expand import block_trials
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.quick import overhead_s
-from pgstrata.trial.estimate import CAPACITY_STEPS, JOINING_S, Expected, estimate_stages, estimate_trial
+from pgstrata.trial.survey.estimate import CAPACITY_STEPS, JOINING_S, Expected, estimate_stages, estimate_trial
 
 COPY_S = overhead_s(10, fresh=False)
 LARGER_COPY_S = overhead_s(20, fresh=False)

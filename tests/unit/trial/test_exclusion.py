@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import TrialExcluded
-from pgstrata.trial.measure import refuse_throttled
+from pgstrata.trial.steps.measure import refuse_throttled
 
 
 def test_a_throttled_run_does_not_count() -> None:

@@ -175,7 +175,7 @@ def test_a_forked_process_counts_its_own_steps_for_the_kill_hook() -> None:
 class TestTime:
     def test_no_step_begins_after_the_trials_time(self) -> None:
         bed = Bed(limit_s=-1.0)
-        with pytest.raises(TrialError, match="given up before: late"):
+        with pytest.raises(TrialError, match="aborted before step late"):
             bed.run(Step("late", (planned("x"),)))
         assert bed.host.asked == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from fake_host import FakeHost
 from pgstrata.spec.campaign import Campaign
-from pgstrata.trial.facts import describe_medium
+from pgstrata.trial.steps.facts import describe_medium
 
 
 def disks(count: int) -> dict[str, Any]:

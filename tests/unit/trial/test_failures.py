@@ -19,7 +19,7 @@ from pgstrata.trial.events import silent
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.runner import PerformanceRunner
-from pgstrata.trial.survey import survey
+from pgstrata.trial.survey.survey import survey
 
 
 class Failing(PerformanceRunner):

@@ -15,11 +15,11 @@ from pgstrata.host.facts.gather import Facts
 from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import Installation
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.stack.preflight import Unsupported
-from pgstrata.trial import far
-from pgstrata.trial.far import far_notices, parse_route, ssh_address, with_far
-from pgstrata.trial.site import Site
+from pgstrata.trial.survey import remote_nodes as far
+from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.remote_nodes import add_remote_nodes, far_notices, parse_route, ssh_address
 
 STACK = "cluster(2)/tmpfs@standby1.host=ssh://db2"
 
@@ -60,7 +60,7 @@ def joined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Joined:
         monkeypatch.setattr(far, "needs_relay", lambda host, stacks: relay)
         monkeypatch.setattr(far, "_address_of", lambda host: address)
         monkeypatch.setattr(far, "_address_towards", lambda host, other: "10.0.0.1")
-        return with_far(_site(host, campaign), {"ssh://db2": host}, tmp_path)
+        return add_remote_nodes(_site(host, campaign), {"ssh://db2": host}, tmp_path)
 
     return join
 
@@ -111,7 +111,7 @@ def test_the_relay_is_of_one_host(joined: Joined) -> None:
 
 
 def test_nodes_take_root(joined: Joined) -> None:
-    with pytest.raises(PreflightError, match="take root there"):
+    with pytest.raises(PreflightError, match="is required to run nodes there"):
         joined(uid=1000)
 
 

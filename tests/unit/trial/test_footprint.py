@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.policy import MAX_PAIRS
+from pgstrata.analyze.campaign.policy import MAX_PAIRS
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
-from pgstrata.trial.footprint import (
+from pgstrata.trial.survey.record_size import (
     LOG_LINE_BYTES,
     MOST_PAIRS,
     RUN_BYTES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pgstrata.trial.cluster import STALLED_S, CommitWatch
+from pgstrata.trial.steps.cluster import STALLED_S, CommitWatch
 
 
 def waits(able: int, *transactions: str) -> Mapping[str, object]:

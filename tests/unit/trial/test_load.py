@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.spec.campaign import Campaign
-from pgstrata.trial.load import copies_follow
+from pgstrata.trial.steps.load import copies_follow
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pgstrata.analyze.hosts_policy import HostsPolicy
-from pgstrata.analyze.metrics import Observer
-from pgstrata.cli import campaigning
+from pgstrata.analyze.campaign.hosts_policy import HostsPolicy
+from pgstrata.analyze.campaign.metrics import Observer
+from pgstrata.cli import campaign_run
 from pgstrata.errors import RecordError, UsageError, writing
 from pgstrata.host.protocol import HostLost
 from pgstrata.record import recorder
@@ -156,8 +156,8 @@ def test_nor_does_one_when_the_command_goes_on_and_a_worker_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'pgstrata[dask]'")
-    from pgstrata.fleet.fleet import take_up
-    from pgstrata.fleet.messages import Answer
+    from pgstrata.fleet.messages import SessionAnswer, render_answer
+    from pgstrata.fleet.opening import take_up
 
     asked, out = campaign(runs={"blocks": 3}), tmp_path / "c"
     assert run(out, asked, watched(asked) | {"ssh://b": Watched(asked, error_after=3)}).interrupted
@@ -165,7 +165,8 @@ def test_nor_does_one_when_the_command_goes_on_and_a_worker_was_lost(
 
     def reopen() -> None:
         """As after a loss: the session of the next worker tells its baseline."""
-        take_up("ssh://b", Answer(media=[baseline.model_dump_json()]), opened[0], silent)
+        answer = render_answer(SessionAnswer(media=(baseline.model_dump_json(),)))
+        take_up("ssh://b", answer, opened[0], silent)
 
     opened: list[CampaignDirectory] = []
     honest = run_campaign
@@ -176,9 +177,9 @@ def test_nor_does_one_when_the_command_goes_on_and_a_worker_was_lost(
         return honest(asked_, directory, *args, **{**named, "observe": memory.observe})
 
     monkeypatch.setenv("PGSTRATA_FAKE", "1")
-    monkeypatch.setattr(campaigning, "run_campaign", spied)
-    monkeypatch.setattr(campaigning, "HostsPolicy", memory.policy(lambda: reopen() if opened else None))
-    campaigning.run_to_report(asked, out, "run", campaigning.Shown(quiet=True))
+    monkeypatch.setattr(campaign_run, "run_campaign", spied)
+    monkeypatch.setattr(campaign_run, "HostsPolicy", memory.policy(lambda: reopen() if opened else None))
+    campaign_run.run_to_report(asked, out, "run", campaign_run.Shown(quiet=True))
     assert len(memory.kept) == 2
     assert max(memory.kept) <= 1
     assert [m.before_block for m in read(out).media] == [6, 9]

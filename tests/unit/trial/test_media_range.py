@@ -14,14 +14,15 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.files import resolve_stack_files
-from pgstrata.spec.lab import LabDisk, LabMachine
+from pgstrata.spec.file.files import resolve_stack_files
+from pgstrata.spec.hosts.lab import LabDisk, LabMachine
 from pgstrata.spec.layers.existing import Existing
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.block.media import parse_calibration
-from pgstrata.trial import media_range
-from pgstrata.trial.media_range import (
+from pgstrata.trial.survey import media_range, survey
+from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.media_range import (
     FACT,
     AskedTiming,
     deliver_media,
@@ -31,8 +32,6 @@ from pgstrata.trial.media_range import (
     timings_of,
     with_media_range,
 )
-from pgstrata.trial.site import Site
-from pgstrata.trial.survey import survey
 
 SMALLEST = {"hdd-7200": 1.0, "nvme": 4.2, "sata-ssd": 2.0}
 
@@ -97,7 +96,7 @@ def test_the_disks_of_a_lab_machine_are_held_against_the_machine_that_runs_it(
     monkeypatch.setattr(FakeHost, "name", "lab/run-1")
     guest = FakeHost()
     plain = Campaign(name="x", stacks=(Stack(name="here", data=Volume(fs=Existing(path=str(tmp_path)))),))
-    own = survey(LocalHost(state_directory=str(tmp_path / "state")), plain, tmp_path / "out")
+    own = survey.survey(LocalHost(state_directory=str(tmp_path / "state")), plain, tmp_path / "out")
     site, lines = with_media_range(
         replace(own, host=guest, campaign=Campaign(name="x", stacks=stacks, lab=lab, host="lab"))
     )

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.node_use import node_findings
+from pgstrata.analyze.why.node_use import node_findings
 from pgstrata.postgres.pooler import Sent
-from pgstrata.probe.acknowledged import LetGo
+from pgstrata.probe.acknowledged import Acknowledgements
 from pgstrata.probe.stale import parse_reads
 from pgstrata.record.schema import CellResult, NodeUse
-from pgstrata.spec.notation import parse_stack
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.workload import Cell
-from pgstrata.trial.node_use import node_disks, node_use
-from pgstrata.trial.pooler import sent_between
+from pgstrata.trial.steps.node_use import node_disks, node_use
+from pgstrata.trial.steps.pooler import sent_between
 
 
 def sample(mono: float, cpu_s: float, sent: int, sectors: int) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def test_reads_after_commits_count_to_the_standby() -> None:
 
 
 def test_commits_count_to_the_standby_that_let_them_go() -> None:
-    released = {"standby1": LetGo(9, 6, 1.5, 7.0), "standby2": LetGo(9, 0, None, None)}
+    released = {"standby1": Acknowledgements(9, 6, 1.5, 7.0), "standby2": Acknowledgements(9, 0, None, None)}
     nodes = {"primary": (), "standby1": (), "standby2": (), "standby3": ()}
     primary, first, second, third = node_use(SAMPLES, SERVER, nodes, let_go=released)
     assert (first.watched_commits, first.released_commits, first.release_median_ms, first.release_p99_ms) == (

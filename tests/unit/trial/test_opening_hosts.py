@@ -65,7 +65,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def run(seen: Opened, open_one: Open, look: Look = same, interruption: Interruption | None = None) -> None:
         @contextmanager
-        def opened_runner(host: Any, *more: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+        def performance_runner(host: Any, *more: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
             _, _, tell, own, _ = more
             stacks = open_one(host, own)
             seen.log.append(f"open {host.name}")
@@ -83,12 +83,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             seen.told.append(event.text)
 
         monkeypatch.setattr(opening, "gather", gather)
-        monkeypatch.setattr(opening, "opened_runner", opened_runner)
+        monkeypatch.setattr(opening, "performance_runner", performance_runner)
         asked = Campaign.model_validate({"name": "fleet", "stacks": STACKS, "hosts": HOSTS})
         hosts: Any = [MadeUp(name) for name in HOSTS]
         with (
             CampaignDirectory.create_or_open(tmp_path / "c", asked) as directory,
-            opening.opened_runners(
+            opening.performance_runners(
                 hosts, asked, directory, tell, interruption or Interruption(), lambda logs, open_loop: {}
             ) as (runners, stacks),
         ):

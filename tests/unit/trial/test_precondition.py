@@ -11,7 +11,7 @@ from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.plan import PlanContext, plan_stack
-from pgstrata.trial.precondition import own_places
+from pgstrata.trial.steps.precondition import own_places
 
 CONTEXT = PlanContext("t1", "/scratch", 2**30, mount_root="/run")
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.metrics import Observer
-from pgstrata.analyze.policy import AdaptivePolicy
+from pgstrata.analyze.campaign.metrics import Observer
+from pgstrata.analyze.campaign.policy import AdaptivePolicy
 from pgstrata.record import recorder
 from pgstrata.record.decision import Decision, Observation
 from pgstrata.record.reader import TrialData, read, read_trial
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
 from pgstrata.record.source import Source
+from pgstrata.spec import expand
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.preflight import Unsupported
@@ -24,7 +25,7 @@ from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.opening import record_unsupported
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, ended, run_campaign
-from pgstrata.trial.submitted import TrialRunner
+from pgstrata.trial.scheduling import TrialRunner
 from pgstrata_fake.runner import FakeRunner
 
 pytestmark = pytest.mark.slow
@@ -276,6 +277,18 @@ def test_a_campaign_is_over_when_nothing_is_left_to_run(tmp_path: Path, trials: 
         outcome = ended(asked, directory, FixedBlocks(STACKS, blocks), observe=Observed())
     assert (outcome == Outcome({"ok": 6}, f"blocks done: {blocks}, as planned")) is over
     assert (outcome is not None) is over
+
+
+def test_blocks_in_an_order_of_an_earlier_version_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions are part of the names of trials; which stacks a block still needs does not depend on them."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(expand, "following", lambda last, order: sorted(order, reverse=True))
+        run(tmp_path / "c", campaign(blocks=2), runner=Stopping(FakeRunner(campaign()), 5))
+    before = {t.trial.id for t in read(tmp_path / "c").trials}
+    assert run(tmp_path / "c", campaign(blocks=2)).counts == {"ok": 6}
+    trials = read(tmp_path / "c").trials
+    assert before < {t.trial.id for t in trials}
+    assert sorted((t.trial.block, t.trial.stack) for t in trials) == [(b, s) for b in range(2) for s in STACKS]
 
 
 def test_the_limit_of_a_trial_may_be_raised_as_its_hint_says(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
-from pgstrata.trial.scratch import check_scratch, make_scratch
-from pgstrata.trial.site import Site
-from pgstrata.trial.survey import survey
+from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.scratch import check_scratch, make_scratch
+from pgstrata.trial.survey.survey import survey
 
 
 def folder(mode: int, uid: int = 0, gid: int = 0) -> FileStatus:

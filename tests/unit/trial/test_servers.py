@@ -11,9 +11,9 @@ from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.spec.campaign import Campaign
 from pgstrata.stack.preflight import Unsupported
-from pgstrata.trial.preflight import OWN_CONNECTIONS, check_servers, require_some, run_preflight
-from pgstrata.trial.site import Site
-from pgstrata.trial.survey import survey
+from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.survey.preflight import OWN_CONNECTIONS, check_servers, require_some, run_preflight
+from pgstrata.trial.survey.survey import survey
 
 CLIENTS = 64
 SERVERS: dict[str, dict[str, object]] = {

@@ -23,9 +23,9 @@ from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal
 from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import opened_runner, refuse_leftovers
+from pgstrata.trial.opening import performance_runner, refuse_leftovers
 from pgstrata.trial.runner import PerformanceRunner
-from pgstrata.trial.survey import survey
+from pgstrata.trial.survey.survey import survey
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_a_pools_log_device_is_kept_from_a_second_run(tmp_path: Path) -> None:
     first, second = (LocalHost(state_directory=str(tmp_path / "state")) for _ in range(2))
     assert first.try_lock(f"device-{log}", "another run") is None
     with CampaignDirectory.create_or_open(tmp_path / "out", asked) as directory:
-        opened = opened_runner(second, asked, directory, silent, Interruption(), lambda logs, open_loop: {})
+        opened = performance_runner(second, asked, directory, silent, Interruption(), lambda logs, open_loop: {})
         with pytest.raises(PreflightError, match=r"log.img .* another pgstrata"), opened:
             pass
     first.close()
@@ -108,7 +108,7 @@ from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.undo import StopProcesses
-from pgstrata.trial.survey import survey
+from pgstrata.trial.survey.survey import survey
 
 place = sys.argv[1]
 stack = Stack(name="here", data=Volume(fs=Existing(path=place)))

@@ -7,7 +7,6 @@ import pytest
 from pgstrata.workload.pgbench_output import (
     PgbenchOutputError,
     parse_init,
-    parse_output,
     parse_progress,
     parse_result,
 )
@@ -126,15 +125,6 @@ def test_phases_of_loading() -> None:
     assert "server-side generate" in parse_init(read("15-init-server-side.err")).phases_s
 
 
-def test_both_outputs_in_one_text() -> None:
-    text = read("18-tpcb-progress.err") + read("18-tpcb-progress.out")
-    result, progress = parse_output(text)
-    assert result == parse_result(read("18-tpcb-progress.out"))
-    assert progress == parse_progress(read("18-tpcb-progress.err"))
-    merged, _ = parse_output(read("18-report-scripts.out"))
-    assert len(merged.scripts) == 2
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -169,3 +159,25 @@ def test_unknown_progress_and_loading_lines_are_errors() -> None:
         parse_init("creating tables...\n")
     with pytest.raises(PgbenchOutputError, match="phase"):
         parse_init("done in 1.00 s (sleeping).\n")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "NOTICE:  slow path\nfor 4",
+        "INFO:  info 4",
+        "LOG:  statement: SELECT 1\nCONTEXT:  SQL statement",
+        "debug(script=0,command=5): double 1.4142135623730951",
+    ],
+)
+def test_lines_of_the_server_and_the_script_are_messages(said: str) -> None:
+    progress = parse_progress(f"{said}\nprogress: 1.0 s, 5.0 tps, lat 1.0 ms stddev 0.5\n")
+    assert progress.messages == tuple(said.splitlines())
+    assert [row.tps for row in progress.rows] == [5.0]
+    assert progress.messages_cut == 0
+
+
+def test_messages_are_bounded_and_what_was_cut_is_counted() -> None:
+    progress = parse_progress("INFO:  " + "x" * 9000 + "\n" + "INFO:  more\n" * 999)
+    assert (len(progress.messages), progress.messages_cut) == (200, 800)
+    assert max(map(len, progress.messages)) == 400

@@ -1,11 +1,12 @@
 //! The disks of a daemon as files.
 
-use crate::daemon::Shared;
 use crate::engine::Op;
-use crate::front::{Files, Reply, fuse};
+use crate::front::Reply;
+use crate::front::fuse::{self, Files};
+use crate::shared::Shared;
 use std::sync::Arc;
 
-pub struct Disks(pub Arc<Shared>);
+pub(crate) struct Disks(pub(crate) Arc<Shared>);
 
 impl Files for Disks {
     fn find(&self, name: &str) -> Option<u32> {

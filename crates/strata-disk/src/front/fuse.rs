@@ -9,17 +9,17 @@
 use crate::engine::{Op, Refused};
 use crate::front::patience::Patience;
 use crate::front::wire::{self, Asked, Call, LARGEST_REQUEST, Node};
-use crate::front::{Files, errno};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::{File, OpenOptions};
-use std::io::{IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use thiserror::Error;
 
 const ROOT: u64 = 1;
 /// Node numbers of files begin after the folder's.
@@ -39,7 +39,7 @@ impl Reply {
         match (result, self.written) {
             (Ok(_), Some(bytes)) => self.answer(0, &wire::written(bytes)),
             (Ok(data), None) => self.answer(0, &data),
-            (Err(refused), _) => self.refuse(errno(refused)),
+            (Err(refused), _) => self.refuse(refused.errno()),
         }
     }
 
@@ -54,21 +54,66 @@ impl Reply {
     }
 }
 
+/// The files of a mount, by numbers of their own.
+pub trait Files: Send + Sync {
+    /// The number of the file of this name.
+    fn find(&self, name: &str) -> Option<u32>;
+
+    /// Bytes of a file, where there is one.
+    fn size(&self, file: u32) -> Option<u64>;
+
+    /// All files, by name.
+    fn list(&self) -> Vec<(String, u32)>;
+
+    /// Whether it is there to be opened.
+    fn open(&self, file: u32) -> bool;
+
+    /// A file that was opened is closed.
+    fn release(&self, file: u32);
+
+    /// What lies beyond the end of a file is not read.
+    fn read(&self, file: u32, offset: u64, length: u64, reply: Reply);
+
+    /// A request other than a read.
+    fn submit(&self, file: u32, op: Op<'_>, reply: Reply);
+}
+
+/// Why files cannot be served.
+#[derive(Debug, Error)]
+pub enum MountError {
+    #[error("/dev/fuse: {0}; disks are files of a FUSE mount")]
+    Device(io::Error),
+    #[error("mount of {at}: {source}")]
+    Mount { at: PathBuf, source: SessionError },
+}
+
+/// Why the kernel and a mount do not come together.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    #[error(transparent)]
+    Kernel(#[from] Errno),
+    #[error("this kernel's fuse lacks the flags {0:#x}")]
+    Lacking(u32),
+    #[error("the kernel began with {0}")]
+    Began(String),
+}
+
 /// Mounts the files at a folder, of root alone, and says the source's name to whoever lists mounts. They are served by a
 /// thread until the mount is gone.
-pub fn serve(files: impl Files + 'static, at: &Path, source: &str) -> Result<(), String> {
+pub fn serve(files: impl Files + 'static, at: &Path, source: &str) -> Result<(), MountError> {
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/fuse");
-    let device = opened.map_err(|error| format!("/dev/fuse: {error}; disks are files of a FUSE mount"))?;
-    let told = |error: &dyn std::fmt::Display| format!("mount of {}: {error}", at.display());
+    let device = opened.map_err(MountError::Device)?;
+    let told = |source| MountError::Mount { at: at.into(), source };
     let options =
         format!("fd={},rootmode=40000,user_id=0,group_id=0,default_permissions", device.as_raw_fd());
     let flags = MsFlags::MS_NODEV | MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
-    mount(Some(source), at, Some("fuse"), flags, Some(options.as_str())).map_err(|error| told(&error))?;
+    mount(Some(source), at, Some("fuse"), flags, Some(options.as_str()))
+        .map_err(|error| told(error.into()))?;
     let session = Session { device: Arc::new(device), files };
     let mut buffer = vec![0; LARGEST_REQUEST];
     session.begin(&mut buffer).map_err(|error| {
         let _ = umount2(at, MntFlags::MNT_DETACH);
-        told(&error)
+        told(error)
     })?;
     std::thread::spawn(move || session.go_on(&mut buffer));
     Ok(())
@@ -81,16 +126,15 @@ struct Session<F> {
 
 impl<F: Files> Session<F> {
     /// The kernel asks first what is spoken.
-    fn begin(&self, buffer: &mut [u8]) -> Result<(), String> {
-        let length = self.receive(buffer, &mut Patience::default()).map_err(|error| error.to_string())?;
+    fn begin(&self, buffer: &mut [u8]) -> Result<(), SessionError> {
+        let length = self.receive(buffer, &mut Patience::default())?;
         match wire::parse(&buffer[..length]) {
             Ok(Call { unique, asked: Asked::Init { major: 7, max_readahead, offered }, .. }) => {
-                let body = wire::init(max_readahead, offered)
-                    .map_err(|missing| format!("this kernel's fuse lacks the flags {missing:#x}"))?;
+                let body = wire::init(max_readahead, offered).map_err(SessionError::Lacking)?;
                 self.reply(unique).answer(0, &body);
                 Ok(())
             }
-            other => Err(format!("the kernel began with {other:?}")),
+            other => Err(SessionError::Began(format!("{other:?}"))),
         }
     }
 

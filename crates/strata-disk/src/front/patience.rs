@@ -12,9 +12,10 @@ pub struct Patience {
 }
 
 impl Patience {
-    pub const SPUN: Duration = Duration::from_micros(70);
+    pub(crate) const SPUN: Duration = Duration::from_micros(70);
     const MOST: u8 = 63;
 
+    /// How long the next request is asked for.
     pub fn spun(self) -> Duration {
         if self.left > 0 { Duration::ZERO } else { Self::SPUN }
     }

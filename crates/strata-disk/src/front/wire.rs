@@ -22,12 +22,13 @@ const NEEDED: u32 = ASYNC_DIO | MAX_PAGES;
 const OPEN_DIRECT_IO: u32 = 1 << 0;
 const OPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 
-pub const LARGEST_WRITE: usize = 1 << 20;
+pub(crate) const LARGEST_WRITE: usize = 1 << 20;
 /// What a request takes at most, with room for its header.
-pub const LARGEST_REQUEST: usize = LARGEST_WRITE + 4096;
+pub(crate) const LARGEST_REQUEST: usize = LARGEST_WRITE + 4096;
 const PAGE: usize = 4096;
 const UNDER_WAY: u16 = 256;
 
+/// A request of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call<'a> {
     /// What the answer is told by.
@@ -36,6 +37,7 @@ pub struct Call<'a> {
     pub asked: Asked<'a>,
 }
 
+/// What a request asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked<'a> {
     Init {
@@ -98,6 +100,7 @@ pub fn unique(message: &[u8]) -> Option<u64> {
     u64_at(message, 8).ok()
 }
 
+/// The request that a message is.
 pub fn parse(message: &[u8]) -> Result<Call<'_>, Malformed> {
     if u32_at(message, 0)? as usize != message.len() {
         return Err(Malformed);
@@ -175,6 +178,7 @@ pub fn entry(number: u64, node: Node) -> Vec<u8> {
     with_attributes(Fields::default().u64(number).zeroes(32), number, node)
 }
 
+/// The body that says what a node is.
 pub fn attributes(number: u64, node: Node) -> Vec<u8> {
     with_attributes(Fields::default().zeroes(16), number, node)
 }
@@ -184,14 +188,17 @@ pub fn opened_file() -> Vec<u8> {
     Fields::default().u64(0).u32(OPEN_DIRECT_IO | OPEN_PARALLEL_DIRECT_WRITES).u32(0).0
 }
 
+/// The body that opens the folder.
 pub fn opened_folder() -> Vec<u8> {
     Fields::default().zeroes(16).0
 }
 
+/// The body that says how much was written.
 pub fn written(bytes: u32) -> Vec<u8> {
     Fields::default().u32(bytes).u32(0).0
 }
 
+/// The body that says how full the mount is: names of up to 255 bytes, and no size.
 pub fn statfs() -> Vec<u8> {
     Fields::default().zeroes(40).u32(512).u32(255).zeroes(32).0
 }

@@ -20,6 +20,7 @@ enum Handed {
     Flush(Sender<()>),
 }
 
+/// The side that appends.
 pub struct Behind {
     piece: Vec<u8>,
     to: SyncSender<Handed>,

@@ -11,6 +11,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;
+/// Bytes of the unit in which the format counts.
 pub const SECTOR: u64 = 512;
 
 const FLUSH: u64 = 1;

@@ -6,6 +6,7 @@ pub mod native;
 
 use crate::durability::Seq;
 
+/// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     Added {
@@ -40,6 +41,7 @@ pub enum Event {
 /// Marks and cuts that concern all disks have the disk `EVERY`.
 pub const EVERY: u32 = u32::MAX;
 
+/// An event with its number and its disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     pub seq: Seq,

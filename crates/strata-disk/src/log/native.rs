@@ -7,8 +7,8 @@
 
 use super::{Event, Record};
 use crc32fast::hash;
-use std::fmt;
 use std::io::{self, Read, Write};
+use thiserror::Error;
 
 const MAGIC: &[u8; 8] = b"STRATALG";
 const VERSION: u32 = 1;
@@ -19,40 +19,28 @@ const LARGEST_PAYLOAD: u32 = 64 << 20;
 const FUA: u8 = 1;
 const FAILED: u8 = 2;
 
-#[derive(Debug)]
+/// Why a log cannot be read.
+#[derive(Debug, Error)]
 pub enum LogError {
-    Io(io::Error),
+    #[error("event log: {0}")]
+    Io(#[from] io::Error),
     /// The file is not a log, or of another version.
+    #[error("no event log of this version: {0}")]
     Foreign(String),
     /// The log ends within a record: whoever wrote it was killed.
+    #[error("event log ends within a record")]
     Truncated,
+    #[error("event log is damaged: {0}")]
     Damaged(String),
 }
 
-impl fmt::Display for LogError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(out, "event log: {error}"),
-            Self::Foreign(what) => write!(out, "no event log of this version: {what}"),
-            Self::Truncated => write!(out, "event log ends within a record"),
-            Self::Damaged(what) => write!(out, "event log is damaged: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for LogError {}
-
-impl From<io::Error> for LogError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
+/// Appends records to a log.
 pub struct Writer<W: Write> {
     out: W,
 }
 
 impl<W: Write> Writer<W> {
+    /// A log that begins here.
     pub fn new(mut out: W) -> io::Result<Self> {
         let mut start = MAGIC.to_vec();
         start.extend(VERSION.to_le_bytes());
@@ -61,6 +49,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { out })
     }
 
+    /// Appends a record.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         match &record.event {
             Event::Added { name, size } => self.put(record, 1, 0, 0, *size, name.as_bytes()),
@@ -79,7 +68,14 @@ impl<W: Write> Writer<W> {
     }
 
     /// As `write` of a `Write`, without a copy of the data.
-    pub fn put_write(&mut self, seq: u64, disk: u32, offset: u64, fua: bool, data: &[u8]) -> io::Result<()> {
+    pub(crate) fn put_write(
+        &mut self,
+        seq: u64,
+        disk: u32,
+        offset: u64,
+        fua: bool,
+        data: &[u8],
+    ) -> io::Result<()> {
         let record = Record { seq, disk, event: Event::Flush };
         self.put(&record, 2, if fua { FUA } else { 0 }, offset, data.len() as u64, data)
     }
@@ -108,17 +104,19 @@ impl<W: Write> Writer<W> {
         self.out.write_all(payload)
     }
 
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
+/// Reads a log from its beginning.
 pub struct Reader<R: Read> {
     input: R,
     at: u64,
 }
 
 impl<R: Read> Reader<R> {
+    /// A log that begins here; an error where it is none.
     pub fn new(mut input: R) -> Result<Self, LogError> {
         let mut start = [0u8; 16];
         if fill(&mut input, &mut start)? < start.len() || &start[..8] != MAGIC {

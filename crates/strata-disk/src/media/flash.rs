@@ -5,13 +5,13 @@
 //! write costs its amplification. Idle time and sequential writes restore the reserve. A flush of a volatile cache takes
 //! its own time and that of draining; a protected cache answers after the former.
 
-use super::model::{ModelError, Parameters};
+use super::parameters::{ModelError, Parameters};
 use super::{Effort, Kind, Medium, Ns, Ready, Request, SECOND, ns};
 
 const US: f64 = 1e-6;
 
 #[derive(Debug, Clone)]
-pub struct FlashParameters {
+pub(crate) struct FlashParameters {
     channels: usize,
     stripe_bytes: f64,
     read_s: f64,
@@ -26,7 +26,7 @@ pub struct FlashParameters {
 }
 
 impl FlashParameters {
-    pub fn read(from: &mut Parameters<'_>) -> Result<Self, ModelError> {
+    pub(super) fn read(from: &mut Parameters<'_>) -> Result<Self, ModelError> {
         from.take("capacity_bytes", 1e9..=1e15)?;
         Ok(Self {
             channels: from.take("channels", 1.0..=1024.0)? as usize,
@@ -44,7 +44,7 @@ impl FlashParameters {
     }
 }
 
-pub struct Flash {
+pub(crate) struct Flash {
     of: FlashParameters,
     volatile_cache: bool,
     channels: Vec<Ns>,
@@ -62,7 +62,7 @@ pub struct Flash {
 }
 
 impl Flash {
-    pub fn new(of: FlashParameters, volatile_cache: bool) -> Self {
+    pub(crate) fn new(of: FlashParameters, volatile_cache: bool) -> Self {
         Self {
             channels: vec![0; of.channels],
             volatile_cache,

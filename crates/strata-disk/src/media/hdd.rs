@@ -8,7 +8,7 @@
 //! while it has room, and are drained in elevator order whenever the arm is free. A flush drains everything, and
 //! later requests wait for it, as the command of ATA that is not queued makes them.
 
-use super::model::{ModelError, Parameters};
+use super::parameters::{ModelError, ParameterError, Parameters};
 use super::{Effort, Kind, Medium, Ns, Ready, Request, SECOND, ns};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ const MS: f64 = 1e-3;
 const MIB: f64 = 1024.0 * 1024.0;
 
 #[derive(Debug, Clone)]
-pub struct HddParameters {
+pub(crate) struct HddParameters {
     capacity_bytes: f64,
     revolutions_s: f64,
     heads: f64,
@@ -35,7 +35,7 @@ pub struct HddParameters {
 }
 
 impl HddParameters {
-    pub fn read(from: &mut Parameters<'_>) -> Result<Self, ModelError> {
+    pub(super) fn read(from: &mut Parameters<'_>) -> Result<Self, ModelError> {
         let read = Self {
             capacity_bytes: from.take("capacity_bytes", 1e9..=1e14)?,
             revolutions_s: from.take("rotation_rpm", 1000.0..=30000.0)? / 60.0,
@@ -54,13 +54,15 @@ impl HddParameters {
             queue_depth: from.take("queue_depth", 1.0..=1024.0)? as usize,
         };
         if read.inner_rate > read.outer_rate {
-            return Err(from.error("the inner zone is faster than the outer one".into()));
+            return Err(from.error(ParameterError::Unfit("the inner zone is faster than the outer one")));
         }
         if read.track_to_track_s > read.average_seek_s || read.average_seek_s > read.full_seek_s {
-            return Err(from.error("seek times do not grow from track to track over average to full".into()));
+            return Err(from.error(ParameterError::Unfit(
+                "seek times do not grow from track to track over average to full",
+            )));
         }
         if Seek::new(&read).root < 0.0 || Seek::new(&read).at(0.25) > Seek::new(&read).at(1.0) {
-            return Err(from.error("no seek curve has these times".into()));
+            return Err(from.error(ParameterError::Unfit("no seek curve has these times")));
         }
         Ok(read)
     }
@@ -154,7 +156,7 @@ struct TrackBuffer {
     left: Option<Ns>,
 }
 
-pub struct Hdd {
+pub(crate) struct Hdd {
     of: HddParameters,
     seek: Seek,
     layout: Layout,
@@ -175,7 +177,7 @@ pub struct Hdd {
 }
 
 impl Hdd {
-    pub fn new(of: HddParameters) -> Self {
+    pub(crate) fn new(of: HddParameters) -> Self {
         Self {
             seek: Seek::new(&of),
             layout: Layout::new(&of),

@@ -2,26 +2,28 @@
 //!
 //! A medium has no thread and no clock. Times are nanoseconds since it began.
 
-pub mod flash;
-pub mod hdd;
+pub(crate) mod flash;
+pub(crate) mod hdd;
 pub mod model;
 pub mod page;
+pub(crate) mod parameters;
 pub mod validation;
-pub mod volume;
+pub(crate) mod volume;
 
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Nanoseconds.
-pub type Ns = u64;
+pub(crate) type Ns = u64;
 
-pub const SECOND: f64 = 1e9;
+pub(crate) const SECOND: f64 = 1e9;
 
 fn ns(seconds: f64) -> Ns {
     (seconds * SECOND) as Ns
 }
 
+/// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Read,
@@ -31,6 +33,7 @@ pub enum Kind {
     Flush,
 }
 
+/// A request, as a medium sees it: without data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     pub kind: Kind,
@@ -51,7 +54,9 @@ pub struct Effort {
     pub drained_bytes: u64,
 }
 
+/// The timing of one disk.
 pub trait Medium: Send {
+    /// A request arrives; times never go back.
     fn submit(&mut self, now: Ns, id: u64, request: Request);
 
     /// When the next request completes or something inside needs attention, whichever is first.
@@ -60,23 +65,24 @@ pub trait Medium: Send {
     /// The next request that has completed by now, and when it did.
     fn take_due(&mut self, now: Ns) -> Option<(u64, Ns)>;
 
+    /// What the medium did so far.
     fn effort(&self) -> Effort;
 }
 
 /// Requests whose completion is known, soonest first.
 #[derive(Debug, Default)]
-pub struct Ready(BinaryHeap<Reverse<(Ns, u64)>>);
+pub(crate) struct Ready(BinaryHeap<Reverse<(Ns, u64)>>);
 
 impl Ready {
-    pub fn push(&mut self, at: Ns, id: u64) {
+    pub(crate) fn push(&mut self, at: Ns, id: u64) {
         self.0.push(Reverse((at, id)));
     }
 
-    pub fn next(&self) -> Option<Ns> {
+    pub(crate) fn next(&self) -> Option<Ns> {
         self.0.peek().map(|Reverse((at, _))| *at)
     }
 
-    pub fn take(&mut self, now: Ns) -> Option<(u64, Ns)> {
+    pub(crate) fn take(&mut self, now: Ns) -> Option<(u64, Ns)> {
         if self.next()? > now {
             return None;
         }
@@ -91,6 +97,7 @@ pub struct Stretched {
 }
 
 impl Stretched {
+    /// The medium with its times multiplied by the factor.
     pub fn new(inner: Box<dyn Medium>, factor: f64) -> Self {
         Self { inner, factor }
     }

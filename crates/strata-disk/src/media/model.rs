@@ -3,13 +3,13 @@
 use super::Medium;
 use super::flash::{Flash, FlashParameters};
 use super::hdd::{Hdd, HddParameters};
+use super::parameters::{ModelError, Parameter, Parameters};
 use super::volume::{Volume, VolumeParameters};
 use crate::text::read_text;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::RangeInclusive;
 
+/// What kind of medium a model is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -18,13 +18,7 @@ pub enum Family {
     Volume,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameter {
-    pub value: f64,
-    pub source: String,
-}
-
+/// What a disk is to be like.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -35,17 +29,6 @@ pub struct Model {
     pub volatile_cache: bool,
     pub parameters: BTreeMap<String, Parameter>,
 }
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelError(pub String);
-
-impl fmt::Display for ModelError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ModelError {}
 
 const SUPPLIED: [&str; 7] = [
     include_str!("../../models/hdd-7200.toml"),
@@ -67,8 +50,7 @@ pub fn supplied() -> Vec<Model> {
 
 /// The text of a model file, checked as far as that its medium can be built.
 pub fn parse_model(text: &str) -> Result<Model, ModelError> {
-    let model: Model =
-        toml::from_str(text).map_err(|error| ModelError(format!("model: {}", error.message())))?;
+    let model: Model = toml::from_str(text).map_err(|error| ModelError::Text(error.message().into()))?;
     model.medium(0)?;
     Ok(model)
 }
@@ -79,19 +61,17 @@ pub fn find_model(name: &str) -> Result<Model, ModelError> {
         return Ok(model);
     }
     if !name.contains('/') && !name.ends_with(".toml") {
-        let names: Vec<String> = supplied().into_iter().map(|model| model.name).collect();
-        return Err(ModelError(format!(
-            "unknown model {name:?}: there are {}, or a file's path",
-            names.join(", ")
-        )));
+        let there = supplied().into_iter().map(|model| model.name).collect();
+        return Err(ModelError::Unknown { name: name.into(), there });
     }
-    let text = read_text(name.as_ref()).map_err(|error| ModelError(format!("model {name}: {error}")))?;
+    let text = read_text(name.as_ref()).map_err(|source| ModelError::File { name: name.into(), source })?;
     parse_model(&text)
 }
 
 impl Model {
+    /// A new medium of this model; its lots follow from the seed.
     pub fn medium(&self, seed: u64) -> Result<Box<dyn Medium>, ModelError> {
-        let mut reader = Parameters { model: self, read: Vec::new() };
+        let mut reader = Parameters::new(&self.name, &self.parameters);
         let medium: Box<dyn Medium> = match self.kind {
             Family::Hdd => Box::new(Hdd::new(HddParameters::read(&mut reader)?)),
             Family::Flash => Box::new(Flash::new(FlashParameters::read(&mut reader)?, self.volatile_cache)),
@@ -102,48 +82,12 @@ impl Model {
     }
 
     /// Bytes beyond which the cache writes back on its own.
-    pub fn cache_bytes(&self) -> u64 {
+    pub(crate) fn cache_bytes(&self) -> u64 {
         self.parameters.get("cache_bytes").map_or(0, |parameter| parameter.value as u64)
     }
 
     /// The size of the modelled disk, where it has one: a larger disk cannot be placed on it.
-    pub fn capacity_bytes(&self) -> Option<u64> {
+    pub(crate) fn capacity_bytes(&self) -> Option<u64> {
         self.parameters.get("capacity_bytes").map(|parameter| parameter.value as u64)
-    }
-}
-
-/// Takes parameters out of a model and notices those that nobody takes.
-pub struct Parameters<'a> {
-    model: &'a Model,
-    read: Vec<&'static str>,
-}
-
-impl Parameters<'_> {
-    pub fn take(&mut self, name: &'static str, range: RangeInclusive<f64>) -> Result<f64, ModelError> {
-        self.read.push(name);
-        let Some(parameter) = self.model.parameters.get(name) else {
-            return Err(self.error(format!("parameter {name} is missing")));
-        };
-        if parameter.source.trim().is_empty() {
-            return Err(self.error(format!("parameter {name} has no source")));
-        }
-        if !range.contains(&parameter.value) {
-            let (low, high) = (range.start(), range.end());
-            return Err(self.error(format!("{name} = {} is not within {low} and {high}", parameter.value)));
-        }
-        Ok(parameter.value)
-    }
-
-    pub fn error(&self, what: String) -> ModelError {
-        ModelError(format!("model {}: {what}", self.model.name))
-    }
-
-    fn finish(&self) -> Result<(), ModelError> {
-        match self.model.parameters.keys().find(|name| !self.read.contains(&name.as_str())) {
-            Some(name) => {
-                Err(self.error(format!("unknown parameter {name}: there are {}", self.read.join(", "))))
-            }
-            None => Ok(()),
-        }
     }
 }

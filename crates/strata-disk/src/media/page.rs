@@ -1,6 +1,7 @@
 //! The page of the models for people: parameters with their sources, and what each model gives.
 
-use super::model::{Model, ModelError};
+use super::model::Model;
+use super::parameters::ModelError;
 use super::validation::{Figure, figures};
 use std::fmt::Write;
 

@@ -1,6 +1,7 @@
 //! What a model gives on a virtual clock, beside what its parameters imply: the figures that data sheets state.
 
-use super::model::{Family, Model, ModelError};
+use super::model::{Family, Model};
+use super::parameters::ModelError;
 use super::{Kind, Medium, Ns, Request, SECOND};
 use crate::rng::Rng;
 use serde::Serialize;
@@ -31,12 +32,13 @@ const REQUESTS: u64 = 4000;
 
 /// A medium under load, and the time there.
 pub struct Driver {
-    medium: Box<dyn Medium>,
+    pub medium: Box<dyn Medium>,
     now: Ns,
     sent: u64,
 }
 
 impl Driver {
+    /// A medium that nothing was asked of yet.
     pub fn new(medium: Box<dyn Medium>) -> Self {
         Self { medium, now: 0, sent: 0 }
     }
@@ -61,17 +63,15 @@ impl Driver {
         }
         (self.now - began) as f64 / SECOND / count as f64
     }
-
-    pub fn medium(&self) -> &dyn Medium {
-        &*self.medium
-    }
 }
 
+/// Requests at random pages of the first `span` bytes.
 pub fn random(kind: Kind, span: f64, length: u64) -> impl FnMut(u64) -> Request {
     let mut rng = Rng::new(1);
     move |_| Request { kind, offset: (rng.unit() * span) as u64 / 4096 * 4096, length }
 }
 
+/// Requests one behind the other.
 pub fn sequential(kind: Kind, length: u64) -> impl FnMut(u64) -> Request {
     move |number| Request { kind, offset: number * length, length }
 }
@@ -116,7 +116,7 @@ fn load(rw: &'static str, bytes: u64, depth: usize) -> Load {
 }
 
 /// How a model can be loaded, and what its parameters imply of each load a second.
-pub fn loads(model: &Model) -> Vec<(Load, f64)> {
+pub(crate) fn loads(model: &Model) -> Vec<(Load, f64)> {
     let value = |name: &str| model.parameters[name].value;
     match model.kind {
         Family::Hdd => {

@@ -5,14 +5,14 @@
 //! Busy are the buckets: the time for which a request uses up what its rate allows. The latency, all that a flush takes, is
 //! that of a network, where any number are under way.
 
-use super::model::{ModelError, Parameters};
+use super::parameters::{ModelError, ParameterError, Parameters};
 use super::{Effort, Kind, Medium, Ns, Ready, Request, SECOND, ns};
 use crate::rng::Rng;
 
 const US: f64 = 1e-6;
 
 #[derive(Debug, Clone)]
-pub struct VolumeParameters {
+pub(crate) struct VolumeParameters {
     base_iops: f64,
     burst_iops: f64,
     burst_credits: f64,
@@ -23,7 +23,7 @@ pub struct VolumeParameters {
 }
 
 impl VolumeParameters {
-    pub fn read(from: &mut Parameters<'_>) -> Result<Self, ModelError> {
+    pub(super) fn read(from: &mut Parameters<'_>) -> Result<Self, ModelError> {
         from.take("capacity_bytes", 1e9..=1e15)?;
         let read = Self {
             base_iops: from.take("base_iops", 1.0..=1e6)?,
@@ -35,13 +35,13 @@ impl VolumeParameters {
             spread: from.take("latency_spread", 0.0..=2.0)?,
         };
         if read.burst_iops < read.base_iops {
-            return Err(from.error("the burst rate is below the base rate".into()));
+            return Err(from.error(ParameterError::Unfit("the burst rate is below the base rate")));
         }
         Ok(read)
     }
 }
 
-pub struct Volume {
+pub(crate) struct Volume {
     of: VolumeParameters,
     credits: f64,
     refilled: Ns,
@@ -53,7 +53,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    pub fn new(of: VolumeParameters, seed: u64) -> Self {
+    pub(crate) fn new(of: VolumeParameters, seed: u64) -> Self {
         Self {
             credits: of.burst_credits,
             of,

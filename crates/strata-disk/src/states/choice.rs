@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// So many volatile blocks are tried in all their combinations.
-pub const EXHAUSTIVE_BLOCKS: u64 = 8;
+pub(crate) const EXHAUSTIVE_BLOCKS: u64 = 8;
 /// So many volatile changes are tried in all their combinations, each whole.
-pub const EXHAUSTIVE_CHANGES: usize = 6;
+pub(crate) const EXHAUSTIVE_CHANGES: usize = 6;
 /// Larger changes, which only discards are, are torn at one place.
 const SCATTERED_BLOCKS: u64 = 1 << 12;
 
@@ -19,6 +19,7 @@ pub struct Volatile {
     pub blocks: Vec<Range<u64>>,
 }
 
+/// The volatile changes that are kept whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whole {
@@ -36,6 +37,7 @@ pub struct Torn {
     pub blocks: Vec<(u64, u64)>,
 }
 
+/// What is kept of the volatile changes; a torn one counts as torn alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chosen {
@@ -88,6 +90,7 @@ pub enum Recipe {
 }
 
 impl Recipe {
+    /// The name by which a state tells how it was chosen.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Nothing => "nothing kept",
@@ -140,7 +143,7 @@ pub fn drawn(recipes: &[Recipe], volatile: &[Volatile], lot: u64) -> Recipe {
 }
 
 /// How much a change of so many blocks counts by its size: a discard, which may be of any, as little as can be torn.
-pub fn counted(blocks: u64) -> u64 {
+pub(crate) fn counted(blocks: u64) -> u64 {
     if blocks > SCATTERED_BLOCKS { 2 } else { blocks }
 }
 

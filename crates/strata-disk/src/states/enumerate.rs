@@ -25,6 +25,7 @@ const RANKED_SHARE: usize = 4;
 /// overwritten all the time, and tables in a few moments.
 const HALVINGS: usize = 4;
 
+/// Which states are asked for, and how many.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// Cuts come after the mark of this text, and before that of the other one.

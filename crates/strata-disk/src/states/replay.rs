@@ -2,59 +2,29 @@
 
 use super::choice::{Chosen, Volatile, Whole};
 use super::{Changed, Lying, State};
-use crate::control::LARGEST_DISK;
 use crate::durability::Seq;
 use crate::log::native::{LogError, Reader};
 use crate::log::{Event, Record};
 use crate::rng::Rng;
-use crate::store::{Image, Keeping, Snapshot};
+use crate::store::{Image, Keeping, LARGEST_DISK, Snapshot};
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
+use thiserror::Error;
 
-#[derive(Debug)]
+/// Why no state can be made of a log.
+#[derive(Debug, Error)]
 pub enum ReplayError {
-    Log(LogError),
-    Content(io::Error),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("content of a disk: {0}")]
+    Content(#[from] io::Error),
     /// The log has what no states can be made of.
+    #[error("no states of this log: {0}")]
     Unfit(String),
     /// A state is not of this log, or was changed since its digest was taken.
-    Foreign {
-        cut: Seq,
-        here: String,
-        asked: String,
-    },
-}
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Log(error) => write!(out, "{error}"),
-            Self::Content(error) => write!(out, "content of a disk: {error}"),
-            Self::Unfit(what) => write!(out, "no states of this log: {what}"),
-            Self::Foreign { cut, here, asked } => {
-                write!(
-                    out,
-                    "the state at event {cut} is not of this log: its digest is {here} here, not {asked}"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReplayError {}
-
-impl From<LogError> for ReplayError {
-    fn from(error: LogError) -> Self {
-        Self::Log(error)
-    }
-}
-
-impl From<io::Error> for ReplayError {
-    fn from(error: io::Error) -> Self {
-        Self::Content(error)
-    }
+    #[error("the state at event {cut} is not of this log: its digest is {here} here, not {asked}")]
+    Foreign { cut: Seq, here: String, asked: String },
 }
 
 /// Goes through a log, forwards only. Disks are those of memory that began blank, and their caches have no limit: all
@@ -72,6 +42,7 @@ pub struct Replay<R: Read> {
 }
 
 impl<R: Read> Replay<R> {
+    /// A log of which nothing has happened yet.
     pub fn new(input: R, block_bytes: u64, lying: Lying) -> Result<Self, ReplayError> {
         let mut reader = Reader::new(input)?;
         let next = reader.read()?;
@@ -80,7 +51,7 @@ impl<R: Read> Replay<R> {
     }
 
     /// The number of the last event that has happened.
-    pub fn at(&self) -> Seq {
+    pub(crate) fn at(&self) -> Seq {
         self.at
     }
 
@@ -90,16 +61,16 @@ impl<R: Read> Replay<R> {
     }
 
     /// Of the disks, in their order.
-    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
         self.disks.keys().copied()
     }
 
     /// The event that happens next; None at the end of the log.
-    pub fn next(&self) -> Option<&Record> {
+    pub(crate) fn next(&self) -> Option<&Record> {
         self.next.as_ref()
     }
 
-    pub fn disks(&self) -> impl Iterator<Item = &Image> {
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &Image> {
         self.disks.values().map(|(_, image)| image)
     }
 
@@ -170,7 +141,7 @@ impl<R: Read> Replay<R> {
     }
 
     /// Whether the next event is the completion of a flush.
-    pub fn flush_ends(&self) -> bool {
+    pub(crate) fn flush_ends(&self) -> bool {
         let event = self.next.as_ref().map(|record| &record.event);
         matches!(event, Some(Event::Completed { of, failed: false }) if self.flushes.contains(of))
     }
@@ -212,7 +183,7 @@ impl<R: Read> Replay<R> {
     }
 
     /// Of what a power cut now leaves, in hexadecimal digits. What has not changed since the last one is not read again.
-    pub fn digest(&mut self, chosen: &Chosen) -> Result<String, ReplayError> {
+    pub(crate) fn digest(&mut self, chosen: &Chosen) -> Result<String, ReplayError> {
         let nothing = Chosen { whole: Whole::Nothing, torn: Vec::new() };
         self.durable = digested(&self.durable, self.left(&nothing)?);
         let disks = digested(&self.durable, self.left(chosen)?);

@@ -118,7 +118,7 @@ def send_signal(pid: int, number: int, *, group: bool = False) -> None:
 
 
 def _group_lives(group: int) -> bool:
-    """Whether a process group has a member that is not merely waiting to be reaped."""
+    """True if a process group has a member that is not merely waiting to be reaped."""
     every = (stat_fields(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return any(fields is not None and int(fields[2]) == group and fields[0] not in "ZX" for fields in every)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pgstrata.host.facts.source import read_file, read_output
 from pgstrata.host.protocol import Busy, Host
-from pgstrata.spec.naming import first_named
+from pgstrata.spec.summarise import summarise_names
 
 SAMPLE_S = 1.0
 CPU_NOTICED = 0.05
@@ -70,12 +70,12 @@ def read_busy(host: Host, seconds: float = SAMPLE_S) -> tuple[Busy, ...]:
 
 def render_busy(found: Sequence[Busy]) -> str:
     """The busiest by name, the others by their number."""
-    return first_named([busy.text for busy in found], MOST_NAMED)
+    return summarise_names([busy.text for busy in found], MOST_NAMED)
 
 
 def render_servers(found: Sequence[Server]) -> str:
     """The first by their command lines, the others by their number."""
-    return first_named([server.command for server in found], MOST_NAMED)
+    return summarise_names([server.command for server in found], MOST_NAMED)
 
 
 def parse_servers(text: str) -> tuple[Server, ...]:

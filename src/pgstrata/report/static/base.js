@@ -51,7 +51,7 @@ function svg(tag, attributes = {}, ...children) {
   return node;
 }
 
-// The shapes that `report.drawing` names.
+// The shapes that `report.pictures.drawing` names.
 const SHAPES = {
   circle: (r) => `M${r},0A${r},${r} 0 1 1 ${-r},0A${r},${r} 0 1 1 ${r},0Z`,
   square: (r) => polygon([[-r, -r], [r, -r], [r, r], [-r, r]], 0.9),

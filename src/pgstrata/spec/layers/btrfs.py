@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pgstrata.spec.call import render_call
+from pgstrata.spec.durability_class import LOSES, BackingFs, Parity, Promises
 from pgstrata.spec.layers.kind import LocalFilesystem, Switch, redundancy
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.options import render_options
-from pgstrata.spec.promise import LOSES, Ground, Parity, Promises
+from pgstrata.spec.notation.options import render_options
+from pgstrata.spec.notation.term import render_call
 
 _COPIES = {"dup": 2.0, "raid1": 2.0, "raid10": 2.0, "raid1c3": 3.0, "raid1c4": 4.0}
 _PARITY_DISKS = {"raid5": 1, "raid6": 2}
@@ -82,11 +82,11 @@ class Btrfs(LocalFilesystem):
         profile = self.data or "single"
         return _COPIES.get(profile) or redundancy(_PARITY_DISKS.get(profile, 0), devices)
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         if not self.barrier:
             yield LOSES, f"barrier=0 on {where}: no flush reaches the device"
 
-    def tears_pages(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: BackingFs | None) -> bool:
         return self.nodatacow
 
     @property

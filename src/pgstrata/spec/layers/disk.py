@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.call import render_call
 from pgstrata.spec.layers.kind import Device, Look
-from pgstrata.spec.words import quote, unquote
+from pgstrata.spec.notation.term import render_call
+from pgstrata.spec.notation.tokens import quote, unquote
 
 MOST_NAMED = 3
 """Devices of one volume that are named one by one."""

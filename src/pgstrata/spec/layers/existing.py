@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.call import Call
+from pgstrata.spec.durability_class import BackingFs, Promises, ground_promises
 from pgstrata.spec.layers.kind import Filesystem, Look
-from pgstrata.spec.promise import Ground, Promises, ground_promises
-from pgstrata.spec.words import quote, unquote
+from pgstrata.spec.notation.term import Call
+from pgstrata.spec.notation.tokens import quote, unquote
 
 
 class Existing(Filesystem):
@@ -49,10 +49,10 @@ class Existing(Filesystem):
     def lies_on(self, look: Look) -> str:
         return look(self.path, False)
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         yield from ground_promises(ground, where)
 
-    def tears_pages(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: BackingFs | None) -> bool:
         return ground is not None and ground.tears_pages
 
     @classmethod

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from pgstrata.spec.durability_class import LOSES, UNKNOWN, BackingFs, Promises
 from pgstrata.spec.layers.kind import LocalFilesystem
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.promise import LOSES, UNKNOWN, Ground, Promises
 
 
 class Ext4(LocalFilesystem):
@@ -64,7 +64,7 @@ class Ext4(LocalFilesystem):
             raise ValueError("stripe_width_blocks is a multiple of stride_blocks (stride x data disks)")
         return self
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         if not self.barrier:
             yield LOSES, f"barrier=0 on {where}: no flush reaches the device"
         if self.fast_commit:
@@ -75,6 +75,6 @@ class Ext4(LocalFilesystem):
                 "Linux refuses to mount, and e2fsck then drops commits",
             )
 
-    def tears_pages(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: BackingFs | None) -> bool:
         """With data=journal too: its journal takes the two blocks of a page one by one (docs/crash.md, "Controls")."""
         return True

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from pgstrata.spec.durability_class import SURVIVES, UNKNOWN, BackingFs, Promises
 from pgstrata.spec.layers.kind import Filesystem
-from pgstrata.spec.promise import SURVIVES, UNKNOWN, Ground, Promises
 
 SAID = "imported: pgstrata found it so where the runs were made"
 
@@ -28,13 +28,13 @@ class Imported(Filesystem):
     def capabilities(self) -> tuple[str, ...]:
         return ()
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         if self.durability == UNKNOWN:
             yield UNKNOWN, "imported figures: the configuration is not known"
         elif self.durability != SURVIVES:
             yield self.durability, SAID
 
-    def tears_pages(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: BackingFs | None) -> bool:
         """Nothing is known of it, which `promises` says."""
         return False
 

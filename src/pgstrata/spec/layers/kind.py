@@ -15,14 +15,24 @@ from pydantic import Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.call import Call, render_call
-from pgstrata.spec.nearest import render_nearest
-from pgstrata.spec.options import Spelled, render_options
-from pgstrata.spec.promise import Ground, Parity, Promises
-from pgstrata.spec.words import split_call
+from pgstrata.spec.durability_class import BackingFs, Parity, Promises
+from pgstrata.spec.file.nearest import render_nearest
+from pgstrata.spec.notation.options import Spelled, render_options
+from pgstrata.spec.notation.term import Call, render_call
+from pgstrata.spec.notation.tokens import split_call
 
 Switch = bool | None
 """An option that is set, cleared or (None) left at the kernel's default."""
+
+ELSEWHERE = frozenset(
+    {"bcache", "bcachefs", "ceph", "cephfs", "cifs", "dm-cache", "dm-crypt", "dm-integrity", "drbd", "exfat", "ext2",
+     "ext3", "f2fs", "gfs2", "glusterfs", "jfs", "luks", "nilfs2", "ntfs", "ocfs2", "overlay", "reiserfs", "smb",
+     "stratis", "vdo", "vfat", "writecache", "zvol"}
+)  # fmt: skip
+"""Layers and filesystems that people use and pgstrata does not build."""
+NOT_BUILT = (
+    "pgstrata does not build {name}: mount it yourself and give dir:/mnt/x, which is measured, not built or attested"
+)
 
 
 Look = Callable[[str, bool], str]
@@ -38,7 +48,7 @@ class Kind(Spelled):
     offered: ClassVar[bool] = True
     """False for what only pgstrata itself makes."""
     assembles: ClassVar[bool] = False
-    """Whether what is on devices is brought up by naming these and nothing else, as crash trials do."""
+    """True if naming the devices is enough to assemble their content, as crash trials do."""
     layout_field: ClassVar[str] = ""
     """The field that says how several devices are put together."""
     layout_minimum: ClassVar[Mapping[str, int]] = {}
@@ -48,14 +58,14 @@ class Kind(Spelled):
 
     @classmethod
     def register(cls, model: type[Self]) -> None:
-        """From now on `model` is one of the kinds."""
+        """Register `model` as a kind."""
         for sort in model.__mro__:
             if issubclass(sort, Kind) and "kinds" in vars(sort):
                 sort.kinds[model.name()] = model
 
     @classmethod
     def offered_names(cls) -> tuple[str, ...]:
-        """What a user can ask for."""
+        """Kinds that a user can request."""
         return tuple(name for name, model in cls.kinds.items() if model.offered)
 
     @classmethod
@@ -92,7 +102,7 @@ def _any_of(kinds: tuple[type[Kind], ...]) -> TypeAdapter[Any]:
 
 
 class Device(Kind):
-    """What a volume sits on: one or several block devices."""
+    """One or several block devices below a volume."""
 
     kinds: ClassVar[dict[str, type[Device]]] = {}
     capability: ClassVar[str]
@@ -102,7 +112,7 @@ class Device(Kind):
     """The field that VALUE gives in `device: {KIND: VALUE}`."""
 
     in_memory: ClassVar[bool] = False
-    """Whether what is written to it takes memory of the host."""
+    """True if its content takes memory of the host."""
 
     @classmethod
     def short_schema(cls, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,7 +138,7 @@ class Device(Kind):
         """What its files can grow to in the scratch folder; `usual_bytes` each where no size was asked for."""
         return None
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         """What it means for acknowledged commits; `ground` is what its files lie on."""
         yield from ()
 
@@ -172,7 +182,7 @@ class BlockLayer(Kind):
     gives: ClassVar[str]
     """What the one device is called."""
     needs_several: ClassVar[bool] = False
-    """Whether one device below makes no sense."""
+    """True if it makes no sense over a single device."""
     under_pool: ClassVar[str]
     """What is wrong with it below a filesystem that pools disks itself; `{fs}` is that one."""
 
@@ -242,22 +252,22 @@ class Filesystem(Kind):
 
     kinds: ClassVar[dict[str, type[Filesystem]]] = {}
     spans_devices: ClassVar[bool] = False
-    """Whether it itself puts several devices together."""
+    """True if it combines several devices itself."""
     pools_disks: ClassVar[bool] = False
-    """Whether it must have the disks themselves."""
+    """True if it needs the disks themselves."""
     copy_on_write: ClassVar[bool] = False
-    """Whether it declines over hours, which only long runs show."""
+    """True if it declines over hours, which only long runs show."""
     in_memory: ClassVar[bool] = False
-    """Whether nothing is left of it when the machine loses power."""
+    """True if a power loss erases it."""
 
     @classmethod
     def takes_device(cls, asked: Mapping[str, Any]) -> bool:
-        """Whether it sits on a block device; `asked` are its fields as written."""
+        """True if it sits on a block device; `asked` are its fields as written."""
         return True
 
     @property
     def needs_device(self) -> bool:
-        """Whether this one sits on a block device."""
+        """True if this one sits on a block device."""
         return self.takes_device(vars(self))
 
     @property
@@ -281,7 +291,7 @@ class Filesystem(Kind):
 
     @property
     def places_wal(self) -> bool:
-        """Whether pg_wal gets a place of its own in it."""
+        """True if pg_wal gets a place of its own in it."""
         return False
 
     @property
@@ -316,13 +326,13 @@ class Filesystem(Kind):
         """Bytes on the devices for each byte written to it."""
         return 1.0
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         """What it means for acknowledged commits; `ground` is what a directory was found to lie on."""
         yield from ()
 
     @abstractmethod
-    def tears_pages(self, ground: Ground | None) -> bool:
-        """Whether a power cut can leave half of a page old and half new."""
+    def tears_pages(self, ground: BackingFs | None) -> bool:
+        """True if a power cut can leave half of a page old and half new."""
 
     @property
     def parity(self) -> tuple[Parity, ...]:
@@ -336,7 +346,9 @@ class Filesystem(Kind):
         if name not in Filesystem.offered_names():
             raise UsageError(
                 f"unknown filesystem {name or text!r} in {(whole or text)!r}",
-                hint=render_nearest(name, (*Filesystem.offered_names(), *BlockLayer.offered_names())),
+                hint=NOT_BUILT.format(name=name)
+                if name in ELSEWHERE
+                else render_nearest(name, (*Filesystem.offered_names(), *BlockLayer.offered_names())),
             )
         call = Call(text, name, arguments, rest, volume if volume is not None else {})
         return {"kind": name, **Filesystem.kinds[name].parse_call(call)}

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pgstrata.spec.call import render_call
+from pgstrata.spec.durability_class import LOSES, BackingFs, Promises, ground_promises
 from pgstrata.spec.layers.kind import Device, Look
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.promise import LOSES, Ground, Promises, ground_promises
+from pgstrata.spec.notation.term import render_call
 from pgstrata.spec.units import render_size_exact
 
 
@@ -36,7 +36,7 @@ class LoopDevice(Device):
     def scratch_bytes(self, usual_bytes: int) -> int:
         return (self.size or usual_bytes) * self.count
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         """Only what is known to lose: a file on a disk carries the filesystem above it as a disk does."""
         if ground is not None:
             found = ground_promises(ground, f"the loop file of {where}")

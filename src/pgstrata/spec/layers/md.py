@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from pgstrata.spec.durability_class import Parity
 from pgstrata.spec.layers.kind import BlockLayer, redundancy
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.promise import Parity
 
 _PARITY_DISKS = {"raid5": 1, "raid6": 2}
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pgstrata.spec.call import render_call
 from pgstrata.spec.layers.kind import Device, Look
 from pgstrata.spec.media_model import CHOICE, DEFINED, MODEL_SCHEMA, check_model
 from pgstrata.spec.model import SizeBytes
+from pgstrata.spec.notation.term import render_call
 from pgstrata.spec.units import render_size_exact
 
 UNTIMED = "none"

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.call import Call, render_call
+from pgstrata.spec.durability_class import LOSES, UNKNOWN, BackingFs, Parity, Promises
 from pgstrata.spec.layers.kind import BlockLayer, Filesystem, LocalFilesystem, Look
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.options import render_options
-from pgstrata.spec.promise import LOSES, UNKNOWN, Ground, Parity, Promises
-from pgstrata.spec.words import split_call
+from pgstrata.spec.notation.options import render_options
+from pgstrata.spec.notation.term import Call, render_call
+from pgstrata.spec.notation.tokens import split_call
 
 
 class Nfs(Filesystem):
@@ -83,7 +83,7 @@ class Nfs(Filesystem):
     def copies(self, devices: int) -> float:
         return self.exported.copies(devices) if self.exported is not None else 1.0
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         if self.exported is None:
             yield UNKNOWN, f"{where} is on an export of {self.server}, whose server may be set to async"
             return
@@ -91,7 +91,7 @@ class Nfs(Filesystem):
         if not self.export_sync:
             yield LOSES, f"NFS export async below {where}: the server acknowledges before it has written"
 
-    def tears_pages(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: BackingFs | None) -> bool:
         return self.exported is not None and self.exported.tears_pages(ground)
 
     @property

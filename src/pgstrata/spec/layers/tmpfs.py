@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from pgstrata.spec.durability_class import LOSES, BackingFs, Promises
 from pgstrata.spec.layers.kind import MEMORY, Filesystem, Look
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.promise import LOSES, Ground, Promises
 
 
 class Tmpfs(Filesystem):
@@ -28,9 +28,9 @@ class Tmpfs(Filesystem):
     def lies_on(self, look: Look) -> str:
         return MEMORY
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         yield LOSES, f"{where} is on tmpfs: memory"
 
-    def tears_pages(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: BackingFs | None) -> bool:
         """A power cut leaves nothing at all."""
         return False

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from pgstrata.spec.durability_class import BackingFs
 from pgstrata.spec.layers.kind import LocalFilesystem, Switch
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.promise import Ground
 
 
 class Xfs(LocalFilesystem):
@@ -45,5 +45,5 @@ class Xfs(LocalFilesystem):
             raise ValueError("sector_size is larger than the block size")
         return self
 
-    def tears_pages(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: BackingFs | None) -> bool:
         return True

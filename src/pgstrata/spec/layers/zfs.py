@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.call import Call, render_call
+from pgstrata.spec.durability_class import LOSES, PAGE_BYTES, BackingFs, Promises
+from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.layers.kind import Device, Filesystem, Switch, redundancy
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.nearest import render_nearest
-from pgstrata.spec.options import render_options
-from pgstrata.spec.promise import LOSES, PAGE_BYTES, Ground, Promises
-from pgstrata.spec.words import split_call, split_top
+from pgstrata.spec.notation.options import render_options
+from pgstrata.spec.notation.term import Call, render_call
+from pgstrata.spec.notation.tokens import split_call, split_top
 
 WAL_DATASET_PROPERTIES = (
     *("atime", "checksum", "compression", "copies", "dnodesize", "logbias", "primarycache", "recordsize"),
@@ -125,7 +125,7 @@ class Zfs(Filesystem):
         mirrored = {"mirror": float(devices), "raid10": 2.0}
         return mirrored.get(self.vdev) or redundancy(_PARITY_DISKS.get(self.vdev, 0), devices)
 
-    def promises(self, where: str, ground: Ground | None) -> Promises:
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
         if "disabled" in (self.sync, (self.wal_dataset or {}).get("sync")):
             yield LOSES, f"zfs sync=disabled below {where}: fsync returns without writing"
         if self.module.get("zfs_nocacheflush", 0):
@@ -133,7 +133,7 @@ class Zfs(Filesystem):
         if self.module.get("zil_nocacheflush", 0):
             yield LOSES, f"zil_nocacheflush=1 below {where}: the intent log is written without flushes"
 
-    def tears_pages(self, ground: Ground | None) -> bool:
+    def tears_pages(self, ground: BackingFs | None) -> bool:
         """A page over several records: each is replaced as a whole, the page is not."""
         return self.recordsize is not None and self.recordsize < PAGE_BYTES
 

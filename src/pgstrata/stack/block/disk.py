@@ -9,8 +9,8 @@ from typing import Literal
 from pgstrata.host.facts.modelled import ask_modelled, switch_modelled
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.disk import DiskDevice
-from pgstrata.stack.accounts import AskedMedium, MediaCheck, parse_statistics
 from pgstrata.stack.device_id import find_nodes, parse_device_id
+from pgstrata.stack.disk_counters import AskedMedium, MediaCheck, parse_statistics
 from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, Check, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
@@ -21,7 +21,7 @@ WIPE_TIMEOUT_S = 120.0
 
 
 def plan_disk(device: DiskDevice, place: Place) -> PlannedLayer:
-    """Finds each device and wipes its signatures; binds `ROLE.0`, `ROLE.1`, ..."""
+    """Find each device and wipe its signatures; binds `ROLE.0`, `ROLE.1`, ..."""
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
     steps = tuple(step for id_, node in zip(device.ids, nodes, strict=True) for step in _plan_one(id_, node))
     checks: tuple[Check, ...] = (DiskCheck(nodes, device.ids),)
@@ -55,7 +55,7 @@ def _plan_one(id_: str, node: Ref) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class DiskCheck:
-    """Each id still leads to the node that was built on."""
+    """Checks that each id still leads to the node that was built on."""
 
     nodes: tuple[Ref, ...]
     ids: tuple[str, ...]
@@ -69,13 +69,13 @@ class DiskCheck:
 
 
 class HostTimingOff(Undo):
-    """The disks that the host has modelled, and that are timed in runs alone, take no time of their medium any more."""
+    """Turns off medium timing of host-modelled disks that are timed only during runs."""
 
     kind: Literal["host_timing_off"] = "host_timing_off"
 
 
 def _host_timing_off(host: Host, undo: HostTimingOff) -> str:
-    """Nothing to tell: the disks are wiped next."""
+    """Return nothing to report: the disks are wiped next."""
     host.run(switch_modelled("off"), check=False)
     return ""
 

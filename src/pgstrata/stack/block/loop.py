@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.errors import PgstrataError, parser_of
-from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has
+from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has, openable
 from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.loop import LoopDevice
@@ -23,11 +23,11 @@ from pgstrata.stack.undoing import BUSY_ATTEMPTS, BUSY_PAUSE_S
 
 
 def plan_loop(device: LoopDevice, place: Place) -> PlannedLayer:
-    """One sparse file and one loop device for each of `device.count`; binds `ROLE.0`, `ROLE.1`, ... The files lie in a
-    folder that nobody else reads: the user's own data may be in them.
+    """Plan a sparse file and a loop device for each of `device.count`; binds `ROLE.0`, `ROLE.1`, ... The files lie in a
+    folder that nobody else can read, because they may contain the user's own data.
 
-    All files are made, and all loop devices detached, by one program each: where programs are emulated, those of 25
-    devices take a minute.
+    One program makes all files and one detaches all loop devices: under emulation, one program per device takes a
+    minute for 25 devices.
     """
     size_bytes = device.size or place.loop_size_bytes
     nodes = tuple(Ref(f"{place.role}.{i}") for i in range(device.count))
@@ -45,14 +45,14 @@ def plan_loop(device: LoopDevice, place: Place) -> PlannedLayer:
 
 
 def plan_attach(backing_file: str, node: Ref) -> Step:
-    """Attaches a file to a free loop device, which it binds to `node`."""
+    """Attach a file to a free loop device and bind the device to `node`."""
     attach = planned("losetup", "--find", "--show", "--direct-io=on", backing_file)
     return Step(name=f"loop device {node.name}", commands=(attach,), binds=node.name)
 
 
 @dataclass(frozen=True)
 class LoopState:
-    """What losetup says of one loop device."""
+    """State of one loop device as listed by losetup."""
 
     node: str
     backing_file: str
@@ -62,7 +62,7 @@ class LoopState:
 
 @parser_of("losetup")
 def parse_losetup(text: str) -> tuple[LoopState, ...]:
-    """The output of `losetup --json --list --output NAME,BACK-FILE,DIO,LOG-SEC`; empty when there are none."""
+    """Parse `losetup --json --list --output NAME,BACK-FILE,DIO,LOG-SEC`; empty when there are no loop devices."""
     if not text.strip():
         return ()
     return tuple(
@@ -78,13 +78,13 @@ def parse_losetup(text: str) -> tuple[LoopState, ...]:
 
 
 def list_loops(host: Host) -> tuple[LoopState, ...]:
-    """All loop devices in use on the host."""
+    """List all loop devices in use on the host."""
     listing = command("losetup", "--json", "--list", ["--output", "NAME,BACK-FILE,DIO,LOG-SEC"])
     return parse_losetup(host.run(listing).stdout)
 
 
 def backing_file_of(host: Host, node: str) -> str | None:
-    """What the kernel says a loop device sits on, without starting a program; None when it is not attached."""
+    """Return the backing file of a loop device from sysfs, without starting a program; None when it is not attached."""
     try:
         return host.read_text(f"{sysfs_folder(node)}/loop/backing_file").strip()
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def backing_file_of(host: Host, node: str) -> str | None:
 
 
 def shown_size_bytes(host: Host, node: str) -> str:
-    """Empty when the kernel has no such node."""
+    """Return the size that the kernel shows; empty when it has no such node."""
     try:
         return str(read_size_bytes(host, node))
     except FileNotFoundError:
@@ -101,9 +101,9 @@ def shown_size_bytes(host: Host, node: str) -> str:
 
 @dataclass(frozen=True)
 class LoopCheck:
-    """Each loop device sits on its file, has its size and does direct I/O; what filesystem the file is on is told.
+    """Checks backing file, size and direct I/O of each loop device; records the filesystem of the file.
 
-    All devices of a part in one check, with one program run for all of them.
+    One check, with one program run, covers all devices of a part.
     """
 
     nodes: tuple[Ref, ...]
@@ -142,8 +142,9 @@ def _detach_loops(host: Host, undo: DetachLoops) -> str:
     nodes = [loop.node for loop in list_loops(host) if loop.backing_file in names]
     if not nodes:
         return ""
-    host.run(command("losetup", "--detach", nodes))
-    # a device that somebody has open is detached when it is closed, and losetup does not say so
+    # one that the kernel detaches meanwhile makes losetup fail, and of one that somebody has open, which is detached
+    # when it is closed, losetup says nothing
+    host.run(command("losetup", "--detach", nodes), check=False)
     attached = nodes
     for _ in range(BUSY_ATTEMPTS):
         attached = [node for node in attached if backing_file_of(host, node) in names]
@@ -163,7 +164,11 @@ KIND = DeviceKind(
         Capability(
             LoopDevice.capability,
             "attach files as block devices",
-            (kernel_has(lambda host: driver_available(host, "loop", "loop"), "loop devices"), *UTIL_LINUX),
+            (
+                kernel_has(lambda host: driver_available(host, "loop", "loop"), "loop devices"),
+                openable("/dev/loop-control"),
+                *UTIL_LINUX,
+            ),
         ),
     ),
     undos={DetachLoops: _detach_loops},

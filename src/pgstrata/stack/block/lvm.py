@@ -1,6 +1,6 @@
-"""LVM: all devices below become PVs of one volume group, which carries the logical volume that is used.
+"""LVM: all devices below become PVs of one volume group, which contains the logical volume in use.
 
-Figures and layout are asked from `lvs` and `pvs` as JSON. Tested with LVM 2.03.16.
+Sizes and layout are read from the JSON output of `lvs` and `pvs`. Tested with LVM 2.03.16.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pgstrata.host.facts.filesystems import driver_available, module_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
-from pgstrata.stack.looks import FreeName
 from pgstrata.stack.place import Place
+from pgstrata.stack.preconditions import FreeName
 from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Step, planned, resolve, told
 from pgstrata.stack.undo import Undo
@@ -28,16 +28,16 @@ from pgstrata.stack.undoing import ask_tool, blank_member, list_members, require
 VOLUME = "volume"
 POOL = "pool"
 DEFAULT_STRIPE_BYTES = 64 * 1024
-"""What LVM takes by itself (allocation/stripesize in lvm.conf); said anyway, so that it is known."""
+"""LVM's default (allocation/stripesize in lvm.conf), passed explicitly so that it is known."""
 SNAPSHOT_SHARE = 40
-"""Per cent of the group that all snapshots together may fill with what the volume has overwritten."""
+"""Percentage of the group that all snapshots together may fill with overwritten data."""
 THIN_SHARE = 90
-"""Per cent of the group for the thin pool's data; the rest is for its metadata and their spare."""
+"""Percentage of the group for the thin pool's data; the rest is for its metadata and the metadata spare."""
 LVM_TIMEOUT_S = 120.0
 
 
 def plan_lvm(layer: Lvm, below: Below, place: Place) -> PlannedLayer:
-    """One volume group over all nodes below and one logical volume; binds `ROLE.lvm`."""
+    """Plan one volume group over all nodes below and one logical volume; binds `ROLE.lvm`."""
     node = Ref(f"{place.role}.lvm")
     stripe_bytes = layer.stripe_size or DEFAULT_STRIPE_BYTES
     steps = (
@@ -57,12 +57,12 @@ def plan_lvm(layer: Lvm, below: Below, place: Place) -> PlannedLayer:
 
 
 def snapshot_name(index: int) -> str:
-    """`snapshot` alone is a word that LVM reserves at the start of a name."""
+    """Return the snapshot's name; LVM reserves names that start with `snapshot`."""
     return f"kept{index}"
 
 
 def pv_uuid(place: Place, index: int) -> str:
-    """The UUID of a PV on a real device: known before it is made, so that the undo tells ours from any other."""
+    """Return the UUID of a PV on a real device, chosen before creation so that the undo recognises our PVs."""
     text = hashlib.sha256(f"{place.name}:{index}".encode()).hexdigest()
     ends = (0, 6, 10, 14, 18, 22, 26, 32)
     return "-".join(text[start:end] for start, end in pairwise(ends))
@@ -96,7 +96,7 @@ def _plan_volume(layer: Lvm, stripe_bytes: int, count: int, place: Place) -> tup
 
 
 def _plan_thin(layer: Lvm, place: Place) -> tuple[Step, ...]:
-    """A thin volume a little smaller than its pool, so that the pool never fills without the volume being full."""
+    """Plan a thin volume slightly smaller than its pool, so that the volume is full before the pool is."""
     size = Ref(f"{place.role}.thin-pool-extents")
     pool = _lvcreate(["--type", "thin-pool"], ["--extents", f"{THIN_SHARE}%VG"], ["--name", POOL], place.name)
     options = ["--noheadings", "--units", "b", "--nosuffix", "--options", "lv_size"]
@@ -134,7 +134,8 @@ def _plan_find(node: Ref, place: Place) -> Step:
 
 
 def _plan_again(node: Ref, below: Below, place: Place) -> Stage:
-    """The group is looked for on its own devices alone, as others may be copies of them. `--devices` is of 2.03.12."""
+    """Plan the restart; the group is searched only on its own devices, as others may be copies. `--devices` needs
+    2.03.12."""
     only = [word for device in below.nodes for word in ("--devices", device)]
     on, off = (
         planned("vgchange", only, ["--activate", way], place.name, timeout_s=LVM_TIMEOUT_S) for way in ("y", "n")
@@ -150,7 +151,8 @@ def _plan_again(node: Ref, below: Below, place: Place) -> Stage:
 
 
 def _geometry(layer: Lvm, stripe_bytes: int, below: Below) -> Geometry | None:
-    """That of the stripes; a linear volume passes on what is below it, to which LVM aligns its data (pvcreate(8))."""
+    """Return the stripe geometry; a linear volume passes on the geometry below, to which LVM aligns data
+    (pvcreate(8))."""
     if layer.layout == "striped":
         return Geometry(stripe_bytes, len(below.nodes))
     return below.geometry if layer.layout == "linear" else None
@@ -181,7 +183,7 @@ class LogicalVolume:
 
     @property
     def usable(self) -> bool:
-        """Active and not an invalidated snapshot (lvs(8): the fifth character is the state)."""
+        """True if active and not an invalidated snapshot (lvs(8): the fifth character is the state)."""
         return self.attributes[4] == "a"
 
 
@@ -190,7 +192,7 @@ LVS_FIELDS = "lv_name,segtype,stripes,stripe_size,lv_size,origin,pool_lv,lv_attr
 
 @parser_of("lvs")
 def parse_lvs(text: str) -> tuple[LogicalVolume, ...]:
-    """`lvs --reportformat json --units b --nosuffix --options LVS_FIELDS`: a row for each segment."""
+    """Parse `lvs --reportformat json --units b --nosuffix --options LVS_FIELDS`: one row per segment."""
     rows = [row for report in json.loads(text)["report"] for row in report["lv"]]
     return tuple(
         LogicalVolume(
@@ -209,19 +211,19 @@ def parse_lvs(text: str) -> tuple[LogicalVolume, ...]:
 
 @parser_of("pvs")
 def parse_pvs(text: str) -> tuple[str, ...]:
-    """The device names in `pvs --reportformat json --options pv_name`."""
+    """Parse the device names of `pvs --reportformat json --options pv_name`."""
     return tuple(row["pv_name"] for report in json.loads(text)["report"] for row in report["pv"])
 
 
 def list_pvs(host: Host, vg: str) -> tuple[str, ...]:
-    """The PVs of a volume group, none when there is no such group."""
+    """List the PVs of a volume group; empty when the group does not exist."""
     options = ["--reportformat", "json", "--options", "pv_name", "--select", f"vg_name={vg}"]
     return parse_pvs(host.run(command("pvs", options, timeout_s=LVM_TIMEOUT_S)).stdout)
 
 
 @dataclass(frozen=True)
 class LvmCheck:
-    """The group sits on the devices it was given, and its volume is laid out as asked."""
+    """Checks that the group uses its configured devices and that its volume has the configured layout."""
 
     role: str
     vg: str
@@ -240,7 +242,7 @@ class LvmCheck:
         return (pvs, *self.compare(parse_lvs(printed.stdout)))
 
     def compare(self, volumes: tuple[LogicalVolume, ...]) -> tuple[Attested, ...]:
-        """Asked against found. An origin of snapshots is listed with its own segment type."""
+        """Compare configured with actual values. An origin of snapshots is listed with its own segment type."""
         segments = [v for v in volumes if v.name == VOLUME]
         layer = self.layer
         striped = layer.layout == "striped"
@@ -259,14 +261,14 @@ class LvmCheck:
 
 
 def _joined(values: Iterable[str]) -> str:
-    """Different values of several segments, each once; `missing` where there is no segment."""
+    """Join the distinct values of several segments; `missing` without segments."""
     return " ".join(dict.fromkeys(values)) or "missing"
 
 
 class RemoveVg(Undo):
-    """Remove a volume group and its PVs; `devices` are the ids of real ones, which may be PVs of no group yet.
+    """Remove a volume group and its PVs; `devices` are the ids of real ones, which may be PVs without a group.
 
-    Such a PV is ours when its UUID is one of `pv_uuids`, which were chosen before it was made.
+    Such a PV is ours when its UUID is in `pv_uuids`, which are chosen before creation.
     """
 
     kind: Literal["remove_vg"] = "remove_vg"

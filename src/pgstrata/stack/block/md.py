@@ -1,4 +1,4 @@
-"""Linux software RAID (md). What was built is read from /sys/block/mdN/md, not from what mdadm was told.
+"""Linux software RAID (md). The actual state is read from /sys/block/mdN/md, not derived from the mdadm call.
 
 Files there: https://docs.kernel.org/admin-guide/md.html. Tested with mdadm 4.2.
 """
@@ -16,15 +16,15 @@ from pgstrata.host.facts.filesystems import raid_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.md import Md
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
-from pgstrata.stack.looks import FreePath
 from pgstrata.stack.place import Place
+from pgstrata.stack.preconditions import FreePath
 from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve, told
+from pgstrata.stack.step import Argument, Attested, Ref, Step, compare_or_record, planned, resolve, told
 from pgstrata.stack.undo import Undo
 from pgstrata.stack.undoing import blank_member, list_members, require_ours
 
 DEFAULT_CHUNK_BYTES = 512 * 1024
-"""What mdadm takes by itself (mdadm(8) --chunk); said anyway, so that filesystems can be aligned to it."""
+"""mdadm's default (mdadm(8) --chunk), passed explicitly so that filesystems can be aligned to it."""
 RESYNC_TIMEOUT_S = 6 * 3600.0
 """A first resync reads and writes every sector: a terabyte at 100 MB/s takes three hours."""
 CREATE_TIMEOUT_S = 120.0
@@ -36,16 +36,16 @@ _DATA_DISKS = {"raid0": lambda n: n, "raid10": lambda n: n // 2, "raid5": lambda
 LINK_WAIT_S = 60.0
 PAUSE_S = 0.5
 SETTLED_LOOKS, SETTLED_PAUSE_S = 30, 1.0
-"""The kernel may begin a resync some seconds after the array is there."""
+"""The kernel may start a resync some seconds after the array appears."""
 
 
 def array_name(place: Place) -> str:
-    """A name that fits into the superblock and is unique to trial and role."""
+    """Return a name that fits into the superblock and is unique to trial and role."""
     return f"pgstrata-{hashlib.sha256(place.name.encode()).hexdigest()[:16]}"
 
 
 def plan_md(layer: Md, below: Below, place: Place) -> PlannedLayer:
-    """One array over all nodes below; binds `ROLE.md`."""
+    """Plan one array over all nodes below; binds `ROLE.md`."""
     node = Ref(f"{place.role}.md")
     array = f"/dev/md/{array_name(place)}"
     chunk_bytes = None if layer.level == "raid1" else layer.chunk or DEFAULT_CHUNK_BYTES
@@ -81,7 +81,7 @@ def _plan_create(layer: Md, chunk_bytes: int | None, below: Below, array: str, p
 
 
 def _plan_settle(layer: Md, below: Below, array: str, place: Place) -> tuple[Step, ...]:
-    """Waits for the first resync; a rebuild is begun after it and left to run."""
+    """Wait for the first resync; a rebuild is started after it and left running."""
     steps = []
     if layer.level != "raid0" and not layer.assume_clean:
         settled = Settled(array, missing=0 if layer.state == "clean" else 1)
@@ -96,7 +96,7 @@ def _plan_settle(layer: Md, below: Below, array: str, place: Place) -> tuple[Ste
 
 @dataclass(frozen=True)
 class Linked:
-    """The link to an array is there: udev makes it, and mdadm does not wait long enough for a busy machine."""
+    """Waits for the link to an array: udev creates it, and mdadm does not wait long enough on a busy machine."""
 
     array: str
 
@@ -114,10 +114,10 @@ class Linked:
 
 @dataclass(frozen=True)
 class Settled:
-    """Nothing of an array is being rebuilt, and at most `missing` members are missing.
+    """Waits until no rebuild of an array runs and at most `missing` members are missing.
 
-    mdadm --wait comes back at once where the kernel has not begun yet (raid5 first starts with its last member
-    missing), so what it waited for is looked at and not its exit code.
+    mdadm --wait returns immediately if the kernel has not started yet (raid5 first starts with its last member
+    missing). The state is therefore checked, not the exit code.
     """
 
     array: str
@@ -152,8 +152,8 @@ def _plan_find(array: str, node: Ref) -> Step:
 
 
 def _plan_again(layer: Md, below: Below, array: str, node: Ref) -> Stage:
-    """Of its own members alone. What `--run` refuses, an array with parity that lacked a member and was written to when
-    power was lost, is forced to start as an administrator would."""
+    """Plan the restart from the array's own members only. `--run` refuses an array with parity that lacked a member and
+    was being written to at the power cut; it is then forced to start, as an administrator would do."""
     members = below.nodes[:-1] if layer.state == "degraded" else below.nodes
     start = planned("mdadm", "--assemble", "--run", array, members, timeout_s=CREATE_TIMEOUT_S)
     stop = planned("mdadm", "--stop", array)
@@ -182,7 +182,7 @@ def _notes(layer: Md) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ArrayState:
-    """What /sys/block/mdN/md says; a file that this level does not have is empty."""
+    """Content of /sys/block/mdN/md; a file that this level does not have is empty."""
 
     level: str
     chunk_bytes: int
@@ -195,7 +195,7 @@ class ArrayState:
 
 
 def parse_array(files: Mapping[str, str], members: tuple[str, ...]) -> ArrayState:
-    """From the content of the files by name; ValueError when a number is none."""
+    """Parse file contents by name; ValueError when a number is malformed."""
     value = {name: text.strip() for name, text in files.items()}
     return ArrayState(
         level=value["level"],
@@ -213,7 +213,7 @@ _FILES = ("level", "chunk_size", "raid_disks", "degraded", "sync_action", "array
 
 
 def read_array(host: Host, node: str) -> ArrayState:
-    """The state of an array by its node, /dev/mdN."""
+    """Read the state of an array by its node, /dev/mdN."""
     folder = f"/sys/class/block/{node.rsplit('/', 1)[-1]}"
     files = {name: _read(host, f"{folder}/md/{name}") for name in _FILES}
     members = tuple(f"/dev/{name}" for name in host.list_directory(f"{folder}/slaves"))
@@ -228,14 +228,14 @@ def _read(host: Host, path: str) -> str:
 
 
 def parse_array_name(text: str) -> str:
-    """The array's name without the host it was made on, from `mdadm --detail --export` or
-    `mdadm --examine --export`; empty when it has none."""
+    """Return the array's name without its home host, from `mdadm --detail --export` or `mdadm --examine --export`;
+    empty when it has none."""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     return fields.get("MD_NAME", "").rsplit(":", 1)[-1]
 
 
 def find_arrays(host: Host, name: str) -> tuple[str, ...]:
-    """Nodes of the running arrays of that name, whatever node udev or a reboot has given them."""
+    """Find the nodes of running arrays by name, whatever node udev or a reboot assigned."""
     nodes = [f"/dev/{entry}" for entry in host.list_directory("/sys/class/block") if entry.startswith("md")]
     found = []
     for node in nodes:
@@ -247,7 +247,7 @@ def find_arrays(host: Host, name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class MdCheck:
-    """The array has the level, members and state asked for, and synchronises nothing unless it should."""
+    """Checks level, members and state of the array, and that it does not synchronise unless it should."""
 
     role: str
     node: Ref
@@ -262,18 +262,18 @@ class MdCheck:
         return self.compare(read_array(host, node), tuple(resolve(n, bindings) for n in self.nodes))
 
     def compare(self, found: ArrayState, nodes: tuple[str, ...]) -> tuple[Attested, ...]:
-        """Asked against found. After assume_clean, `idle` proves that no resync was begun in spite of it."""
+        """Compare configured with actual values. After assume_clean, `idle` proves that no resync started anyway."""
         layer = self.layer
         members = nodes[:-1] if layer.state == "degraded" else nodes
         bitmap = "none" if found.bitmap == "none" else "internal"
         rows = (
-            asked_or_told("level", layer.level, found.level),
-            asked_or_told("chunk_bytes", self.chunk_bytes, found.chunk_bytes),
-            asked_or_told("raid_disks", len(nodes), found.raid_disks),
-            asked_or_told("members", " ".join(sorted(members)), " ".join(sorted(found.members))),
-            asked_or_told("degraded", 0 if layer.state == "clean" else 1, found.degraded),
-            asked_or_told("sync_action", "recover" if layer.state == "rebuilding" else "idle", found.sync_action),
-            asked_or_told("bitmap", layer.bitmap if layer.level != "raid0" else "none", bitmap),
+            compare_or_record("level", layer.level, found.level),
+            compare_or_record("chunk_bytes", self.chunk_bytes, found.chunk_bytes),
+            compare_or_record("raid_disks", len(nodes), found.raid_disks),
+            compare_or_record("members", " ".join(sorted(members)), " ".join(sorted(found.members))),
+            compare_or_record("degraded", 0 if layer.state == "clean" else 1, found.degraded),
+            compare_or_record("sync_action", "recover" if layer.state == "rebuilding" else "idle", found.sync_action),
+            compare_or_record("bitmap", layer.bitmap if layer.level != "raid0" else "none", bitmap),
             told("array_state", found.array_state),
         )
         return tuple(Attested(f"{self.role} md {r.what}", r.expected, r.actual) for r in rows)

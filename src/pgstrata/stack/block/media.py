@@ -1,5 +1,5 @@
-"""Disks of strata-disk: a daemon for each volume serves them, as block devices of ublk where the host has its driver
-loaded, else as files that are attached as loop devices."""
+"""Disks of strata-disk, served by one daemon per volume: as ublk block devices where the host has the driver loaded,
+otherwise as files attached as loop devices."""
 
 from __future__ import annotations
 
@@ -8,15 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pgstrata.errors import parser_of
-from pgstrata.host.capabilities import UTIL_LINUX, Capability, Need, always, kernel_has
-from pgstrata.host.delivery import BUILDING, PROGRAM, deliver, lacking, program_call, timing_options
+from pgstrata.errors import PgstrataError, parser_of
+from pgstrata.host.capabilities import UTIL_LINUX, Capability, Need, always, kernel_has, openable
+from pgstrata.host.delivery import (
+    BUILDING,
+    PROGRAM,
+    deliver,
+    lacking,
+    program_call,
+    serving_call,
+    stop_serving,
+    timing_options,
+)
 from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.media_model import defined_parameters
-from pgstrata.stack.accounts import AskedMedium, MediaCheck, parse_nodes, parse_statistics
-from pgstrata.stack.block.loop import DetachLoops, LoopCheck, shown_size_bytes
+from pgstrata.stack.block.loop import DetachLoops, LoopCheck, list_loops, shown_size_bytes
+from pgstrata.stack.disk_counters import AskedMedium, MediaCheck, parse_nodes, parse_statistics
 from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
 from pgstrata.stack.place import Place
@@ -27,16 +36,21 @@ UBLK_NODES = "/dev/ublkb"
 
 
 def call(*words: Argument) -> PlannedCommand:
-    """The program with some arguments, wherever it lies."""
+    """Return a call of the program with arguments, wherever it is installed."""
     program = PlannedCommand.of(program_call())
     return replace(program, argv=(*program.argv, *words))
 
 
-def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
-    """One daemon with `device.count` disks, each attached as a block device; binds `ROLE.0`, `ROLE.1`, ...
+def plan_serve(folder: str, *options: str) -> PlannedCommand:
+    """Start a daemon marked with its folder, so that it can be found when its socket is gone."""
+    return PlannedCommand.of(serving_call("serve", folder, "--background", *options))
 
-    The recorded disks of all volumes belong to one daemon, so that their events have one order; the first of these
-    volumes starts it.
+
+def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
+    """Plan one daemon with `device.count` disks, each attached as a block device; binds `ROLE.0`, `ROLE.1`, ...
+
+    One daemon serves the recorded disks of all volumes, so that their events have one order. The first of these volumes
+    starts it.
     """
     size_bytes = device.size or place.loop_size_bytes
     folder = recorded_folder(place.work_directory) if device.recorded else f"{place.work_directory}/{place.role}.media"
@@ -51,7 +65,7 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
     joins = device.recorded and place.role != place.recorder
     log = log_path(folder)
     logging = ["--log", log] if device.recorded else []
-    serving = () if joins else (call("serve", folder, "--background", *logging),)
+    serving = () if joins else (plan_serve(folder, *logging),)
     writing = () if device.definition is None else (replace(planned("tee", own), stdin=device.definition),)
     adding = (call("add", folder, name, *options, "--seed", str(i)) for i, name in enumerate(names))
     make = Step(
@@ -85,8 +99,7 @@ def plan_media(device: MediaDevice, place: Place) -> PlannedLayer:
 
 @dataclass(frozen=True)
 class AttachedCheck:
-    """Each disk is the block device of ublk that its daemon says it is, or a loop device over its file, and has its
-    size."""
+    """Checks size and backing of each disk: the ublk device that its daemon reports, or a loop device over its file."""
 
     nodes: tuple[Ref, ...]
     names: tuple[str, ...]
@@ -115,61 +128,73 @@ class AttachedCheck:
 
 
 def recorded_folder(work_directory: str) -> str:
-    """The folder of the daemon that has the recorded disks of all volumes."""
+    """Return the folder of the daemon that serves the recorded disks of all volumes."""
     return f"{work_directory}/recorded.media"
 
 
 def recorded_disk(role: str, number: int | str) -> str:
-    """What a recorded disk of a volume is called in the event log."""
+    """Return the name of a volume's recorded disk in the event log."""
     return f"{role.replace('.', '-')}-{number}"
 
 
 def recorded_names(nodes: Sequence[Argument]) -> dict[str, str]:
-    """What recorded disks are called in the event log, by what their nodes are bound to."""
+    """Map the bindings of recorded disks to their names in the event log."""
     bound = (node.name for node in nodes if isinstance(node, Ref))
     return {name: recorded_disk(*name.rsplit(".", 1)) for name in bound}
 
 
 def log_path(folder: str) -> str:
-    """Where a daemon's events are logged: beside its folder."""
+    """Return the path of a daemon's event log, next to its folder."""
     return f"{folder}.log"
 
 
 def undos_of(folder: str, files: tuple[str, ...]) -> tuple[Undo, ...]:
-    """Takes back a daemon in a folder, whose own block devices go with it, and the loop devices over its files."""
+    """Return the undos for a daemon in a folder, with its own block devices, and for the loop devices over its
+    files."""
     return RemovePath(path=folder), StopMedia(folder=folder), DetachLoops(backing_files=files)
 
 
 def calibrate(host: Host, folder: str, models: Sequence[str] = ()) -> Mapping[str, float]:
-    """From which stretch on this host is no slower than a model, by model; `models` are files of further ones. Serves a
-    disk in the folder meanwhile; `undos_of` it and its `disks/disk` takes back what a broken attempt leaves."""
+    """Return by model the stretch from which the host is no slower than the model; `models` are files of further
+    models. Serves a disk in the folder meanwhile; `undos_of` it and its `disks/disk` cleans up after a failed
+    attempt."""
     further = [word for file in models for word in ("--media", file)]
-    return parse_calibration(host.run(call("calibrate", folder, *further).resolve({})).stdout)
+    return parse_calibration(host.run(serving_call("calibrate", folder, *further)).stdout)
 
 
 @parser_of(PROGRAM)
 def parse_calibration(text: str) -> Mapping[str, float]:
-    """`smallest_stretch` of every model of `strata-disk calibrate`."""
+    """Parse `smallest_stretch` of every model from `strata-disk calibrate`."""
     return {str(one["model"]): float(one["smallest_stretch"]) for one in json.loads(text)["models"]}
 
 
 class StopMedia(Undo):
-    """End the daemon that serves in this folder, and what one that was killed left mounted there."""
+    """End the daemon that serves in this folder, and unmount what a killed one left there."""
 
     kind: Literal["stop_media"] = "stop_media"
     folder: str
 
 
 def _stop_media(host: Host, undo: StopMedia) -> str:
-    if host.status(undo.folder) is None:
-        return ""
-    deliver(host)  # an earlier version may have begun this
-    host.run(call("stop", undo.folder).resolve({}))
-    return f"stopped the modelled disks of {undo.folder}"
+    if host.status(undo.folder) is not None:
+        _require_detached(host, undo.folder)
+        deliver(host)  # an earlier version may have begun this
+    return stop_serving(host, undo.folder)
+
+
+def _require_detached(host: Host, folder: str) -> None:
+    """Require that no loop device is attached: once the disks' mount is gone, no path leads to a backing file and no
+    undo can find it."""
+    over = [loop.node for loop in list_loops(host) if loop.backing_file.startswith(f"{folder}/disks/")]
+    if over:
+        raise PgstrataError(
+            f"loop device {', '.join(over)} is still attached to the modelled disks of {folder}",
+            hint=f"fuser --verbose {over[0]}",
+        )
 
 
 class MediaTimingOff(Undo):
-    """These disks of the daemon in this folder take no time of their medium any more."""
+    """Turns off the medium timing of these disks of the daemon in this folder."""
 
     kind: Literal["media_timing_off"] = "media_timing_off"
     folder: str
@@ -177,7 +202,7 @@ class MediaTimingOff(Undo):
 
 
 def _media_timing_off(host: Host, undo: MediaTimingOff) -> str:
-    """Nothing to tell: the disks are taken away next. A daemon that is gone has no timing."""
+    """Turn the timing off. Nothing is reported, as the disks are removed next; a stopped daemon has no timing."""
     if host.status(undo.folder) is not None:
         host.run(call("timing", undo.folder, "off", *undo.disks).resolve({}), check=False)
     return ""
@@ -195,8 +220,9 @@ KIND = DeviceKind(
                     lacking,
                     advice=always(BUILDING),
                 ),
-                kernel_has(lambda host: host.status("/dev/fuse") is not None, "/dev/fuse"),
+                openable("/dev/fuse"),
                 kernel_has(lambda host: driver_available(host, "loop", "loop"), "loop devices"),
+                openable("/dev/loop-control"),
                 *UTIL_LINUX,
             ),
         ),

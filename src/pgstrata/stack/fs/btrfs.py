@@ -25,16 +25,16 @@ from pgstrata.stack.mounts import (
 from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.stage import mount_stage
-from pgstrata.stack.step import Argument, Attested, Ref, Step, asked_or_told, planned, resolve
+from pgstrata.stack.step import Argument, Attested, Ref, Step, compare_or_record, planned, resolve
 
 MKFS_TIMEOUT_S = 600.0
 
 _DEFAULT_LEVELS = {"zlib": "zlib:3", "zstd": "zstd:3"}
-"""What the kernel makes of a compression without a level (btrfs(5))."""
+"""The kernel's level for a compression without one (btrfs(5))."""
 
 
 def plan_btrfs(fs: Btrfs, below: Below, place: Place) -> PlannedFilesystem:
-    """Makes and mounts btrfs over all nodes below."""
+    """Plan making and mounting btrfs over all nodes below."""
     mkfs = planned("mkfs.btrfs", _mkfs_options(fs), below.nodes, timeout_s=MKFS_TIMEOUT_S)
     # naming each device makes the mount independent of what udev or an earlier scan knows
     others = tuple(_device_option(node) for node in below.nodes[1:])
@@ -101,7 +101,7 @@ def _expectations(fs: Btrfs) -> tuple[Expectation, ...]:
 
 
 def _optional_expectations(fs: Btrfs) -> tuple[Expectation, ...]:
-    """Options whose default depends on kernel and device, and which count when they were asked for alone."""
+    """Return options whose default depends on kernel and device; checked only when configured."""
     found = []
     if fs.ssd is not None:
         found.append(flag("ssd", fs.ssd, on="ssd"))
@@ -115,7 +115,7 @@ def _optional_expectations(fs: Btrfs) -> tuple[Expectation, ...]:
 
 
 def parse_filesystem_df(text: str) -> dict[str, tuple[str, ...]]:
-    """Profiles of each kind of block group, from `btrfs filesystem df --raw`: `Data` -> (`raid10`,).
+    """Parse the profiles of each kind of block group from `btrfs filesystem df --raw`: `Data` -> (`raid10`,).
 
     Lines are `Data, RAID10: total=214695936, used=0`; a kind has several lines while it is being converted.
     """
@@ -129,12 +129,12 @@ def parse_filesystem_df(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def parse_device_usage(text: str) -> tuple[str, ...]:
-    """The devices of a filesystem, from `btrfs device usage --raw` (lines `/dev/loop0, ID: 1`)."""
+    """Parse the devices of a filesystem from `btrfs device usage --raw` (lines `/dev/loop0, ID: 1`)."""
     return tuple(re.findall(r"^(\S.*), ID: \d+$", text, re.MULTILINE))
 
 
 def parse_nodesize(text: str) -> str:
-    """Bytes of a metadata node, from `btrfs inspect-internal dump-super`."""
+    """Parse the bytes of a metadata node from `btrfs inspect-internal dump-super`."""
     match = re.search(r"^nodesize\s+(\d+)$", text, re.MULTILINE)
     if match is None:
         raise ValueError("no nodesize in the output of btrfs inspect-internal dump-super")
@@ -143,7 +143,7 @@ def parse_nodesize(text: str) -> str:
 
 @dataclass(frozen=True)
 class BtrfsCheck:
-    """Profiles, devices and node size are what mkfs was asked for."""
+    """Checks that profiles, devices and node size are as passed to mkfs."""
 
     role: str
     mount_point: str
@@ -162,14 +162,14 @@ class BtrfsCheck:
             ("nodesize_bytes", self.fs.nodesize, parse_nodesize(superblock)),
             ("devices", " ".join(sorted(nodes)), " ".join(sorted(used))),
         )
-        return tuple(asked_or_told(f"{self.role} btrfs {what}", asked, actual) for what, asked, actual in rows)
+        return tuple(compare_or_record(f"{self.role} btrfs {what}", asked, actual) for what, asked, actual in rows)
 
 
 _USED = re.compile(r"^\s+Used:\s+(\d+)\s*$", re.MULTILINE)
 
 
 def parse_btrfs_used(text: str) -> int:
-    """The overall `Used:` of `btrfs filesystem usage --raw`; TrialError when it is not there."""
+    """Parse the overall `Used:` of `btrfs filesystem usage --raw`; TrialError when it is missing."""
     match = _USED.search(text)
     if match is None:
         raise TrialError("btrfs filesystem usage printed no overall `Used:`")
@@ -177,12 +177,12 @@ def parse_btrfs_used(text: str) -> int:
 
 
 def _used_bytes(host: Host, mount_point: str, directory: str) -> int:
-    """All copies on all devices, which df divides out."""
+    """Return the bytes of all copies on all devices, which df divides out."""
     return parse_btrfs_used(host.run(command("btrfs", "filesystem", "usage", "--raw", mount_point)).stdout)
 
 
 MORE_COPIES = {"raid1c3": (5, 5), "raid1c4": (5, 5)}
-"""The first Linux that has a profile (btrfs(5)); all others are older than what pgstrata runs on."""
+"""The first Linux that has a profile (btrfs(5)); all others predate the kernels that pgstrata supports."""
 
 
 def _kernel_problem(host: Host, fs: Btrfs) -> str:

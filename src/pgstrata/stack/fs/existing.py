@@ -1,6 +1,6 @@
-"""A directory that is already there, on whatever filesystem: a folder is made in it and removed again.
+"""An existing directory on any filesystem: a folder is made in it and removed again.
 
-Needs no root. Nothing about the filesystem is asked, so nothing is compared: what it is gets recorded.
+Needs no root. The filesystem is not configured, so it is recorded and not compared.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.existing import Existing
+from pgstrata.stack.free_space import Wanted, require_free
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
-from pgstrata.stack.looks import FreePath
 from pgstrata.stack.mounts import find_mount, list_mounts
 from pgstrata.stack.place import Place
-from pgstrata.stack.room import Wanted, require_free
+from pgstrata.stack.preconditions import FreePath
 from pgstrata.stack.step import Attested, Step, planned, told
 from pgstrata.stack.undo import RemovePath
 
 
 def plan_existing(fs: Existing, below: Below, place: Place) -> PlannedFilesystem:
-    """Makes `PATH/pgstrata-<trial>-<role>`; the directory itself must be there."""
+    """Plan `PATH/pgstrata-<trial>-<role>`; the directory itself must exist."""
     folder = f"{fs.path.rstrip('/')}/{place.name}"
     step = Step(
         name=f"folder for {place.role}",
@@ -34,7 +34,7 @@ def plan_existing(fs: Existing, below: Below, place: Place) -> PlannedFilesystem
 
 @dataclass(frozen=True)
 class ExistingCheck:
-    """What filesystem the directory is on."""
+    """Records the filesystem of the directory."""
 
     role: str
     folder: str
@@ -57,13 +57,13 @@ DU_TIMEOUT_S = 600.0
 
 
 def _used_bytes(host: Host, mount_point: str, directory: str) -> int:
-    """It shares its filesystem with others, so its files are counted."""
+    """Count the files of the directory, as it shares its filesystem."""
     asked = host.run(command("du", "--summarize", ["--block-size", "1"], directory, timeout_s=DU_TIMEOUT_S))
     return int(asked.stdout.split()[0])
 
 
 def _require_room(host: Host, fs: Existing, wanted: Wanted) -> None:
-    """It is there, the server's user reaches it, and what is free in it suffices."""
+    """Require that it exists, that the server's user reaches it, and that it has enough free space."""
     path, user = fs.path, wanted.user
     status = host.status(path)
     if status is None or status.kind != "directory":

@@ -1,4 +1,4 @@
-"""ext4: made with lazy initialisation finished beforehand, so that no background zeroing is measured."""
+"""ext4 without lazy initialisation, so that no background zeroing is measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pgstrata.stack.mounts import (
 from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.stage import mount_stage
-from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned, resolve
+from pgstrata.stack.step import Argument, Attested, Step, compare_or_record, planned, resolve
 
 MKFS_TIMEOUT_S = 1800.0
 """Without lazy initialisation the inode tables of a large slow disk are written in full."""
@@ -32,7 +32,7 @@ DEFAULT_BLOCK_BYTES = 4096
 
 
 def plan_ext4(fs: Ext4, below: Below, place: Place) -> PlannedFilesystem:
-    """Makes and mounts ext4 on the one node below, aligned to its geometry unless the stack says how."""
+    """Plan making and mounting ext4 on the one node below, aligned to its geometry unless the stack says how."""
     node = below.nodes[0]
     stride, width, notes = _alignment(fs, below.geometry)
     mount = plan_mount("ext4", _options(fs), node, place)
@@ -56,7 +56,7 @@ def plan_ext4(fs: Ext4, below: Below, place: Place) -> PlannedFilesystem:
 
 
 def _alignment(fs: Ext4, geometry: Geometry | None) -> tuple[int | None, int | None, tuple[str, ...]]:
-    """Stride and stripe width in blocks, with a note where the stack asks for others than the array below has."""
+    """Return stride and stripe width in blocks, with a note if the stack's differ from the array below."""
     if geometry is None:
         return fs.stride_blocks, fs.stripe_width_blocks, ()
     fitting_stride = geometry.chunk_bytes // (fs.block_size or DEFAULT_BLOCK_BYTES)
@@ -115,7 +115,7 @@ def _expectations(fs: Ext4) -> tuple[Expectation, ...]:
 
 
 def parse_dumpe2fs(text: str) -> dict[str, str]:
-    """The fields of `dumpe2fs -h`, by their printed names; a line without a colon is an error."""
+    """Parse the fields of `dumpe2fs -h` by their printed names; a line without a colon is an error."""
     fields = {}
     for line in text.splitlines():
         if not line.strip():
@@ -128,7 +128,7 @@ def parse_dumpe2fs(text: str) -> dict[str, str]:
 
 
 def parse_journal_bytes(text: str) -> int:
-    """Bytes of `Total journal size`, which dumpe2fs prints as `64M` or `4096k`."""
+    """Parse the bytes of `Total journal size`, printed by dumpe2fs as `64M` or `4096k`."""
     match = re.fullmatch(r"(\d+)([kMG]?)", text)
     if match is None:
         raise ValueError(f"not a journal size of dumpe2fs: {text!r}")
@@ -137,7 +137,7 @@ def parse_journal_bytes(text: str) -> int:
 
 @dataclass(frozen=True)
 class Ext4Check:
-    """The superblock says what mkfs was asked for."""
+    """Checks that the superblock matches the options passed to mkfs."""
 
     role: str
     node: Argument
@@ -150,7 +150,7 @@ class Ext4Check:
         return self.compare(parse_dumpe2fs(printed))
 
     def compare(self, fields: Mapping[str, str]) -> tuple[Attested, ...]:
-        """Asked against found; what was left to mkfs (which may take a stride from the device) is told."""
+        """Compare configured with actual values; record what mkfs chose (a stride may come from the device)."""
         fs = self.fs
         features = fields["Filesystem features"].split()
         journal_bytes = fs.journal_size // 2**20 * 2**20 if fs.journal_size else None
@@ -164,7 +164,7 @@ class Ext4Check:
             ("cluster_bytes", fs.bigalloc_cluster, fields.get("Cluster size", "none")),
             ("journal_size_bytes", journal_bytes, str(parse_journal_bytes(fields.get("Total journal size", "0")))),
         ]
-        return tuple(asked_or_told(f"{self.role} ext4 {what}", asked, actual) for what, asked, actual in rows)
+        return tuple(compare_or_record(f"{self.role} ext4 {what}", asked, actual) for what, asked, actual in rows)
 
 
 def _on(value: bool) -> str:

@@ -1,4 +1,4 @@
-"""NFS: an export of this host mounted over loopback by its only client, or an export that another server has.
+"""NFS: an export of this host mounted over loopback by its only client, or an existing export of another server.
 
 Options: nfs(5), exports(5). Tested with nfs-utils 2.6.2.
 """
@@ -17,7 +17,6 @@ from pgstrata.host.capabilities import Capability, filesystem, named, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, plan_filesystem
-from pgstrata.stack.looks import FreePath
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
@@ -27,6 +26,7 @@ from pgstrata.stack.mounts import (
     value,
 )
 from pgstrata.stack.place import Place
+from pgstrata.stack.preconditions import FreePath
 from pgstrata.stack.stage import Stage, mount_stage
 from pgstrata.stack.step import Attested, OnHost, Step, planned
 from pgstrata.stack.undo import RemovePath, Undo
@@ -35,23 +35,23 @@ from pgstrata.stack.undoing import UNMOUNT_TIMEOUT_S, ask_tool
 CLIENT = "127.0.0.1"
 UNIT = "nfs-server.service"
 COMPANIONS = ("rpcbind.socket", "rpcbind.service", "rpc-statd.service")
-"""Units that come up with a server or with a mount over NFS 3, and stay when it is stopped; the last one goes first."""
+"""Units that start with a server or with an NFS 3 mount, and stay when it stops; the last one is stopped first."""
 START_TIMEOUT_S = 120.0
 
 EXPORTS, EXPORTS_FOLDER = "/etc/exports", "/etc/exports.d"
 CACHES = tuple(f"/proc/net/rpc/nfsd.{cache}/content" for cache in ("export", "fh"))
-"""What the kernel knows of exports. An entry holds its filesystem mounted, also when the export is withdrawn."""
+"""The kernel's export caches. An entry keeps its filesystem mounted, even after the export is withdrawn."""
 FLUSH = planned("exportfs", "-f")
 FLUSHES, FLUSH_PAUSE_S = 30, 2.1
-"""The caches are flushed by whole seconds: a flush within a second of one before it is put off by one, and does nothing
-until the kernel looks by itself, every 30 s or later. So the next one has to wait for more than a second."""
+"""The caches are flushed by whole seconds. A flush within a second of the previous one is postponed by one, and has no
+effect until the kernel's own scan, every 30 s or later. So the next one has to wait for more than a second."""
 GRACES = ("/proc/fs/nfsd/v4_end_grace", "/proc/fs/lockd/nlm_end_grace")
-"""A server that was just started lets clients of the one before it reclaim their files for 90 s and keeps everybody
-else waiting; there was no server before, so that is ended at once."""
+"""A newly started server lets clients of the previous one reclaim their files for 90 s and keeps everybody else
+waiting. No server ran before, so this is ended immediately."""
 
 
 def plan_nfs(fs: Nfs, below: Below, place: Place) -> PlannedFilesystem:
-    """Exports a filesystem made on what is below and mounts it, or mounts an existing export."""
+    """Plan an export of a filesystem made on what is below and its mount, or mount an existing export."""
     return _plan_existing(fs, place) if fs.server is not None else _plan_own(fs, below, place)
 
 
@@ -76,7 +76,7 @@ def _plan_own(fs: Nfs, below: Below, place: Place) -> PlannedFilesystem:
 
 
 def _export_again(export: Step, path: str) -> Stage:
-    """The server opens files by names, so that what it exports must be mounted where it looks."""
+    """Export again; the server opens files by name, so the exported filesystem must be mounted where it looks."""
     return Stage(
         name=export.name,
         up=export.commands,
@@ -91,7 +91,7 @@ def _export_again(export: Step, path: str) -> Stage:
 
 
 def _plan_existing(fs: Nfs, place: Place) -> PlannedFilesystem:
-    """Everything goes into a folder of our own in the export, which is removed again before it is unmounted."""
+    """Plan a folder of our own in the export, removed again before the export is unmounted."""
     assert fs.server is not None
     folder = f"{place.mount_point}/{place.name}"
     make = Step(
@@ -149,7 +149,7 @@ def _end_grace(host: Host, grace: str) -> None:
 
 @dataclass(frozen=True)
 class NothingServed:
-    """A server that is stopped has no exports: they would be served to the network if it were started."""
+    """Requires that a stopped server has no exports: they would be served to the network once it starts."""
 
     @property
     def told(self) -> str:
@@ -170,7 +170,7 @@ class NothingServed:
 
 
 def names_folders(exports: str) -> bool:
-    """Whether exports(5) has a line that is no comment."""
+    """True if exports(5) has a line that is not a comment."""
     return any(line.strip() and not line.lstrip().startswith("#") for line in exports.splitlines())
 
 
@@ -186,7 +186,8 @@ def _plan_export(fs: Nfs, path: str, place: Place) -> Step:
 
 
 def mount_options(fs: Nfs) -> tuple[str, ...]:
-    """For mount(8). retry=0: a server that does not answer is reported after one attempt, not after two minutes."""
+    """Return options for mount(8). retry=0: an unresponsive server is reported after one attempt, not after two
+    minutes."""
     options = [f"vers={fs.version}", "proto=tcp", "hard" if fs.hard else "soft", "retry=0"]
     options += [f"rsize={fs.rsize}"] if fs.rsize else []
     options += [f"wsize={fs.wsize}"] if fs.wsize else []
@@ -200,7 +201,7 @@ def _mount_check(fs: Nfs, source: str, place: Place) -> MountCheck:
 
 
 def expectations(fs: Nfs) -> tuple[Expectation, ...]:
-    """What /proc/self/mountinfo is to show; sizes that nobody asked for are agreed between client and server."""
+    """Return the expected /proc/self/mountinfo; client and server negotiate sizes that are not configured."""
     recovery = (("hard", "hard"), ("soft", "soft"), ("softerr", "softerr"))
     return (
         Expectation("vers", fs.version, (("vers=", ""),), "none"),
@@ -214,7 +215,7 @@ def expectations(fs: Nfs) -> tuple[Expectation, ...]:
 
 @dataclass(frozen=True)
 class Export:
-    """One line of `exportfs -s`: a folder given to a client."""
+    """One line of `exportfs -s`: a folder exported to a client."""
 
     path: str
     client: str
@@ -225,7 +226,7 @@ _EXPORT = re.compile(r"^(?P<path>/.*?)\s+(?P<client>[^\s(]+)\((?P<options>[^)]*)
 
 
 def parse_exports(text: str) -> tuple[Export, ...]:
-    """The output of `exportfs -s`; a line that is no export is an error."""
+    """Parse `exportfs -s`; a line that is not an export is an error."""
     found = []
     for line in text.splitlines():
         match = _EXPORT.match(line)
@@ -237,7 +238,7 @@ def parse_exports(text: str) -> tuple[Export, ...]:
 
 @dataclass(frozen=True)
 class ExportCheck:
-    """The folder is exported to its one client, and the server answers a commit when asked to: at once or not."""
+    """Checks that the folder is exported to its one client with the configured commit mode, immediate or not."""
 
     role: str
     path: str
@@ -247,7 +248,7 @@ class ExportCheck:
         return self.compare(parse_exports(host.run(command("exportfs", "-s")).stdout))
 
     def compare(self, exports: tuple[Export, ...]) -> tuple[Attested, ...]:
-        """Asked against found."""
+        """Compare configured with actual values."""
         found = [export for export in exports if export.path == self.path]
         prefix = f"{self.role} nfs export"
         clients = " ".join(export.client for export in found) or "not exported"
@@ -297,7 +298,7 @@ def _unexport(host: Host, undo: Unexport) -> str:
 
 
 def _is_known(host: Host, path: str) -> bool:
-    """Whether the kernel still holds an export of this folder, in force or not."""
+    """True if the kernel still holds an export of this folder, in force or not."""
     told = [host.read_text(cache) for cache in CACHES if host.status(cache) is not None]
     return any(path in line.split() for text in told for line in text.splitlines())
 

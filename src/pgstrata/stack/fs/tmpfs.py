@@ -6,19 +6,19 @@ from pgstrata.host.capabilities import Capability, filesystem
 from pgstrata.host.facts.memory import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.tmpfs import Tmpfs
+from pgstrata.stack.free_space import Wanted, require_memory, require_size
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem
 from pgstrata.stack.mounts import Expectation, MountCheck, atime_expectations, atime_options, plan_mount, value
 from pgstrata.stack.place import Place
-from pgstrata.stack.room import Wanted, require_memory, require_size
 
 SOURCE = "pgstrata"
-"""tmpfs has no device; this is what a list of mounts shows instead."""
+"""Source shown in lists of mounts, as tmpfs has no device."""
 
 PAGE_BYTES = 4096
 
 
 def plan_tmpfs(fs: Tmpfs, below: Below, place: Place) -> PlannedFilesystem:
-    """Mounts an empty tmpfs."""
+    """Plan mounting an empty tmpfs."""
     return PlannedFilesystem(
         steps=(plan_mount("tmpfs", _options(fs), SOURCE, place),),
         mount_point=place.mount_point,
@@ -43,7 +43,7 @@ def _expectations(fs: Tmpfs) -> tuple[Expectation, ...]:
 
 
 def _require_room(host: Host, fs: Tmpfs, wanted: Wanted) -> None:
-    """What lies in tmpfs must fit into the memory that is free, with room for the server."""
+    """Require that data in tmpfs fits into free memory, with room for the server."""
     meminfo = parse_meminfo(host.read_text("/proc/meminfo"))
     size_bytes = fs.size or meminfo["MemTotal"] // 2
     require_size(wanted, "tmpfs", size_bytes, wanted.size_bytes)

@@ -23,7 +23,7 @@ from pgstrata.stack.mounts import (
 from pgstrata.stack.place import Place
 from pgstrata.stack.signatures import LABEL
 from pgstrata.stack.stage import mount_stage
-from pgstrata.stack.step import Argument, Attested, Step, asked_or_told, planned
+from pgstrata.stack.step import Argument, Attested, Step, compare_or_record, planned
 
 MKFS_TIMEOUT_S = 600.0
 DEFAULT_BLOCK_BYTES = 4096
@@ -38,7 +38,7 @@ class Stripe:
 
 
 def plan_xfs(fs: Xfs, below: Below, place: Place) -> PlannedFilesystem:
-    """Makes and mounts xfs on the one node below, aligned to its geometry unless the stack says how."""
+    """Plan making and mounting xfs on the one node below, aligned to its geometry unless the stack says how."""
     node = below.nodes[0]
     stripe, notes = _alignment(fs, below.geometry)
     mount = plan_mount("xfs", _options(fs), node, place)
@@ -121,7 +121,7 @@ def _kib(size_bytes: int | None) -> str | None:
 
 
 def parse_xfs_info(text: str) -> dict[str, str]:
-    """The fields of `xfs_info` as `section.name`: `data.bsize`, `log.blocks`, `meta-data.reflink`.
+    """Parse the fields of `xfs_info` as `section.name`: `data.bsize`, `log.blocks`, `meta-data.reflink`.
 
     Each line is a section (or blanks, for the one above), `=`, and fields `name=value`.
     """
@@ -141,7 +141,7 @@ def parse_xfs_info(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class XfsCheck:
-    """The superblock says what mkfs was asked for."""
+    """Checks that the superblock matches the options passed to mkfs."""
 
     role: str
     mount_point: str
@@ -152,7 +152,7 @@ class XfsCheck:
         return self.compare(parse_xfs_info(host.run(command("xfs_info", self.mount_point)).stdout))
 
     def compare(self, fields: Mapping[str, str]) -> tuple[Attested, ...]:
-        """Asked against found; what was left to mkfs is told. Stripes are printed in blocks."""
+        """Compare configured with actual values; record what mkfs chose. Stripes are printed in blocks."""
         fs = self.fs
         block_bytes = int(fields["data.bsize"])
         su_bytes = int(fields["data.sunit"]) * block_bytes
@@ -169,7 +169,7 @@ class XfsCheck:
             (name, None if wanted is None else int(wanted), fields.get(f"meta-data.{name}", "unknown"))
             for name, wanted in _metadata(fs)
         ]
-        return tuple(asked_or_told(f"{self.role} xfs {what}", asked, actual) for what, asked, actual in rows)
+        return tuple(compare_or_record(f"{self.role} xfs {what}", asked, actual) for what, asked, actual in rows)
 
 
 BLOCKS_ABOVE_PAGES = (6, 12)

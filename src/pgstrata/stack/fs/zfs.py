@@ -23,11 +23,11 @@ from pgstrata.stack.fs.zfs_status import (
     render_layout,
 )
 from pgstrata.stack.kind import Below, Check, FilesystemKind, PlannedFilesystem, PlannedLayer, plan_device
-from pgstrata.stack.looks import FreeName
 from pgstrata.stack.mounts import MountCheck
 from pgstrata.stack.place import Place
+from pgstrata.stack.preconditions import FreeName
 from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Attested, Setting, Step, asked_or_told, planned, told
+from pgstrata.stack.step import Argument, Attested, Setting, Step, compare_or_record, planned, told
 from pgstrata.stack.tuning.setting import SettingCheck
 from pgstrata.stack.undo import RemovePath, Unmount
 
@@ -43,14 +43,14 @@ _PROPERTIES = (
 )
 
 _FIRST_NAME = {"gzip-6": "gzip", "zstd-fast-1": "zstd-fast"}
-"""Names of one stored value: zfs prints the first of them."""
+"""Names of one stored value; zfs prints the first."""
 
 _SPACE = ("compressratio", "used", "logicalused")
 """Recorded with every attestation, so also after every run."""
 
 
 def plan_zfs(fs: Zfs, below: Below, place: Place) -> PlannedFilesystem:
-    """Makes the pool and its datasets, mounted by zfs; the pool is entered into no cache file."""
+    """Plan the pool and its datasets, mounted by zfs; the pool is not entered into any cache file."""
     parts = {name: plan_device(device, place.beside(name)) for name, device in fs.own_devices.items()}
     wal = place.beside("wal").mount_point if fs.wal_dataset is not None else None
     datasets: dict[str, tuple[str, dict[str, str]]] = {"data": (place.mount_point, properties(fs))}
@@ -77,7 +77,8 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> PlannedFilesystem:
 
 
 def _plan_again(fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: Place) -> Stage:
-    """The pool is looked for on its own devices alone; importing it replays the intent log and mounts its datasets."""
+    """Plan the restart; the pool is searched only on its own devices. Importing it replays the intent log and mounts
+    datasets."""
     nodes = (*below.nodes, *(node for part in parts.values() for node in part.above.nodes))
     only = [word for node in nodes for word in ("-d", node)]
     return Stage(
@@ -96,7 +97,7 @@ def _switch(value: bool | None) -> str | None:
 
 
 def properties(fs: Zfs) -> dict[str, str]:
-    """Properties that were asked for, as `zfs get -p` prints them."""
+    """Return configured properties as `zfs get -p` prints them."""
     asked = {
         "recordsize": None if fs.recordsize is None else str(fs.recordsize),
         "atime": _switch(fs.atime),
@@ -109,7 +110,8 @@ def properties(fs: Zfs) -> dict[str, str]:
 
 
 def normalised(asked: Mapping[str, str]) -> dict[str, str]:
-    """Properties as `zfs get -p` prints them: sizes in bytes, the first name of a value that has several."""
+    """Normalise properties to the output of `zfs get -p`: sizes in bytes, the first name of a value that has
+    several."""
     sizes = ("recordsize", "special_small_blocks")
     return {
         name: str(parse_size_bytes(value)) if name in sizes else _FIRST_NAME.get(value, value)
@@ -126,7 +128,7 @@ def _plan_module(fs: Zfs) -> tuple[Step, ...]:
 
 
 def vdev_words(vdev: str, nodes: tuple[Argument, ...]) -> list[Argument]:
-    """How zpool create takes a layout."""
+    """Return a layout as arguments of zpool create."""
     if vdev == "stripe":
         return list(nodes)
     if vdev == "raid10":
@@ -136,7 +138,8 @@ def vdev_words(vdev: str, nodes: tuple[Argument, ...]) -> list[Argument]:
 
 
 def _vdev_of(name: str, fs: Zfs, count: int) -> str:
-    """The layout of log, cache and special devices: losing a special vdev loses the pool, so it is as safe as data."""
+    """Return the layout of log, cache and special devices: losing a special vdev loses the pool, so it is as safe as
+    data."""
     if name == "log":
         return "mirror" if fs.log_mirror else "stripe"
     return "mirror" if name == "special" and fs.vdev != "stripe" and count > 1 else "stripe"
@@ -196,7 +199,7 @@ def _checks(
 
 
 def _layout(vdev: str, count: int) -> str:
-    """As `render_layout` shows what zpool says."""
+    """Return a layout in the form of `render_layout`."""
     if count == 0:
         return "none"
     if vdev == "stripe":
@@ -208,7 +211,7 @@ def _layout(vdev: str, count: int) -> str:
 
 @dataclass(frozen=True)
 class PoolCheck:
-    """The pool is healthy and has the vdevs asked for."""
+    """Checks that the pool is healthy and has the configured vdevs."""
 
     role: str
     pool: str
@@ -228,12 +231,12 @@ class PoolCheck:
         return (*self.compare(parse_properties(printed.stdout), status), io)
 
     def compare(self, found: Mapping[str, str], status: str) -> tuple[Attested, ...]:
-        """Asked against found."""
+        """Compare configured with actual values."""
         vdevs = parse_zpool_status(status)
         prefix = f"{self.role} zfs"
         return (
             Attested(f"{prefix} health", "ONLINE", found["health"]),
-            asked_or_told(f"{prefix} ashift", self.ashift, found["ashift"]),
+            compare_or_record(f"{prefix} ashift", self.ashift, found["ashift"]),
             *(Attested(f"{prefix} {s} vdevs", want, render_layout(vdevs, s)) for s, want in self.wanted.items()),
             told(f"{prefix} size_bytes", found["size"]),
             told(f"{prefix} allocated_bytes", found["allocated"]),
@@ -243,7 +246,7 @@ class PoolCheck:
 
 @dataclass(frozen=True)
 class DatasetCheck:
-    """A dataset has the properties asked for; the others of interest are told."""
+    """Checks the configured properties of a dataset; records other relevant ones."""
 
     role: str
     dataset: str
@@ -257,14 +260,16 @@ class DatasetCheck:
         return self.compare(parse_properties(printed.stdout))
 
     def compare(self, found: Mapping[str, str]) -> tuple[Attested, ...]:
-        """Asked against found."""
+        """Compare configured with actual values."""
         prefix = f"{self.role} zfs {self.dataset.rsplit('/', 1)[-1]}"
-        return tuple(asked_or_told(f"{prefix} {name}", self.asked.get(name), value) for name, value in found.items())
+        return tuple(
+            compare_or_record(f"{prefix} {name}", self.asked.get(name), value) for name, value in found.items()
+        )
 
 
 @dataclass(frozen=True)
 class ArcCheck:
-    """A limit of the ARC is in effect: zfs ignores values that do not fit the memory, and does not say so."""
+    """Checks that an ARC limit is in effect: zfs silently ignores values that do not fit the memory."""
 
     parameter: str
     value: int
@@ -276,7 +281,7 @@ class ArcCheck:
 
 
 def plan_empty_arc(place: Place) -> tuple[Command, ...]:
-    """zfs keeps its own cache, which only leaving and entering the pool again empties for certain."""
+    """Plan emptying zfs's own cache, which only exporting and importing the pool does reliably."""
     # /dev, because loop devices have no links in /dev/disk, where zpool looks by itself
     options = ["-d", "/dev", "-o", "cachefile=none"]
     return (
@@ -286,7 +291,7 @@ def plan_empty_arc(place: Place) -> tuple[Command, ...]:
 
 
 def _used_bytes(host: Host, mount_point: str, directory: str) -> int:
-    """Allocated in the pool, parity and copies with it; the pool carries the name of the mounted dataset."""
+    """Return the bytes allocated in the pool, parity and copies included; the pool has the mounted dataset's name."""
     source = host.run(command("findmnt", "--noheadings", ["--output", "SOURCE"], ["--mountpoint", mount_point]))
     pool = source.stdout.strip().split("/", 1)[0]
     return int(host.run(command("zpool", "list", "-Hp", ["-o", "allocated"], pool)).stdout)

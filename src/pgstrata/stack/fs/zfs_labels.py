@@ -1,4 +1,4 @@
-"""What zfs leaves on a disk: it partitions whole disks, and dozens of labels survive the destruction of a pool."""
+"""Remains of zfs on a disk: it partitions whole disks, and dozens of labels survive the destruction of a pool."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pgstrata.stack.undoing import UNMOUNT_TIMEOUT_S, ask_tool, blank_member, re
 
 ZFS_MEMBER = "zfs_member"
 PARTITION_TYPES = ("6a898cc3-1dd2-11b2-99a6-080020736631", "6a945a3b-1dd2-11b2-99a6-080020736631")
-"""GPT types that zpool gives to the partition with the data and to the small reserved one behind it."""
+"""GPT types of the data partition made by zpool and of the small reserved one behind it."""
 
 
 def wipe_member(host: Host, node: str, pool: str) -> bool:
-    """Wipes a device that was a member of `pool`, with the partitions that zpool made; False when it was none.
+    """Wipe a device that was a member of `pool`, with zpool's partitions; False when it was not a member.
 
-    One whose partitions are of zfs but carry no label yet was being made into a member when its trial was killed.
+    A disk with zfs partitions but no label was being made a member when its trial was killed.
     """
     partitions = [f"/dev/{name}" for name in list_partitions(host, node)]
     probed = [probe(host, n) for n in (node, *partitions)]
@@ -32,7 +32,8 @@ def wipe_member(host: Host, node: str, pool: str) -> bool:
 
 
 def probe(host: Host, node: str) -> dict[str, str]:
-    """What `blkid --probe` finds on a node and says of its partition entry. Given several, it stops at an empty one."""
+    """Return the values that `blkid --probe` prints for a node and its partition entry. Given several nodes, it stops
+    at an empty one."""
     printed = host.run(command("blkid", "--probe", ["--output", "export"], node), check=False)
     return dict(line.split("=", 1) for line in printed.stdout.splitlines() if "=" in line)
 
@@ -54,7 +55,7 @@ class DestroyPool(Undo):
 
 
 def destroy_pool(host: Host, undo: DestroyPool) -> str:
-    """Destroys the pool, and wipes what it left on real devices."""
+    """Destroy the pool, and wipe its remains from real devices."""
     require_ours(undo.pool)
     done = []
     if ask_tool(host, "zpool", "list", "-H", ["-o", "name"], undo.pool).exit_code == 0:

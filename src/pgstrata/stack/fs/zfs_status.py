@@ -1,6 +1,6 @@
-"""Reads what `zpool` and `zfs` print: scripted output (`-Hp`) where there is one, the tree of `zpool status` else.
+"""Parses output of `zpool` and `zfs`: scripted output (`-Hp`) if available, otherwise the tree of `zpool status`.
 
-`zpool status --json` came with OpenZFS 2.3; older ones are what servers run. Tested with 2.1.11.
+`zpool status --json` came with OpenZFS 2.3; servers run older ones. Tested with 2.1.11.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Line:
 
 @parser_of("zpool")
 def parse_zpool_status(text: str) -> tuple[Vdev, ...]:
-    """The vdevs in the `config:` part of `zpool status -P POOL`, which is a tree drawn by indentation."""
+    """Parse the vdevs in the `config:` part of `zpool status -P POOL`, a tree drawn by indentation."""
     found: list[Vdev] = []
     section = ROOT
     for line in _config_lines(text):
@@ -59,7 +59,7 @@ def parse_zpool_status(text: str) -> tuple[Vdev, ...]:
 
 
 def _config_lines(text: str) -> Iterable[_Line]:
-    """Lines between `config:` and `errors:`, without the headline."""
+    """Return the lines between `config:` and `errors:`, without the headline."""
     _, found, config = text.partition("config:\n")
     if not found:
         raise ValueError("zpool status printed no config")
@@ -73,12 +73,12 @@ def _config_lines(text: str) -> Iterable[_Line]:
 
 
 def render_layout(vdevs: Iterable[Vdev], section: str = ROOT) -> str:
-    """`mirror(2)+mirror(2)`; `none` where the pool has no such vdev."""
+    """Render `mirror(2)+mirror(2)`; `none` if the pool has no such vdev."""
     return "+".join(v.shown for v in vdevs if v.section == section) or "none"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """`zfs get -Hp -o property,value` or `zpool get -Hp -o property,value`: a tab between name and value."""
+    """Parse `zfs get -Hp -o property,value` or `zpool get -Hp -o property,value`: a tab between name and value."""
     found = {}
     for line in text.splitlines():
         name, tab, value = line.partition("\t")
@@ -89,7 +89,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def parse_iostat(text: str) -> dict[str, int]:
-    """`zpool iostat -Hp POOL`: means over the time since the pool was imported."""
+    """Parse `zpool iostat -Hp POOL`: means over the time since the pool was imported."""
     fields = text.split()
     if len(fields) != 7:
         raise ValueError(f"not a line of zpool iostat: {text!r}")
@@ -98,11 +98,11 @@ def parse_iostat(text: str) -> dict[str, int]:
 
 
 def parse_kstat(text: str) -> dict[str, int]:
-    """Named counters of a file below /proc/spl/kstat: a headline of numbers, `name type data`, then a row each."""
+    """Parse a kstat file below /proc/spl/kstat: a headline of numbers, `name type data`, then one row per counter."""
     rows = [line.split() for line in text.splitlines()[2:]]
     return {row[0]: int(row[2]) for row in rows if len(row) == 3}
 
 
 def read_arcstats(host: Host) -> dict[str, int]:
-    """Counters of the ARC; `c_max` and `c_min` are the limits in effect."""
+    """Read the counters of the ARC; `c_max` and `c_min` are the limits in effect."""
     return parse_kstat(host.read_text(ARCSTATS))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pgstrata.host.protocol import Host, command
-from pgstrata.stack.step import Argument, Attested, Setting, asked_or_told, resolve
+from pgstrata.stack.step import Argument, Attested, Setting, compare_or_record, resolve
 
 COUNTERPARTS = (
     ("/proc/sys/vm/dirty_bytes", "/proc/sys/vm/dirty_ratio"),
@@ -28,6 +28,12 @@ def parse_setting(text: str) -> str:
 def read_setting(host: Host, path: str) -> str:
     """The present value of a setting."""
     return parse_setting(host.read_text(path))
+
+
+def refused_write(host: Host, path: str) -> str:
+    """Why a file of the kernel cannot be opened for writing; empty where it can. Writes nothing."""
+    opened = host.run(command("dd", "if=/dev/null", f"of={path}", "conv=nocreat,notrunc", "status=none"), check=False)
+    return "" if opened.exit_code == 0 else opened.stderr.strip().rpartition(": ")[2] or f"exit code {opened.exit_code}"
 
 
 def setting_path(host: Host, path: Argument, bindings: Mapping[str, str]) -> str:
@@ -81,5 +87,5 @@ class SettingCheck:
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
         for path in _places(resolve(self.path, bindings)):
             with suppress(FileNotFoundError):
-                return (asked_or_told(self.what, self.value, read_setting(host, path)),)
+                return (compare_or_record(self.what, self.value, read_setting(host, path)),)
         return () if self.value is None else (Attested(self.what, self.value, "missing"),)

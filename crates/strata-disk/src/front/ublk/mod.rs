@@ -3,9 +3,11 @@
 //! A device has one queue and one thread. The driver keeps a mark of each device, by which those of a daemon that was
 //! killed are found and no others.
 
-pub mod control;
-pub mod queue;
+pub(crate) mod control;
+pub(crate) mod queue;
 pub mod wire;
+
+pub(crate) use control::UblkError;
 
 use crate::engine::Op;
 use control::Control;
@@ -16,10 +18,10 @@ use std::thread::JoinHandle;
 use wire::Geometry;
 
 /// What nodes of such devices begin with.
-pub const NODES: &str = "/dev/ublkb";
+pub(crate) const NODES: &str = "/dev/ublkb";
 
 /// A disk that is attached.
-pub struct Device {
+pub(crate) struct Device {
     control: Control,
     number: u32,
     thread: JoinHandle<()>,
@@ -27,11 +29,11 @@ pub struct Device {
 
 impl Device {
     /// Attaches a disk: `serve` gets its requests, on a thread of the device's own.
-    pub fn attach(
+    pub(crate) fn attach(
         mark: u64,
         geometry: &Geometry,
         serve: impl Fn(Op<'_>, Reply) + Send + 'static,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, UblkError> {
         let control = Control::open()?;
         let number = control.add(DEPTH, LARGEST_REQUEST, mark)?;
         let begun = control
@@ -47,40 +49,39 @@ impl Device {
         }
     }
 
-    pub fn node(&self) -> PathBuf {
+    pub(crate) fn node(&self) -> PathBuf {
         format!("{NODES}{}", self.number).into()
     }
 
     /// What is under way is answered first. Whoever has it open gets errors from then on.
-    pub fn detach(self) -> Result<(), String> {
+    pub(crate) fn detach(self) -> Result<(), UblkError> {
         let node = self.node();
         self.control.stop(self.number)?;
-        self.thread.join().map_err(|_| format!("the thread of {} panicked", node.display()))?;
+        self.thread.join().map_err(|_| UblkError::Panicked(node))?;
         self.control.delete(self.number)
     }
 }
 
 /// Returns once the device can be started.
-fn spawn(number: u32, serve: impl Fn(Op<'_>, Reply) + Send + 'static) -> Result<JoinHandle<()>, String> {
+fn spawn(number: u32, serve: impl Fn(Op<'_>, Reply) + Send + 'static) -> Result<JoinHandle<()>, UblkError> {
     let path = PathBuf::from(format!("/dev/ublkc{number}"));
     let (tell, told) = mpsc::channel();
     let thread = std::thread::Builder::new().name(format!("ublk{number}")).spawn(move || {
-        let opened = Queue::open(&path, serve).map_err(|error| format!("{}: {error}", path.display()));
-        match opened {
+        match Queue::open(&path, serve) {
             Ok(queue) => {
                 let _ = tell.send(Ok(()));
                 queue.run();
             }
-            Err(error) => drop(tell.send(Err(error))),
+            Err(source) => drop(tell.send(Err(UblkError::Queue { path, source }))),
         }
     });
-    let thread = thread.map_err(|error| format!("thread of a ublk device: {error}"))?;
-    told.recv().map_err(|error| error.to_string())??;
+    let thread = thread.map_err(UblkError::Thread)?;
+    told.recv()??;
     Ok(thread)
 }
 
 /// Takes away what a daemon that is dead left of its devices.
-pub fn forget(mark: u64) -> Result<(), String> {
+pub(crate) fn forget(mark: u64) -> Result<(), UblkError> {
     let Ok(control) = Control::open() else { return Ok(()) };
     for number in control.of_mark(mark) {
         control.stop(number).and_then(|()| control.delete(number))?;

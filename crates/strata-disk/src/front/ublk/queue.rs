@@ -6,7 +6,6 @@
 
 use super::wire::{self, Asked, DESCRIPTOR_BYTES};
 use crate::engine::{Op, Refused};
-use crate::front::errno;
 use crate::front::patience::Patience;
 use io_uring::types::Fd;
 use io_uring::{IoUring, opcode};
@@ -20,13 +19,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-pub const DEPTH: u16 = 128;
-pub const LARGEST_REQUEST: u32 = 512 << 10;
+pub(crate) const DEPTH: u16 = 128;
+pub(crate) const LARGEST_REQUEST: u32 = 512 << 10;
 /// What the entry is known by that waits for answers of other threads.
 const WOKEN: u64 = u64::MAX;
 
 /// A request that is to be answered.
-pub struct Reply {
+pub(crate) struct Reply {
     answers: Arc<Answers>,
     tag: u16,
     /// Of a write, how much it wrote.
@@ -35,11 +34,11 @@ pub struct Reply {
 
 impl Reply {
     /// `result` is the data of a read, and empty for what has none.
-    pub fn send(self, result: Result<Vec<u8>, Refused>) {
+    pub(crate) fn send(self, result: Result<Vec<u8>, Refused>) {
         let (result, data) = match (result, self.written) {
             (Ok(_), Some(bytes)) => (bytes as i32, Vec::new()),
             (Ok(data), None) => (data.len() as i32, data),
-            (Err(refused), _) => (-(errno(refused) as i32), Vec::new()),
+            (Err(refused), _) => (-(refused.errno() as i32), Vec::new()),
         };
         self.answers.put(Answered { tag: self.tag, result, data });
     }
@@ -110,7 +109,7 @@ impl Drop for Mapped {
     }
 }
 
-pub struct Queue<S> {
+pub(crate) struct Queue<S> {
     /// First, so that it is gone before what its requests refer to.
     ring: IoUring,
     device: File,
@@ -126,7 +125,7 @@ pub struct Queue<S> {
 impl<S: Fn(Op<'_>, Reply)> Queue<S> {
     /// The queue of a device that was added, on the thread that is to serve it: `serve` gets each request. The device can
     /// be started once this returns.
-    pub fn open(path: &Path, serve: S) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, serve: S) -> io::Result<Self> {
         let device = OpenOptions::new().read(true).write(true).open(path)?;
         let descriptors = usize::from(DEPTH) * DESCRIPTOR_BYTES;
         let answers = Answers {
@@ -151,7 +150,7 @@ impl<S: Fn(Op<'_>, Reply)> Queue<S> {
     }
 
     /// Returns once the device is stopped.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let mut patience = Patience::default();
         while self.gone < usize::from(DEPTH) && self.wait(&mut patience).is_ok() {
             let done: Vec<_> =

@@ -4,9 +4,12 @@
 
 use crate::front::fields::Fields;
 
+/// Bytes of the unit in which the driver counts.
 pub const SECTOR: u64 = 512;
+/// Bytes of struct ublksrv_ctrl_dev_info.
 pub const INFO_BYTES: usize = 64;
-pub const FEATURES_BYTES: usize = 8;
+pub(crate) const FEATURES_BYTES: usize = 8;
+/// Bytes of struct ublksrv_io_desc.
 pub const DESCRIPTOR_BYTES: usize = 24;
 
 const CONTROL_COMMAND_BYTES: u32 = 32;
@@ -16,14 +19,17 @@ const REQUEST_COMMAND_BYTES: u32 = 16;
 const FROM_KERNEL: u32 = 2;
 const BOTH_WAYS: u32 = 3;
 
+/// UBLK_U_CMD_GET_DEV_INFO.
 pub const GET_INFO: u32 = number(FROM_KERNEL, 0x02, CONTROL_COMMAND_BYTES);
+/// UBLK_U_CMD_ADD_DEV.
 pub const ADD: u32 = number(BOTH_WAYS, 0x04, CONTROL_COMMAND_BYTES);
-pub const DELETE: u32 = number(BOTH_WAYS, 0x05, CONTROL_COMMAND_BYTES);
-pub const START: u32 = number(BOTH_WAYS, 0x06, CONTROL_COMMAND_BYTES);
-pub const STOP: u32 = number(BOTH_WAYS, 0x07, CONTROL_COMMAND_BYTES);
-pub const SET_PARAMETERS: u32 = number(BOTH_WAYS, 0x08, CONTROL_COMMAND_BYTES);
-pub const GET_FEATURES: u32 = number(FROM_KERNEL, 0x13, CONTROL_COMMAND_BYTES);
-pub const FETCH: u32 = number(BOTH_WAYS, 0x20, REQUEST_COMMAND_BYTES);
+pub(crate) const DELETE: u32 = number(BOTH_WAYS, 0x05, CONTROL_COMMAND_BYTES);
+pub(crate) const START: u32 = number(BOTH_WAYS, 0x06, CONTROL_COMMAND_BYTES);
+pub(crate) const STOP: u32 = number(BOTH_WAYS, 0x07, CONTROL_COMMAND_BYTES);
+pub(crate) const SET_PARAMETERS: u32 = number(BOTH_WAYS, 0x08, CONTROL_COMMAND_BYTES);
+pub(crate) const GET_FEATURES: u32 = number(FROM_KERNEL, 0x13, CONTROL_COMMAND_BYTES);
+pub(crate) const FETCH: u32 = number(BOTH_WAYS, 0x20, REQUEST_COMMAND_BYTES);
+/// UBLK_U_IO_COMMIT_AND_FETCH_REQ.
 pub const COMMIT_AND_FETCH: u32 = number(BOTH_WAYS, 0x21, REQUEST_COMMAND_BYTES);
 
 /// The number that lets the driver choose one.

@@ -1,0 +1,344 @@
+"""The runs of a recorded campaign that count, with their metrics; excluded trials with reasons; notices for the reader.
+
+No trial is excluded silently; `selection` decides which trials count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pgstrata.analyze.campaign.metrics import open_loop_of, run_metrics
+from pgstrata.analyze.campaign.scale import Metric, metric_of
+from pgstrata.analyze.campaign.selection import Selection
+from pgstrata.analyze.crash import broken_promises, durability_found, effective_durability
+from pgstrata.analyze.findings import DurabilityFinding, Excluded
+from pgstrata.analyze.stats.comparison import Design, goal_within, mean_seconds
+from pgstrata.analyze.why.medium import medium_notices
+from pgstrata.record.decision import Observation, Stage
+from pgstrata.record.reader import CampaignData, CellData, TrialData
+from pgstrata.record.schema import AttestedRecord
+from pgstrata.spec.campaign import Goal
+from pgstrata.spec.durability import Durability, durability_class, of_class
+from pgstrata.spec.durability_class import SURVIVES, UNKNOWN, BackingFs
+from pgstrata.spec.layers.imported import SAID, Imported
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.workload import Cell
+
+SOAK_S = 1800.0
+COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
+MEASURED: tuple[Stage, ...] = (*COMPARISON, "latency")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured run that counts."""
+
+    trial: TrialData
+    data: CellData
+    cell: str
+    """Id of the cell."""
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The runs that count, by stack and cell, and the notices about those that do not."""
+
+    data: CampaignData
+    stacks: Mapping[str, Stack]
+    cells: tuple[Cell, ...]
+    """Cells of the comparison."""
+    matched: tuple[Cell, ...]
+    """Open-loop cells of the latency stage."""
+    runs: tuple[Run, ...]
+    excluded: Mapping[str, tuple[Excluded, ...]]
+    durability: Mapping[str, DurabilityFinding]
+    """Promised durability and results of crash trials, for every stack."""
+    unsupported: Mapping[str, str]
+    """Reason why this host cannot build a stack; without stacks that were built in a later trial."""
+    notices: tuple[str, ...]
+    emulated: bool
+
+    @property
+    def imported(self) -> bool:
+        return self.data.record.origin.startswith("import")
+
+    @property
+    def goal(self) -> Goal:
+        return self.data.campaign.goal
+
+    @property
+    def primary(self) -> Metric:
+        return metric_of(self.goal.primary)
+
+    def of(self, stack: str, cell: str, stages: Sequence[Stage] = MEASURED) -> tuple[Run, ...]:
+        """Return the runs of one stack in one cell; soak runs only on request."""
+        return tuple(r for r in self._by_place.get((stack, cell), ()) if r.trial.trial.stage in stages)
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str], list[Run]]:
+        found: dict[tuple[str, str], list[Run]] = {}
+        for run in self.runs:
+            found.setdefault((run.trial.trial.stack, run.cell), []).append(run)
+        return found
+
+    @cached_property
+    def lost_runs(self) -> dict[str, tuple[int, int]]:
+        """Trials of the comparison that failed or were excluded, and the number of all, by stack. Interrupted trials
+        are repeated and not counted."""
+        gone = {one.trial for found in self.excluded.values() for one in found}
+        found: dict[str, tuple[int, int]] = {}
+        for trial in self.data.trials:
+            if trial.trial.stage in COMPARISON and trial.verdict.status not in ("interrupted", "unsupported"):
+                lost, trials = found.get(trial.trial.stack, (0, 0))
+                found[trial.trial.stack] = lost + (trial.id in gone), trials + 1
+        return found
+
+    def observations(self, metric: str) -> tuple[Observation, ...]:
+        """Return the runs of one metric in the form that the stages take."""
+        return tuple(self._observations(metric))
+
+    def _observations(self, metric: str) -> Iterator[Observation]:
+        for run in self.runs:
+            trial, value = run.trial.trial, run.metrics.get(metric)
+            if value is not None and trial.stage in MEASURED:
+                cost_s = run.trial.verdict.duration_s / max(1, len(run.trial.cells))
+                # Blocks of the latency stage are randomised and complete like those of screening.
+                stage: Stage = "screen" if trial.stage == "latency" else trial.stage
+                yield Observation(trial.stack, trial.block, run.cell, value, stage, cost_s, host=trial.host)
+
+    def open_loops(self, percentile: str) -> tuple[Observation, ...]:
+        """Return every open-loop run, in the form that the capacity search takes."""
+        found = []
+        for run in self.runs:
+            trial, loop = run.trial.trial, open_loop_of(run.data, percentile)
+            if loop is not None:
+                found.append(
+                    Observation(trial.stack, trial.block, run.cell, run.data.result.tps, trial.stage, 0.0, loop)
+                )
+        return tuple(found)
+
+    def design(self) -> Design:
+        """Return the declared design, without the stacks that never ran."""
+        seen = {r.trial.trial.stack for r in self.runs}
+        names = tuple(n for n in self.stacks if n in seen)
+        goal, runs = goal_within(self.goal, names), self.data.campaign.runs
+        cells = tuple(c.id for c in self.cells)
+        classes = {n: effective_durability(self.durability[n]) for n in names}
+        candidates = frozenset(of_class(classes, self.goal.durability))
+        blocks, fixed = runs.blocks or runs.max_blocks, runs.blocks is not None
+        as_declared = runs.blocks == self.data.record.declared_blocks and self._has_exactly(names, blocks)
+        return Design(names, cells, goal, blocks, fixed, as_declared, candidates)
+
+    def _has_exactly(self, names: Sequence[str], blocks: int) -> bool:
+        """Return True if every one of these stacks ran, successfully or not, in exactly that number of blocks.
+
+        False for a campaign on several hosts, because hosts are counted there.
+        """
+        measured = (t.trial for t in self.data.trials if t.trial.stage in ("screen", "confirm"))
+        done = {(t.host, t.stack, t.block) for t in measured if t.stack in names}
+        return done == {("", name, block) for name in names for block in range(blocks)}
+
+
+def recorded_seconds(data: CampaignData) -> dict[str, float]:
+    """Return the mean machine time of each stack in a block of the comparison, over all its trials there."""
+    valid = (t for t in data.trials if t.valid and t.trial.stage in COMPARISON)
+    return mean_seconds((t.trial.stack, t.trial.block, t.verdict.duration_s) for t in valid)
+
+
+def gather(data: CampaignData) -> Evidence:
+    """Sort the trials of a campaign into those that count and those that do not."""
+    excluded: dict[str, list[Excluded]] = {}
+    unsupported: dict[str, str] = {}
+    selection = Selection.of(data.trials)
+    runs: list[Run] = []
+    notices = _Notices(data)
+    for trial in data.trials:
+        reason = selection.why_not(trial)
+        if trial.verdict.status == "unsupported":
+            unsupported.setdefault(trial.trial.stack, trial.verdict.reason)
+        elif reason:
+            excluded.setdefault(trial.trial.stack, []).append(_excluded(trial, reason))
+            notices.left_out(trial, reason)
+        else:
+            for cell in trial.cells:
+                runs.append(Run(trial, cell, cell.id, run_metrics(trial, cell)))
+    for run in runs:
+        value = run.metrics.get(data.campaign.goal.primary)
+        if value is None or (metric_of(data.campaign.goal.primary).scale == "ratio" and value <= 0):
+            reason = f"{run.cell}: {data.campaign.goal.primary} is {'missing' if value is None else f'{value:g}'}"
+            excluded.setdefault(run.trial.trial.stack, []).append(_excluded(run.trial, reason))
+    stacks, ran = _stacks(data), {run.trial.trial.stack for run in runs}
+    durability = find_durability(data, stacks)
+    emulated = _emulated(data)
+    return Evidence(
+        data=data,
+        stacks=stacks,
+        cells=_cells(data, [r for r in runs if r.trial.trial.stage in COMPARISON]),
+        matched=tuple({r.cell: r.data.cell for r in runs if r.trial.trial.stage == "latency"}.values()),
+        runs=tuple(runs),
+        excluded={name: tuple(items) for name, items in excluded.items()},
+        durability=durability,
+        unsupported={name: reason for name, reason in unsupported.items() if name not in ran},
+        notices=(
+            *_unreadable_notice(data),
+            *notices.first(),
+            *medium_notices(data.media),
+            *_durability_notice({n: d for n, d in durability.items() if n in ran}, emulated),
+            *broken_promises(durability),
+        ),
+        emulated=emulated,
+    )
+
+
+def find_durability(data: CampaignData, stacks: Mapping[str, Stack]) -> dict[str, DurabilityFinding]:
+    """Return the promised durability of each stack, with the results of its power-cut trials."""
+    tested = {c.trial.stack: c.found for c in data.crashes if c.verdict.status != "unsupported"}
+    untested = {c.trial.stack: c.verdict.reason for c in data.crashes if c.trial.stack not in tested}
+    return {
+        name: durability_found(durability_of(data, stack), tested.get(name), untested.get(name, ""))
+        for name, stack in stacks.items()
+    }
+
+
+def _unreadable_notice(data: CampaignData) -> Iterator[str]:
+    if lost := data.unreadable:
+        yield f"trials that could not be read count for nothing: {summarise_names([trial.id for trial in lost], 3)}"
+
+
+def _emulated(data: CampaignData) -> bool:
+    return any(t.facts is not None and t.facts.kind == "emulated" for t in data.trials)
+
+
+def _excluded(trial: TrialData, reason: str) -> Excluded:
+    return Excluded(trial=trial.id, block=trial.trial.block, reason=reason)
+
+
+def _stacks(data: CampaignData) -> dict[str, Stack]:
+    """Return declared stacks in declared order, then those that only trials know (the second name of an A/A pair)."""
+    found = {s.name: s for s in data.campaign.stacks}
+    for trial in data.trials:
+        found.setdefault(trial.trial.stack, trial.stack)
+    return found
+
+
+def _cells(data: CampaignData, runs: Sequence[Run]) -> tuple[Cell, ...]:
+    """Return the measured cells, in declared order; all declared cells if none was measured yet."""
+    measured = {r.cell: r.data.cell for r in runs}
+    declared = [c for c in data.campaign.workload.cells if c.id in measured]
+    known = {c.id for c in declared}
+    cells = (*declared, *(c for i, c in measured.items() if i not in known))
+    return cells or data.campaign.workload.cells
+
+
+@dataclass
+class _Notices:
+    """Notices that a reader must know before any figure."""
+
+    data: CampaignData
+    mixed: dict[str, list[str]] = field(default_factory=dict)
+
+    def left_out(self, trial: TrialData, reason: str) -> None:
+        if trial.valid:
+            self.mixed.setdefault(reason, []).append(trial.id)
+
+    def first(self) -> Iterator[str]:
+        record = self.data.record
+        if record.origin.startswith("import"):
+            yield f"imported ({record.origin}): measured by others, not attested, not confirmed with fresh pairs"
+            if not record.paired:
+                yield "the runs are unpaired: nothing protects them from drift of the machine"
+        for reason, count in sorted(record.rejected.items()):
+            yield f"left out by the import, {count} times: {reason}"
+        for reason, trials in self.mixed.items():
+            verb = "does" if len(trials) == 1 else "do"
+            yield f"{len(trials)} trials that {verb} not compare: {reason}"
+        yield from self._crowded()
+        if _emulated(self.data):
+            yield "functional only: measured on an emulated machine, throughput there says nothing about real storage"
+        decisions = self.data.decisions
+        if decisions and decisions[-1].budget_notice:
+            yield decisions[-1].budget_notice
+        if not self.data.record.origin.startswith("import"):
+            yield from self._soak()
+
+    def _crowded(self) -> Iterator[str]:
+        measured = {cell.id for trial in self.data.trials if trial.valid for cell in trial.cells}
+        if cells := [cell for cell in self.data.campaign.workload.crowded if cell.id in measured]:
+            yield crowded_words(cells)
+
+    def _soak(self) -> Iterator[str]:
+        ran = {t.trial.stack for t in self.data.trials if t.valid}
+        wary = [name for name, stack in _stacks(self.data).items() if name in ran and copies_on_write(stack)]
+        longest = max((c.result.duration_s for c in self.data.cells()), default=0.0)
+        if wary and longest < SOAK_S:
+            yield (
+                f"copy on write ({', '.join(wary)}): runs of {longest:.0f} s on fresh data cannot show a decline "
+                "over hours; two or three runs of an hour would"
+            )
+
+
+def crowded_words(cells: Sequence[Cell]) -> str:
+    """Describe what is hidden in cells that have more clients than branches."""
+    which = summarise_names([f"{cell.clients} clients at scale {cell.scale}" for cell in cells], 3)
+    return (
+        f"more clients than branches ({which}): sessions wait for one another's row locks, "
+        "which hides part of what storage does"
+    )
+
+
+def copies_on_write(stack: Stack) -> bool:
+    """Return True if any volume is a copy-on-write filesystem, whose throughput can fall as it ages."""
+    return any(v.fs.copy_on_write for v in stack.volumes.values())
+
+
+def durability_of(data: CampaignData, stack: Stack) -> Durability:
+    """Return the durability class from the configuration and the detected backing of directories and loop files. With a
+    complete postgresql.conf, the settings reported by the server in its first successful trial count too."""
+    if data.record.origin.startswith("import"):
+        found = durability_class(stack)
+        if found.class_ != SURVIVES:
+            return found
+        if isinstance(stack.data.fs, Imported):
+            return Durability(SURVIVES, SAID)
+        return Durability(UNKNOWN, "imported: nobody looked at what it ran on")
+    own = [t.attested for t in data.trials if t.stack.name == stack.name and t.attested]
+    grounds = _grounds(stack, own[0]) if own else {}
+    if stack.postgresql.postgresql_conf is None:
+        return durability_class(stack, grounds=grounds)
+    said = next((rows for rows in own if _server_rows(rows)), ())
+    lines = [f"{row.what.removeprefix(_SERVER)} = '{row.actual}'" for row in _server_rows(said)]
+    return durability_class(stack, "\n".join(lines) if lines else None, grounds)
+
+
+def _grounds(stack: Stack, rows: Sequence[AttestedRecord]) -> dict[str, BackingFs]:
+    """Return the attested backing filesystem of the directories and of the first loop file of each volume."""
+    found = {row.what: row.actual for row in rows}
+    grounds = {}
+    for role, volume in stack.volumes.items():
+        kind, options = f"{role} mount fstype", f"{role} mount options"
+        if volume.fs.kind != "dir":
+            kind, options = f"loop {role}.0 file fstype", f"loop {role}.0 file mount options"
+        if kind in found:
+            grounds[role] = BackingFs(found[kind], frozenset(found.get(options, "").split(",")))
+    return grounds
+
+
+_SERVER = "PostgreSQL "
+
+
+def _server_rows(rows: Sequence[AttestedRecord]) -> tuple[AttestedRecord, ...]:
+    return tuple(row for row in rows if row.what.startswith(_SERVER))
+
+
+def _durability_notice(stacks: Mapping[str, DurabilityFinding], emulated: bool) -> Iterator[str]:
+    classes: dict[str, list[str]] = {}
+    for name, durability in stacks.items():
+        classes.setdefault(durability.class_, []).append(name)
+    if len(classes) > 1:
+        parts = "; ".join(f"{class_}: {', '.join(names)}" for class_, names in classes.items())
+        together = "stand side by side" if emulated else "stand in one table"
+        yield f"stacks of different durability {together} ({parts})"

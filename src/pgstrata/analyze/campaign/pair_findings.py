@@ -1,0 +1,136 @@
+"""Converts a conclusion about a pair to a finding: in the metric's own units, with the cost of more pairs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pgstrata.analyze.campaign.conclude import PairConclusion
+from pgstrata.analyze.campaign.scale import Metric
+from pgstrata.analyze.campaign.statements import PairStatement
+from pgstrata.analyze.crash import share_bound
+from pgstrata.analyze.finding import Kind, Source, Uncounted
+from pgstrata.analyze.findings import Comparison
+from pgstrata.analyze.stats.equivalence import PairVerdict
+from pgstrata.analyze.stats.interval import Interval
+
+
+@dataclass(frozen=True)
+class PairFindings:
+    """Converter for the pairs of one cell."""
+
+    cell: str
+    imported: bool
+    seconds: dict[str, float]
+    """Machine time of a stack in a block."""
+    notable: Uncounted = field(default_factory=dict)
+    """Uncommitted or retried transactions of the cell's stacks, if notable."""
+
+    def uncounted(self, *names: str) -> Uncounted:
+        """Return the notable shares of these stacks."""
+        return {name: self.notable[name] for name in names if name in self.notable}
+
+    def comparison(self, pair: PairConclusion, metric: Metric, *, declared: bool) -> Comparison:
+        verdict = pair.verdict
+        shown = verdict.equivalence if verdict.verdict == "equal" else verdict.interval
+        low, high = sorted_bounds(metric, shown)
+        estimate = verdict.estimate
+        kind: Kind = "confirm" if pair.confirmed else "screen"
+        half = (verdict.interval.high - verdict.interval.low) / 2
+        needed = pair.needed() if declared else None
+        return Comparison(
+            a=pair.a,
+            b=pair.b,
+            cell=self.cell,
+            metric=metric.name,
+            scale=metric.scale,
+            ratio=metric.from_model(estimate.value),
+            low=low,
+            high=high,
+            level=shown.level,
+            kind="equivalence" if verdict.verdict == "equal" else kind,
+            verdict=verdict.verdict,
+            pairs=round(estimate.n),
+            needed_pairs=needed,
+            needed_s=self._cost_s(pair, needed),
+            source=self._source(pair),
+            leaning=_leaning(pair),
+            margin=relative_margin(metric, pair.bound) if declared else None,
+            one_look=verdict.one_look,
+            proven=declared and pair.confirmed and verdict.verdict in ("better", "worse"),
+            smallest_provable=relative_margin(metric, half),
+            acceptable_margin=relative_margin(metric, verdict.acceptable_bound) if declared else None,
+            sigma=pair.sigma,
+            unseen_mode=unseen_mode(verdict),
+            uncounted=self.uncounted(pair.a, pair.b),
+            cross_check=_cross_check(pair, metric) if declared else None,
+        )
+
+    def _cost_s(self, pair: PairConclusion, pairs: int | None) -> float | None:
+        """Return the machine time of `pairs` more pairs."""
+        seconds = self.seconds.get(pair.a, 0.0) + self.seconds.get(pair.b, 0.0)
+        known = pairs and seconds and not self.imported and pair.over is None
+        return pairs * seconds if pairs and known else None
+
+    def _source(self, pair: PairConclusion) -> Source:
+        if self.imported:
+            return "import"
+        if pair.over is not None:
+            return "hosts"
+        return "fresh pairs" if pair.confirmed else "screening"
+
+
+def pair_statement(comparison: Comparison) -> PairStatement:
+    """Return the statement on a comparison in the declared metric."""
+    decided = comparison.verdict != "undecided"
+    return PairStatement(
+        subject=comparison.a,
+        relation=comparison.verdict,
+        object=comparison.b,
+        metric=comparison.metric,
+        amount=comparison.ratio if comparison.ratio is not None else math.nan,
+        low=comparison.low,
+        high=comparison.high,
+        certainty=("proven" if comparison.source in ("fresh pairs", "hosts") else "shown") if decided else "open",
+        source=comparison.source,
+        margin=comparison.margin or 0.0,
+        leaning=comparison.leaning,
+        sigma=comparison.sigma if comparison.sigma and math.isfinite(comparison.sigma) else None,
+        settled_by_pairs=comparison.needed_pairs,
+        settled_by_s=comparison.needed_s,
+        acceptable_margin=comparison.acceptable_margin,
+        unseen_mode=comparison.unseen_mode,
+        uncounted=comparison.uncounted,
+    )
+
+
+def unseen_mode(verdict: PairVerdict) -> float | None:
+    """Return the largest share of runs at another level that the runs behind "equal" miss with a probability of 5 %."""
+    return share_bound(verdict.runs) if verdict.verdict == "equal" else None
+
+
+def _leaning(pair: PairConclusion) -> Literal["better", "worse"] | None:
+    if pair.verdict.verdict != "equal" or not pair.verdict.interval.excludes_zero():
+        return None
+    return "better" if pair.verdict.estimate.value > 0 else "worse"
+
+
+def sorted_bounds(metric: Metric, bounds: Interval) -> tuple[float | None, float | None]:
+    """Return bounds in the metric's own units (ratios: of the ratio); None while unbounded."""
+    if not (math.isfinite(bounds.low) and math.isfinite(bounds.high)):
+        return None, None
+    low, high = sorted((metric.from_model(bounds.low), metric.from_model(bounds.high)))
+    return low, high
+
+
+def relative_margin(metric: Metric, bound: float) -> float | None:
+    if not math.isfinite(bound):
+        return None
+    return math.expm1(bound) if metric.scale == "ratio" else bound
+
+
+def _cross_check(pair: PairConclusion, metric: Metric) -> float | None:
+    """Return the second estimate if it disagrees with the first: the runs are then skewed or form groups."""
+    check = pair.cross_check()
+    return metric.from_model(check) if abs(check - pair.verdict.estimate.value) > pair.bound / 2 else None

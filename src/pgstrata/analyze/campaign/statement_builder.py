@@ -1,0 +1,354 @@
+"""From the conclusion on a cell to its statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pgstrata.analyze.campaign.conclude import COMPARISON, CellConclusion, PairConclusion
+from pgstrata.analyze.campaign.evidence import Evidence
+from pgstrata.analyze.campaign.later_stages import capacities_tps, capacity_statement
+from pgstrata.analyze.campaign.levels_apart import far_run, is_notable
+from pgstrata.analyze.campaign.pair_findings import PairFindings, pair_statement, relative_margin, sorted_bounds
+from pgstrata.analyze.campaign.policy import MAX_PAIRS
+from pgstrata.analyze.campaign.run_features import features_of
+from pgstrata.analyze.campaign.run_scatter import suggested_length
+from pgstrata.analyze.campaign.statements import (
+    Amount,
+    BadModeStatement,
+    Behind,
+    BestLength,
+    Choice,
+    DeclaredBlocks,
+    FarRun,
+    Growing,
+    LevelChanges,
+    LevelsApart,
+    LostCount,
+    LostRuns,
+    NotCompared,
+    NotConfirmed,
+    NoVerdict,
+    PairStatement,
+    Price,
+    Remembering,
+    SoakTrend,
+    Statement,
+    Trend,
+)
+from pgstrata.analyze.campaign.steadiness import feature_statements, known, stalls
+from pgstrata.analyze.crash import effective_durability
+from pgstrata.analyze.finding import Source
+from pgstrata.analyze.stats.bad_mode import BadMode
+from pgstrata.analyze.stats.comparison import Design, tabulate
+from pgstrata.analyze.stats.forecast import smallest_margin
+from pgstrata.analyze.stats.interval import Interval
+from pgstrata.analyze.stats.trend import trend_p
+from pgstrata.analyze.why.disk_use import disk_findings, late_disks
+from pgstrata.record.decision import Observation
+from pgstrata.spec.durability import CLASSES
+from pgstrata.spec.workload import Cell
+
+TREND_ALPHA = 0.05
+TREND_RUN_S = 300.0
+"""Minimum length of runs for a trend: the slope of shorter runs says nothing about the following hours."""
+
+
+def rivals_of(design: Design, conclusion: CellConclusion) -> list[str]:
+    """Return the ranked stacks that could be chosen instead of the leader."""
+    return [n for n in conclusion.ranking[1:] if design.can_choose(n)]
+
+
+def amounts(items: Iterable[tuple[str, float]]) -> Iterator[Amount]:
+    return (Amount(name=name, value=value) for name, value in items)
+
+
+@dataclass(frozen=True)
+class CellStatements:
+    """Statements on one cell of the comparison."""
+
+    evidence: Evidence
+    design: Design
+    cell: Cell
+    conclusion: CellConclusion
+    observations: Sequence[Observation]
+    pairs: PairFindings
+
+    @property
+    def _metric(self) -> str:
+        return self.evidence.goal.primary
+
+    @property
+    def _rivals(self) -> list[str]:
+        return rivals_of(self.design, self.conclusion)
+
+    def all(self) -> Iterator[Statement]:
+        """Yield all statements, the most important first."""
+        if self.evidence.emulated:
+            yield NoVerdict(reason="emulated")
+            yield from self._late_disks()
+            return
+        leader = self.conclusion.leader
+        if leader is None:
+            yield self._no_verdict()
+        else:
+            yield self._choice(leader)
+            yield from self._lost_runs()
+            yield from self._verdicts(leader)
+            if self.design.one_look:
+                yield DeclaredBlocks(blocks=self.design.max_blocks)
+            yield from self._levels_apart()
+            yield from self._remembering()
+            yield from self._growing()
+            yield from self._bad_modes()
+            yield from self._best_length(leader)
+            if self.conclusion.apart:
+                yield NotCompared(names=self.conclusion.apart)
+        yield from self._late_disks()
+        yield from self._features()
+
+    def _lost_runs(self) -> Iterator[Statement]:
+        """Yield a statement if stacks lost different numbers of runs."""
+        lost = {name: self.evidence.lost_runs.get(name, (0, 0)) for name in self.conclusion.ranking}
+        if len({count for count, _ in lost.values()}) > 1:
+            yield LostRuns(counts=tuple(LostCount(name=n, lost=c, runs=r) for n, (c, r) in lost.items()))
+
+    def _late_disks(self) -> Iterator[Statement]:
+        for name in self.evidence.stacks:
+            runs = self.evidence.of(name, self.cell.id)
+            yield from late_disks(name, disk_findings([run.data.result for run in runs]))
+
+    def _choice(self, leader: str) -> Choice:
+        chosen, rivals = self.conclusion.chosen, self._rivals
+        held_back = self.conclusion.held_back
+        limited = any(not self.design.can_choose(name) for name in self.conclusion.ranking)
+        return Choice(
+            subject=leader,
+            relation=("chosen" if chosen else "leads") if rivals else "only one",
+            metric=self._metric,
+            margin=self.design.goal.margin,
+            class_=self._demanded(leader) if limited else None,
+            uncounted=self.pairs.notable,
+            bad_mode_cost=None if held_back is None else self._mean_cost(held_back),
+        )
+
+    def _mean_cost(self, mode: BadMode) -> float:
+        """Return the ratio (or difference) of the mean of all runs to that of the runs outside the bad mode."""
+        metric, share = self.evidence.primary, mode.bad / mode.runs
+        amount = metric.from_model(-mode.loss)
+        return 1 + share * (amount - 1) if metric.scale == "ratio" else share * amount
+
+    def _demanded(self, leader: str) -> str:
+        """Return the durability to choose in: that of the goal, or the strongest available."""
+        weakest = (d for d in reversed(CLASSES) if any(self._has(n, d) for n in (leader, *self._rivals)))
+        return self.design.goal.durability or next(weakest)
+
+    def _has(self, stack: str, class_: str) -> bool:
+        return effective_durability(self.evidence.durability[stack]) == class_
+
+    def _best_length(self, leader: str) -> Iterator[Statement]:
+        if self._metric != "tps":
+            return
+        suggested = suggested_length(self.evidence, leader, self.cell.id, self.conclusion.fit.sigma)
+        if suggested is not None and not 0.5 <= suggested[0].best_s / suggested[1] <= 2:
+            yield BestLength(best_s=suggested[0].best_s, length_s=suggested[1])
+
+    def _capacity(self) -> Iterator[Statement]:
+        asked = self.evidence.data.campaign.latency
+        if asked is None or asked.objective_ms is None:
+            return
+        found = capacities_tps(self.evidence.data.campaign, self.evidence.open_loops(asked.percentile))
+        own = {stack: tps for (stack, cell), tps in found.items() if cell == self.cell.id}
+        if own:
+            yield capacity_statement(asked, own)
+
+    def _no_verdict(self) -> NoVerdict:
+        if len(self.conclusion.ranking) > 1:
+            return NoVerdict(reason="no candidate", subject=self.design.goal.durability or "")
+        measured = [n for n in self.evidence.stacks if self.evidence.of(n, self.cell.id)]
+        if len(measured) == 1 and (self.evidence.imported or len(self.design.stacks) == 1):
+            return NoVerdict(reason="alone", subject=measured[0])
+        if self.evidence.imported and measured:
+            return NoVerdict(reason="single runs")
+        if len(self.design.stacks) == 1:
+            return NoVerdict(reason="alone", subject=self.design.stacks[0])
+        return NoVerdict(reason="too few runs")
+
+    def _verdicts(self, leader: str) -> Iterator[Statement]:
+        conclusion = self.conclusion
+        if self.evidence.imported and len(conclusion.screened) <= 10:
+            yield from (self._pair(p) for p in conclusion.screened)
+            return
+        prices = list(self._prices(leader))
+        priced = {price.subject for price in prices}
+        yield from (self._pair(p) for p in conclusion.confirmed if not priced & {p.a, p.b})
+        if self.design.screens and not conclusion.confirmed:
+            yield from self._not_confirmed()
+        if self.design.screens or self.evidence.imported:
+            yield from self._behind(leader)
+        yield from prices
+
+    def _pair(self, pair: PairConclusion) -> PairStatement:
+        return pair_statement(self.pairs.comparison(pair, self.evidence.primary, declared=True))
+
+    def _not_confirmed(self) -> Iterator[Statement]:
+        """Yield a statement on leader and runner-up if both could be chosen and screening decided nothing."""
+        first = {self.conclusion.leader, *self._rivals[:1]}
+        for pair in self.conclusion.screened:
+            if {pair.a, pair.b} == first and not pair.verdict.decided:
+                yield self._pair(pair)
+                reach = relative_margin(self.evidence.primary, smallest_margin(pair.sigma, MAX_PAIRS))
+                yield NotConfirmed(
+                    subject=pair.a,
+                    object=pair.b,
+                    metric=self._metric,
+                    pairs=MAX_PAIRS,
+                    provable_margin=reach,
+                )
+
+    def _behind(self, leader: str) -> Iterator[Statement]:
+        metric, others = self.evidence.primary, []
+        for pair in self.conclusion.screened:
+            if leader in (pair.a, pair.b) and pair.verdict.verdict == ("better" if pair.a == leader else "worse"):
+                other = pair.b if pair.a == leader else pair.a
+                others.append((other, metric.from_model(-abs(pair.verdict.estimate.value))))
+        if others:
+            source: Source = "import" if self.evidence.imported else "screening"
+            yield Behind(
+                subject=leader,
+                metric=metric.name,
+                others=tuple(amounts(others)),
+                source=source,
+                uncounted=self.pairs.uncounted(leader, *(name for name, _ in others)),
+            )
+
+    def _prices(self, leader: str) -> Iterator[Price]:
+        """Yield the stacks that promise less durability and are faster by their estimate."""
+        metric = self.evidence.primary
+        for pair in (*self.conclusion.confirmed, *self._only_screened()):
+            other = pair.b if pair.a == leader else pair.a
+            if leader not in (pair.a, pair.b) or self.design.can_choose(other):
+                continue
+            sign = 1 if other == pair.a else -1
+            if sign * pair.verdict.estimate.value <= 0 or pair.verdict.verdict == "equal":
+                continue
+            bounds = pair.verdict.interval
+            turned = bounds if sign > 0 else Interval(-bounds.high, -bounds.low, bounds.level)
+            low, high = sorted_bounds(metric, turned)
+            yield Price(
+                subject=other,
+                object=leader,
+                metric=metric.name,
+                amount=metric.from_model(sign * pair.verdict.estimate.value),
+                low=low,
+                high=high,
+                class_=effective_durability(self.evidence.durability[other]),
+                uncounted=self.pairs.uncounted(other, leader),
+                proven=pair.verdict.decided,
+            )
+
+    def _only_screened(self) -> tuple[PairConclusion, ...]:
+        fresh = {frozenset((p.a, p.b)) for p in self.conclusion.confirmed}
+        return tuple(p for p in self.conclusion.screened if frozenset((p.a, p.b)) not in fresh)
+
+    def _levels_apart(self) -> Iterator[Statement]:
+        """Compare levels with verdicts from fresh pairs; all other verdicts rest on the same runs as the levels."""
+        metric, own = self.evidence.primary, self.conclusion.own
+        for pair in self.conclusion.confirmed if self.design.screens else ():
+            levels, value = own[pair.a].level - own[pair.b].level, pair.verdict.estimate.value
+            if pair.over is None and is_notable(levels - value, pair.bound):
+                yield LevelsApart(
+                    subject=pair.a,
+                    object=pair.b,
+                    metric=metric.name,
+                    of_levels=metric.from_model(levels),
+                    of_pairs=metric.from_model(value),
+                    uncounted=self.pairs.uncounted(pair.a, pair.b),
+                    far_run=self._far_run(pair, levels - value),
+                )
+
+    def _growing(self) -> Iterator[Statement]:
+        metric = self.evidence.primary
+        for pair, line in self.conclusion.ageing():
+            yield Growing(
+                subject=pair.a,
+                object=pair.b,
+                metric=metric.name,
+                first=metric.from_model(line.first),
+                last=metric.from_model(line.last),
+                pairs=line.pairs,
+            )
+
+    def _remembering(self) -> Iterator[Statement]:
+        for pair in self.conclusion.of_leader:
+            r = pair.correlation()
+            if r is not None and not pair.verdict.one_look:
+                pairs = int(np.isfinite(pair.x - pair.y).sum())
+                yield Remembering(
+                    subject=pair.a,
+                    object=pair.b,
+                    correlation=r,
+                    pairs=pairs,
+                    worth_pairs=pairs * (1 - r) / (1 + r),
+                )
+
+    def _far_run(self, pair: PairConclusion, gap: float) -> FarRun | None:
+        names = self.design.stacks
+        fresh = frozenset(o.block for o in self.observations if o.stage == "confirm" and o.cell == self.cell.id)
+        table = tabulate(self.design, self.observations, self.cell.id, COMPARISON)
+        found = far_run(table, names.index(pair.a), names.index(pair.b), fresh, gap)
+        if found is None:
+            return None
+        return FarRun(
+            stack=pair.a if found.first else pair.b,
+            block=found.block,
+            fresh=found.block in fresh,
+            amount=self.evidence.primary.from_model(found.off),
+        )
+
+    def _bad_modes(self) -> Iterator[Statement]:
+        metric = self.evidence.primary
+        for found in self.conclusion.bad_modes:
+            yield BadModeStatement(
+                subject=found.stack,
+                metric=metric.name,
+                bad=found.bad,
+                runs=found.runs,
+                amount=metric.from_model(-found.loss),
+                blocks=found.blocks,
+            )
+
+    def _features(self) -> Iterator[Statement]:
+        """Yield stalls and trends, by stack; soak runs separately."""
+        for name in self.evidence.stacks:
+            yield from self._soak(name)
+        yield from self._capacity()
+        for name in self.evidence.stacks:
+            runs = self.evidence.of(name, self.cell.id)
+            yield from stalls(name, runs)
+            slopes = known(runs, "trend_per_hour")
+            long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)
+            if long and slopes.size >= 3 and trend_p(slopes) < TREND_ALPHA / max(1, len(self.design.stacks)):
+                yield Trend(subject=name, per_hour=float(np.median(slopes)))
+            features = features_of([r.data for r in runs])
+            if features is not None:
+                yield from feature_statements(name, features)
+
+    def _soak(self, name: str) -> Iterator[Statement]:
+        """Yield slope, stalls and changes of level of a stack's long runs."""
+        soaked = self.evidence.of(name, self.cell.id, ("soak",))
+        slopes = known(soaked, "trend_per_hour")
+        durations_s = [r.data.result.duration_s for r in soaked]
+        if slopes.size and min(durations_s) >= TREND_RUN_S:
+            yield SoakTrend(
+                subject=name,
+                runs=len(soaked),
+                duration_s=float(np.median(durations_s)),
+                per_hour=float(np.median(slopes)),
+            )
+        yield from stalls(name, soaked, soak=True)
+        features = features_of([r.data for r in soaked])
+        if features is not None and features.changes_s:
+            yield LevelChanges(subject=name, at_s=features.changes_s, step=features.step, soak=True)

@@ -1,0 +1,1 @@
+"""Comparison of several campaigns: two sessions, or a stack over months."""

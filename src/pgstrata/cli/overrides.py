@@ -1,0 +1,89 @@
+"""What the command line may change of a campaign file, and what only the command line can know to be wrong in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pgstrata.analyze.campaign.gate import Condition, require_stacks
+from pgstrata.analyze.campaign.scale import METRICS
+from pgstrata.errors import UsageError
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.file.nearest import render_nearest
+from pgstrata.spec.units import parse_duration_s
+from pgstrata.stack.device_id import parse_device_id
+from pgstrata.studies import load_study
+from pgstrata.workload.pgbench_logs import PERCENTILES
+
+
+def changed(
+    campaign: Campaign,
+    *,
+    blocks: int | None = None,
+    budget_s: float | None = None,
+    scratch: Path | None = None,
+    host: str | None = None,
+) -> Campaign:
+    """The campaign with the options that were given; UsageError for a value that is none."""
+    runs: dict[str, Any] = {}
+    if blocks is not None:
+        runs["blocks"] = blocks
+    if budget_s is not None:
+        runs["budget"] = budget_s
+    update: dict[str, Any] = {"runs": campaign.runs.model_copy(update=runs)}
+    if scratch is not None:
+        update["scratch"] = str(scratch.resolve())
+    if host is not None:
+        update |= {"host": host, "hosts": ()}
+    require_known(campaign)
+    return campaign.model_copy(update=update)
+
+
+def duration_option(option: str, text: str, example: str) -> float:
+    """Seconds; UsageError for a value that is no duration."""
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", hint=f"for example {option} {example}") from None
+
+
+def require_known(campaign: Campaign) -> None:
+    """UsageError for a metric, study or device that would be found to be none only after hours."""
+    require_metric(campaign)
+    if campaign.study is not None:
+        load_study(campaign.study)
+    for stack in campaign.stacks:
+        for id_ in stack.device_ids:
+            try:
+                parse_device_id(id_)
+            except UsageError as error:
+                raise UsageError(f"stack {stack.name}: {error.message}", hint=error.hint) from None
+
+
+def require_metric(campaign: Campaign) -> None:
+    """UsageError when the goal's metric is not known, or is one that the workload does not measure."""
+    primary, workload = campaign.goal.primary, campaign.workload
+    _require_metric("goal.primary", primary, logged=any(workload.logs(cell) for cell in workload.cells))
+
+
+def require_conditions(campaign: Campaign, conditions: Sequence[Condition]) -> None:
+    """UsageError when a condition names a stack or metric that the runs of the campaign do not have."""
+    require_stacks(conditions, [stack.name for stack in campaign.stacks])
+    logged = campaign.latency is not None or any(campaign.workload.logs(cell) for cell in campaign.workload.cells)
+    for condition in conditions:
+        for side in (condition.left, condition.right):
+            if side.metric is not None:
+                _require_metric(f"condition {condition.text!r}", side.metric, logged=logged)
+
+
+def _require_metric(where: str, name: str, *, logged: bool) -> None:
+    percentiles = [f"latency_{percentile}_ms" for percentile in PERCENTILES]
+    if name not in METRICS and name not in percentiles:
+        known = sorted({*METRICS, *percentiles})
+        raise UsageError(f"{where}: there is no metric {name!r}", hint=render_nearest(name, known))
+    if name in percentiles and not logged:
+        raise UsageError(
+            f"{where}: {name} is not measured without a log of single transactions",
+            hint="workload: {rate: 500} for an open loop, or workload: {log: all}",
+        )

@@ -1,0 +1,77 @@
+"""`pgstrata compare`: campaigns of different days, hosts or kernels against one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.output import JsonFlag, end, print_json, print_text, tell_unreadable
+from pgstrata.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from pgstrata.analyze.sessions.comparison import Session
+
+
+Campaigns = Annotated[
+    list[Path], typer.Argument(metavar="CAMPAIGN", help="Campaign directories or bundles.", show_default=False)
+]
+Reference = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        metavar="STACK",
+        help="Stack that measures the drift; default: the one with most runs.",
+        show_default=False,
+    ),
+]
+
+
+def compare(
+    directories: Campaigns,
+    reference: Reference = None,
+    json: JsonFlag = False,
+) -> None:
+    """Compare campaigns with the first: what stacks gained or lost, with drift between sessions removed."""
+    from pgstrata.analyze.sessions.comparison import compare_sessions
+    from pgstrata.report.sentences.sessions import comparison_lines, comparison_value
+
+    if len(directories) < 2:
+        raise UsageError("one campaign cannot be compared", hint="pgstrata compare A B")
+    first, *others = [open_session(path) for path in directories]
+    check_reference(reference, first)
+    found = [compare_sessions(first, other, reference) for other in others]
+    if json:
+        print_json({"schema": "pgstrata.compare/1", "comparisons": [comparison_value(one) for one in found]})
+    else:
+        print_text("\n\n".join("\n".join(comparison_lines(one)) for one in found))
+    end(ExitCode.REFUSED if any(one.refused is not None for one in found) else read_whole(first, *others))
+
+
+def open_session(path: Path) -> Session:
+    """A campaign, judged anew."""
+    from pgstrata.analyze.campaign.judge import judge
+    from pgstrata.analyze.sessions.comparison import session_of
+    from pgstrata.record.reader import read
+
+    data = read(path)
+    tell_unreadable(data.unreadable)
+    return session_of(str(path), data, judge(data))
+
+
+def read_whole(*sessions: Session) -> ExitCode:
+    """How a verb ends that compares sessions: one of which a part could not be read is no success."""
+    return ExitCode.TRIALS_FAILED if any(session.unreadable for session in sessions) else ExitCode.DONE
+
+
+def check_reference(reference: str | None, session: Session) -> None:
+    """UsageError where that session has no such stack."""
+    if reference is not None and reference not in session.specs:
+        from pgstrata.spec.file.nearest import render_nearest
+
+        raise UsageError(f"{session.name} has no stack {reference!r}", hint=render_nearest(reference, session.specs))
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: pgstrata compare out/monday out/tuesday --reference ext4")(compare)

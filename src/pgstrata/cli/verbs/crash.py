@@ -1,0 +1,377 @@
+"""`pgstrata crash`: power-cut verdicts only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgstrata.cli.output import (
+    JsonFlag,
+    OnCluster,
+    OtherHost,
+    OutDirectory,
+    QuietFlag,
+    ScratchDirectory,
+    end,
+    print_json,
+    print_notice,
+    print_text,
+)
+from pgstrata.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from pgstrata.crash.elsewhere import Elsewhere
+    from pgstrata.record.reader import CampaignData
+    from pgstrata.record.recorder import CampaignDirectory
+    from pgstrata.spec.campaign import Campaign, Trial
+    from pgstrata.spec.crash_request import CrashRequest
+
+EXAMPLE = "Example: pgstrata crash ext4 xfs --states 200 --scratch /var/tmp"
+FILES = (".yaml", ".yml")
+CLUSTERS = "Clusters"
+
+What = Annotated[
+    list[str], typer.Argument(metavar="FILE|STACK", help="A campaign's file, or stacks in short notation.")
+]
+States = Annotated[
+    int | None,
+    typer.Option(
+        "--states",
+        min=1,
+        max=100_000,
+        help="Number of crash states per stack (cluster: of node failures).",
+        show_default="100",
+    ),
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option("--minutes", min=0.1, help="Time limit for the states of each stack.", show_default=False),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, help="Random seed for the choice of states and for the transactions.")
+]
+Transactions = Annotated[
+    int | None,
+    typer.Option(
+        "--transactions", min=1, max=100_000, help="Transactions recorded in each of 8 sessions.", show_default="100"
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", min=1, max=64, help="Number of states checked in parallel.", show_default="one per processor"
+    ),
+]
+Nested = Annotated[
+    int | None,
+    typer.Option(
+        "--nested", min=0, max=10_000, metavar="N", help="Interrupt recovery with another power cut in N states.",
+        show_default="one of 100",
+    ),
+]  # fmt: skip
+Minimise = Annotated[
+    int | None,
+    typer.Option(
+        "--minimise", min=0, max=100_000, metavar="N", help="Most states tried when minimising a failure; 0 disables.",
+        show_default="100",
+    ),
+]  # fmt: skip
+Ignored = Annotated[
+    str | None,
+    typer.Option(
+        "--ignore-flushes", metavar="all|N", help="Simulate a disk that ignores all flushes, or always its last N.",
+        show_default="0",
+    ),
+]  # fmt: skip
+FaultOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fault",
+        metavar="flush-error|write-error|gone|slow-flush|full",
+        help="Disk fault injected in the middle of the transactions.",
+        show_default="none",
+    ),
+]
+ScriptOption = Annotated[
+    str | None,
+    typer.Option(
+        "--script", metavar="ledger|tpcb-like", help="Workload: the ledger, or pgbench's own transactions.",
+        show_default="ledger",
+    ),
+]  # fmt: skip
+Lost = Annotated[
+    int | None,
+    typer.Option(
+        "--lost",
+        min=1,
+        max=16,
+        help="Cluster: number of nodes lost at once.",
+        show_default="1",
+        rich_help_panel=CLUSTERS,
+    ),
+]
+Promote = Annotated[
+    str | None,
+    typer.Option(
+        "--promote",
+        metavar="most|least|forgetful",
+        help="Cluster: promote the node with the most WAL; by mistake the one with the least, or one that lost its"
+        " memory.",
+        show_default="most",
+        rich_help_panel=CLUSTERS,
+    ),
+]
+RejoinBy = Annotated[
+    str | None,
+    typer.Option(
+        "--rejoin",
+        metavar="rewind|backup",
+        help="Cluster: rejoin the lost primary to the promoted node, by pg_rewind or a new base backup.",
+        show_default=False,
+        rich_help_panel=CLUSTERS,
+    ),
+]
+Power = Annotated[
+    bool,
+    typer.Option(
+        "--power",
+        help="Cluster: cut the power of all nodes at once; they come back with the content of their disks.",
+        rich_help_panel=CLUSTERS,
+    ),
+]
+Gone = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gone",
+        metavar="NODE",
+        help="With --power: a node that stays lost. Repeatable.",
+        show_default=False,
+        rich_help_panel=CLUSTERS,
+    ),
+]
+
+
+def crash(
+    what: What,
+    states: States = None,
+    minutes: Minutes = None,
+    seed: Seed = 1,
+    transactions: Transactions = None,
+    workers: Workers = None,
+    on: OnCluster = None,
+    nested: Nested = None,
+    minimise: Minimise = None,
+    ignore_flushes: Ignored = None,
+    fault: FaultOption = None,
+    script: ScriptOption = None,
+    lost: Lost = None,
+    promote: Promote = None,
+    rejoin: RejoinBy = None,
+    power: Power = False,
+    gone: Gone = None,
+    out: OutDirectory = None,
+    scratch: ScratchDirectory = None,
+    host: OtherHost = None,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Cut power (clusters: lose nodes) in many ways, recover PostgreSQL, check for lost acknowledged transactions."""
+    from pgstrata.fleet.work import refuse_both
+    from pgstrata.spec.cluster_crash import are_clusters
+    from pgstrata.spec.expand import slug
+
+    refuse_both(workers, on)
+    asked_for = _campaign(what, seed, scratch, host)
+    given = {
+        "states": states, "time": None if minutes is None else minutes * 60, "transactions": transactions,
+        "workers": workers, "nested": nested, "minimise": minimise, "ignore_flushes": ignore_flushes, "fault": fault,
+        "script": script, "lost": lost, "promote": promote, "rejoin": rejoin, "power": power or None,
+        "gone": gone or None,
+    }  # fmt: skip
+    request = _request(asked_for, {name: value for name, value in given.items() if value is not None})
+    _refuse_together(request, on, cluster=are_clusters(asked_for))
+    campaign = _on_recorded_disks(_tested(asked_for, request) if _is_file(what) else asked_for, request)
+    _test(campaign, out or Path("out") / slug(campaign.name), request, on, json=json, quiet=quiet)
+
+
+def _request(campaign: Campaign, given: dict[str, Any]) -> CrashRequest:
+    """What a campaign's file says, or an option in its place; UsageError for a value that is none."""
+    from pydantic import ValidationError
+
+    from pgstrata.spec.crash_request import CrashRequest, as_option
+    from pgstrata.spec.file.problems import explain
+
+    said = {} if campaign.crash is None else campaign.crash.model_dump(exclude_unset=True)
+    try:
+        return CrashRequest.model_validate({**said, **given})
+    except ValidationError as error:
+        problem = explain(error, CrashRequest, given)[0]
+        raise UsageError(f"{as_option(problem.path)}: {problem.text}", hint=problem.hint) from None
+
+
+def _refuse_together(request: CrashRequest, on: str | None, *, cluster: bool) -> None:
+    """UsageError for options of which some are for other trials."""
+    from pgstrata.spec.checks import Refused
+    from pgstrata.spec.crash_request import as_option, refuse_together
+
+    try:
+        refuse_together((*request.given, *(("on",) if on else ())), as_option, cluster=cluster)
+    except Refused as error:
+        raise UsageError(str(error), hint=error.hint) from None
+
+
+def _on_recorded_disks(campaign: Campaign, request: CrashRequest) -> Campaign:
+    """The campaign of the crash trials; UsageError that names the first stack that cannot have one."""
+    from pgstrata.crash.cluster_program import failures_problem
+    from pgstrata.spec.cluster_crash import cluster_crash_campaign, cluster_power_campaign, power_problem
+    from pgstrata.spec.crash import crash_campaign
+    from pgstrata.spec.crash_request import fault_problem
+
+    clusters = any(stack.topology is not None for stack in campaign.stacks)
+    make = crash_campaign if not clusters else cluster_power_campaign if request.power else cluster_crash_campaign
+    made = make(campaign)
+    for stack in made.stacks:
+        if problem := fault_problem(stack, request):
+            raise UsageError(f"--fault {request.fault}: {problem}", hint=f"pgstrata crash ext4 --fault {request.fault}")
+        if problem := power_problem(stack, request.gone) if clusters and request.power else "":
+            raise UsageError(
+                f"power cannot be cut below {stack.name}: {problem}",
+                hint="put a standby or the archive on a disk: 'cluster(3,ANY 1)/tmpfs@archive=ext4'",
+            )
+        if problem := failures_problem(stack, request) if clusters and not request.power else "":
+            raise UsageError(
+                f"there are no such crash trials for stack {stack.name}: {problem}",
+                hint="lose fewer nodes, or give it standbys or an archive",
+            )
+    return made
+
+
+def _test(campaign: Campaign, place: Path, request: CrashRequest, on: str | None, *, json: bool, quiet: bool) -> None:
+    """Runs the trials that the folder lacks, shows all verdicts, and ends with the exit code."""
+    from pgstrata.record.recorder import CampaignDirectory
+
+    with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
+        left = _unfinished(campaign, directory, request)
+        if left:
+            _run(campaign, left, directory, request, on, quiet=quiet)
+        else:
+            print_notice(f"nothing is left to run in {place}: its verdicts are shown")
+        data = directory.data()
+    _show(campaign, data, json=json)
+    end(_exit_code(data, place))
+
+
+def _campaign(what: list[str], seed: int, scratch: Path | None, host: str | None) -> Campaign:
+    from pgstrata.cli.overrides import changed
+    from pgstrata.spec.crash import named_stacks
+    from pgstrata.spec.file.campaign import load_campaign
+
+    campaign = load_campaign(Path(what[0])) if _is_file(what) else named_stacks(what)
+    campaign = changed(campaign, scratch=scratch, host=host).model_copy(update={"seed": seed})
+    if campaign.hosts:
+        raise UsageError("a crash trial runs on one host", hint="name it: --host HOST")
+    return campaign
+
+
+def _tested(campaign: Campaign, request: CrashRequest) -> Campaign:
+    """A file's campaign without the stacks that have no such crash trials, which is told."""
+    from pgstrata.spec.cluster_crash import without_untested
+
+    tested, left_out = without_untested(campaign, request)
+    for name, problem in left_out.items():
+        print_notice(f"{name} is not tested: {problem}")
+    return tested
+
+
+def _is_file(what: list[str]) -> bool:
+    return len(what) == 1 and what[0].endswith(FILES)
+
+
+def _unfinished(campaign: Campaign, directory: CampaignDirectory, request: CrashRequest) -> tuple[Trial, ...]:
+    """The trials that the folder does not have yet; UsageError where it has some of another request."""
+    from pgstrata.crash.opening import crash_trials, same_request
+
+    finished = directory.data().crashes
+    if not all(same_request(crash.found, campaign, request) for crash in finished):
+        raise UsageError(
+            f"{directory.path} has crash trials with other options: two requests do not go into one folder",
+            hint="repeat the options of then, or choose another folder with --out DIR",
+        )
+    done = {crash.id for crash in finished}
+    return tuple(trial for trial in crash_trials(campaign) if trial.id not in done)
+
+
+def _run(
+    campaign: Campaign,
+    trials: Sequence[Trial],
+    directory: CampaignDirectory,
+    request: CrashRequest,
+    on: str | None,
+    *,
+    quiet: bool,
+) -> None:
+    """Runs the trials; exits where a signal ends them, and the same command resumes."""
+    from pgstrata.cli.hosts import campaign_host
+    from pgstrata.cli.progress import listening
+    from pgstrata.crash.opening import open_crash_runner
+    from pgstrata.trial.interruption import Interrupted, Interruption
+
+    interruption = Interruption()
+    try:
+        with (
+            interruption.installed(),
+            listening(quiet=quiet) as tell,
+            campaign_host(campaign, tell, interruption.waiting) as host,
+            _elsewhere(on) as elsewhere,
+        ):
+            runner = open_crash_runner(host, campaign, directory, request, tell, interruption, elsewhere)
+            for trial in trials:
+                runner.run(trial, directory, tell)
+    except Interrupted:
+        print_notice(f"interrupted; the same command resumes it ({directory.path})")
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+
+
+@contextmanager
+def _elsewhere(on: str | None) -> Iterator[Elsewhere | None]:
+    """The workers of a cluster, where one is named."""
+    if on is None:
+        yield None
+        return
+    from pgstrata.crash.elsewhere import Elsewhere
+    from pgstrata.fleet.work import opened_cluster_work
+
+    with opened_cluster_work(on) as work:
+        yield Elsewhere(work, work.width, work.backend.ask_each)
+
+
+def _exit_code(data: CampaignData, place: Path) -> ExitCode:
+    from pgstrata.analyze.crash import is_incomplete
+    from pgstrata.trial.undo_errors import undo_errors
+
+    incomplete = any(is_incomplete(crash) for crash in data.crashes) or undo_errors(place)
+    return ExitCode.TRIALS_FAILED if incomplete else ExitCode.DONE
+
+
+def _show(campaign: Campaign, data: CampaignData, *, json: bool) -> None:
+    from pgstrata.analyze.crash import durability_found
+    from pgstrata.report.sentences.crash import crash_lines, stories
+    from pgstrata.spec.durability import durability_class
+
+    found = [crash.found for crash in data.crashes]
+    tested = {one.stack: durability_found(durability_class(campaign.stack(one.stack)), one) for one in found}
+    if json:
+        stacks = [{"name": name, "durability": d.model_dump(mode="json", by_alias=True)} for name, d in tested.items()]
+        print_json({"stacks": stacks})
+        return
+    for line in crash_lines(tested, stories(data, tested, data.source.text)):
+        print_text(line)
+    print_text(f"record: {data.source.text}")
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=EXAMPLE)(crash)

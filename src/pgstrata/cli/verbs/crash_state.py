@@ -1,0 +1,194 @@
+"""`pgstrata crash replay` and `pgstrata crash minimise`: a state that failed, again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.output import JsonFlag, QuietFlag, print_json, print_text
+from pgstrata.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pgstrata.crash.named_state import NamedState
+    from pgstrata.crash.reduction import Patience
+    from pgstrata.crash.replay import Replayed, ReplayedNode
+    from pgstrata.record.schema import MinimalRecord
+    from pgstrata.report.sentences.crash_timeline import Story
+
+SCRATCH = Path("/var/tmp")
+
+StateName = Annotated[
+    str,
+    typer.Argument(metavar="STATE", help="DIR/crash/TRIAL/STATE, as reports print it; or a file with one state."),
+]
+Scratch = Annotated[Path, typer.Option("--scratch", metavar="DIR", help="Folder for the unpacked event log.")]
+WhereHost = Annotated[
+    str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab/NAME: one whose kernel has every layer.")
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Allow a state recorded by someone else: its settings and functions run here.")
+]
+BundleFile = Annotated[
+    Path | None,
+    typer.Option("--bundle", metavar="FILE", help="Write the state to one file for others.", show_default=False),
+]
+
+
+def replay(
+    state: StateName,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export", metavar="FILE", help="Write its disk in the format of dm-log-writes.", show_default=False
+        ),
+    ] = None,
+    bundle: BundleFile = None,
+    scratch: Scratch = SCRATCH,
+    host: WhereHost = "local",
+    trust: Trust = False,
+    json: JsonFlag = False,
+) -> None:
+    """Recreate a state that a power cut could have left, and leave it mounted until `pgstrata clean`.
+
+    --export and --bundle write a file instead and mount nothing.
+    """
+    from pgstrata.crash.named_state import named_state
+    from pgstrata.crash.replay import export_state, write_state
+    from pgstrata.host.local import LocalHost
+
+    named = named_state(state)
+    written: list[Path] = []
+    if bundle is not None:
+        write_state(named, bundle, {})
+        written.append(bundle)
+    if export is not None:
+        written += export_state(LocalHost(), named, export)
+    if not written:
+        _show(state, _replayed(named, scratch, host, trust=trust), host, json=json)
+        return
+    if json:
+        print_json({"state": state, "files": [str(file) for file in written]})
+    else:
+        print_text("\n".join(f"wrote {file}" for file in written))
+
+
+def _replayed(named: NamedState, scratch: Path, where: str, *, trust: bool) -> Replayed:
+    from pgstrata.cli.hosts import named_host
+    from pgstrata.crash.replay import open_replay_site, replay, replay_campaign
+    from pgstrata.crash.stranger import refuse_to_mount
+    from pgstrata.trial.interruption import Interrupted, Interruption
+
+    interruption = Interruption()
+    campaign = replay_campaign(named, scratch.resolve())
+    try:
+        with interruption.installed(), named_host(where) as host:
+            site, strange = open_replay_site(host, named, campaign, interruption)
+            if not trust:
+                refuse_to_mount(named, strange)
+            return replay(site, named, strange)
+    except Interrupted:
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+
+
+def _show(state: str, found: Replayed, where: str, *, json: bool) -> None:
+    if json:
+        value = {"state": state, "mounts": list(found.mount_points), "data_directory": found.data_directory}
+        print_json({**value, "nodes": [asdict(node) for node in found.nodes], "recover": found.recovery})
+        return
+    print_text(f"{state} is mounted at {' and '.join(found.mount_points)}{_on(where)}")
+    for node in found.nodes:
+        print_text(f"  {_node_words(node)}")
+    print_text("It is a copy in memory: the record stays as it is, whatever is done to it.")
+    if found.strange:
+        print_text(
+            f"It may be somebody else's ({found.strange}): a server that is started on it runs what its author put "
+            "into its settings, libraries and functions."
+        )
+    print_text(f"{'bring up what is left' if found.nodes else 'recover it'}: {found.recovery}")
+    print_text("take it away: pgstrata clean" + ("" if where == "local" else f" --host {where}"))
+
+
+def _on(where: str) -> str:
+    return "" if where == "local" else f" on {where}"
+
+
+def _node_words(node: ReplayedNode) -> str:
+    """`standby1: /.../pgdata; it went on`."""
+    if node.data_directory is None:
+        part = "a part of it was in memory, and nobody uses its disks" if node.mount_points else "it was in memory"
+        return f"{node.name}: nothing is left: {part}"
+    absent = "; it did not come back" if node.fate == "did not come back" else ""
+    went_on = "; it went on when the trial looked at this state" if node.went_on else ""
+    return f"{node.name}: {node.data_directory}{absent}{went_on}"
+
+
+def minimise(
+    state: StateName,
+    states: Annotated[int, typer.Option("--states", min=1, max=100_000, help="Maximum number of states tried.")] = 500,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time limit.")] = 5.0,
+    bundle: BundleFile = None,
+    scratch: Scratch = SCRATCH,
+    host: WhereHost = "local",
+    trust: Trust = False,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Find the fewest lost writes with which a state still fails, and describe them. The record is not changed."""
+    from pgstrata.crash.minimised import refuse_small
+    from pgstrata.crash.named_state import named_state
+    from pgstrata.crash.reduction import Patience
+    from pgstrata.crash.replay import refuse_existing, write_state
+
+    named = named_state(state)
+    refuse_small(named)
+    if bundle is not None:
+        refuse_existing(bundle)
+    record, files = _minimised(named, scratch, host, Patience(states, minutes * 60), quiet=quiet, trust=trust)
+    if bundle is not None:
+        write_state(named, bundle, files)
+    if json:
+        print_json(record.model_dump(mode="json"))
+        return
+    story = _story(named, record, bundle or Path("FILE"))
+    print_text("\n".join(story.told))
+    print_text(f"See it: {story.command}" if bundle else "To see it, write it to a file: --bundle FILE")
+
+
+def _minimised(
+    named: NamedState, scratch: Path, where: str, patience: Patience, *, quiet: bool, trust: bool
+) -> tuple[MinimalRecord, dict[str, bytes]]:
+    from pgstrata.cli.hosts import named_host
+    from pgstrata.cli.progress import listening
+    from pgstrata.crash.minimised import minimise_state
+    from pgstrata.crash.replay import open_replay_site, replay_campaign
+    from pgstrata.crash.stranger import refuse_to_run
+    from pgstrata.trial.interruption import Interrupted, Interruption
+
+    interruption = Interruption()
+    campaign = replay_campaign(named, scratch.resolve())
+    try:
+        with interruption.installed(), listening(quiet=quiet) as tell, named_host(where) as host:
+            site, strange = open_replay_site(host, named, campaign, interruption)
+            if not trust:
+                refuse_to_run(named, strange, site.user)
+            return minimise_state(site, named, patience, tell, interruption)
+    except Interrupted:
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+
+
+def _story(named: NamedState, record: MinimalRecord, place: Path) -> Story:
+    from pgstrata.analyze.crash import durability_found
+    from pgstrata.report.sentences.crash_timeline import tell_state
+    from pgstrata.spec.durability import durability_class
+
+    promised = durability_found(durability_class(named.planned.stack), named.trial.found)
+    return tell_state(named.trial, record, promised, str(place))
+
+
+def register(app: typer.Typer) -> None:
+    example = "Example: pgstrata crash minimise out/crash-ext4/crash/ext4-0/1.17 --minutes 10"
+    app.command("crash minimise", epilog=example)(minimise)
+    app.command("crash replay", epilog="Example: pgstrata crash replay out/crash-ext4/crash/ext4-0/1.17")(replay)

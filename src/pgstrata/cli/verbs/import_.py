@@ -1,0 +1,93 @@
+"""`pgstrata import`: other people's results in, as a campaign directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.group import Group
+from pgstrata.cli.output import JsonFlag, parse_margin, print_json, print_notice, print_text
+
+if TYPE_CHECKING:
+    from pgstrata.importers.runs import ImportSummary
+
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Campaign directory to write.", show_default=False)]
+Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
+
+group = typer.Typer(
+    cls=Group,
+    help="Import results measured by other tools.",
+    epilog="Example: pgstrata import csv runs.csv --out out/mine --margin 5%",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+def _show(summary: ImportSummary, json: bool) -> None:
+    if json:
+        print_json(
+            {
+                "directory": str(summary.directory),
+                "stacks": list(summary.stacks),
+                "trials": summary.trials,
+                "runs": summary.runs,
+                "rejected": dict(summary.rejected),
+                "notices": list(summary.notices),
+            }
+        )
+        return
+    print_text(summary.text)
+    print_notice(f"now: pgstrata report {summary.directory}")
+
+
+@group.command("csv", epilog="Example: pgstrata import csv runs.csv --out out/mine --margin 5%")
+def import_csv_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="One row per run; see docs/import.md.")],
+    out: Out,
+    margin: Margin = "2%",
+    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Skip and count faulty rows.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Import a table with one row per run."""
+    from pgstrata.importers.csv_runs import import_csv
+
+    _show(import_csv(file, out, margin=parse_margin(margin), skip_bad_rows=skip_bad_rows), json)
+
+
+@group.command("pg-fs-benchmark", epilog="Example: pgstrata import pg-fs-benchmark xeon --out out/xeon")
+def import_pg_fs_benchmark_folder(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder or .tar archive of one machine.")],
+    out: Out,
+    margin: Margin = "2%",
+    json: JsonFlag = False,
+) -> None:
+    """Import raw data in the layout of pg-fs-benchmark."""
+    from pgstrata.importers.pg_fs_benchmark import import_pg_fs_benchmark
+
+    _show(import_pg_fs_benchmark(directory, out, margin=parse_margin(margin)), json)
+
+
+@group.command("pgbench", epilog="Example: pgstrata import pgbench ext4=a.out xfs=b.out --out out/mine")
+def import_pgbench_files(
+    files: Annotated[list[str], typer.Argument(metavar="STACK=FILE", help="Output or log of one run of pgbench.")],
+    out: Out,
+    margin: Margin = "2%",
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, max=64, help="Number of log parts read in parallel.", show_default="1"),
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Import output and per-transaction logs of pgbench."""
+    from pgstrata.fleet.work import opened_work
+    from pgstrata.importers.pgbench_files import import_pgbench
+
+    with opened_work(workers) as executor:
+        summary = import_pgbench(files, out, executor, margin=parse_margin(margin))
+    _show(summary, json)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="import")

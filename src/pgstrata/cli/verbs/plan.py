@@ -1,0 +1,423 @@
+"""`pgstrata plan`: everything that a campaign would do; touches nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgstrata.cli.output import (
+    Blocks,
+    Budget,
+    CampaignFile,
+    FailOn,
+    JsonFlag,
+    Minutes,
+    OtherHost,
+    OutDirectory,
+    ScratchDirectory,
+    end,
+    print_json,
+    print_text,
+)
+from pgstrata.errors import ExitCode
+from pgstrata.spec.summarise import summarise_names
+
+if TYPE_CHECKING:
+    from pgstrata.analyze.campaign.gate import Condition
+    from pgstrata.spec.campaign import Campaign, Trial
+    from pgstrata.spec.stack import Stack
+    from pgstrata.stack.plan import StackPlan
+    from pgstrata.trial.survey.estimate import Expected
+    from pgstrata.trial.survey.host_survey import Site
+
+
+def plan(
+    file: CampaignFile,
+    out: OutDirectory = None,
+    blocks: Blocks = None,
+    minutes: Minutes = None,
+    budget: Budget = None,
+    scratch: ScratchDirectory = None,
+    host: OtherHost = None,
+    commands: Annotated[bool, typer.Option("--commands", help="Show every step and command in order.")] = False,
+    fail_on: FailOn = None,
+    json: JsonFlag = False,
+) -> None:
+    """Show trials, bytes, time, host-wide changes, what the budget can prove, and on request every command.
+
+    --fail-on warns about conditions that `run` could hardly decide; `plan` judges none.
+    """
+    from pgstrata.cli.campaign_run import parse_gate
+    from pgstrata.cli.resume import asked_campaign
+
+    asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)
+    conditions = parse_gate(fail_on).conditions
+    show_plan(asked.campaign, out or asked.out, conditions, commands=commands, json=json)
+
+
+def show_plan(
+    campaign: Campaign,
+    out: Path,
+    conditions: Sequence[Condition] = (),
+    *,
+    commands: bool = False,
+    json: bool = False,
+) -> None:
+    """Prints what running the campaign into that directory would do; touches nothing. UsageError for a condition about
+    what the campaign does not have."""
+    from pgstrata.cli.hosts import connected_far, inspection_host
+    from pgstrata.cli.overrides import require_conditions
+    from pgstrata.spec.hosts.lab import LAB
+    from pgstrata.trial.survey.remote_nodes import add_remote_nodes
+    from pgstrata.trial.survey.survey import REMOTE_SCRATCH, survey
+
+    require_conditions(campaign, conditions)
+    if campaign.hosts:
+        _show_plans(campaign, out, commands=commands, json=json)
+        return
+    if campaign.host == LAB and campaign.scratch is None:
+        campaign = campaign.model_copy(update={"scratch": REMOTE_SCRATCH})
+    with inspection_host(campaign) as found, connected_far(campaign) as far:
+        site = add_remote_nodes(survey(found, campaign, out), far, out)
+        value = _describe(campaign, site, conditions)
+    if json:
+        print_json(value)
+    else:
+        print_text(_render(value, commands=commands))
+    _end([value])
+
+
+def _end(values: Sequence[dict[str, Any]]) -> None:
+    """A plan that would be refused ends as the run would."""
+    end(ExitCode.REFUSED if any(value["refused"] is not None for value in values) else ExitCode.DONE)
+
+
+def _show_plans(campaign: Campaign, out: Path, *, commands: bool, json: bool) -> None:
+    """The plan of each of several hosts: `blocks` and time are those of one, and all run at once. Of a cluster, whose
+    machines are known when it runs, that of this machine."""
+    from pgstrata.cli.hosts import named_host
+    from pgstrata.spec.campaign import is_cluster
+    from pgstrata.trial.survey.survey import survey
+
+    values = []
+    forecast = [_LIKE_THIS_MACHINE, _OVER_HOSTS] if is_cluster(campaign) else [_OVER_HOSTS]
+    for name in ("local",) if is_cluster(campaign) else campaign.hosts:
+        own = campaign.model_copy(update={"host": name})
+        with named_host(name) as found:
+            values.append({**_describe(own, survey(found, own, out)), "forecast": forecast})
+    if json:
+        print_json({"hosts": values})
+    else:
+        print_text("\n\n".join(_render(value, commands=commands) for value in values))
+    _end(values)
+
+
+_LIKE_THIS_MACHINE = "the machines of the Dask cluster are known when it runs: this is the plan of this one"
+_OVER_HOSTS = (
+    "the verdict is about the kind of machine: its intervals have as many degrees of freedom as hosts, less one"
+)
+
+
+def _describe(campaign: Campaign, site: Site, conditions: Sequence[Condition] = ()) -> dict[str, Any]:
+    from pgstrata.cli.forecasting import forecast, gate_warnings, power_cuts_on
+    from pgstrata.spec.expand import block_trials
+    from pgstrata.spec.hosts.lab import LAB
+    from pgstrata.trial.survey.estimate import NOTHING, estimate_stages, estimate_trial
+    from pgstrata.trial.survey.remote_nodes import far_notices
+
+    preflight, lacking = _preflight(site)
+    built = _without(campaign, {*lacking, *site.unserved})
+    names = tuple(s.name for s in campaign.stacks if s.name not in site.unserved)  # others have no program to show
+    planned_blocks = campaign.runs.blocks or campaign.runs.max_blocks
+    trials = [t for block in range(planned_blocks) for t in block_trials(campaign, block, names)]
+    estimates = {t.id: estimate_trial(campaign, t) for t in trials}
+    counted = [t for t in trials if t.stack in {s.name for s in built.stacks}]
+    stages = estimate_stages(built)
+    whole = sum((*(estimates[t.id] for t in counted), *(stage.estimate for stage in stages)), NOTHING)
+    return {
+        "campaign": campaign.name,
+        "host": campaign.host,
+        "scratch": site.scratch,
+        "medium": "" if campaign.host == LAB else site.medium,
+        "fixed": campaign.runs.blocks is not None,
+        "goes_on": _goes_on(built),
+        "blocks": planned_blocks,
+        "budget_s": campaign.runs.budget,
+        "at_most": {"written_bytes": whole.written_bytes, "duration_s": whole.duration_s},
+        "built": [s.name for s in built.stacks],
+        "first_block_s": sum(estimates[t.id].duration_s for t in counted if t.block == 0),
+        "stages": [{"stage": s.stage, "trials": s.trials, "duration_s": s.estimate.duration_s} for s in stages],
+        "host_wide": _host_wide(campaign, site, [t for t in trials if t.block == 0]),
+        "left_out": {name: dict(given.left_out) for name, given in site.given_conf.items() if given.left_out},
+        **preflight,
+        "notes": [
+            *_lab_notes(campaign, site),
+            *_media_notes(campaign),
+            *far_notices(site),
+            *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes}),
+        ],
+        "power_cuts": list(power_cuts_on(site.host, campaign)),
+        "forecast": list(forecast(built, [estimates[t.id] for t in counted])),
+        "gate": list(gate_warnings(built, conditions)),
+        "trials": list(_describe_trials(site, trials, estimates)),
+    }
+
+
+def _goes_on(campaign: Campaign) -> str:
+    """How many blocks an adaptive campaign may have besides those that are planned."""
+    from pgstrata.analyze.campaign.policy import MAX_PAIRS
+    from pgstrata.cli.forecasting import screens
+
+    if campaign.runs.blocks is not None:
+        return ""
+    most = f"up to {MAX_PAIRS}" if campaign.runs.budget is None else "as far as the budget goes"
+    if screens(campaign):
+        return f" at most, then pairs of the leaders {most}"
+    return f", fewer where every pair has its verdict, more {most}"
+
+
+def _without(campaign: Campaign, lacking: Set[str]) -> Campaign:
+    """The campaign of the stacks that can be built; the whole one where none can, which is refused."""
+    from pgstrata.analyze.stats.comparison import goal_within
+
+    stacks = tuple(s for s in campaign.stacks if s.name not in lacking)
+    if not stacks or len(stacks) == len(campaign.stacks):
+        return campaign
+    soak = campaign.soak
+    if soak is not None:
+        soak = soak.model_copy(update={"stacks": tuple(name for name in soak.stacks if name not in lacking)})
+    goal = goal_within(campaign.goal, [s.name for s in stacks])
+    return campaign.model_copy(update={"stacks": stacks, "goal": goal, "soak": soak})
+
+
+def _preflight(site: Site) -> tuple[dict[str, Any], frozenset[str]]:
+    """What `run` would refuse, and the stacks that it would leave out, in words and by name; not known of a machine
+    that is not there yet."""
+    from pgstrata.errors import PreflightError
+    from pgstrata.spec.hosts.lab import LAB
+    from pgstrata.trial.survey.preflight import asking_user, check_servers, render_unsupported, require_some
+    from pgstrata.trial.survey.remote_nodes import run_preflights
+
+    if site.campaign.host == LAB:
+        return {"refused": None, "unsupported": []}, frozenset()
+    try:
+        found = run_preflights(site)
+        lacking = {u.stack for u in found.unsupported}
+        others = [s.name for s in site.campaign.stacks if s.name not in lacking]
+        unsupported = (*found.unsupported, *check_servers(site, others, asking_user(site)))
+        require_some(site, unsupported)
+    except PreflightError as error:
+        return {"refused": str(error), "unsupported": []}, frozenset()
+    told = [render_unsupported(u) for u in unsupported]
+    return {"refused": None, "unsupported": told}, frozenset(u.stack for u in unsupported)
+
+
+def _lab_notes(campaign: Campaign, site: Site) -> list[str]:
+    from pgstrata.spec.hosts.lab import LAB
+
+    if campaign.host != LAB:
+        return []
+    return [
+        "planned without its lab machine: programs are those of this host; what can be built is found out by run",
+        *(f"trials of {name} are not shown: {lacking.reason}" for name, lacking in site.unserved.items()),
+    ]
+
+
+def _media_notes(campaign: Campaign) -> list[str]:
+    from pgstrata.spec.hosts.lab import LAB
+    from pgstrata.spec.layers.media import UNTIMED
+    from pgstrata.trial.survey.media_range import media_of
+
+    models = dict.fromkeys(device.model for device in media_of(campaign) if device.model != UNTIMED)
+    if not models:
+        return []
+    where = "" if campaign.host == "local" else f" --host {campaign.host}"
+    by = "run" if campaign.host == LAB else f"pgstrata doctor{where} --media"
+    return [
+        f"whether the host can give modelled media ({', '.join(models)}) is not checked by `plan`; {by} measures it"
+    ]
+
+
+def _plan_of(site: Site, trial: Trial) -> Any:
+    from pgstrata.stack.plan import plan_stack
+
+    return plan_stack(site.campaign.stack(trial.stack), site.context(trial))
+
+
+def _describe_trials(site: Site, trials: list[Trial], estimates: Mapping[str, Expected]) -> Iterator[dict[str, Any]]:
+    """The program of every trial, as it will be when those before it have ended well."""
+    from pgstrata.trial.program import make_program
+    from pgstrata.trial.steps.load import Present
+    from pgstrata.trial.survey.survey import planned_site
+
+    site = planned_site(site)
+    golden: frozenset[str] = frozenset()
+    kept: dict[tuple[str, int], StackPlan] = {}
+    for trial in trials:
+        program = make_program(site, trial, Present(golden, kept.get((trial.stack, trial.scale))))
+        golden |= program.keeps
+        if trial.load == "keep":
+            kept[trial.stack, trial.scale] = program.stack_plan
+        estimate = estimates[trial.id]
+        yield {
+            "id": trial.id,
+            "stack": trial.stack,
+            "block": trial.block,
+            "scale": trial.scale,
+            "load": trial.load,
+            "written_bytes": estimate.written_bytes,
+            "duration_s": estimate.duration_s,
+            "steps": [step.model_dump() for step in program.planned.steps],
+        }
+
+
+def _host_wide(campaign: Campaign, site: Site, trials: list[Trial]) -> list[str]:
+    """What others on the host notice; `trials` has every stack whose server is here."""
+    from pgstrata.postgres.user import plan_user
+
+    lines = []
+    user = plan_user(site.host)
+    if user is not None:
+        lines.append(f"make the OS user that servers run as: {user.text}")
+    if not site.caches_kept:
+        lines.append("before every measured run: sync, and drop the page cache of the whole host (vm.drop_caches)")
+    else:
+        lines.append(f"caches are not dropped, so figures are those of warm caches: {site.caches_kept}")
+    first = {t.stack: t for t in reversed(trials)}
+    changes: dict[str, list[str]] = {}
+    for stack in (stack for stack in campaign.stacks if stack.name in first):
+        settings = _host_wide_settings(stack)
+        if settings:
+            changes.setdefault(f"{', '.join(settings)} (put back afterwards)", []).append(stack.name)
+        steps = [s.name for s in _plan_of(site, first[stack.name]).steps if s.host_wide and s.commands]
+        if steps:
+            changes.setdefault(", ".join(steps), []).append(stack.name)
+    return [*lines, *(f"during trials of {summarise_names(stacks)}: {change}" for change, stacks in changes.items())]
+
+
+def _host_wide_settings(stack: Stack) -> list[str]:
+    settings = [f"{key} = {value}" for key, value in stack.kernel.sysctl.items()]
+    if stack.kernel.transparent_hugepage is not None:
+        settings.append(f"transparent_hugepage = {stack.kernel.transparent_hugepage}")
+    layers = [v.fs.host_settings for v in stack.volumes.values()]
+    return [*settings, *(f"{key} = {value}" for changed in layers for key, value in changed.items())]
+
+
+def _render(value: dict[str, Any], *, commands: bool = False) -> str:
+    from pgstrata.report.sentences.figures import render_count
+    from pgstrata.spec.units import render_duration, render_size
+
+    most = value["at_most"]
+    counted = [trial for trial in value["trials"] if trial["stack"] in value["built"]]
+    lines = [
+        f"{value['campaign']} on {value['host']}, {value['medium'] or 'scratch'}: {value['scratch']}",
+        f"{render_count(len(counted), 'trial')} in {render_count(value['blocks'], 'block')}{value['goes_on']}",
+        f"time: about {render_duration(most['duration_s'])}, of it {render_duration(value['first_block_s'])} for the "
+        f"first block{_render_budget(value['budget_s'], most['duration_s'])}",
+        *_render_stages(value["stages"]),
+        f"bytes written: about {render_size(most['written_bytes'])} (load, copies, and runs at an assumed 1000 "
+        "transactions a second of 16 KiB)",
+        "",
+        "Changes that others on the host notice:",
+        *(f"  {line}" for line in value["host_wide"]),
+        *_render_left_out(value["left_out"]),
+        *(f"note: {note}" for note in value["notes"]),
+        *([f"`run` would refuse this: {value['refused']}"] if value["refused"] else []),
+        *value["unsupported"],
+        *(f"power cuts: {line}" for line in value["power_cuts"]),
+        "",
+        "What this can prove:",
+        *(f"  {line}" for line in value["forecast"]),
+        *(f"  warning: --fail-on: {line}" for line in value["gate"]),
+        "",
+        *(_render_programs(value["trials"]) if commands else _render_kinds(counted)),
+    ]
+    return "\n".join(lines)
+
+
+def _render_budget(budget_s: float | None, most_s: float) -> str:
+    from pgstrata.spec.units import render_duration
+
+    if budget_s is None:
+        return ""
+    return f"; budget {render_duration(budget_s)}" + (", which ends it earlier" if budget_s < most_s else "")
+
+
+def _render_stages(stages: list[dict[str, Any]]) -> Iterator[str]:
+    from pgstrata.report.sentences.figures import render_count
+    from pgstrata.spec.units import render_duration
+
+    for stage in stages:
+        trials = render_count(stage["trials"], "trial")
+        yield f"after the comparison, {stage['stage']}: at most {trials}, about {render_duration(stage['duration_s'])}"
+
+
+def _render_left_out(left_out: dict[str, dict[str, str]]) -> Iterator[str]:
+    for stack, settings in left_out.items():
+        yield f"Left out of the postgresql.conf of {stack}:"
+        yield from (f"  {name}: {why}" for name, why in settings.items())
+
+
+def _render_kinds(trials: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each scale and way of loading, so that many stacks fit a screen, too."""
+    from pgstrata.report.sentences.figures import render_count
+    from pgstrata.spec.units import render_duration
+
+    kinds: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for trial in trials:
+        kinds.setdefault((trial["scale"], trial["load"]), []).append(trial)
+    yield "Trials (`pgstrata plan FILE --commands` shows every step and command of each kind in order):"
+    for (scale, load), alike in kinds.items():
+        stacks = summarise_names(list(dict.fromkeys(trial["stack"] for trial in alike)))
+        steps = _range([str(n) for n in sorted(len(trial["steps"]) for trial in alike)])
+        times = _range([render_duration(s) for s in sorted(trial["duration_s"] for trial in alike)])
+        count = render_count(len(alike), "trial")
+        yield f"  scale {scale}, load {load}: {count} of {steps} steps, about {times} each ({stacks})"
+
+
+def _range(texts: Sequence[str]) -> str:
+    """Of what is sorted, the first and the last, once where they read alike."""
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+
+
+def _render_programs(trials: list[dict[str, Any]]) -> Iterator[str]:
+    """Every step of the first trial of a kind; others differ in their names alone."""
+    from pgstrata.spec.units import render_duration
+
+    seen: dict[tuple[str, int, tuple[str, ...]], str] = {}
+    for trial in trials:
+        head = f"{trial['id']}: {trial['stack']}, {trial['load']}, about {render_duration(trial['duration_s'])}"
+        kind = (trial["stack"], trial["scale"], tuple(step["name"] for step in trial["steps"]))
+        if kind in seen:
+            yield f"{head}: the same commands as {seen[kind]}"
+            continue
+        seen[kind] = trial["id"]
+        yield head
+        for step in trial["steps"]:
+            yield f"  {step['name']}{' (host-wide)' if step['host_wide'] else ''}"
+            yield from (f"    # {told}" for told in step["tells"])
+            hosts = step["hosts"] or ("",) * len(step["commands"])
+            for host, command in zip(hosts, map(_on_one_line, step["commands"]), strict=True):
+                yield f"    [{host}] {command}" if host else f"    {command}"
+
+
+def _on_one_line(command: str) -> str:
+    """The command as bash reads it too, where an argument has lines."""
+    if "\n" not in command:
+        return command
+    return " ".join(_quoted(argument) for argument in shlex.split(command))
+
+
+def _quoted(argument: str) -> str:
+    if "\n" not in argument:
+        return shlex.quote(argument)
+    escaped = argument.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"$'{escaped}'"
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: pgstrata plan campaigns/demo.yaml")(plan)

@@ -1,0 +1,137 @@
+"""`pgstrata quick`: the main job without a file."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgstrata.cli.output import (
+    Blocks,
+    FailOn,
+    FailUndecided,
+    JsonFlag,
+    OutDirectory,
+    QuietFlag,
+    ScratchDirectory,
+    parse_margin,
+)
+
+EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20 --scratch /var/tmp"
+
+
+Stacks = Annotated[
+    list[str], typer.Argument(metavar="STACK", help="Short notation, e.g. xfs:noatime.", show_default=False)
+]
+Minutes = Annotated[
+    float | None, typer.Option("--minutes", metavar="N", min=0.1, help="Time budget.", show_default="10")
+]
+Scale = Annotated[int | None, typer.Option("--scale", min=1, help="pgbench scale; by default as fits.")]
+Clients = Annotated[int | None, typer.Option("--clients", min=1, help="pgbench clients.", show_default="8")]
+Duration = Annotated[
+    str | None, typer.Option("--duration", metavar="TIME", help="Length of a run, e.g. 60s; by default as fits.")
+]
+Script = Annotated[
+    str | None,
+    typer.Option("--script", metavar="NAME", help="A script of pgbench's, or an SQL file.", show_default="tpcb-like"),
+]
+Database = Annotated[
+    Path | None,
+    typer.Option("--sql", metavar="FILE", help="A database to load instead of pgbench's.", show_default=False),
+]
+Conf = Annotated[
+    Path | None,
+    typer.Option("--postgresql-conf", metavar="FILE", help="Settings of the servers.", show_default=False),
+]
+Disks = Annotated[
+    list[str] | None,
+    typer.Option("--device", metavar="ID", help="Stable id of a real disk; repeatable.", show_default=False),
+]
+Erase = Annotated[
+    list[str] | None,
+    typer.Option("--erase", metavar="ID", help="A disk whose content may be destroyed.", show_default=False),
+]
+Media = Annotated[
+    str | None,
+    typer.Option(
+        "--media", metavar="MODEL", help="Put stacks on modelled disks: hdd-7200, ./mine.toml.", show_default=False
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the order of runs and of pgbench.")]
+Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
+Aa = Annotated[bool, typer.Option("--aa", help="Run the first stack under two names, as a check.")]
+OnHost = Annotated[str, typer.Option("--host", help="local, ssh://[user@]host[:port] or lab.")]
+Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Also cut power: a short crash trial of each stack.")]
+PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan and change nothing.")]
+
+
+def quick(
+    stacks: Stacks,
+    minutes: Minutes = None,
+    scale: Scale = None,
+    clients: Clients = None,
+    duration: Duration = None,
+    blocks: Blocks = None,
+    script: Script = None,
+    sql: Database = None,
+    postgresql_conf: Conf = None,
+    out: OutDirectory = None,
+    scratch: ScratchDirectory = None,
+    device: Disks = None,
+    erase: Erase = None,
+    media: Media = None,
+    seed: Seed = 1,
+    margin: Margin = "2%",
+    aa: Aa = False,
+    host: OnHost = "local",
+    crash: Crash = True,
+    plan: PlanOnly = False,
+    fail_on: FailOn = None,
+    fail_undecided: FailUndecided = False,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Compare stacks named on the command line: build each, run PostgreSQL and pgbench on it, report."""
+    from pgstrata.analyze.stats.detectable_difference import smallest_shown
+    from pgstrata.cli.campaign_run import Shown, parse_gate, run_to_report
+    from pgstrata.cli.overrides import duration_option, require_known
+    from pgstrata.cli.resume import begun_quick
+    from pgstrata.cli.verbs.plan import show_plan
+    from pgstrata.spec.expand import slug
+    from pgstrata.spec.quick import quick_campaign, quick_name
+
+    directory = out or Path("out") / slug(quick_name(stacks))
+    campaign = quick_campaign(
+        stacks,
+        partial(smallest_shown, fixed=blocks is not None),
+        minutes=minutes,
+        scale=scale,
+        clients=clients,
+        scratch=str(scratch.resolve()) if scratch else None,
+        devices=device or (),
+        erase=erase or (),
+        media=media,
+        seed=seed,
+        host=host,
+        margin=parse_margin(margin),
+        aa=aa,
+        duration_s=duration_option("--duration", duration, "60s") if duration else None,
+        blocks=blocks,
+        script=script,
+        sql=str(sql) if sql else None,
+        postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
+        crash=crash,
+        begun=begun_quick(directory),
+    )
+    require_known(campaign)
+    gate = parse_gate(fail_on, fail_undecided)
+    if plan:
+        show_plan(campaign, directory, gate.conditions, json=json)
+        return
+    run_to_report(campaign, directory, "quick", Shown(json=json, quiet=quiet, gate=gate))
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog=EXAMPLE)(quick)

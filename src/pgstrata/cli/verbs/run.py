@@ -1,0 +1,55 @@
+"""`pgstrata run`: runs a campaign, or goes on with it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Annotated
+
+import typer
+
+from pgstrata.cli.output import (
+    Blocks,
+    Budget,
+    CampaignFile,
+    FailOn,
+    FailUndecided,
+    JsonFlag,
+    Minutes,
+    OtherHost,
+    OutDirectory,
+    QuietFlag,
+    ScratchDirectory,
+)
+
+
+def run(
+    file: CampaignFile,
+    out: OutDirectory = None,
+    blocks: Blocks = None,
+    minutes: Minutes = None,
+    budget: Budget = None,
+    scratch: ScratchDirectory = None,
+    host: OtherHost = None,
+    fail_on: FailOn = None,
+    fail_undecided: FailUndecided = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a live page meanwhile, and print its address.")] = False,
+    json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Run a campaign, or resume it: the same command continues after any interruption.
+
+    A campaign directory can be resumed too; add --minutes if its budget is used up.
+    """
+    from pgstrata.cli.campaign_run import Shown, parse_gate, run_to_report
+    from pgstrata.cli.resume import asked_campaign
+    from pgstrata.cli.verbs.watch import watching
+
+    asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)
+    shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
+    directory = out or asked.out
+    with watching(directory) if watch else nullcontext():
+        run_to_report(asked.campaign, directory, asked.origin, shown, source_text=asked.source_text)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(epilog="Example: pgstrata run campaigns/demo.yaml --out out/demo")(run)

@@ -1,0 +1,267 @@
+"""Pieces of work on the workers of a Dask cluster.
+
+A piece without an affinity goes to any worker. One with an affinity goes to the one worker of that machine which
+holds its lease, a task whose result the client keeps: where that name is forgotten over there, nobody wants what is
+held for it any more. Long data, such as an event log, is sent to a worker once, and kept there under its digest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import dask
+from dask.utils import key_split
+from distributed import Future as DaskFuture
+
+from pgstrata.errors import PgstrataError, PreflightError
+from pgstrata.fleet import worker
+from pgstrata.fleet.calls import Datum, WorkerLost, WrongAnswer, call, name_of, result_of
+from pgstrata.fleet.client import DataClient, ask_each, describe_workers, described_workers
+from pgstrata.fleet.machines import Machine, check_versions
+from pgstrata.fleet.messages import Described, describe_here
+from pgstrata.fleet.work import Backend, Piece, WorkersLost
+from pgstrata.host.agent_schema import OTHER_PROGRAM
+from pgstrata.host.protocol import HostLost
+
+LONG_BYTES = 1 << 20
+"""Data from here on is sent by itself, once."""
+PATIENCE_S = 300.0
+"""For a machine, or a cluster, that has lost its workers."""
+TOGETHER_S = 0.1
+"""Pieces, and answers, of the same moment share messages: most of Dask's work for a task is for its messages."""
+NAMES = 2000
+"""Number of tasks after which Dask forgets them: it would remember how it split the names of the last 100,000."""
+
+
+@dataclass(eq=False)
+class _Sent:
+    """A piece on its way: `data` begins with the name of its function, `address` is empty where any worker will do."""
+
+    key: str
+    address: str
+    data: tuple[Any, ...]
+    result: Future[Any] = field(default_factory=Future)
+    task: DaskFuture | None = None
+
+
+class ClusterBackend(Backend):
+    """The workers that a scheduler has, also those that come later. PreflightError where one has another pgstrata."""
+
+    def __init__(
+        self,
+        client: DataClient,
+        workers: Mapping[str, Described] | None = None,
+        machines: Mapping[str, Machine] | None = None,
+        *,
+        tell: Callable[[str], None] = lambda line: None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`machines` are by their affinity keys."""
+        self.client = client
+        self._workers = dict(described_workers(client) if workers is None else workers)
+        check_versions(self._workers, describe_here())
+        self._machines = machines or {}
+        self._tell = tell
+        self._patience_s = patience_s
+        self._present = frozenset(self._workers)
+        self._later: dict[str, str] = {}
+        """The machines of workers that came later; none where a worker is not used."""
+        self._alone_since_s: dict[str, float] = {}
+        self._leases: dict[str, tuple[str, DaskFuture]] = {}
+        self._sent: dict[bytes, DaskFuture] = {}
+        self._running: dict[str, _Sent] = {}
+        self._waiting: list[_Sent] = []
+        self._names = 0
+
+    @property
+    def width(self) -> int:
+        return len(self._workers)
+
+    def ask_each(self, function: Callable[..., str], *data: Datum) -> Mapping[str, str]:
+        return ask_each(self.client, self._workers, function, *data)
+
+    # ------------------------------------------------------------ who is there
+
+    def check(self) -> None:
+        """Looks which workers are there; a piece of one that is gone is lost, also where Dask still waits for it."""
+        if self.client.status != "running":
+            return
+        try:
+            self._present = frozenset(self.client.ncores())
+        except (OSError, RuntimeError, ValueError, AttributeError):
+            return  # the scheduler does not say
+        if self._machines:
+            self._recognise(sorted(self._present - self._workers.keys() - self._later.keys()))
+        for sent in list(self._running.values()):
+            if sent.address and sent.address not in self._present:
+                self._end(sent, error=WorkerLost())
+                if sent.task is not None:
+                    sent.task.cancel()
+        for affinity in ("", *self._machines):
+            if self._address_for(affinity) is None:
+                self._alone_since_s.setdefault(affinity, time.monotonic())
+            else:
+                self._alone_since_s.pop(affinity, None)
+
+    def _recognise(self, later: list[str]) -> None:
+        """Workers that came later; one with another pgstrata is not used, and reported."""
+        for address in later:
+            self._later[address] = ""
+            try:
+                (described,) = describe_workers(self.client, [address]).values()
+                check_versions({address: described}, describe_here())
+                self._later[address] = described.machine
+            except PreflightError as error:
+                self._tell(f"not used: {error.message}")
+
+    def _address_for(self, affinity: str) -> str | None:
+        """The worker that has the lease, else one of the machine; without an affinity any."""
+        held = self._leases.get(affinity)
+        if held is not None and held[0] in self._present:
+            return held[0]
+        if not affinity:
+            return next(iter(self._present), None)
+        machine = self._machines[affinity]
+        first = next((address for address in machine.workers if address in self._present), None)
+        return first or next(
+            (a for a in sorted(self._later) if a in self._present and self._later[a] == machine.id), None
+        )
+
+    def is_ready(self, affinity: str) -> bool:
+        return self.client.status == "running" and self._address_for(affinity) is not None
+
+    def trouble(self, affinity: str) -> PgstrataError | None:
+        if self.client.broken:
+            return WorkersLost(f"the Dask cluster sent a message that is refused: {self.client.broken}")
+        if self.client.status == "closed":
+            return WorkersLost(
+                "the scheduler of the Dask cluster is gone", hint="start it again, then run the same command"
+            )
+        alone_s = time.monotonic() - self._alone_since_s.get(affinity, time.monotonic())
+        if alone_s <= self._patience_s:
+            return None
+        if affinity:
+            return HostLost(f"no worker of {affinity} came back")
+        return WorkersLost(
+            f"the Dask cluster has had no worker for {self._patience_s:.0f} s",
+            hint="start workers, then run the same command again",
+        )
+
+    def leased_workers(self) -> list[str]:
+        """The workers that sessions are on."""
+        return [address for address, _ in self._leases.values() if address in self._present]
+
+    # ------------------------------------------------------------ pieces
+
+    def send(self, piece: Piece) -> Future[Any]:
+        data: list[Any] = [name_of(piece.function), *(self._by_itself(datum) for datum in piece.data)]
+        address = ""
+        if piece.affinity:
+            address, lease = self._leased(piece.affinity)
+            data.insert(1, lease)
+        sent = _Sent(_name(), address, tuple(data))
+        self._running[sent.key] = sent
+        self.client.loop.add_callback(self._wait, sent)
+        return sent.result
+
+    def _leased(self, affinity: str) -> tuple[str, str]:
+        """The worker of a machine, and the name of its lease."""
+        address = self._address_for(affinity)
+        if address is None or self.client.status != "running":
+            raise WorkerLost
+        held = self._leases.get(affinity)
+        if held is None or held[0] != address or held[1].status in ("cancelled", "lost", "error"):
+            lease = self.client.submit(worker.lease, key=_name(), workers=[address], pure=False)
+            held = self._leases[affinity] = (address, lease)
+        return address, held[1].key
+
+    def _by_itself(self, datum: Datum) -> Datum | DaskFuture:
+        if not isinstance(datum, bytes) or len(datum) < LONG_BYTES:
+            return datum
+        known = self._sent.get(datum)
+        if known is None or known.status in ("cancelled", "lost", "error"):
+            try:
+                (known,) = self.client.scatter([datum], broadcast=True, hash=True)
+            except (TimeoutError, OSError):
+                raise WorkerLost from None
+            self._sent[datum] = known
+        return known
+
+    # ------------------------------------------------------------ in Dask's own thread
+
+    def _wait(self, sent: _Sent) -> None:
+        self._waiting.append(sent)
+        if len(self._waiting) == 1:
+            self.client.loop.call_later(TOGETHER_S, self._post)
+
+    def _post(self) -> None:
+        """One message for all pieces of a kind that came within a moment."""
+        waiting, self._waiting = self._waiting, []
+        self._names += len(waiting)
+        if self._names >= NAMES:
+            self._names = 0
+            key_split.cache_clear()
+        kinds: dict[tuple[bool, int], list[_Sent]] = {}
+        for sent in waiting:
+            kinds.setdefault((bool(sent.address), len(sent.data)), []).append(sent)
+        for (is_placed, _), alike in kinds.items():
+            self._post_alike(alike, is_placed=is_placed)
+
+    def _post_alike(self, alike: Sequence[_Sent], *, is_placed: bool) -> None:
+        places = {sent.key: [sent.address] for sent in alike}
+        where = {"workers": places.__getitem__, "resources": {"host": 1}} if is_placed else {}
+        columns = zip(*(sent.data for sent in alike), strict=True)
+        try:
+            with dask.annotate(**where):
+                tasks = self.client.map(call, *map(list, columns), key=list(places), pure=False)
+        except Exception as error:  # of a client that was closed, among others
+            for sent in alike:
+                self._end(sent, error=WorkerLost(str(error)))
+            return
+        for sent, task in zip(alike, tasks, strict=True):
+            sent.task = task
+            self.client.loop.add_callback(self._fetch, sent, task)
+
+    async def _fetch(self, sent: _Sent, task: DaskFuture) -> None:
+        """A task ends without an answer only when its worker was lost: `call` raises nothing."""
+        try:
+            await task._state.wait()
+            await asyncio.sleep(TOGETHER_S - time.monotonic() % TOGETHER_S)
+            answer = await self.client.gather(task, asynchronous=True)
+        except (Exception, CancelledError) as error:
+            wrong = isinstance(error, TypeError) and task.status == "finished"
+            self._end(sent, error=await self._wrong(task, str(error)) if wrong else WorkerLost(str(error)))
+            return
+        try:
+            self._end(sent, value=result_of(answer))
+        except WrongAnswer as error:
+            self._end(sent, error=await self._wrong(task, error.message))
+        except (PgstrataError, WorkerLost) as error:
+            self._end(sent, error=error)
+
+    async def _wrong(self, task: DaskFuture, problem: str) -> WrongAnswer:
+        """Names the worker that has the answer, by the scheduler."""
+        try:
+            found = await self.client.scheduler.who_has(keys=[task.key])
+            who = " ".join(str(address) for addresses in found.values() for address in addresses)
+        except Exception:  # the answer is wrong all the same
+            who = "unknown"
+        return WrongAnswer(f"worker {who} gave a wrong answer: {problem}", hint=OTHER_PROGRAM)
+
+    def _end(self, sent: _Sent, *, value: Any = None, error: BaseException | None = None) -> None:
+        if self._running.pop(sent.key, None) is None:
+            return
+        if error is None:
+            sent.result.set_result(value)
+        else:
+            sent.result.set_exception(error)
+
+
+def _name() -> str:
+    return f"pgstrata-{uuid.uuid4().hex}"

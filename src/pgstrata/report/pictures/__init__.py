@@ -1,0 +1,1 @@
+"""Charts of page and picture files: rows to draw, series of runs, and the pictures themselves."""

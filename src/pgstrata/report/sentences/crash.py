@@ -1,0 +1,205 @@
+"""The verdicts of crash trials in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pgstrata.analyze.crash import broke_promise, share_bound
+from pgstrata.analyze.findings import DurabilityFinding, Findings
+from pgstrata.record.reader import CampaignData
+from pgstrata.report.pictures.crash import CutPicture, draw_cut
+from pgstrata.report.sentences.crash_cluster import cluster_words, power_words, short_cluster_words, went_on_words
+from pgstrata.report.sentences.crash_timeline import Story, tell_story
+from pgstrata.report.sentences.figures import render_count
+from pgstrata.spec.crash_request import SHOWN
+
+POWER = "Power cuts"
+EXPLAINED = (
+    "PostgreSQL was recovered in states that a power cut could have left of a recorded disk, and asked for every "
+    "transaction that it had acknowledged. A stack that held in so many states is not proven safe."
+)
+NODES = "Lost nodes"
+NODES_EXPLAINED = (
+    "Of clusters nodes were taken away with all that they had, at moments when all of them stood still; one that was "
+    "left was promoted, and asked for every transaction that had been acknowledged by then. Every other set of lost "
+    "nodes is reckoned from the WAL that each node held. Another failure, or a longer one, may take more."
+)
+ANYWHERE = "DIR"
+"""Placeholder for the campaign directory if the reader's path is unknown."""
+
+
+@dataclass(frozen=True)
+class PowerCutRow:
+    """Row of the page for one stack."""
+
+    name: str
+    found: str
+    first: str
+    held: bool
+    promise: str
+    reason: str
+    broken: bool
+
+
+@dataclass(frozen=True)
+class PowerCuts:
+    """The power-cut section of the page."""
+
+    title: str
+    explained: str
+    rows: tuple[PowerCutRow, ...]
+    stories: tuple[tuple[Story, CutPicture | None], ...]
+    """Timelines of the failed stacks for which a failing state was minimised."""
+
+
+def power_cuts_view(data: CampaignData, findings: Findings) -> PowerCuts | None:
+    """Return the section; None if power was not cut."""
+    tested = tested_stacks(findings)
+    rows = tuple(_row(name, durability) for name, durability in tested.items())
+    pictures = {crash.found.stack: draw_cut(crash.minimal) for crash in data.crashes if crash.minimal}
+    told = tuple((story, pictures[name]) for name, story in stories(data, tested, ANYWHERE).items())
+    return PowerCuts(title_of(tested), explained_of(tested), rows, told) if rows else None
+
+
+def title_of(tested: Mapping[str, DurabilityFinding]) -> str:
+    """Return the title, by the faults of the crash trials."""
+    return " and ".join(what if at == 0 else what.lower() for at, (what, _) in enumerate(_done(tested)))
+
+
+def explained_of(tested: Mapping[str, DurabilityFinding]) -> str:
+    """Return an explanation of the faults in a few sentences."""
+    return " ".join(explained for _, explained in _done(tested))
+
+
+def _done(tested: Mapping[str, DurabilityFinding]) -> list[tuple[str, str]]:
+    clusters = [durability.cluster is not None for durability in tested.values()]
+    return [(POWER, EXPLAINED)] * (not all(clusters)) + [(NODES, NODES_EXPLAINED)] * any(clusters)
+
+
+def stories(data: CampaignData, tested: Mapping[str, DurabilityFinding], place: str) -> dict[str, Story]:
+    """Return the timeline of each stack that has one; `place` is the campaign directory."""
+    told = {
+        crash.found.stack: tell_story(crash, tested[crash.found.stack], place)
+        for crash in data.crashes
+        if crash.found.stack in tested
+    }
+    return {name: story for name, story in told.items() if story is not None}
+
+
+def _row(name: str, durability: DurabilityFinding) -> PowerCutRow:
+    return PowerCutRow(
+        name=name,
+        found=verdict_words(durability),
+        first=durability.first_counterexample or "",
+        held=durability.verdict == "held",
+        promise=durability.class_,
+        reason=durability.reason,
+        broken=broke_promise(durability),
+    )
+
+
+def tested_stacks(findings: Findings) -> dict[str, DurabilityFinding]:
+    """Return the durability of every stack with crash trials, in their order."""
+    found = {stack.name: stack.durability for stack in findings.stacks}
+    return {name: durability for name, durability in found.items() if durability.verdict != "not_tested"}
+
+
+def shows_runs(data: CampaignData) -> bool:
+    """Return True if there are runs to show; False if the campaign consists of crash trials only."""
+    return bool(data.trials) or not data.crashes
+
+
+def crash_lines(tested: Mapping[str, DurabilityFinding], told: Mapping[str, Story]) -> Iterator[str]:
+    """Yield a line for each stack; more, including the timeline of a state, if it failed or broke its promise."""
+    for name, durability in tested.items():
+        yield f"{name}: {verdict_words(durability)}"
+        if durability.first_counterexample:
+            yield f"  first: {durability.first_counterexample}"
+        if broke_promise(durability):
+            yield f"  its configuration promises that it {durability.class_}: {durability.reason}"
+        if name in told:
+            yield from (f"  {line}" for line in told[name].lines)
+
+
+def durability_words(durability: DurabilityFinding) -> str:
+    """Return the words of the verdict table: the class from the configuration and the result of power cuts, if any."""
+    if durability.verdict == "not_tested":
+        return f"{durability.class_}; not tested: {durability.untested}" if durability.untested else durability.class_
+    if durability.cluster is not None:
+        return f"{durability.class_}; {short_cluster_words(durability.cluster, durability)}"
+    nodes = "all nodes lost power: " if durability.power is not None else ""
+    return f"{durability.class_}; {nodes}{_short_words(durability)}{_in_brackets(_beside(durability))}"
+
+
+def _short_words(durability: DurabilityFinding) -> str:
+    """Return `held in 1,204 states`, `lost up to 38 acknowledged commits`."""
+    states, most = render_count(durability.states, "state"), durability.lost_acknowledged_max or 0
+    lost = f"lost up to {render_count(most, 'acknowledged commit')}"
+    match durability.verdict:
+        case "held":
+            return f"held in {states}"
+        case "lost":
+            return lost
+        case "corrupt":
+            damaged = f"damaged in {durability.corrupt:,} of {states}"
+            return f"{damaged}, {lost}" if most else damaged
+    return "power cuts: unknown"
+
+
+def _beside(durability: DurabilityFinding) -> list[str]:
+    """Return remarks on a workload other than the ledger, on ignored flushes or other faults, and on an incomplete
+    check."""
+    told = []
+    if durability.script != "ledger":
+        told.append(f"of {SHOWN[durability.script]}")
+    if durability.ignored_flushes != "0":
+        which = "all" if durability.ignored_flushes == "all" else f"the last {durability.ignored_flushes}"
+        told.append(f"on a disk that ignores {which} flushes")
+    if durability.fault:
+        told.append(f"with fault {durability.fault}{', at which PostgreSQL panicked' if durability.panicked else ''}")
+    if durability.amcheck is False and durability.states:
+        told.append("without amcheck")
+    return [*told, *_gaps(durability)]
+
+
+def _gaps(durability: DurabilityFinding) -> Iterator[str]:
+    """Yield the requested states that were not checked, and the reason for these or for unknown verdicts."""
+    if durability.missing:
+        yield f"{render_count(durability.missing, 'requested state')} not checked"
+    if durability.unknown_reason:
+        yield f"unknown because {durability.unknown_reason}"
+
+
+def _in_brackets(told: list[str]) -> str:
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def verdict_words(durability: DurabilityFinding) -> str:
+    """Return `held in 200 states (...)`, or the failures and the number of states with them."""
+    if durability.cluster is not None:
+        return cluster_words(durability.cluster, durability)
+    power = durability.power
+    if power is not None:
+        return f"{power_words(power)}: {_states_words(durability)}{went_on_words(power)}"
+    return _states_words(durability)
+
+
+def _states_words(durability: DurabilityFinding) -> str:
+    states = render_count(durability.states, "state")
+    if durability.verdict == "held":
+        share = 100 * share_bound(durability.states)
+        bound = f"at 95 % confidence fewer than {share:.2g} % of such states fail"
+        return f"held in {states}{_in_brackets([*_beside(durability), bound])}"
+    parts = [
+        f"{word} in {count:,}"
+        for word, count in (
+            ("corrupt", durability.corrupt),
+            ("lost acknowledged transactions", durability.lost),
+            ("unknown", durability.unknown),
+        )
+        if count
+    ]
+    most = durability.lost_acknowledged_max
+    lost = f", up to {render_count(most, 'acknowledged transaction')} missing" if most else ""
+    return f"{', '.join(parts) or 'unknown'} of {states}{lost}{_in_brackets(_beside(durability))}"

@@ -1,0 +1,131 @@
+"""Meanings of the terms in a report: shown on the page's terms, listed at its end, and written into the docs.
+
+`python -m pgstrata.report.sentences.glossary` prints the page of docs/reference.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from pgstrata.report.sentences.markup import render_markup_html
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of reports; `forms` are its other spellings."""
+
+    name: str
+    meaning: str
+    forms: tuple[str, ...] = ()
+
+
+TERMS = (
+    Term(
+        "stack",
+        "everything under the server that is compared: devices, block layers, filesystem, their options, settings",
+    ),
+    Term("cell", "one combination of script, scale, clients and rate, judged by itself"),
+    Term(
+        "block",
+        "a round in which every stack runs once, in random order, so that drift of the machine falls on all alike",
+    ),
+    Term("margin", "the difference below which two stacks count as equal, declared before the first run"),
+    Term(
+        "interval",
+        "bounds that hold the true value with 95 % confidence or more, for all pairs at once and whenever one looks",
+    ),
+    Term(
+        "chosen",
+        "no other stack of its durability class can be better by more than the margin, with at least 95 % confidence",
+    ),
+    Term("proven", "a verdict on a pair that was declared before its runs, or confirmed with fresh ones"),
+    Term(
+        "not confirmed",
+        "screening shows a difference, but no fresh runs were made to prove it",
+        ("shown, not confirmed", "slower, not confirmed", "faster, not confirmed"),
+    ),
+    Term("practically equal", "the whole interval of the difference lies within the margin"),
+    Term(
+        "undecided",
+        "the interval holds both no difference and one beyond the margin: more runs would tell, and how many is said",
+        ("not proven", "leads, not settled"),
+    ),
+    Term("no verdict", "nothing can be said of a difference: single runs, or an emulated machine"),
+    Term("no bounds yet", "so few runs that the interval is without end, or too wide to be of use"),
+    Term("SD", "standard deviation from run to run, as a share of the mean"),
+    Term(
+        "jitter",
+        "standard deviation of the seconds of a run, as a share of their mean (coefficient of variation)",
+        ("Jitter (CV of 1 s)",),
+    ),
+    Term(
+        "stall",
+        "seconds below a tenth of the run's own median, of which the longest stretch is the longest stall",
+        ("stalls", "longest stall"),
+    ),
+    Term("a bad mode", "some runs of a stack are far slower than its others, as if it had two ways to work"),
+    Term("load", "how long pgbench -i takes: creating and filling the tables, their keys, vacuum"),
+    Term("space", "what the medium holds after the load, by the filesystem's own account", ("space on the medium",)),
+    Term(
+        "failures",
+        "shares of the transactions that failed, were skipped, late or retried (no other figure counts what failed)",
+    ),
+    Term(
+        "durability",
+        "what the configuration promises of acknowledged commits when power is lost, and what power cuts showed",
+        ("durability class",),
+    ),
+    Term(
+        "session time",
+        "clients over transactions a second: what a transaction takes of the sessions' time, waits included",
+    ),
+    Term("storage", "a cause: sessions wait for WAL or data to be written, flushed or read"),
+    Term("locks", "a cause: sessions wait for one another"),
+    Term("processor", "a cause: sessions run, or wait in the queue for a processor"),
+    Term("client", "a cause: sessions wait for pgbench or the network"),
+    Term(
+        "closed loop",
+        "each client sends its next transaction when the last one is answered, so a stall lowers the load",
+    ),
+    Term(
+        "open loop",
+        "transactions are sent at a given rate whatever the server does, so latency counts waiting for a stall",
+    ),
+)
+TITLE = "Terms"
+_KNOWN: Mapping[str, Term] = {form.lower(): term for term in TERMS for form in (term.name, *term.forms)}
+
+
+def explained(text: str) -> Markup:
+    """Return the text, with an explanation for pointer, touch and keyboard if it is a term."""
+    term = _KNOWN.get(text.lower())
+    if term is None:
+        return escape(text)
+    return Markup('<span class="term" tabindex="0" data-tip="{}">{}</span>').format(
+        f"{term.name}; {term.meaning}", text
+    )
+
+
+def explained_markup(sentence: str) -> Markup:
+    """A marked-up sentence for the page: its strong words are explained where they are terms."""
+    return render_markup_html(sentence, strong=explained)
+
+
+def render_glossary() -> str:
+    """Return the page of the documentation."""
+    lines = [
+        f"# {TITLE}",
+        "",
+        "Written from the program by `make docs`; the page of a report explains the same words.",
+        "",
+    ]
+    lines += ["| term | meaning |", "| --- | --- |", *(f"| {term.name} | {term.meaning} |" for term in TERMS)]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_glossary())

@@ -1,0 +1,175 @@
+"""The head of every report: workload, host and software."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgstrata.analyze.findings import Findings
+from pgstrata.record.reader import CampaignData
+from pgstrata.record.schema import HostFacts
+from pgstrata.report.sentences.figures import NOT_KNOWN, render_count
+from pgstrata.report.tables.medium import medium_line
+from pgstrata.spec.layers.kind import MEMORY
+from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.units import render_duration
+
+SERVER = "PostgreSQL version"
+"""The checked fact with the server version of a trial."""
+_SCRATCH = "the scratch folder"
+
+
+@dataclass(frozen=True)
+class Head:
+    """Lines to read before any figure."""
+
+    name: str
+    medium: str
+    baseline: str
+    """The rates of the scratch folder's medium; empty if they were not measured."""
+    host: str
+    postgres: str
+    measured: str
+    """Empty if the campaign requested nothing but power cuts."""
+    power_cuts: str
+    """Empty if there were none."""
+    lost_nodes: str
+    """For clusters; empty if no nodes were lost."""
+    machine_time: str
+    labels: tuple[str, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Titles and texts, in reading order."""
+        return (
+            ("Medium", self.medium),
+            *((("Baseline of the scratch folder", self.baseline),) if self.baseline else ()),
+            ("Host", self.host),
+            ("PostgreSQL", self.postgres),
+            *((("Measured", self.measured),) if self.measured else ()),
+            *((("Power cuts", self.power_cuts),) if self.power_cuts else ()),
+            *((("Lost nodes", self.lost_nodes),) if self.lost_nodes else ()),
+            ("Machine time", self.machine_time),
+        )
+
+
+@dataclass(frozen=True)
+class Incident:
+    """A trial that does not count, or a stack that could not be built."""
+
+    what: str
+    stack: str
+    trial: str | None
+    block: int | None
+    reason: str
+    hint: str = ""
+
+
+def report_head(data: CampaignData, findings: Findings) -> Head:
+    """Return the head with the facts of the first trial that has some; the findings' own host facts take precedence."""
+    campaign = findings.campaign
+    facts = data.first_facts
+    told = " ".join(campaign.notices)
+    labels = tuple(dict.fromkeys(label for s in findings.stacks for label in s.labels if label not in told))
+    return Head(
+        name=campaign.name,
+        medium=_medium(findings, facts),
+        baseline=_baseline(data),
+        host=_host(findings, facts),
+        postgres=_servers(data) or campaign.postgres_version or NOT_KNOWN,
+        measured="" if data.crashes and not data.trials else _measured(data),
+        power_cuts=_power_cuts(data),
+        lost_nodes=_lost_nodes(data),
+        machine_time=render_duration(campaign.machine_time_s) if campaign.machine_time_s else NOT_KNOWN,
+        labels=labels,
+        notices=campaign.notices,
+    )
+
+
+def _baseline(data: CampaignData) -> str:
+    """Return the rates, with a note on stacks elsewhere: rates of real and modelled disks were not measured."""
+    line = medium_line(data.baselines)
+    volumes = [volume for stack in data.campaign.stacks for volume in stack.volumes.values()]
+    places = {v.fs.lies_on(_path) or v.device.lies_on(_SCRATCH, _path) for v in volumes} - {MEMORY}
+    if not line or places <= {_SCRATCH}:
+        return line
+    whose = "on which not every stack lies" if _SCRATCH in places else "on which no stack lies"
+    return f"{line}; of the host's scratch folder, {whose}"
+
+
+def _path(path: str, loop: bool) -> str:
+    return path
+
+
+def _medium(findings: Findings, facts: HostFacts | None) -> str:
+    told = findings.campaign.host.get("medium")
+    return str(told or (facts.medium if facts else "") or NOT_KNOWN)
+
+
+def _host(findings: Findings, facts: HostFacts | None) -> str:
+    hosts = {row.host for found in findings.hosts for row in found.rows}
+    if hosts:
+        return f"{len(hosts)} hosts; facts are those of the first trial"
+    name = str(findings.campaign.host.get("name") or (facts.name if facts else NOT_KNOWN))
+    kind = str(findings.campaign.host.get("kind") or (facts.kind if facts else ""))
+    return f"{name} (emulated)" if kind == "emulated" else name
+
+
+def _servers(data: CampaignData) -> str:
+    """Return the server of each stack if there are several servers; else the name of the only one."""
+    stacks: dict[str, dict[str, None]] = {}
+    for trial in data.every_trial:
+        version = trial.facts.checked.get(SERVER) if trial.facts else None
+        if version is not None:
+            stacks.setdefault(version, {})[trial.trial.stack] = None
+    if len(stacks) < 2:
+        return next(iter(stacks), "")
+    return "; ".join(f"{version}: {summarise_names(list(names))}" for version, names in stacks.items())
+
+
+def _measured(data: CampaignData) -> str:
+    blocks = {t.trial.block for t in data.trials if t.valid}
+    runs = sum(1 for _ in data.cells())
+    stacks = len({t.trial.stack for t in data.trials if t.valid})
+    durations = sorted(cell.result.duration_s for cell in data.cells())
+    length = f" of {render_duration(durations[len(durations) // 2])}" if durations and durations[-1] else ""
+    rounds = (render_count(len(blocks), "block"),) if data.record.paired else ()
+    texts = (render_count(stacks, "stack"), *rounds, render_count(runs, "run") + length)
+    lost = (f"{render_count(len(data.unreadable), 'trial')} could not be read",) if data.unreadable else ()
+    return ", ".join((*texts, *lost))
+
+
+def _power_cuts(data: CampaignData) -> str:
+    found = [crash.found for crash in data.crashes if crash.verdict.status != "unsupported"]
+    tested = [crash.states for crash in found if crash.cluster is None]
+    return f"{render_count(len(tested), 'stack')}, {render_count(sum(tested), 'state')}" if tested else ""
+
+
+def _lost_nodes(data: CampaignData) -> str:
+    failures = [crash.found.states for crash in data.crashes if crash.found.cluster is not None]
+    return f"{render_count(len(failures), 'cluster')}, {render_count(sum(failures), 'failure')}" if failures else ""
+
+
+def incidents(data: CampaignData, findings: Findings) -> tuple[Incident, ...]:
+    """Return every failure, exclusion and unsupported stack with its reason, each once."""
+    found = {
+        t.id: Incident(t.verdict.status, t.trial.stack, t.id, t.trial.block, t.verdict.reason, t.verdict.hint)
+        for t in data.trials
+        if t.verdict.status != "ok"
+    }
+    for stack in findings.stacks:
+        for excluded in stack.excluded:
+            found.setdefault(
+                excluded.trial,
+                Incident("excluded", stack.name, excluded.trial, excluded.block, excluded.reason),
+            )
+    failed = ((c.folder, c.trial.stack, c.verdict) for c in data.crashes if c.verdict.status == "failed")
+    found |= {
+        folder: Incident(f"crash trial {verdict.status}", stack, None, None, verdict.reason, verdict.hint)
+        for folder, stack, verdict in failed
+    }
+    damaged = (Incident("unreadable", "", t.id, None, f"{t.id}: {t.reason}", t.hint) for t in data.unreadable)
+    unsupported = {s.name: Incident("unsupported", s.name, None, None, s.unsupported) for s in findings.stacks
+                   if s.unsupported is not None}  # fmt: skip
+    named = {i.stack for i in found.values() if i.what == "unsupported"}
+    return (*found.values(), *damaged, *(i for name, i in unsupported.items() if name not in named))

@@ -1,0 +1,172 @@
+"""A stack over many sessions, in words, as plain values and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from pgstrata import __version__
+from pgstrata.analyze.campaign.scale import metric_of
+from pgstrata.analyze.sessions.history import Change, History, LeftOut, Refusal, SessionPoint, StackHistory
+from pgstrata.report.html import page_environment, page_style
+from pgstrata.report.pictures.history import PastPicture, draw_past
+from pgstrata.report.sentences.figures import UNBOUNDED, render_count, render_metric
+from pgstrata.report.sentences.sessions import change_words
+
+_REFUSED: dict[Refusal, str] = {
+    "too few sessions": "fewer than two sessions can be used",
+    "no reference": "no stack ran in all sessions, to tell the drift by; --reference takes one that ran in most",
+    "no second stack": "no stack but the reference ran in two sessions",
+}
+_LEFT_OUT: dict[LeftOut, str] = {
+    "other metric": "about another metric than the last one",
+    "unpaired": "an import without blocks",
+    "without the reference": "without the reference, or with another specification of it",
+    "the same as another": "the same campaign as another one",
+}
+
+
+def history_lines(found: History) -> Iterator[str]:
+    """Yield all lines, changes first in each series."""
+    yield head_words(found)
+    if found.refused is not None:
+        yield f"no history: {_REFUSED[found.refused]}"
+    for one in found.series:
+        for line in series_words(one, found):
+            yield f"  {line}"
+    yield from below_words(found)
+
+
+def head_words(found: History) -> str:
+    """Return the number of sessions and their reference."""
+    names = moment_names(found)
+    span = f" from {names[0]} to {names[-1]}" if names else ""
+    against = f", against {found.reference}" if found.reference is not None else ""
+    return f"{render_count(len(names), 'session')}{span}: {metric_of(found.metric).title.lower()}{against}"
+
+
+def below_words(found: History) -> Iterator[str]:
+    """Yield notes on data that was not counted."""
+    for name, reason in found.left_out:
+        yield f"left out: {name}: {_LEFT_OUT[reason]}"
+    if found.unmatched:
+        yield f"not counted where of another specification, or in one session alone: {', '.join(found.unmatched)}"
+
+
+def series_words(one: StackHistory, found: History) -> Iterator[str]:
+    """Yield the level of one stack in one cell, and every change with the differing facts."""
+    name, level = f"{one.stack}, {one.cell}", change_words(one.levels[-1].value, found.metric)
+    count = render_count(len(one.points), "session")
+    if len(one.points) < found.fewest:
+        yield f"{name}: {level} in {count}; a change can be told from {found.fewest} on"
+    elif not one.changes:
+        yield f"{name}: {level} in {count}; no change proven"
+    else:
+        yield f"{name}: {level} since {moment_names(found)[one.changes[-1].before]}, in {count} in all"
+    for change in one.changes:
+        yield f"  {changed_words(change, found)}"
+        for fact, before, after in change.differing:
+            yield f"    differs: {fact}: {before} | {after}"
+
+
+def changed_words(change: Change, found: History) -> str:
+    """Return `−8.1 % (−11.0 % … −5.2 %) between 2026-05-03 and 2026-05-04: ...`."""
+    names, metric = moment_names(found), found.metric
+    bounds = UNBOUNDED
+    if change.low is not None and change.high is not None:
+        bounds = f"{change_words(change.low, metric)} … {change_words(change.high, metric)}"
+    shared = "; all other stacks changed then the same way: it may be the reference" if change.shared else ""
+    return (
+        f"{change_words(change.change, metric)} ({bounds}) between {names[change.after]} and {names[change.before]}: "
+        f"the stack itself {change_words(change.raw, metric)}, the reference {change_words(change.reference, metric)}; "
+        f"told by {names[change.told]}{shared}"
+    )
+
+
+def moment_names(found: History) -> tuple[str, ...]:
+    """Return days if they distinguish the sessions, otherwise times to the second, UTC."""
+    days = [one.at.strftime("%Y-%m-%d") for one in found.sessions]
+    if len(set(days)) == len(days):
+        return tuple(days)
+    return tuple(one.at.strftime("%Y-%m-%d %H:%M:%S") for one in found.sessions)
+
+
+def history_value(found: History) -> dict[str, Any]:
+    """Return plain values for programs, with the sentences."""
+    value = asdict(found)
+    for session, one in zip(value["sessions"], found.sessions, strict=True):
+        session["at"] = one.at.isoformat()
+    for series, stack in zip(value["series"], found.series, strict=True):
+        for shown, change in zip(series["changes"], stack.changes, strict=True):
+            shown["sentence"] = changed_words(change, found)
+    return {"schema": "pgstrata.history/1", **value}
+
+
+@dataclass(frozen=True)
+class PastRow:
+    """A session in the table below a picture."""
+
+    when: str
+    value: str
+    raw: str
+    reference: str
+    blocks: int
+
+
+@dataclass(frozen=True)
+class PastView:
+    """View of one stack in one cell on the page."""
+
+    title: str
+    lines: tuple[str, ...]
+    picture: PastPicture
+    rows: tuple[PastRow, ...]
+
+
+def write_history(found: History, path: Path) -> Path:
+    """Write the page, with a picture of each series; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_page(found), encoding="utf-8")
+    return path
+
+
+def _page(found: History) -> str:
+    return (
+        page_environment()
+        .get_template("history.html.j2")
+        .render(
+            head=head_words(found),
+            names=moment_names(found),
+            sessions=found.sessions,
+            reference=found.reference,
+            views=tuple(_view(one, found) for one in found.series),
+            below=tuple(below_words(found)),
+            version=__version__,
+            style=Markup(page_style()),
+        )
+    )
+
+
+def _view(one: StackHistory, found: History) -> PastView:
+    names = moment_names(found)
+    return PastView(
+        f"{one.stack}, {one.cell}",
+        tuple(line.strip() for line in series_words(one, found)),
+        draw_past(one, found),
+        tuple(_past_row(point, names[point.session], found.metric) for point in one.points),
+    )
+
+
+def _past_row(point: SessionPoint, when: str, metric: str) -> PastRow:
+    about = metric_of(metric)
+    return PastRow(
+        when,
+        change_words(point.value, metric),
+        render_metric(point.raw, about),
+        render_metric(point.reference, about),
+        len(point.pairs),
+    )

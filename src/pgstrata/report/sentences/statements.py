@@ -1,0 +1,551 @@
+"""Sentences for database administrators, made from typed statements, once for all renderers.
+
+Names stand in backticks, verdicts between double asterisks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, assert_never
+
+from pgstrata.analyze.campaign.pair_findings import pair_statement
+from pgstrata.analyze.campaign.scale import Metric, metric_of
+from pgstrata.analyze.campaign.statements import (
+    Amount,
+    BadModeStatement,
+    Behind,
+    BestLength,
+    Capacity,
+    CheckpointCost,
+    Choice,
+    Claim,
+    DeclaredBlocks,
+    Growing,
+    LateDisks,
+    LevelChanges,
+    LevelsApart,
+    LostRuns,
+    MatchedLoad,
+    NotCompared,
+    NotConfirmed,
+    NoVerdict,
+    PairStatement,
+    Period,
+    Price,
+    Remembering,
+    SoakTrend,
+    Stalls,
+    Statement,
+    Trend,
+)
+from pgstrata.analyze.campaign.steadiness import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S
+from pgstrata.analyze.campaign.transactions import NOTABLE
+from pgstrata.analyze.finding import Transactions, Uncounted
+from pgstrata.analyze.findings import Comparison
+from pgstrata.report.sentences.figures import LEAST_S, UNBOUNDED, is_bounded, render_count, render_factor, render_number
+from pgstrata.spec.summarise import summarise_names
+from pgstrata.spec.units import render_duration
+
+Tone = Literal["chosen", "proven", "equal", "undecided", "stalls", "plain"]
+
+MOST_ACCEPTABLE = 0.20
+"""Margin beyond which "equal within" is of no use."""
+LONGEST_SETTLING_S = 7 * 86400.0
+"""Maximum affordable time of a benchmark to settle a margin."""
+MOST_HOSTS = 100
+"""Maximum number of hosts of a kind that anyone could test."""
+FACTOR_FROM = 2.0
+"""Ratios from here on are shown as factors, as in the table."""
+_FASTER = frozenset({"tps", "latency_avg_ms"})
+NOTABLE_SLOPE = 0.01
+"""Minimum slope of soak runs to report, share per hour."""
+_FEW = 3
+_FIFTHS = ("first", "second", "third", "fourth", "last")
+_PROMISES = {
+    "survives power loss": ("that survives power loss", "that survive power loss"),
+    "loses recent commits": ("that loses recent commits at most", "that lose recent commits at most"),
+    "unknown": ("of unknown durability", "of unknown durability"),
+    "loses on power loss": ("that may lose everything", "that may lose everything"),
+}
+"""Promise of one stack, and of several."""
+
+
+Remark = Stalls | Trend | CheckpointCost | Period | LevelChanges
+"""Statements on the steadiness of the runs of one stack: a cell with many stacks has many of them."""
+
+
+def comparison_words(comparison: Comparison) -> str:
+    """Return the sentence on a comparison in the declared metric; empty for any other."""
+    return sentence(pair_statement(comparison)) if comparison.margin is not None else ""
+
+
+def uncounted_words(uncounted: Uncounted) -> str:
+    """Return a follow-on sentence on transactions that are not in the figures or were retried, by stack; empty if none
+    is notable."""
+    told = [f"of {quoted(name)} {shares_words(transactions)}" for name, transactions in uncounted.items()]
+    return f" **Committed transactions alone count**: {'; '.join(told)}." if told else ""
+
+
+def shares_words(transactions: Transactions) -> str:
+    """Return `12 % failed and 3 % were retried`."""
+    return " and ".join(f"{percent(s)} {what}" for what, s in transactions.shares.items() if s >= NOTABLE)
+
+
+def warning_words(comparison: Comparison) -> str:
+    """Return a warning if a second estimate disagrees; else empty."""
+    if comparison.cross_check is None:
+        return ""
+    return (
+        f"the Hodges-Lehmann estimate is {comparison.cross_check:.3f}, more than half a margin away: "
+        "look at the single runs"
+    )
+
+
+def tone_of(statement: Statement) -> Tone:
+    """Return the tone of a statement, which selects its sign."""
+    match statement:
+        case Choice():
+            return "undecided" if statement.relation == "leads" else "chosen"
+        case PairStatement():
+            return _pair_tone(statement)
+        case NoVerdict():
+            return "plain" if statement.reason in ("emulated", "alone") else "undecided"
+        case NotConfirmed():
+            return "undecided"
+        case Stalls() | BadModeStatement() | LateDisks() | LostRuns():
+            return "stalls"
+    return "plain"
+
+
+def _pair_tone(statement: PairStatement) -> Tone:
+    if statement.relation == "equal":
+        return "equal"
+    return "proven" if statement.certainty == "proven" else "undecided"
+
+
+def sentence(statement: Statement) -> str:
+    """Return the sentence for a statement."""
+    return bare_sentence(statement) + uncounted_words(statement.uncounted if isinstance(statement, Claim) else {})
+
+
+def bare_sentence(statement: Statement) -> str:
+    """Return the sentence without the outcome of the transactions."""
+    match statement:
+        case NoVerdict() | Choice() | PairStatement() | NotConfirmed() | Behind() | Price() | NotCompared():
+            return _verdict(statement)
+        case MatchedLoad() | Capacity():
+            return _open_loop(statement)
+        case BadModeStatement():
+            return _bad_mode(statement)
+        case LevelsApart():
+            return _levels_apart(statement)
+        case Remembering():
+            return (
+                f"{quoted(statement.subject)} against {quoted(statement.object)}: neighbouring blocks **resemble each "
+                f"other** (correlation {statement.correlation:.1f}), so that {statement.pairs} pairs are worth about "
+                f"{statement.worth_pairs:.0f}; the interval allows for that. A state that outlasts the campaign does "
+                "not show in it."
+            )
+        case Growing():
+            return _growing(statement)
+        case LostRuns():
+            return _lost_runs(statement)
+        case DeclaredBlocks():
+            return (
+                f"Intervals are of the {statement.blocks} declared blocks: **of this design, not extendable**; "
+                "after more blocks, wider ones that hold at any look take their place."
+            )
+        case BestLength():
+            return (
+                f"Runs of about {render_duration(round(statement.best_s, -1) or 10)} would make the best "
+                f"use of the machine's time here (these runs: {render_duration(statement.length_s)})."
+            )
+        case LateDisks():
+            return (
+                f"Disks of {quoted(statement.subject)} answered later than the model has it "
+                f"({', '.join(statement.models)}): half of the answers by up to {_late(statement.median_percent)} of "
+                f"their time, one in a hundred by up to {_late(statement.p99_percent)}. **The host was not fast "
+                "enough**: it, not the model, decided a part of these figures."
+            )
+        case SoakTrend():
+            return soak_words((statement,))
+        case Stalls() | Trend() | CheckpointCost() | Period() | LevelChanges():
+            return _remark(statement)
+    assert_never(statement)
+
+
+def _verdict(
+    statement: NoVerdict | Choice | PairStatement | NotConfirmed | Behind | Price | NotCompared,
+) -> str:
+    match statement:
+        case NoVerdict():
+            return _no_verdict(statement)
+        case Choice():
+            return _choice(statement)
+        case PairStatement():
+            return _pair(statement)
+        case NotConfirmed():
+            return _not_confirmed(statement)
+        case Behind():
+            metric = metric_of(statement.metric)
+            behind = ", ".join(f"{quoted(o.name)} ({_amount(metric, o.value, sign=True)})" for o in statement.others)
+            source = "by the imported runs" if statement.source == "import" else "by screening"
+            return f"Behind {quoted(statement.subject)} {source}: {behind}."
+        case Price():
+            return _price(statement)
+        case NotCompared():
+            return f"Not compared, too few runs in common: {listed(statement.names)}."
+
+
+def quoted(name: str) -> str:
+    """Return a name as markup; backticks within it are replaced, because they would end it."""
+    return f"`{name.replace('`', chr(39))}`"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return `a`, `b` and `c`."""
+    marked = [quoted(n) for n in names]
+    return marked[0] if len(marked) == 1 else f"{', '.join(marked[:-1])} and {marked[-1]}"
+
+
+def percent(share: float) -> str:
+    """Return `12 %`, `1.4 %`: two digits below 10 %."""
+    value = 100 * share
+    return f"{value:.1f} %".replace(".0 %", " %") if abs(value) < 10 else f"{value:.0f} %"
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def _no_verdict(statement: NoVerdict) -> str:
+    match statement.reason:
+        case "emulated":
+            return "Functional only: throughput on an emulated machine is not compared."
+        case "single runs":
+            return "Single runs give **no verdict**: a difference between stacks cannot be told from chance."
+        case "alone":
+            return f"{quoted(statement.subject)} alone: there is nothing to compare it with."
+        case "no candidate":
+            return f"**No verdict**: there is no stack {_promise(statement.subject, 1)}, as the goal demands."
+    return "There are too few runs for any verdict yet: it takes at least two blocks of two stacks."
+
+
+def _choice(statement: Choice) -> str:
+    among = f"Among stacks {_promise(statement.class_)}: " if statement.class_ else ""
+    name, margin = quoted(statement.subject), _margin(metric_of(statement.metric), statement.margin)
+    match statement.relation:
+        case "chosen":
+            return f"{among}{name} is **chosen**: within {margin} of the best, with at least 95 % confidence."
+        case "leads" if statement.bad_mode_cost is not None:
+            metric = metric_of(statement.metric)
+            cost = _changed(metric, abs(_change(metric, statement.bad_mode_cost)))
+            return f"{among}{name} leads, but is **not chosen**: its bad mode costs {cost} of the mean of its runs."
+        case "leads":
+            return f"{among}{name} leads, but that is **not settled**: a verdict against another stack is open."
+        case "only one":
+            return f"{name} is **chosen**: it is the only stack {_promise(statement.class_, 1)}."
+    assert_never(statement.relation)
+
+
+def _promise(class_: str | None, stacks: int = 2) -> str:
+    one, several = _PROMISES.get(class_ or "", ("with enough runs", "with enough runs"))
+    return one if stacks == 1 else several
+
+
+def _pair(statement: PairStatement) -> str:
+    """Return the verdict on a pair with its estimate and interval."""
+    match statement.relation:
+        case "equal":
+            return _equal(statement)
+        case "undecided":
+            return _undecided(statement)
+    return _different(statement)
+
+
+def _equal(pair: PairStatement) -> str:
+    metric = metric_of(pair.metric)
+    text = f"{versus(pair)}: **practically equal** (within {_margin(metric, pair.margin)}"
+    if pair.leaning is not None:
+        better, other = (pair.subject, pair.object) if pair.leaning == "better" else (pair.object, pair.subject)
+        text += f"; {quoted(better)} is a little {_word(metric, better=True)} {quoted(other)}"
+    if pair.unseen_mode is None:
+        return f"{text})."
+    return f"{text}). A mode of less than {percent(pair.unseen_mode)} of the runs could have been missed."
+
+
+def _different(pair: PairStatement) -> str:
+    metric = metric_of(pair.metric)
+    a, b = (pair.subject, pair.object) if pair.relation == "worse" else (pair.object, pair.subject)
+    values = [v for v in (pair.amount, pair.low, pair.high) if v is not None]
+    turned = values if pair.relation == "worse" else [_turned(metric, v) for v in values]
+    # The deficit of the worse stack is positive; a bound on the other side of no difference keeps its minus.
+    estimate, *bounds = (-metric.sign * _change(metric, v) for v in turned)
+    shown = is_bounded(pair.low, pair.high, metric)
+    interval = f" ({' ... '.join(_bare(metric, v) for v in sorted(bounds))})" if shown else ""
+    proof = "**proven**" if pair.certainty == "proven" else "**shown, not confirmed**"
+    imported = " (imported)" if pair.source == "import" else " over the hosts" if pair.source == "hosts" else ""
+    text = f"{quoted(a)} is {_word(metric, better=False)} {quoted(b)} by {_changed(metric, estimate)}"
+    return f"{text}{interval}: {proof}{imported}."
+
+
+def _undecided(pair: PairStatement) -> str:
+    metric = metric_of(pair.metric)
+    settling = _settling(pair, metric)
+    text = f"{versus(pair)}: **undecided**.{f' {settling}' if settling else ''}"
+    acceptable = pair.acceptable_margin
+    if acceptable is not None and metric.scale == "ratio" and pair.margin < acceptable <= MOST_ACCEPTABLE:
+        now = f"{_margin(metric, acceptable)} can be accepted now"
+        return f"{text}; {now}." if settling else f"{text} {now}."
+    return f"{text}." if settling else text
+
+
+def _settling(pair: PairStatement, metric: Metric) -> str:
+    """Return the cost of settling the pair, without a full stop; empty if that is impossible or unknown."""
+    margin = _margin(metric, pair.margin)
+    if pair.source == "import" or (pair.sigma is None and pair.settled_by_pairs is None):
+        return ""
+    is_beyond = pair.source == "hosts" and (pair.settled_by_pairs or 0) > MOST_HOSTS
+    if pair.settled_by_pairs is None or is_beyond or (pair.settled_by_s or 0.0) > LONGEST_SETTLING_S:
+        return f"No affordable number of {'hosts' if pair.source == 'hosts' else 'pairs'} would settle {margin}"
+    cost = f" ({render_duration(pair.settled_by_s)})" if pair.settled_by_s else ""
+    more = "more host" if pair.source == "hosts" else "more pair"
+    needed = f"{render_count(pair.settled_by_pairs, more)}{cost}"
+    return f"About {needed} would settle {margin} if the difference stays as it is"
+
+
+def _not_confirmed(statement: NotConfirmed) -> str:
+    pair = f"{quoted(statement.subject)} against {quoted(statement.object)} was not confirmed with fresh pairs"
+    metric, reach = metric_of(statement.metric), statement.provable_margin
+    if reach is None or (metric.scale == "ratio" and reach > MOST_ACCEPTABLE):
+        return f"{pair}."
+    return f"{pair}; the smallest margin that {statement.pairs} pairs could prove here is {_margin(metric, reach)}."
+
+
+def _price(statement: Price) -> str:
+    metric = metric_of(statement.metric)
+    loss = "its durability is not known" if statement.class_ == "unknown" else f"it {statement.class_}"
+    is_certain = statement.proven or _excludes_none(metric, statement.low, statement.high)
+    better = f"{'would be' if is_certain else 'seems'} {_word(metric, better=True)} {quoted(statement.object)}"
+    size, bounds = _size(metric, statement.amount, statement.low, statement.high, sign=False)
+    by = ": " if size.endswith("×") else " by "
+    return f"The price of durability: {quoted(statement.subject)} {better}{by}{size}{bounds}, but {loss}."
+
+
+def _excludes_none(metric: Metric, low: float | None, high: float | None) -> bool:
+    """Return True if there are bounds worth showing, both on one side of no difference."""
+    if low is None or high is None or not is_bounded(low, high, metric):
+        return False
+    return (_change(metric, low) > 0) == (_change(metric, high) > 0)
+
+
+def versus(pair: PairStatement) -> str:
+    """Return `a` vs `b`: -0.3 % (-1.6 ... +1.1)."""
+    metric = metric_of(pair.metric)
+    size, bounds = _size(metric, pair.amount, pair.low, pair.high)
+    return f"{quoted(pair.subject)} vs {quoted(pair.object)}: {size}{bounds}"
+
+
+def _size(
+    metric: Metric, amount: float, low: float | None, high: float | None, *, sign: bool = True
+) -> tuple[str, str]:
+    """Return an estimate and its bounds in one notation: shares of change, or factors if one of them is a factor of
+    two.
+
+    Without `sign` they are magnitudes, because the sentence names the direction.
+    """
+    if low is None or high is None or not is_bounded(low, high, metric):
+        factor = metric.scale == "ratio" and amount >= FACTOR_FROM
+        return render_factor(amount) if factor else _told(metric, amount, sign), f" ({UNBOUNDED})"
+    if metric.scale == "ratio" and high >= FACTOR_FROM:
+        return render_factor(amount), f" ({render_number(low)} ... {render_factor(high)})"
+    turn = 1.0 if sign else metric.sign
+    bounds = sorted((turn * _change(metric, low), turn * _change(metric, high)))
+    return _told(metric, amount, sign), f" ({' ... '.join(_bare(metric, v, sign=sign) for v in bounds)})"
+
+
+def _told(metric: Metric, amount: float, sign: bool) -> str:
+    return _amount(metric, amount, sign=True) if sign else _changed(metric, abs(_change(metric, amount)))
+
+
+def _turned(metric: Metric, value: float) -> float:
+    """Return the value of the reverse comparison."""
+    return 1 / value if metric.scale == "ratio" else -value
+
+
+def _change(metric: Metric, value: float) -> float:
+    """Return a ratio as a share of change; a difference unchanged."""
+    return value - 1 if metric.scale == "ratio" else value
+
+
+def _amount(metric: Metric, value: float, *, sign: bool = False) -> str:
+    return _changed(metric, _change(metric, value), sign=sign)
+
+
+def signed_change(metric: Metric, value: float) -> str:
+    """Return a ratio as a change in percent, a difference in the metric's unit; always with its sign."""
+    return _amount(metric, value, sign=True)
+
+
+def _changed(metric: Metric, change: float, *, sign: bool = False) -> str:
+    unit = " %" if metric.scale == "ratio" else f" {metric.unit_of_difference}".rstrip()
+    return _bare(metric, change, sign=sign) + unit
+
+
+def _bare(metric: Metric, value: float, *, sign: bool = False) -> str:
+    plus = "+" if sign else ""
+    if metric.scale == "difference":
+        return f"{value if abs(value) >= LEAST_S else 0.0:{plus}.3g}"
+    value = round(100 * value, 1) + 0.0  # no minus zero
+    text = f"{value:{plus}.1f}" if abs(value) < 10 else f"{value:{plus}.0f}"
+    return text.removesuffix(".0")
+
+
+def _margin(metric: Metric, margin: float) -> str:
+    return metric.margin_of(metric.bound(margin))
+
+
+def _word(metric: Metric, *, better: bool) -> str:
+    if metric.name in _FASTER:
+        return "faster than" if better else "slower than"
+    return f"{'better' if better else 'worse'} ({metric.phrase}) than"
+
+
+# ---------------------------------------------------------------- runs
+
+
+def _bad_mode(statement: BadModeStatement) -> str:
+    metric = metric_of(statement.metric)
+    size = _changed(metric, abs(_change(metric, statement.amount)))
+    blocks = ", ".join(str(b) for b in statement.blocks[:_FEW]) + (", ..." if len(statement.blocks) > _FEW else "")
+    return (
+        f"{statement.bad} of {statement.runs} runs of {quoted(statement.subject)} are {size} "
+        f"{_word(metric, better=False)} its others: **a bad mode** (blocks {blocks})."
+    )
+
+
+def _growing(statement: Growing) -> str:
+    metric = metric_of(statement.metric)
+    first, last = (_change(metric, value) for value in (statement.first, statement.last))
+    moves = "changes sides" if first * last < 0 else "grows" if abs(last) > abs(first) else "shrinks"
+    return (
+        f"{quoted(statement.subject)} against {quoted(statement.object)}: the difference **{moves} over the "
+        f"campaign**, from {_changed(metric, first, sign=True)} in the first of {statement.pairs} blocks to "
+        f"{_changed(metric, last, sign=True)} in the last. The verdict is of all of them together: one of the two ages "
+        "or warms up, and later runs may differ more."
+    )
+
+
+def _lost_runs(statement: LostRuns) -> str:
+    some = [c for c in statement.counts if c.lost]
+    counts = summarise_names([f"{c.lost} of {c.runs} of {quoted(c.name)}" for c in some], _FEW, noun="stacks")
+    others = ", none of the others" if len(some) < len(statement.counts) else ""
+    return (
+        f"**Runs were lost unevenly** (failed, excluded): {counts}{others}. A stack that loses the runs in which it is "
+        "slow looks faster than it is."
+    )
+
+
+def _late(percent_: int) -> str:
+    """Format a lateness; counts of percent end at 100."""
+    return f"{percent_} %{' and more' if percent_ >= 100 else ''}"
+
+
+def _levels_apart(statement: LevelsApart) -> str:
+    metric, far = metric_of(statement.metric), statement.far_run
+    text = (
+        f"{metric.title} in the table comes from the screening runs, where {quoted(statement.subject)} is at "
+        f"{_amount(metric, statement.of_levels, sign=True)} against {quoted(statement.object)}; the verdict is of the "
+        f"fresh pairs alone, {_amount(metric, statement.of_pairs, sign=True)}."
+    )
+    if far is None:
+        return f"{text} No single run stands out."
+    stage = "among the fresh pairs" if far.fresh else "of the screening"
+    off = _amount(metric, far.amount, sign=True)
+    return f"{text} Far off: {quoted(far.stack)} in block {far.block} {stage}, {off} against its median run."
+
+
+def remark_detail(remark: Remark) -> str:
+    """Return the figures of a remark."""
+    match remark:
+        case Stalls():
+            return _stalled(remark)
+        case CheckpointCost():
+            return (
+                f"slowest in the {_FIFTHS[remark.slowest_fifth]} fifth of the cycle, by {percent(remark.depth)} of its "
+                "mean against the fastest"
+            )
+        case Trend():
+            return f"{'falls' if remark.per_hour < 0 else 'rises'} by {percent(abs(remark.per_hour))} an hour"
+        case Period():
+            swing = f"by {percent(remark.swing)}, " if remark.swing is not None else ""
+            return f"{swing}with a period of {remark.period_s:.0f} s"
+        case LevelChanges():
+            step = f", by {percent(remark.step)} at most" if remark.step is not None else ""
+            if len(remark.at_s) > _FEW:
+                return f"{len(remark.at_s)} times{step}"
+            return f"at {', '.join(render_duration(t) for t in remark.at_s)}{step}"
+    assert_never(remark)
+
+
+def _stalled(statement: Stalls) -> str:
+    shares = []
+    if statement.half_fraction >= NOTABLE_HALF:
+        shares.append(f"{percent(statement.half_fraction)} below half of its own median")
+    if statement.stall_fraction >= NOTABLE_STALL or statement.longest_stall_s >= NOTABLE_STALL_S:
+        longest = f"the longest stall: {statement.longest_stall_s:.0f} s"
+        shares.append(f"{percent(statement.stall_fraction)} below a tenth of its own median ({longest})")
+    return f"of its seconds, {' and '.join(shares)}"
+
+
+def _remark(remark: Remark) -> str:
+    name, detail = quoted(remark.subject), remark_detail(remark)
+    soak = "Soak: " if isinstance(remark, Stalls | LevelChanges) and remark.soak else ""
+    match remark:
+        case Stalls():
+            return f"{soak}{name} **stalls**: {detail}."
+        case CheckpointCost():
+            return f"{name} follows the checkpoints: {detail}."
+        case Trend():
+            return f"Throughput of {name} drifts within a run: it {detail}; a longer run would show more."
+        case Period():
+            return f"Throughput of {name} swings {detail}."
+        case LevelChanges():
+            return f"{soak}{name} changed its level within a run, {detail}."
+    assert_never(remark)
+
+
+def soak_words(trends: Sequence[SoakTrend]) -> str:
+    """Describe the trend of throughput in the long runs of one stack, or of several."""
+    moved = "; ".join(f"{quoted(t.subject)} {_moved(t.per_hour)}" for t in trends)
+    first = trends[0]
+    times = "one run" if first.runs == 1 else f"{first.runs} runs"
+    each = " each" if len(trends) > 1 else ""
+    return f"Soak: {moved}; over {times}{each} of {render_duration(first.duration_s)} (median Theil-Sen slope)."
+
+
+def _moved(slope: float) -> str:
+    if abs(slope) < NOTABLE_SLOPE:
+        return "keeps its throughput"
+    return f"{'loses' if slope < 0 else 'gains'} {percent(abs(slope))} an hour"
+
+
+def _open_loop(statement: MatchedLoad | Capacity) -> str:
+    if isinstance(statement, Capacity):
+        return _capacity(statement)
+    head = f"At {statement.rate_tps:g} transactions a second scheduled"
+    if not statement.levels:
+        return f"{head}: no latency was recorded."
+    return f"{head}, {metric_of(statement.metric).phrase}: {_levels(statement.levels, '.3g', 'ms')}."
+
+
+def _capacity(statement: Capacity) -> str:
+    parts = [_levels(statement.rates_tps, ",.0f", "TPS")] if statement.rates_tps else []
+    if statement.unknown:
+        least = f", a run needs {statement.least_transactions:,}" if statement.least_transactions else ""
+        parts.append(f"too few transactions for a {statement.percentile} of {listed(statement.unknown)}{least}")
+    head = f"Capacity with {statement.percentile} within {statement.objective_ms:g} ms (to 2.5 %)"
+    return f"{head}: {'; '.join(parts)}."
+
+
+def _levels(levels: Sequence[Amount], form: str, unit: str) -> str:
+    return ", ".join(f"{quoted(level.name)} {level.value:{form}} {unit}" for level in levels)

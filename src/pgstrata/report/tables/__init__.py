@@ -1,0 +1,1 @@
+"""Tables of every report: one text for terminal, page and Markdown alike."""

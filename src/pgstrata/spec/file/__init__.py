@@ -1,0 +1,1 @@
+"""Campaign files: YAML in, a validated campaign out, every problem with its line."""

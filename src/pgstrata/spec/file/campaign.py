@@ -1,0 +1,235 @@
+"""The one loader of campaign files: YAML in, a validated Campaign out, every problem with its line.
+
+Steps: read the tree with lines; write out short forms; lay each stack over what it inherits and over the defaults;
+combine the matrix; resolve files relative to the campaign; validate. All problems of a file are reported at once.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.dask_cluster import DaskHosts
+from pgstrata.spec.expand import slug, with_aa
+from pgstrata.spec.file.files import resolve_hosts, resolve_lab_files, resolve_stack_files, resolve_workload_files
+from pgstrata.spec.file.inherit import Lineage
+from pgstrata.spec.file.matrix import expand_matrix
+from pgstrata.spec.file.nearest import render_nearest
+from pgstrata.spec.file.problems import Location, Problem, explain
+from pgstrata.spec.file.resolve import complete_stack
+from pgstrata.spec.file.shorthand import STACK_WORDS
+from pgstrata.spec.file.tree import (
+    FileProblem,
+    Marked,
+    MarkedList,
+    line_of,
+    plain,
+    problem_at,
+    read_tree,
+    render_problem,
+)
+from pgstrata.spec.hosts.inventory import InventoryHosts
+from pgstrata.spec.layers.imported import Imported
+from pgstrata.spec.server_settings import stack_setting_problems
+from pgstrata.spec.stack import Stack, Volume
+
+FILE_KEYS = ("defaults", "templates", "stacks", "matrix")
+"""Keys of a file that are not keys of a Campaign, and `stacks`, which has a form of its own."""
+
+_TWICE = "give it another name, as in NAME: ext4; to run a stack against itself: runs: {aa: true}"
+_EVERY_KEY = "docs/reference/campaign.md has every key and what it may be"
+
+
+def load_campaign(path: str | Path) -> Campaign:
+    """The campaign of a YAML file; UsageError (exit code 2) with file, line and key for everything that is wrong."""
+    file = Path(path)
+    return _Loader(file, read_tree(file)).load()
+
+
+def campaign_schema() -> dict[str, Any]:
+    """JSON Schema of campaign files as users write them, short forms included; for editors."""
+    from pgstrata.spec.file.schema import campaign_schema as build
+
+    return build()
+
+
+class _Loader:
+    """One file on its way to a campaign; gathers problems instead of stopping at the first."""
+
+    def __init__(self, file: Path, tree: Marked) -> None:
+        self.file = file
+        self.tree = tree
+        self.found: list[tuple[int, Problem]] = []
+
+    def load(self) -> Campaign:
+        written = self._written_stacks("stacks")
+        lineage = Lineage(self.tree, written, self._written_stacks("templates"))
+        trees: dict[str, tuple[Location, Marked]] = {}
+        for name in written:
+            location: Location = ("stacks", name)
+            self._gather(lambda n=name, at=location: self._add(trees, n, at, lineage.resolve(n)))
+        self._gather(lambda: self._add_matrix(trees, lineage))
+        unresolved: dict[str, Stack | None] = dict.fromkeys(written)
+        if not trees and not self.found:
+            self._note(
+                line_of(self.tree, ("stacks",)), Problem(("stacks",), "no stack is named", "stacks: [ext4, xfs]")
+            )
+        stacks = {name: self._stack(name, location, tree) for name, (location, tree) in trees.items()}
+        campaign = self._campaign({**unresolved, **stacks})
+        if self.found or campaign is None:
+            raise self._error()
+        return with_aa(campaign)
+
+    # ------------------------------------------------------------ stacks
+
+    def _written_stacks(self, section: str) -> dict[str, tuple[Any, int]]:
+        """Stacks as written: name to value and line; a list holds short notation, an empty value is its own name."""
+        value = self.tree.get(section)
+        if isinstance(value, Marked):
+            return {k: (k if v is None else v, value.lines[k]) for k, v in value.items()}
+        if isinstance(value, MarkedList):
+            return self._listed_stacks(value, section)
+        if value is not None:
+            line = self.tree.lines[section]
+            self._note(line, Problem((section,), "is a mapping of names to stacks, or a list of short notation"))
+        return {}
+
+    def _listed_stacks(self, items: MarkedList, section: str) -> dict[str, tuple[Any, int]]:
+        found: dict[str, tuple[Any, int]] = {}
+        for index, item in enumerate(items):
+            where = Problem((section, index), "a list of stacks holds short notation; give others a name: NAME: {...}")
+            if not isinstance(item, str):
+                self._note(items.lines[index], where)
+            elif item in found:
+                self._note(items.lines[index], Problem((section, index), f"stack {item!r} is named twice", _TWICE))
+            else:
+                found[item] = (item, items.lines[index])
+        return found
+
+    def _add(self, trees: dict[str, tuple[Location, Marked]], name: str, location: Location, tree: Marked) -> None:
+        if name in trees:
+            raise problem_at(tree.line, location, f"two stacks have the same name: {name!r}", _TWICE)
+        trees[name] = (location, tree)
+
+    def _add_matrix(self, trees: dict[str, tuple[Location, Marked]], lineage: Lineage) -> None:
+        value = self.tree.get("matrix")
+        if value is None:
+            return
+        matrices = list(enumerate(value)) if isinstance(value, MarkedList) else [(None, value)]
+        for index, matrix in matrices:
+            location: Location = ("matrix",) if index is None else ("matrix", index)
+            line = line_of(self.tree, location)
+            for combination in expand_matrix(matrix, line, location):
+                tree = lineage.lay(combination.base, combination.change, (*location, "base"), line)
+                self._add(trees, combination.name, (*location, combination.name), tree)
+
+    def _stack(self, name: str, location: Location, tree: Marked) -> Stack | None:
+        data = {"name": name, **complete_stack(plain(tree))}
+        try:
+            stack = Stack.model_validate(data)
+        except ValidationError as error:
+            for problem in explain(error, Stack, data):
+                self._note(line_of(tree, problem.location), _below(problem, location, Stack))
+            return None
+        problems, resolved = resolve_stack_files(stack, self.file.parent)
+        problems += stack_setting_problems(stack)
+        imported = (role for role, volume in stack.volumes.items() if not volume.fs.offered)
+        problems += [Problem((role, "fs"), "an imported stack cannot be built") for role in imported]
+        for problem in problems:
+            self._note(line_of(tree, problem.location), _below(problem, location, Stack))
+        return resolved
+
+    # ------------------------------------------------------------ campaign
+
+    def _campaign(self, stacks: dict[str, Stack | None]) -> Campaign | None:
+        rest = plain({k: v for k, v in self.tree.items() if k not in FILE_KEYS})
+        # An invalid stack has been reported; a stand-in keeps the goal's names checkable.
+        stand_in = Stack(name="stand-in", data=Volume(fs=Imported()))
+        built = tuple(s or stand_in.model_copy(update={"name": n}) for n, s in stacks.items()) or (stand_in,)
+        if isinstance(rest.get("hosts"), dict):
+            rest["hosts"] = (
+                self._cluster(rest["hosts"]) if "dask" in rest["hosts"] else self._inventory_hosts(rest["hosts"])
+            )
+        data = {"name": slug(self.file.stem), **rest, "stacks": built}
+        try:
+            campaign = Campaign.model_validate(data)
+        except ValidationError as error:
+            for problem in explain(error, Campaign, data):
+                location = problem.location or self._section_named_in(problem.text)
+                self._note(line_of(self.tree, location), _below(problem, (), Campaign))
+            return None
+        problems, workload = resolve_workload_files(campaign.workload, self.file.parent)
+        wrong, lab = resolve_lab_files(campaign.lab, self.file.parent)
+        for problem in (*problems, *wrong):
+            self._note(line_of(self.tree, problem.location), problem)
+        return campaign.model_copy(update={"workload": workload, "lab": lab})
+
+    def _cluster(self, data: dict[str, Any]) -> tuple[str, ...]:
+        """`hosts: {dask: ...}` as the text that stands for it."""
+        try:
+            cluster = DaskHosts.model_validate(data).dask
+        except ValidationError as error:
+            for problem in explain(error, DaskHosts, data):
+                self._note(line_of(self.tree, ("hosts", *problem.location)), _below(problem, ("hosts",), DaskHosts))
+            return ()
+        if cluster.tls is None:
+            return (cluster.text,)
+        folder = (self.file.parent / cluster.tls).resolve()
+        return (cluster.model_copy(update={"tls": str(folder)}).text,)
+
+    def _inventory_hosts(self, data: dict[str, Any]) -> tuple[str, ...]:
+        """`hosts: {inventory: FILE, group: NAME}` as the list that it stands for."""
+        try:
+            asked = InventoryHosts.model_validate(data)
+        except ValidationError as error:
+            wrong = explain(error, InventoryHosts, data)
+            problems = [_below(problem, ("hosts",), InventoryHosts) for problem in wrong]
+            hosts: tuple[str, ...] = ()
+        else:
+            problems, hosts = resolve_hosts(asked, self.file.parent)
+        for problem in problems:
+            self._note(line_of(self.tree, problem.location), problem)
+        return hosts
+
+    def _section_named_in(self, text: str) -> Location:
+        """Where to look for what does not fit together: the first section that the sentence names."""
+        words = re.findall(r"[a-z]+", text)
+        return next(((word,) for word in words if word in self.tree), ())
+
+    # ------------------------------------------------------------ problems
+
+    def _gather(self, action: Any) -> None:
+        try:
+            action()
+        except FileProblem as error:
+            self._note(error.line, error.problem)
+
+    def _note(self, line: int, problem: Problem) -> None:
+        if (line, problem) not in self.found:
+            self.found.append((line, problem))
+
+    def _error(self) -> UsageError:
+        found = sorted(self.found, key=lambda item: item[0])
+        if len(found) == 1:
+            line, problem = found[0]
+            return UsageError(f"{self.file.name}:{line}: {render_problem(problem)}", hint=problem.hint or _EVERY_KEY)
+        lines = [
+            f"  {self.file.name}:{line}: {render_problem(problem)}" + (f" ({problem.hint})" if problem.hint else "")
+            for line, problem in found
+        ]
+        return UsageError("\n".join([f"{len(found)} problems in {self.file.name}", *lines]), hint=_EVERY_KEY)
+
+
+def _below(problem: Problem, location: Location, model: type[BaseModel]) -> Problem:
+    """The problem seen from the file's top; keys that only a file has count among the nearest names."""
+    hint = problem.hint
+    if problem.text.startswith("unknown key") and len(problem.location) == 1:
+        extra = {Stack: STACK_WORDS, Campaign: FILE_KEYS}.get(model, ())
+        known = {*model.model_fields, *extra} - ({"name"} if model is Stack else set())
+        hint = render_nearest(str(problem.location[0]), known)
+    return Problem((*location, *problem.location), problem.text, hint)

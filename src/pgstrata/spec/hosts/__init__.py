@@ -1,0 +1,1 @@
+"""Hosts that a campaign names: addresses, inventories, lab machines."""

@@ -1,0 +1,1 @@
+"""Short notation of stacks and clusters, read and written."""

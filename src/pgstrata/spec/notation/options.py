@@ -1,0 +1,149 @@
+"""Options of layers and filesystems as short notation spells them, told from the models' own fields.
+
+A switch is written by its name (`noatime`), its opposite with `no` before it (`nobarrier`); everything else is
+`key=value`. Short names that the tools use are accepted too (`commit=30`, `stride=16`).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any, ClassVar, Union, get_args, get_origin
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.file.nearest import render_nearest
+from pgstrata.spec.model import Model, SizeBytes
+from pgstrata.spec.notation.tokens import quote, split_top, unquote
+from pgstrata.spec.units import render_size_exact
+
+
+class Spelled(Model):
+    """A model whose fields short notation writes as options."""
+
+    kind: str
+
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Short names of fields, as the tools have them."""
+    opposites: ClassVar[Mapping[str, str]] = {}
+    """Words that clear a switch, where `no` before its name is not what people write."""
+    not_options: ClassVar[frozenset[str]] = frozenset()
+    """Fields that short notation writes elsewhere than behind the colon."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What short notation and campaign files call it."""
+        return str(cls.model_fields["kind"].default)
+
+    @classmethod
+    def presented(cls, field: str) -> str:
+        """How a field is written."""
+        names = {known: short for short, known in cls.aliases.items() if not known.startswith("no")}
+        return names.get(field, field)
+
+
+def option_fields(model: type[Spelled]) -> dict[str, Any]:
+    """Fields of a layer or filesystem that are written as options, with their types."""
+    hidden = {"kind", *model.not_options}
+    return {name: info.annotation for name, info in model.model_fields.items() if name not in hidden}
+
+
+def is_switch(annotation: Any) -> bool:
+    """True for `bool` and `bool | None`."""
+    if annotation is bool:
+        return True
+    return _is_union(annotation) and set(get_args(annotation)) == {bool, types.NoneType}
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in (types.UnionType, Union)
+
+
+def parse_options(model: type[Spelled], text: str) -> dict[str, Any]:
+    """Field values of `noatime,data=writeback`; UsageError names an unknown option and the nearest valid one."""
+    values: dict[str, Any] = {}
+    for word in split_top(text, ","):
+        key, _, value = word.partition("=")
+        has_value = "=" in word
+        key = key.strip()
+        if not key:
+            raise UsageError(f"an empty option in {model.name()}:{text}", hint="options are separated by single commas")
+        if "." in key:
+            outer, inner = key.split(".", 1)
+            _set_nested(model, values, outer, inner, unquote(value.strip()))
+            continue
+        name, parsed = _parse_one(model, key, unquote(value.strip()) if has_value else None)
+        if name in values:
+            raise UsageError(f"{model.name()} option {name} is given twice in {text!r}", hint="keep one of them")
+        values[name] = parsed
+    return values
+
+
+def _parse_one(model: type[Spelled], key: str, value: str | None) -> tuple[str, Any]:
+    fields = option_fields(model)
+    name = model.aliases.get(key, key)
+    if name in fields:
+        negated = name.startswith("no") and name != key
+        if value is not None:
+            return name, _negate(value) if negated else value
+        if is_switch(fields[name]):
+            return name, not negated
+        if _is_union(fields[name]) and any(get_origin(a) is dict for a in get_args(fields[name])):
+            return name, {}
+        raise UsageError(f"{model.name()} option {key} needs a value", hint=f"write {key}=VALUE")
+    if value is None and key in model.opposites:
+        return model.opposites[key], False
+    if value is None and key.startswith("no"):
+        positive = model.aliases.get(key[2:], key[2:])
+        if positive in fields and is_switch(fields[positive]):
+            return positive, False
+    hint = render_nearest(key, spellings(model))
+    other = "" if hint.startswith("did you mean") else "; for other options mount it yourself and give dir:/mnt/x"
+    raise UsageError(f"{model.name()} has no option {key!r}", hint=f"{hint}{other}")
+
+
+def _negate(value: str) -> Any:
+    if value.lower() in ("on", "yes", "true", "1"):
+        return False
+    return True if value.lower() in ("off", "no", "false", "0") else value
+
+
+def _set_nested(model: type[Spelled], values: dict[str, Any], outer: str, inner: str, value: str) -> None:
+    annotation = option_fields(model).get(outer)
+    candidates = [annotation, *get_args(annotation)]
+    if not any(get_origin(c) is dict for c in candidates):
+        near = render_nearest(outer, spellings(model))
+        raise UsageError(f"{model.name()} has no option {outer}.{inner}", hint=near)
+    values.setdefault(outer, {})[inner] = value
+
+
+def spellings(model: type[Spelled]) -> list[str]:
+    """Every way to spell an option of that kind, for messages and documentation."""
+    fields = option_fields(model)
+    cleared = [f for f, a in fields.items() if a is bool and model.model_fields[f].default is True]
+    negations = [f"no{model.presented(f)}" for f in cleared]
+    return sorted({*map(model.presented, fields), *negations, *model.opposites})
+
+
+def render_options(value: Spelled) -> str:
+    """`noatime,data=writeback` for every field that differs from its default."""
+    words = []
+    for name, annotation in option_fields(type(value)).items():
+        held = getattr(value, name)
+        if held == type(value).model_fields[name].get_default(call_default_factory=True):
+            continue
+        words += _render_one(type(value), name, annotation, held)
+    return ",".join(words)
+
+
+def _render_one(model: type[Spelled], name: str, annotation: Any, held: Any) -> list[str]:
+    shown = model.presented(name)
+    if isinstance(held, Mapping):
+        return [f"{name}.{k}={quote(str(v))}" for k, v in held.items()] or [name]
+    if annotation is bool:
+        opposite = next((word for word, field in model.opposites.items() if field == name), f"no{shown}")
+        return [shown if held else opposite]
+    if isinstance(held, bool):
+        return [f"{shown}={'on' if held else 'off'}"]
+    if SizeBytes in get_args(annotation):
+        return [f"{shown}={render_size_exact(held)}"]
+    return [f"{shown}={quote(str(held))}"]

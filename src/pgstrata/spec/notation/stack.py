@@ -1,0 +1,212 @@
+"""Short notation of stacks: `ext4:noatime`, `md(raid10,4)/ext4`, `zfs:compression=lz4+log@wal=xfs@fsync=off`.
+
+Grammar (docs/stacks.md):
+
+    stack   = [ "cluster(" arguments ")/" ] volume { "@" key "=" value }
+    volume  = { layer "/" } filesystem
+    layer   = name [ "(" arguments ")" ] [ ":" options ]
+    filesystem = name [ "(" arguments ")" ] [ ":" options ] { "+" vdev [ "(" arguments ")" ] }
+
+What stands in parentheses and behind `+` is read by the kind (`spec.layers`). Parsing yields the same sparse mapping
+that a campaign file would hold, so that both go through one validation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pgstrata.errors import UsageError
+from pgstrata.spec.file.nearest import nearest, render_nearest
+from pgstrata.spec.file.resolve import stack_from_mapping
+from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
+from pgstrata.spec.notation.cluster import render_cluster, split_cluster
+from pgstrata.spec.notation.tokens import quote, split_call, split_top, unquote
+from pgstrata.spec.printable import LONGEST_NAME
+from pgstrata.spec.stack import PRIMARY, Kernel, Postgres, Stack, Topology, Volume
+
+_POSTGRES_KEYS = ("major", "source", "installation", "data_checksums", "initdb", "postgresql_conf")
+_ROLE_KEYS = ("wal", "thp", *_POSTGRES_KEYS)
+_PREFIXES = ("tablespace", "queue", "kernel")
+_STANDBY = re.compile(r"standby([1-9][0-9]*)?(?:\.(.+))?")
+_STANDBY_WORDS = ("upstream", "host", "address")
+_SETTING = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?")
+
+# ---------------------------------------------------------------- text -> mapping
+
+
+def parse_stack(text: str) -> Stack:
+    """The stack that short notation names; it is called by the text itself. UsageError if it is not valid."""
+    return stack_from_mapping(" ".join(text.split()), parse_stack_mapping(text), origin=repr(text))
+
+
+def parse_stack_mapping(text: str) -> dict[str, Any]:
+    """What a campaign file would hold for that stack; only what the text mentions."""
+    if len(text) > LONGEST_NAME:
+        raise UsageError(f"short notation of {len(text)} characters is longer than {LONGEST_NAME}",
+                         hint="write the stack as a mapping in a campaign file")  # fmt: skip
+    volume, *settings = split_top(text.strip(), "@")
+    if not text.strip():
+        raise UsageError("the stack is empty", hint="for example xfs:noatime; docs/stacks.md has the notation")
+    # `@fsync=off` alone changes a setting and leaves the place: a level of a matrix, or a child of another stack.
+    topology, volume = split_cluster(volume)
+    stack: dict[str, Any] = {"data": parse_volume_mapping(volume)} if volume or not settings else {}
+    if topology is not None:
+        stack["topology"] = topology
+    for word in settings:
+        key, equals, value = word.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"@{word} in {text!r} sets nothing", hint="write @wal=VOLUME or @SETTING=VALUE")
+        _place(stack, key.strip(), value.strip(), text)
+    return stack
+
+
+def _place(stack: dict[str, Any], key: str, value: str, text: str) -> None:
+    if not value and (key in ("wal", "archive") or key.startswith("tablespace.")):
+        raise UsageError(f"@{key}= in {text!r} names no filesystem", hint=f"for example @{key}=xfs:noatime")
+    if key == "wal":
+        stack["wal"] = parse_volume_mapping(unquote(value))
+    elif key == "archive":
+        _topology(stack, key, text)["archive"] = parse_volume_mapping(unquote(value))
+    elif _STANDBY.fullmatch(key):
+        _place_standby(_topology(stack, key, text), key, value, text)
+    elif key.startswith("tablespace."):
+        stack.setdefault("tablespaces", {})[key.removeprefix("tablespace.")] = parse_volume_mapping(unquote(value))
+    elif key == "thp":
+        stack.setdefault("kernel", {})["transparent_hugepage"] = unquote(value)
+    elif key.startswith("queue."):
+        stack.setdefault("kernel", {}).setdefault("queue", {})[key.removeprefix("queue.")] = unquote(value)
+    elif key.startswith(("vm.", "kernel.", "fs.")):
+        stack.setdefault("kernel", {}).setdefault("sysctl", {})[key] = unquote(value)
+    elif key == "initdb":
+        stack.setdefault("postgresql", {}).setdefault("initdb", []).append(unquote(value))
+    elif key in _POSTGRES_KEYS:
+        stack.setdefault("postgresql", {})[key] = unquote(value)
+    else:
+        _check_setting(key, text)
+        stack.setdefault("postgresql", {}).setdefault("settings", {})[key] = unquote(value)
+
+
+def _topology(stack: dict[str, Any], key: str, text: str) -> dict[str, Any]:
+    if "topology" not in stack:
+        raise UsageError(f"@{key} in {text!r} is of a cluster", hint=f"for example cluster(2)/xfs@{key}=ext4")
+    topology: dict[str, Any] = stack["topology"]
+    return topology
+
+
+def _place_standby(topology: dict[str, Any], key: str, value: str, text: str) -> None:
+    """`standby=VOLUME` of all, `standby1=VOLUME` of one; behind a point pg_wal, whom it follows, its host, or a
+    setting."""
+    match = _STANDBY.fullmatch(key)
+    assert match is not None
+    number, what = match.groups()
+    standbys = topology["standbys"]
+    if number is not None and int(number) > len(standbys):
+        raise UsageError(f"@{key} in {text!r}: the cluster has {len(standbys)} standbys", hint="cluster(N) has N - 1")
+    if what is not None and what not in ("wal", *_STANDBY_WORDS):
+        _check_setting(what, text)
+    for standby in standbys if number is None else [standbys[int(number) - 1]]:
+        if what in (None, "wal"):
+            standby[what or "data"] = parse_volume_mapping(unquote(value))
+        elif what in _STANDBY_WORDS:
+            standby[what] = unquote(value)
+        else:
+            standby.setdefault("settings", {})[what] = unquote(value)
+
+
+def _check_setting(key: str, text: str) -> None:
+    """A PostgreSQL setting's name is left to the server; what is near one of our own keys is a slip."""
+    near = nearest(key, _ROLE_KEYS) if "_" not in key else None
+    prefix, dot, rest = key.partition(".")  # `auto_explain.log_analyze` is a setting of an extension
+    meant = nearest(prefix, _PREFIXES) if dot else None
+    slip = meant is not None or (near is not None and len(key) <= len(near) + 1)
+    if slip or not _SETTING.fullmatch(key):
+        known = render_nearest(key, (*_ROLE_KEYS, "tablespace.NAME", "queue.NAME"))
+        raise UsageError(
+            f"@{key} in {text!r} is neither a place nor a PostgreSQL setting",
+            hint=f"did you mean {meant}.{rest}?" if meant else known,
+        )
+
+
+def parse_volume_mapping(text: str) -> dict[str, Any]:
+    """A volume from the device up: `loop(4)/md(raid10)/ext4:noatime`."""
+    volume: dict[str, Any] = {}
+    layers: list[dict[str, Any]] = []
+    rest = text.strip()
+    while (name := split_call(rest)[0]) in (*Device.kinds, *BlockLayer.kinds):
+        head, *tail = split_top(rest, "/", limit=1)
+        if name in Device.kinds:
+            if volume or layers:
+                raise UsageError(
+                    f"{name} in {text!r} is a device: it comes first", hint=f"for example {name}/md(raid1)/ext4"
+                )
+            volume["device"] = Device.parse(head)
+        else:
+            layers.append(BlockLayer.parse(head, volume))
+        if not tail:
+            raise UsageError(f"{text!r} ends without a filesystem", hint=f"for example {head}/xfs")
+        rest = tail[0]
+    volume["fs"] = Filesystem.parse(rest, volume, text)
+    if layers:
+        volume["layers"] = layers
+    return volume
+
+
+# ---------------------------------------------------------------- stack -> text
+
+
+def render_stack(stack: Stack) -> str:
+    """Short notation of a stack; `parse_stack` reads the same stack from it, name and note apart."""
+    words = [f"{render_cluster(stack.topology) if stack.topology else ''}{render_volume(stack.data)}"]
+    if stack.wal is not None:
+        words.append(f"wal={render_volume(stack.wal)}")
+    words += [f"tablespace.{n}={render_volume(v)}" for n, v in stack.tablespaces.items()]
+    words += _standby_words(stack.topology) if stack.topology else []
+    words += [*_kernel_words(stack.kernel), *_postgres_words(stack.postgresql)]
+    return "@".join(words)
+
+
+def _standby_words(topology: Topology) -> list[str]:
+    words = [f"archive={render_volume(topology.archive)}"] if topology.archive is not None else []
+    for name, standby in zip(topology.standby_names, topology.standbys, strict=True):
+        places = ((name, standby.data), (f"{name}.wal", standby.wal))
+        words += [f"{place}={render_volume(volume)}" for place, volume in places if volume is not None]
+        words += [f"{name}.upstream={standby.upstream}"] if standby.upstream != PRIMARY else []
+        places_of = {"host": standby.host, "address": standby.address}
+        words += [f"{name}.{k}={quote(v)}" for k, v in places_of.items() if v is not None]
+        words += [f"{name}.{k}={quote(v)}" for k, v in standby.settings.items()]
+    return words
+
+
+def _kernel_words(kernel: Kernel) -> list[str]:
+    words = [f"{k}={quote(v)}" for k, v in kernel.sysctl.items()]
+    if kernel.transparent_hugepage:
+        words.append(f"thp={kernel.transparent_hugepage}")
+    queue = kernel.queue.model_dump(exclude_none=True)
+    return words + [f"queue.{k}={quote(_text(v))}" for k, v in queue.items()]
+
+
+def _postgres_words(postgresql: Postgres) -> list[str]:
+    words = [
+        f"{k}={quote(_text(v))}" for k in _POSTGRES_KEYS if k != "initdb" and (v := getattr(postgresql, k)) is not None
+    ]
+    words += [f"initdb={quote(v)}" for v in postgresql.initdb]
+    return words + [f"{k}={quote(v)}" for k, v in postgresql.settings.items()]
+
+
+def _text(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def render_volume(volume: Volume) -> str:
+    """`loop(4)/md(raid10)/ext4`; a count of loop files stands in the first layer that takes one."""
+    device, parts = volume.device, []
+    count = str(device.count) if volume.needs_device and device.count > 1 else ""
+    if device.says_more or not (volume.layers or volume.fs.spans_devices):
+        if volume.needs_device and (device.says_more or count):
+            parts.append(device.render())
+        count = ""
+    for layer in volume.layers:
+        parts.append(layer.render(count))
+        count = ""
+    return "/".join([*parts, volume.fs.render(count)])

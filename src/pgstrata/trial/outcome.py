@@ -1,0 +1,80 @@
+"""The outcome of a trial: it is carried out, and any result or error becomes its verdict."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from pgstrata.errors import PgstrataError, RecordError, TrialExcluded
+from pgstrata.record.recorder import CampaignDirectory, TrialRecorder, utc_now
+from pgstrata.record.schema import TrialVerdict
+from pgstrata.spec.campaign import Trial
+from pgstrata.trial.events import Event, EventLog, Tell, TrialEnded
+from pgstrata.trial.executor import Executor, Identity
+from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.survey.host_survey import Site
+
+
+@dataclass(frozen=True)
+class TrialOutcome:
+    """A trial about to be carried out. `passed_on` are errors that say nothing of the trial and are left to the
+    caller."""
+
+    site: Site
+    trial: Trial
+    directory: CampaignDirectory
+    recorder: TrialRecorder
+    interruption: Interruption
+    passed_on: tuple[type[PgstrataError], ...] = ()
+
+    def to_verdict(self, act: Callable[[Executor], None], tell: Tell) -> TrialVerdict:
+        """Records the outcome of `act`. Raises RecordError, Interrupted and the errors of `passed_on`, with the trial
+        set aside."""
+        began_s, started = time.monotonic(), utc_now()
+        log, name = EventLog(self.recorder), self.site.campaign.name
+
+        def tell_both(event: Event) -> None:
+            log(event)
+            tell(event)
+
+        limit_s = self.site.campaign.runs.max_trial_duration
+        identity = Identity(name, self.trial.id)
+        hosts = {name: site.host for name, site in self.site.sites_of(self.trial).items() if name}
+        executor = Executor(self.site.host, identity, tell_both, self.interruption, limit_s, hosts)
+        aside: tuple[type[BaseException], ...] = (RecordError, Interrupted, *self.passed_on)
+        status: Literal["ok", "failed", "excluded"] = "ok"
+        reason, hint = "", ""
+        try:
+            act(executor)
+        except aside:
+            self.directory.set_aside(self.recorder)
+            raise
+        except PgstrataError as error:
+            status = "excluded" if isinstance(error, TrialExcluded) else "failed"
+            reason, hint = "\n".join([error.message, *getattr(error, "__notes__", ())]), error.hint
+        except OSError as error:
+            status = "failed"
+            reason = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+        except Exception as error:
+            # A defect of ours must not end a campaign of many hours; the trial is lost, and says where.
+            status = "failed"
+            self.recorder.write_text("raw/traceback.txt", traceback.format_exc())
+            reason = f"internal error: {type(error).__name__}: {error}"
+            hint = "please report it with raw/traceback.txt of this trial"
+        finally:
+            executor.close()
+        verdict = TrialVerdict(
+            trial_id=self.trial.id,
+            status=status,
+            reason=reason,
+            hint=hint,
+            started=started,
+            ended=utc_now(),
+            duration_s=round(time.monotonic() - began_s, 3),
+        )
+        log(TrialEnded(name, self.trial, verdict))
+        self.recorder.finish(verdict)
+        return verdict

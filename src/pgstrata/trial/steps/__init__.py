@@ -1,0 +1,1 @@
+"""Steps of a trial, and the functions that carry them out."""

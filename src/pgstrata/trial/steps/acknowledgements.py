@@ -1,0 +1,85 @@
+"""Commits released by each standby, and their delay: watched after a measured run, under the same load."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pgstrata.errors import PreflightError, TrialError
+from pgstrata.host.protocol import Command
+from pgstrata.probe.acknowledged import AWAITED, Position, let_go, parse_watched, plan_watcher
+from pgstrata.spec.stack import PRIMARY, Stack
+from pgstrata.spec.workload import Cell
+from pgstrata.stack.network import INTERFACE
+from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.steps.cluster import explain_hanging_commits, wait_for_run
+
+OUTPUTS = ("acknowledged_load.out", "acknowledged_load.err")
+"""Output of the concurrent load, in the folder of a cell."""
+REPLIES = "replies.jsonl"
+LONGER_S = 1.0
+"""Seconds that the load runs longer than the start of watching."""
+_ON = ("true", "yes", "1")
+"""Other words of PostgreSQL's for synchronous_commit=on."""
+
+
+def watched_s(stack: Stack) -> float:
+    """Seconds of watching replies; 0 unless configured."""
+    return 0.0 if stack.topology is None else stack.topology.acknowledgements
+
+
+def acknowledgement_steps(setup: TrialSetup, cell: Cell, load: Command) -> tuple[Step, ...]:
+    """`load` is the concurrent load; empty unless configured."""
+    cluster, network, seconds = setup.stack.topology, setup.plan.network, watched_s(setup.stack)
+    if cluster is None or network is None or cluster.quorum is None or not seconds:
+        return ()
+    server, awaited = setup.server, _awaited(setup)
+    watcher = plan_watcher(
+        server.installation.program("pg_waldump"),
+        server.wal_directory,
+        server.port,
+        INTERFACE,
+        {name: network.link(name).address for name in cluster.followers(PRIMARY)},
+        seconds=seconds,
+        os_user=setup.site.user,
+        marker=server.marker,
+    )
+    commands = (PlannedCommand.of(load), PlannedCommand.of(network.link(PRIMARY).enter(watcher)))
+    act = partial(_watch, cell=cell, awaited=awaited)
+    return (Step(f"{cell.id}: acknowledgements of standbys", commands, act=act, expected_s=seconds + LONGER_S),)
+
+
+def _awaited(setup: TrialSetup) -> Position:
+    """The position that commits wait for by the settings of the primary, including its own postgresql.conf."""
+    cluster = setup.stack.topology
+    assert cluster is not None
+    given = setup.site.settings_of(setup.stack).get("synchronous_commit", "on").strip("'").lower()
+    level = cluster.synchronous_commit or ("on" if given in _ON else given)
+    if level not in AWAITED:
+        raise PreflightError(
+            f"acknowledgements of {setup.stack.name!r} cannot be told: synchronous_commit is {level}, "
+            "and no commit waits for a standby",
+            hint="topology: {synchronous_commit: on}",
+        )
+    return AWAITED[level]
+
+
+def _watch(context: TrialContext, *, cell: Cell, awaited: Position) -> None:
+    out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in OUTPUTS)
+    process, load = context.executor.start_next(stdout=out, stderr=err)
+    with explain_hanging_commits(context):
+        printed = context.executor.run_next().stdout
+    context.recorder.write_text(f"cells/{cell.id}/raw/{REPLIES}", printed)
+    cluster = context.plan.stack.topology
+    assert cluster is not None
+    assert cluster.quorum is not None
+    said, commits = parse_watched(printed, awaited)
+    code = wait_for_run(context, process, load.timeout_s)
+    if code != 0:
+        raise TrialError(f"pgbench beside the watcher ended with exit code {code}", hint=f"raw/{OUTPUTS[1]}")
+    if not said:
+        raise TrialError(
+            "no reply of a standby could be read beside the load",
+            hint="with ssl=on what standbys say is encrypted: leave ssl or acknowledgements out",
+        )
+    context.cell(cell).let_go = let_go(said, commits, cluster.quorum, cluster.followers(PRIMARY))

@@ -1,0 +1,319 @@
+"""Loading of data onto a stack: from scratch, from a golden directory, or kept from an earlier block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import Command, command
+from pgstrata.postgres.database import (
+    TABLESPACE_OIDS,
+    plan_create_tablespaces,
+    plan_pg_restore,
+    plan_sql_file,
+    plan_vacuum,
+    require_pg_restore,
+    tablespace_oids,
+)
+from pgstrata.postgres.golden import (
+    Golden,
+    golden_key,
+    is_intact,
+    oid_name,
+    place_golden,
+    plan_place_golden,
+    plan_save_golden,
+    plan_sync,
+    read_golden,
+    restore_golden,
+    save_golden,
+)
+from pgstrata.postgres.server import ServerDirectories
+from pgstrata.record.schema import LoadRecord
+from pgstrata.spec.campaign import Campaign
+from pgstrata.stack.plan import StackPlan
+from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.survey.host_survey import DATABASE
+from pgstrata.workload.pgbench import plan_init
+from pgstrata.workload.pgbench_output import parse_init
+
+USER_FILE_TIMEOUT_S = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Present:
+    """What earlier trials left for this one: the golden directories that are there, and the plan of its own stack where
+    that still stands with its data in it (`load: keep`)."""
+
+    golden: frozenset[str] = frozenset()
+    kept: StackPlan | None = None
+
+
+class GoldenChanged(Exception):
+    """A golden copy has changed since it was created; its program is recreated without it."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+
+def golden_used(setup: TrialSetup, present: Present) -> str | None:
+    """The golden directory that this trial's load copies: of loaded data, or of what initdb makes."""
+    if present.kept:
+        return None
+    wanted = loaded_golden(setup) if copies_loaded(setup, present) else empty_golden(setup)
+    return wanted if wanted in present.golden else None
+
+
+def golden_kept(setup: TrialSetup, present: Present) -> frozenset[str]:
+    """The golden directories that this trial's load leaves for later ones."""
+    if present.kept or copies_loaded(setup, present):
+        return frozenset()
+    return frozenset({empty_golden(setup), *([loaded_golden(setup)] if keeps_loaded(setup, present) else [])})
+
+
+def copies_loaded(setup: TrialSetup, present: Present) -> bool:
+    return setup.trial.load == "copy" and loaded_golden(setup) in present.golden
+
+
+def keeps_loaded(setup: TrialSetup, present: Present) -> bool:
+    """True if this load is to be kept: the first that a later block may copy, once for each kind of data."""
+    campaign = setup.site.campaign
+    wanted = copies_follow(campaign) and setup.trial.block >= campaign.runs.fresh_blocks - 1
+    return wanted and loaded_golden(setup) not in present.golden
+
+
+def copies_follow(campaign: Campaign) -> bool:
+    """True if later blocks may copy: the number of blocks of an adaptive campaign or a later stage is not known
+    before.
+    """
+    runs = campaign.runs
+    staged = campaign.latency is not None or campaign.soak is not None
+    return runs.load == "copy" and (staged or runs.blocks is None or runs.blocks > runs.fresh_blocks)
+
+
+def loaded_golden(setup: TrialSetup) -> str:
+    """The golden directory of this kind of data: whatever decides what is in it is in its name."""
+    workload, server = setup.workload, setup.stack.postgresql
+    return _golden_directory(
+        setup,
+        {
+            "initdb": list(server.initdb),
+            "data_checksums": server.data_checksums,
+            "scale": setup.trial.scale,
+            "tablespaces": sorted(setup.plan.tablespace_directories),
+            "tablespace": workload.tablespace,
+            "freeze": workload.freeze,
+            "user_file": setup.site.database_digest,
+        },
+    )
+
+
+def empty_golden(setup: TrialSetup) -> str:
+    """The golden directory of what initdb makes with the options of this stack."""
+    server = setup.stack.postgresql
+    return _golden_directory(setup, {"initdb": list(server.initdb), "data_checksums": server.data_checksums})
+
+
+def _golden_directory(setup: TrialSetup, what: Mapping[str, object]) -> str:
+    return f"{setup.site.golden_directory}/{golden_key(setup.server.installation, what)}"
+
+
+# ---------------------------------------------------------------- steps
+
+
+def check_golden_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
+    """Checks golden copies before anything is built: a changed copy is recreated by another program."""
+    used = golden_used(setup, present)
+    if used is None:
+        return ()
+    tells = (f"compare the files in {used} with their checksums",)
+    return (Step("check the golden directory", (), act=partial(_check_golden, directory=used), tells=tells),)
+
+
+def load_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
+    """Leave a cleanly stopped cluster with the data of the trial's scale, and `load.json`."""
+    if present.kept:
+        return (_settings_step(setup), Step("note that the data is kept", (), act=_note_kept))
+    if copies_loaded(setup, present):
+        directory, layout, user = loaded_golden(setup), setup.server.layout, setup.site.user
+        copy = (*plan_place_golden(directory, layout, user), PlannedCommand.of(plan_sync(layout)))
+        return (
+            Step("copy the golden directory", copy, act=partial(_restore, directory=directory)),
+            _settings_step(setup),
+        )
+    return (*_fresh_steps(setup, present), *_keep_steps(setup, present))
+
+
+def _fresh_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
+    server = setup.server
+    start = _planned(server.plan_start(), *plan_create_tablespaces(server))
+    stop = server.plan_stop_without_spare_wal()
+    if _asks_oids(setup, present):
+        stop = (server.ask(TABLESPACE_OIDS), *stop)
+    return (
+        _initdb_step(setup, present),
+        _settings_step(setup),
+        Step("start the server", start, act=_start),
+        _fill_step(setup),
+        Step("stop the server", _planned(*stop), act=partial(_stop, asks_oids=_asks_oids(setup, present))),
+    )
+
+
+def _planned(*commands: Command) -> tuple[PlannedCommand, ...]:
+    return tuple(PlannedCommand.of(c) for c in commands)
+
+
+def _asks_oids(setup: TrialSetup, present: Present) -> bool:
+    return keeps_loaded(setup, present) and bool(setup.server.layout.tablespaces)
+
+
+def _initdb_step(setup: TrialSetup, present: Present) -> Step:
+    """An empty cluster: initdb the first time, later a copy of what it made with the same options."""
+    directory, server, asked = empty_golden(setup), setup.server, setup.stack.postgresql
+    layout, user = _without_tablespaces(setup), setup.site.user
+    if directory in present.golden:
+        copy = plan_place_golden(directory, layout, user)
+        return Step("copy what initdb made", copy, act=partial(_place_empty, directory=directory))
+    made = _planned(*server.plan_init(asked.data_checksums, asked.initdb))
+    keep = plan_save_golden(layout, directory, user)
+    return Step("initdb", (*made, *keep), act=partial(_initdb, directory=directory))
+
+
+def _without_tablespaces(setup: TrialSetup) -> ServerDirectories:
+    """Without tablespaces, which are created when the server runs."""
+    return replace(setup.server.layout, tablespaces={})
+
+
+def _settings_step(setup: TrialSetup) -> Step:
+    server, stack = setup.server, setup.stack
+    settings = tuple(f"{name} = {value}" for name, value in setup.site.settings_of(stack).items())
+    given = setup.site.given_conf.get(stack.name)
+    left_out = (
+        tuple(f"# left out of {stack.postgresql.postgresql_conf}: {line}" for line in given.lines) if given else ()
+    )
+    return Step(
+        "settings of the server",
+        _planned(*server.plan_configure()),
+        act=TrialContext.configure_server,
+        tells=(*settings, *left_out),
+    )
+
+
+def _fill_step(setup: TrialSetup) -> Step:
+    workload, server = setup.workload, setup.server
+    vacuum = plan_vacuum(server, DATABASE, freeze=workload.freeze)
+    own = workload.sql or workload.pg_restore
+    if own is None:
+        init = plan_init(setup.target, setup.trial.scale, tablespace=workload.tablespace)
+        return Step("load", _planned(init, *([vacuum] if workload.freeze else [])), act=_fill)
+    there = _sent_database(setup)
+    if workload.pg_restore is not None:
+        load = plan_pg_restore(server, DATABASE, there, workload.jobs, USER_FILE_TIMEOUT_S)
+    else:
+        load = plan_sql_file(server, DATABASE, there, USER_FILE_TIMEOUT_S)
+    commands = _planned(load, vacuum, command("rm", "--force", there))
+    return Step("load", commands, act=partial(_fill_from_file, path=own), tells=(f"send {own} to {there}",))
+
+
+def _sent_database(setup: TrialSetup) -> str:
+    """Path of the user's own file on the host, readable by the server's user."""
+    return f"{setup.outputs}/database"
+
+
+def _keep_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:
+    if not keeps_loaded(setup, present):
+        return ()
+    directory = loaded_golden(setup)
+    commands = plan_save_golden(setup.server.layout, directory, setup.site.user)
+    return (Step("keep a golden copy", commands, act=partial(_keep, directory=directory)),)
+
+
+# ---------------------------------------------------------------- implementation of the steps
+
+
+def _check_golden(context: TrialContext, *, directory: str) -> None:
+    golden = read_golden(context.host, directory)
+    if golden is None or not is_intact(context.host, golden, context.site.user):
+        raise GoldenChanged(directory)
+    context.bindings.update({oid_name(name): str(oid) for name, oid in golden.tablespaces.items()})
+
+
+def _golden_at(context: TrialContext, directory: str) -> Golden:
+    golden = read_golden(context.host, directory)
+    if golden is None:
+        raise TrialError(f"golden copy {directory} on {context.host.name} has gone while the trial ran")
+    return golden
+
+
+def _note_kept(context: TrialContext) -> None:
+    context.recorder.write("load.json", LoadRecord(how="keep"))
+
+
+def _restore(context: TrialContext, *, directory: str) -> None:
+    began_s = time.monotonic()
+    server = context.server
+    server.make_directories()
+    restore_golden(context.host, _golden_at(context, directory), server.layout, context.site.user)
+    copied_s = time.monotonic() - began_s
+    context.recorder.write("load.json", LoadRecord(how="copy", total_s=copied_s, phases_s={"copy": copied_s}))
+
+
+def _initdb(context: TrialContext, *, directory: str) -> None:
+    asked = context.plan.stack.postgresql
+    context.server.init(data_checksums=asked.data_checksums, options=asked.initdb)
+    save_golden(context.host, _without_tablespaces(context.setup), directory, {}, context.site.user)
+
+
+def _place_empty(context: TrialContext, *, directory: str) -> None:
+    context.server.make_directories()
+    layout = _without_tablespaces(context.setup)
+    place_golden(context.host, _golden_at(context, directory), layout, context.site.user)
+
+
+def _start(context: TrialContext) -> None:
+    context.server.start()
+    for _ in context.server.layout.tablespaces:
+        context.executor.run_next()
+
+
+def _fill(context: TrialContext) -> None:
+    done = context.executor.run_next()
+    context.recorder.write_text("raw/load.out", done.stdout)
+    context.recorder.write_text("raw/load.err", done.stderr)
+    if context.setup.workload.freeze:
+        context.executor.run_next()
+    phases = parse_init(done.stderr)
+    context.recorder.write("load.json", LoadRecord(how="fresh", total_s=phases.total_s, phases_s=phases.phases_s))
+
+
+def _fill_from_file(context: TrialContext, *, path: str) -> None:
+    """The user's own database. The file is sent to the host, where the server's user can read it."""
+    restore = context.setup.workload.pg_restore is not None
+    if restore:
+        require_pg_restore(context.server)
+    context.host.send(path, _sent_database(context.setup))
+    began_s = time.monotonic()
+    done = context.executor.run_next()
+    context.recorder.write_text("raw/load.out", done.stdout)
+    context.recorder.write_text("raw/load.err", done.stderr)
+    context.executor.run_next()
+    context.executor.run_next()
+    how = "pg_restore" if restore else "sql"
+    context.recorder.write("load.json", LoadRecord(how=how, total_s=time.monotonic() - began_s))
+
+
+def _stop(context: TrialContext, *, asks_oids: bool) -> None:
+    if asks_oids:
+        oids = tablespace_oids(context.server)
+        context.bindings.update({oid_name(name): str(oid) for name, oid in oids.items()})
+    context.server.stop_without_spare_wal()
+
+
+def _keep(context: TrialContext, *, directory: str) -> None:
+    oids = {name: int(context.bindings[oid_name(name)]) for name in context.server.layout.tablespaces}
+    save_golden(context.host, context.server.layout, directory, oids, context.site.user)

@@ -1,0 +1,305 @@
+"""One cell: the same state before every run, then pgbench with the probes beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from pgstrata.errors import TrialError, TrialExcluded
+from pgstrata.host.facts.cpu import read_throttle_count
+from pgstrata.host.protocol import Command, command
+from pgstrata.postgres.database import (
+    WAL_POSITION,
+    database_bytes,
+    plan_checkpoint,
+    plan_database_bytes,
+    plan_prewarm,
+    prewarm,
+    wal_position_bytes,
+)
+from pgstrata.record.recorder import utc_now
+from pgstrata.record.schema import Moment
+from pgstrata.spec.workload import Cell
+from pgstrata.stack.plan import plan_empty_caches
+from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.steps import acknowledgements
+from pgstrata.trial.steps.acknowledgements import acknowledgement_steps, watched_s
+from pgstrata.trial.steps.cluster import (
+    attest_cluster,
+    prewarm_commands,
+    prewarm_standbys,
+    start_commands,
+    start_servers,
+    stop_commands,
+    stop_servers,
+    wait_for_run,
+)
+from pgstrata.trial.steps.collect import LOG_PREFIX, WARM_UP_OUTPUTS, collect_cell, logs_folder
+from pgstrata.trial.steps.disk_accounts import disks_used, plan_accounts, read_accounts, refuse_untimed, timing_steps
+from pgstrata.trial.steps.pooler import attest_pooler, read_sent, sent_between, start_pooler_steps, stop_pooler_steps
+from pgstrata.trial.steps.probes import plan_probes, probing
+from pgstrata.trial.steps.stale_reads import LONGER_S, asked_s, stale_steps
+from pgstrata.trial.steps.warmup import warmup_settled
+from pgstrata.trial.survey.host_survey import DATABASE, DROP_CACHES, Site
+from pgstrata.workload.pgbench import BUILTIN_SCRIPTS, plan_run
+from pgstrata.workload.pgbench_output import parse_progress
+
+SYNC_TIMEOUT_S = 3600.0
+WARM_UP_SEED_STEP, STALE_SEED_STEP, WATCHED_SEED_STEP = 1, 2, 3
+"""What goes before and after must not touch the very rows in the very order of the measured run."""
+HOST_CLOCK = command("date", "+%s.%N")
+
+
+CellAct = Callable[..., None]
+"""Of the trial's context and, by name, the cell."""
+
+
+def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
+    """Measure one cell and record it.
+
+    A mount option, sysctl, queue or server setting that somebody changes behind our back fails the trial.
+    """
+    server, workload = setup.server, setup.workload
+    size = plan_database_bytes(server, DATABASE)
+
+    def step(
+        name: str,
+        *commands: Command | PlannedCommand,
+        act: CellAct,
+        expected_s: float | None = None,
+        progress: str | None = None,
+    ) -> Step:
+        planned = tuple(c if isinstance(c, PlannedCommand) else PlannedCommand.of(c) for c in commands)
+        carried_out = partial(act, cell=cell)
+        return Step(f"{cell.id}: {name}", planned, act=carried_out, expected_s=expected_s, progress=progress)
+
+    warm_up = (_plan_beside(setup, cell, WARM_UP_SEED_STEP, workload.warmup),) if workload.warmup > 0 else ()
+    stale_load = _plan_beside(setup, cell, STALE_SEED_STEP, asked_s(setup.stack) + LONGER_S)
+    watched_load = _plan_beside(setup, cell, WATCHED_SEED_STEP, watched_s(setup.stack) + acknowledgements.LONGER_S)
+    wal = server.ask(WAL_POSITION)
+    several = "s" if setup.standbys else ""
+    return (
+        _cold_step(setup, cell),
+        *_far_cold_steps(setup, cell),
+        step(f"start the server{several}", *start_commands(setup), size, act=_start),
+        step("prewarm", plan_prewarm(server, DATABASE), *prewarm_commands(setup), act=_prewarm),
+        *start_pooler_steps(setup, cell),
+        *timing_steps(setup, cell, on=True),
+        *(step("warm-up", run, act=_warm_up, expected_s=workload.warmup) for run in warm_up),
+        Step(
+            f"{cell.id}: checkpoint",
+            tuple(c for one in setup.servers.values() for c in one.planned(plan_checkpoint(one))),
+        ),
+        step("attest before", act=partial(_attest, moment="before cell")),
+        step(
+            "measure",
+            wal,
+            *plan_probes(setup),
+            *plan_accounts(setup),
+            HOST_CLOCK,
+            _plan_measured(setup, cell),
+            *plan_accounts(setup),
+            wal,
+            act=_measure,
+            expected_s=_duration_s(setup, cell),
+            progress=_progress_path(setup, cell),
+        ),
+        *stale_steps(setup, cell, stale_load),
+        *acknowledgement_steps(setup, cell, watched_load),
+        step("attest after", act=partial(_attest, moment="after cell")),
+        *timing_steps(setup, cell, on=False),
+        *stop_pooler_steps(setup, cell),
+        step("collect", act=collect_cell),
+        step(f"stop the server{several}", size, *stop_commands(setup), act=_stop),
+    )
+
+
+def _progress_path(setup: TrialSetup, cell: Cell) -> str:
+    return f"{setup.cell_folder(cell)}/pgbench.err"
+
+
+def _duration_s(setup: TrialSetup, cell: Cell) -> float | None:
+    return setup.trial.duration_s or setup.workload.cell_duration_s(cell)
+
+
+def _cold_step(setup: TrialSetup, cell: Cell) -> Step:
+    """Everything on the medium, and nothing of it in memory, where the host's caches can be dropped."""
+    sync = command("sync", timeout_s=SYNC_TIMEOUT_S)
+    tells = _told_of_drop(setup.site)
+    script = _script_path(setup, cell)
+    if script is not None:
+        tells.insert(0, f"send {cell.script} to {script}")
+    return Step(
+        f"{cell.id}: cold caches",
+        tuple(PlannedCommand.of(c) for c in (sync, *plan_empty_caches(setup.plan))),
+        act=partial(_cool, cell=cell),
+        tells=tuple(tells),
+        host_wide=not setup.site.caches_kept,
+    )
+
+
+def _far_cold_steps(setup: TrialSetup, cell: Cell) -> Iterator[Step]:
+    """The same on every other host of its nodes."""
+    for host in setup.stack.far_hosts:
+        site = setup.site.sites[host]
+        commands = (command("sync", timeout_s=SYNC_TIMEOUT_S), *plan_empty_caches(setup.plan, host))
+        cool = Step(
+            f"{cell.id}: cold caches",
+            tuple(map(PlannedCommand.of, commands)),
+            act=partial(_cool_far, cell=cell, far=host),
+            tells=tuple(_told_of_drop(site)),
+            host_wide=not site.caches_kept,
+        )
+        yield cool.on(host)
+
+
+def _told_of_drop(site: Site) -> list[str]:
+    return [] if site.caches_kept else [f"write '3' to {DROP_CACHES}"]
+
+
+def _drop_caches(site: Site) -> None:
+    if not site.caches_kept:
+        site.host.write_text(DROP_CACHES, "3\n")
+
+
+def _script_path(setup: TrialSetup, cell: Cell) -> str | None:
+    """Where a script of the user's lies on the host; pgbench takes FILE@WEIGHT, and a script may be called anything."""
+    return None if cell.script in BUILTIN_SCRIPTS else f"{setup.cell_folder(cell)}/script/{cell.id}.sql"
+
+
+def _plan_beside(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float) -> Command:
+    """The load of the measured run, before or after it."""
+    seed, script = setup.trial.workload_seed + seed_step, _script_path(setup, cell)
+    return plan_run(setup.driven, cell, setup.workload, seed=seed, duration_s=duration_s, script_path=script)
+
+
+def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
+    logs = f"{logs_folder(setup.cell_folder(cell))}/{LOG_PREFIX}"
+    return plan_run(
+        setup.driven,
+        cell,
+        setup.workload,
+        seed=setup.trial.workload_seed,
+        duration_s=_duration_s(setup, cell),
+        script_path=_script_path(setup, cell),
+        log_prefix=logs if setup.workload.logs(cell) else None,
+    )
+
+
+# ---------------------------------------------------------------- what the steps do
+
+
+def _cool(context: TrialContext, *, cell: Cell) -> None:
+    _prepare_folder(context, cell)
+    for _ in (None, *plan_empty_caches(context.plan)):
+        context.executor.run_next()
+    _drop_caches(context.site)
+
+
+def _cool_far(context: TrialContext, *, cell: Cell, far: str) -> None:
+    site = context.site.sites[far]
+    site.host.make_directory(context.setup.cell_folder_on(far, cell), mode=0o710, group=site.user, new=True)
+    for _ in (None, *plan_empty_caches(context.plan, far)):
+        context.executor.run_next()
+    _drop_caches(site)
+
+
+def _prepare_folder(context: TrialContext, cell: Cell) -> None:
+    """Where the tools write; a script of the user's is sent there.
+
+    All of it is the caller's but the folder for the logs, which pgbench opens by itself.
+    """
+    host, user, folder = context.host, context.site.user, context.setup.cell_folder(cell)
+    context.cell(cell)  # from now on there may be something to rescue
+    host.make_directory(folder, mode=0o710, group=user, new=True)
+    host.make_directory(logs_folder(folder), mode=0o700, owner=user, new=True)
+    script = _script_path(context.setup, cell)
+    if script is not None:
+        host.make_directory(f"{folder}/script", mode=0o710, group=user, new=True)
+        host.send(cell.script, script, mode=0o644)
+
+
+def _start(context: TrialContext, *, cell: Cell) -> None:
+    start_servers(context)
+    context.cell(cell).database_bytes_before = database_bytes(context.server, DATABASE)
+
+
+def _prewarm(context: TrialContext, *, cell: Cell) -> None:
+    context.cell(cell).prewarmed = prewarm(context.server, DATABASE)
+    prewarm_standbys(context)
+
+
+def _warm_up(context: TrialContext, *, cell: Cell) -> None:
+    out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in WARM_UP_OUTPUTS)
+    process, pgbench = context.executor.start_next(stdout=out, stderr=err)
+    code = wait_for_run(context, process, pgbench.timeout_s)
+    if code != 0:
+        raise _failure(context, err, code)
+    context.cell(cell).settled = warmup_settled([row.tps for row in parse_progress(context.host.read_text(err)).rows])
+
+
+def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
+    context.attest_stack(moment)
+    context.attest_server(moment)
+    attest_cluster(context, moment)
+    attest_pooler(context, moment)
+    if moment == "before cell":
+        context.record_settings()
+
+
+def _measure(context: TrialContext, *, cell: Cell) -> None:
+    run, folder = context.cell(cell), context.setup.cell_folder(cell)
+    throttled_before = _throttled(context)
+    wal_before = wal_position_bytes(context.server)
+    with probing(context, cell):
+        sent = read_sent(context)
+        counted = read_accounts(context)
+        run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
+        outputs = {"stdout": f"{folder}/pgbench.out", "stderr": _progress_path(context.setup, cell)}
+        process, pgbench = context.executor.start_next(**outputs)
+        run.pid = process.pid
+        code = wait_for_run(context, process, pgbench.timeout_s)
+        if code != 0:
+            raise _failure(context, outputs["stderr"], code)
+        run.disks = disks_used(counted, read_accounts(context))
+        refuse_untimed(run.disks)
+        run.sent = sent_between(sent, read_sent(context))
+    run.wal_bytes = wal_position_bytes(context.server) - wal_before
+    for before, after in zip(throttled_before, _throttled(context), strict=True):
+        refuse_throttled(before, after)
+
+
+def _stop(context: TrialContext, *, cell: Cell) -> None:
+    context.cell(cell).database_bytes_after = database_bytes(context.server, DATABASE)
+    stop_servers(context)
+
+
+def _throttled(context: TrialContext) -> list[int | None]:
+    """Of each host, how often its processors have been slowed down."""
+    found = []
+    for host in (context.host, *context.executor.elsewhere.values()):
+        with host.looking():
+            found.append(read_throttle_count(host))
+    return found
+
+
+def refuse_throttled(before: int | None, after: int | None) -> None:
+    """Outcome-blind: a run on processors that were slowed down does not count, whatever its figures are."""
+    if before is not None and after is not None and after > before:
+        raise TrialExcluded(
+            f"processors were slowed down {after - before} times during the run because they were too hot",
+            hint="see to the cooling, or cap the frequency of the processors",
+        )
+
+
+def _failure(context: TrialContext, errors_file: str, code: int) -> TrialError:
+    """What pgbench said, and what the server said meanwhile: a full disk shows there."""
+    said = [line for line in context.host.read_text(errors_file).splitlines() if "progress:" not in line]
+    log = [line for line in context.server.read_log().splitlines() if " PANIC: " in line or " FATAL: " in line]
+    errors = [line for line in context.server.read_log().splitlines() if " ERROR: " in line]
+    tail = "\n".join([*said[-5:], *(log or errors)[-3:]])
+    hint = ""
+    if "No space left" in tail:
+        hint = "give the stack a larger device (size: of its loop files), or a smaller scale"
+    return TrialError(f"pgbench ended with exit code {code}: {tail}", hint=hint)

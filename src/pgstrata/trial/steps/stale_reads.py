@@ -1,0 +1,62 @@
+"""Staleness of reads on the standbys: queried after a measured run, under the same load."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pgstrata.errors import TrialError
+from pgstrata.host.protocol import Command
+from pgstrata.postgres.server import SUPERUSER
+from pgstrata.postgres.standby import MARK_TABLE, PRIMARY_PASSFILE
+from pgstrata.probe.stale import parse_reads, plan_reader
+from pgstrata.spec.stack import Stack
+from pgstrata.spec.workload import Cell
+from pgstrata.stack.network import DRIVER
+from pgstrata.stack.step import PlannedCommand, Step
+from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.steps.cluster import explain_hanging_commits, wait_for_run
+
+OUTPUTS = ("stale_load.out", "stale_load.err")
+"""Output of the load during the reads, in the folder of a cell."""
+READS = "stale_reads.jsonl"
+LONGER_S = 1.0
+"""Seconds that the load runs longer than the start of reads."""
+
+
+def asked_s(stack: Stack) -> float:
+    """Seconds of watching reads; 0 unless configured."""
+    return 0.0 if stack.topology is None else stack.topology.stale_reads
+
+
+def stale_steps(setup: TrialSetup, cell: Cell, load: Command) -> tuple[Step, ...]:
+    """`load` is the concurrent load; empty unless configured."""
+    network, seconds = setup.plan.network, asked_s(setup.stack)
+    if network is None or not seconds:
+        return ()
+    server = setup.server
+    reader = plan_reader(
+        server.installation.program("psql"),
+        server.port,
+        MARK_TABLE,
+        {name: network.link(name).address for name in setup.servers},
+        seconds=seconds,
+        user=SUPERUSER,
+        os_user=setup.site.user,
+        passfile=f"{server.run_directory}/{PRIMARY_PASSFILE}",
+        marker=server.marker,
+    )
+    commands = (PlannedCommand.of(load), PlannedCommand.of(network.link(DRIVER).enter(reader)))
+    act = partial(_read, cell=cell)
+    return (Step(f"{cell.id}: reads on standbys", commands, act=act, expected_s=seconds + LONGER_S),)
+
+
+def _read(context: TrialContext, *, cell: Cell) -> None:
+    out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in OUTPUTS)
+    process, load = context.executor.start_next(stdout=out, stderr=err)
+    with explain_hanging_commits(context):
+        said = context.executor.run_next().stdout
+    context.recorder.write_text(f"cells/{cell.id}/raw/{READS}", said)
+    context.cell(cell).stale = parse_reads(said)
+    code = wait_for_run(context, process, load.timeout_s)
+    if code != 0:
+        raise TrialError(f"pgbench beside the reads on standbys ended with exit code {code}", hint=f"raw/{OUTPUTS[1]}")

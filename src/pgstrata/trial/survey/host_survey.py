@@ -1,0 +1,106 @@
+"""What a campaign knows of its host: found out once, used by every trial."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pgstrata.host.facts.gather import Facts
+from pgstrata.host.facts.modelled import ModelledDisk
+from pgstrata.host.protocol import Host
+from pgstrata.postgres.binaries import Installation
+from pgstrata.postgres.settings import GivenConf
+from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.stack import Stack
+from pgstrata.stack.plan import PlanContext
+from pgstrata.stack.preflight import Unsupported
+
+DROP_CACHES = "/proc/sys/vm/drop_caches"
+DATABASE = "postgres"
+"""Name of the database under test."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A host that was looked over for a campaign.
+
+    `token` makes the names of this campaign differ from another one's on the same host. `installations` and
+    `given_conf` (what is taken over of a stack's own postgresql.conf) are by name of the stack.
+    """
+
+    host: Host
+    campaign: Campaign
+    token: str
+    scratch: str
+    mount_root: str | None
+    user: str
+    uid: int
+    """Of the OS user that pgstrata runs as over there."""
+    loop_size_bytes: int
+    installations: Mapping[str, Installation]
+    given_conf: Mapping[str, GivenConf]
+    medium: str
+    database_digest: str
+    """SHA-256 of the user's own file to load; empty where pgbench makes the tables."""
+    facts: Facts
+    """As the host was when it was looked over."""
+    caches_kept: str = ""
+    """Why the caches of the host are not dropped before runs; empty where they are."""
+    modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
+    """Disks of the host that have the timing of a modelled medium, by stable id."""
+    unserved: Mapping[str, Unsupported] = field(default_factory=dict)
+    """Stacks whose server this host does not have, or a host of their nodes: by name, and not among `installations`."""
+    relayed: bool = False
+    """Whether packets between nodes are held back by a relay, as the kernel does not."""
+    address: str = ""
+    """By which hosts of other nodes reach this one; empty where no node is elsewhere."""
+    elsewhere: Mapping[str, Site] = field(default_factory=dict)
+    """Hosts of nodes that are not on this one, by their names: with the part of the campaign that is built there."""
+
+    @property
+    def sites(self) -> Mapping[str, Site]:
+        """All of them by name; this one's is empty."""
+        return {"": self, **self.elsewhere}
+
+    def sites_of(self, trial: Trial) -> Mapping[str, Site]:
+        """Those that the nodes of a trial are on."""
+        far = self.campaign.stack(trial.stack).far_hosts
+        return {name: site for name, site in self.sites.items() if not name or name in far}
+
+    @property
+    def as_root(self) -> bool:
+        return self.uid == 0
+
+    def context(self, trial: Trial) -> PlanContext:
+        """Where the parts of a trial go and what they are called."""
+        return self.context_named(trial.id)
+
+    def context_named(self, name: str) -> PlanContext:
+        return PlanContext(
+            trial_id=f"{name}-{self.token}",
+            scratch=self.scratch,
+            loop_size_bytes=self.loop_size_bytes,
+            owner=self.user if self.as_root else None,
+            erase=self.campaign.erase,
+            mount_root=self.mount_root,
+            modelled=self.modelled,
+            relayed=self.relayed,
+            address=self.address,
+            elsewhere={host: site.context_named(name) for host, site in self.elsewhere.items()},
+        )
+
+    def settings_of(self, stack: Stack) -> dict[str, str]:
+        """Every setting of a stack's server: of its file what is taken over, and on top what the stack sets."""
+        given = self.given_conf.get(stack.name)
+        return {**(given.settings if given else {}), **stack.postgresql.settings}
+
+    @property
+    def golden_directory(self) -> str:
+        """Where golden copies lie, all of them; `pgstrata clean` removes it as a whole."""
+        return f"{self.scratch.rstrip('/')}/pgstrata-golden-{self.token}"
+
+
+def site_token(directory: str) -> str:
+    """Six characters that differ between campaign directories."""
+    return hashlib.sha256(directory.encode()).hexdigest()[:6]

@@ -1,0 +1,154 @@
+"""What is checked before anything is changed, and what the user should know before it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pgstrata.errors import PreflightError, UsageError, all_at_once
+from pgstrata.host.facts.activity import read_servers, render_servers
+from pgstrata.host.facts.gather import BUSY, NOBODY
+from pgstrata.host.protocol import Command
+from pgstrata.postgres.binaries import Installation
+from pgstrata.postgres.settings import ask_settings, refuse_large_buffers, refuse_together
+from pgstrata.spec.campaign import Campaign
+from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign, render_hints
+from pgstrata.trial.steps.pooler import connections_of
+from pgstrata.trial.survey.host_survey import Site
+
+DEFAULT_CONNECTIONS = 100
+"""What initdb writes."""
+OWN_CONNECTIONS = 2
+"""Beside pgbench's clients: the probe, and statements between."""
+LOADED_PER_DUMPED = 3
+"""A database with its indexes takes about three times the size of its dump, and more if the dump is well compressed."""
+
+
+def run_preflight(site: Site) -> Preflight:
+    """PreflightError when the campaign must not start: unsafe device, too little space, no stack that can be built."""
+    found = check_campaign(
+        site.host,
+        site.campaign,
+        scratch=site.scratch,
+        server_user=site.user if site.as_root and _user_exists(site, site.user) else None,
+        loaded_bytes=loaded_bytes(site.campaign),
+        unserved=site.unserved,
+    )
+    require_some(site, found.unsupported)
+    return found
+
+
+def require_some(site: Site, unsupported: Sequence[Unsupported]) -> None:
+    """PreflightError when no stack of the campaign is left."""
+    if len(unsupported) < len(site.campaign.stacks):
+        return
+    stacks: dict[str, list[str]] = {}
+    for one in unsupported:
+        stacks.setdefault(one.reason, []).append(one.stack)
+    reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in stacks.items())
+    raise PreflightError(
+        f"no stack of the campaign can be built on {site.host.name}: {reasons}",
+        hint=render_hints(hint for one in unsupported for hint in one.hints) or "pgstrata doctor",
+    )
+
+
+ROOT, NOBODY_USER = "root", "nobody"
+"""No server runs as root, so none can be asked whether it would."""
+
+
+def asking_user(site: Site) -> str:
+    """Return the OS user that asks the servers' programs for a plan, which changes nothing: the servers' user, or for
+    root another unprivileged one as long as that does not exist. Root, if neither can run all programs."""
+    if not site.as_root:
+        return site.user
+    programs = sorted({one.program("postgres") for one in site.installations.values()})
+    for user in (site.user, NOBODY_USER):
+        asked = (Command(("test", "-x", program), user=user, cwd="/") for program in programs)
+        if _user_exists(site, user) and all(site.host.run(one, check=False).exit_code == 0 for one in asked):
+            return user
+    return ROOT
+
+
+def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsupported, ...]:
+    """Those of the stacks whose server cannot be as asked: a setting that this build does not have or a value that
+    it refuses, or fewer connections than the workload opens. The programs are asked, as OS user `user`."""
+    found: dict[tuple[str, tuple[tuple[str, str], ...], int], tuple[PreflightError, ...]] = {}
+    unusable = []
+    for name in stacks:
+        installation = site.installations[name]
+        settings = site.settings_of(site.campaign.stack(name))
+        further = connections_of(site.campaign.stack(name))
+        what = (installation.bin_directory, tuple(sorted(settings.items())), further)
+        if what not in found:
+            found[what] = tuple(_problems(site, installation, settings, user, OWN_CONNECTIONS + further))
+        if problems := found[what]:
+            unusable.append(Unsupported(name, all_at_once(problems).message, tuple(p.hint for p in problems)))
+    return tuple(unusable)
+
+
+def _problems(
+    site: Site, installation: Installation, settings: Mapping[str, str], user: str, further: int
+) -> Iterator[PreflightError]:
+    """All that is wrong with a server; `further` connections are opened beside those of pgbench's clients."""
+    checked = ask_settings(site.host, installation, user, settings)
+    yield from checked.refusals
+    try:
+        refuse_large_buffers(site.host, installation, checked.normalised)
+        if not checked.refusals and user != ROOT:
+            refuse_together(site.host, installation, user, settings)
+    except PreflightError as refused:
+        yield refused
+    if "max_connections" in settings and "max_connections" not in checked.normalised:
+        return  # refused, and said above
+    allowed = int(checked.normalised.get("max_connections", DEFAULT_CONNECTIONS))
+    wanted = max(cell.clients for cell in site.campaign.workload.cells) + further
+    if wanted > allowed:
+        yield PreflightError(
+            f"max_connections = {allowed} is too few: the workload and its probe open {wanted}",
+            hint=f"max_connections: {wanted} among the settings, or fewer workload.clients",
+        )
+
+
+def _user_exists(site: Site, user: str) -> bool:
+    return any(line.startswith(f"{user}:") for line in site.host.read_text("/etc/passwd").splitlines())
+
+
+def loaded_bytes(campaign: Campaign) -> int | None:
+    """What the user's own database will take; None when pgbench loads its tables."""
+    path = campaign.workload.sql or campaign.workload.pg_restore
+    if path is None:
+        return None
+    try:
+        root = Path(path)
+        files = [file for file in root.iterdir() if file.is_file()] if root.is_dir() else [root]
+        return LOADED_PER_DUMPED * sum(file.stat().st_size for file in files)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}, which is to be loaded: {error.strerror}", hint=f"ls -l {path}"
+        ) from error
+
+
+def notices(site: Site) -> Iterator[str]:
+    """What disturbs the figures or was left out."""
+    busy = site.facts.told.get(BUSY, NOBODY)
+    if busy != NOBODY:
+        yield f"warning: others are busy on {site.host.name} and will disturb the figures: {busy}"
+    servers = read_servers(site.host)
+    if servers:
+        yield f"warning: other PostgreSQL servers run on {site.host.name}: {render_servers(servers)}"
+    for name, given in site.given_conf.items():
+        if given.left_out:
+            yield f"left out of the postgresql.conf of {name}: {', '.join(given.left_out)} (`pgstrata plan` says why)"
+    if site.caches_kept:
+        yield f"caches are not dropped before runs on {site.host.name}: {site.caches_kept}"
+
+
+def render_unsupported(unsupported: Unsupported) -> str:
+    """One line: which stack, what is missing, what brings it."""
+    hint = f" ({unsupported.hint})" if unsupported.hint else ""
+    return f"{render_lacking(unsupported)}{hint}"
+
+
+def render_lacking(unsupported: Unsupported) -> str:
+    """Which stack, and what is missing."""
+    return f"{unsupported.stack} cannot be built here: {unsupported.reason}"
