@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -165,6 +166,10 @@ def test_a_torn_page_comes_down_to_a_few_blocks_of_its_table(place: Path, tmp_pa
     )
     assert code == 0, printed
     (point,) = mounted(place)
+    printed_commands = {line.partition(": ")[0]: shlex.split(line.partition(": ")[2]) for line in printed.splitlines()}
+    subprocess.run(printed_commands["or start its server"], check=True, timeout=120, stdout=subprocess.DEVNULL)
+    query = [*printed_commands["and look at it"], "-Atc", "SELECT count(*) FROM ledger.entry"]
+    assert int(subprocess.run(query, check=True, timeout=120, capture_output=True, text=True).stdout) > 0
     found = {path: parts for path, parts in files(point) if path.startswith("pgdata/base/")}
     account = account_file(Path(point) / "pgdata")
     assert clean(place) == 0

@@ -41,6 +41,8 @@ def durability_found(promised: Durability, found: CrashRecord | None, untested: 
         missing=found.missing,
         unknown_reason=found.unknown_reason,
         lost_acknowledged_max=found.lost_acknowledged_max,
+        lost_max_s=found.lost_max_s,
+        newest_only=found.newest_only,
         first_counterexample=found.first_counterexample,
         ignored_flushes=found.request.ignore_flushes,
         script=found.request.script,

@@ -62,6 +62,10 @@ class DurabilityFinding(Finding):
     unknown_reason: str = ""
     """Reason why the first unknown state is unknown, or why states are missing."""
     lost_acknowledged_max: int | None = None
+    lost_max_s: float | None = None
+    """Longest time from the oldest lost acknowledged commit to the power cut; null if not recorded."""
+    newest_only: bool = False
+    """True if acknowledged commits were lost, and every such state is consistent and lacks only the newest ones."""
     first_counterexample: str | None = None
     ignored_flushes: str = "0"
     """Flushes that the disk of the crash trials ignored: `all`, or the number of last ones."""

@@ -92,6 +92,8 @@ class Mark:
     seq: int
     session: int
     number: int
+    at_s: float
+    """Time of the acknowledgement, from an arbitrary start."""
 
 
 @parser_of("strata-disk")
@@ -102,14 +104,25 @@ def parse_marks(text: str) -> tuple[Mark, ...]:
         given = json.loads(line)
         word, *numbers = str(given["text"]).split()
         if word == "ack":
-            session, number = numbers
-            found.append(Mark(int(given["seq"]), int(session), int(number)))
+            session, number, at_s = numbers
+            found.append(Mark(int(given["seq"]), int(session), int(number), float(at_s)))
     return tuple(found)
 
 
 def acknowledged_by(marks: Sequence[Mark], cut: int) -> dict[int, int]:
     """Last acknowledged entry of each session when power is lost after event `cut`."""
     return {mark.session: mark.number for mark in marks if mark.seq <= cut}
+
+
+def lost_time_s(marks: Sequence[Mark], entries: Mapping[int, int], cut: int) -> float:
+    """Time from the oldest acknowledged transaction that is not among the existing entries of its session to the cut.
+    The cut lies between two acknowledgements; the later one counts, so that no loss is longer."""
+    lost = (mark.at_s for mark in marks if mark.seq <= cut and mark.number > entries.get(mark.session, 0))
+    oldest_s = min(lost, default=None)
+    if oldest_s is None:
+        return 0.0
+    cut_s = next((mark.at_s for mark in marks if mark.seq > cut), marks[-1].at_s)
+    return round(max(0.0, cut_s - oldest_s), 6)
 
 
 # ---------------------------------------------------------------- what is there

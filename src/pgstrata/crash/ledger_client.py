@@ -20,6 +20,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -160,7 +161,7 @@ def write_entries(session: int, server: Session, disk: Disk, given: argparse.Nam
         tags = [tag for query in queries for tag in server.ask(query)]
         if tags[-1:] != ["COMMIT"]:
             raise RuntimeError(f"transaction {number} of session {session} ended with {tags}")
-        disk.mark(f"ack {session} {number}")
+        disk.mark(f"ack {session} {number} {time.monotonic():.6f}")
         if given.fault and number == given.fault["after"]:
             if session == 0:
                 fail(given.fault, server, disk)

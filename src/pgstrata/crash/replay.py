@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shlex
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ from pgstrata.host.facts.gather import machine_id
 from pgstrata.host.local import LocalHost
 from pgstrata.host.ownership import trusted
 from pgstrata.host.protocol import Host, marked
+from pgstrata.postgres.server import SUPERUSER
 from pgstrata.record.bundle import add_members, write_record
 from pgstrata.record.cluster import ARCHIVE
 from pgstrata.record.redact import MACHINE_ID
@@ -56,7 +58,7 @@ from pgstrata.stack.stage import Stage
 from pgstrata.stack.step import OnHost, PlannedCommand, Step, planned
 from pgstrata.stack.temporary import temporary_folder
 from pgstrata.stack.undo import RemovePath, StopProcesses, Undo, Unmount
-from pgstrata.trial.context import TrialSetup
+from pgstrata.trial.context import TrialSetup, trial_directory
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.survey.host_survey import Site
 from pgstrata.trial.survey.scratch import check_scratch, make_scratch
@@ -96,6 +98,10 @@ class Replayed:
     """Of a cluster."""
     recovery: str
     """The command that recovers it."""
+    start: str
+    """The command that starts the server of a single server's state; empty for a cluster."""
+    look: str
+    """The command that connects to it."""
     strange: str
     """Why it may come from someone else; empty if it does not."""
 
@@ -144,12 +150,14 @@ def replay(site: Site, named: NamedState, strange: str) -> Replayed:
     journal = Journal.create(site.host, setup.plan.context.trial_id)
     make_scratch(site.host, site.scratch, journal)
     with unpacked(named) as packed:
-        steps = (*log_steps(setup, named, packed), *_up_steps(setup, named), *_failover_steps(setup, named))
+        own = _failover_steps(setup, named) if setup.stack.topology else (_socket_step(setup),)
+        steps = (*log_steps(setup, named, packed), *_up_steps(setup, named), *own)
         build(site.host, replace(setup.plan, steps=steps), journal)
     nodes = replayed_nodes(setup.plan, named.trial.found.request.gone, named.record.promoted if named.record else "")
     points = tuple(volume.mount_point for volume in setup.plan.volumes if volume.stages)
     data = None if nodes else setup.plan.data_directory
-    return Replayed(points, data, nodes, _recovery(setup), strange)
+    start, look = ("", "") if nodes else _server_commands(setup)
+    return Replayed(points, data, nodes, _recovery(setup), start, look, strange)
 
 
 def replayed_nodes(plan: StackPlan, gone: Sequence[str], promoted: str) -> tuple[ReplayedNode, ...]:
@@ -183,10 +191,31 @@ def _recovery(setup: TrialSetup) -> str:
     return f"runuser -u {server.user} -- {postgres} --single -D {setup.plan.data_directory} postgres"
 
 
+def _server_commands(setup: TrialSetup) -> tuple[str, str]:
+    """Commands that start the server and connect to it. `pgstrata clean` finds it by its marker."""
+    data, server = setup.plan.data_directory, setup.server
+    as_user = ("runuser", "-u", server.user, "--", "env", *("=".join(pair) for pair in marked(server.marker)))
+    options = shlex.join(("-k", server.run_directory, "-p", str(server.port)))
+    start = ("--pgdata", data, "--log", server.log_file, "--options", options, "--wait", "start")
+    look = ("--host", server.run_directory, "--port", str(server.port), "--username", SUPERUSER, "postgres")
+    pg_ctl, psql = (server.installation.program(name) for name in ("pg_ctl", "psql"))
+    return shlex.join((*as_user, pg_ctl, *start)), shlex.join((*as_user, psql, *look))
+
+
+def _socket_step(setup: TrialSetup) -> Step:
+    """The folder of a single server's socket and log, as that of the recorded trial is gone."""
+    folder = trial_directory(setup.plan.context)
+    undo = (RemovePath(path=folder, uid=setup.site.uid),)
+    return Step("folder of socket and log", (), undo=undo, act=partial(_make_socket_folder, setup=setup, folder=folder))
+
+
+def _make_socket_folder(runner: OnHost, *, setup: TrialSetup, folder: str) -> None:
+    runner.host.make_directory(folder, mode=0o710, group=setup.site.user, new=True)
+    runner.host.make_directory(setup.server.run_directory, mode=0o700, owner=setup.server.user)
+
+
 def _failover_steps(setup: TrialSetup, named: NamedState) -> tuple[Step, ...]:
     """The program that brings up the remaining servers of a cluster, and its job."""
-    if setup.stack.topology is None:
-        return ()
     places = CrashPlaces.of_replay(setup)
     told = places.failover_job
     write = planned("install", "--mode", "0600", "/dev/stdin", told)

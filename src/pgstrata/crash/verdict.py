@@ -25,6 +25,8 @@ _MISSING = re.compile(
 _NO_CLUSTER = re.compile(r"^postgres: could not (access directory|find the database system)")
 UNMOUNTABLE = "the filesystem cannot be mounted"
 """Prefix of the reason of such a state."""
+_NOTHING = "nothing of"
+"""Prefix of the reason of a state without the tables."""
 _EXHAUSTED = re.compile(
     r"cannot allocate memory|could not map anonymous shared memory|could not create shared memory segment|"
     r"\bout of memory|too many open files|could not fork",
@@ -41,6 +43,8 @@ class Judged:
     verdict: StateVerdict
     reason: str = ""
     lost: int = 0
+    entries: Mapping[int, int] = field(default_factory=dict, compare=False)
+    """Number of existing entries of each session; empty if they cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,14 @@ def judge_state(
             return Judged("corrupt", cannot, everything)
         after = _judge_server(recovery, acknowledged, size, asked)
         found = after.reason or "everything that was acknowledged is there"
-        return Judged("corrupt", f"{cannot}; after {recovery.mended} it can, and {found}", after.lost)
+        reason = f"{cannot}; after {recovery.mended} it can, and {found}"
+        return replace(after, verdict="corrupt", reason=reason)
     server = _judge_server(recovery, acknowledged, size, asked)
     if server.verdict not in ("held", "lost"):
         return server
     seen = [one.judged for one in recovery.examined]
     worse = (one for verdict in ("corrupt", "unknown") for one in seen if one.verdict == verdict)
-    return replace(next(worse, server), lost=server.lost)
+    return replace(next(worse, server), lost=server.lost, entries=server.entries)
 
 
 def _judge_server(
@@ -117,7 +122,7 @@ def _judge_server(
     if exhausted:
         return Judged("unknown", f"the host was out of resources: {_message(exhausted)}")
     if any(_MISSING.search(line) or _NO_CLUSTER.search(line) for line in errors):
-        return Judged("lost", f"nothing of {size.script.shown} is there", everything)
+        return Judged("lost", f"{_NOTHING} {size.script.shown} is there", everything)
     if errors:
         fatal = next((line for line in errors if _ENDED_BADLY.search(line)), "")
         lost = everything if fatal else 0
@@ -138,18 +143,14 @@ def _message(line: str) -> str:
 
 def judge_ledger(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -> Judged:
     """Judges a readable ledger against the acknowledgements."""
-    lost = sum(max(0, number - _there(ledger, session)) for session, number in acknowledged.items())
+    entries = {session: rows.entries for session, rows in ledger.sessions.items()}
+    lost = sum(max(0, number - entries.get(session, 0)) for session, number in acknowledged.items())
     damage = next(_damage(ledger, acknowledged, size), "")
     if damage:
-        return Judged("corrupt", damage, lost)
+        return Judged("corrupt", damage, lost, entries)
     if lost:
-        return Judged("lost", f"{lost} acknowledged transactions are not there", lost)
-    return Judged("held")
-
-
-def _there(ledger: Ledger, session: int) -> int:
-    rows = ledger.sessions.get(session)
-    return rows.entries if rows else 0
+        return Judged("lost", f"{lost} acknowledged transactions are not there", lost, entries)
+    return Judged("held", entries=entries)
 
 
 def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -> Iterator[str]:
@@ -196,6 +197,8 @@ def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
             "unknown": verdicts.count("unknown"),
             "unknown_reason": next(unknown, asked.unknown_reason),
             "lost_acknowledged_max": max((state.lost for state in states), default=0),
+            "lost_max_s": max((state.lost_s for state in states if state.lost_s is not None), default=None),
+            "newest_only": worst == "lost" and not any(state.reason.startswith(_NOTHING) for state in states),
             "first_counterexample": next((_named(s) for s in states if s.verdict in ("lost", "corrupt")), None),
         }
     )

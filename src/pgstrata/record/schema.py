@@ -268,6 +268,8 @@ class StateRecord(Record):
     reason: str = ""
     lost: int = 0
     """Acknowledged transactions that are not there."""
+    lost_s: float | None = Field(None, ge=0)
+    """Time from the oldest of them to the cut; None if none is missing."""
     promoted: str = ""
     """Of a cluster: the node that went on; `archive` where none was left."""
     examined: tuple[str, ...] = ()
@@ -304,6 +306,10 @@ class CrashRecord(Record):
     unknown_reason: str = ""
     """Why the first unknown state is unknown, or why states are missing."""
     lost_acknowledged_max: int = Field(0, ge=0)
+    lost_max_s: float | None = Field(None, ge=0)
+    """Longest time, over all states, from the oldest lost acknowledged transaction to the cut."""
+    newest_only: bool = False
+    """Every state with losses is consistent and lacks the newest transactions of its sessions alone."""
     first_counterexample: str | None = None
     token: str = Field("", pattern=r"^[0-9a-z]{0,64}$")
     mount_root: str = ""

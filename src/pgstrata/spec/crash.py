@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.durability import NO_WAL, role_words
 from pgstrata.spec.file.files import resolve_stack_files
 from pgstrata.spec.layers.kind import Device
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
@@ -89,7 +90,11 @@ def crash_problem(stack: Stack) -> str:
     """The reason why a stack has no crash trials; empty if it has."""
     if stack.topology is not None:
         return "it is a cluster"
-    for volume in stack.volumes.values():
+    for role, volume in stack.volumes.items():
+        if volume.fs.stores.in_memory:
+            return (
+                NO_WAL if role == "wal" else f"{role_words(role)} is in memory: nothing of it is left after a power cut"
+            )
         if problem := recording_problem(volume):
             return problem
     return "tablespaces lie on volumes of their own, which the ledger does not use" if stack.tablespaces else ""

@@ -18,6 +18,7 @@ ANY = "any"
 """The demand that accepts every class of durability."""
 CLASSES = (SURVIVES, LOSES_RECENT, UNKNOWN, LOSES)
 """Strongest first."""
+NO_WAL = "the server does not start after a power cut: its WAL is gone"
 _RANK = {class_: rank for rank, class_ in enumerate(CLASSES)}
 
 
@@ -129,27 +130,30 @@ def _of_postgres(stack: Stack, settings: dict[str, str], grounds: Mapping[str, B
 
 
 def _of_volume(role: str, volume: Volume, ground: BackingFs | None) -> Promises:
-    where = _named(role)
+    where = role_words(role)
     yield from volume.fs.promises(where, ground)
+    if role == "wal" and (volume.fs.stores.in_memory or (ground is not None and ground.in_memory)):
+        yield LOSES, NO_WAL
     for device in volume.devices:
         yield from device.promises(where, ground)
 
 
-def _named(role: str) -> str:
+def role_words(role: str) -> str:
+    """The place of a volume: `the data directory`, `pg_wal`, `tablespace fast`."""
     return {"data": "the data directory", "wal": "pg_wal"}.get(role, role.replace(".", " "))
 
 
 def _of_parity(role: str, volume: Volume) -> Promises:
     for parity in volume.parity:
         if parity.degraded:
-            yield LOSES, f"{parity.layer} below {_named(role)} lacks a disk and has no journal: {WRITE_HOLE}"
+            yield LOSES, f"{parity.layer} below {role_words(role)} lacks a disk and has no journal: {WRITE_HOLE}"
 
 
 def _write_holes(stack: Stack) -> Iterator[str]:
     """Sentences about parity without a journal: a power cut damages it only while a disk is missing."""
     for role, volume in stack.own_volumes.items():
         for parity in volume.parity:
-            yield f"while a disk of {parity.layer} below {_named(role)} is missing, {WRITE_HOLE}"
+            yield f"while a disk of {parity.layer} below {role_words(role)} is missing, {WRITE_HOLE}"
 
 
 def _of_kernel(stack: Stack) -> Promises:

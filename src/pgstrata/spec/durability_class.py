@@ -35,6 +35,11 @@ class BackingFs:
     options: frozenset[str] = frozenset()
 
     @property
+    def in_memory(self) -> bool:
+        """True if a power cut leaves nothing of it."""
+        return self.filesystem in _MEMORY
+
+    @property
     def tears_pages(self) -> bool:
         """True if a power cut can leave half of a page old and half new."""
         return self.filesystem in _IN_PLACE
@@ -52,7 +57,7 @@ def ground_promises(ground: BackingFs | None, where: str) -> Promises:
     """Promises of an existing directory: safe only on a filesystem that is known to pass on flushes."""
     if ground is None:
         yield UNKNOWN, f"{where} is a directory, and what it lies on was not looked at"
-    elif ground.filesystem in _MEMORY:
+    elif ground.in_memory:
         yield LOSES, f"{where} lies on {ground.filesystem}: memory"
     elif ground.options & _NO_BARRIER:
         yield LOSES, f"{where} lies on {ground.filesystem} mounted without barriers: no flush reaches the device"

@@ -69,6 +69,15 @@ def test_a_broken_promise_is_told() -> None:
     ]
 
 
+def test_the_time_of_a_loss_and_that_the_rest_is_consistent_are_told() -> None:
+    found = {"verdict": "lost", "states": 9, "lost": 7, "lost_acknowledged_max": 38, "lost_max_s": 0.34}
+    lost = finding(**found, newest_only=True)
+    told = "the last 340 ms before the cut; consistent, only the newest commits are gone"
+    assert verdict_words(lost).endswith(f", up to 38 acknowledged transactions missing, {told}")
+    assert durability_words(lost) == f"survives power loss; lost up to 38 acknowledged commits, {told}"
+    assert "consistent" not in verdict_words(finding(**found))
+
+
 def test_no_state_is_no_verdict() -> None:
     assert verdict_words(finding()) == "unknown of 0 states"
 

@@ -60,7 +60,7 @@ MISTAKES = [
     ("import pgbench a= --out o", "'a=' names no file", "ext4=run1.out"),
     ("import pg-fs-benchmark text.csv --out o", "neither a folder nor a whole tar archive", "results.csv"),
     ("report .", ". is no campaign directory", "pgstrata run"),
-    ("crash tmpfs", "crash trials do not take tmpfs", "for example: pgstrata crash ext4"),
+    ("crash tmpfs", "the data directory is in memory", "for example: pgstrata crash ext4"),
     ("crash nfs:server=db2:/srv", "are not of this host", "for example: pgstrata crash ext4"),
     ("crash ext4 --ignore-flushes some", "'some' is neither all nor a number", "for example: 3"),
     ("crash exty", "unknown filesystem 'exty'", "ext4"),

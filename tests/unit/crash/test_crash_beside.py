@@ -25,6 +25,7 @@ from pgstrata.trial.events import Event
 from pgstrata.trial.interruption import Interruption
 
 ASKED = CrashRequest(states=30, time=10)
+IN_MEMORY = "the data directory is in memory: nothing of it is left after a power cut"
 
 
 def campaign(crash: CrashRequest | None = ASKED) -> Campaign:
@@ -50,7 +51,7 @@ def test_a_stack_without_crash_trials_is_recorded_with_the_reason(tmp_path: Path
     told: list[Event] = []
     with CampaignDirectory.create_or_open(tmp_path / "out", asked) as directory:
         (verdict,) = cut_power(LocalHost(), asked, directory, told.append, Interruption())
-        assert (verdict.status, verdict.reason) == ("unsupported", "crash trials do not take tmpfs")
+        assert (verdict.status, verdict.reason) == ("unsupported", IN_MEMORY)
         assert missing_trials(asked, directory) == ()
     assert len(told) == 1
 
@@ -69,7 +70,7 @@ def test_what_is_tested_is_said_beforehand() -> None:
     assert tested.endswith("beside the budget")
     elsewhere, _ = power_cut_lines(campaign().model_copy(update={"host": "lab"}), {})
     assert elsewhere == f"{tested}, on lab"
-    assert untested == "tmpfs: not tested: crash trials do not take tmpfs"
+    assert untested == f"tmpfs: not tested: {IN_MEMORY}"
     assert list(power_cut_lines(campaign(None), {})) == []
 
 
@@ -134,7 +135,7 @@ def test_no_power_cuts_are_promised_that_the_host_cannot_make() -> None:
     lines = list(power_cut_lines(clusters("ext4", "xfs", "tmpfs"), lacking))
     assert lines == [
         "ext4, xfs: not tested: no disk (make one)",
-        "tmpfs: not tested: crash trials do not take tmpfs",
+        f"tmpfs: not tested: {IN_MEMORY}",
     ]
 
 

@@ -22,7 +22,7 @@ EVENTS = [
     {"seq": 12, "disk": 0, "event": "completed", "of": 10, "failed": False},
 ]
 TEXT = "".join(json.dumps(event) + "\n" for event in EVENTS)
-MARKS = (Mark(7, 0, 1), Mark(11, 0, 2))
+MARKS = (Mark(7, 0, 1, 0.1), Mark(11, 0, 2, 0.2))
 
 
 def test_requests_are_told_as_they_were_at_the_cut() -> None:
@@ -50,7 +50,7 @@ def test_a_missing_transaction_is_told_with_the_flushes_since_it_could_begin() -
 
 
 def test_only_the_last_missing_ones_are_told() -> None:
-    marks = tuple(Mark(100 + n, n % 3, n // 3 + 1) for n in range(30))
+    marks = tuple(Mark(100 + n, n % 3, n // 3 + 1, 0.1 * n) for n in range(30))
     found = missing_commits(marks, {}, (), 200, 99)
     assert [commit.acknowledged for commit in found] == [125, 126, 127, 128, 129]
     assert found[-1].began == 126
@@ -61,7 +61,7 @@ def test_the_timeline_has_the_last_events_and_what_was_lost_before() -> None:
         Request(5, "write", 512, 6, "data-0"),
         *(Request(n, "flush", 0, n + 1, "data-0") for n in range(10, 400, 2)),
     )
-    marks = (Mark(9, 0, 1), Mark(399, 0, 2), Mark(500, 0, 3))
+    marks = (Mark(9, 0, 1, 0.1), Mark(399, 0, 2, 0.2), Mark(500, 0, 3, 0.3))
     found = timeline(requests, marks, missing_commits(marks, {0: 1}, (), 450, 1), frozenset({5}), 450)
     assert (found[0].seq, found[0].lost, found[0].what) == (5, True, "write")
     assert (found[-1].seq, found[-1].lost, found[-1].what) == (399, True, "acknowledgement")

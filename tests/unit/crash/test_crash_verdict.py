@@ -9,8 +9,10 @@ import pytest
 from pgstrata.crash.ledger import (
     Answers,
     LedgerSize,
+    Mark,
     acknowledged_by,
     amchecked,
+    lost_time_s,
     parse_answers,
     parse_marks,
     render_check,
@@ -199,12 +201,42 @@ def test_the_reason_is_that_of_the_first_unknown_state() -> None:
 
 def test_acknowledgements_count_up_to_the_cut() -> None:
     marks = parse_marks(
-        '{"seq": 4, "text": "begin"}\n{"seq": 9, "text": "ack 0 1"}\n'
-        '{"seq": 12, "text": "ack 1 1"}\n{"seq": 15, "text": "ack 0 2"}\n'
+        '{"seq": 4, "text": "begin"}\n{"seq": 9, "text": "ack 0 1 70.5"}\n'
+        '{"seq": 12, "text": "ack 1 1 70.6"}\n{"seq": 15, "text": "ack 0 2 70.9"}\n'
     )
     assert acknowledged_by(marks, 8) == {}
     assert acknowledged_by(marks, 12) == {0: 1, 1: 1}
     assert acknowledged_by(marks, 15) == {0: 2, 1: 1}
+
+
+@pytest.mark.parametrize(
+    ("entries", "cut", "lost_s"),
+    [
+        ({0: 1, 1: 1}, 20, 0.1),
+        ({0: 1}, 20, 0.4),
+        ({}, 9, 0.1),
+        ({}, 20, 0.5),
+        ({0: 9, 1: 9}, 20, 0.0),
+        ({}, 8, 0.0),
+    ],
+)
+def test_the_time_of_a_loss_is_from_the_oldest_missing_one_to_the_acknowledgement_after_the_cut(
+    entries: dict[int, int], cut: int, lost_s: float
+) -> None:
+    marks = (Mark(9, 0, 1, 7.0), Mark(12, 1, 1, 7.1), Mark(15, 0, 2, 7.4), Mark(21, 1, 2, 7.5))
+    assert lost_time_s(marks, entries, cut) == pytest.approx(lost_s)
+
+
+def test_the_longest_loss_counts_and_only_the_newest_are_gone_where_the_tables_are_there() -> None:
+    states = [state("lost", lost=3).model_copy(update={"lost_s": lost_s}) for lost_s in (0.02, 0.34)]
+    found = summarise(CrashRecord(stack="ext4", seed=1), [*states, state("held")])
+    assert (found.lost_max_s, found.newest_only) == (0.34, True)
+    gone = states[0].model_copy(
+        update={"reason": judged(recovered(('ERROR:  schema "ledger" does not exist',))).reason}
+    )
+    assert not summarise(CrashRecord(stack="ext4", seed=1), [*states, gone]).newest_only
+    assert not summarise(CrashRecord(stack="ext4", seed=1), [*states, state("corrupt")]).newest_only
+    assert summarise(CrashRecord(stack="ext4", seed=1), [state("held")]).lost_max_s is None
 
 
 def test_what_a_single_user_server_prints_is_read() -> None:

@@ -81,7 +81,8 @@ def test_what_had_been_acknowledged_is_reckoned_at_the_first_cut() -> None:
     server = SimpleNamespace(installation=SimpleNamespace(contrib=frozenset(), major=18))
     context = SimpleNamespace(
         setup=SimpleNamespace(server=server),
-        marks=(Mark(104, 1, 1), Mark(117, 1, 2), Mark(118, 2, 1)), request=CrashRequest(), size=LedgerSize(),
+        marks=(Mark(104, 1, 1, 0.1), Mark(117, 1, 2, 0.2), Mark(118, 2, 1, 0.3)),
+        request=CrashRequest(), size=LedgerSize(),
         recorder=recorder, found=[], problem="",
     )  # fmt: skip
     cannot = Seen(32, "bad superblock", None, "", "", "")

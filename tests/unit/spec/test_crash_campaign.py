@@ -67,8 +67,8 @@ def test_a_recorded_disk_is_written_as_it_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("tmpfs", "crash trials do not take tmpfs"),
-        ("ext4@wal=tmpfs", "crash trials do not take tmpfs"),
+        ("tmpfs", "the data directory is in memory: nothing of it is left after a power cut"),
+        ("ext4@wal=tmpfs", "the server does not start after a power cut: its WAL is gone"),
         ("nfs:server=db2:/srv", "the disks below this nfs are not of this host"),
     ],
 )

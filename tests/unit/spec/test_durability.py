@@ -37,7 +37,7 @@ CASES = [
     ("nfs:async", LOSES, "async"),
     ("nfs:server=store:/pg", UNKNOWN, "store:/pg"),
     ("tmpfs", LOSES, "the data directory is on tmpfs"),
-    ("ext4@wal=tmpfs", LOSES, "pg_wal is on tmpfs"),
+    ("ext4@wal=tmpfs", LOSES, "pg_wal is on tmpfs: memory; the server does not start after a power cut"),
     ("ext4@tablespace.fast=tmpfs", LOSES, "tablespace fast is on tmpfs"),
     ('ext4@queue.write_cache="write through"', LOSES, "write through"),
     ("ext4@full_page_writes=off", LOSES, "torn pages"),
@@ -60,6 +60,7 @@ GROUNDS = [
     ("dir:/srv", BackingFs("ext4", frozenset({"rw", "relatime"})), SURVIVES, "flushed"),
     ("dir:/srv", BackingFs("btrfs"), SURVIVES, "flushed"),
     ("dir:/dev/shm/x", BackingFs("tmpfs"), LOSES, "lies on tmpfs: memory"),
+    ("ext4@wal=dir:/srv", BackingFs("tmpfs"), LOSES, "the server does not start after a power cut: its WAL is gone"),
     ("dir:/srv", BackingFs("ramfs"), LOSES, "memory"),
     ("dir:/srv", BackingFs("ext4", frozenset({"nobarrier"})), LOSES, "without barriers"),
     ("dir:/srv", BackingFs("ext4", frozenset({"barrier=0"})), LOSES, "without barriers"),
@@ -83,7 +84,7 @@ GROUNDS = [
 
 @pytest.mark.parametrize(("text", "ground", "class_", "reason"), GROUNDS)
 def test_what_a_volume_lies_on_counts(text: str, ground: BackingFs | None, class_: str, reason: str) -> None:
-    found = durability_class(parse_stack(text), grounds={"data": ground} if ground else None)
+    found = durability_class(parse_stack(text), grounds=dict.fromkeys(("data", "wal"), ground) if ground else None)
     assert (found.class_, reason in found.reason) == (class_, True), found
 
 

@@ -96,7 +96,8 @@ def _replayed(named: NamedState, scratch: Path, where: str, *, trust: bool) -> R
 def _show(state: str, found: Replayed, where: str, *, json: bool) -> None:
     if json:
         value = {"state": state, "mounts": list(found.mount_points), "data_directory": found.data_directory}
-        print_json({**value, "nodes": [asdict(node) for node in found.nodes], "recover": found.recovery})
+        commands = {"recover": found.recovery, "start": found.start, "look": found.look}
+        print_json({**value, "nodes": [asdict(node) for node in found.nodes], **commands})
         return
     print_text(f"{state} is mounted at {' and '.join(found.mount_points)}{_on(where)}")
     for node in found.nodes:
@@ -108,6 +109,9 @@ def _show(state: str, found: Replayed, where: str, *, json: bool) -> None:
             "into its settings, libraries and functions."
         )
     print_text(f"{'bring up what is left' if found.nodes else 'recover it'}: {found.recovery}")
+    if found.start:
+        print_text(f"or start its server: {found.start}")
+        print_text(f"and look at it: {found.look}")
     print_text("take it away: pgstrata clean" + ("" if where == "local" else f" --host {where}"))
 
 

@@ -11,7 +11,7 @@ from pgstrata.record.reader import CampaignData
 from pgstrata.report.pictures.crash import CutPicture, draw_cut
 from pgstrata.report.sentences.crash_cluster import cluster_words, power_words, short_cluster_words, went_on_words
 from pgstrata.report.sentences.crash_timeline import Story, tell_story
-from pgstrata.report.sentences.figures import render_count
+from pgstrata.report.sentences.figures import render_count, render_number
 from pgstrata.spec.crash_request import SHOWN
 
 POWER = "Power cuts"
@@ -135,16 +135,26 @@ def durability_words(durability: DurabilityFinding) -> str:
 def _short_words(durability: DurabilityFinding) -> str:
     """Return `held in 1,204 states`, `lost up to 38 acknowledged commits`."""
     states, most = render_count(durability.states, "state"), durability.lost_acknowledged_max or 0
-    lost = f"lost up to {render_count(most, 'acknowledged commit')}"
+    lost = f"lost up to {render_count(most, 'acknowledged commit')}{_lost_time(durability)}"
     match durability.verdict:
         case "held":
             return f"held in {states}"
         case "lost":
-            return lost
+            return f"{lost}{_newest(durability)}"
         case "corrupt":
             damaged = f"damaged in {durability.corrupt:,} of {states}"
             return f"{damaged}, {lost}" if most else damaged
     return "power cuts: unknown"
+
+
+def _lost_time(durability: DurabilityFinding) -> str:
+    """Return `, the last 340 ms before the cut`."""
+    lost_s = durability.lost_max_s
+    return f", the last {render_number(1000 * lost_s)} ms before the cut" if lost_s else ""
+
+
+def _newest(durability: DurabilityFinding) -> str:
+    return "; consistent, only the newest commits are gone" if durability.newest_only else ""
 
 
 def _beside(durability: DurabilityFinding) -> list[str]:
@@ -201,5 +211,6 @@ def _states_words(durability: DurabilityFinding) -> str:
         if count
     ]
     most = durability.lost_acknowledged_max
-    lost = f", up to {render_count(most, 'acknowledged transaction')} missing" if most else ""
+    missing = f", up to {render_count(most, 'acknowledged transaction')} missing" if most else ""
+    lost = f"{missing}{_lost_time(durability)}{_newest(durability)}"
     return f"{', '.join(parts) or 'unknown'} of {states}{lost}{_in_brackets(_beside(durability))}"
