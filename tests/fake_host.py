@@ -42,6 +42,16 @@ def completed(argv: tuple[str, ...], stdout: str = "", *, exit_code: int = 0, st
     return Completed(argv, exit_code, stdout, stderr, 0.0)
 
 
+def opening(path: str) -> tuple[str, ...]:
+    """The command that opens a file of the kernel for writing, and writes nothing."""
+    return ("dd", "if=/dev/null", f"of={path}", "conv=nocreat,notrunc", "status=none")
+
+
+def refused(path: str, why: str) -> Completed:
+    """Its recorded refusal."""
+    return completed(opening(path), exit_code=1, stderr=f"dd: failed to open '{path}': {why}\n")
+
+
 class FakeProcess:
     """A program that runs until it is waited for."""
 

@@ -36,9 +36,8 @@ def untestable(host: Host, campaign: Campaign) -> dict[str, str]:
     request = campaign.crash
     if request is None:
         return {}
-    made = (_alone(campaign, stack).stacks[0] for stack in campaign.stacks if not untested(stack, request))
-    found = (unsupported_on(host, stack) for stack in made)
-    return {one.stack: f"{one.reason} ({one.hint})" for one in found if one is not None}
+    made = [_alone(campaign, stack).stacks[0] for stack in campaign.stacks if not untested(stack, request)]
+    return {one.stack: f"{one.reason} ({one.hint})" for one in unsupported_on(host, made)}
 
 
 def cut_power(

@@ -7,12 +7,13 @@ knows the packages that bring it in each family of distributions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pgstrata.host.facts.filesystems import filesystem_available
 from pgstrata.host.facts.kernel import read_kernel_release
 from pgstrata.host.facts.os_release import Family, read_os_release
+from pgstrata.host.facts.source import read_file, read_names
 from pgstrata.host.protocol import Host, command
 
 Packages = Mapping[Family, tuple[str, ...]]
@@ -23,6 +24,9 @@ PROGRAM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/b
 NODES = {"/dev/fuse": "a:e5", "/dev/loop-control": "a:ed"}
 """Device nodes of the kernel, with major and minor in hexadecimal (the kernel's devices.txt)."""
 CAP_SYS_ADMIN = 21
+NO_FILESYSTEM = "pgstrata-none"
+_MOUNT_FAILED = 32
+DROP_CACHES = "/proc/sys/vm/drop_caches"
 
 _INSTALLERS: dict[Family, str] = {
     "debian": "apt-get install",
@@ -143,6 +147,27 @@ def _not_root(host: Host) -> str | None:
     return None if host.run(command("id", "-u")).stdout.strip() == "0" else f"commands run as {user}, not as root"
 
 
+def refused_write(host: Host, path: str) -> str:
+    """Return why a file of the kernel cannot be opened for writing; empty if it can. Writes nothing."""
+    opened = host.run(command("dd", "if=/dev/null", f"of={path}", "conv=nocreat,notrunc", "status=none"), check=False)
+    return "" if opened.exit_code == 0 else opened.stderr.strip().rpartition(": ")[2] or f"exit code {opened.exit_code}"
+
+
+def writable(paths: Callable[[Host], Iterable[str]], advice: str) -> Need:
+    """Files of the kernel of which at least one must be writable, if there are any."""
+    return Need(lambda host: _all_refused(host, paths(host)), advice=always(advice))
+
+
+def _all_refused(host: Host, paths: Iterable[str]) -> str | None:
+    problem = None
+    for path in paths:
+        refused = refused_write(host, path)
+        if not refused:
+            return None
+        problem = f"{path}: {refused}"
+    return problem
+
+
 def node_problem(host: Host, node: str) -> str | None:
     """The reason why a device node of the kernel cannot be opened."""
     said = host.run(command("stat", "--dereference", "--format=%t:%T", node), check=False)
@@ -150,8 +175,8 @@ def node_problem(host: Host, node: str) -> str | None:
         return f"{node}: {said.stderr.strip()}"
     if said.stdout.strip() != NODES[node]:
         return f"{node} is not the kernel's device: its numbers are {said.stdout.strip()}, not {NODES[node]}"
-    opened = host.run(command("head", "--bytes=0", node), check=False)
-    return None if opened.exit_code == 0 else f"{node}: {opened.stderr.strip()}"
+    refused = refused_write(host, node)
+    return f"{node}: {refused}" if refused else None
 
 
 def openable(node: str) -> Need:
@@ -160,16 +185,24 @@ def openable(node: str) -> Need:
 
 
 def _may_not_mount(host: Host) -> str | None:
-    """Root of a container may lack the capability (capabilities(7)); a host that does not report it is taken to have
-    it."""
-    try:
-        lines = host.read_text("/proc/self/status").splitlines()
-    except OSError:
+    """Root of a container may lack the capability (capabilities(7)), or a seccomp filter or a security module denies
+    mount(2). They are consulted before the kernel looks for the filesystem, and none has this name: nothing is mounted.
+    """
+    status = dict(line.partition(":")[::2] for line in (read_file(host, "/proc/self/status") or "").splitlines())
+    if "CapEff" not in status or status.get("Uid", "0 0").split()[1] != "0":
         return None
-    effective = next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), None)
-    if effective is None or effective >> CAP_SYS_ADMIN & 1:
+    if not int(status["CapEff"], 16) >> CAP_SYS_ADMIN & 1:
+        return "root has no CAP_SYS_ADMIN here, so it may not mount filesystems"
+    mount = command("mount", "--internal-only", ["--types", NO_FILESYSTEM], "none", "/")
+    said = host.run(replace(mount, env=(("LIBMOUNT_FORCE_MOUNT2", "always"),)), check=False)
+    if said.exit_code != _MOUNT_FAILED or "unknown filesystem type" in said.stderr:
         return None
-    return "root has no CAP_SYS_ADMIN here, so it may not mount filesystems"
+    return f"a seccomp filter or a security module denies mount(2) to root: {said.stderr.splitlines()[0]}"
+
+
+def _queues(host: Host) -> list[str]:
+    """A file of the queue of every block device: those of a stack may not exist yet."""
+    return [f"/sys/block/{name}/queue/read_ahead_kb" for name in read_names(host, "/sys/block")]
 
 
 def _no_pressure(host: Host) -> str | None:
@@ -182,7 +215,15 @@ _ROOT = Need(
         "run pgstrata as root (sudo), or name the host as ssh://root@..., or compare existing directories: dir:/path"
     ),
 )
-_MAY_MOUNT = Need(_may_not_mount, advice=always("a container needs --privileged, or --cap-add SYS_ADMIN"))
+_MAY_MOUNT = Need(
+    _may_not_mount,
+    advice=always(
+        "a container needs --privileged, or --cap-add SYS_ADMIN with --security-opt seccomp=unconfined and "
+        "--security-opt apparmor=unconfined"
+    ),
+)
+WRITABLE = "run pgstrata as root; a container needs --privileged, as its /sys and /proc/sys are read-only otherwise"
+QUEUE_SETTINGS, KERNEL_SETTINGS = "settings.queue", "settings.sysctl"
 UTIL_LINUX = tuple(
     program(name, everywhere("util-linux")) for name in ("lsblk", "blkid", "wipefs", "losetup", "findmnt", "blockdev")
 )
@@ -193,6 +234,12 @@ FIRST = (
 )
 """What every stack needs, at the head of a report; behind it come those of the layers."""
 LAST = (
+    Capability(
+        KERNEL_SETTINGS,
+        "set kernel settings (vm.*) and drop caches",
+        (writable(lambda host: (DROP_CACHES,), WRITABLE),),
+    ),
+    Capability(QUEUE_SETTINGS, "set block queues of devices", (writable(_queues, WRITABLE),)),
     Capability(
         "psi",
         "measure pressure stalls",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pgstrata.host.capabilities import FIRST, LAST, Capability, Missing, lacking_of
+from pgstrata.host.capabilities import FIRST, LAST, QUEUE_SETTINGS, Capability, Missing, lacking_of
 from pgstrata.host.protocol import Host
 from pgstrata.spec.stack import Stack, Volume
 from pgstrata.stack import network
@@ -30,8 +30,11 @@ def required_for(stack: Stack) -> tuple[str, ...]:
     for volume in stack.volumes.values():
         names += _volume_needs(volume)
     kernel = stack.kernel
-    if kernel.sysctl or kernel.transparent_hugepage or kernel.queue != type(kernel.queue)():
+    queue = kernel.queue != type(kernel.queue)()
+    if kernel.sysctl or kernel.transparent_hugepage or queue:
         names.insert(0, "root")
+    if queue:
+        names.append(QUEUE_SETTINGS)
     return tuple(dict.fromkeys(names))
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pgstrata.errors import parser_of
-from pgstrata.host.capabilities import Capability, Need, everywhere, kernel_has, program
+from pgstrata.host.capabilities import Capability, Need, always, everywhere, kernel_has, program
 from pgstrata.host.facts.filesystems import module_available
 from pgstrata.host.facts.os_release import Family
 from pgstrata.host.protocol import Command, Host, command
@@ -470,6 +470,15 @@ def _has_tap(host: Host) -> bool:
     return host.status("/dev/net/tun") is not None
 
 
+def _no_namespace(host: Host) -> str | None:
+    """The namespace goes with the command. A host without unshare(1) is reported as such."""
+    made = host.run(command("unshare", "--net", "true"), check=False)
+    if made.exit_code in (0, 127):
+        return None
+    return f"no network namespace can be made: {made.stderr.strip()}"
+
+
+_NAMESPACES = Need(_no_namespace, advice=always("sysctl user.max_net_namespaces=1000; a container needs --privileged"))
 _PGPOOL_ELSEWHERE: dict[Family, str] = dict.fromkeys(
     ("fedora", "rhel", "suse", "unknown"), "install Pgpool-II 4.3 or later from the packages of its own project"
 )
@@ -484,6 +493,7 @@ CAPABILITIES = (
             program("nsenter", everywhere("util-linux")),
             program("unshare", everywhere("util-linux")),
             program("chroot", everywhere("coreutils")),
+            _NAMESPACES,
             _kernel_links("veth_xmit", module="veth"),
             _kernel_links("br_dev_xmit", module="bridge"),
             _kernel_links("tbf_enqueue", module="sch_tbf"),

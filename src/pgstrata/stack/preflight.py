@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from types import MappingProxyType
 
 from pgstrata.errors import PreflightError
+from pgstrata.host.capabilities import WRITABLE, refused_write
 from pgstrata.host.facts.memory import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
@@ -99,35 +101,52 @@ def alike_bytes(stack: Stack, volume: Volume, roles: Mapping[str, int]) -> int:
 
 def _unsupported(host: Host, stacks: Sequence[Stack], unserved: Mapping[str, Unsupported]) -> Iterator[Unsupported]:
     """Yield everything that each stack lacks, on the host and of its server, as one entry."""
+    found = {one.stack: one for one in unsupported_on(host, stacks)}
     for stack in stacks:
-        lacking = [u for u in (unsupported_on(host, stack), unserved.get(stack.name)) if u is not None]
+        lacking = [u for u in (found.get(stack.name), unserved.get(stack.name)) if u is not None]
         if lacking:
             yield Unsupported(
                 stack.name, "; ".join(u.reason for u in lacking), tuple(h for u in lacking for h in u.hints)
             )
 
 
-def unsupported_on(host: Host, stack: Stack) -> Unsupported | None:
-    """Return everything missing for a stack at once; None if nothing is missing."""
-    lacking = missing(host, required_for(stack))
-    reasons = [one.text for one in lacking]
-    hints = [one.install for one in lacking]
-    for name in stack.kernel.sysctl:
-        if host.status(sysctl_path(name)) is None:
-            reasons.append(f"the kernel has no setting {name}")
-            hints.append(f"remove {name} from the stack's kernel settings")
+def unsupported_on(host: Host, stacks: Sequence[Stack]) -> tuple[Unsupported, ...]:
+    """Return the stacks that a host cannot build, each with everything missing at once."""
+    needs = {stack.name: required_for(stack) for stack in stacks}
+    lacking = {one.name: one for one in missing(host, (name for names in needs.values() for name in names))}
+    setting_problem = cache(partial(_setting_problem, host))
+    found = []
+    for stack in stacks:
+        missed = [lacking[name] for name in needs[stack.name] if name in lacking]
+        settings = [setting_problem(name, path) for name, path in _host_settings(stack).items()]
+        problems = [*((one.text, one.install) for one in missed), *filter(None, settings), *_filesystems(host, stack)]
+        if problems:
+            reasons, hints = zip(*problems, strict=True)
+            further = (hint for one in missed for hint in one.further)
+            found.append(Unsupported(stack.name, "; ".join(reasons), (*hints, *further)))
+    return tuple(found)
+
+
+def _host_settings(stack: Stack) -> dict[str, str]:
+    """Return the file of each setting of the whole host that a stack changes."""
+    huge = {} if stack.kernel.transparent_hugepage is None else {"transparent_hugepage": TRANSPARENT_HUGEPAGE}
+    return {**{name: sysctl_path(name) for name in stack.kernel.sysctl}, **huge}
+
+
+def _setting_problem(host: Host, name: str, path: str) -> tuple[str, str] | None:
+    """Return why a setting cannot be changed, and a hint."""
+    if host.status(path) is None:
+        return f"the kernel has no setting {name}", f"remove {name} from the stack's kernel settings"
+    refused = refused_write(host, path)
+    return (f"{name} cannot be set: {path}: {refused}", WRITABLE) if refused else None
+
+
+def _filesystems(host: Host, stack: Stack) -> Iterator[tuple[str, str]]:
+    """Yield the properties of filesystems that the kernel does not know, each with a hint."""
     for volume in stack.volumes.values():
         fs = volume.fs.stores
-        problem = FILESYSTEMS[fs.kind].kernel_problem(host, fs)
-        if problem:
-            reasons.append(problem)
-            hints.append("take it out of the stack, or boot a newer kernel")
-    if stack.kernel.transparent_hugepage is not None and host.status(TRANSPARENT_HUGEPAGE) is None:
-        reasons.append("the kernel has no transparent huge pages")
-        hints.append("remove transparent_hugepage from the stack's kernel settings")
-    if not reasons:
-        return None
-    return Unsupported(stack.name, "; ".join(reasons), (*hints, *(hint for one in lacking for hint in one.further)))
+        if problem := FILESYSTEMS[fs.kind].kernel_problem(host, fs):
+            yield problem, "take it out of the stack, or boot a newer kernel"
 
 
 def existing_parent(host: Host, path: str) -> str:

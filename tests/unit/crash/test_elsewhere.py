@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fake_host import FakeHost, completed
+from fake_host import FakeHost, completed, opening, refused
 from pgstrata.crash import elsewhere
 from pgstrata.crash.elsewhere import (
     Elsewhere,
@@ -49,7 +49,7 @@ def nodes(**other: str) -> dict[tuple[str, ...], Completed]:
     told = {"/dev/fuse": "a:e5", "/dev/loop-control": "a:ed"} | {f"/dev/{name}": text for name, text in other.items()}
     answers: dict[tuple[str, ...], Completed] = {}
     for node, numbers in told.items():
-        asked, opened = ("stat", "--dereference", "--format=%t:%T", node), ("head", "--bytes=0", node)
+        asked, opened = ("stat", "--dereference", "--format=%t:%T", node), opening(node)
         answers |= {asked: completed(asked, f"{numbers}\n"), opened: completed(opened)}
     return answers
 
@@ -63,10 +63,8 @@ def test_a_hidden_device_is_a_problem_before_anything_is_built(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["/dev/fuse", "/dev/loop-control"])
 def test_a_device_that_cannot_be_opened_is_a_problem(name: str) -> None:
-    argv = ("head", "--bytes=0", name)
-    said = f"head: cannot open '{name}' for reading: Operation not permitted"
-    refused = FakeHost({**nodes(), argv: completed(argv, exit_code=1, stderr=said)})
-    assert disks_problem(refused) == f"{name}: {said}"
+    withheld = FakeHost({**nodes(), opening(name): refused(name, "Operation not permitted")})
+    assert disks_problem(withheld) == f"{name}: Operation not permitted"
 
 
 def asked(there: FakeHost, **other: str) -> MachineAsked:

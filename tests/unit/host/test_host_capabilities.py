@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from fake_host import FakeHost, completed
+from fake_host import FakeHost, completed, opening, refused
 from pgstrata.host.capabilities import FIRST
 from pgstrata.host.protocol import Completed
 from pgstrata.spec.layers.btrfs import Btrfs
@@ -19,7 +19,10 @@ from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.stack import Kernel, Stack, Volume
+from pgstrata.stack.block.loop import ATTACHABLE
 from pgstrata.stack.capabilities import known_capabilities, missing, required_for
+from pgstrata.stack.network import CLUSTER
+from pgstrata.stack.preflight import unsupported_on
 
 OS = {
     "debian": "ID=debian\nVERSION_ID=12\n",
@@ -114,6 +117,14 @@ def test_rights_and_kernel_options_come_with_advice() -> None:
         (
             Stack(
                 name="a",
+                data=Volume(fs=Existing(path="/mnt")),
+                kernel=Kernel.model_validate({"queue": {"read_ahead_kb": 0}}),
+            ),
+            ("root", "settings.queue"),
+        ),
+        (
+            Stack(
+                name="a",
                 data=Volume(device=LoopDevice(count=4), layers=(Md(level="raid6"), Lvm(layout="thin")), fs=Xfs()),
             ),
             ("root", "block.loop", "block.md.raid456", "block.lvm", "block.lvm.thin", "fs.xfs"),
@@ -134,10 +145,98 @@ def test_what_a_stack_needs(stack: Stack, names: tuple[str, ...]) -> None:
     assert set(names) <= set(known_capabilities())
 
 
+MOUNT = ("mount", "--internal-only", "--types", "pgstrata-none", "none", "/")
+NOBODY_KNOWS_IT = "mount: /: unknown filesystem type 'pgstrata-none'.\n"
+ROOT = "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n"
+
+
 @pytest.mark.parametrize(
-    ("status", "may"), [("CapEff:\t000001ffffffffff\n", True), ("CapEff:\t00000000a80425fb\n", False), ("", True)]
+    ("status", "said", "problem"),
+    [
+        (ROOT, NOBODY_KNOWS_IT, None),
+        (ROOT, "mount: /: permission denied.\n", "denies mount(2) to root: mount: /: permission denied."),
+        (ROOT, "mount: /: cannot mount none read-only.\n", "a seccomp filter or a security module denies"),
+        ("Uid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\n", "", "no CAP_SYS_ADMIN"),
+        ("Uid:\t0\t1000\t0\t0\nCapEff:\t0000000000000000\n", "", None),
+        ("", "", None),
+    ],
 )
-def test_root_of_a_container_may_not_mount(status: str, may: bool) -> None:
-    need = FIRST[0].needs[1]
-    problem = need.problem(FakeHost(files={"/proc/self/status": status}))
-    assert (problem is None) == may
+def test_root_of_a_container_may_not_mount(status: str, said: str, problem: str | None) -> None:
+    asked = {MOUNT: completed(MOUNT, exit_code=32, stderr=said)} if said else {}
+    found = FIRST[0].needs[1].problem(FakeHost(asked, files={"/proc/self/status": status}))
+    assert found == problem if problem is None else problem in (found or "")
+
+
+QUEUES = [f"/sys/block/{name}/queue/read_ahead_kb" for name in ("sda", "sdb")]
+
+
+@pytest.mark.parametrize(
+    ("withheld", "reason"), [(0, ""), (1, ""), (2, f"settings.queue: {QUEUES[1]}: Read-only file system")]
+)
+def test_queues_can_be_set_where_one_of_them_can(withheld: int, reason: str) -> None:
+    commands = {opening(path): completed(opening(path)) for path in QUEUES}
+    commands |= {opening(path): refused(path, "Read-only file system") for path in QUEUES[:withheld]}
+    host = FakeHost({**commands, UNAME: completed(UNAME, "x86_64\n")}, files=dict.fromkeys(QUEUES, "128\n"))
+    assert "".join(one.text for one in missing(host, ["settings.queue"])) == reason
+    assert all("--privileged" in one.hint for one in missing(host, ["settings.queue"]))
+
+
+@pytest.mark.parametrize(
+    ("refusals", "problem"),
+    [
+        ({}, None),
+        ({"/dev/loop10": "No such file or directory"}, None),
+        (
+            {"/dev/loop10": "No such file or directory", "/dev/loop2": "Operation not permitted"},
+            "/dev/loop2: Operation not permitted",
+        ),
+    ],
+)
+def test_a_free_loop_device_must_open(refusals: Mapping[str, str], problem: str | None) -> None:
+    commands = {opening(node): completed(opening(node)) for node in ("/dev/loop2", "/dev/loop10")}
+    commands |= {opening(node): refused(node, why) for node, why in refusals.items()}
+    files = {"/sys/block/loop1/loop/backing_file": "/x", "/sys/block/loop2/size": "0", "/sys/block/loop10/size": "0"}
+    assert ATTACHABLE[1].problem(FakeHost(commands, files={**files, "/sys/block/sda/size": "1"})) == problem
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "problem"),
+    [
+        (0, "", None),
+        (
+            1,
+            "unshare: unshare failed: No space left on device\n",
+            "no network namespace can be made: unshare: unshare f",
+        ),
+    ],
+)
+def test_a_cluster_needs_network_namespaces(code: int, said: str, problem: str | None) -> None:
+    (need,) = (need for need in known_capabilities()[CLUSTER].needs if "max_net_namespaces" in str(need.advice))
+    argv = ("unshare", "--net", "true")
+    found = need.problem(FakeHost({argv: completed(argv, exit_code=code, stderr=said)}))
+    assert found == problem if problem is None else (found or "").startswith(problem)
+
+
+def test_a_setting_that_cannot_be_written_leaves_its_stack_out() -> None:
+    path, thp = "/proc/sys/vm/swappiness", "/sys/kernel/mm/transparent_hugepage/enabled"
+    stacks = [
+        Stack(name=name, data=Volume(fs=Existing(path="/mnt")), kernel=Kernel.model_validate(kernel))
+        for name, kernel in {
+            "none": {},
+            "vm": {"sysctl": {"vm.swappiness": "1"}},
+            "thp": {"transparent_hugepage": "never"},
+            "both": {"sysctl": {"vm.swappiness": "1", "vm.no_such": "1"}},
+        }.items()
+    ]
+    root: dict[tuple[str, ...], Completed] = {
+        ("id", "-u"): completed((), "0\n"),
+        ("id", "-un"): completed((), "root\n"),
+    }
+    answers = {opening(path): refused(path, "Read-only file system"), opening(thp): completed(opening(thp))}
+    host = FakeHost({**root, **answers}, files={path: "60\n", thp: "[always] never\n"})
+    vm, both = unsupported_on(host, stacks)
+    why = f"vm.swappiness cannot be set: {path}: Read-only file system"
+    assert (vm.stack, vm.reason) == ("vm", why)
+    assert "--privileged" in vm.hint
+    assert (both.stack, both.reason) == ("both", f"{why}; the kernel has no setting vm.no_such")
+    assert [one.argv for one in host.asked].count(opening(path)) == 1

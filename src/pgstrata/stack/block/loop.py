@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.errors import PgstrataError, parser_of
-from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has, openable
+from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has, openable, writable
 from pgstrata.host.facts.filesystems import driver_available
+from pgstrata.host.facts.source import read_names
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
@@ -157,6 +158,21 @@ def _detach_loops(host: Host, undo: DetachLoops) -> str:
     )
 
 
+def _free_nodes(host: Host) -> list[str]:
+    """Return the nodes of the kernel's loop devices that are not attached, last the one that is taken next."""
+    names = [name for name in read_names(host, "/sys/block") if name.startswith("loop")]
+    free = [name for name in names if host.status(f"/sys/block/{name}/loop/backing_file") is None]
+    return [f"/dev/{name}" for name in sorted(free, key=lambda name: (len(name), name), reverse=True)]
+
+
+ATTACHABLE = (
+    openable("/dev/loop-control"),
+    writable(
+        _free_nodes, "a container needs --privileged, or --device /dev/loopN and --device-cgroup-rule 'b 7:* rwm'"
+    ),
+)
+"""Needed to attach a loop device."""
+
 KIND = DeviceKind(
     LoopDevice,
     plan_loop,
@@ -166,7 +182,7 @@ KIND = DeviceKind(
             "attach files as block devices",
             (
                 kernel_has(lambda host: driver_available(host, "loop", "loop"), "loop devices"),
-                openable("/dev/loop-control"),
+                *ATTACHABLE,
                 *UTIL_LINUX,
             ),
         ),

@@ -24,7 +24,7 @@ from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.media_model import defined_parameters
-from pgstrata.stack.block.loop import DetachLoops, LoopCheck, list_loops, shown_size_bytes
+from pgstrata.stack.block.loop import ATTACHABLE, DetachLoops, LoopCheck, list_loops, shown_size_bytes
 from pgstrata.stack.disk_counters import AskedMedium, MediaCheck, parse_nodes, parse_statistics
 from pgstrata.stack.disk_counts import CountedDisks, TimingSwitch
 from pgstrata.stack.kind import Below, DeviceKind, PlannedLayer
@@ -222,7 +222,7 @@ KIND = DeviceKind(
                 ),
                 openable("/dev/fuse"),
                 kernel_has(lambda host: driver_available(host, "loop", "loop"), "loop devices"),
-                openable("/dev/loop-control"),
+                *ATTACHABLE,
                 *UTIL_LINUX,
             ),
         ),

@@ -30,12 +30,6 @@ def read_setting(host: Host, path: str) -> str:
     return parse_setting(host.read_text(path))
 
 
-def refused_write(host: Host, path: str) -> str:
-    """Why a file of the kernel cannot be opened for writing; empty where it can. Writes nothing."""
-    opened = host.run(command("dd", "if=/dev/null", f"of={path}", "conv=nocreat,notrunc", "status=none"), check=False)
-    return "" if opened.exit_code == 0 else opened.stderr.strip().rpartition(": ")[2] or f"exit code {opened.exit_code}"
-
-
 def setting_path(host: Host, path: Argument, bindings: Mapping[str, str]) -> str:
     """Where a setting is on this host."""
     own, *parents = _places(resolve(path, bindings))

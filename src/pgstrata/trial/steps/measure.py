@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from pgstrata.errors import TrialError, TrialExcluded
+from pgstrata.host.capabilities import DROP_CACHES
 from pgstrata.host.facts.cpu import read_throttle_count
 from pgstrata.host.protocol import Command, command
 from pgstrata.postgres.database import (
@@ -41,7 +42,7 @@ from pgstrata.trial.steps.pooler import attest_pooler, read_sent, sent_between, 
 from pgstrata.trial.steps.probes import plan_probes, probing
 from pgstrata.trial.steps.stale_reads import LONGER_S, asked_s, stale_steps
 from pgstrata.trial.steps.warmup import warmup_settled
-from pgstrata.trial.survey.host_survey import DATABASE, DROP_CACHES, Site
+from pgstrata.trial.survey.host_survey import DATABASE, Site
 from pgstrata.workload.pgbench import BUILTIN_SCRIPTS, plan_run
 from pgstrata.workload.pgbench_output import parse_progress
 

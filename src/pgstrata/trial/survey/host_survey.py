@@ -16,7 +16,6 @@ from pgstrata.spec.stack import Stack
 from pgstrata.stack.plan import PlanContext
 from pgstrata.stack.preflight import Unsupported
 
-DROP_CACHES = "/proc/sys/vm/drop_caches"
 DATABASE = "postgres"
 """Name of the database under test."""
 

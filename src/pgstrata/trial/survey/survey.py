@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from pgstrata.errors import PreflightError, UsageError, all_at_once
+from pgstrata.host.capabilities import DROP_CACHES, refused_write
 from pgstrata.host.facts.gather import gather
 from pgstrata.host.facts.modelled import read_modelled
 from pgstrata.host.protocol import Host, command
@@ -21,9 +22,8 @@ from pgstrata.spec.stack import Postgres, Stack
 from pgstrata.stack.network import needs_relay
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.stack.sizing import loop_size_bytes
-from pgstrata.stack.tuning.setting import refused_write
 from pgstrata.trial.steps.facts import describe_medium
-from pgstrata.trial.survey.host_survey import DROP_CACHES, Site, site_token
+from pgstrata.trial.survey.host_survey import Site, site_token
 from pgstrata.trial.survey.preflight import loaded_bytes
 
 REMOTE_SCRATCH = "/var/tmp"
