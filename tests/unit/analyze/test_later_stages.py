@@ -12,9 +12,10 @@ from pgstrata.analyze.campaign.later_stages import (
     CONFIRMING_RUNS,
     LONGEST_STEP_S,
     StagedPolicy,
-    capacities_tps,
+    capacity_statement,
     finalists,
 )
+from pgstrata.analyze.campaign.statements import Capacity, CapacityBracket
 from pgstrata.analyze.stats.capacity import least_transactions
 from pgstrata.record.decision import Decision, Observation, OpenLoop
 from pgstrata.spec.campaign import Campaign, Latency, Runs, Soak
@@ -69,6 +70,20 @@ def play(asked: Campaign, *, failing: str = "", lucky: float | None = None) -> t
     return [*decisions, decision], seen
 
 
+def compared(seen: Sequence[Observation]) -> list[Observation]:
+    return [o for o in seen if o.stage == "screen"]
+
+
+def capacity(asked: Campaign, seen: Sequence[Observation]) -> Capacity:
+    found = capacity_statement(asked, seen, compared(seen), asked.workload.cells[0])
+    assert found is not None
+    return found
+
+
+def brackets(asked: Campaign, seen: Sequence[Observation]) -> dict[str, CapacityBracket]:
+    return {one.name: one for one in capacity(asked, seen).brackets}
+
+
 def test_nothing_more_is_run_when_nothing_is_asked() -> None:
     decisions, _ = play(campaign())
     assert [d.stage for d in decisions] == ["screen", "screen", "done"]
@@ -89,18 +104,41 @@ def test_capacity_is_found_for_each_stack() -> None:
     asked = campaign(Latency(blocks=1, objective_ms=20.0))
     decisions, seen = play(asked)
     assert decisions[-1].reason == "compared"
-    found = capacities_tps(asked, seen)
+    found = brackets(asked, seen)
     for stack in ("ext4", "xfs"):
-        assert found[stack, CELL] == pytest.approx(CAPACITY[stack], rel=0.03)
-        assert found[stack, CELL] <= CAPACITY[stack]
-        at_it = [o for o in seen if o.stack == stack and o.open_loop and o.open_loop.rate_tps == found[stack, CELL]]
-        assert len(at_it) == 1 + CONFIRMING_RUNS
+        low_tps, high_tps = found[stack].low_tps or 0.0, found[stack].high_tps or 0.0
+        assert low_tps <= CAPACITY[stack] < high_tps <= 1.03 * low_tps
+        assert (found[stack].runs, found[stack].unfinished) == (1 + CONFIRMING_RUNS, False)
+    assert capacity(asked, seen).untried == ("btrfs",)
+
+
+def test_a_search_that_was_cut_short_has_its_bracket_and_is_unfinished() -> None:
+    asked = campaign(Latency(blocks=1, objective_ms=20.0))
+    _, seen = play(asked)
+    first = min(o.block for o in seen if o.stage == "capacity")
+    found = brackets(asked, [o for o in seen if o.block <= first + 1])
+    assert [(one.name, one.unfinished) for one in found.values()] == [("ext4", True), ("xfs", True)]
+    for stack, one in found.items():
+        assert (one.low_tps or 0.0) <= CAPACITY[stack] < (one.high_tps or math.inf)
+    assert capacity_statement(asked, [], compared(seen), asked.workload.cells[0]) is None
+
+
+def test_a_stack_that_kept_the_objective_at_no_rate_has_its_lowest_rate_as_bound() -> None:
+    asked = campaign(Latency(blocks=1, objective_ms=20.0))
+    seen = [Observation("ext4", 0, CELL, 900.0)]
+    seen += [
+        Observation("ext4", n, f"{CELL}-r{rate:g}", 1.0, "capacity", 60.0, OpenLoop(rate, 99.0, 0.5, True, 9000))
+        for n, rate in enumerate((630.0, 399.0), 1)
+    ]
+    (one,) = capacity(asked, seen).brackets
+    assert (one.low_tps, one.high_tps, one.runs, one.unfinished) == (None, 399.0, 1, True)
 
 
 def test_a_rate_that_was_kept_by_luck_is_given_up() -> None:
     asked = campaign(Latency(blocks=1, objective_ms=20.0))
     _, seen = play(asked, lucky=880.0)
-    assert capacities_tps(asked, seen)["ext4", CELL] < 880.0
+    found = brackets(asked, seen)["ext4"]
+    assert (found.low_tps or 0.0) < 880.0 < (found.high_tps or 0.0)
 
 
 def test_soak_takes_finalists_and_copy_on_write() -> None:
@@ -170,7 +208,7 @@ def test_runs_are_long_enough_for_the_percentile() -> None:
         assert decision.cells is not None
         rates = [c.rate_tps or 0.0 for own in decision.cells.values() for c in own]
         assert min(rates) * (decision.duration_s or 1.0) >= 1000
-    assert all(math.isfinite(tps) for tps in capacities_tps(asked, seen).values())
+    assert capacity(asked, seen).unknown == ()
     enough = campaign(Latency(blocks=1, objective_ms=10))
     assert {d.duration_s for d in play(enough)[0]} == {None}, "60 s are enough at these rates"
 
@@ -181,7 +219,8 @@ def test_a_percentile_of_too_few_transactions_is_no_capacity() -> None:
 
     def found(*loops: OpenLoop) -> float | None:
         runs = [Observation("xfs", n, f"{CELL}-r{r.rate_tps:g}", 7.0, "capacity", 60.0, r) for n, r in enumerate(loops)]
-        return capacities_tps(asked, runs).get(("xfs", CELL))
+        said = capacity(asked, [Observation("xfs", 0, CELL, 10.0), *runs])
+        return math.nan if said.unknown else said.brackets[0].low_tps
 
     assert math.isnan(found(few) or 0.0)
     assert found(fine) == 7.0
@@ -210,4 +249,4 @@ def test_a_search_ends_where_rates_become_too_low_for_the_percentile() -> None:
             loop = OpenLoop(rate, 99.0, 0.5, True, 10_000)
             seen.append(Observation(stack, block, cells[0].id, 1.0, "capacity", 60.0, loop))
     assert decision.stage == "done"
-    assert [math.isnan(tps) for tps in capacities_tps(asked, seen).values()] == [True, True]
+    assert capacity(asked, seen).unknown == ("ext4", "xfs")

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import pytest
 
 from pgstrata.analyze.campaign.statements import (
-    Amount,
     BadModeStatement,
     Capacity,
+    CapacityBracket,
     Choice,
     FarRun,
     Growing,
@@ -143,12 +143,25 @@ def test_a_choice_names_the_durability_that_it_is_limited_to() -> None:
 
 
 def test_capacity_of_too_few_transactions_is_not_told_as_a_rate() -> None:
-    known = Amount(name="xfs", value=900.0)
-    some = Capacity(percentile="p99", objective_ms=10, rates_tps=(known,), unknown=("zfs",), least_transactions=1000)
+    xfs = CapacityBracket(name="xfs", low_tps=1470.0, high_tps=1630.0, runs=3, unfinished=False)
+    some = Capacity(percentile="p99", objective_ms=10, brackets=(xfs,), unknown=("zfs",), least_transactions=1000)
     assert sentence(some) == (
-        "Capacity with p99 within 10 ms (to 2.5 %): `xfs` 900 TPS; "
+        "Capacity with p99 within 10 ms: `xfs` between 1,470 and 1,630/s (met in 3 runs at 1,470); "
         "too few transactions for a p99 of `zfs`, a run needs 1,000."
     )
+
+
+def test_capacity_is_told_as_what_was_reached_for_every_stack() -> None:
+    above = CapacityBracket(name="tmpfs", low_tps=2000.0, high_tps=None, runs=1, unfinished=True)
+    below = CapacityBracket(name="ext4", low_tps=None, high_tps=399.0, runs=1, unfinished=True)
+    some = Capacity(percentile="p99", objective_ms=5, brackets=(above, below), untried=("btrfs",), out_of_budget=True)
+    assert sentence(some) == (
+        "Capacity with p99 within 5 ms: `tmpfs` 2,000/s or more (met in 1 run at 2,000); "
+        "`ext4` below 399/s (missed in 1 run); not searched: `btrfs`; "
+        "the budget ended the search of `tmpfs` and `ext4`."
+    )
+    again = some.model_copy(update={"out_of_budget": False})
+    assert sentence(again).endswith("; the search of `tmpfs` and `ext4` is not finished.")
 
 
 def test_a_leader_with_a_bad_mode_is_told_with_what_that_costs() -> None:

@@ -12,13 +12,13 @@ Like every policy this is a pure function of the observations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
 from pgstrata.analyze.campaign.evidence import COMPARISON, copies_on_write
-from pgstrata.analyze.campaign.statements import Amount, Capacity
-from pgstrata.analyze.stats.capacity import capacity_tps, least_transactions, meets, next_rate
+from pgstrata.analyze.campaign.statements import Capacity, CapacityBracket
+from pgstrata.analyze.stats.capacity import bracket, capacity_tps, least_transactions, meets, next_rate
 from pgstrata.analyze.stats.comparison import seconds_by_stack
 from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
@@ -192,7 +192,8 @@ def _capacity(
     done = len({o.block for o in later if o.stage == "capacity"})
     cells: dict[str, tuple[Cell, ...]] = {}
     for name in names:
-        own = tuple(_next_cells(campaign, asked, compared, later, name))
+        following = (_next_cell(campaign, asked, compared, later, name, cell) for cell in campaign.workload.cells)
+        own = tuple(cell for cell in following if cell is not None)
         if own:
             cells[name] = own
     if not cells or done >= MOST_CAPACITY_BLOCKS:
@@ -202,20 +203,23 @@ def _capacity(
     return Decision("capacity", tuple(cells), reason=reason, cells=cells, duration_s=lengthened_s)
 
 
-def _next_cells(
-    campaign: Campaign, asked: Latency, compared: Sequence[Observation], later: Sequence[Observation], stack: str
-) -> list[Cell]:
+def _next_cell(
+    campaign: Campaign,
+    asked: Latency,
+    compared: Sequence[Observation],
+    later: Sequence[Observation],
+    stack: str,
+    cell: Cell,
+) -> Cell | None:
+    """Return the cell at the next rate of a stack's search; None if the search is finished."""
     assert asked.objective_ms is not None
-    cells = []
-    for cell in campaign.workload.cells:
-        start_tps = CAPACITY_START * _mean(compared, stack, cell)
-        if cell.rate_tps is not None or start_tps <= 0:
-            continue
-        tried = rates_tried(later, stack, cell)
-        rate_tps = _next_rate(asked.objective_ms, tried, start_tps)
-        if rate_tps is not None and rate_tps * _longest_s(campaign, cell) >= least_transactions(asked.percentile):
-            cells.append(cell.model_copy(update={"rate_tps": rate_tps}))
-    return cells
+    start_tps = CAPACITY_START * _mean(compared, stack, cell)
+    if cell.rate_tps is not None or start_tps <= 0:
+        return None
+    rate_tps = _next_rate(asked.objective_ms, rates_tried(later, stack, cell), start_tps)
+    if rate_tps is None or rate_tps * _longest_s(campaign, cell) < least_transactions(asked.percentile):
+        return None
+    return cell.model_copy(update={"rate_tps": rate_tps})
 
 
 def _lowest(tried: Sequence[OpenLoop]) -> float:
@@ -252,37 +256,41 @@ def rates_tried(observations: Sequence[Observation], stack: str, cell: Cell) -> 
     )
 
 
-def capacities_tps(campaign: Campaign, observations: Sequence[Observation]) -> Mapping[tuple[str, str], float]:
-    """Return the highest rate that met the campaign's objective, by stack and closed-loop cell.
+def capacity_statement(
+    campaign: Campaign, observations: Sequence[Observation], compared: Sequence[Observation], cell: Cell
+) -> Capacity | None:
+    """Return the statement on the capacity of every compared stack in a closed-loop cell; None if no rate was tried.
 
-    Rates with too few transactions for the percentile do not count. If no other rate was tried, or lower rates would
-    have too few as well, the rate is nan.
+    `observations` are the open-loop runs, `compared` those of the comparison. Rates with too few transactions for the
+    percentile do not count. If no other rate was tried, or lower rates would have too few as well, the capacity is
+    unknown.
     """
     asked = campaign.latency
     if asked is None or asked.objective_ms is None:
-        return {}
-    found, least = {}, least_transactions(asked.percentile)
-    for stack in dict.fromkeys(o.stack for o in observations):
-        for cell in campaign.workload.cells:
-            tried = rates_tried(observations, stack, cell)
-            known = [r for r in tried if r.transactions >= least or not meets(asked.objective_ms, r)]
-            best = capacity_tps(asked.objective_ms, known)
-            if best is not None and math.isfinite(best):
-                found[stack, cell.id] = best
-            elif tried and (len(known) < len(tried) or _lowest(tried) / 2 * _longest_s(campaign, cell) < least):
-                found[stack, cell.id] = math.nan
-    return found
-
-
-def capacity_statement(asked: Latency, rates_tps: Mapping[str, float]) -> Capacity:
-    """Return the statement on the capacities of a cell, by stack; nan for an unknown one."""
-    known = sorted(((n, tps) for n, tps in rates_tps.items() if math.isfinite(tps)), key=lambda item: -item[1])
+        return None
+    brackets, unknown, untried = [], [], []
+    least = least_transactions(asked.percentile)
+    for stack in dict.fromkeys(o.stack for o in compared):
+        tried = rates_tried(observations, stack, cell)
+        known = [r for r in tried if r.transactions >= least or not meets(asked.objective_ms, r)]
+        found = bracket(asked.objective_ms, known)
+        too_few = len(known) < len(tried) or (tried and _lowest(tried) / 2 * _longest_s(campaign, cell) < least)
+        if not tried:
+            untried.append(stack)
+        elif found.low_tps is None and too_few:
+            unknown.append(stack)
+        else:
+            is_open = _next_cell(campaign, asked, compared, observations, stack, cell) is not None
+            brackets.append(CapacityBracket(name=stack, **asdict(found), unfinished=is_open))
+    if len(untried) == len({o.stack for o in compared}):
+        return None
     return Capacity(
         percentile=asked.percentile,
-        objective_ms=asked.objective_ms or 0.0,
-        rates_tps=tuple(Amount(name=name, value=tps) for name, tps in known),
-        unknown=tuple(n for n, tps in rates_tps.items() if math.isnan(tps)),
-        least_transactions=least_transactions(asked.percentile),
+        objective_ms=asked.objective_ms,
+        brackets=tuple(sorted(brackets, key=lambda one: -(one.low_tps or one.high_tps or 0.0))),
+        unknown=tuple(unknown),
+        untried=tuple(untried),
+        least_transactions=least,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pgstrata.analyze.campaign.conclude import COMPARISON, CellConclusion, PairConclusion
 from pgstrata.analyze.campaign.evidence import Evidence
-from pgstrata.analyze.campaign.later_stages import capacities_tps, capacity_statement
+from pgstrata.analyze.campaign.later_stages import capacity_statement
 from pgstrata.analyze.campaign.levels_apart import far_run, is_notable
 from pgstrata.analyze.campaign.pair_findings import PairFindings, pair_statement, relative_margin, sorted_bounds
 from pgstrata.analyze.campaign.policy import MAX_PAIRS
@@ -156,13 +156,14 @@ class CellStatements:
             yield BestLength(best_s=suggested[0].best_s, length_s=suggested[1])
 
     def _capacity(self) -> Iterator[Statement]:
-        asked = self.evidence.data.campaign.latency
-        if asked is None or asked.objective_ms is None:
+        campaign, decisions = self.evidence.data.campaign, self.evidence.data.decisions
+        if campaign.latency is None:
             return
-        found = capacities_tps(self.evidence.data.campaign, self.evidence.open_loops(asked.percentile))
-        own = {stack: tps for (stack, cell), tps in found.items() if cell == self.cell.id}
-        if own:
-            yield capacity_statement(asked, own)
+        compared = [o for o in self.evidence.observations("tps") if o.stage in COMPARISON]
+        loops = self.evidence.open_loops(campaign.latency.percentile)
+        found = capacity_statement(campaign, loops, compared, self.cell)
+        if found is not None:
+            yield found.model_copy(update={"out_of_budget": bool(decisions and decisions[-1].budget_notice)})
 
     def _no_verdict(self) -> NoVerdict:
         if len(self.conclusion.ranking) > 1:

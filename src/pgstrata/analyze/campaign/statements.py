@@ -284,13 +284,31 @@ class MatchedLoad(Claim):
     levels: tuple[Amount, ...]
 
 
+class CapacityBracket(Finding):
+    """The rates between which a stack's capacity lies: all runs at the lower one met the objective, all runs at the
+    higher one missed it."""
+
+    name: str
+    low_tps: float | None
+    high_tps: float | None
+    """Null if no rate missed the objective above all that met it."""
+    runs: int
+    """Runs at the lower rate; at the higher one without a lower one."""
+    unfinished: bool
+    """True if the search would have tried further rates or repeated one."""
+
+
 class Capacity(StatementBase):
     """The highest rate that met the objective, best first."""
 
     about: Literal["capacity"] = "capacity"
     percentile: str
     objective_ms: float
-    rates_tps: tuple[Amount, ...]
+    brackets: tuple[CapacityBracket, ...]
+    untried: tuple[str, ...] = ()
+    """Compared stacks without a run at a scheduled rate."""
+    out_of_budget: bool = False
+    """True if the budget ended the search."""
     unknown: tuple[str, ...] = ()
     """Stacks whose runs had too few transactions for the percentile."""
     least_transactions: int | None = None

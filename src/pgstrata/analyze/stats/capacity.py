@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -71,6 +72,28 @@ def next_rate(
         return min(bad) / 2 if min(bad) > start_tps / 1024 else None
     high = min(b for b in bad if b > low)
     return None if high / low - 1 <= resolution else math.sqrt(low * high)
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The rates between which the capacity lies, by all runs: every run at `low_tps` and below met the objective, every
+    run at `high_tps` and above missed it."""
+
+    low_tps: float | None
+    """None if no rate below every failing one met the objective."""
+    high_tps: float | None
+    """None if no rate above every good one failed."""
+    runs: int
+    """Number of runs at the lower end; at the upper end without a lower one."""
+
+
+def bracket(objective_ms: float, results: Sequence[OpenLoop]) -> Bracket:
+    """Return the bracket of a stack's runs. Runs that contradict one another, a rate that failed below one that did
+    not, widen it."""
+    low = capacity_tps(objective_ms, results)
+    good = max((r.rate_tps for r in results if meets(objective_ms, r)), default=0.0)
+    high = min((r.rate_tps for r in results if not meets(objective_ms, r) and r.rate_tps > good), default=None)
+    return Bracket(low, high, sum(r.rate_tps == (high if low is None else low) for r in results))
 
 
 def capacity_tps(objective_ms: float, results: Sequence[OpenLoop]) -> float | None:

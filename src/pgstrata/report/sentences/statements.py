@@ -16,6 +16,7 @@ from pgstrata.analyze.campaign.statements import (
     Behind,
     BestLength,
     Capacity,
+    CapacityBracket,
     CheckpointCost,
     Choice,
     Claim,
@@ -539,12 +540,28 @@ def _open_loop(statement: MatchedLoad | Capacity) -> str:
 
 
 def _capacity(statement: Capacity) -> str:
-    parts = [_levels(statement.rates_tps, ",.0f", "TPS")] if statement.rates_tps else []
+    parts = [f"{quoted(one.name)} {_bracket_words(one)}" for one in statement.brackets]
     if statement.unknown:
         least = f", a run needs {statement.least_transactions:,}" if statement.least_transactions else ""
         parts.append(f"too few transactions for a {statement.percentile} of {listed(statement.unknown)}{least}")
-    head = f"Capacity with {statement.percentile} within {statement.objective_ms:g} ms (to 2.5 %)"
+    if statement.untried:
+        parts.append(f"not searched: {listed(statement.untried)}")
+    unfinished = [one.name for one in statement.brackets if one.unfinished]
+    if unfinished:
+        search = f"the search of {listed(unfinished)}"
+        parts.append(f"the budget ended {search}" if statement.out_of_budget else f"{search} is not finished")
+    head = f"Capacity with {statement.percentile} within {statement.objective_ms:g} ms"
     return f"{head}: {'; '.join(parts)}."
+
+
+def _bracket_words(found: CapacityBracket) -> str:
+    """Return `between 1,470 and 1,630/s (met in 3 runs at 1,470)`."""
+    low, high = found.low_tps, found.high_tps
+    runs = render_count(found.runs, "run")
+    if low is None:
+        return "unknown: runs contradict one another" if high is None else f"below {high:,.0f}/s (missed in {runs})"
+    rates = f"{low:,.0f}/s or more" if high is None else f"between {low:,.0f} and {high:,.0f}/s"
+    return f"{rates} (met in {runs} at {low:,.0f})"
 
 
 def _levels(levels: Sequence[Amount], form: str, unit: str) -> str:
