@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from leavings import leftovers
+from leavings import leftovers, lost_loops
 from pgstrata.host.agent.places import runtime_directory
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.file.campaign import load_campaign
@@ -45,10 +45,11 @@ def run_in_fork(
 
     Returns the exit code, or minus the signal that ended it.
     """
-    pid = os.fork()
-    if pid:
-        _, status = os.waitpid(pid, 0)
-        return os.waitstatus_to_exitcode(status)
+    with lost_loops() if argv[0] == "clean" else nullcontext():
+        pid = os.fork()
+        if pid:
+            _, status = os.waitpid(pid, 0)
+            return os.waitstatus_to_exitcode(status)
     code = 70
     try:
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

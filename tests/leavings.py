@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,18 @@ from pgstrata.stack.mounts import parse_mountinfo
 
 kernel_settings = pytest.mark.xdist_group("kernel settings")
 """For tests that change settings of the whole machine: they share a process."""
+
+
+@contextmanager
+def lost_loops(*, made: bool = False) -> Iterator[None]:
+    """Keeps a test that makes a loop device without its filesystem apart from every other program's `clean`, which
+    would name it, on the whole machine."""
+    devices = os.open("/sys/class/block", os.O_RDONLY)
+    try:
+        fcntl.flock(devices, fcntl.LOCK_EX if made else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(devices)
 
 
 def settings() -> dict[str, str]:

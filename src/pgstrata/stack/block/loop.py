@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.errors import PgstrataError, parser_of
-from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has, openable, writable
+from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has, openable, program_path, writable
 from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.facts.source import read_names
 from pgstrata.host.protocol import Host, command
@@ -82,6 +82,39 @@ def list_loops(host: Host) -> tuple[LoopState, ...]:
     """List all loop devices in use on the host."""
     listing = command("losetup", "--json", "--list", ["--output", "NAME,BACK-FILE,DIO,LOG-SEC"])
     return parse_losetup(host.run(listing).stdout)
+
+
+LOST_FOR_S = 3.0
+"""The kernel itself detaches the device of a worker that was killed with its daemon, a moment later."""
+
+
+def lost_loops(host: Host) -> tuple[LoopState, ...]:
+    """List the loop devices whose backing filesystem has ended, as a killed strata-disk leaves them. No undo can find
+    such a device, because no path leads to its file."""
+    if program_path(host, "losetup") is None or not (lost := _lost_now(host)):
+        return ()
+    host.pause(LOST_FOR_S)
+    return tuple(loop for loop in _lost_now(host) if loop in lost)
+
+
+def _lost_now(host: Host) -> list[LoopState]:
+    return [loop for loop in list_loops(host) if _is_lost(host, loop)]
+
+
+def _is_lost(host: Host, loop: LoopState) -> bool:
+    """The path leads nowhere, the kernel cannot tell the inode of the file, and reads fail: a file that is deleted or
+    in another mount namespace has an inode. It is not read before, because a daemon that stands still would not answer.
+    """
+    try:
+        if host.status(loop.backing_file) is not None:
+            return False
+    except OSError:  # the dead filesystem is still mounted there
+        return False
+    inode = command("losetup", "--list", "--noheadings", ["--output", "BACK-INO"], loop.node)
+    if host.run(inode, check=False).stdout.strip():
+        return False
+    read = command("dd", f"if={loop.node}", "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none")
+    return "Input/output error" in host.run(read, check=False).stderr
 
 
 def backing_file_of(host: Host, node: str) -> str | None:
