@@ -43,6 +43,7 @@ from pgstrata.report.json import report_value
 from pgstrata.report.render import render
 from pgstrata.report.sentences.answer import answer, reason
 from pgstrata.report.sentences.markup import plain_words
+from pgstrata.report.sentences.statements import uncounted_words
 from pgstrata.report.terminal import print_terminal
 from pgstrata.spec.campaign import Campaign, is_cluster
 from pgstrata.trial.events import Notice, Tell
@@ -312,14 +313,17 @@ def print_answer(data: CampaignData, findings: Findings, directory: Path) -> Non
 
 
 def judge_gate(gate: Gate, findings: Findings) -> ExitCode:
-    """CONDITION_HELD when one holds over its whole interval; an undecided one is a warning, or fails a strict gate."""
+    """CONDITION_HELD when one holds over its whole interval; an undecided one is a warning, or fails a strict gate.
+    So is one of stacks of which a notable share of transactions failed, because figures are of committed ones."""
     code = ExitCode.DONE
     for judged in judge_conditions(gate.conditions, findings):
+        uncounted = plain_words(uncounted_words(judged.uncounted))
+        sentence = f"--fail-on: {judged.sentence}{f'.{uncounted}' if uncounted else ''}"
         if judged.outcome == "holds":
             code = ExitCode.CONDITION_HELD
-            print_notice(f"--fail-on: {judged.sentence}")
-        elif judged.outcome == "undecided":
-            print_notice(f"warning: --fail-on: {judged.sentence}")
-            if gate.undecided_fails:
-                code = ExitCode.CONDITION_HELD
+            print_notice(sentence)
+        elif judged.outcome == "undecided" or uncounted:
+            print_notice(f"warning: {sentence}")
+        if judged.outcome == "undecided" and gate.undecided_fails:
+            code = ExitCode.CONDITION_HELD
     return code

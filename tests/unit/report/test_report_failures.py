@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,10 @@ from pgstrata.analyze.campaign.statements import Behind, Choice, Price
 from pgstrata.analyze.campaign.transactions import transactions_of
 from pgstrata.analyze.finding import Transactions
 from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.sessions.comparison import Session, compare_sessions, session_of
+from pgstrata.analyze.sessions.history import trace_history
+from pgstrata.cli.campaign_run import judge_gate, parse_gate
+from pgstrata.errors import ExitCode
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.csv import render_csv
@@ -19,6 +25,8 @@ from pgstrata.report.html import html_text
 from pgstrata.report.json import report_value
 from pgstrata.report.markdown import render_markdown
 from pgstrata.report.sentences.answer import cell_answer
+from pgstrata.report.sentences.history import below_words, history_value, moment_names, write_history
+from pgstrata.report.sentences.sessions import comparison_lines, comparison_value
 from pgstrata.report.sentences.statements import sentence
 from pgstrata.report.sentences.why import profiles_of, why_words, whys_of
 from pgstrata.report.tables.grid import grid_map
@@ -90,6 +98,60 @@ def test_imports_say_it(data: CampaignData, tmp_path: Path) -> None:
     imported = read(tmp_path / "out")
     text = render_markdown(imported, judge(imported))
     assert text.count(SHARES["xfs"]) >= 2
+
+
+@pytest.fixture(scope="module")
+def sessions(
+    data: CampaignData, findings: Findings, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Session, Session]:
+    """A day on which transactions failed, and the next one, on which only ext4's did."""
+    later = failing(tmp_path_factory.mktemp("later") / "c", {"ext4": (0.3, 0.0), "xfs": (0.0009, 0.0)})
+    first = session_of("monday", data, findings)
+    return first, replace(session_of("tuesday", later, judge(later)), at=first.at + timedelta(days=1))
+
+
+def test_compared_campaigns_say_it(sessions: tuple[Session, Session]) -> None:
+    found = compare_sessions(*sessions, "ext4")
+    told = [line.strip() for line in comparison_lines(found) if "committed transactions alone count" in line]
+    cell = found.moved[0].cell
+    assert sorted(told) == [
+        f"ext4, {cell}: committed transactions alone count: in monday {SHARES['ext4']}",
+        f"ext4, {cell}: committed transactions alone count: in tuesday 30 % failed",
+        f"xfs, {cell}: committed transactions alone count: in monday {SHARES['xfs']}",
+    ]
+    value = json.loads(json.dumps(comparison_value(found)))
+    shown = {(one["session"], one["stack"]): one["failed"] for one in value["uncounted"]}
+    assert shown == pytest.approx({(0, "ext4"): 0.002, (0, "xfs"): 0.2, (1, "ext4"): 0.3}, rel=0.01)
+
+
+def test_a_history_says_it_of_the_worst_session(sessions: tuple[Session, Session], tmp_path: Path) -> None:
+    found = trace_history(sessions, "ext4")
+    cell, (first, second) = found.series[0].cell, moment_names(found)
+    told = [
+        f"ext4, {cell}: committed transactions alone count: in {second} 30 % failed, and in 1 other session fewer",
+        f"xfs, {cell}: committed transactions alone count: in {first} {SHARES['xfs']}",
+    ]
+    assert sorted(below_words(found)) == told
+    assert all(line in write_history(found, tmp_path / "page.html").read_text() for line in told)
+    assert len(json.loads(json.dumps(history_value(found)))["uncounted"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("condition", "begins", "code"),
+    [
+        ("tps(xfs) > 1", "--fail-on: tps(xfs) > 1: holds in cell", ExitCode.CONDITION_HELD),
+        ("tps(xfs) < 1", "warning: --fail-on: tps(xfs) < 1: does not hold in cell", ExitCode.DONE),
+        ("tps(btrfs) < 1", "", ExitCode.DONE),
+    ],
+)
+def test_conditions_say_it_also_where_they_do_not_hold(
+    findings: Findings, capsys: pytest.CaptureFixture[str], condition: str, begins: str, code: ExitCode
+) -> None:
+    assert judge_gate(parse_gate([condition]), findings) is code
+    said = capsys.readouterr().err
+    assert said.startswith(begins)
+    assert said.endswith(f". Committed transactions alone count: of xfs {SHARES['xfs']}.\n" if begins else "")
+    assert bool(said) == bool(begins)
 
 
 def test_the_grid_says_in_how_many_cells(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pgstrata.analyze.campaign.scale import METRICS
+from pgstrata.analyze.campaign.transactions import notable_in
+from pgstrata.analyze.finding import Uncounted
 from pgstrata.analyze.findings import Findings, StackFinding
 from pgstrata.errors import UsageError
 
@@ -71,6 +73,8 @@ class Judged:
     outcome: Outcome
     low: float | None
     high: float | None
+    uncounted: Uncounted = field(default_factory=dict)
+    """Notable transactions of its stacks in that cell."""
 
     @property
     def sentence(self) -> str:
@@ -119,7 +123,10 @@ def judge_conditions(conditions: Iterable[Condition], findings: Findings) -> tup
     for condition in conditions:
         for side in (condition.left, condition.right):
             _check_known(condition, side, findings.stacks)
-        judged += [_judge(condition, cell.id, findings) for cell in findings.cells]
+        names = {side.stack for side in (condition.left, condition.right)}
+        for cell in findings.cells:
+            uncounted = notable_in(cell.id, [stack for stack in findings.stacks if stack.name in names])
+            judged.append(replace(_judge(condition, cell.id, findings), uncounted=uncounted))
     return tuple(judged)
 
 

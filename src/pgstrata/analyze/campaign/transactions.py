@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pgstrata.analyze.finding import Transactions
+from pgstrata.analyze.finding import Transactions, Uncounted
+from pgstrata.analyze.findings import StackFinding
 from pgstrata.record.schema import CellResult
 
 NOTABLE = 0.001
@@ -27,6 +28,11 @@ def transactions_of(results: Iterable[CellResult]) -> Transactions | None:
     )
 
 
-def notable(by_stack: Mapping[str, Transactions | None]) -> dict[str, Transactions]:
+def notable(by_stack: Mapping[str, Transactions | None]) -> Uncounted:
     """Return the stacks that have a notable share."""
     return {name: t for name, t in by_stack.items() if t is not None and max(t.shares.values()) >= NOTABLE}
+
+
+def notable_in(cell: str, stacks: Iterable[StackFinding]) -> Uncounted:
+    """Return those of the stacks that have a notable share in a cell."""
+    return notable({stack.name: stack.transactions for stack in stacks if stack.cell == cell})

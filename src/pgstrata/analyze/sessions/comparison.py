@@ -24,14 +24,16 @@ affects only one of the two; figures cannot separate these. Without a common ref
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
 import numpy as np
 
 from pgstrata.analyze.campaign.scale import metric_of
+from pgstrata.analyze.campaign.transactions import notable_in
+from pgstrata.analyze.finding import Transactions, Uncounted
 from pgstrata.analyze.findings import Findings, StackFinding
 from pgstrata.analyze.stats.interval import ALPHA, SCREEN_G, Estimate, interval, t_interval
 from pgstrata.errors import UsageError
@@ -66,6 +68,8 @@ class Session:
     """Values by name of the stack and cell."""
     facts: Mapping[str, str]
     """Checked facts."""
+    uncounted: Mapping[str, Uncounted] = field(default_factory=dict)
+    """Notable transactions of the stacks by cell."""
     unreadable: int = 0
     """Number of trials that do not count because they are damaged."""
 
@@ -86,6 +90,7 @@ def session_of(name: str, data: CampaignData, findings: Findings) -> Session:
         specs={s.name: s.spec for s in findings.stacks},
         values=values,
         facts=next((dict(t.facts.checked) for t in data.trials if t.valid and t.facts is not None), {}),
+        uncounted={cell.id: notable_in(cell.id, findings.stacks) for cell in findings.cells},
         unreadable=len(data.unreadable),
     )
 
@@ -121,6 +126,28 @@ class Moved:
 
 
 @dataclass(frozen=True)
+class SessionUncounted:
+    """Notable transactions of one stack in one cell of a session: figures are of committed transactions alone."""
+
+    session: int
+    """Counted from 0."""
+    stack: str
+    cell: str
+    transactions: Transactions
+
+
+def uncounted_in(sessions: Sequence[Session], rows: Collection[tuple[str, str]]) -> tuple[SessionUncounted, ...]:
+    """Return the notable transactions of sessions, of the given stacks and cells."""
+    return tuple(
+        SessionUncounted(at, name, cell, transactions)
+        for at, one in enumerate(sessions)
+        for cell, by_stack in one.uncounted.items()
+        for name, transactions in by_stack.items()
+        if (name, cell) in rows
+    )
+
+
+@dataclass(frozen=True)
 class SessionComparison:
     """Session b against session a."""
 
@@ -136,6 +163,8 @@ class SessionComparison:
     """Checked facts that differ: name, value in a, value in b."""
     reference_moved: tuple[tuple[str, float], ...] = ()
     """Cells in which the reference moved relative to the other stacks, and by how much."""
+    uncounted: tuple[SessionUncounted, ...] = ()
+    """Of the reference and the stacks that moved; session 0 is a."""
     refused: Refusal | None = None
 
 
@@ -200,6 +229,7 @@ def compare_sessions(a: Session, b: Session, reference: str | None = None) -> Se
         unmatched,
         differing_facts(a, b),
         tuple(_reference_moves(moved, a.metric)),
+        uncounted_in((a, b), {(name, one.cell) for one in moved for name in (one.stack, chosen or "")}),
         refused,
     )
 

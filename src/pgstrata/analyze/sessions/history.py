@@ -15,7 +15,16 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
-from pgstrata.analyze.sessions.comparison import Session, common_stacks, differing_facts, paired, reference_of, shown_by
+from pgstrata.analyze.sessions.comparison import (
+    Session,
+    SessionUncounted,
+    common_stacks,
+    differing_facts,
+    paired,
+    reference_of,
+    shown_by,
+    uncounted_in,
+)
 from pgstrata.analyze.stats.interval import ALPHA, CONFIRM_G, interval
 from pgstrata.analyze.stats.shifts import Shift, fewest, find_shifts
 
@@ -103,6 +112,8 @@ class History:
     unmatched: tuple[str, ...]
     """Stacks that occur in one session only, or whose sessions with an older specification are not counted."""
     left_out: tuple[tuple[str, LeftOut], ...]
+    uncounted: tuple[SessionUncounted, ...] = ()
+    """Of the reference and the stacks of the series."""
     refused: Refusal | None = None
 
 
@@ -154,6 +165,7 @@ def trace_history(sessions: Sequence[Session], reference: str | None = None) -> 
         series=() if refused else _mark_shared([_series(row, usable, alpha, metric) for row in rows]),
         unmatched=_unmatched(usable, rows, chosen),
         left_out=tuple(left_out),
+        uncounted=uncounted_in(usable, {(name, row.cell) for row in rows for name in (row.stack, chosen or "")}),
         refused=refused,
     )
 

@@ -15,7 +15,7 @@ from pgstrata.analyze.sessions.history import Change, History, LeftOut, Refusal,
 from pgstrata.report.html import page_environment, page_style
 from pgstrata.report.pictures.history import PastPicture, draw_past
 from pgstrata.report.sentences.figures import UNBOUNDED, render_count, render_metric
-from pgstrata.report.sentences.sessions import change_words
+from pgstrata.report.sentences.sessions import change_words, uncounted_line, uncounted_value
 
 _REFUSED: dict[Refusal, str] = {
     "too few sessions": "fewer than two sessions can be used",
@@ -50,7 +50,13 @@ def head_words(found: History) -> str:
 
 
 def below_words(found: History) -> Iterator[str]:
-    """Yield notes on data that was not counted."""
+    """Yield notes on data that was not counted. Of the sessions of a stack, the worst is shown."""
+    names = moment_names(found)
+    for stack, cell in dict.fromkeys((one.stack, one.cell) for one in found.uncounted):
+        every = [one for one in found.uncounted if (one.stack, one.cell) == (stack, cell)]
+        worst = max(every, key=lambda one: max(one.transactions.shares.values()))
+        more = f", and in {render_count(len(every) - 1, 'other session')} fewer" if len(every) > 1 else ""
+        yield f"{uncounted_line(worst, names)}{more}"
     for name, reason in found.left_out:
         yield f"left out: {name}: {_LEFT_OUT[reason]}"
     if found.unmatched:
@@ -103,7 +109,8 @@ def history_value(found: History) -> dict[str, Any]:
     for series, stack in zip(value["series"], found.series, strict=True):
         for shown, change in zip(series["changes"], stack.changes, strict=True):
             shown["sentence"] = changed_words(change, found)
-    return {"schema": "pgstrata.history/1", **value}
+    uncounted = uncounted_value(found.uncounted, moment_names(found))
+    return {"schema": "pgstrata.history/1", **value, "uncounted": uncounted}
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from pgstrata.analyze.campaign.scale import metric_of
-from pgstrata.analyze.sessions.comparison import Moved, SessionComparison
+from pgstrata.analyze.sessions.comparison import Moved, SessionComparison, SessionUncounted
 from pgstrata.report.sentences.figures import render_metric, render_percent
+from pgstrata.report.sentences.statements import shares_words
 
 _REFUSED = {
     "no stack in common": "they have no stack in common",
@@ -34,6 +35,8 @@ def comparison_lines(found: SessionComparison) -> Iterator[str]:
         yield f"reference: {found.reference}; what moved it too is not counted"
     for one in found.moved:
         yield f"  {moved_words(one, found)}"
+    for missed in found.uncounted:
+        yield f"  {uncounted_line(missed, (found.a, found.b))}"
     for cell, moved in found.reference_moved:
         yield f"the reference itself moved against the other stacks in {cell}: {change_words(moved, found.metric)}"
         yield "HINT: name another reference with --reference"
@@ -60,7 +63,29 @@ def comparison_value(found: SessionComparison) -> dict[str, Any]:
     value = asdict(found)
     for shown, one in zip(value["moved"], found.moved, strict=True):
         shown["sentence"] = moved_words(one, found)
-    return value
+    return {**value, "uncounted": uncounted_value(found.uncounted, (found.a, found.b))}
+
+
+def uncounted_line(one: SessionUncounted, names: Sequence[str]) -> str:
+    """Return `xfs, c16: committed transactions alone count: in monday 12 % failed`."""
+    return (
+        f"{one.stack}, {one.cell}: committed transactions alone count: in {names[one.session]} "
+        f"{shares_words(one.transactions)}"
+    )
+
+
+def uncounted_value(found: Sequence[SessionUncounted], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return notable transactions as plain values for programs, with the sentences."""
+    return [
+        {
+            "session": one.session,
+            "stack": one.stack,
+            "cell": one.cell,
+            **one.transactions.model_dump(),
+            "sentence": uncounted_line(one, names),
+        }
+        for one in found
+    ]
 
 
 def change_words(value: float, metric: str) -> str:
