@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from pgstrata.host.advice import Advice, advise, read_for_advice
@@ -135,7 +135,9 @@ def _capabilities(found: Diagnosis) -> Table:
 
 def _disks(disks: tuple[Disk, ...]) -> Table:
     styles = {"blank": "green", "carries data": "yellow", "in use": "red", "not known": "yellow"}
-    table = Table("id", "size", "model", "", title="Disks, by the names that stay", title_justify="left")
+    table = Table(
+        Column("id", overflow="fold"), "size", "model", "", title="Disks, by the names that stay", title_justify="left"
+    )
     for disk in disks:
         state = Text.assemble((disk.state, styles[disk.state]), printable(f": {disk.what}" if disk.what else ""))
         names = Text(printable(disk.id if disk.id.startswith(f"{disk.node}+") else f"{disk.id}\n{disk.node}"))

@@ -9,10 +9,12 @@ from typing import Any
 from pgstrata.analyze.campaign.gate import Condition, require_stacks
 from pgstrata.analyze.campaign.scale import METRICS
 from pgstrata.errors import UsageError
+from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.units import parse_duration_s
 from pgstrata.stack.device_id import parse_device_id
+from pgstrata.stack.disks import render_own_id
 from pgstrata.studies import load_study
 from pgstrata.workload.pgbench_logs import PERCENTILES
 
@@ -58,7 +60,9 @@ def require_known(campaign: Campaign) -> None:
             try:
                 parse_device_id(id_)
             except UsageError as error:
-                raise UsageError(f"stack {stack.name}: {error.message}", hint=error.hint) from None
+                own = render_own_id(LocalHost(), id_) if campaign.host == "local" else ()
+                hint = "\n".join((*own, error.hint))
+                raise UsageError(f"stack {stack.name}: {error.message}", hint=hint) from None
 
 
 def require_metric(campaign: Campaign) -> None:

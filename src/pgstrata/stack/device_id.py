@@ -57,9 +57,14 @@ def parse_device_id(text: str) -> DeviceId:
             size_bytes=int(repeated["size"]),
             numbers=(int(repeated["major"]), int(repeated["minor"])),
         )
-    if text.startswith("/") and not text.startswith("/dev/"):
+    if is_backing_file(text):
         return DeviceId(text, ("losetup", "--associated", text, "--noheadings", "--output", "NAME"))
     raise UsageError(f"{text} is no stable id of a device", hint=HINT)
+
+
+def is_backing_file(text: str) -> bool:
+    """Return True if an id is a path that can be that of a loop device's backing file."""
+    return text.startswith("/") and not text.startswith("/dev/")
 
 
 def find_nodes(host: Host, ids: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,9 @@ from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.printable import one_line
 from pgstrata.spec.units import render_size
+from pgstrata.stack.device_id import find_nodes, is_backing_file
 from pgstrata.stack.safety import DeviceState, inspect_device, refuse_or_allow
+from pgstrata.stack.undo import OURS
 
 State = Literal["blank", "carries data", "in use", "not known"]
 
@@ -28,11 +30,11 @@ _NOT_DISKS = ("/dev/zram", "/dev/ram", "/dev/fd")
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk or partition. `id` is its name in a campaign."""
+    """A disk, partition or loop device. `id` is its name in a campaign."""
 
     node: str
     id: str
-    kind: Literal["disk", "part"]
+    kind: Literal["disk", "part", "loop"]
     size_bytes: int
     model: str
     state: State
@@ -41,12 +43,28 @@ class Disk:
 
 
 def list_disks(host: Host) -> tuple[Disk, ...]:
-    """List disks and partitions, each inspected as before writing; empty if lsblk is missing."""
+    """List disks, partitions and loop devices, each inspected as before writing; empty if lsblk is missing. Loop
+    devices of running trials are left out: an inspection holds a device, which would be in their way."""
     listed = host.run(command("lsblk", "--json", "--bytes", "--list", ["--output", COLUMNS]), check=False)
     if listed.exit_code != 0:
         return ()
-    names = _lasting_names(host)
-    return tuple(_inspected(host, entry, names) for entry in parse_disks(listed.stdout))
+    entries = parse_disks(listed.stdout)
+    files = _backing_files(host, entries)
+    names = _lasting_names(host) | {node: file for node, file in files.items() if _leads_to(host, file, node)}
+    return tuple(
+        _inspected(host, entry, names) for entry in entries if f"/{OURS}" not in files.get(str(entry["path"]), "")
+    )
+
+
+def render_own_id(host: Host, typed: str) -> tuple[str, ...]:
+    """Render the id of a device that was named otherwise, with the options that take it; empty if it is not listed."""
+    node = host.run(command("readlink", "--canonicalize", typed), check=False).stdout.strip()
+    return tuple(
+        f"the id of {typed} is {disk.id}: --device {disk.id}"
+        + (f", and as it carries {disk.what}, --erase {disk.id}" if disk.state == "carries data" else "")
+        for disk in list_disks(host)
+        if disk.node == node
+    )
 
 
 def allow_or_list(host: Host, id_: str, erase: tuple[str, ...]) -> DeviceState:
@@ -82,7 +100,7 @@ def parse_disks(text: str) -> tuple[Mapping[str, Any], ...]:
     entries = {
         entry["path"]: entry
         for entry in json.loads(text)["blockdevices"]
-        if entry["type"] in ("disk", "part") and entry["size"] and not entry["path"].startswith(_NOT_DISKS)
+        if entry["type"] in ("disk", "part", "loop") and entry["size"] and not entry["path"].startswith(_NOT_DISKS)
     }
     return tuple(entries.values())
 
@@ -109,6 +127,17 @@ def judged(state: DeviceState) -> tuple[State, str]:
     if state.in_use:
         return "in use", "; ".join(state.in_use)
     return ("carries data", state.carries) if state.carries else ("blank", "")
+
+
+def _backing_files(host: Host, entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the backing file of each loop device, as the kernel knows it."""
+    nodes = [str(entry["path"]) for entry in entries if entry["type"] == "loop"]
+    files = {node: f"/sys/block/{node.rpartition('/')[2]}/loop/backing_file" for node in nodes}
+    return {node: host.read_text(path).strip() for node, path in files.items() if host.status(path) is not None}
+
+
+def _leads_to(host: Host, file: str, node: str) -> bool:
+    return is_backing_file(file) and find_nodes(host, [file])[file] == node
 
 
 def _lasting_names(host: Host) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -150,7 +151,8 @@ def _refuse(host: Host, state: DeviceState, erase: tuple[str, ...]) -> None:
     if state.carries and state.id not in erase:
         raise PreflightError(
             f"device {state.id} ({state.node}) on {host.name} carries {state.carries}: it may hold data",
-            hint=f"if all of it may be destroyed, add to the campaign: erase: [{state.id!r}]",
+            hint=f"if all of it may be destroyed, add to the campaign: erase: [{state.id!r}] "
+            f"(for quick: --erase {shlex.quote(state.id)})",
         )
 
 

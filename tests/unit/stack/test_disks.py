@@ -20,6 +20,7 @@ from pgstrata.stack.disks import (
     list_disks,
     parse_disks,
     render_disks,
+    render_own_id,
 )
 from pgstrata.stack.safety import DeviceState
 from pgstrata.stack.signatures import Signature
@@ -52,7 +53,7 @@ def host_with(*entries: dict[str, Any]) -> FakeHost:
 
 
 def test_what_cannot_be_written_to_is_not_listed() -> None:
-    entries = [entry("/dev/sda"), entry("/dev/sda"), entry("/dev/loop0", type="loop"), entry("/dev/zram0")]
+    entries = [entry("/dev/sda"), entry("/dev/sda"), entry("/dev/loop0", type="loop", size=0), entry("/dev/zram0")]
     entries += [entry("/dev/sr0", type="rom"), entry("/dev/sdc", size=0), entry("/dev/sda1", type="part")]
     assert [e["path"] for e in parse_disks(json.dumps({"blockdevices": entries}))] == ["/dev/sda", "/dev/sda1"]
 
@@ -122,3 +123,41 @@ def test_raw_data_is_data() -> None:
     state, what = judged(DeviceState("x", "/dev/x", 1, (), (), content_at=4096))
     assert state == "carries data"
     assert "from byte 4096 on" in what
+
+
+def loops(*backing: str, leads: bool = True) -> FakeHost:
+    """A host with loop devices over these files."""
+    numbers = range(len(backing))
+    entries = [entry(f"/dev/loop{n}", type="loop", **{"maj:min": f"7:{n}"}) for n in numbers]
+    listing = ("lsblk", "--json", "--bytes", "--list", "--output", COLUMNS)
+    found = {("losetup", "--associated", file, "--noheadings", "--output", "NAME"): n for n, file in enumerate(backing)}
+    answers = {argv: completed(argv, f"/dev/loop{n}\n" if leads else "") for argv, n in found.items()}
+    typed = ("readlink", "--canonicalize", "/dev/loop0")
+    return FakeHost(
+        {
+            listing: completed(listing, json.dumps({"blockdevices": entries})),
+            **answers,
+            typed: completed(typed, typed[-1]),
+        },
+        files={f"/sys/block/loop{n}/loop/backing_file": f"{file}\n" for n, file in enumerate(backing)},
+        missing_programs=True,
+    )
+
+
+def test_a_loop_device_has_its_backing_file_as_id_and_those_of_running_trials_are_left_out() -> None:
+    found = list_disks(
+        loops("/srv/disk.img", "/tmp/scratch/pgstrata-b000-00-ext4/data.disks/0.img", "/srv/b (deleted)")
+    )
+    assert [(disk.node, disk.id) for disk in found] == [
+        ("/dev/loop0", "/srv/disk.img"),
+        ("/dev/loop2", "/srv/b (deleted)"),
+    ]
+    (elsewhere,) = list_disks(loops("/srv/disk.img", leads=False))
+    assert elsewhere.id == "/dev/loop0+1073741824+7:0"
+
+
+def test_a_device_that_was_named_otherwise_is_answered_with_its_id() -> None:
+    assert render_own_id(loops("/srv/disk.img"), "/dev/loop0") == (
+        "the id of /dev/loop0 is /srv/disk.img: --device /srv/disk.img",
+    )
+    assert render_own_id(FakeHost(missing_programs=True), "/dev/sdb") == ()
