@@ -52,7 +52,7 @@ SPLIT = """\
 
 CAMPAIGNS = {
     "a copy of what was loaded, wal and tablespace apart": campaign(
-        SPLIT, workload=", tablespace: fast, freeze: true, log: all", blocks=2, warmup=1
+        f"{SPLIT}  plain: tmpfs\n", workload=", tablespace: fast, freeze: true, log: all", blocks=2, warmup=1
     ),
     "raid1 of btrfs, trimmed, every load anew": campaign(
         "  b: btrfs(raid1,2)", runs=", load: fresh, precondition: trim", blocks=2

@@ -51,10 +51,11 @@ def duration_option(option: str, text: str, example: str) -> float:
 
 
 def require_known(campaign: Campaign) -> None:
-    """UsageError for a metric, study or device that would be found to be none only after hours."""
+    """UsageError for a metric, study, tablespace or device that would be found to be none only after hours."""
     require_metric(campaign)
     if campaign.study is not None:
         load_study(campaign.study)
+    require_used(campaign)
     for stack in campaign.stacks:
         for id_ in stack.device_ids:
             try:
@@ -63,6 +64,24 @@ def require_known(campaign: Campaign) -> None:
                 own = render_own_id(LocalHost(), id_) if campaign.host == "local" else ()
                 hint = "\n".join((*own, error.hint))
                 raise UsageError(f"stack {stack.name}: {error.message}", hint=hint) from None
+
+
+def require_used(campaign: Campaign) -> None:
+    """UsageError for a tablespace that no table and no setting uses. A database or a postgresql.conf of the user's own
+    may use any."""
+    for stack in campaign.stacks:
+        if not campaign.workload.scaled or stack.postgresql.postgresql_conf is not None:
+            continue
+        settings = stack.postgresql.settings
+        used = {campaign.workload.tablespace, settings.get("default_tablespace")}
+        used.update(name.strip() for name in settings.get("temp_tablespaces", "").split(","))
+        unused = next((name for name in stack.tablespaces if name not in used), None)
+        if unused is not None:
+            raise UsageError(
+                f"stack {stack.name}: nothing uses tablespace {unused}",
+                hint=f"in a campaign file, workload: {{tablespace: {unused}}} puts pgbench's tables there, in all "
+                "stacks that have it",
+            )
 
 
 def require_metric(campaign: Campaign) -> None:

@@ -180,6 +180,8 @@ class PlannedTrial(Record):
 class PlannedRecord(PlannedTrial):
     stack: Stack
     steps: tuple[PlannedStep, ...]
+    left_out: dict[str, str] = {}
+    """Settings of the stack's own postgresql.conf that are not taken over, each with the reason."""
 
 
 class AttestedRecord(Record):

@@ -103,6 +103,8 @@ class StackDetails:
     settings: tuple[tuple[str, str], ...]
     figures: tuple[CellFigures, ...]
     server: tuple[StackSetting, ...]
+    left_out: tuple[tuple[str, str], ...]
+    """Settings of its postgresql.conf that were not taken over, each with the reason."""
     facts: tuple[FactRow, ...]
     steps: tuple[StepRow, ...]
     runs: int
@@ -163,6 +165,7 @@ def _details(
         settings=tuple(settings_of(spec)) if spec else (),
         figures=tuple(_cell_figures(findings, found)),
         server=stack_settings(trials),
+        left_out=tuple(dict.fromkeys(item for t in trials for item in t.planned.left_out.items())),
         facts=_facts(trials),
         steps=_steps(trials),
         runs=sum(max(1, len(t.cells)) for t in trials),

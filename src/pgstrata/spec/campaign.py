@@ -165,9 +165,8 @@ class Campaign(Model):
         if len(set(names)) != len(names):
             raise ValueError(f"two stacks have the same name: {sorted(n for n in names if names.count(n) > 1)[0]}")
         place = self.workload.tablespace
-        without = [s.name for s in self.stacks if place is not None and place not in s.tablespaces]
-        if without:
-            raise ValueError(f"workload.tablespace is {place!r}, which stack {without[0]!r} does not have")
+        if place is not None and not any(place in stack.tablespaces for stack in self.stacks):
+            raise ValueError(f"workload.tablespace is {place!r}, which no stack has")
         wanted = [self.goal.against] if self.goal.against else []
         wanted += [n for e in self.goal.equivalent for n in (e.a, e.b)]
         if self.soak is not None and not set(self.soak.stacks) <= set(names):

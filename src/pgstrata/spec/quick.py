@@ -226,6 +226,7 @@ def quick_campaign(
         design = plan_design(
             len(built) + aa, minutes, scales, shows, duration_s=duration_s, blocks=blocks, roomy=clients or CLIENTS
         )
+    places = {name for stack in built for name in stack.tablespaces}
     data: dict[str, Any] = {
         "name": quick_name(stacks),
         "seed": seed,
@@ -236,6 +237,7 @@ def quick_campaign(
         "workload": {
             "script": (script or "tpcb-like",),
             "sql": sql,
+            "tablespace": places.pop() if len(places) == 1 and not sql else None,
             "scale": (design.scale,),
             "clients": (clients or CLIENTS,),
             "jobs": min(clients or CLIENTS, 2),

@@ -53,7 +53,9 @@ class Workload(Model):
     )
     log: Literal["none", "sampled", "all"] = Field("none", description="per-transaction log, for percentiles")
     sampling_rate: float = Field(0.1, gt=0, le=1, description="share of transactions that a sampled log holds")
-    tablespace: str | None = Field(None, description="tablespace of pgbench's tables and indexes")
+    tablespace: str | None = Field(
+        None, description="tablespace of pgbench's tables and indexes, in the stacks that have it"
+    )
     sql: str | None = Field(None, description="the user's own database: an SQL file to load instead of pgbench -i")
     pg_restore: str | None = Field(None, description="the user's own database: an archive for pg_restore")
     freeze: bool = Field(False, description="VACUUM FREEZE after loading")

@@ -67,7 +67,9 @@ class Program:
             for host in reversed(self.setup.plan.hosts)
         )
         stack = self.setup.site.campaign.stack(trial.stack)
-        return PlannedRecord(trial=trial, stack=stack, steps=(*steps, *undos))
+        given = self.setup.site.given_conf.get(stack.name)
+        left_out = dict(given.left_out) if given else {}
+        return PlannedRecord(trial=trial, stack=stack, steps=(*steps, *undos), left_out=left_out)
 
     def _undo_lines(self, host: str) -> Iterator[str]:
         for undo in reversed([undo for step in self.steps if step.host == host for undo in step.undo]):

@@ -50,6 +50,11 @@ MISTAKES = [
     ("run margin.yaml", "margin.yaml:2: goal.margin: 2.0 must be less than 1.0", "for example 2%"),
     ("quick ext4 --margin 200%", "--margin 200% is not between 0 and 100 %", "--margin 2%"),
     ("quick ext4 --device /dev/sdb", "/dev/sdb is no stable id of a device", "/dev/disk/by-id"),
+    (
+        "quick ext4@tablespace.a=xfs ext4@tablespace.b=xfs",
+        "stack ext4@tablespace.a=xfs: nothing uses tablespace a",
+        "workload: {tablespace: a}",
+    ),
     ("simulate 0 -5% --margin abc", "--margin: 'abc' is not a share", "--margin 2%"),
     ("simulate 0 abc", "effect: 'abc' is not a share", "pgstrata simulate"),
     ("lab up --memory 4Q", "--memory: '4Q' is not a size", "--memory 4G"),

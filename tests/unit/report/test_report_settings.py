@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.record.schema import SettingRecord
+from pgstrata.report.html import html_text
 from pgstrata.report.tables.settings import render_setting, setting_table, stack_settings
 
 
@@ -85,3 +87,12 @@ def test_changed_settings_come_first(data: CampaignData) -> None:
     (trial,) = with_settings(data, {}).trials[:1]
     rows = stack_settings([replace(trial, settings=(version("18.1"), changed("work_mem", "1", "2")))])
     assert [(row.name, row.changed) for row in rows] == [("work_mem", True), ("server_version", False)]
+
+
+def test_what_was_left_out_of_a_postgresql_conf_is_on_the_page(data: CampaignData, findings: Findings) -> None:
+    assert "Left out of its postgresql.conf" not in html_text(data, findings)
+    reason = "it loads code into the server"
+    planned = [t.planned.model_copy(update={"left_out": {"archive_command": reason}}) for t in data.trials]
+    trials = tuple(replace(t, planned=one) for t, one in zip(data.trials, planned, strict=True))
+    page = html_text(replace(data, trials=trials), findings)
+    assert f'<th scope="row" class="mono">archive_command</th><td>{reason}</td>' in page

@@ -229,7 +229,7 @@ BAD = [
     ("stacks: [ext4]\nworkload: {durations: {select-only: 5}}",
      "c.yaml:2: workload: durations names 'select-only', which is not among the scripts", ""),
     ("stacks: [ext4]\nworkload: {tablespace: fast}",
-     "c.yaml:2: workload.tablespace is 'fast', which stack 'ext4' does not have", ""),
+     "c.yaml:2: workload.tablespace is 'fast', which no stack has", ""),
     ("stacks: [ext4]\nruns: {loads: copy}", "c.yaml:2: runs.loads: unknown key 'loads'", "did you mean load?"),
     ("stacks: [ext4]\nruns: {blocks: 0}", "c.yaml:2: runs.blocks: '0' must be at least 1", ""),
     ("stacks: ['disk(x)/ext4', 'disk(y,x)/btrfs']\nruns: {load: keep}",

@@ -186,3 +186,15 @@ def test_scripts_databases_and_settings_of_the_users(tmp_path: Path) -> None:
     assert made.stacks[1].postgresql.settings == {"work_mem": "1MB"}
     with pytest.raises(UsageError, match="does not exist"):
         quick(["ext4"], script="nowhere.sql")
+
+
+@pytest.mark.parametrize(
+    ("stacks", "tablespace"),
+    [
+        (["ext4", "ext4@tablespace.fast=xfs"], "fast"),
+        (["ext4@tablespace.a=xfs", "ext4@tablespace.b=xfs"], None),
+        (["ext4"], None),
+    ],
+)
+def test_the_only_tablespace_of_the_stacks_takes_the_tables(stacks: list[str], tablespace: str | None) -> None:
+    assert quick(stacks).workload.tablespace == tablespace

@@ -130,15 +130,14 @@ def loops(*backing: str, leads: bool = True) -> FakeHost:
     numbers = range(len(backing))
     entries = [entry(f"/dev/loop{n}", type="loop", **{"maj:min": f"7:{n}"}) for n in numbers]
     listing = ("lsblk", "--json", "--bytes", "--list", "--output", COLUMNS)
-    found = {("losetup", "--associated", file, "--noheadings", "--output", "NAME"): n for n, file in enumerate(backing)}
-    answers = {argv: completed(argv, f"/dev/loop{n}\n" if leads else "") for argv, n in found.items()}
+    answers: dict[tuple[str, ...], Completed] = {listing: completed(listing, json.dumps({"blockdevices": entries}))}
+    for number, file in enumerate(backing):
+        argv = ("losetup", "--associated", file, "--noheadings", "--output", "NAME")
+        answers[argv] = completed(argv, f"/dev/loop{number}\n" if leads else "")
     typed = ("readlink", "--canonicalize", "/dev/loop0")
+    answers[typed] = completed(typed, typed[-1])
     return FakeHost(
-        {
-            listing: completed(listing, json.dumps({"blockdevices": entries})),
-            **answers,
-            typed: completed(typed, typed[-1]),
-        },
+        answers,
         files={f"/sys/block/loop{n}/loop/backing_file": f"{file}\n" for n, file in enumerate(backing)},
         missing_programs=True,
     )

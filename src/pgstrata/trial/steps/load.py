@@ -106,11 +106,17 @@ def loaded_golden(setup: TrialSetup) -> str:
             "data_checksums": server.data_checksums,
             "scale": setup.trial.scale,
             "tablespaces": sorted(setup.plan.tablespace_directories),
-            "tablespace": workload.tablespace,
+            "tablespace": _tablespace(setup),
             "freeze": workload.freeze,
             "user_file": setup.site.database_digest,
         },
     )
+
+
+def _tablespace(setup: TrialSetup) -> str | None:
+    """The tablespace of pgbench's tables; None for the data directory, also of a stack without that tablespace."""
+    place = setup.workload.tablespace
+    return place if place in setup.stack.tablespaces else None
 
 
 def empty_golden(setup: TrialSetup) -> str:
@@ -209,7 +215,7 @@ def _fill_step(setup: TrialSetup) -> Step:
     vacuum = plan_vacuum(server, DATABASE, freeze=workload.freeze)
     own = workload.sql or workload.pg_restore
     if own is None:
-        init = plan_init(setup.target, setup.trial.scale, tablespace=workload.tablespace)
+        init = plan_init(setup.target, setup.trial.scale, tablespace=_tablespace(setup))
         return Step("load", _planned(init, *([vacuum] if workload.freeze else [])), act=_fill)
     there = _sent_database(setup)
     if workload.pg_restore is not None:
