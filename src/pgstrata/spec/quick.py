@@ -226,7 +226,6 @@ def quick_campaign(
         design = plan_design(
             len(built) + aa, minutes, scales, shows, duration_s=duration_s, blocks=blocks, roomy=clients or CLIENTS
         )
-    places = {name for stack in built for name in stack.tablespaces}
     data: dict[str, Any] = {
         "name": quick_name(stacks),
         "seed": seed,
@@ -237,7 +236,7 @@ def quick_campaign(
         "workload": {
             "script": (script or "tpcb-like",),
             "sql": sql,
-            "tablespace": places.pop() if len(places) == 1 and not sql else None,
+            "tablespace": None if sql else _only_tablespace(built),
             "scale": (design.scale,),
             "clients": (clients or CLIENTS,),
             "jobs": min(clients or CLIENTS, 2),
@@ -249,6 +248,12 @@ def quick_campaign(
         "crash": QUICK_CRASH if crash else None,
     }
     return extended(_checked(data), minutes)
+
+
+def _only_tablespace(stacks: Sequence[Stack]) -> str | None:
+    """The tablespace for pgbench's tables; None unless the stacks have one name of a tablespace in all."""
+    names = {name for stack in stacks for name in stack.tablespaces}
+    return names.pop() if len(names) == 1 else None
 
 
 def quick_name(stacks: Sequence[str]) -> str:
