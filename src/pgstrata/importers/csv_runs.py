@@ -1,7 +1,8 @@
 """`pgstrata import csv`: one row a run, `stack`, optional `block`, and metric columns.
 
 Rows of a block are one randomised round; without a `block` column the runs are unpaired, and the report warns that they
-are not protected from drift. `scale`, `clients` and `script` columns span a grid. A table with any fault is rejected as
+are not protected from drift. `scale`, `clients` and `script` columns span a grid. A column of texts is a label of the
+runs: it stands with the facts of their trials. A table with any fault is rejected as
 a whole, with every fault named by its line; `skip_bad_rows` omits faulty rows instead and counts them by reason.
 """
 
@@ -13,7 +14,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,6 +60,7 @@ class _Row:
     block: int | None
     cell: Cell
     values: dict[str, float]
+    labels: dict[str, str]
 
 
 @dataclass
@@ -112,7 +114,8 @@ def import_csv(
     header = [column.lower() for column in written]
     _check_header(path, header)
     faults = _Faults()
-    rows = [row for line, cells in lines if (row := _parse_row(line, header, cells, faults)) is not None]
+    labels = _label_columns(header, [cells for _, cells in lines])
+    rows = [row for line, cells in lines if (row := _parse_row(line, header, cells, labels, faults)) is not None]
     rows = list(_without_duplicates(rows, faults))
     if faults.found and not skip_bad_rows:
         raise UsageError(
@@ -185,24 +188,45 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
             raise UsageError(f"{path}: unknown column {column!r}", hint=f"did you mean {near[0]!r}?")
 
 
-def _parse_row(line: int, header: Sequence[str], cells: Sequence[str], faults: _Faults) -> _Row | None:
+def _label_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> frozenset[str]:
+    """Return the columns that no known metric has the name of and that hold texts alone: a single number among them
+    makes the others mistakes, and so does a number with separators."""
+    own = {at: column for at, column in enumerate(header) if column not in (*KEYS, *METRICS)}
+    texts = {column: [cells[at] for cells in rows if at < len(cells) and cells[at]] for at, column in own.items()}
+    return frozenset(
+        column
+        for column, found in texts.items()
+        if found and _LATENCY.fullmatch(column) is None and not any(map(_resembles_number, found))
+    )
+
+
+def _resembles_number(text: str) -> bool:
+    """Return True for numbers, also misspelt ones, and for signs of a missing one; `6.1.0` is a text."""
+    return re.fullmatch(r"[-+]?[\d,]*\.?\d*(e[-+]?\d+)?|nan|inf|infinity|n/a|-", text, re.IGNORECASE) is not None
+
+
+def _parse_row(
+    line: int, header: Sequence[str], cells: Sequence[str], labels: frozenset[str], faults: _Faults
+) -> _Row | None:
     if len(cells) != len(header):
         faults.add(line, "wrong number of cells", f"{len(cells)} instead of {len(header)}")
         return None
     by_column = dict(zip(header, cells, strict=True))
     before = len(faults.found)
-    for column in (c for c, text in by_column.items() if not text):
+    for column in (c for c, text in by_column.items() if not text and c not in labels):
         faults.add(line, "missing cell", f"column {column!r}")
     for column in ("stack", "script"):
         if by_column.get(column) and (problem := _name_problem(by_column[column])):
             faults.add(line, "not a name", f"column {column!r}: {problem}")
-    numbers = {c: _number(line, c, text, faults) for c, text in by_column.items() if text and _is_number(c)}
+    figures = {c: text for c, text in by_column.items() if text and c not in ("stack", "script", *labels)}
+    numbers = {c: _number(line, c, text, faults) for c, text in figures.items()}
     if len(faults.found) > before:
         return None
     found = {c: n for c, n in numbers.items() if n is not None}
     cell = imported_cell(by_column.get("script", "imported"), int(found.get("scale", 0)), int(found.get("clients", 0)))
     block = int(found["block"]) if "block" in found else None
-    return _Row(line, by_column["stack"], block, cell, {c: n for c, n in found.items() if c not in KEYS})
+    own = {c: text for c, text in by_column.items() if text and c in labels}
+    return _Row(line, by_column["stack"], block, cell, {c: n for c, n in found.items() if c not in KEYS}, own)
 
 
 def _name_problem(text: str) -> str | None:
@@ -211,10 +235,6 @@ def _name_problem(text: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-def _is_number(column: str) -> bool:
-    return column not in ("stack", "script")
 
 
 def _comma(text: str) -> str:
@@ -266,12 +286,12 @@ def _without_duplicates(rows: Sequence[_Row], faults: _Faults) -> Iterator[_Row]
         yield row
 
 
-def _facts(path: Path) -> HostFacts:
-    return HostFacts(name="imported", told={"source": path.name}, medium="imported, medium not known")
+def _facts(path: Path, labels: Mapping[str, str] | None = None) -> HostFacts:
+    told = {**(labels or {}), "source": path.name}
+    return HostFacts(name="imported", told=told, medium="imported, medium not known")
 
 
 def _trials(path: Path, rows: Sequence[_Row]) -> list[ImportedTrial]:
-    facts = _facts(path)
     blocks = {block: at for at, block in enumerate(sorted({row.block for row in rows if row.block is not None}))}
     seen: Counter[tuple[str, str]] = Counter()
     trials = []
@@ -279,7 +299,9 @@ def _trials(path: Path, rows: Sequence[_Row]) -> list[ImportedTrial]:
         key = (row.stack, row.cell.id)
         block = seen[key] if row.block is None else blocks[row.block]
         seen[key] += 1
-        trials.append(ImportedTrial(imported_stack(row.stack), block, (ImportedCell(_result(row)),), facts))
+        trials.append(
+            ImportedTrial(imported_stack(row.stack), block, (ImportedCell(_result(row)),), _facts(path, row.labels))
+        )
     return sorted(trials, key=lambda t: t.block)
 
 

@@ -36,6 +36,7 @@ from pgstrata.spec.campaign import Goal
 from pgstrata.spec.model import Model
 from pgstrata.spec.summarise import summarise_names
 from pgstrata.spec.workload import Cell
+from pgstrata.workload.pgbench import script_of
 from pgstrata.workload.pgbench_aggregates import is_aggregate_line, read_aggregates
 from pgstrata.workload.pgbench_logs import (
     LogPart,
@@ -264,7 +265,9 @@ def _cell_names(results: Sequence[PgbenchResult | None]) -> list[str]:
     traits = [_traits(result) if result is not None else {} for result in results]
     differing = {key for one in traits for key in one if len({other.get(key) for other in traits if other}) > 1}
     return [
-        ", ".join([result.script if result is not None else "imported", *(own[k] for k in own if k in differing)])
+        ", ".join(
+            [script_of(result.script) if result is not None else "imported", *(own[k] for k in own if k in differing)]
+        )
         for result, own in zip(results, traits, strict=True)
     ]
 

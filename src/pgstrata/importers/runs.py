@@ -31,6 +31,7 @@ from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.printable import plain_name
 from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
+from pgstrata.workload.pgbench import script_of
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def imported_cell(script: str, scale: int = 0, clients: int = 0) -> Cell:
         plain_name(script)
     except ValueError as error:
         raise UsageError(f"script: {error}", hint="a script is called by one line of text") from None
-    return Cell(script=script, scale=scale, clients=clients)
+    return Cell(script=script_of(script), scale=scale, clients=clients)
 
 
 def imported_result(**fields: Any) -> CellResult:

@@ -11,6 +11,20 @@ from pgstrata.host.protocol import Command, marked
 from pgstrata.spec.workload import Cell, Workload
 
 BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
+_PRINTED = {
+    "TPC-B (sort of)": "tpcb-like",
+    "simple update": "simple-update",
+    "Update only pgbench_accounts": "simple-update",
+    "select only": "select-only",
+    "SELECT only": "select-only",
+}
+"""Names of the builtin scripts in the output of pgbench, also of versions before 9.6."""
+
+
+def script_of(printed: str) -> str:
+    """The name by which pgbench takes the script that its output names; that of a file stays as it is."""
+    return _PRINTED.get(printed.removeprefix("<builtin: ").removesuffix(">"), printed)
+
 
 FIRST_MAJOR_WITH_TRIES = 15
 

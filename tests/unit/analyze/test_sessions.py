@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pgstrata.analyze.sessions.comparison import Session, compare_sessions, differing_facts, paired, session_estimate
+from pgstrata.analyze.sessions.comparison import (
+    Session,
+    common_stacks,
+    compare_sessions,
+    differing_facts,
+    paired,
+    session_estimate,
+)
 from pgstrata.analyze.stats.interval import ALPHA, SCREEN_G, interval
 from pgstrata.cli.main import app
 from pgstrata.record.redact import machine_stand_in
@@ -78,6 +86,12 @@ def test_how_far_sessions_lie_apart_is_told_by_the_other_stacks() -> None:
     alike = {"ext4": 0.0, "xfs": 0.001, "btrfs": -0.001, "zfs": 0.2}
     found = compare_sessions(*sessions_of(alike, scatter=0.002), "ext4")
     assert {one.stack: one.verdict for one in found.moved}["zfs"] == "higher"
+
+
+def test_an_import_that_knows_no_specification_has_its_stacks_in_common_by_name() -> None:
+    a, b = sessions_of({"ext4": 0.0, "xfs": 0.1, "zfs": 0.0})
+    assert common_stacks((replace(a, specs=dict.fromkeys(a.specs, "imported")), b)) == ("ext4", "xfs", "zfs")
+    assert common_stacks((replace(a, specs={**a.specs, "xfs": "xfs:noatime"}), b)) == ("ext4", "zfs")
 
 
 def test_two_stacks_in_common_make_no_claim() -> None:

@@ -50,6 +50,35 @@ def test_grid_columns_make_cells(tmp_path: Path) -> None:
     assert sorted(c.id for c in read(tmp_path / "out").cells()) == ["select-only-s10-c4", "select-only-s10-c8"]
 
 
+def test_columns_of_texts_are_labels_of_the_runs(tmp_path: Path) -> None:
+    text = "stack,block,tps,kernel,note\na,1,5,6.1.0,\nb,1,6,6.1.0,slow, after boot\n"
+    import_csv(table(tmp_path, text.replace("slow, after boot", '"slow, after boot"')), tmp_path / "out")
+    data = read(tmp_path / "out")
+    assert [c.result.extra for c in data.cells()] == [{}, {}]
+    told = [dict(t.facts.told) for t in data.trials if t.facts is not None]
+    assert told == [
+        {"kernel": "6.1.0", "source": "runs.csv"},
+        {"kernel": "6.1.0", "note": "slow, after boot", "source": "runs.csv"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("printed", "script"),
+    [
+        ("<builtin: TPC-B (sort of)>", "tpcb-like"),
+        ("TPC-B (sort of)", "tpcb-like"),
+        ("<builtin: simple update>", "simple-update"),
+        ("<builtin: select only>", "select-only"),
+        ("SELECT only", "select-only"),
+        ("own.sql", "own.sql"),
+    ],
+)
+def test_a_builtin_script_has_the_name_of_campaigns(tmp_path: Path, printed: str, script: str) -> None:
+    import_csv(table(tmp_path, f"stack,script,scale,clients,tps\na,{printed},10,4,5\n"), tmp_path / "out")
+    (cell,) = read(tmp_path / "out").cells()
+    assert cell.cell.script == script
+
+
 def test_byte_order_mark_quotes_and_blank_lines(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_bytes(b'\xef\xbb\xbfstack,tps\r\n"xfs, tuned",3\r\n\r\n"say ""hi""",4\r\n')
@@ -76,6 +105,9 @@ def test_byte_order_mark_quotes_and_blank_lines(tmp_path: Path) -> None:
         ("stack,tps\na,inf\n", "line 2: not a finite number"),
         ("stack,tps\na,1\nb\n", "line 3: wrong number of cells: 1 instead of 2"),
         ("stack,tps\n,1\n", "line 2: missing cell: column 'stack'"),
+        ("stack,tps,x\na,1,5\nb,1,fast\n", "line 3: not a number: 'fast' in column 'x'"),
+        ('stack,tps,x\na,1,"17,339"\n', "without separators of thousands"),
+        ("stack,tps,x\na,1,n/a\n", "line 2: not a number: 'n/a'"),
         ("stack,block,tps\na,,1\n", "line 2: missing cell: column 'block'"),
         ("stack,block,tps\na,1.5,1\n", "line 2: not a whole number: '1.5' in column 'block'"),
         ("stack,block,tps\na,1,1\na,1,2\n", "line 3: duplicate run: stack 'a' in block 1, also in line 2"),

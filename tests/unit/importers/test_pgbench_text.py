@@ -184,7 +184,7 @@ UNLIKE = {
 def test_runs_that_measured_something_else_are_cells_of_their_own(tmp_path: Path, trait: str) -> None:
     first, second, other = UNLIKE[trait]
     data = imported(tmp_path, ext4=three(1000), xfs=other)
-    assert {c.cell.script for c in data.cells()} == {f"<builtin: TPC-B (sort of)>, {one}" for one in (first, second)}
+    assert {c.cell.script for c in data.cells()} == {f"tpcb-like, {one}" for one in (first, second)}
     assert not any(pair.verdict in ("better", "worse") for pair in judge(data).comparisons)
     told = {t.facts.told.get(trait, "") for t in data.trials if t.facts is not None}
     assert len(told) == 2

@@ -47,6 +47,8 @@ Verdict = Literal["higher", "lower", "equal", "undecided", "unclaimed"]
 """Verdict on a change; `unclaimed` if no other stack shows how much sessions differ."""
 Refusal = Literal["no stack in common", "no reference", "other metric", "unpaired"]
 LEAST_BLOCKS = 2
+_IMPORTED = "imported"
+"""Specification of a stack that an import knows by name alone."""
 _UNKNOWN = "unknown"
 """Marks a fact that a record does not have, or that could not be read."""
 
@@ -235,9 +237,13 @@ def compare_sessions(a: Session, b: Session, reference: str | None = None) -> Se
 
 
 def common_stacks(sessions: Sequence[Session]) -> tuple[str, ...]:
-    """Return the names with the same specification in all sessions, in the order of the first."""
-    first, *others = sessions
-    return tuple(name for name, spec in first.specs.items() if all(s.specs.get(name) == spec for s in others))
+    """Return the names with the same specification in all sessions, in the order of the first. An import without a
+    specification knows its stacks by name."""
+    return tuple(
+        name
+        for name in sessions[0].specs
+        if all(name in one.specs for one in sessions) and len({one.specs[name] for one in sessions} - {_IMPORTED}) <= 1
+    )
 
 
 def reference_of(sessions: Sequence[Session], common: Sequence[str]) -> str | None:
