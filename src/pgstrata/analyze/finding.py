@@ -46,3 +46,5 @@ class Transactions(Finding):
 
 Uncounted = dict[str, Transactions]
 """Transactions by stack, for stacks with a notable share."""
+Unlike = dict[str, dict[str, str]]
+"""Subjects other than storage in which stacks differ, such as the PostgreSQL version: values by stack."""

@@ -20,6 +20,7 @@ from pgstrata.analyze.finding import (
     TimeKind,
     Transactions,
     Uncounted,
+    Unlike,
     Verdict,
 )
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
@@ -227,6 +228,8 @@ class Comparison(Finding):
     uncounted: Uncounted = Field(default_factory=dict)
     """Transactions of a and b, if a share of 0.001 or more failed, was skipped, late or retried: all figures are of the
     committed ones alone."""
+    unlike: Unlike = Field(default_factory=dict)
+    """Servers, checksums, networks or client machines in which a and b differ."""
 
 
 class Chosen(Finding):

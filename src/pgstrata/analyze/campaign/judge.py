@@ -28,6 +28,7 @@ from pgstrata.analyze.campaign.statements import (
     MatchedLoad,
     Statement,
 )
+from pgstrata.analyze.campaign.surroundings import surroundings_of
 from pgstrata.analyze.campaign.transactions import notable, transactions_of
 from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.findings import (
@@ -118,7 +119,8 @@ class _JudgedCell:
             n: transactions_of(r.data.result for r in evidence.of(n, cell.id)) for n in evidence.stacks
         }
         seconds = seconds_by_stack(self.observations)
-        self.pairs = PairFindings(cell.id, evidence.imported, seconds, notable(self.transactions))
+        around = {n: surroundings_of(r.trial for r in evidence.of(n, cell.id)) for n in evidence.stacks}
+        self.pairs = PairFindings(cell.id, evidence.imported, seconds, notable(self.transactions), around)
         self.own: dict[str, dict[str, OwnLevel]] = {}
         self.explored: dict[str, tuple[PairConclusion, ...]] = {}
         self.conclusion = self._conclude()
@@ -287,7 +289,10 @@ class _MatchedCell(_JudgedCell):
         levels = [(n, metric.from_model(self.own[self.primary][n].level)) for n in self._ranking()]
         ordered = tuple(amounts(sorted(levels, key=lambda item: item[1])))
         yield MatchedLoad(
-            rate_tps=self.cell.rate_tps or 0.0, metric=metric.name, levels=ordered, uncounted=self.pairs.notable
+            rate_tps=self.cell.rate_tps or 0.0,
+            metric=metric.name,
+            levels=ordered,
+            **self.pairs.caveats(*self.evidence.stacks),
         )
 
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 from pgstrata.analyze.campaign.conclude import PairConclusion
 from pgstrata.analyze.campaign.scale import Metric
 from pgstrata.analyze.campaign.statements import PairStatement
+from pgstrata.analyze.campaign.surroundings import Surroundings, unlike
 from pgstrata.analyze.crash import share_bound
-from pgstrata.analyze.finding import Kind, Source, Uncounted
+from pgstrata.analyze.finding import Kind, Source, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison
 from pgstrata.analyze.stats.equivalence import PairVerdict
 from pgstrata.analyze.stats.interval import Interval
+
+
+class Caveats(TypedDict):
+    """Fields of a claim with what its sentence must name."""
+
+    uncounted: Uncounted
+    unlike: Unlike
 
 
 @dataclass(frozen=True)
@@ -26,10 +35,16 @@ class PairFindings:
     """Machine time of a stack in a block."""
     notable: Uncounted = field(default_factory=dict)
     """Uncommitted or retried transactions of the cell's stacks, if notable."""
+    surroundings: Mapping[str, Surroundings] = field(default_factory=dict)
+    """Servers, checksums, networks and client machines by stack."""
 
     def uncounted(self, *names: str) -> Uncounted:
         """Return the notable shares of these stacks."""
         return {name: self.notable[name] for name in names if name in self.notable}
+
+    def caveats(self, *names: str) -> Caveats:
+        """Return what a claim on these stacks must name: notable shares, and surroundings that differ."""
+        return {"uncounted": self.uncounted(*names), "unlike": unlike(self.surroundings, names)}
 
     def comparison(self, pair: PairConclusion, metric: Metric, *, declared: bool) -> Comparison:
         verdict = pair.verdict
@@ -63,7 +78,7 @@ class PairFindings:
             acceptable_margin=relative_margin(metric, verdict.acceptable_bound) if declared else None,
             sigma=pair.sigma,
             unseen_mode=unseen_mode(verdict),
-            uncounted=self.uncounted(pair.a, pair.b),
+            **self.caveats(pair.a, pair.b),
             cross_check=_cross_check(pair, metric) if declared else None,
         )
 
@@ -102,6 +117,7 @@ def pair_statement(comparison: Comparison) -> PairStatement:
         acceptable_margin=comparison.acceptable_margin,
         unseen_mode=comparison.unseen_mode,
         uncounted=comparison.uncounted,
+        unlike=comparison.unlike,
     )
 
 

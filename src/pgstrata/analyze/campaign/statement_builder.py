@@ -130,7 +130,7 @@ class CellStatements:
             metric=self._metric,
             margin=self.design.goal.margin,
             class_=self._demanded(leader) if limited else None,
-            uncounted=self.pairs.notable,
+            **self.pairs.caveats(*self.evidence.stacks),
             bad_mode_cost=None if held_back is None else self._mean_cost(held_back),
         )
 
@@ -222,7 +222,7 @@ class CellStatements:
                 metric=metric.name,
                 others=tuple(amounts(others)),
                 source=source,
-                uncounted=self.pairs.uncounted(leader, *(name for name, _ in others)),
+                **self.pairs.caveats(leader, *(name for name, _ in others)),
             )
 
     def _prices(self, leader: str) -> Iterator[Price]:
@@ -246,7 +246,7 @@ class CellStatements:
                 low=low,
                 high=high,
                 class_=effective_durability(self.evidence.durability[other]),
-                uncounted=self.pairs.uncounted(other, leader),
+                **self.pairs.caveats(other, leader),
                 proven=pair.verdict.decided,
             )
 
@@ -266,7 +266,7 @@ class CellStatements:
                     metric=metric.name,
                     of_levels=metric.from_model(levels),
                     of_pairs=metric.from_model(value),
-                    uncounted=self.pairs.uncounted(pair.a, pair.b),
+                    **self.pairs.caveats(pair.a, pair.b),
                     far_run=self._far_run(pair, levels - value),
                 )
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pgstrata.analyze.finding import Finding, Source, Uncounted, Verdict
+from pgstrata.analyze.finding import Finding, Source, Uncounted, Unlike, Verdict
 
 
 class StatementBase(Finding):
@@ -18,6 +18,8 @@ class Claim(StatementBase):
 
     uncounted: Uncounted = Field(default_factory=dict)
     """Transactions of the stacks concerned, where a share failed, was skipped, late or retried."""
+    unlike: Unlike = Field(default_factory=dict)
+    """Servers, checksums, networks or client machines in which the stacks concerned differ."""
 
 
 class NoVerdict(StatementBase):

@@ -17,10 +17,10 @@ from pgstrata.report.sentences.statements import (
     LONGEST_SETTLING_S,
     MOST_HOSTS,
     bare_sentence,
+    caveat_words,
     comparison_words,
     listed,
     sentence,
-    uncounted_words,
 )
 from pgstrata.report.sentences.why import reason_words
 from pgstrata.report.tables.verdicts import main_cells
@@ -180,7 +180,7 @@ def _open_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
         f" {listed(far)} {'is' if len(far) == 1 else 'are'} far behind, with too few runs for a proof." if far else ""
     )
     leads = f"{bare_sentence(choice).split(' leads,')[0]} leads, which is **not proven**{against}."
-    return f"{leads}{behind}{uncounted_words(choice.uncounted)}"
+    return f"{leads}{behind}{caveat_words(choice)}"
 
 
 def _is_far(comparison: Comparison) -> bool:
@@ -198,8 +198,8 @@ def _settled_words(findings: Findings, cell: CellFinding, choice: Choice) -> str
     runner_up = next((pairs[name] for name in cell.ranking if name in pairs), None)
     if runner_up is None or runner_up.verdict not in ("better", "worse"):
         return sentence(choice)
-    behind = comparison_words(runner_up.model_copy(update={"uncounted": {}}))
-    return f"{bare_sentence(choice)} {behind}{uncounted_words(choice.uncounted)}"
+    behind = comparison_words(runner_up.model_copy(update={"uncounted": {}, "unlike": {}}))
+    return f"{bare_sentence(choice)} {behind}{caveat_words(choice)}"
 
 
 def _open(findings: Findings, cell: CellFinding, choice: Choice) -> tuple[Comparison, ...]:

@@ -5,7 +5,7 @@ Names stand in backticks, verdicts between double asterisks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, assert_never
 
 from pgstrata.analyze.campaign.pair_findings import pair_statement
@@ -41,7 +41,7 @@ from pgstrata.analyze.campaign.statements import (
 )
 from pgstrata.analyze.campaign.steadiness import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S
 from pgstrata.analyze.campaign.transactions import NOTABLE
-from pgstrata.analyze.finding import Transactions, Uncounted
+from pgstrata.analyze.finding import Transactions, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison
 from pgstrata.report.sentences.figures import LEAST_S, UNBOUNDED, is_bounded, render_count, render_factor, render_number
 from pgstrata.spec.summarise import summarise_names
@@ -87,6 +87,22 @@ def uncounted_words(uncounted: Uncounted) -> str:
     return f" **Committed transactions alone count**: {'; '.join(told)}." if told else ""
 
 
+def unlike_words(unlike: Unlike) -> str:
+    """Return a follow-on sentence on servers, checksums, networks or client machines that differ; empty if none do."""
+    told = [f"{what} ({_values_words(by_stack)})" for what, by_stack in unlike.items()]
+    return f" **They also differ in** {'; '.join(told)}." if told else ""
+
+
+def _values_words(by_stack: Mapping[str, str]) -> str:
+    values = dict.fromkeys(by_stack.values())
+    return ", ".join(f"{listed([n for n, own in by_stack.items() if own == value])} {value}" for value in values)
+
+
+def caveat_words(claim: Claim | Comparison) -> str:
+    """Return the follow-on sentences of a claim on stacks."""
+    return unlike_words(claim.unlike) + uncounted_words(claim.uncounted)
+
+
 def shares_words(transactions: Transactions) -> str:
     """Return `12 % failed and 3 % were retried`."""
     return " and ".join(f"{percent(s)} {what}" for what, s in transactions.shares.items() if s >= NOTABLE)
@@ -126,11 +142,11 @@ def _pair_tone(statement: PairStatement) -> Tone:
 
 def sentence(statement: Statement) -> str:
     """Return the sentence for a statement."""
-    return bare_sentence(statement) + uncounted_words(statement.uncounted if isinstance(statement, Claim) else {})
+    return bare_sentence(statement) + (caveat_words(statement) if isinstance(statement, Claim) else "")
 
 
 def bare_sentence(statement: Statement) -> str:
-    """Return the sentence without the outcome of the transactions."""
+    """Return the sentence without its caveats."""
     match statement:
         case NoVerdict() | Choice() | PairStatement() | NotConfirmed() | Behind() | Price() | NotCompared():
             return _verdict(statement)

@@ -36,6 +36,7 @@ from pgstrata.report.sentences.statements import (
     soak_words,
     tone_of,
     uncounted_words,
+    unlike_words,
     versus,
 )
 from pgstrata.report.tables.verdicts import main_cells
@@ -128,7 +129,10 @@ def _open_pairs(pairs: Sequence[Statement]) -> str:
     found = [p for p in pairs if isinstance(p, PairStatement)]
     uncounted = {name: shares for p in found for name, shares in p.uncounted.items()}
     words = summarise_names([versus(p) for p in found], MOST_NAMES, noun="pairs")
-    return f"**Undecided**: {words}.{uncounted_words(uncounted)}"
+    unlike: dict[str, dict[str, str]] = {}
+    for what, values in ((what, values) for p in found for what, values in p.unlike.items()):
+        unlike.setdefault(what, {}).update(values)
+    return f"**Undecided**: {words}.{unlike_words(unlike)}{uncounted_words(uncounted)}"
 
 
 # ---------------------------------------------------------------- remarks
