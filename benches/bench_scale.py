@@ -35,6 +35,7 @@ from pgstrata.trial.events import Tell, silent
 from pgstrata.trial.fake import FAKE_MODE
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata.trial.scheduling import OneByOne
 from pgstrata_fake.runner import FakeRunner
 
 STACKS = ("ext4", "xfs", "btrfs", "tmpfs", "zfs")
@@ -106,7 +107,7 @@ def first_verdict_s(directory: Path) -> float:
 
 
 @dataclass
-class TimedRunner:
+class TimedRunner(OneByOne):
     """The made-up trials, and the processor time that they took."""
 
     inner: FakeRunner

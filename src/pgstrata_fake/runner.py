@@ -25,6 +25,7 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 from pgstrata.trial.events import StepBegun, Tell
+from pgstrata.trial.scheduling import OneByOne
 from pgstrata_fake.cells import Rows, write_cell
 
 _BEGIN = "2026-01-01T00:00:00.000+00:00"
@@ -39,7 +40,7 @@ def _seeded(*parts: object) -> random.Random:
 
 
 @dataclass
-class FakeRunner:
+class FakeRunner(OneByOne):
     """Writes trials as the real runner does, with invented numbers; touches nothing else."""
 
     campaign: Campaign

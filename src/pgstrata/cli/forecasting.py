@@ -18,6 +18,7 @@ from pgstrata.analyze.stats.detectable_difference import (
     expected_sigma,
     least_blocks,
     pair_width_in_sigmas,
+    slices_sigma,
     width_in_sigmas,
 )
 from pgstrata.analyze.stats.forecast import (
@@ -42,6 +43,7 @@ from pgstrata.spec.cluster_crash import untested
 from pgstrata.spec.crash_request import SHOWN, STATES, CrashRequest
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.hosts.lab import LAB
+from pgstrata.spec.side_by_side import planned_slices
 from pgstrata.spec.units import render_duration
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.survey.estimate import Expected, estimate_trial
@@ -143,11 +145,13 @@ def foresee(campaign: Campaign, estimates: Sequence[Expected], recorded: Campaig
     measured = list(recorded_seconds(recorded).values()) if recorded is not None else []
     sigma = measured_sigma(recorded) if recorded is not None else None
     length_s = campaign.workload.duration_s or ASSUMED_LENGTH_S
-    known = f"assumed: a quiet server, runs of {render_duration(length_s)}" if sigma is None else "measured here"
+    slices = planned_slices(campaign)
+    runs = "slices" if slices else f"runs of {render_duration(length_s)}"
+    known = f"assumed: a quiet server, {runs}" if sigma is None else "measured here"
     return Foreseen(
         campaign,
         max(fmean(measured) if measured else trial_s * _scales(campaign), 0.001),
-        expected_sigma(length_s) if sigma is None else sigma,
+        (slices_sigma(slices) if slices else expected_sigma(length_s)) if sigma is None else sigma,
         known,
     )
 
@@ -319,7 +323,8 @@ def _length(campaign: Campaign, found: Foreseen) -> Iterator[str]:
 def expected_trials(campaign: Campaign) -> tuple[Expected, ...]:
     """Of the first blocks, which load anew, and as many that do not."""
     names = tuple(s.name for s in campaign.stacks)
-    trials = [t for block in range(2 * MIN_BLOCKS) for t in block_trials(campaign, block, names)]
+    slices = planned_slices(campaign)
+    trials = [t for block in range(2 * MIN_BLOCKS) for t in block_trials(campaign, block, names, slices=slices)]
     return tuple(estimate_trial(campaign, t) for t in trials)
 
 

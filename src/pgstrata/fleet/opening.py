@@ -7,7 +7,7 @@ machine (or the same one, started again), which opens the session anew and undoe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -185,9 +185,10 @@ class FarHost(ScheduledHost):
         """The session, which each trial names: another worker of the machine may have to open it."""
         return self.asked.model_dump_json()
 
-    def submit(self, executor: Executor, trial: Trial, *, begins_block: bool) -> Future[bytes]:
+    def submit(self, executor: Executor, trials: Sequence[Trial], *, begins_block: bool) -> Future[bytes]:
         from pgstrata.fleet.worker import run_trial
 
+        (trial,) = trials
         self.tell(TrialBegun(self.directory.campaign.name, trial))
         self.directory.note_running(trial)
         asked = TrialAsked(key=self.asked.key, trial=trial, begins_block=begins_block)
@@ -195,14 +196,16 @@ class FarHost(ScheduledHost):
         future: Future[bytes] = submit(run_trial, self.text, asked.model_dump_json(), affinity=self.asked.host)
         return future
 
-    def take(self, found: bytes, trial: Trial) -> TrialVerdict:
+    def take(self, found: bytes, trials: Sequence[Trial]) -> tuple[TrialVerdict, ...]:
+        (trial,) = trials
         _, archive = take_up(self.asked.host, found, self.directory, self.tell)
         verdict = self.directory.adopt(trial, archive)
         self.directory.forget_running(trial)
-        return verdict
+        return (verdict,)
 
-    def give_up(self, trial: Trial) -> None:
-        self.directory.forget_running(trial)
+    def give_up(self, trials: Sequence[Trial]) -> None:
+        for trial in trials:
+            self.directory.forget_running(trial)
 
 
 def take_up(host: str, content: object, directory: CampaignDirectory, tell: Tell) -> tuple[SessionAnswer, bytes]:

@@ -15,6 +15,8 @@ from pgstrata.spec.campaign import Stage as TrialStage
 from pgstrata.spec.workload import Cell
 
 Stage = TrialStage | Literal["done"]
+COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
+"""Stages whose runs the verdicts are about; they alone may be slices."""
 
 
 @dataclass(frozen=True)

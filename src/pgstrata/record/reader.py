@@ -85,6 +85,13 @@ class CellData:
     def id(self) -> str:
         return self.result.cell.id
 
+    @property
+    def whole(self) -> CellData | None:
+        """The run that the series are of: the whole run itself, or the one after slices; None for slices alone."""
+        if not self.result.slices:
+            return self
+        return None if self.result.whole is None else replace(self, result=self.result.whole)
+
     def has(self, series: str) -> bool:
         """Whether that series (a key of `parquet.SERIES`) was recorded."""
         return self.source.has(f"{self.folder}/{series}.parquet")
@@ -100,7 +107,7 @@ class CellData:
                 # Not pq.read_table: for files this small its data set machinery costs four times the reading.
                 parquet = pq.ParquetFile(file, pre_buffer=False)  # whose threads cost more than the reading
                 found = parquet.schema_arrow  # made anew each time that it is asked for
-                _check_series(parquet.metadata, found, series, self.result.duration_s)
+                _check_series(parquet.metadata, found, series, (self.whole or self).result.duration_s)
                 # Further columns are left where they are.
                 wanted = [name for name in columns or SERIES[series] if name in found.names]
                 every = wanted == found.names

@@ -26,6 +26,7 @@ def round_trials(campaign: Campaign, decision: DecisionRecord, turn: int) -> dic
             decision.stage,
             cells=decision.cells,
             duration_s=decision.duration_s,
+            slices=decision.slices,
             host=host,
             turn=turn if on_hosts else None,
         )

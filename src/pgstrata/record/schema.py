@@ -55,7 +55,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
-from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
@@ -485,8 +485,18 @@ class NodeUse(Record):
     """Of those: from the record of the commit in the primary's WAL to that acknowledgement."""
 
 
+class SliceResult(Record):
+    """One turn of a stack: pgbench's own time, and the time until its filesystems were on the medium."""
+
+    began_epoch_s: float
+    """By the clock of the host; the turns of a block are in this order."""
+    transactions: int = Field(ge=0)
+    measured_s: float = Field(ge=0)
+    sync_s: float = Field(ge=0)
+
+
 class CellResult(Record):
-    """One measured run of pgbench: what it printed, in numbers."""
+    """One measured run of pgbench: what it printed, in numbers. In slices, the sums of a stack's turns."""
 
     cell: Cell
     started: str
@@ -517,6 +527,11 @@ class CellResult(Record):
     """Of the modelled disks; none for disks that keep no account."""
     nodes: tuple[NodeUse, ...] = ()
     """Of a cluster; none for a server that is alone, and in records of versions that did not count them."""
+    slices: tuple[SliceResult, ...] = ()
+    """The turns of a stack that stood beside others; `tps` is all their transactions over all their seconds, those
+    of synchronising included."""
+    whole: CellResult | None = None
+    """One whole run after the turns, in some of the blocks; the series of the cell are of it."""
 
     @field_validator("percentiles_ms", "extra", mode="before")
     @classmethod
@@ -553,5 +568,7 @@ class DecisionRecord(Record):
     figures: dict[str, Any] = {}
     cells: dict[str, tuple[Cell, ...]] | None = None
     duration_s: float | None = None
+    slices: Slices | None = None
+    """The stacks of the block stand side by side and take turns; none if they run one after the other."""
     budget_notice: str = ""
     """At the end: the later stage that did not fit into the budget."""

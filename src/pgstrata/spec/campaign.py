@@ -28,6 +28,21 @@ MOST_BLOCKS = 10_000
 """Upper limit of blocks. Runs take seconds each, so a larger number is a typing error."""
 
 
+class Slices(Model):
+    """Short turns of the load, which goes from one standing stack of a block to the next.
+
+    Each stack of a block gets `count` turns; every second round runs in the reverse order of the one before, so that
+    each stack follows each stack equally often.
+    """
+
+    count: int = Field(4, ge=2, le=64, multiple_of=2, description="turns of each stack in a block; even")
+    length: DurationS = Field(2.0, ge=1, le=300, multiple_of=1, description="measured time of a turn; whole seconds")
+
+    @property
+    def measured_s(self) -> float:
+        return self.count * self.length
+
+
 class Runs(Model):
     """Layout of the runs."""
 
@@ -39,6 +54,12 @@ class Runs(Model):
         description="maximum number of screening blocks of an adaptive campaign; up to twice as many for few survivors",
     )
     budget: DurationS | None = Field(None, gt=0, description="time budget of the whole campaign")
+    design: Literal["auto", "slices", "whole"] = Field(
+        "auto",
+        description="slices: the stacks of a block stand side by side and take the load in turns; whole: one after the "
+        "other; auto: slices for adaptive campaigns with a budget and runs of at most 30 s, where the host allows them",
+    )
+    slices: Slices = Field(Slices(), description="the turns of a block in slices")
     load: Literal["copy", "fresh", "keep"] = Field(
         "copy",
         description="fresh: load for every run; copy: restore a golden copy; keep: go on with what the last run left",
@@ -237,5 +258,6 @@ class Trial(Model):
     scale: int
     cells: tuple[Cell, ...]
     duration_s: float | None = Field(None, description="measured seconds of a run, instead of the workload's")
+    slices: Slices | None = Field(None, description="the trial's turns; none if it runs alone")
     host: str = Field("", description="of a campaign on several hosts, the one that this trial's block is of")
     workload_seed: int = Field(description="pgbench --random-seed, the same for all stacks of a block")

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign, Stage, Trial
+from pgstrata.spec.campaign import Campaign, Slices, Stage, Trial
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.workload import Cell
 
@@ -44,14 +44,15 @@ def block_trials(
     *,
     cells: Mapping[str, Sequence[Cell]] | None = None,
     duration_s: float | None = None,
+    slices: Slices | None = None,
     host: str = "",
     turn: int | None = None,
 ) -> tuple[Trial, ...]:
     """The trials of one block in the order of execution: one round of all stacks for each scale.
 
     `block` counts from 0 through all stages. `cells` by stack replaces the campaign's grid, `duration_s` the workload's
-    duration. With several hosts a block belongs to one `host` and is the `turn`-th there. Raises UsageError for a stack
-    that the campaign does not have.
+    duration. With `slices` the trials of a round stand side by side. With several hosts a block belongs to one `host`
+    and is the `turn`-th there. Raises UsageError for a stack that the campaign does not have.
     """
     known = {s.name for s in campaign.stacks}
     for name in stacks:
@@ -63,7 +64,7 @@ def block_trials(
         for name in order:
             own = grid if cells is None else tuple(c for c in cells.get(name, ()) if c.scale == scale)
             if own:
-                trials.append(_trial(campaign, block, len(trials), stage, name, own, duration_s, turn))
+                trials.append(_trial(campaign, block, len(trials), stage, name, own, duration_s, slices, turn))
     return tuple(t.model_copy(update={"host": host}) for t in trials) if host else tuple(trials)
 
 
@@ -100,6 +101,7 @@ def _trial(
     stack: str,
     cells: tuple[Cell, ...],
     duration_s: float | None,
+    slices: Slices | None,
     turn: int | None,
 ) -> Trial:
     runs = campaign.runs
@@ -115,6 +117,7 @@ def _trial(
         scale=scale,
         cells=cells,
         duration_s=duration_s,
+        slices=slices,
         workload_seed=workload_seed(campaign.seed, block),
     )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.campaign import Campaign, Slices
 from pgstrata.spec.expand import with_aa
 from pgstrata.spec.file.files import resolve_stack_files, resolve_workload_files
 from pgstrata.spec.file.problems import explain
@@ -19,6 +21,7 @@ from pgstrata.spec.file.resolve import stack_from_mapping, takes_device
 from pgstrata.spec.layers.kind import Device, Filesystem
 from pgstrata.spec.notation.stack import parse_stack_mapping
 from pgstrata.spec.server_settings import stack_setting_problems
+from pgstrata.spec.side_by_side import planned_slices
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration
 
@@ -49,9 +52,13 @@ WORTH_A_SCALE = 1.25
 QUICK_CRASH = {"states": 40, "time": 10}
 """Power cuts, after the runs and outside their budget: seconds of each stack."""
 
-Shows = Callable[[int, int, float], float]
-"""The smallest difference that stacks, blocks and seconds of a run can show; infinite if there are no bounds.
-Statistics compute it; see `analyze.reach`."""
+SLICE_COUNTS = (2, 4, 8)
+WHOLE_RUN_S = 10.0
+"""Least length of the whole runs beside slices."""
+
+Shows = Callable[..., float]
+"""The smallest difference that stacks, blocks and seconds of a run can show, or `slices` of it; infinite if there are
+no bounds. Statistics compute it: `analyze.stats.detectable_difference.smallest_shown`."""
 
 
 @dataclass(frozen=True)
@@ -169,13 +176,62 @@ def extension_options(minutes: int | None, blocks: int | None) -> tuple[str, ...
 def extended(campaign: Campaign, minutes: float) -> Campaign:
     """The quick campaign with that budget: as many screening blocks as fit. Length and scale of its runs stay."""
     stacks, workload, runs = len(campaign.stacks), campaign.workload, campaign.runs
-    run_s = (workload.duration_s or 0.0) + workload.warmup
+    slices = planned_slices(campaign)
+    run_s = (slices.measured_s if slices else workload.duration_s or 0.0) + workload.warmup
     left_s, blocks = (SCREENING_SHARE if stacks > 2 else 1.0) * minutes * 60.0 / stacks, 0
     while blocks < MAX_BLOCKS and left_s >= 0:
         left_s -= overhead_s(workload.scale[0], fresh=blocks < runs.fresh_blocks) + run_s
         blocks += left_s >= 0
     update = {"budget": minutes * 60.0, "max_blocks": max(MIN_BLOCKS, blocks)}
     return campaign.model_copy(update={"runs": runs.model_copy(update=update)})
+
+
+Layout = tuple[Literal["auto", "slices", "whole"], Slices]
+"""`runs.design`, and the turns of slices."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a quick campaign is asked for, and the layouts that fit."""
+
+    stacks: int
+    minutes: float
+    scales: Sequence[int]
+    shows: Shows
+    blocks: int | None
+    clients: int
+
+    def whole(self, duration_s: float | None = None) -> tuple[Layout, QuickDesign]:
+        """Whole runs, of that length if it is given. UsageError if the time is too short."""
+        return ("whole", Slices()), self._planned(self.shows, duration_s)
+
+    def best(self) -> tuple[Layout, QuickDesign]:
+        """The number of slices that shows the smallest differences; whole runs where the time is too short."""
+        found = []
+        for slices in map(_slices, SLICE_COUNTS if self.stacks > 1 else ()):
+            shows = partial(self.shows, slices=slices)
+            with suppress(UsageError):
+                design = self._planned(shows, slices.measured_s)
+                found.append((shows(self.stacks, design.blocks, design.duration_s), slices, design))
+        if not found:
+            return self.whole()
+        _, slices, design = min(found, key=lambda one: one[0])
+        return ("auto", slices), replace(design, duration_s=max(design.duration_s, WHOLE_RUN_S))
+
+    def _planned(self, shows: Shows, duration_s: float | None) -> QuickDesign:
+        return plan_design(
+            self.stacks,
+            self.minutes,
+            self.scales,
+            shows,
+            duration_s=duration_s,
+            blocks=self.blocks,
+            roomy=self.clients,
+        )
+
+
+def _slices(count: int) -> Slices:
+    return Slices(count=count)
 
 
 def quick_campaign(
@@ -204,28 +260,26 @@ def quick_campaign(
     """A campaign of those stacks that fits `minutes` (10 by default) and looks for the best.
 
     `begun` is the campaign to resume: length and scale of its runs stay unless others are given. `devices` are stable
-    ids of real disks, given to each stack in turn (trials run one at a time). Without them stacks sit on disks of the
-    model `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen if not given. `script` is a
-    builtin one or a file. `sql` is the file of a database to load instead of pgbench's tables; the scale then means
-    nothing. `postgresql` holds keys of a stack's `postgresql:` for all stacks. Raises UsageError.
+    ids of real disks, given to each stack in turn (runs are whole then, one at a time). Without them stacks sit on
+    disks of the model `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen if not given;
+    each of them asks for whole runs. `script` is a builtin one or a file. `sql` is the file of a database to load
+    instead of pgbench's tables; the scale then means nothing. `postgresql` holds keys of a stack's `postgresql:` for
+    all stacks. Raises UsageError.
     """
     if not stacks:
         raise UsageError("no stack is named", hint="for example: pgstrata quick ext4 xfs:noatime")
     if media and devices:
         raise UsageError("--media and --device exclude each other", hint="give one of the two")
     built = [_stack(text, devices, media, dict(postgresql or {})) for text in stacks]
-    shown = [stack.name for stack in built]
-    twice = sorted({name for name in shown if shown.count(name) > 1})
-    if twice:
-        raise UsageError(f"stack {twice[0]!r} is named twice", hint="to compare a stack with itself: --aa")
+    _refuse_twice(built)
     minutes = minutes or DEFAULT_MINUTES
+    scales = (scale,) if scale else SCALES[-1:] if sql else SCALES
     if begun is not None:
+        layout: Layout = (begun.runs.design, begun.runs.slices)
         design = _begun_design(begun, scale, duration_s)
     else:
-        scales = (scale,) if scale else SCALES[-1:] if sql else SCALES
-        design = plan_design(
-            len(built) + aa, minutes, scales, shows, duration_s=duration_s, blocks=blocks, roomy=clients or CLIENTS
-        )
+        asked = _Asked(len(built) + aa, minutes, scales, shows, blocks, clients or CLIENTS)
+        layout, design = asked.whole(duration_s) if duration_s or blocks else asked.best()
     data: dict[str, Any] = {
         "name": quick_name(stacks),
         "seed": seed,
@@ -243,7 +297,8 @@ def quick_campaign(
             "duration": design.duration_s,
             "warmup": design.warmup_s,
         },
-        "runs": {"blocks": blocks, "fresh_blocks": design.fresh_blocks, "aa": aa},
+        "runs": dict(zip(("design", "slices"), layout, strict=True))
+        | {"blocks": blocks, "fresh_blocks": design.fresh_blocks, "aa": aa},
         "goal": {"margin": margin},
         "crash": QUICK_CRASH if crash else None,
     }
@@ -254,6 +309,13 @@ def _only_tablespace(stacks: Sequence[Stack]) -> str | None:
     """The tablespace for pgbench's tables; None unless the stacks have one name of a tablespace in all."""
     names = {name for stack in stacks for name in stack.tablespaces}
     return names.pop() if len(names) == 1 else None
+
+
+def _refuse_twice(stacks: Sequence[Stack]) -> None:
+    shown = [stack.name for stack in stacks]
+    twice = sorted({name for name in shown if shown.count(name) > 1})
+    if twice:
+        raise UsageError(f"stack {twice[0]!r} is named twice", hint="to compare a stack with itself: --aa")
 
 
 def quick_name(stacks: Sequence[str]) -> str:

@@ -125,12 +125,25 @@ def loop_size_bytes(campaign: Campaign, loaded_bytes: int | None = None) -> int:
     return -(-wanted // GIB) * GIB
 
 
-def scratch_bytes(campaign: Campaign, loop_bytes: int, loaded_bytes: int | None = None) -> int:
-    """The most that the campaign's files in the scratch folder take at one time: loop files and golden copies."""
+def scratch_bytes(
+    campaign: Campaign, loop_bytes: int, loaded_bytes: int | None = None, *, side_by_side: bool = False
+) -> int:
+    """The most that the campaign's files in the scratch folder take at one time: loop files and golden copies. With
+    `side_by_side` all stacks stand at once."""
     stacks = [_loop_files_bytes(campaign, stack, loop_bytes, loaded_bytes) for stack in campaign.stacks]
     # kept stacks stand side by side, each at every scale
-    standing = sum(stacks) * len(campaign.workload.scale) if campaign.runs.load == "keep" else max(stacks)
+    scales = len(campaign.workload.scale) if campaign.runs.load == "keep" else 1
+    standing = sum(stacks) * scales if side_by_side or campaign.runs.load == "keep" else max(stacks)
     return standing + _golden_bytes(campaign, loaded_bytes)
+
+
+def memory_bytes(campaign: Campaign, stack: Stack, loaded_bytes: int | None = None) -> int:
+    """Memory of a standing stack: shared buffers, the page cache of its database, and volumes in memory."""
+    content = content_of(campaign, stack, loaded_bytes)
+    roles = bytes_by_role(campaign, stack, content)
+    volumes = stack.volumes.items()
+    held = sum(roles[role] for role, v in volumes if v.fs.in_memory or (v.needs_device and v.device.in_memory))
+    return shared_buffers_bytes(stack) + content.database_bytes + held
 
 
 def _loop_files_bytes(campaign: Campaign, stack: Stack, loop_bytes: int, loaded_bytes: int | None) -> int:

@@ -126,7 +126,7 @@ class Step:
     `settings` are files of the kernel to write, before the commands. With `act` that function runs the commands,
     else they are run one after the other. `tells` says what is done without a command (files written, sent, read),
     `expected_s` how long it takes where that is known beforehand, `progress` the file on the host that its program
-    writes its progress to.
+    writes its progress to. Before a step that `begins_turn`, trials that stand side by side go on to the same turn.
     """
 
     name: str
@@ -144,6 +144,7 @@ class Step:
     requires: tuple[Look, ...] = ()
     awaits: tuple[Look, ...] = ()
     undoes: Callable[[Host, Undo], bool] | None = None
+    begins_turn: bool = False
     host: str = ""
 
     def on(self, host: str) -> Step:

@@ -19,7 +19,7 @@ from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
 from pgstrata.probe.acknowledged import Acknowledgements
 from pgstrata.probe.stale import Stale
 from pgstrata.record.recorder import TrialRecorder
-from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SpaceRecord
+from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SliceResult, SpaceRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.stack import PRIMARY, Stack
 from pgstrata.spec.workload import Cell, Workload
@@ -34,6 +34,9 @@ from pgstrata.workload.pgbench import Target
 
 POOLERS: Mapping[str, type[Pooler]] = {"pgpool": Pgpool, "pgbouncer": PgBouncer}
 """By name, as in `Topology.pooler`."""
+
+QUIET_SETTINGS: Mapping[str, str] = {"autovacuum": "off", "checkpoint_timeout": "3600"}
+"""A server that stands beside others begins nothing by itself while they are measured."""
 
 Percentiles = Callable[[Sequence[Path], bool], Mapping[str, float]]
 """Computes percentiles (`p50`, ...) from pgbench's logs of one run; the flag is true for an open-loop load."""
@@ -69,6 +72,20 @@ class TrialSetup:
     @property
     def workload(self) -> Workload:
         return self.site.campaign.workload
+
+    @property
+    def further_settings(self) -> Mapping[str, str]:
+        """Settings that keep a server quiet in the turns of others; the stack's own come first."""
+        if self.trial.slices is None:
+            return {}
+        asked = {name.lower() for name in self.site.settings_of(self.stack)}
+        return {name: value for name, value in QUIET_SETTINGS.items() if name not in asked}
+
+    @property
+    def warmup_s(self) -> float:
+        """Time of the load before the measured one. Slices always have it: the first turn follows another one."""
+        slices = self.trial.slices
+        return self.workload.warmup or (slices.length if slices else 0.0)
 
     @property
     def outputs(self) -> str:
@@ -161,8 +178,8 @@ class CellRun:
     prewarmed: Prewarmed | None = None
     settled: bool | None = None
     """True if throughput had settled at the end of the warm-up; None if unknown."""
-    pid: int = 0
-    """Pid of pgbench, part of its logs' names."""
+    pids: list[int] = field(default_factory=list)
+    """Pids of pgbench, part of its logs' names: one, or one for each slice."""
     started: str = ""
     began_epoch_s: float = 0.0
     """By the clock of the host."""
@@ -174,6 +191,9 @@ class CellRun:
     """Stale reads on each standby after the run; empty unless configured."""
     let_go: Mapping[str, Acknowledgements] = field(default_factory=dict)
     """Commits that each acknowledging standby released after the run; empty unless configured."""
+    slices: list[SliceResult] = field(default_factory=list)
+    whole: CellRun | None = None
+    """The whole run after slices."""
     collected: bool = False
 
 
@@ -214,14 +234,14 @@ class TrialContext:
         return self.setup.server
 
     def configure_server(self, further: Mapping[str, str] | None = None) -> None:
-        """Writes the settings of the stack, and `further` ones that its kind of trial needs."""
+        """Writes the settings of the stack, and `further` ones that its kind of trial needs besides those of slices."""
         stack = self.plan.stack
         given = self.site.given_conf.get(stack.name)
         self.server.configure(
             stack.postgresql.settings,
             given.settings if given else None,
             data_checksums=stack.postgresql.data_checksums,
-            further=further,
+            further={**self.setup.further_settings, **(further or {})},
         )
 
     def cell(self, cell: Cell) -> CellRun:

@@ -92,6 +92,10 @@ class Executor:
     elsewhere: Mapping[str, Host] = field(default_factory=dict)
     """Other hosts of the trial, by their names."""
     started_s: float = field(default_factory=time.monotonic)
+    marker: str = ""
+    """What the trial's commands are marked with."""
+    away_s: float = 0.0
+    """The time of turns of the trials beside this one."""
     _step: str = ""
     _planned: list[PlannedCommand] | None = None
     """Remaining commands of the running step; None outside of steps and while undoing."""
@@ -114,11 +118,34 @@ class Executor:
         return self.elsewhere[name] if name else self.host
 
     def run(self, steps: Sequence[Step], runner: StepRunner, context: object) -> None:
-        """Runs all steps in order. Raises TrialError if the trial's time is up before one of them starts."""
+        """Runs all steps in order, of a trial that stands alone."""
+        for _ in self.turns(steps, runner, context):
+            pass
+
+    def turns(self, steps: Sequence[Step], runner: StepRunner, context: object) -> Iterator[None]:
+        """Runs all steps in order, and yields before each turn. Raises TrialError if the trial's time is up before a
+        step starts."""
         expected = [step.expected_s or 0.0 for step in steps]
         for number, step in enumerate(steps):
+            if step.begins_turn:
+                yield from self._stand_aside()
             with self._timed(step, sum(expected[number:])):
                 self._follow(step, runner, context)
+
+    def _stand_aside(self) -> Iterator[None]:
+        """Leaves the host to other trials until this one is continued, or ended by an error thrown into it."""
+        left_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.away_s += time.monotonic() - left_s
+            self.host.watched(self)
+            self.host.mark(self.marker)
+
+    @property
+    def elapsed_s(self) -> float:
+        """The trial's own time so far."""
+        return time.monotonic() - self.started_s - self.away_s
 
     def _follow(self, step: Step, runner: StepRunner, context: object) -> None:
         """Runs one step; its commands must be those that were planned, no more and no fewer."""
@@ -156,7 +183,7 @@ class Executor:
     @contextmanager
     def _timed(self, step: Step, left_s: float) -> Iterator[None]:
         self.interruption.check()
-        if time.monotonic() - self.started_s > self.limit_s:
+        if self.elapsed_s > self.limit_s:
             raise TrialError(
                 f"the trial took longer than {render_duration(self.limit_s)} and was aborted before step {step.name}",
                 hint="raise runs.max_trial_duration",

@@ -30,6 +30,7 @@ from pgstrata.trial.survey.preflight import check_servers, notices, render_unsup
 from pgstrata.trial.survey.record_size import check_record_space
 from pgstrata.trial.survey.remote_nodes import add_remote_nodes, far_notices, run_preflights
 from pgstrata.trial.survey.scratch import check_scratch
+from pgstrata.trial.survey.side_by_side import choose_slices
 from pgstrata.trial.survey.survey import open_site, survey
 from pgstrata.trial.undo_errors import forget_undo_errors, note_undo_errors
 
@@ -77,7 +78,10 @@ def performance_runner(
         site, beyond = with_media_range(site)
         for line in beyond:
             tell(Notice(line))
-        runner = PerformanceRunner(site, interruption, percentiles)
+        chosen = choose_slices(site, stacks, found)
+        if chosen.refused:
+            tell(Notice(f"whole runs instead of slices: {chosen.refused}"))
+        runner = PerformanceRunner(site, interruption, percentiles, chosen.slices)
         try:
             yield runner, stacks
         finally:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +15,7 @@ from pgstrata.trial.events import Event, EventLog, Tell, TrialEnded
 from pgstrata.trial.executor import Executor, Identity
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.survey.host_survey import Site
+from pgstrata.trial.turns import Turns, take_turns
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,19 @@ class TrialOutcome:
     passed_on: tuple[type[PgstrataError], ...] = ()
 
     def to_verdict(self, act: Callable[[Executor], None], tell: Tell) -> TrialVerdict:
-        """Records the outcome of `act`. Raises RecordError, Interrupted and the errors of `passed_on`, with the trial
-        set aside."""
-        began_s, started = time.monotonic(), utc_now()
+        """Records the outcome of `act`, of a trial that stands alone. Raises as `turns` does."""
+
+        def alone(executor: Executor) -> Iterator[None]:
+            act(executor)
+            yield from ()
+
+        (verdict,) = take_turns([self.turns(alone, tell)])
+        return verdict
+
+    def turns(self, act: Callable[[Executor], Iterator[None]], tell: Tell) -> Turns:
+        """Records the outcome of `act`; yields where it does. Raises RecordError, Interrupted and the errors of
+        `passed_on`, with the trial set aside."""
+        started = utc_now()
         log, name = EventLog(self.recorder), self.site.campaign.name
 
         def tell_both(event: Event) -> None:
@@ -48,7 +58,7 @@ class TrialOutcome:
         status: Literal["ok", "failed", "excluded"] = "ok"
         reason, hint = "", ""
         try:
-            act(executor)
+            yield from act(executor)
         except aside:
             self.directory.set_aside(self.recorder)
             raise
@@ -73,7 +83,7 @@ class TrialOutcome:
             hint=hint,
             started=started,
             ended=utc_now(),
-            duration_s=round(time.monotonic() - began_s, 3),
+            duration_s=round(executor.elapsed_s, 3),
         )
         log(TrialEnded(name, self.trial, verdict))
         self.recorder.finish(verdict)

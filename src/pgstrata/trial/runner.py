@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +11,7 @@ from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import HostLost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
 from pgstrata.record.schema import TrialVerdict
-from pgstrata.spec.campaign import Trial
+from pgstrata.spec.campaign import Slices, Trial
 from pgstrata.stack.build import StepRunner
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal, failures
@@ -29,6 +29,7 @@ from pgstrata.trial.steps.load import GoldenChanged, Present
 from pgstrata.trial.survey.host_survey import Site
 from pgstrata.trial.survey.medium import record_check
 from pgstrata.trial.survey.scratch import make_scratch
+from pgstrata.trial.turns import Turns, take_turns
 
 
 @dataclass
@@ -38,6 +39,8 @@ class PerformanceRunner:
     site: Site
     interruption: Interruption
     percentiles: Percentiles
+    slices: Slices | None = None
+    """Turns of the stacks of a block, which stand side by side; none if they run one after the other."""
     kept: KeptStacks = field(default_factory=KeptStacks)
     _golden: frozenset[str] = frozenset()
     """The golden directories that were made so far."""
@@ -97,39 +100,57 @@ class PerformanceRunner:
         return make_program(self.site, trial, Present(self._golden, kept.plan if kept else None))
 
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
-        """Runs one trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError.
+        """Runs one trial to its verdict, as `run_together` does."""
+        (verdict,) = self.run_together((trial,), directory, tell)
+        return verdict
 
-        If the host is lost in the middle of a trial, the trial restarts when it is back; HostLost is raised if it does
-        not come back. A second loss fails the trial.
+    def run_together(
+        self, trials: Sequence[Trial], directory: CampaignDirectory, tell: Tell
+    ) -> tuple[TrialVerdict, ...]:
+        """Runs trials side by side to their verdicts. Raises Interrupted, with all of them set aside, or RecordError.
+
+        If the host is lost in the middle, the trials restart when it is back; HostLost is raised if it does not come
+        back. A second loss fails them.
         """
         if self._lost:
             self.clean_after_loss(tell)
         try:
-            return self._attempt(trial, directory, tell, passed_on=(HostLost,))
+            return self._attempt(trials, directory, tell, passed_on=(HostLost,))
         except HostLost as error:
-            tell(Notice(f"{trial.stack} is set aside: {error.message}"))
+            tell(Notice(f"{', '.join(t.stack for t in trials)} is set aside: {error.message}"))
             self.clean_after_loss(tell)
-            return self._attempt(trial, directory, tell)
+            return self._attempt(trials, directory, tell)
 
     def _attempt(
-        self, trial: Trial, directory: CampaignDirectory, tell: Tell, passed_on: tuple[type[PgstrataError], ...] = ()
-    ) -> TrialVerdict:
+        self,
+        trials: Sequence[Trial],
+        directory: CampaignDirectory,
+        tell: Tell,
+        passed_on: tuple[type[PgstrataError], ...] = (),
+    ) -> tuple[TrialVerdict, ...]:
+        return take_turns([self._turns_of(trial, directory, tell, passed_on) for trial in trials])
+
+    def _turns_of(
+        self, trial: Trial, directory: CampaignDirectory, tell: Tell, passed_on: tuple[type[PgstrataError], ...]
+    ) -> Turns:
+        """The trial begins when it is first continued: what those before it left is known by then."""
         recorder = directory.start_trial(trial, self.program(trial).planned)
 
-        def act(executor: Executor) -> None:
+        def act(executor: Executor) -> Iterator[None]:
             try:
-                self._perform(trial, recorder, executor)
+                yield from self._perform(trial, recorder, executor)
             except HostLost:
                 self._lost = True
                 raise
 
-        return TrialOutcome(self.site, trial, directory, recorder, self.interruption, passed_on).to_verdict(act, tell)
+        outcome = TrialOutcome(self.site, trial, directory, recorder, self.interruption, passed_on)
+        return (yield from outcome.turns(act, tell))
 
-    def _perform(self, trial: Trial, recorder: TrialRecorder, executor: Executor) -> None:
+    def _perform(self, trial: Trial, recorder: TrialRecorder, executor: Executor) -> Iterator[None]:
         """Runs the planned program; if a golden copy has changed, another program that recreates it."""
         while True:
             try:
-                self._run(self.program(trial), recorder, executor)
+                yield from self._run(self.program(trial), recorder, executor)
                 return
             except GoldenChanged as changed:
                 executor.tell(Notice(f"golden copy {changed} has changed since it was created; it is recreated"))
@@ -137,7 +158,7 @@ class PerformanceRunner:
                 self._golden -= {changed.directory}
                 recorder.write("planned.json", self.program(trial).planned)
 
-    def _run(self, program: Program, recorder: TrialRecorder, executor: Executor) -> None:
+    def _run(self, program: Program, recorder: TrialRecorder, executor: Executor) -> Iterator[None]:
         trial = program.setup.trial
         with ExitStack() as journals:
             runner = self._step_runner(trial, recorder, executor, journals)
@@ -145,7 +166,9 @@ class PerformanceRunner:
             executor.run(program.before, runner, context)
             with self._stack(program, runner, context):
                 try:
-                    executor.run((*program.prepare, *program.measure), runner, context)
+                    for _ in executor.turns((*program.prepare, *program.measure), runner, context):
+                        self._golden |= program.keeps  # the first turn begins when all is loaded
+                        yield
                 finally:
                     with suppress(HostLost):
                         rescue_outputs(context)

@@ -10,16 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from pgstrata.host.protocol import HostLost
-from pgstrata.record.decision import Decision, Observation, Policy, Stage
+from pgstrata.record.decision import COMPARISON, Decision, Observation, Policy, Stage
 from pgstrata.record.reader import TrialData, place
-from pgstrata.record.recorder import CampaignDirectory
+from pgstrata.record.recorder import CampaignDirectory, utc_now
 from pgstrata.record.rounds import round_trials
-from pgstrata.record.schema import DecisionRecord
-from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
+from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.trial.events import BlockBegun, Notice, Tell, TrialEnded, TrialSkipped
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.scheduling import LocalHostRunner, ScheduledHost, TrialRunner
@@ -150,7 +151,8 @@ def run_campaign(
 
     A round is a block of each host, all at once by the `executor`; a host runs one trial at a time. Every error of a
     single trial is recorded by the runner. What it raises ends the campaign, which stays resumable; a host that was
-    lost for good is left out until the campaign is resumed.
+    lost for good is left out until the campaign is resumed. A campaign that has begun in slices or in whole runs goes
+    on so.
     """
     state = _State.of(directory, observe)
     directory.forget()  # the state has them until their round is taken up
@@ -159,12 +161,13 @@ def run_campaign(
         name: runner if isinstance(runner, ScheduledHost) else LocalHostRunner(runner, directory, tell)
         for name, runner in given.items()
     }
+    slices = next((runner.slices for runner in given.values() if not isinstance(runner, ScheduledHost)), None)
     rounds = _Rounds(campaign, hosts, executor or Inline(), state, tell, interruption)
     block = turn = 0
     try:
         while True:
             interruption.check()
-            record = _decide(state, policy, block, turn, tuple(name for name in rounds.hosts if name))
+            record = _decide(state, policy, block, turn, tuple(name for name in rounds.hosts if name), slices)
             if record.stage == "done":
                 return state.outcome(record.reason)
             blocks = round_trials(campaign, record, turn)
@@ -187,7 +190,7 @@ def ended(campaign: Campaign, directory: CampaignDirectory, policy: Policy, *, o
             decision = _decide_anew(state, policy, block if not campaign.hosts else turn)
             if decision.stage != "done":
                 return None
-            _record(state, block, decision, ())
+            _record(state, block, decision, (), None)
             return state.outcome(decision.reason)
         blocks = round_trials(campaign, known, turn)
         if not all(state.is_finished(trial) for trials in blocks.values() for trial in trials):
@@ -205,7 +208,9 @@ def recorded_stacks(campaign: Campaign, trials: Iterable[TrialData]) -> tuple[st
     return tuple(s.name for s in campaign.stacks if statuses.get(s.name) != {"unsupported"})
 
 
-def _decide(state: _State, policy: Policy, block: int, turn: int, hosts: tuple[str, ...]) -> DecisionRecord:
+def _decide(
+    state: _State, policy: Policy, block: int, turn: int, hosts: tuple[str, ...], slices: Slices | None
+) -> DecisionRecord:
     """The earlier decision about this block, or a new one, recorded before it is followed. With several hosts, policies
     count the blocks of each.
     """
@@ -213,7 +218,7 @@ def _decide(state: _State, policy: Policy, block: int, turn: int, hosts: tuple[s
     if known is not None:
         return known
     decision = _decide_anew(state, policy, turn if hosts else block)
-    return _record(state, block, decision, hosts if decision.stage != "done" else ())
+    return _record(state, block, decision, hosts if decision.stage != "done" else (), slices)
 
 
 def _decide_anew(state: _State, policy: Policy, blocks_done: int) -> Decision:
@@ -222,7 +227,10 @@ def _decide_anew(state: _State, policy: Policy, blocks_done: int) -> Decision:
     return decision if decision.run and decision.stage != "done" else replace(decision, stage="done", run=())
 
 
-def _record(state: _State, block: int, decision: Decision, hosts: tuple[str, ...]) -> DecisionRecord:
+def _record(
+    state: _State, block: int, decision: Decision, hosts: tuple[str, ...], slices: Slices | None
+) -> DecisionRecord:
+    begun = state.decided.get(0)
     record = DecisionRecord(
         after_block=block,
         stage=decision.stage,
@@ -233,6 +241,7 @@ def _record(state: _State, block: int, decision: Decision, hosts: tuple[str, ...
         figures=decision.figures,
         cells=None if decision.cells is None else dict(decision.cells),
         duration_s=decision.duration_s,
+        slices=(slices if begun is None else begun.slices) if decision.stage in COMPARISON else None,
         budget_notice=decision.budget_notice,
     )
     # The end of a finished campaign is decided again, and told once; JSON knows no nan, which is not equal to itself.
@@ -253,16 +262,22 @@ def _without_hopeless(decision: Decision, hopeless: tuple[str, ...]) -> Decision
     return replace(decision, stage=stage, run=going_on, dropped=(*decision.dropped, *given_up), reason=reason)
 
 
+def _turns(trials: Sequence[Trial]) -> list[tuple[Trial, ...]]:
+    """The trials that stand at once, in their order: of slices those of one scale, else each one alone."""
+    together = groupby(trials, key=lambda trial: (trial.scale, "" if trial.slices else trial.id))
+    return [tuple(group) for _, group in together]
+
+
 @dataclass
 class _UnderWay:
-    """Trials that were submitted. Whatever has ended waits in a queue: to look at all of them for each one that ends
-    would take a time that grows with the square of the hosts."""
+    """Trials that were submitted, by those that stand at once. Whatever has ended waits in a queue: to look at all of
+    them for each one that ends would take a time that grows with the square of the hosts."""
 
-    trials: dict[Future[Any], Trial] = field(default_factory=dict)
+    trials: dict[Future[Any], tuple[Trial, ...]] = field(default_factory=dict)
     done: SimpleQueue[Future[Any]] = field(default_factory=SimpleQueue)
 
-    def add(self, future: Future[Any], trial: Trial) -> None:
-        self.trials[future] = trial
+    def add(self, future: Future[Any], trials: tuple[Trial, ...]) -> None:
+        self.trials[future] = trials
         future.add_done_callback(self.done.put)
 
 
@@ -292,7 +307,8 @@ class _Rounds:
             for trial in trials:
                 if self.state.is_finished(trial):
                     self.tell(TrialSkipped(self.campaign.name, trial))
-            left[block] = [t for t in trials if not self.state.is_finished(t) and t.host in self.hosts]
+            unfinished = [t for t in trials if not self.state.is_finished(t) and t.host in self.hosts]
+            left[block] = _turns([t for t in unfinished if not self._is_cut(t, trials)])
         under_way = _UnderWay()
         try:
             for block in left:
@@ -300,31 +316,50 @@ class _Rounds:
             while under_way.trials:
                 with self.interruption.waiting():
                     future = under_way.done.get()
-                trial = under_way.trials.pop(future)
-                if self._take(future, trial):
-                    self._begin(under_way, left, trial.block, first=False)
+                taken = under_way.trials.pop(future)
+                if self._take(future, taken):
+                    self._begin(under_way, left, taken[0].block, first=False)
         except BaseException:
             self.interruption.await_ends(under_way.trials)
             raise
 
-    def _begin(self, under_way: _UnderWay, left: dict[int, list[Trial]], block: int, first: bool) -> None:
-        """The next trial of a block; where there is one host, it has ended when this returns."""
+    def _is_cut(self, trial: Trial, block: Sequence[Trial]) -> bool:
+        """True if trials that stood beside this one are finished: it cannot stand beside them any more. It is recorded
+        as excluded."""
+        beside = [t for t in block if t.scale == trial.scale and self.state.is_finished(t)]
+        if trial.slices is None or not beside:
+            return False
+        planned = PlannedRecord(trial=trial, stack=self.campaign.stack(trial.stack), steps=())
+        now = utc_now()
+        reason = f"interrupted after {', '.join(t.stack for t in beside)} had ended, beside which it stood"
+        verdict = TrialVerdict(trial_id=trial.id, status="excluded", reason=reason, started=now, ended=now)
+        self.state.directory.start_trial(trial, planned).finish(verdict)
+        self._add(trial, verdict)
+        return True
+
+    def _begin(self, under_way: _UnderWay, left: dict[int, list[tuple[Trial, ...]]], block: int, first: bool) -> None:
+        """The next trials of a block; where there is one host, they have ended when this returns."""
         if not left[block]:
             return
         self.interruption.check()
-        trial = left[block].pop(0)
-        under_way.add(self.hosts[trial.host].submit(self.executor, trial, begins_block=first), trial)
+        trials = left[block].pop(0)
+        under_way.add(self.hosts[trials[0].host].submit(self.executor, trials, begins_block=first), trials)
 
-    def _take(self, future: Future[Any], trial: Trial) -> bool:
-        """Takes a trial up; False where its host is lost, and others are left."""
+    def _take(self, future: Future[Any], trials: tuple[Trial, ...]) -> bool:
+        """Takes trials up; False where their host is lost, and others are left."""
+        host = trials[0].host
         try:
-            verdict = self.hosts[trial.host].take(future.result(), trial)
+            verdicts = self.hosts[host].take(future.result(), trials)
         except HostLost as error:
-            if not trial.host:
+            if not host:
                 raise
-            self.hosts.pop(trial.host).give_up(trial)
-            self.tell(Notice(f"{trial.host} is left out until the campaign is resumed: {error.message}"))
+            self.hosts.pop(host).give_up(trials)
+            self.tell(Notice(f"{host} is left out until the campaign is resumed: {error.message}"))
             return False
+        for trial, verdict in zip(trials, verdicts, strict=True):
+            self._add(trial, verdict)
+        return True
+
+    def _add(self, trial: Trial, verdict: TrialVerdict) -> None:
         self.state.add(self.state.directory.finished_trial(trial.id))
         self.tell(TrialEnded(self.campaign.name, trial, verdict))
-        return True

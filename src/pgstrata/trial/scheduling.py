@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import TrialVerdict
-from pgstrata.spec.campaign import Trial
+from pgstrata.spec.campaign import Slices, Trial
 from pgstrata.trial.events import Tell, TrialBegun
 
 
 class TrialRunner(Protocol):
     """Runs one trial to its verdict; everything that it built is gone when it returns or raises."""
+
+    @property
+    def slices(self) -> Slices | None:
+        """Turns of the stacks of a block, which stand side by side; None if they run one after the other."""
+        ...
 
     def begin_block(self, block: int, directory: CampaignDirectory) -> None:
         """Records the checks before the trials of a block. Raises as `run` does."""
@@ -24,20 +30,42 @@ class TrialRunner(Protocol):
         """Records the trial. Raises `Interrupted` or an error that no further trial could survive."""
         ...
 
+    def run_together(
+        self, trials: Sequence[Trial], directory: CampaignDirectory, tell: Tell
+    ) -> tuple[TrialVerdict, ...]:
+        """Records trials that stand side by side, or one that stands alone. Raises as `run` does."""
+        ...
+
+
+class OneByOne(ABC):
+    """A runner whose trials do not need to stand side by side."""
+
+    slices: Slices | None = None
+
+    @abstractmethod
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
+        """As `TrialRunner.run`."""
+
+    def run_together(
+        self, trials: Sequence[Trial], directory: CampaignDirectory, tell: Tell
+    ) -> tuple[TrialVerdict, ...]:
+        return tuple(self.run(trial, directory, tell) for trial in trials)
+
 
 class ScheduledHost(ABC):
     """One host of a campaign, as the scheduler sees it."""
 
     @abstractmethod
-    def submit(self, executor: Executor, trial: Trial, *, begins_block: bool) -> Future[Any]:
-        """Has the trial run; the scheduler submits one trial of each host at a time."""
+    def submit(self, executor: Executor, trials: Sequence[Trial], *, begins_block: bool) -> Future[Any]:
+        """Has trials run that stand side by side, or one; the scheduler submits the next ones of a host when they have
+        ended."""
 
     @abstractmethod
-    def take(self, found: Any, trial: Trial) -> TrialVerdict:
-        """Called in the thread of the scheduler: makes the result a trial of the record."""
+    def take(self, found: Any, trials: Sequence[Trial]) -> tuple[TrialVerdict, ...]:
+        """Called in the thread of the scheduler: makes the results trials of the record."""
 
-    def give_up(self, trial: Trial) -> None:  # noqa: B027 (most hosts have nothing to do)
-        """Gives the trial up: its host was lost."""
+    def give_up(self, trials: Sequence[Trial]) -> None:  # noqa: B027 (most hosts have nothing to do)
+        """Gives the trials up: their host was lost."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +76,17 @@ class LocalHostRunner(ScheduledHost):
     directory: CampaignDirectory
     tell: Tell
 
-    def submit(self, executor: Executor, trial: Trial, *, begins_block: bool) -> Future[TrialVerdict]:
-        return executor.submit(self._run, trial, begins_block)
+    def submit(
+        self, executor: Executor, trials: Sequence[Trial], *, begins_block: bool
+    ) -> Future[tuple[TrialVerdict, ...]]:
+        return executor.submit(self._run, trials, begins_block)
 
-    def take(self, found: TrialVerdict, trial: Trial) -> TrialVerdict:
+    def take(self, found: tuple[TrialVerdict, ...], trials: Sequence[Trial]) -> tuple[TrialVerdict, ...]:
         return found
 
-    def _run(self, trial: Trial, begins_block: bool) -> TrialVerdict:
+    def _run(self, trials: Sequence[Trial], begins_block: bool) -> tuple[TrialVerdict, ...]:
         if begins_block:
-            self.runner.begin_block(trial.block, self.directory)
-        self.tell(TrialBegun(self.directory.campaign.name, trial))
-        return self.runner.run(trial, self.directory, self.tell)
+            self.runner.begin_block(trials[0].block, self.directory)
+        for trial in trials:
+            self.tell(TrialBegun(self.directory.campaign.name, trial))
+        return self.runner.run_together(trials, self.directory, self.tell)

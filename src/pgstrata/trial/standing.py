@@ -29,6 +29,8 @@ def standing(
     undos, undoing = (StopProcesses(marker=trial_id),), partial(executor.undoing, undo_name)
     with journaled(site.host, trial_id, *undos, undoing=undoing, told=told) as journal:
         site.host.mark(trial_id)
+        if site.host is executor.host:
+            executor.marker = trial_id
         make_scratch(site.host, site.scratch, journal)
         yield journal
 

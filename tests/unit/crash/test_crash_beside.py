@@ -34,7 +34,7 @@ def campaign(crash: CrashRequest | None = ASKED) -> Campaign:
 
 @pytest.mark.parametrize("crash", [True, False])
 def test_quick_cuts_power_where_it_is_asked_to(crash: bool) -> None:
-    made = quick_campaign(["ext4", "xfs"], lambda stacks, blocks, duration_s: 0.1, crash=crash)
+    made = quick_campaign(["ext4", "xfs"], lambda stacks, blocks, duration_s, **_: 0.1, crash=crash)
     assert (made.crash is not None) == crash
 
 

@@ -98,16 +98,16 @@ def test_what_runs_there_is_noted_until_it_has_come_or_its_machine_was_lost(dire
     far = FarHost(SessionAsked(token="t", host="db1", campaign=CAMPAIGN, fake=True), directory, silent)
     noted = directory.path / "running" / f"{trial.id}.json"
     executor = Submitting()
-    far.submit(executor, trial, begins_block=True)
+    far.submit(executor, (trial,), begins_block=True)
     assert executor.affinity == "db1"
     assert noted.exists()
-    far.give_up(trial)
+    far.give_up((trial,))
     assert not noted.exists()
     with tempfile.TemporaryDirectory() as folder, CampaignDirectory.create_or_open(Path(folder), CAMPAIGN) as there:
         FakeRunner(CAMPAIGN).run(trial, there, silent)
         archive = pack(there.path / "trials" / trial.id)
-    far.submit(executor, trial, begins_block=False)
-    assert far.take(render_answer(SessionAnswer(), archive), trial).trial_id == trial.id
+    far.submit(executor, (trial,), begins_block=False)
+    assert far.take(render_answer(SessionAnswer(), archive), (trial,))[0].trial_id == trial.id
     assert not noted.exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pgstrata.errors import TrialError
 from pgstrata.stack.disk_counts import DiskCounts
-from pgstrata.trial.steps.disk_accounts import disks_used, refuse_untimed
+from pgstrata.trial.steps.disk_accounts import disks_used, refuse_untimed, summed_use
 
 BEFORE = DiskCounts(
     model="hdd-7200",
@@ -53,3 +53,11 @@ def test_a_run_part_of_which_took_no_time_of_the_medium_is_refused() -> None:
     with pytest.raises(TrialError, match=r"modelled disk data\.0 answered 3 requests of the run without its timing"):
         refuse_untimed(used)
     refuse_untimed(disks_used({"data.0": BEFORE}, {"data.0": replace(BEFORE, elapsed_s=11.0)}))
+
+
+def test_turns_add_up() -> None:
+    first = disks_used({"data.0": BEFORE}, {"data.0": replace(BEFORE, elapsed_s=14.0, writes=130, busy_s=5.0)})
+    (both,) = summed_use(summed_use((), first), first)
+    assert (both.disk, both.model, both.stretch) == ("data.0", "hdd-7200", 2.0)
+    assert (both.elapsed_s, both.writes, both.busy_s) == (8.0, 60, 4.0)
+    assert both.late_percent_counts == (0, 0, 0)

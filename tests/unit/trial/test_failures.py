@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,13 @@ class Failing(PerformanceRunner):
 
     host_is_full = False
 
-    def _perform(self, trial: Trial, recorder: TrialRecorder, executor: Executor) -> None:
+    def _perform(self, trial: Trial, recorder: TrialRecorder, executor: Executor) -> Iterator[None]:
         if self.host_is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/mnt/data")
         full = Path("/dev/full")
         with writing(full):
             full.write_text("a log", encoding="utf-8")
+        yield
 
 
 @pytest.mark.parametrize("host_is_full", [False, True])

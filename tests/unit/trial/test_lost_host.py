@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,18 @@ class Losing(PerformanceRunner):
             raise HostLost("it did not come back")
 
     def _attempt(
-        self, trial: Trial, directory: CampaignDirectory, tell: Tell, passed_on: tuple[type[PgstrataError], ...] = ()
-    ) -> TrialVerdict:
+        self,
+        trials: Sequence[Trial],
+        directory: CampaignDirectory,
+        tell: Tell,
+        passed_on: tuple[type[PgstrataError], ...] = (),
+    ) -> tuple[TrialVerdict, ...]:
         self.done.append("attempt")
         self.losses -= 1
         lost = self.losses >= 0
         if lost and HostLost in passed_on:
             raise HostLost("connection to ssh://db1 was lost")
-        return TrialVerdict(trial_id=trial.id, status="failed" if lost else "ok")
+        return tuple(TrialVerdict(trial_id=trial.id, status="failed" if lost else "ok") for trial in trials)
 
 
 def run(runner: Losing, hosts: dict[str, Any], place: Path) -> str:

@@ -30,6 +30,7 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.trial.events import Event, Notice, Tell, silent
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.scheduler import Outcome, Runners, ended, run_campaign
+from pgstrata.trial.scheduling import OneByOne
 from pgstrata_fake.runner import FakeRunner
 
 pytestmark = pytest.mark.slow
@@ -45,7 +46,7 @@ def campaign(hosts: tuple[str, ...] = HOSTS, **more: object) -> Campaign:
 
 
 @dataclass
-class Watched:
+class Watched(OneByOne):
     """Counts the trials of a host at once; stops or loses the host after so many."""
 
     campaign: Campaign

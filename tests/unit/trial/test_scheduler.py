@@ -17,7 +17,7 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
 from pgstrata.record.source import Source
 from pgstrata.spec import expand
-from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.events import Tell, silent
@@ -25,7 +25,7 @@ from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.opening import record_unsupported
 from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, ended, run_campaign
-from pgstrata.trial.scheduling import TrialRunner
+from pgstrata.trial.scheduling import OneByOne, TrialRunner
 from pgstrata_fake.runner import FakeRunner
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ class Spy:
 
 
 @dataclass
-class Stopping:
+class Stopping(OneByOne):
     """Runs so many trials and is then interrupted in the middle of one."""
 
     inner: TrialRunner
@@ -95,7 +95,7 @@ class Stopping:
 
 
 @dataclass
-class Failing:
+class Failing(OneByOne):
     """Fails every trial of one stack."""
 
     inner: TrialRunner
@@ -342,3 +342,62 @@ class TestFixedBlocks:
         assert policy.decide((), 0, 0.0).stage == "screen"
         assert policy.decide((), 1, 45.0).stage == "screen"
         assert policy.decide((), 2, 90.0).stage == "done"
+
+
+TWO = Slices(count=2)
+
+
+@dataclass
+class SideBySide(OneByOne):
+    """Runs blocks in slices, and notes which trials stood at once; may die between two of their ends."""
+
+    campaign: Campaign
+    slices: Slices | None = TWO
+    dies_after: int = 99
+    stood: list[tuple[str, ...]] = field(default_factory=list)
+
+    def begin_block(self, block: int, directory: CampaignDirectory) -> None:
+        pass
+
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
+        if self.dies_after == 0:
+            raise Interrupted("SIGKILL")
+        self.dies_after -= 1
+        return FakeRunner(self.campaign).run(trial, directory, tell)
+
+    def run_together(
+        self, trials: Sequence[Trial], directory: CampaignDirectory, tell: Tell
+    ) -> tuple[TrialVerdict, ...]:
+        self.stood.append(tuple(trial.stack for trial in trials))
+        return super().run_together(trials, directory, tell)
+
+
+def test_in_slices_the_stacks_of_a_block_stand_at_once_at_each_scale(tmp_path: Path) -> None:
+    asked = campaign(blocks=2)
+    asked = asked.model_copy(update={"workload": asked.workload.model_copy(update={"scale": (1, 2)})})
+    runner = SideBySide(asked)
+    run(tmp_path / "c", asked, runner=runner)
+    assert [sorted(names) for names in runner.stood] == [sorted(STACKS)] * 4
+    data = read(tmp_path / "c")
+    assert {t.trial.slices for t in data.trials} == {TWO}
+    assert [d.slices for d in data.decisions] == [TWO, TWO, None]
+
+
+def test_a_campaign_goes_on_as_it_began(tmp_path: Path) -> None:
+    asked = campaign(blocks=2)
+    run(tmp_path / "c", asked, runner=SideBySide(asked, dies_after=3))
+    whole = SideBySide(asked, slices=None)
+    run(tmp_path / "c", asked, runner=whole)
+    assert [len(names) for names in whole.stood] == [3], "the memory that is short today does not change the layout"
+    assert [d.slices for d in read(tmp_path / "c").decisions][:2] == [TWO] * 2
+
+
+def test_a_stack_whose_neighbours_have_ended_does_not_run_alone(tmp_path: Path) -> None:
+    asked = campaign(blocks=2)
+    assert run(tmp_path / "c", asked, runner=SideBySide(asked, dies_after=2)).interrupted
+    resumed = SideBySide(asked)
+    assert run(tmp_path / "c", asked, runner=resumed).counts == {"ok": 5, "excluded": 1}
+    assert [len(names) for names in resumed.stood] == [3]
+    (cut,) = (t for t in read(tmp_path / "c").trials if t.verdict.status == "excluded")
+    assert cut.trial.block == 0
+    assert "beside which it stood" in cut.verdict.reason

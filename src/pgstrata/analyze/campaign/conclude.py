@@ -59,9 +59,7 @@ from pgstrata.analyze.stats.screen import STOP_PROBABILITY, probability_within_m
 from pgstrata.analyze.stats.screened_scatter import Scatter
 from pgstrata.analyze.stats.serial import inflated, told_correlation
 from pgstrata.analyze.stats.shared_scatter import RUNS_TO_SHARE, evident_in_table
-from pgstrata.record.decision import Observation, Stage
-
-COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
+from pgstrata.record.decision import COMPARISON, Observation, Stage
 
 
 @dataclass(frozen=True)

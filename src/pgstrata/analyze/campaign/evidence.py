@@ -6,7 +6,7 @@ No trial is excluded silently; `selection` decides which trials count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pgstrata.analyze.campaign.metrics import open_loop_of, run_metrics
@@ -16,7 +16,7 @@ from pgstrata.analyze.crash import broken_promises, durability_found, effective_
 from pgstrata.analyze.findings import DurabilityFinding, Excluded
 from pgstrata.analyze.stats.comparison import Design, goal_within, mean_seconds
 from pgstrata.analyze.why.medium import medium_notices
-from pgstrata.record.decision import Observation, Stage
+from pgstrata.record.decision import COMPARISON, Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.schema import AttestedRecord
 from pgstrata.spec.campaign import Goal
@@ -28,7 +28,6 @@ from pgstrata.spec.summarise import summarise_names
 from pgstrata.spec.workload import Cell
 
 SOAK_S = 1800.0
-COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
 MEASURED: tuple[Stage, ...] = (*COMPARISON, "latency")
 
 
@@ -73,6 +72,11 @@ class Evidence:
     @property
     def primary(self) -> Metric:
         return metric_of(self.goal.primary)
+
+    def whole(self, stack: str, cell: str) -> tuple[Run, ...]:
+        """Return the whole runs of one stack in one cell, those after slices included: the runs that have a series."""
+        found = (replace(run, data=run.data.whole) for run in self.of(stack, cell) if run.data.whole is not None)
+        return tuple(found)
 
     def of(self, stack: str, cell: str, stages: Sequence[Stage] = MEASURED) -> tuple[Run, ...]:
         """Return the runs of one stack in one cell; soak runs only on request."""

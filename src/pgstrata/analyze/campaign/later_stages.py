@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
-from pgstrata.analyze.campaign.evidence import COMPARISON, copies_on_write
+from pgstrata.analyze.campaign.evidence import copies_on_write
 from pgstrata.analyze.campaign.statements import Capacity, CapacityBracket
 from pgstrata.analyze.stats.capacity import bracket, capacity_tps, least_transactions, meets, next_rate
 from pgstrata.analyze.stats.comparison import seconds_by_stack
-from pgstrata.record.decision import Decision, Observation, OpenLoop, Policy
+from pgstrata.record.decision import COMPARISON, Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
 from pgstrata.spec.units import render_duration
 from pgstrata.spec.workload import Cell

@@ -70,18 +70,19 @@ def seconds_of(cell: CellData) -> Floats:
 
 def _reported(cell: CellData) -> tuple[Floats, int]:
     """Return throughput and interval from one read, which dominates the cost of judging a run."""
-    if not cell.has("progress"):
+    whole = cell.whole
+    if whole is None or not cell.has("progress"):
         return np.zeros(0), 1
     table = cell.table("progress", ["t_s", "tps"])
     t_s = table.column("t_s").to_numpy()
     tps = table.column("tps").to_numpy()
-    first, last = cell.result.settled_samples
+    first, last = whole.result.settled_samples
     if first or last:
         # Sampled by others, about once a second: samples are used unchanged, and the ends of the run were cut.
         return np.asarray(tps[first : tps.size - last]), 1
-    duration_s = cell.result.duration_s or float(t_s.max(initial=0))
+    duration_s = whole.result.duration_s or float(t_s.max(initial=0))
     interval_s = report_interval_s(t_s.tolist())
-    return jitter.per_second(t_s, tps, duration_s, cell.result.transactions, interval_s), interval_s
+    return jitter.per_second(t_s, tps, duration_s, whole.result.transactions, interval_s), interval_s
 
 
 @dataclass
@@ -129,7 +130,9 @@ class Observer:
 
 
 def _observations(trial: TrialData, primary: str, percentile: str) -> Iterator[Observation]:
-    share_s = trial.verdict.duration_s / max(1, len(trial.cells))
+    wholes = [cell.result.whole for cell in trial.cells if cell.result.whole is not None]
+    own_s = trial.verdict.duration_s - sum(whole.duration_s for whole in wholes)  # not in every block
+    share_s = max(0.0, own_s) / max(1, len(trial.cells))
     own = trial.trial
     for cell in trial.cells:
         value = primary_value(trial, cell, primary)

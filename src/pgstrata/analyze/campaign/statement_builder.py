@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgstrata.analyze.campaign.conclude import COMPARISON, CellConclusion, PairConclusion
+from pgstrata.analyze.campaign.conclude import CellConclusion, PairConclusion
 from pgstrata.analyze.campaign.evidence import Evidence
 from pgstrata.analyze.campaign.later_stages import capacity_statement
 from pgstrata.analyze.campaign.levels_apart import far_run, is_notable
@@ -47,7 +47,7 @@ from pgstrata.analyze.stats.forecast import smallest_margin
 from pgstrata.analyze.stats.interval import Interval
 from pgstrata.analyze.stats.trend import trend_p
 from pgstrata.analyze.why.disk_use import disk_findings, late_disks
-from pgstrata.record.decision import Observation
+from pgstrata.record.decision import COMPARISON, Observation
 from pgstrata.spec.durability import CLASSES
 from pgstrata.spec.workload import Cell
 
@@ -327,7 +327,7 @@ class CellStatements:
             yield from self._soak(name)
         yield from self._capacity()
         for name in self.evidence.stacks:
-            runs = self.evidence.of(name, self.cell.id)
+            runs = self.evidence.whole(name, self.cell.id)
             yield from stalls(name, runs)
             slopes = known(runs, "trend_per_hour")
             long = all(r.data.result.duration_s >= TREND_RUN_S for r in runs)

@@ -20,10 +20,13 @@ from pgstrata.analyze.stats.fit import fit_blocks
 from pgstrata.analyze.stats.forecast import ASSUMED_SIGMA_RUN, ASSUMED_TAU_S, ASSUMED_WITHIN, smallest_difference
 from pgstrata.analyze.stats.screen import MIN_BLOCKS
 from pgstrata.record.decision import Observation, Stage
-from pgstrata.spec.campaign import Goal
+from pgstrata.spec.campaign import Goal, Slices
 
 ASSUMED_LENGTH_S = 300.0
 """Length of the runs whose scatter is ASSUMED_SIGMA_RUN."""
+SLICES_BETWEEN, SLICES_WITHIN = 0.03, 0.09
+"""Scatter of a pair of stacks from build to build, and from slice to slice: fitted to slices of 2 s of three
+filesystems side by side (docs/statistics.md, "Slices")."""
 GoalKind = Literal["best", "all-pairs", "against", "equivalent"]
 MOST = 60
 """Maximum number of blocks; an adaptive campaign without a budget has no more."""
@@ -40,11 +43,19 @@ def expected_sigma(duration_s: float) -> float:
     return math.sqrt(between + seconds / duration_s)
 
 
-def smallest_shown(stacks: int, blocks: int, duration_s: float, *, fixed: bool = False) -> float:
+def slices_sigma(slices: Slices) -> float:
+    """Return the expected scatter of a stack in a block of such slices."""
+    return math.sqrt((SLICES_BETWEEN**2 + SLICES_WITHIN**2 / slices.count) / 2)
+
+
+def smallest_shown(
+    stacks: int, blocks: int, duration_s: float, *, fixed: bool = False, slices: Slices | None = None
+) -> float:
     """Return the smallest difference (a logarithm) that the interval of two of the stacks excludes after `blocks`
-    complete blocks of runs of that length, in search of the best; infinite while there are no bounds. `fixed` means
-    that exactly that number of blocks was declared."""
-    return expected_sigma(duration_s) * width_in_sigmas("best", stacks, blocks, fixed=fixed)
+    complete blocks of runs of that length or of such slices, in search of the best; infinite while there are no bounds.
+    `fixed` means that exactly that number of blocks was declared."""
+    sigma = expected_sigma(duration_s) if slices is None else slices_sigma(slices)
+    return sigma * width_in_sigmas("best", stacks, blocks, fixed=fixed)
 
 
 def width_in_sigmas(kind: GoalKind, stacks: int, blocks: int, *, fixed: bool = False, cells: int = 1) -> float:

@@ -72,7 +72,7 @@ def explain(evidence: Evidence, cells: Iterable[CellFinding]) -> tuple[tuple[Sta
 
 
 def _readings(evidence: Evidence, stack: str, cell: str) -> Iterator[RunReading]:
-    for run in evidence.of(stack, cell)[-MOST_RUNS:]:
+    for run in evidence.whole(stack, cell)[-MOST_RUNS:]:
         reading = read_run(run.data, run.trial.stack)
         if reading is not None:
             yield reading

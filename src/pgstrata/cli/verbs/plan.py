@@ -28,7 +28,7 @@ from pgstrata.spec.summarise import summarise_names
 
 if TYPE_CHECKING:
     from pgstrata.analyze.campaign.gate import Condition
-    from pgstrata.spec.campaign import Campaign, Trial
+    from pgstrata.spec.campaign import Campaign, Slices, Trial
     from pgstrata.spec.stack import Stack
     from pgstrata.stack.plan import StackPlan
     from pgstrata.trial.survey.estimate import Expected
@@ -126,14 +126,16 @@ def _describe(campaign: Campaign, site: Site, conditions: Sequence[Condition] = 
     from pgstrata.cli.forecasting import forecast, gate_warnings, power_cuts_on
     from pgstrata.spec.expand import block_trials
     from pgstrata.spec.hosts.lab import LAB
+    from pgstrata.spec.side_by_side import planned_slices
     from pgstrata.trial.survey.estimate import NOTHING, estimate_stages, estimate_trial
     from pgstrata.trial.survey.remote_nodes import far_notices
 
-    preflight, lacking = _preflight(site)
+    preflight, lacking, no_slices = _preflight(site)
     built = _without(campaign, {*lacking, *site.unserved})
     names = tuple(s.name for s in campaign.stacks if s.name not in site.unserved)  # others have no program to show
     planned_blocks = campaign.runs.blocks or campaign.runs.max_blocks
-    trials = [t for block in range(planned_blocks) for t in block_trials(campaign, block, names)]
+    slices = planned_slices(campaign) if not no_slices else None
+    trials = [t for block in range(planned_blocks) for t in block_trials(campaign, block, names, slices=slices)]
     estimates = {t.id: estimate_trial(campaign, t) for t in trials}
     counted = [t for t in trials if t.stack in {s.name for s in built.stacks}]
     stages = estimate_stages(built)
@@ -156,6 +158,7 @@ def _describe(campaign: Campaign, site: Site, conditions: Sequence[Condition] = 
         **preflight,
         "notes": [
             *_lab_notes(campaign, site),
+            *_layout_notes(campaign, slices, no_slices),
             *_media_notes(campaign),
             *far_notices(site),
             *sorted({n for t in trials if t.block == 0 for n in _plan_of(site, t).notes}),
@@ -194,26 +197,42 @@ def _without(campaign: Campaign, lacking: Set[str]) -> Campaign:
     return campaign.model_copy(update={"stacks": stacks, "goal": goal, "soak": soak})
 
 
-def _preflight(site: Site) -> tuple[dict[str, Any], frozenset[str]]:
-    """What `run` would refuse, and the stacks that it would leave out, in words and by name; not known of a machine
-    that is not there yet."""
+def _layout_notes(campaign: Campaign, slices: Slices | None, no_slices: str) -> Iterator[str]:
+    """How the runs of a block are laid out, and why they are whole."""
+    from pgstrata.spec.side_by_side import WHOLE_RUN_EVERY, why_whole
+
+    if slices is not None:
+        yield (
+            f"slices: the stacks of a block stand side by side and take {slices.count} turns of {slices.length:g} s "
+            f"each; in every {WHOLE_RUN_EVERY}th block, the first included, a whole run of each follows"
+        )
+    elif len(campaign.stacks) > 1:
+        yield f"whole runs, one after the other: {no_slices or why_whole(campaign)}"
+
+
+def _preflight(site: Site) -> tuple[dict[str, Any], frozenset[str], str]:
+    """What `run` would refuse, the stacks that it would leave out, in words and by name, and why this host cannot have
+    slices; not known of a machine that is not there yet."""
     from pgstrata.errors import PreflightError
     from pgstrata.spec.hosts.lab import LAB
     from pgstrata.trial.survey.preflight import asking_user, check_servers, render_unsupported, require_some
     from pgstrata.trial.survey.remote_nodes import run_preflights
+    from pgstrata.trial.survey.side_by_side import choose_slices
 
     if site.campaign.host == LAB:
-        return {"refused": None, "unsupported": []}, frozenset()
+        return {"refused": None, "unsupported": []}, frozenset(), ""
     try:
         found = run_preflights(site)
         lacking = {u.stack for u in found.unsupported}
         others = [s.name for s in site.campaign.stacks if s.name not in lacking]
         unsupported = (*found.unsupported, *check_servers(site, others, asking_user(site)))
         require_some(site, unsupported)
+        built = [s.name for s in site.campaign.stacks if s.name not in {u.stack for u in unsupported}]
+        slices = choose_slices(site, built, found)
     except PreflightError as error:
-        return {"refused": str(error), "unsupported": []}, frozenset()
+        return {"refused": str(error), "unsupported": []}, frozenset(), ""
     told = [render_unsupported(u) for u in unsupported]
-    return {"refused": None, "unsupported": told}, frozenset(u.stack for u in unsupported)
+    return {"refused": None, "unsupported": told}, frozenset(u.stack for u in unsupported), slices.refused
 
 
 def _lab_notes(campaign: Campaign, site: Site) -> list[str]:

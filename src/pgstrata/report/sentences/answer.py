@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pgstrata.analyze.campaign.evidence import COMPARISON, recorded_seconds
+from pgstrata.analyze.campaign.evidence import recorded_seconds
 from pgstrata.analyze.campaign.statements import Choice, NoVerdict
 from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings
 from pgstrata.analyze.stats.detectable_difference import least_blocks
+from pgstrata.record.decision import COMPARISON
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.sentences.figures import render_count
 from pgstrata.report.sentences.statements import (

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError
+from pgstrata.probe.checkpoints import checkpoint_rows
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import CellResult
+from pgstrata.spec.side_by_side import has_whole_run
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.trial.context import CellRun, TrialContext
 from pgstrata.trial.events import Notice
@@ -41,20 +44,70 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
         context.host.fetch(f"{folder}/{name}", str(raw / name))
     for host in context.setup.stack.far_hosts:
         _fetch_far(context, cell, host, raw)
-    _fetch_logs(context, cell, run.pid, raw)
+    result = (_of_slices if run.slices else _of_whole_run)(context, cell, run, raw)
+    if run.whole is not None:
+        result = result.model_copy(update={"whole": _of_whole_run(context, cell, run.whole, raw)})
+    context.recorder.write(f"cells/{cell.id}/result.json", result)
+    context.host.remove(folder)
+    run.collected = True
+
+
+def _of_whole_run(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> CellResult:
     progress = parse_progress((raw / "pgbench.err").read_text(encoding="utf-8", errors="replace"))
     _tell_messages(context, progress)
     context.recorder.series(cell.id, "progress", (asdict(row) for row in progress.rows))
     found = parse_result((raw / "pgbench.out").read_text(encoding="utf-8"))
     duration_s = _duration_s(found)
     checkpoints = write_probe_series(context, cell.id, raw, run.began_epoch_s, duration_s)
-    logs = sorted(raw.glob("pgbench_log.*"))
-    percentiles = context.percentiles(logs, cell.rate_tps is not None) if logs else {}
-    result = _result(cell, run, found, duration_s, checkpoints, dict(percentiles))
-    result = result.model_copy(update={"nodes": read_node_use(context, raw, run)})
-    context.recorder.write(f"cells/{cell.id}/result.json", result)
-    context.host.remove(folder)
-    run.collected = True
+    percentiles_ms = _fetch_percentiles(context, cell, run, raw)
+    result = _result(cell, run, found, duration_s, checkpoints, percentiles_ms)
+    return result.model_copy(update={"nodes": read_node_use(context, raw, run)})
+
+
+def _of_slices(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> CellResult:
+    """The sums of all turns: transactions over seconds, those of synchronising included."""
+    outputs = [slice_outputs(number) for number in range(len(run.slices))]
+    found = summed_results([parse_result((raw / out).read_text(encoding="utf-8")) for out, _ in outputs])
+    errors = ((raw / err).read_text(encoding="utf-8", errors="replace") for _, err in outputs)
+    _tell_messages(context, parse_progress("".join(errors)))
+    seconds = sum(one.measured_s + one.sync_s for one in run.slices)
+    last_s = run.slices[-1].began_epoch_s - run.began_epoch_s + run.slices[-1].measured_s
+    began = checkpoint_rows(context.server.read_log(), run.began_epoch_s)
+    checkpoints = sum(0 <= row["start_t_s"] <= last_s for row in began)
+    percentiles_ms = _fetch_percentiles(context, cell, run, raw)
+    result = _result(cell, run, found, _duration_s(found), checkpoints, percentiles_ms)
+    return result.model_copy(update={"tps": found.transactions / seconds, "slices": tuple(run.slices)})
+
+
+def summed_results(results: Sequence[PgbenchResult]) -> PgbenchResult:
+    """One result of the turns of a stack; the standard deviation of latencies is left out. Pure."""
+    transactions, seconds = sum(one.transactions for one in results), sum(map(measured_s, results))
+    latencies = [(one.latency_avg_ms, one.transactions) for one in results]
+    return replace(
+        results[0],
+        transactions=transactions,
+        tps=transactions / seconds if seconds else 0.0,
+        duration_s=sum(one.duration_s or 0 for one in results),
+        failed=sum(one.failed for one in results),
+        retried=sum(one.retried for one in results),
+        retries=sum(one.retries for one in results),
+        skipped=sum(one.skipped for one in results),
+        late=sum(one.late for one in results),
+        latency_avg_ms=sum((ms or 0.0) * n for ms, n in latencies) / max(1, transactions),
+        latency_stddev_ms=None,
+        lag_avg_ms=None,
+        lag_max_ms=None,
+    )
+
+
+def measured_s(found: PgbenchResult) -> float:
+    """The time that pgbench's throughput is over: without that to connect."""
+    return found.transactions / found.tps if found.tps else float(found.duration_s or 0)
+
+
+def slice_outputs(number: int) -> tuple[str, str]:
+    """What pgbench writes in a turn: its result, and its progress with errors."""
+    return f"slice-{number + 1:02d}.out", f"slice-{number + 1:02d}.err"
 
 
 def _tell_messages(context: TrialContext, progress: Progress) -> None:
@@ -77,7 +130,12 @@ def _fetch_far(context: TrialContext, cell: Cell, host: str, raw: Path) -> None:
 
 def _outputs(context: TrialContext) -> tuple[str, ...]:
     stack = context.setup.stack
-    before = WARM_UP_OUTPUTS if context.setup.workload.warmup > 0 else ()
+    before = WARM_UP_OUTPUTS if context.setup.warmup_s > 0 else ()
+    slices = context.trial.slices
+    if slices is not None:
+        before = (*before, *(name for number in range(slices.count) for name in slice_outputs(number)))
+        if not has_whole_run(context.trial):
+            return before
     behind = stale_reads.OUTPUTS if stale_reads.asked_s(stack) else ()
     watched = acknowledgements.OUTPUTS if acknowledgements.watched_s(stack) else ()
     return (*before, *RUN_OUTPUTS, *behind, *watched, *(pooler.OUTPUTS if context.setup.pooler else ()))
@@ -100,14 +158,17 @@ def _rescue(context: TrialContext, cell: Cell) -> None:
                 context.host.fetch(f"{folder}/{name}", str(raw / name))
 
 
-def _fetch_logs(context: TrialContext, cell: Cell, pid: int, raw: Path) -> None:
-    """pgbench's logs: plain files of the server's user under the names that this pgbench gave them, no more than a
-    run of that length can have written."""
+def _fetch_percentiles(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> dict[str, float]:
+    """Fetches pgbench's logs: plain files of the server's user under the names that this pgbench gave them, of no more
+    bytes than a run of that length can have written."""
     workload, logs = context.setup.workload, logs_folder(context.setup.cell_folder(cell))
-    left = most_log_bytes(workload, cell, context.trial.duration_s)
-    for name in log_names(workload, cell, pid):
+    slices = context.trial.slices
+    left = most_log_bytes(workload, cell, slices.measured_s if slices and run.slices else context.trial.duration_s)
+    names = [name for pid in run.pids for name in log_names(workload, cell, pid)]
+    for name in names:
         path = f"{logs}/{name}"
         left -= context.host.fetch(path, str(raw / name), owner=context.site.user, most_bytes=left)
+    return dict(context.percentiles([raw / name for name in names], cell.rate_tps is not None)) if names else {}
 
 
 def log_names(workload: Workload, cell: Cell, pid: int) -> tuple[str, ...]:

@@ -3,7 +3,7 @@ timing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from pgstrata.errors import TrialError
@@ -61,6 +61,23 @@ def refuse_untimed(used: Iterable[DiskUse]) -> None:
 def disks_used(before: Mapping[str, DiskCounts], after: Mapping[str, DiskCounts]) -> tuple[DiskUse, ...]:
     """Activity of each disk in between. Pure."""
     return tuple(_used(disk, before[disk], counts) for disk, counts in after.items())
+
+
+def summed_use(before: Sequence[DiskUse], further: Sequence[DiskUse]) -> tuple[DiskUse, ...]:
+    """Activity of each disk in the turns so far and a further one. Pure."""
+    if not before:
+        return tuple(further)
+    return tuple(_summed(one, other) for one, other in zip(before, further, strict=True))
+
+
+def _summed(one: DiskUse, other: DiskUse) -> DiskUse:
+    grown = {
+        name: value + getattr(other, name)
+        for name, value in one
+        if isinstance(value, int | float) and name not in _KEPT
+    }
+    late = zip(one.late_percent_counts, other.late_percent_counts, strict=True)
+    return one.model_copy(update={**grown, "late_percent_counts": tuple(a + b for a, b in late)})
 
 
 def _used(disk: str, before: DiskCounts, after: DiskCounts) -> DiskUse:

@@ -197,7 +197,8 @@ def _without_tablespaces(setup: TrialSetup) -> ServerDirectories:
 
 def _settings_step(setup: TrialSetup) -> Step:
     server, stack = setup.server, setup.stack
-    settings = tuple(f"{name} = {value}" for name, value in setup.site.settings_of(stack).items())
+    asked = {**setup.site.settings_of(stack), **setup.further_settings}
+    settings = tuple(f"{name} = {value}" for name, value in asked.items())
     given = setup.site.given_conf.get(stack.name)
     left_out = (
         tuple(f"# left out of {stack.postgresql.postgresql_conf}: {line}" for line in given.lines) if given else ()

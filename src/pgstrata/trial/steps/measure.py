@@ -19,11 +19,12 @@ from pgstrata.postgres.database import (
     wal_position_bytes,
 )
 from pgstrata.record.recorder import utc_now
-from pgstrata.record.schema import Moment
+from pgstrata.record.schema import Moment, SliceResult
+from pgstrata.spec.side_by_side import has_whole_run
 from pgstrata.spec.workload import Cell
 from pgstrata.stack.plan import plan_empty_caches
 from pgstrata.stack.step import PlannedCommand, Step
-from pgstrata.trial.context import TrialContext, TrialSetup
+from pgstrata.trial.context import CellRun, TrialContext, TrialSetup
 from pgstrata.trial.steps import acknowledgements
 from pgstrata.trial.steps.acknowledgements import acknowledgement_steps, watched_s
 from pgstrata.trial.steps.cluster import (
@@ -36,18 +37,32 @@ from pgstrata.trial.steps.cluster import (
     stop_servers,
     wait_for_run,
 )
-from pgstrata.trial.steps.collect import LOG_PREFIX, WARM_UP_OUTPUTS, collect_cell, logs_folder
-from pgstrata.trial.steps.disk_accounts import disks_used, plan_accounts, read_accounts, refuse_untimed, timing_steps
+from pgstrata.trial.steps.collect import (
+    LOG_PREFIX,
+    WARM_UP_OUTPUTS,
+    collect_cell,
+    logs_folder,
+    measured_s,
+    slice_outputs,
+)
+from pgstrata.trial.steps.disk_accounts import (
+    disks_used,
+    plan_accounts,
+    read_accounts,
+    refuse_untimed,
+    summed_use,
+    timing_steps,
+)
 from pgstrata.trial.steps.pooler import attest_pooler, read_sent, sent_between, start_pooler_steps, stop_pooler_steps
 from pgstrata.trial.steps.probes import plan_probes, probing
 from pgstrata.trial.steps.stale_reads import LONGER_S, asked_s, stale_steps
 from pgstrata.trial.steps.warmup import warmup_settled
 from pgstrata.trial.survey.host_survey import DATABASE, Site
 from pgstrata.workload.pgbench import BUILTIN_SCRIPTS, plan_run
-from pgstrata.workload.pgbench_output import parse_progress
+from pgstrata.workload.pgbench_output import parse_progress, parse_result
 
 SYNC_TIMEOUT_S = 3600.0
-WARM_UP_SEED_STEP, STALE_SEED_STEP, WATCHED_SEED_STEP = 1, 2, 3
+WARM_UP_SEED_STEP, STALE_SEED_STEP, WATCHED_SEED_STEP, SLICE_SEED_STEP = 1, 2, 3, 4
 """What goes before and after must not touch the very rows in the very order of the measured run."""
 HOST_CLOCK = command("date", "+%s.%N")
 
@@ -57,58 +72,34 @@ CellAct = Callable[..., None]
 
 
 def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
-    """Measure one cell and record it.
+    """Measure one cell and record it: in one run, or in the trial's slices and in some blocks a whole run after them.
 
     A mount option, sysctl, queue or server setting that somebody changes behind our back fails the trial.
     """
-    server, workload = setup.server, setup.workload
+    server, step = setup.server, partial(_step, setup, cell)
     size = plan_database_bytes(server, DATABASE)
-
-    def step(
-        name: str,
-        *commands: Command | PlannedCommand,
-        act: CellAct,
-        expected_s: float | None = None,
-        progress: str | None = None,
-    ) -> Step:
-        planned = tuple(c if isinstance(c, PlannedCommand) else PlannedCommand.of(c) for c in commands)
-        carried_out = partial(act, cell=cell)
-        return Step(f"{cell.id}: {name}", planned, act=carried_out, expected_s=expected_s, progress=progress)
-
-    warm_up = (_plan_beside(setup, cell, WARM_UP_SEED_STEP, workload.warmup),) if workload.warmup > 0 else ()
+    warm_up = (_plan_beside(setup, cell, WARM_UP_SEED_STEP, setup.warmup_s),) if setup.warmup_s > 0 else ()
     stale_load = _plan_beside(setup, cell, STALE_SEED_STEP, asked_s(setup.stack) + LONGER_S)
     watched_load = _plan_beside(setup, cell, WATCHED_SEED_STEP, watched_s(setup.stack) + acknowledgements.LONGER_S)
-    wal = server.ask(WAL_POSITION)
     several = "s" if setup.standbys else ""
     return (
         _cold_step(setup, cell),
         *_far_cold_steps(setup, cell),
-        step(f"start the server{several}", *start_commands(setup), size, act=_start),
+        step(f"start the server{several}", *start_commands(setup), size, act=_start, begins_turn=True),
         step("prewarm", plan_prewarm(server, DATABASE), *prewarm_commands(setup), act=_prewarm),
         *start_pooler_steps(setup, cell),
         *timing_steps(setup, cell, on=True),
-        *(step("warm-up", run, act=_warm_up, expected_s=workload.warmup) for run in warm_up),
+        *(step("warm-up", run, act=_warm_up, expected_s=setup.warmup_s, begins_turn=True) for run in warm_up),
         Step(
             f"{cell.id}: checkpoint",
             tuple(c for one in setup.servers.values() for c in one.planned(plan_checkpoint(one))),
         ),
         step("attest before", act=partial(_attest, moment="before cell")),
-        step(
-            "measure",
-            wal,
-            *plan_probes(setup),
-            *plan_accounts(setup),
-            HOST_CLOCK,
-            _plan_measured(setup, cell),
-            *plan_accounts(setup),
-            wal,
-            act=_measure,
-            expected_s=_duration_s(setup, cell),
-            progress=_progress_path(setup, cell),
-        ),
+        *_slice_steps(setup, cell),
+        *_whole_steps(setup, cell),
         *stale_steps(setup, cell, stale_load),
         *acknowledgement_steps(setup, cell, watched_load),
-        step("attest after", act=partial(_attest, moment="after cell")),
+        step("attest after", act=partial(_attest, moment="after cell"), begins_turn=True),
         *timing_steps(setup, cell, on=False),
         *stop_pooler_steps(setup, cell),
         step("collect", act=collect_cell),
@@ -116,11 +107,79 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
     )
 
 
+def _step(
+    setup: TrialSetup,
+    cell: Cell,
+    name: str,
+    *commands: Command | PlannedCommand,
+    act: CellAct,
+    expected_s: float | None = None,
+    progress: str | None = None,
+    begins_turn: bool = False,
+) -> Step:
+    """A step of a cell; turns begin in trials with slices alone."""
+    return Step(
+        f"{cell.id}: {name}",
+        tuple(c if isinstance(c, PlannedCommand) else PlannedCommand.of(c) for c in commands),
+        act=partial(act, cell=cell),
+        expected_s=expected_s,
+        progress=progress,
+        begins_turn=begins_turn and setup.trial.slices is not None,
+    )
+
+
+def _whole_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
+    """The measured run; after slices in some blocks alone."""
+    if setup.trial.slices and not has_whole_run(setup.trial):
+        return ()
+    wal = setup.server.ask(WAL_POSITION)
+    whole = _step(
+        setup,
+        cell,
+        "whole run after the slices" if setup.trial.slices else "measure",
+        wal,
+        *plan_probes(setup),
+        *plan_accounts(setup),
+        HOST_CLOCK,
+        _plan_measured(setup, cell),
+        *plan_accounts(setup),
+        wal,
+        act=_measure,
+        expected_s=_whole_s(setup, cell),
+        progress=_progress_path(setup, cell),
+        begins_turn=True,
+    )
+    return (whole,)
+
+
+def _slice_steps(setup: TrialSetup, cell: Cell) -> Iterator[Step]:
+    """The turns of a stack beside others; none for a trial that stands alone."""
+    slices, wal = setup.trial.slices, setup.server.ask(WAL_POSITION)
+    for number in range(slices.count if slices else 0):
+        yield _step(
+            setup,
+            cell,
+            f"slice {number + 1}",
+            wal,
+            *plan_accounts(setup),
+            HOST_CLOCK,
+            _plan_slice(setup, cell, number),
+            HOST_CLOCK,
+            *plan_sync_data(setup),
+            HOST_CLOCK,
+            *plan_accounts(setup),
+            wal,
+            act=partial(_measure_slice, number=number),
+            expected_s=slices.length if slices else None,
+            begins_turn=True,
+        )
+
+
 def _progress_path(setup: TrialSetup, cell: Cell) -> str:
     return f"{setup.cell_folder(cell)}/pgbench.err"
 
 
-def _duration_s(setup: TrialSetup, cell: Cell) -> float | None:
+def _whole_s(setup: TrialSetup, cell: Cell) -> float | None:
     return setup.trial.duration_s or setup.workload.cell_duration_s(cell)
 
 
@@ -137,6 +196,7 @@ def _cold_step(setup: TrialSetup, cell: Cell) -> Step:
         act=partial(_cool, cell=cell),
         tells=tuple(tells),
         host_wide=not setup.site.caches_kept,
+        begins_turn=setup.trial.slices is not None,
     )
 
 
@@ -176,13 +236,23 @@ def _plan_beside(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: floa
 
 
 def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
+    return _plan_logged(setup, cell, setup.trial.workload_seed, _whole_s(setup, cell))
+
+
+def _plan_slice(setup: TrialSetup, cell: Cell, number: int) -> Command:
+    """One turn of the load; each touches other rows than the whole run and the turns before it."""
+    seed = setup.trial.workload_seed + SLICE_SEED_STEP * (number + 1)
+    return _plan_logged(setup, cell, seed, setup.trial.slices.length if setup.trial.slices else None)
+
+
+def _plan_logged(setup: TrialSetup, cell: Cell, seed: int, duration_s: float | None) -> Command:
     logs = f"{logs_folder(setup.cell_folder(cell))}/{LOG_PREFIX}"
     return plan_run(
         setup.driven,
         cell,
         setup.workload,
-        seed=setup.trial.workload_seed,
-        duration_s=_duration_s(setup, cell),
+        seed=seed,
+        duration_s=duration_s,
         script_path=_script_path(setup, cell),
         log_prefix=logs if setup.workload.logs(cell) else None,
     )
@@ -251,6 +321,8 @@ def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
 
 def _measure(context: TrialContext, *, cell: Cell) -> None:
     run, folder = context.cell(cell), context.setup.cell_folder(cell)
+    if run.slices:
+        run.whole = run = CellRun()
     throttled_before = _throttled(context)
     wal_before = wal_position_bytes(context.server)
     with probing(context, cell):
@@ -259,7 +331,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
         outputs = {"stdout": f"{folder}/pgbench.out", "stderr": _progress_path(context.setup, cell)}
         process, pgbench = context.executor.start_next(**outputs)
-        run.pid = process.pid
+        run.pids.append(process.pid)
         code = wait_for_run(context, process, pgbench.timeout_s)
         if code != 0:
             raise _failure(context, outputs["stderr"], code)
@@ -269,6 +341,48 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
     run.wal_bytes = wal_position_bytes(context.server) - wal_before
     for before, after in zip(throttled_before, _throttled(context), strict=True):
         refuse_throttled(before, after)
+
+
+def _measure_slice(context: TrialContext, *, cell: Cell, number: int) -> None:
+    """One turn: the load, then until all that it wrote is on the medium."""
+    run, folder = context.cell(cell), context.setup.cell_folder(cell)
+    throttled_before = _throttled(context)
+    wal_before = wal_position_bytes(context.server)
+    counted = read_accounts(context)
+    began_epoch_s = float(context.executor.run_next().stdout)
+    if not run.slices:
+        run.started, run.began_epoch_s = utc_now(), began_epoch_s
+    out, err = (f"{folder}/{name}" for name in slice_outputs(number))
+    process, pgbench = context.executor.start_next(stdout=out, stderr=err)
+    run.pids.append(process.pid)
+    code = wait_for_run(context, process, pgbench.timeout_s)
+    if code != 0:
+        raise _failure(context, err, code)
+    ended_epoch_s = float(context.executor.run_next().stdout)
+    for _ in plan_sync_data(context.setup):
+        context.executor.run_next()
+    synced_epoch_s = float(context.executor.run_next().stdout)
+    used = disks_used(counted, read_accounts(context))
+    refuse_untimed(used)
+    run.disks = summed_use(run.disks, used)
+    found = parse_result(context.host.read_text(out))
+    run.slices.append(
+        SliceResult(
+            began_epoch_s=began_epoch_s,
+            transactions=found.transactions,
+            measured_s=measured_s(found),
+            sync_s=max(0.0, synced_epoch_s - ended_epoch_s),
+        )
+    )
+    run.wal_bytes += wal_position_bytes(context.server) - wal_before
+    for before, after in zip(throttled_before, _throttled(context), strict=True):
+        refuse_throttled(before, after)
+
+
+def plan_sync_data(setup: TrialSetup) -> tuple[Command, ...]:
+    """Write everything of the server's filesystems to the medium: one command for each."""
+    places = setup.server.layout.places
+    return tuple(command("sync", "--file-system", folder, timeout_s=SYNC_TIMEOUT_S) for folder in places)
 
 
 def _stop(context: TrialContext, *, cell: Cell) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pgstrata.spec.campaign import Campaign, Stage, Trial
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.quick import overhead_s
+from pgstrata.spec.side_by_side import has_whole_run
 from pgstrata.spec.workload import BYTES_PER_SCALE, Cell
 from pgstrata.trial.steps import acknowledgements, stale_reads
 
@@ -29,6 +30,8 @@ BACKUP_BYTES_PER_S = 100e6
 """Of pg_basebackup onto a medium that is no hindrance."""
 
 
+SLICE_OVERHEAD_S = 0.25
+"""To start pgbench and to synchronise, for each turn."""
 CAPACITY_STEPS = 12
 """Halving and bisecting to 2.5 %, with the runs that confirm."""
 
@@ -65,6 +68,9 @@ def estimate_trial(campaign: Campaign, trial: Trial) -> Expected:
     after_s += watched_s + acknowledgements.LONGER_S if watched_s else 0.0
     for cell in trial.cells:
         measured_s = trial.duration_s or campaign.workload.cell_duration_s(cell) or ASSUMED_TRANSACTIONS_S
+        if trial.slices is not None:
+            measured_s = measured_s if has_whole_run(trial) else 0.0
+            measured_s += trial.slices.measured_s + SLICE_OVERHEAD_S * trial.slices.count
         run_s = campaign.workload.warmup + measured_s + after_s
         duration_s += run_s
         if cell.script != "select-only":

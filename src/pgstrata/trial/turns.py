@@ -1,0 +1,46 @@
+"""Trials that stand side by side on one host, in one thread: each goes on to its next turn while the others wait.
+
+Every second round of turns is in the reverse order of the one before (ABBA). So each trial follows each trial, itself
+too, equally often, and what one leaves to the next falls on all alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from pgstrata.record.schema import TrialVerdict
+
+Turns = Generator[None, None, TrialVerdict]
+"""A trial that yields before each of its turns, and returns its verdict."""
+
+
+def take_turns(trials: Sequence[Turns]) -> tuple[TrialVerdict, ...]:
+    """The verdict of each trial, once all have ended. The error that one raises is thrown into all others, which are
+    undone, and is raised."""
+    verdicts: dict[int, TrialVerdict] = {}
+    forward = True
+    try:
+        while len(verdicts) < len(trials):
+            waiting = [number for number in range(len(trials)) if number not in verdicts]
+            for number in waiting if forward else reversed(waiting):
+                try:
+                    next(trials[number])
+                except StopIteration as ended:
+                    verdicts[number] = ended.value
+            forward = not forward
+    except BaseException as error:
+        _end(trials, error)
+        raise
+    return tuple(verdicts[number] for number in range(len(trials)))
+
+
+def _end(trials: Sequence[Turns], error: BaseException) -> None:
+    """Throws the error into every trial that has not ended; what a trial raises besides becomes a note."""
+    for trial in trials:
+        try:
+            trial.throw(error)
+        except StopIteration:
+            continue
+        except BaseException as raised:
+            if raised is not error:
+                error.add_note(f"while the trials beside it were undone: {type(raised).__name__}: {raised}")
