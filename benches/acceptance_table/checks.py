@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from acceptance_table.outcome import Result, mean
 from acceptance_table.scenarios import BEHIND, LOSSY, PROOF, RARER, REMEMBERING, SHOWN
+from acceptance_table.turns import PROVEN, TWO_MODES
 from pgstrata.analyze.campaign.simulate import LEVELS
 
 FIXED_10_H = 12 * 10 * LEVELS["typical"].trial_s / 3600
@@ -40,9 +41,12 @@ class Check:
 
 
 def campaign_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
-    """Rows 1 to 6, 9 to 17, 23 and 24, of whatever scenarios were run."""
+    """Rows 1 to 6, 9 to 17, 23, 24 and 29 to 31, of whatever scenarios were run."""
     for name, found in ((name, found) for name, found in results.items() if found):
         count = len(found)
+        if name.startswith("slices"):
+            yield from _sliced_checks(name, found)
+            continue
         false = mean(r.false_claim for r in found)
         if name.startswith("A/A"):
             yield Check("1", name, "false claim", false, True, 0.05, count)
@@ -119,6 +123,24 @@ def _speed_checks(results: dict[str, list[Result]]) -> Iterator[Check]:
         yield Check("9", "12 equal stacks, typical", "total / fixed-10", share, True, 1.1, len(found), rate=False)
         says = mean(r.says_reach for r in found)
         yield Check("9", "12 equal stacks, typical", "smallest provable margin is given", says, False, 1.0, len(found))
+
+
+def _sliced_checks(name: str, found: list[Result]) -> Iterator[Check]:
+    """Rows 29 to 31 of one scenario."""
+    count, seconds = len(found), mean(r.total_h * 3600 for r in found)
+    if "A/A" in name:
+        bound, false = 0.06 if name == TWO_MODES else 0.05, mean(r.false_claim for r in found)
+        yield Check("29", name, "false claim, looked after every block", false, True, bound, count)
+    if name in PROVEN:
+        most_s, least = PROVEN[name]
+        proven = mean(r.told_behind for r in found) if "one" in name else mean(r.all_proven for r in found)
+        yield Check("30", name, "machine seconds", seconds, True, most_s, count, rate=False)
+        yield Check("30", name, "told" if "one" in name else "proven", proven, False, least, count)
+    if name == "slices equal within 5 %":
+        yield Check("31", name, "equal", mean(r.equal for r in found), False, 0.95, count)
+        yield Check("31", name, "machine seconds", seconds, True, 850, count, rate=False)
+    if name == "slices at the margin":
+        yield Check("31", name, "falsely equal", mean(r.equal for r in found), True, 0.05, count)
 
 
 def print_checks(checks: Sequence[Check]) -> bool:

@@ -76,6 +76,11 @@ def _random_order() -> Callable[[], None]:
     return _replaced(simulation, "following", lambda last, order: list(order))
 
 
+def _turns_as_they_stand() -> Callable[[], None]:
+    """Every round of turns in the same order."""
+    return _replaced(simulation, "turn_order", lambda standing, turn: standing)
+
+
 def _evident_alone() -> Callable[[], None]:
     """A stack that evidently scatters more has the degrees of freedom of its own runs alone."""
     return _replaced(shared_scatter, "EVIDENT_RUNS", 0)
@@ -202,6 +207,7 @@ def _replaced(module: object, name: str, value: object) -> Callable[[], None]:
 
 RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "random-order": _random_order,
+    "turn-order": _turns_as_they_stand,
     "evident-runs": _evident_alone,
     "dropped-untold": _dropped_untold,
     "plain-mean": _without_plain_mean,

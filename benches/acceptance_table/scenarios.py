@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from acceptance_table.turns import sliced_scenarios
 from pgstrata.analyze.campaign.simulate import LEVELS, FleetScenario, Noise, Scenario
 from pgstrata.spec.campaign import Goal
 
@@ -40,6 +41,7 @@ def scenarios() -> dict[str, tuple[Scenario, bool]]:
     found |= _declared_scenarios() | _hosts_scenarios()
     found |= _remembering_scenarios() | _carry_over_scenarios() | _behind_scenarios() | _lossy_scenarios()
     found |= _uneven_scenarios() | _rare_scenarios() | _proof_scenarios() | _shared_scatter_scenarios()
+    found |= sliced_scenarios()
     found["looks A/A 2 typical"] = Scenario((0.0, 0.0), typical), True
     found["looks A/A 4 typical"] = Scenario((0.0,) * 4, typical), True
     found["looks at margin quiet"] = Scenario(apart, LEVELS["quiet"], EQUIVALENT), True

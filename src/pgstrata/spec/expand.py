@@ -19,6 +19,7 @@ from pgstrata.spec.campaign import Campaign, Slices, Stage, Trial
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.workload import Cell
 
+S = TypeVar("S")
 T = TypeVar("T", str, int)
 
 LINKED_BLOCKS = 32
@@ -71,6 +72,12 @@ def block_trials(
 def following(last: str, order: Sequence[str]) -> list[str]:
     """The order of a round after the stack that ran `last`: that stack first if it is still included."""
     return sorted(order, key=lambda name: name != last)
+
+
+def turn_order(standing: Sequence[S], turn: int) -> Sequence[S]:
+    """Return the order of a round of turns of what stands side by side: every second round is in the reverse order of
+    the one before. So each follows each equally often, itself too."""
+    return standing if turn % 2 == 0 else standing[::-1]
 
 
 def _rounds(

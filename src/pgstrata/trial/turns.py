@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from pgstrata.record.schema import TrialVerdict
+from pgstrata.spec.expand import turn_order
 
 Turns = Generator[None, None, TrialVerdict]
 """A trial that yields before each of its turns, and returns its verdict."""
@@ -18,16 +19,16 @@ def take_turns(trials: Sequence[Turns]) -> tuple[TrialVerdict, ...]:
     """The verdict of each trial, once all have ended. The error that one raises is thrown into all others, which are
     undone, and is raised."""
     verdicts: dict[int, TrialVerdict] = {}
-    forward = True
+    turn = 0
     try:
         while len(verdicts) < len(trials):
             waiting = [number for number in range(len(trials)) if number not in verdicts]
-            for number in waiting if forward else reversed(waiting):
+            for number in turn_order(waiting, turn):
                 try:
                     next(trials[number])
                 except StopIteration as ended:
                     verdicts[number] = ended.value
-            forward = not forward
+            turn += 1
     except BaseException as error:
         _end(trials, error)
         raise

@@ -21,7 +21,7 @@ from pgstrata.analyze.campaign.policy import MAX_PAIRS, AdaptivePolicy
 from pgstrata.analyze.stats.comparison import Design
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.expand import following
+from pgstrata.spec.expand import following, turn_order
 
 CELL = "simulated"
 BASE_TPS = 2000.0
@@ -157,6 +157,38 @@ class FleetScenario(Scenario):
         return HostsPolicy(replace(self.design, max_blocks=self.rounds, fixed=self.fixed), self.budget_s)
 
 
+@dataclass(frozen=True)
+class SliceNoise:
+    """Scatter of stacks that take turns, as it was measured on three filesystems (docs/statistics.md, "Slices"): the
+    machine's level wanders for all of them, each build has a level of its own, each turn scatters."""
+
+    machine_sd: float = 0.092
+    machine_memory_s: float = 7.0
+    turn_sd: float = 0.045
+    build_sd: float = 0.03
+    """Of the difference of two stacks."""
+    last_build_sd: float | None = None
+    """The same for the last stack against one that has none."""
+    turn_tails: Literal["normal", "t3"] = "normal"
+    build_tails: Literal["normal", "t3"] = "normal"
+    stall_share: float = 0.0
+    """Share of the turns that lose half."""
+    mode: float = 0.0
+    """The last stack's builds are by this much faster or slower (logarithm), half of them each."""
+    carry_over: float = 0.0
+    """Effect of the last stack on the turn after it (logarithm)."""
+    turns: int = 4
+    turn_s: float = 2.1
+    build_s: float = 4.0
+
+
+@dataclass(frozen=True)
+class SlicedScenario(Scenario):
+    """Stacks that stand side by side in each block and take turns."""
+
+    slices: SliceNoise = field(default_factory=SliceNoise)
+
+
 @dataclass
 class SimulatedCampaign:
     """The data and the actions of a simulated campaign."""
@@ -180,6 +212,8 @@ def run_campaign(
     round of several hosts."""
     if isinstance(scenario, FleetScenario):
         return _run_fleet(scenario, seed, policy or scenario.policy(), look)
+    if isinstance(scenario, SlicedScenario):
+        return _run_sliced(scenario, seed, policy or scenario.policy(), look)
     rng = np.random.default_rng(seed)
     machine = Machine(scenario.noise, rng)
     campaign = SimulatedCampaign(scenario)
@@ -199,6 +233,66 @@ def run_campaign(
                 look(campaign)
         campaign.blocks += 1
         campaign.screen_blocks += decision.stage == "screen"
+
+
+def _run_sliced(
+    scenario: SlicedScenario, seed: int | Sequence[int], policy: Policy, look: Look | None
+) -> SimulatedCampaign:
+    """Run blocks of slices until the policy is done; `look` sees every block."""
+    rng, noise = np.random.default_rng(seed), scenario.slices
+    campaign, machine = SimulatedCampaign(scenario), rng.normal(0, noise.machine_sd)
+    while True:
+        decision = policy.decide(campaign.observations, campaign.blocks, campaign.elapsed_s)
+        campaign.last = decision
+        if decision.stage == "done" or not decision.run:
+            return campaign
+        order = [scenario.names.index(decision.run[at]) for at in rng.permutation(len(decision.run))]
+        machine, values = _sliced_block(scenario, order, machine, rng)
+        for k in sorted(order):
+            cost_s = noise.build_s + noise.turns * noise.turn_s
+            _observe(campaign, scenario.names[k], values[k], decision.stage, cost_s=cost_s)
+        campaign.blocks += 1
+        campaign.screen_blocks += decision.stage == "screen"
+        if look is not None:
+            look(campaign)
+
+
+def _sliced_block(
+    scenario: SlicedScenario, order: Sequence[int], machine: float, rng: np.random.Generator
+) -> tuple[float, dict[int, float]]:
+    """Return the machine's level after a block, and the throughput of each stack over all of its turns."""
+    noise, last = scenario.slices, len(scenario.effects) - 1
+    machine = _wandered(machine, noise, noise.build_s * len(order), rng)
+    builds = {k: _build(noise, rng, last=k == last) for k in order}
+    turns: dict[int, list[float]] = {k: [] for k in order}
+    before = turn_order(order, -1)[-1]  # the warm-up of the stack that begins
+    for turn in range(noise.turns):
+        for k in turn_order(order, turn):
+            machine = _wandered(machine, noise, noise.turn_s, rng)
+            y = scenario.effects[k] + machine + builds[k] + noise.turn_sd * _shock(noise.turn_tails, rng)
+            y += noise.carry_over if before == last else 0.0
+            y += math.log(0.5) if noise.stall_share and rng.random() < noise.stall_share else 0.0
+            turns[k].append(BASE_TPS * math.exp(y))
+            before = k
+    return machine, {k: math.fsum(own) / len(own) for k, own in turns.items()}
+
+
+def _wandered(machine: float, noise: SliceNoise, seconds: float, rng: np.random.Generator) -> float:
+    keep = math.exp(-seconds / noise.machine_memory_s)
+    return float(keep * machine + rng.normal(0, noise.machine_sd * math.sqrt(1 - keep**2)))
+
+
+def _build(noise: SliceNoise, rng: np.random.Generator, *, last: bool) -> float:
+    own_sd = noise.build_sd / math.sqrt(2)
+    if last and noise.last_build_sd is not None:
+        own_sd = noise.last_build_sd
+    level = own_sd * _shock(noise.build_tails, rng)
+    return level + (noise.mode * (1 if rng.random() < 0.5 else -1) if last and noise.mode else 0.0)
+
+
+def _shock(tails: Literal["normal", "t3"], rng: np.random.Generator) -> float:
+    """Return a number of variance 1: Student t with 3 degrees of freedom has variance 3."""
+    return float(rng.standard_t(3) / math.sqrt(3) if tails == "t3" else rng.normal())
 
 
 def _run_fleet(
@@ -227,8 +321,15 @@ def _run_fleet(
     return campaign
 
 
-def _observe(campaign: SimulatedCampaign, name: str, value: float, stage: Stage, host: str = "") -> None:
-    cost_s = campaign.scenario.noise.trial_s
+def _observe(
+    campaign: SimulatedCampaign,
+    name: str,
+    value: float,
+    stage: Stage,
+    host: str = "",
+    cost_s: float | None = None,
+) -> None:
+    cost_s = campaign.scenario.noise.trial_s if cost_s is None else cost_s
     campaign.observations.append(Observation(name, campaign.blocks, CELL, value, stage, cost_s, host=host))
     campaign.elapsed_s += cost_s
     if stage == "screen":
