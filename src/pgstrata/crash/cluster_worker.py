@@ -87,7 +87,7 @@ class Marks:
     def _note(self, text: str) -> None:
         word, *numbers = text.split()
         if word == "ack":
-            session, number = map(int, numbers)
+            session, number = map(int, numbers[:2])  # then the time of the acknowledgement
             with self._lock:
                 self.acknowledged[session] = number
                 self.times.setdefault(session, []).append(round(self.clock.now_s(), 4))

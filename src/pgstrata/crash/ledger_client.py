@@ -149,6 +149,11 @@ TRANSACTIONS = {"ledger": transfer, "tpcb-like": tpcb_like}
 """By the names of scripts. Each line is a query by itself; the last one commits."""
 
 
+def acknowledgement(session: int, number: int, at_s: float) -> str:
+    """The mark of a transaction whose commit the server acknowledged."""
+    return f"ack {session} {number} {at_s:.6f}"
+
+
 def write_entries(session: int, server: Session, disk: Disk, given: argparse.Namespace, failed: threading.Event) -> int:
     """The transactions of one session, one after the other; how many were acknowledged.
 
@@ -161,7 +166,7 @@ def write_entries(session: int, server: Session, disk: Disk, given: argparse.Nam
         tags = [tag for query in queries for tag in server.ask(query)]
         if tags[-1:] != ["COMMIT"]:
             raise RuntimeError(f"transaction {number} of session {session} ended with {tags}")
-        disk.mark(f"ack {session} {number} {time.monotonic():.6f}")
+        disk.mark(acknowledgement(session, number, time.monotonic()))
         if given.fault and number == given.fault["after"]:
             if session == 0:
                 fail(given.fault, server, disk)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pgstrata.crash.cluster_worker import RECORD, Clock, Marks, Node, Worker, render_lsn, signal_all, stands_still
+from pgstrata.crash.ledger_client import acknowledgement
 from pgstrata.errors import UsageError
 from pgstrata.spec.cluster_crash import are_clusters, cluster_crash_campaign
 from pgstrata.spec.crash import named_stacks
@@ -31,7 +32,7 @@ def test_marks_are_noted_and_answered(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(tmp_path / "control"))
         with client.makefile("rb") as answers:
-            for text in ("begin", "ack 2 1", "ack 0 1", "ack 2 2"):
+            for text in ("begin", *(acknowledgement(*one, 7.5) for one in ((2, 1), (0, 1), (2, 2)))):
                 client.sendall(json.dumps({"op": "mark", "text": text}).encode() + b"\n")
                 assert json.loads(answers.readline()) == {"ok": True}
     assert marks.now() == {2: 2, 0: 1}

@@ -197,3 +197,21 @@ def test_a_headline_without_a_runner_up_that_is_behind_names_none(tmp_path: Path
     said = answer(data, findings, command)
     assert "is **chosen**" in said
     assert "slower" not in said
+
+
+def test_an_open_question_names_the_difference_that_is_excluded(tmp_path: Path) -> None:
+    """Two are open within a bound, and the verdict on the third is said beside it."""
+    runs = {
+        "ext4": [1000.0, 1010, 985, 1002, 993, 1015, 990, 1008],
+        "xfs": [1002.0, 1001, 992, 1010, 987, 1009, 1001, 995],
+        "btrfs": [500.0, 510, 495, 505, 492, 508, 499, 501],
+    }
+    data = recorded(tmp_path, runs, "quick")
+    said = answer(data, judge(data), command)
+    bound = "`ext4` and `xfs` differ by at most 1.3 %: choose by other grounds, or give it more time. "
+    assert f"{bound}`btrfs` is slower than `ext4` by 50 % (49 ... 50): **proven**. About" in said
+
+
+def test_a_bound_of_no_use_is_not_said(tmp_path: Path) -> None:
+    data = recorded(tmp_path, {"a": [1000.0, 700, 1500], "b": [900.0, 1400, 800]}, "quick")
+    assert "at most" not in answer(data, judge(data), command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pgstrata.analyze.campaign.evidence import recorded_seconds
@@ -21,6 +21,7 @@ from pgstrata.report.sentences.statements import (
     caveat_words,
     comparison_words,
     listed,
+    percent,
     sentence,
 )
 from pgstrata.report.sentences.why import reason_words
@@ -33,6 +34,10 @@ Command = Callable[[int | None, int | None], str]
 """Command that continues the campaign until a number of minutes, or of blocks, is reached."""
 
 
+LARGEST_BOUND = 0.5
+"""A larger difference that is not excluded leaves everything open."""
+MOST_TOLD = 3
+"""Verdicts beside an open question."""
 FAR_ERRORS = 3.0
 """Standard errors between two stacks from which on a stack that is not proven worse is reported as far behind."""
 _STAYING = " if the differences stay as they are"
@@ -181,7 +186,32 @@ def _open_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
         f" {listed(far)} {'is' if len(far) == 1 else 'are'} far behind, with too few runs for a proof." if far else ""
     )
     leads = f"{bare_sentence(choice).split(' leads,')[0]} leads, which is **not proven**{against}."
-    return f"{leads}{behind}{caveat_words(choice)}"
+    bounds = _bound_words(choice.subject, [c for name, c in open_.items() if name in close])
+    return f"{leads}{bounds}{behind}{_proven_words(findings, cell, choice)}{caveat_words(choice)}"
+
+
+def _bound_words(leader: str, open_: Sequence[Comparison]) -> str:
+    """Return the largest difference that the intervals of open pairs leave; empty where they leave more than is of
+    use."""
+    if not open_ or any(c.scale != "ratio" or c.low is None or c.high is None for c in open_):
+        return ""
+    most = max(max(c.high or math.inf, 1 / c.low if c.low else math.inf) - 1 for c in open_)
+    if most > LARGEST_BOUND:
+        return ""
+    names = listed([leader, *(c.b if c.a == leader else c.a for c in open_)])
+    subject = f"{names} differ by at most" if len(open_) == 1 else "None of them differs from it by more than"
+    return f" {subject} {percent(most)}: choose by other grounds, or give it more time."
+
+
+def _proven_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
+    """Return the verdicts on other stacks of the class, beside the open ones."""
+    others = _with_rivals(findings, cell, choice).values()
+    told = [comparison_words(c.model_copy(update={"uncounted": {}, "unlike": {}})) for c in others if _is_proven(c)]
+    return "".join(f" {words}" for words in told[:MOST_TOLD])
+
+
+def _is_proven(comparison: Comparison) -> bool:
+    return comparison.verdict in ("better", "worse")
 
 
 def _is_far(comparison: Comparison) -> bool:
