@@ -15,6 +15,15 @@ _DECLARED = (
 )
 
 _KINDS = (
+    (r"slices A/A 2, builds in two modes", "slices, 2 equal stacks, of which one has builds 8 % faster or slower"),
+    (r"slices A/A \d, carry-over .*", "slices, 2, 3 and 4 equal stacks, of which one slows the turn after it by 5 %"),
+    (
+        r"slices A/A .*",
+        "slices, 2, 4 and 8 equal stacks: builds that scatter 0, 3 and 5 %, one 10 %; t3 turns and builds; 5 % x -50 %",
+    ),
+    (r"slices (\d), (\d+) % ahead", r"slices, one of \1 stacks \2 % ahead"),
+    (r"slices 4, one -52 %", "slices, one of 4 stacks 52 % behind, 150 s"),
+    (r"slices (equal within 5 %|at the margin)", r"slices, goal `equivalent` within 5 %: \1"),
     (
         r"A/A (2|4|12) (quiet|typical|noisy|unequal sigmas|t3|8 % outliers)",
         "2, 4 and 12 equal stacks: quiet, typical, noisy, unequal sigmas, t3, 8 % outliers",
