@@ -186,11 +186,12 @@ def _open_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
         f" {listed(far)} {'is' if len(far) == 1 else 'are'} far behind, with too few runs for a proof." if far else ""
     )
     leads = f"{bare_sentence(choice).split(' leads,')[0]} leads, which is **not proven**{against}."
-    bounds = _bound_words(choice.subject, [c for name, c in open_.items() if name in close])
+    imported = findings.campaign.origin.startswith("import")
+    bounds = _bound_words(choice.subject, [c for name, c in open_.items() if name in close], imported)
     return f"{leads}{bounds}{behind}{_proven_words(findings, cell, choice)}{caveat_words(choice)}"
 
 
-def _bound_words(leader: str, open_: Sequence[Comparison]) -> str:
+def _bound_words(leader: str, open_: Sequence[Comparison], imported: bool) -> str:
     """Return the largest difference that the intervals of open pairs leave; empty where they leave more than is of
     use."""
     if not open_ or any(c.scale != "ratio" or c.low is None or c.high is None for c in open_):
@@ -199,8 +200,9 @@ def _bound_words(leader: str, open_: Sequence[Comparison]) -> str:
     if most > LARGEST_BOUND:
         return ""
     names = listed([leader, *(c.b if c.a == leader else c.a for c in open_)])
-    subject = f"{names} differ by at most" if len(open_) == 1 else "None of them differs from it by more than"
-    return f" {subject} {percent(most)}: choose by other grounds, or give it more time."
+    subject = f"{names} differ by at most" if len(open_) == 1 else "They differ from it by at most"
+    time = "" if imported else ", or give it more time"
+    return f" {subject} {percent(most)}: choose by other grounds{time}."
 
 
 def _proven_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
