@@ -155,7 +155,8 @@ def test_what_is_open_names_stacks_minutes_and_command(tmp_path: Path) -> None:
     said = answer(data, judge(data), command)
     assert re.fullmatch(
         r"`s0\d` leads, which is \*\*not proven\*\* against `s0\d`\. "
-        r"`s0\d` and `s0\d` differ by at most [\d.]+ %: choose by other grounds, or give it more time\. About [\w ]+ more would settle it "
+        r"`s0\d` and `s0\d` differ by at most [\d.]+ %: choose by other grounds, or give it more time\. "
+        r"About [\w ]+ more would settle it "
         r"if the differences stay as they are: "
         r"\S+ run 'out dir' --minutes \d+",
         said,
