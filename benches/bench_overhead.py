@@ -74,7 +74,7 @@ def under_pgstrata(loaded: Loaded) -> float:
     result = context.recorder.cell(cell.id, "result.json")
     tps = CellResult.model_validate_json(result.read_text()).tps
     shutil.rmtree(result.parent)  # the next pair measures the same cell
-    return tps
+    return tps or 0.0
 
 
 def by_hand(loaded: Loaded) -> float:

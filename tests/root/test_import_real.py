@@ -120,6 +120,7 @@ def test_every_mode_has_the_figures_of_its_log(loaded: Server, folder: Path) -> 
         assert from_log.result.transactions == truth.transactions, mode
         assert from_log.result.latency_avg_ms == pytest.approx(truth.latency_avg_ms, abs=0.001), mode
         assert from_log.result.tps == pytest.approx(truth.transactions / truth.duration_s, rel=1e-3), mode
+        assert found.tps, mode
         assert truth.duration_s < found.transactions / found.tps + 0.01 or mode == "connections", mode
 
 

@@ -86,19 +86,27 @@ class _Faults:
 
 
 def import_csv(
-    path: Path, out: Path, *, margin: float = 0.02, name: str | None = None, skip_bad_rows: bool = False
+    path: Path,
+    out: Path,
+    *,
+    margin: float = 0.02,
+    name: str | None = None,
+    skip_bad_rows: bool = False,
+    metric: str = "tps",
 ) -> ImportSummary:
-    """Import the table at `path` into the new campaign directory `out`; `margin` is a share (0.05 for 5 %)."""
+    """Import the table at `path` into the new campaign directory `out`; `margin` is a share (0.05 for 5 %),
+    and `metric` the column that verdicts are about."""
     if not 0 < margin < 1:
         raise UsageError(f"margin {margin:g} is not between 0 and 1", hint="for example --margin 5%")
     content = _read(path)
     written, lines = _parse_table(path, content)
-    goal = Goal(kind="all-pairs", primary="tps", margin=margin)
+    goal = Goal(kind="all-pairs", primary=metric, margin=margin)
     if is_own(written):
-        own = read_own([spreadsheet_source(column) for column in written], lines, _facts(path))
+        own = read_own([spreadsheet_source(column) for column in written], lines, _facts(path), metric)
         if not own.trials:
             raise UsageError(
-                f"{path}: no row with a run", hint="pgstrata report DIR --format csv, of a campaign with runs"
+                f"{path}: no row with a run that has {metric}",
+                hint="name the metric of the table with --metric, or export a campaign with runs",
             )
         return write_campaign(
             own.trials,
@@ -112,7 +120,7 @@ def import_csv(
             sources={path.name: content},
         )
     header = [column.lower() for column in written]
-    _check_header(path, header)
+    _check_header(path, header, metric)
     faults = _Faults()
     labels = _label_columns(header, [cells for _, cells in lines])
     rows = [row for line, cells in lines if (row := _parse_row(line, header, cells, labels, faults)) is not None]
@@ -170,16 +178,18 @@ def _parse_table(path: Path, content: bytes) -> tuple[list[str], list[tuple[int,
     return lines[0][1], lines[1:]
 
 
-def _check_header(path: Path, header: Sequence[str]) -> None:
+def _check_header(path: Path, header: Sequence[str], metric: str) -> None:
     twice = [c for c, n in Counter(header).items() if n > 1]
     if twice:
         raise UsageError(f"{path}: column {twice[0]!r} is there twice", hint="rename or remove one of them")
     if "" in header:
         raise UsageError(f"{path}: column {header.index('') + 1} has no name", hint="name it in the first line")
-    for wanted in ("stack", "tps"):
+    for wanted in ("stack", metric):
         if wanted not in header:
             near = difflib.get_close_matches(wanted, header, n=1)
             hint = f"rename {near[0]!r} to {wanted!r}" if near else "the first line names the columns: stack,block,tps"
+            if wanted == metric and not near:
+                hint += ", or another metric with --metric NAME"
             raise UsageError(f"{path}: there is no column {wanted!r} (there are: {', '.join(header)})", hint=hint)
     for column in header:
         near = difflib.get_close_matches(column, (*KEYS, *METRICS), n=1, cutoff=0.85)

@@ -24,6 +24,7 @@ from pgstrata.record.run_columns import (
     METRIC_PREFIX,
     PERCENTILES,
     RESULT_COLUMNS,
+    metric_column,
 )
 from pgstrata.record.schema import CellResult, HostFacts, LoadRecord, SpaceRecord
 from pgstrata.spec.campaign import Stage
@@ -50,8 +51,11 @@ def is_own(header: Sequence[str]) -> bool:
     return tuple(header[: len(FIRST_COLUMNS)]) == FIRST_COLUMNS
 
 
-def read_own(header: Sequence[str], lines: Iterable[tuple[int, Sequence[str]]], facts: HostFacts) -> OwnRows:
-    """Read the rows; UsageError names the first line that was changed to something impossible for a run."""
+def read_own(
+    header: Sequence[str], lines: Iterable[tuple[int, Sequence[str]]], facts: HostFacts, metric: str = "tps"
+) -> OwnRows:
+    """Read the rows that have the metric; UsageError names the first line that was changed to something impossible for
+    a run."""
     left_out: Counter[str] = Counter()
     groups: dict[str, list[tuple[int, Fields]]] = {}
     for line, cells in lines:
@@ -59,7 +63,7 @@ def read_own(header: Sequence[str], lines: Iterable[tuple[int, Sequence[str]]], 
             raise _changed(line, f"{len(cells)} cells instead of {len(header)}")
         texts = (spreadsheet_source(text) for text in cells)
         fields = {column: text for column, text in zip(header, texts, strict=True) if text}
-        if fields.get("status") == "ok" and "tps" in fields:
+        if fields.get("status") == "ok" and (metric in fields or metric_column(metric) in fields):
             groups.setdefault(fields.get("trial", ""), []).append((line, fields))
         else:
             left_out[f"trial {fields.get('status', 'without a status')}"] += 1

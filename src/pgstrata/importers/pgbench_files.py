@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.pgbench_text import PgbenchRun, PgbenchText, decode_text, read_pgbench_text
+from pgstrata.importers.registry import hint_for
 from pgstrata.importers.runs import (
     ImportedCell,
     ImportedTrial,
@@ -168,12 +169,13 @@ def _run_of(file: str, given: set[str]) -> str:
 
 
 def _read_output(path: Path) -> PgbenchText:
+    text = decode_text(path.read_bytes())
     try:
-        return read_pgbench_text(decode_text(path.read_bytes()))
+        return read_pgbench_text(text)
     except PgbenchOutputError as error:
+        own = "a file holds whole results of pgbench, or a log of pgbench -l; leave out those that do not"
         raise UsageError(
-            f"{path}: {error.message}",
-            hint="a file holds whole results of pgbench, or a log of pgbench -l; leave out those that do not",
+            f"{path}: {error.message}", hint=own if "transaction type: " in text else hint_for(text, own)
         ) from None
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import gc
 import io
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
+from pgstrata.record.bounded_json import MAX_JSON_BYTES, parse_json, parse_text, require_bounded
 from pgstrata.record.parquet import SERIES, arrow_schema, check_times, with_added
 from pgstrata.record.schema import (
     ADDED_COLUMNS,
@@ -54,11 +53,8 @@ R = TypeVar("R", bound=Record)
 P = TypeVar("P", bound=PlannedTrial)
 T = TypeVar("T")
 
-MAX_JSON_BYTES = 16 << 20
 SMALL_JSON_BYTES = 64 << 10
 """Read first: the memory of what may be read is taken before it is."""
-MAX_NODES = 1_000_000
-"""Values of one file of JSON: each takes some sixty bytes of memory, and as little as three of the file."""
 MAX_ROWS = 10_000_000
 """Of one series: a day of a hundred rows a second is nine million."""
 LEAST_ROWS, ROWS_A_SECOND = 100_000, 1_000
@@ -487,7 +483,7 @@ def _check_series(metadata: pq.FileMetaData, found: pa.Schema, series: str, dura
 def _load_json(source: Source, name: str) -> Any:
     with source.open(name, MAX_JSON_BYTES) as file:
         try:
-            return _parse_json(_whole(file))
+            return parse_json(_whole(file))
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{source.text}/{name} is not JSON: {error}", hint=DAMAGED) from None
         except OSError as error:
@@ -500,34 +496,7 @@ def _whole(file: io.BufferedIOBase) -> bytes:
         content += file.read(MAX_JSON_BYTES + 1 - SMALL_JSON_BYTES)
     if len(content) > MAX_JSON_BYTES:
         raise ValueError(f"it is longer than {MAX_JSON_BYTES} bytes")
-    if sum(map(content.count, (b",", b"[", b"{"))) > MAX_NODES:
-        raise ValueError(f"it holds more than {MAX_NODES} values")
     return content
-
-
-def _parse_json(text: bytes | str) -> Any:
-    return _DECODER.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text)))
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not isfinite(value):
-        raise ValueError(f"{text[:30]} is too large")
-    return value
-
-
-def _integer(text: str) -> int:
-    value = int(text)
-    if not -(2**63) <= value < 2**63:
-        raise ValueError(f"{text[:30]} is too large")
-    return value
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_number, parse_int=_integer, parse_float=_finite)
 
 
 def _load_lines(source: Source, name: str) -> list[Any]:
@@ -537,7 +506,9 @@ def _load_lines(source: Source, name: str) -> list[Any]:
     with source.open(name, MAX_JSON_BYTES) as file:
         try:
             # The text ends in a newline, so the last part is empty unless the line was torn.
-            return [_parse_json(line) for line in _whole(file).decode().split("\n")[:-1] if line]
+            content = _whole(file)
+            require_bounded(content)
+            return [parse_text(line) for line in content.decode().split("\n")[:-1] if line]
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{source.text}/{name} has a line that is not JSON: {error}", hint=DAMAGED) from None
         except OSError as error:

@@ -91,7 +91,10 @@ ADDED_COLUMNS: Mapping[str, tuple[str, ...]] = {
 LONGEST_RUN_S = 32 * 86400.0
 """Of a run, and how far from its start a row of a series may lie: counting by the second makes a place for each."""
 
-Origin = Literal["run", "quick", "crash", "import csv", "import pg-fs-benchmark", "import pgbench"]
+Origin = Literal[
+    "run", "quick", "crash", "import csv", "import pg-fs-benchmark", "import pgbench",
+    "import sysbench", "import hammerdb", "import benchbase", "import go-tpc", "import phoronix",
+]  # fmt: skip
 """Where a record comes from."""
 
 Moment = Literal["built", "before cell", "after cell"]
@@ -502,7 +505,8 @@ class CellResult(Record):
     started: str
     duration_s: float = Field(ge=0, le=LONGEST_RUN_S)
     transactions: int = Field(ge=0)
-    tps: float = Field(ge=0, le=1e12)
+    tps: float | None = Field(None, ge=0, le=1e12)
+    """None for an import whose tool does not count transactions a second; its own metric is in `extra`."""
     latency_avg_ms: float | None = None
     latency_stddev_ms: float | None = None
     initial_connection_ms: float | None = None

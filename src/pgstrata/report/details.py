@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from pgstrata.analyze.campaign.scale import in_order, metric_of
+from pgstrata.analyze.campaign.scale import METRICS, in_order, metric_of
 from pgstrata.analyze.findings import CellFinding, Findings, StackFinding
 from pgstrata.record.reader import CampaignData, CellData, TrialData
 from pgstrata.record.source import FolderSource
@@ -47,7 +47,8 @@ class TrialRow:
     cell: str
     status: str
     reason: str
-    tps: str
+    level: str
+    """In transactions a second, or in the primary metric of an import that has another one."""
     latency: str
     wal: str
     checkpoints: str
@@ -137,13 +138,19 @@ class Links:
         return quote(name if self._prefix == "." else f"{self._prefix}/{name}")
 
 
+def level_title(primary: str) -> str:
+    """Return the title of the column with the level of each run."""
+    metric = metric_of(primary)
+    return "TPS" if primary in METRICS else metric.unit or metric.title
+
+
 def stack_details(data: CampaignData, findings: Findings, links: Links, sample: Sample) -> tuple[StackDetails, ...]:
     """Return the details of every stack, in declared order (the order of their colours)."""
     names = list(dict.fromkeys(s.name for s in findings.stacks))
     specs = {s.name: s for s in data.campaign.stacks}
     for trial in data.trials:
         specs.setdefault(trial.trial.stack, trial.stack)
-    listing = _Listing(links, sample)
+    listing = _Listing(links, sample, findings.campaign.primary)
     return tuple(_details(i, name, specs.get(name), data, findings, listing) for i, name in enumerate(names))
 
 
@@ -259,15 +266,16 @@ class _Listing:
 
     links: Links
     sample: Sample
+    primary: str
 
     def rows(self, trial: TrialData) -> Iterator[TrialRow]:
         """Yield the rows of a trial. The first carries the anchor that chart marks link to."""
         cells = [c for c in trial.cells or (None,) if (trial.id, c.id if c else "") in self.sample.shown]
         for at, cell in enumerate(cells):
-            yield _trial_row(trial, cell, self.links, first=at == 0)
+            yield _trial_row(trial, cell, self.links, self.primary, first=at == 0)
 
 
-def _trial_row(trial: TrialData, cell: CellData | None, links: Links, *, first: bool) -> TrialRow:
+def _trial_row(trial: TrialData, cell: CellData | None, links: Links, primary: str, *, first: bool) -> TrialRow:
     verdict = trial.verdict
     result = cell.result if cell else None
     return TrialRow(
@@ -279,7 +287,7 @@ def _trial_row(trial: TrialData, cell: CellData | None, links: Links, *, first: 
         cell=cell.id if cell else NOT_KNOWN,
         status=verdict.status,
         reason=verdict.reason + (f" (hint: {verdict.hint})" if verdict.hint else ""),
-        tps=render_number(result.tps if result else None, 4),
+        level=render_number(result.extra.get(primary, result.tps) if result else None, 4),
         latency=render_metric(result.latency_avg_ms if result else None, metric_of("latency_avg_ms")),
         wal=render_metric(result.wal_bytes if result else None, metric_of("wal_bytes")),
         checkpoints=render_number(result.checkpoints if result else None),

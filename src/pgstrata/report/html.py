@@ -23,7 +23,7 @@ from pgstrata import __version__
 from pgstrata.analyze.campaign.scale import metric_of
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.details import Links, stack_details
+from pgstrata.report.details import Links, level_title, stack_details
 from pgstrata.report.pictures.drawing import Drawing, draw
 from pgstrata.report.pictures.sample import Sample
 from pgstrata.report.sentences import glossary
@@ -141,6 +141,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             grid=grid_map(findings),
             views=tuple(_views(data, findings)),
             generic_command=generic_command,
+            level_title=level_title,
             power_cuts=power_cuts_view(data, findings),
             numbers_of_events=NUMBERS,
             runs=shows_runs(data),

@@ -173,7 +173,7 @@ def test_a_bad_mode_of_a_stack_is_told(campaign: Path) -> None:
 
 
 def _slowed(trial: TrialData) -> TrialData:
-    cells = (replace(c, result=c.result.model_copy(update={"tps": c.result.tps / 2})) for c in trial.cells)
+    cells = (replace(c, result=c.result.model_copy(update={"tps": (c.result.tps or 0) / 2})) for c in trial.cells)
     return replace(trial, cells=tuple(cells))
 
 

@@ -245,12 +245,12 @@ def test_times_of_a_run_add_up_to_clients_over_throughput(recorded: Path) -> Non
     run = of_stack(recorded, "ext4")
     found = read_run(run, Stack(name="ext4", data=Volume(fs=Ext4())))
     assert found is not None
-    assert found.time_ms == pytest.approx(1000 * 8 / run.result.tps)
+    assert found.time_ms == pytest.approx(1000 * 8 / (run.result.tps or 0))
     assert sum(found.parts.values()) == pytest.approx(found.time_ms)
     assert {k: ms / found.time_ms for k, ms in found.parts.items() if ms} == pytest.approx(
         {"wal": 5 / 8, "locks": 1 / 8, "client": 2 / 8}
     )
-    assert found.figures["wal_syncs_per_transaction"] == pytest.approx(500 / run.result.tps)
+    assert found.figures["wal_syncs_per_transaction"] == pytest.approx(500 / (run.result.tps or 0))
 
 
 def test_bytes_and_flushes_by_layer(recorded: Path) -> None:
@@ -259,7 +259,7 @@ def test_bytes_and_flushes_by_layer(recorded: Path) -> None:
     layered = read_run(run, Stack(name="ext4", data=Volume(fs=Ext4(), layers=(Lvm(),))))
     assert plain is not None
     assert layered is not None
-    tps, wal = run.result.tps, run.result.wal_bytes or 0
+    tps, wal = run.result.tps or 0.0, run.result.wal_bytes or 0
     assert plain.figures["flushes_per_transaction"] == pytest.approx(900 / tps)
     assert layered.figures["flushes_per_transaction"] == pytest.approx(600 / tps)
     assert layered.figures["device_bytes_per_transaction"] == pytest.approx(8e6 / tps)

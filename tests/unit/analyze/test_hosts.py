@@ -174,7 +174,7 @@ def test_a_host_on_which_a_stack_is_slow_is_no_bad_mode_and_a_run_that_is_slow_t
 
 
 def _halved(trial: TrialData) -> TrialData:
-    cells = (replace(c, result=c.result.model_copy(update={"tps": c.result.tps / 2})) for c in trial.cells)
+    cells = (replace(c, result=c.result.model_copy(update={"tps": (c.result.tps or 0) / 2})) for c in trial.cells)
     return replace(trial, cells=tuple(cells))
 
 

@@ -51,7 +51,7 @@ def data_of(path: Path) -> CampaignData:
 
 
 def figures(data: CampaignData) -> tuple[int, float, int]:
-    runs = [cell.result.tps for cell in data.cells(valid_only=False)]
+    runs = [cell.result.tps or 0.0 for cell in data.cells(valid_only=False)]
     return len(runs), round(sum(runs), 1), len(data.decisions)
 
 

@@ -53,7 +53,7 @@ class Observed:
     def __call__(self, trials: Sequence[TrialData]) -> Sequence[Observation]:
         valid = [t for t in trials if t.valid]
         self.observations += [
-            Observation(t.trial.stack, t.trial.block, c.id, c.result.tps) for t in valid for c in t.cells
+            Observation(t.trial.stack, t.trial.block, c.id, c.result.tps or 0.0) for t in valid for c in t.cells
         ]
         return self.observations
 

@@ -119,10 +119,9 @@ class Evidence:
         found = []
         for run in self.runs:
             trial, loop = run.trial.trial, open_loop_of(run.data, percentile)
-            if loop is not None:
-                found.append(
-                    Observation(trial.stack, trial.block, run.cell, run.data.result.tps, trial.stage, 0.0, loop)
-                )
+            tps = run.data.result.tps
+            if loop is not None and tps is not None:
+                found.append(Observation(trial.stack, trial.block, run.cell, tps, trial.stage, 0.0, loop))
         return tuple(found)
 
     def design(self) -> Design:

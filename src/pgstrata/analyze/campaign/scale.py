@@ -17,7 +17,7 @@ from pgstrata.analyze.finding import MetricScale
 
 Floats = npt.NDArray[np.float64]
 Better = Literal["higher", "lower"]
-Unit = Literal["TPS", "ms", "s", "%", "bytes", "per hour", ""]
+Unit = Literal["TPS", "NOPM", "TPM", "tpmC", "QPS", "IOPS", "MB/s", "ms", "s", "%", "bytes", "per hour", ""]
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,18 @@ _TABLE = (
 )
 METRICS = {m.name: m for m in _TABLE}
 """Metrics by name, in display order."""
+_IMPORTED = {
+    m.name: m
+    for m in (
+        Metric("nopm", "ratio", "higher", "NOPM", "New orders per minute", "new orders per minute"),
+        Metric("tpm", "ratio", "higher", "TPM", "Transactions per minute", "transactions per minute"),
+        Metric("tpmc", "ratio", "higher", "tpmC", "tpmC", "tpmC"),
+        Metric("qps", "ratio", "higher", "QPS", "Queries per second", "queries per second"),
+        Metric("iops", "ratio", "higher", "IOPS", "I/O operations", "I/O operations per second"),
+        Metric("mb_per_s", "ratio", "higher", "MB/s", "Bandwidth", "bandwidth"),
+    )
+}
+"""Metrics of other tools that no run of pgstrata has."""
 
 _LOWER = ("latency", "load", "time", "space", "size", "wal", "lag", "cv", "stall", "failed", "retried", "late")
 _SUFFIXES: tuple[tuple[str, Unit], ...] = (
@@ -123,7 +135,7 @@ def metric_of(name: str) -> Metric:
 
     An imported metric is a ratio, better when higher unless its name contains cost; its suffix gives the unit.
     """
-    known = METRICS.get(name)
+    known = METRICS.get(name) or _IMPORTED.get(name)
     if known is not None:
         return known
     cost = name.startswith(_LOWER) or name.endswith(("_ms", "_s", "_us", "_bytes"))

@@ -76,7 +76,7 @@ def read_run(run: CellData, stack: Stack) -> RunReading | None:
     """Read a run; None if no sessions were recorded, or no transaction was made."""
     clients, tps = run.cell.clients, run.result.tps
     sessions = _sessions(run)
-    if sessions is None or not clients or not tps > 0:
+    if sessions is None or not clients or not tps:
         return None
     time_ms = 1000 * clients / tps
     active = sum(sessions.values())
@@ -87,7 +87,12 @@ def read_run(run: CellData, stack: Stack) -> RunReading | None:
     events[idle] = events.get(idle, 0.0) + time_ms - active * each_ms
     parts = {kind: math.fsum(ms for (own, _), ms in events.items() if own == kind) for kind in KINDS}
     return RunReading(
-        run.block, clients, time_ms, parts, events, {**_of_result(run), **_of_system(run), **_of_devices(run, stack)}
+        run.block,
+        clients,
+        time_ms,
+        parts,
+        events,
+        {**_of_result(run, tps), **_of_system(run), **_of_devices(run, stack, tps)},
     )
 
 
@@ -112,7 +117,7 @@ def _within(run: CellData, t_s: Floats, grace_s: float = GRACE_S) -> npt.NDArray
     return inside
 
 
-def _of_result(run: CellData) -> dict[str, float]:
+def _of_result(run: CellData, tps: float) -> dict[str, float]:
     result = run.result
     found = {}
     if result.wal_bytes is not None and result.transactions:
@@ -120,7 +125,7 @@ def _of_result(run: CellData) -> dict[str, float]:
     for name, counter in (("wal_syncs_per_transaction", "wal_syncs"), ("wal_writes_per_transaction", "wal_writes")):
         rate = _rate(run, counter)
         if rate is not None:
-            found[name] = rate / result.tps
+            found[name] = rate / tps
     return found
 
 
@@ -148,7 +153,7 @@ def _of_system(run: CellData) -> dict[str, float]:
     return found
 
 
-def _of_devices(run: CellData, stack: Stack) -> dict[str, float]:
+def _of_devices(run: CellData, stack: Stack, tps: float) -> dict[str, float]:
     """Return the utilisation of the busiest device; flushes and bytes per transaction at the media, and below the
     filesystems."""
     devices = list(_devices(run))
@@ -161,7 +166,6 @@ def _of_devices(run: CellData, stack: Stack) -> dict[str, float]:
         if value is not None:
             found[name] = value
     bottom, top = _ends(devices, stack)
-    tps = run.result.tps
     for name, column, ends in (
         ("flushes_per_transaction", "flushes_per_s", bottom),
         ("writes_per_transaction", "writes_per_s", bottom),

@@ -9,12 +9,18 @@ import typer
 
 from pgstrata.cli.group import Group
 from pgstrata.cli.output import JsonFlag, parse_margin, print_json, print_notice, print_text
+from pgstrata.importers.registry import TOOLS
+from pgstrata.importers.tool import Importer
 
 if TYPE_CHECKING:
     from pgstrata.importers.runs import ImportSummary
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Campaign directory to write.", show_default=False)]
 Margin = Annotated[str, typer.Option("--margin", help="Differences below it do not matter.")]
+
+Metric = Annotated[
+    str | None, typer.Option("--metric", metavar="NAME", help="Metric to compare.", show_default="the tool's own")
+]
 
 group = typer.Typer(
     cls=Group,
@@ -48,12 +54,13 @@ def import_csv_file(
     out: Out,
     margin: Margin = "2%",
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Skip and count faulty rows.")] = False,
+    metric: Annotated[str, typer.Option("--metric", metavar="NAME", help="Column to compare.")] = "tps",
     json: JsonFlag = False,
 ) -> None:
     """Import a table with one row per run."""
     from pgstrata.importers.csv_runs import import_csv
 
-    _show(import_csv(file, out, margin=parse_margin(margin), skip_bad_rows=skip_bad_rows), json)
+    _show(import_csv(file, out, margin=parse_margin(margin), skip_bad_rows=skip_bad_rows, metric=metric), json)
 
 
 @group.command("pg-fs-benchmark", epilog="Example: pgstrata import pg-fs-benchmark xeon --out out/xeon")
@@ -87,6 +94,31 @@ def import_pgbench_files(
     with opened_work(workers) as executor:
         summary = import_pgbench(files, out, executor, margin=parse_margin(margin))
     _show(summary, json)
+
+
+def _add_tool(importer: Importer) -> None:
+    def import_files(
+        files: list[str],
+        out: Out,
+        margin: Margin = "2%",
+        metric: Metric = None,
+        json: JsonFlag = False,
+    ) -> None:
+        from pgstrata.importers.tool_runs import import_tool
+
+        _show(import_tool(importer, files, out, margin=parse_margin(margin), metric=metric), json)
+
+    # Each command has its own help for the argument; typer resolves annotations in the module, which has no `importer`.
+    import_files.__annotations__["files"] = Annotated[
+        list[str], typer.Argument(metavar="STACK=FILE", help=importer.argument)
+    ]
+    import_files.__doc__ = f"Import results of {importer.tool}."
+    example = f"Example: pgstrata import {importer.name} ext4=a.out xfs=b.out --out out/mine"
+    group.command(importer.name, epilog=example)(import_files)
+
+
+for _tool in TOOLS:
+    _add_tool(_tool)
 
 
 def register(app: typer.Typer) -> None:

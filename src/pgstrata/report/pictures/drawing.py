@@ -379,10 +379,10 @@ def _drift(context: _Context) -> list[DrawnDrift]:
     """Return the drift; without blocks it is unknown which runs saw the machine in the same state."""
     if not context.data.record.paired:
         return []
-    runs = [r for r in context.compared() if r.result.tps > 0]
+    runs = [(r, float(np.log(r.result.tps))) for r in context.compared() if r.result.tps]
     logs: dict[tuple[str, str], list[float]] = {}
-    for run in runs:
-        logs.setdefault((run.stack, run.id), []).append(float(np.log(run.result.tps)))
+    for run, level in runs:
+        logs.setdefault((run.stack, run.id), []).append(level)
     means = {key: float(np.mean(values)) for key, values in logs.items()}
     return [
         DrawnDrift(
@@ -390,9 +390,9 @@ def _drift(context: _Context) -> list[DrawnDrift]:
             cell=context.cells[r.id],
             block=r.block,
             trial=r.trial_id,
-            deviation=_digits(float(np.exp(np.log(r.result.tps) - means[r.stack, r.id])) - 1) or 0.0,
+            deviation=_digits(float(np.exp(level - means[r.stack, r.id])) - 1) or 0.0,
         )
-        for r in runs
+        for r, level in runs
         if (r.trial_id, r.id) in context.sample.shown
     ]
 

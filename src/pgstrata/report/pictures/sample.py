@@ -55,7 +55,7 @@ class Sample:
 
 
 def _measured(trial: TrialData) -> list[tuple[str, float]]:
-    return [(cell.id, cell.result.tps) for cell in trial.cells] or [("", 0.0)]
+    return [(cell.id, cell.result.tps or 0.0) for cell in trial.cells] or [("", 0.0)]
 
 
 def _spread(runs: list[tuple[str, str, float]], most: int) -> set[int]:

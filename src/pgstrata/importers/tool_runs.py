@@ -1,0 +1,200 @@
+"""Runs of other tools as a campaign directory, whatever the tool.
+
+A source is `STACK=FILE` or `FILE`. Every metric keeps its name: a metric other than throughput in transactions a second
+is stored in `extra`, and the primary metric of the campaign is the tool's own. Runs with different settings are
+separate cells, incomplete runs are left out and counted, and runs with different metrics are not compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+from pgstrata.importers.pgbench_text import decode_text
+from pgstrata.importers.registry import hint_for
+from pgstrata.importers.runs import (
+    ImportedCell,
+    ImportedTrial,
+    ImportSummary,
+    imported_cell,
+    imported_result,
+    imported_stack,
+    write_campaign,
+)
+from pgstrata.importers.tool import Importer, ToolRun
+from pgstrata.record.run_columns import report_interval_s
+from pgstrata.record.schema import HostFacts
+from pgstrata.spec.campaign import Goal
+from pgstrata.spec.summarise import summarise_names
+
+LARGEST_FILE_BYTES = 64 << 20
+MOST_RUNS = 100_000
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_FIELDS = ("tps", "latency_avg_ms", "latency_stddev_ms")
+"""Metrics that are fields of a result."""
+
+
+def import_tool(
+    importer: Importer, sources: Sequence[str], out: Path, *, margin: float = 0.02, metric: str | None = None
+) -> ImportSummary:
+    """Import the files of a tool into the new campaign directory `out`; `metric` is what verdicts are about."""
+    rejected: Counter[str] = Counter()
+    notices = ["the runs are unpaired: nothing protects them from drift of the machine"]
+    runs = [run for source in sources for run in _runs_of(importer, source, rejected, notices)]
+    if len(runs) > MOST_RUNS:
+        raise UsageError(f"the files hold {len(runs)} runs, more than {MOST_RUNS}", hint="import them in parts")
+    primary = metric or _primary(importer, runs)
+    runs = list(_counted(runs, primary, rejected))
+    trials = list(_trials(runs))
+    notices += _notices(runs)
+    if min(Counter(trial.stack.name for trial in trials).values()) == 1:
+        notices.append("there is one run of a stack: single runs give no verdicts")
+    return write_campaign(
+        sorted(trials, key=lambda t: t.block),
+        out,
+        name=importer.name,
+        origin=f"import {importer.name}",  # type: ignore[arg-type]
+        paired=False,
+        goal=Goal(kind="all-pairs", margin=margin, primary=primary),
+        rejected=rejected,
+        notices=tuple(dict.fromkeys(notices)),
+    )
+
+
+# ---------------------------------------------------------------- files
+
+
+def _runs_of(importer: Importer, source: str, rejected: Counter[str], notices: list[str]) -> Iterator[ToolRun]:
+    name, _, file = source.rpartition("=")
+    path = Path(file)
+    text = _read(path, source, importer)
+    if not importer.recognises(text):
+        raise UsageError(
+            f"{path} is no output of {importer.tool}",
+            hint=hint_for(text, f"docs/import.md lists the files of {importer.tool} that are read"),
+        )
+    found = importer.read(path, text)
+    rejected.update(found.left_out)
+    notices += found.notices
+    for run in found.runs:
+        stack = " ".join(part for part in (name, run.stack) if part) or path.name.split(".")[0]
+        yield replace(run, stack=stack, raw=(path, *run.raw))
+
+
+def _read(path: Path, source: str, importer: Importer) -> str:
+    if not path.name:
+        raise UsageError(
+            f"{source!r} names no file", hint=f"give STACK=FILE for each file: pgstrata import {importer.name} xfs=FILE"
+        )
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", hint="name files that exist and that you may read"
+        ) from None
+    if len(content) > LARGEST_FILE_BYTES:
+        raise UsageError(
+            f"{path} is larger than {LARGEST_FILE_BYTES >> 20} MiB",
+            hint="cut it into files with a part of its runs each",
+        )
+    return _COLOUR.sub("", decode_text(content))
+
+
+# ---------------------------------------------------------------- runs
+
+
+def _primary(importer: Importer, runs: Sequence[ToolRun]) -> str:
+    """Return the metric of all runs; UsageError if they have different ones."""
+    complete = [run for run in runs if run.figures and not run.incomplete]
+    if complete and all(run.rate_tps and "latency_avg_ms" in run.figures for run in complete):
+        return "latency_avg_ms"
+    found = {next(iter(run.figures)) for run in complete}
+    if len(found) > 1:
+        raise UsageError(
+            f"the files of {importer.tool} measured different metrics: {', '.join(sorted(found))}",
+            hint=f"name the one to compare: --metric {sorted(found)[0]}",
+        )
+    return next(iter(found), "tps")
+
+
+def _counted(runs: Sequence[ToolRun], primary: str, rejected: Counter[str]) -> Iterator[ToolRun]:
+    """Yield the complete runs that have the metric; UsageError if a stack has none left."""
+    bad = [(run, reason) for run in runs if (reason := _fault(run, primary))]
+    good = [run for run in runs if not _fault(run, primary)]
+    stacks = {run.stack for run in good}
+    for run, reason in bad:
+        rejected[f"run: {reason}"] += 1
+        if run.stack not in stacks:
+            known = sorted({name for other in runs for name in other.figures})
+            raise UsageError(
+                f"{run.where}: {reason}, and stack {run.stack!r} has no other run",
+                hint=f"these runs have: --metric {' or '.join(known)}"
+                if known and primary not in known
+                else "leave it out, or measure again",
+            )
+    yield from good
+
+
+def _fault(run: ToolRun, primary: str) -> str:
+    if run.incomplete or primary not in run.figures:
+        return run.incomplete or f"it has no {primary}"
+    return "" if run.figures[primary] > 0 else f"its {primary} is {run.figures[primary]:g}"
+
+
+def _trials(runs: Sequence[ToolRun]) -> Iterator[ImportedTrial]:
+    """Yield a trial per run; the n-th run of a cell of a stack is in round n."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for run, script in zip(runs, _cell_names(runs), strict=True):
+        cell = imported_cell(script, run.scale, run.clients).model_copy(update={"rate_tps": run.rate_tps})
+        fields = {name: value for name, value in run.figures.items() if name in _FIELDS}
+        result = imported_result(
+            **{"started": "", "duration_s": 0.0, "transactions": 0, **run.result},
+            **fields,
+            cell=cell,
+            open_loop=run.rate_tps is not None,
+            extra={name: value for name, value in run.figures.items() if name not in _FIELDS},
+        )
+        series = {"progress": list(run.progress)} if run.progress else {}
+        told = {key: text for key, text in {**run.traits, **run.told}.items() if text}
+        facts = HostFacts(name="imported", told=told, medium="imported, medium not known")
+        imported = ImportedCell(result, series, {path.name: path for path in run.raw})
+        yield ImportedTrial(imported_stack(run.stack), seen[run.stack, cell.id], (imported,), facts)
+        seen[run.stack, cell.id] += 1
+
+
+def _cell_names(runs: Sequence[ToolRun]) -> list[str]:
+    """Return the name of each run's cell: its script and the settings in which runs differ. Without a scale, the number
+    of clients belongs to the name, as cells without a scale share the rest."""
+    own = [
+        {**run.traits, **({} if run.scale or not run.clients else {"clients": f"{run.clients} clients"})}
+        for run in runs
+    ]
+    differing = set(_differing(own))
+    return [
+        ", ".join([run.script, *(text for key, text in traits.items() if key in differing and text)])
+        for run, traits in zip(runs, own, strict=True)
+    ]
+
+
+def _differing(settings: Sequence[Mapping[str, str]]) -> Iterable[str]:
+    keys = dict.fromkeys(key for one in settings for key in one)
+    return (key for key in keys if len({one.get(key, "") for one in settings}) > 1)
+
+
+def _notices(runs: Sequence[ToolRun]) -> Iterator[str]:
+    for key in dict.fromkeys(key for run in runs for key in run.told):
+        values = {text for run in runs if (text := run.told.get(key))}
+        if len(values) > 1:
+            yield f"the runs differ in {key}: {summarise_names(sorted(values))}"
+    limited = sum(run.rate_tps is not None for run in runs)
+    if limited:
+        yield f"{limited} of {len(runs)} runs have a rate limit, which decides their throughput: compare their latency"
+    intervals = {report_interval_s([row[0] or 0.0 for row in run.progress]) for run in runs} - {1}
+    if intervals:
+        shown = summarise_names([f"{n} s" for n in sorted(intervals)])
+        yield f"progress every {shown}: jitter and stalls within such an interval are not known"
