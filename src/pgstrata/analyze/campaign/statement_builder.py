@@ -37,8 +37,10 @@ from pgstrata.analyze.campaign.statements import (
     SoakTrend,
     Statement,
     Trend,
+    WholeRunsApart,
 )
 from pgstrata.analyze.campaign.steadiness import feature_statements, known, stalls
+from pgstrata.analyze.campaign.whole_runs import whole_against_slices
 from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.finding import Source
 from pgstrata.analyze.stats.bad_mode import BadMode
@@ -101,6 +103,7 @@ class CellStatements:
                 yield DeclaredBlocks(blocks=self.design.max_blocks)
             yield from self._levels_apart()
             yield from self._remembering()
+            yield from self._whole_runs_apart(leader)
             yield from self._growing()
             yield from self._bad_modes()
             yield from self._best_length(leader)
@@ -293,6 +296,17 @@ class CellStatements:
                     correlation=r,
                     pairs=pairs,
                     worth_pairs=pairs * (1 - r) / (1 + r),
+                )
+
+    def _whole_runs_apart(self, leader: str) -> Iterator[Statement]:
+        """Yield pairs of the leader whose whole runs, in the same builds, contradict the slices."""
+        if self.evidence.goal.primary != "tps":
+            return
+        for name in self.conclusion.ranking:
+            found = whole_against_slices(self.evidence.of(leader, self.cell.id), self.evidence.of(name, self.cell.id))
+            if name != leader and found is not None:
+                yield WholeRunsApart(
+                    subject=leader, object=name, whole=found.whole, slices=found.slices, runs=found.blocks
                 )
 
     def _far_run(self, pair: PairConclusion, gap: float) -> FarRun | None:

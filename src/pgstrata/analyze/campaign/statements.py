@@ -165,6 +165,18 @@ class Remembering(StatementBase):
     """Number of independent pairs with the same information."""
 
 
+class WholeRunsApart(StatementBase):
+    """Two stacks whose whole runs contradict their slices: a ratio of each, subject over object."""
+
+    about: Literal["whole runs apart"] = "whole runs apart"
+    subject: str
+    object: str
+    whole: float
+    slices: float
+    runs: int
+    """Number of blocks with whole runs of both."""
+
+
 class Growing(StatementBase):
     """Two stacks whose difference grows or shrinks over the blocks of the campaign."""
 
@@ -339,6 +351,7 @@ Statement = Annotated[
     | BadModeStatement
     | LevelsApart
     | Remembering
+    | WholeRunsApart
     | Growing
     | LostRuns
     | NotCompared

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
-from pgstrata.record.schema import HostFacts
+from pgstrata.record.schema import CellResult, HostFacts
 from pgstrata.report.sentences.figures import NOT_KNOWN, render_count
 from pgstrata.report.tables.medium import medium_line
 from pgstrata.spec.layers.kind import MEMORY
@@ -129,14 +130,26 @@ def _servers(data: CampaignData) -> str:
 
 def _measured(data: CampaignData) -> str:
     blocks = {t.trial.block for t in data.trials if t.valid}
-    runs = sum(1 for _ in data.cells())
+    results = [cell.result for cell in data.cells()]
     stacks = len({t.trial.stack for t in data.trials if t.valid})
-    durations = sorted(cell.result.duration_s for cell in data.cells())
-    length = f" of {render_duration(durations[len(durations) // 2])}" if durations and durations[-1] else ""
     rounds = (render_count(len(blocks), "block"),) if data.record.paired else ()
-    texts = (render_count(stacks, "stack"), *rounds, render_count(runs, "run") + length)
+    texts = (render_count(stacks, "stack"), *rounds, *runs_measured(results))
     lost = (f"{render_count(len(data.unreadable), 'trial')} could not be read",) if data.unreadable else ()
     return ", ".join((*texts, *lost))
+
+
+def runs_measured(results: Sequence[CellResult]) -> Iterator[str]:
+    """Yield the number of runs with their usual length; of slices the turns, and the whole runs beside them."""
+    sliced = [result for result in results if result.slices]
+    wholes = [result.whole for result in sliced if result.whole is not None]
+    if sliced:
+        count, each_s = len(sliced[0].slices), sliced[0].duration_s / len(sliced[0].slices)
+        yield f"{render_count(len(sliced), 'build')} with {count} turns of {render_duration(each_s)} each"
+    whole = [*(result for result in results if not result.slices), *wholes]
+    if whole or not sliced:
+        durations = sorted(result.duration_s for result in whole)
+        length = f" of {render_duration(durations[len(durations) // 2])}" if durations and durations[-1] else ""
+        yield render_count(len(whole), "whole run" if sliced else "run") + length
 
 
 def _power_cuts(data: CampaignData) -> str:

@@ -38,6 +38,7 @@ from pgstrata.analyze.campaign.statements import (
     Stalls,
     Statement,
     Trend,
+    WholeRunsApart,
 )
 from pgstrata.analyze.campaign.steadiness import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S
 from pgstrata.analyze.campaign.transactions import NOTABLE
@@ -162,6 +163,13 @@ def bare_sentence(statement: Statement) -> str:
                 f"other** (correlation {statement.correlation:.1f}), so that {statement.pairs} pairs are worth about "
                 f"{statement.worth_pairs:.0f}; the interval allows for that. A state that outlasts the campaign does "
                 "not show in it."
+            )
+        case WholeRunsApart():
+            return (
+                f"{quoted(statement.subject)} against {quoted(statement.object)}: **whole runs contradict the "
+                f"slices**, {statement.whole:.2f}× in {render_count(statement.runs, 'whole run')} of each and "
+                f"{statement.slices:.2f}× in slices of the same builds. Checkpoints or stalls may be the cause, "
+                "which slices leave out: compare whole runs (`runs: {design: whole}`)."
             )
         case Growing():
             return _growing(statement)
