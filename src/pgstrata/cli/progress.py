@@ -21,6 +21,7 @@ from pgstrata.trial.events import (
     Event,
     Notice,
     StepBegun,
+    StepEnded,
     Tell,
     TrialBegun,
     TrialEnded,
@@ -155,6 +156,8 @@ class LiveLine:
             case StepBegun(campaign=campaign, trial=id_, step=step, expected_s=expected_s):
                 running = self._running.setdefault((campaign, id_), _Running(id_))
                 running.step, running.expected_s, running.step_began_s = step, expected_s, time.monotonic()
+            case StepEnded(campaign=campaign, trial=id_) if (campaign, id_) in self._running:
+                self._running[campaign, id_].step = ""  # it may wait for the turns of others
         self._lines(event)
 
     def _print(self, text: str) -> None:
@@ -167,7 +170,9 @@ class LiveLine:
             return ""
         clock = self._clock
         done = f"[{clock.block_done + 1}/{clock.block_trials}] " if clock.block_trials else ""
-        return f"{done}{' | '.join(running.text for running in list(self._running.values()))}  {clock.left()}"
+        running = list(self._running.values())
+        shown = [one for one in running if one.step] or running[:1]
+        return f"{done}{' | '.join(one.text for one in shown)}  {clock.left()}"
 
     def _render(self) -> Text:
         from rich.text import Text

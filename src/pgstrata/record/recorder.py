@@ -321,6 +321,10 @@ class CampaignDirectory:
                 self._trials[name] = self.finished_trial(name)
         return tuple(sorted(self._trials.values(), key=place))
 
+    def has_finished(self, id_: str) -> bool:
+        """True if a trial of that id is in the record, of whatever verdict."""
+        return (self.path / "trials" / id_).is_dir()
+
     def finished_trial(self, id_: str) -> TrialData:
         """One of them, not kept in memory. UsageError when it cannot be read: it would neither count nor run again."""
         if id_ in self._trials:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.campaign import Campaign, Slices
+from pgstrata.spec.campaign import Campaign, Runs, Slices
 from pgstrata.spec.expand import with_aa
 from pgstrata.spec.file.files import resolve_stack_files, resolve_workload_files
 from pgstrata.spec.file.problems import explain
@@ -21,9 +21,10 @@ from pgstrata.spec.file.resolve import stack_from_mapping, takes_device
 from pgstrata.spec.layers.kind import Device, Filesystem
 from pgstrata.spec.notation.stack import parse_stack_mapping
 from pgstrata.spec.server_settings import stack_setting_problems
-from pgstrata.spec.side_by_side import planned_slices
+from pgstrata.spec.side_by_side import planned_slices, why_whole
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.units import render_duration
+from pgstrata.spec.workload import Workload
 
 DEFAULT_MINUTES = 10.0
 SCALES = (50, 20, 10, 5, 1)
@@ -53,6 +54,8 @@ QUICK_CRASH = {"states": 40, "time": 10}
 """Power cuts, after the runs and outside their budget: seconds of each stack."""
 
 SLICE_COUNTS = (2, 4, 8)
+SHORT_RUNS = Workload(duration=8.0)
+"""Runs that slices can replace."""
 WHOLE_RUN_S = 10.0
 """Least length of the whole runs beside slices."""
 
@@ -230,6 +233,14 @@ class _Asked:
         )
 
 
+def _can_take_turns(stacks: Sequence[Stack], host: str) -> bool:
+    """Return False for stacks that share a device, are clusters, or set what belongs to the whole host."""
+    runs = Runs(budget=DEFAULT_MINUTES * 60)
+    return not why_whole(
+        Campaign.model_construct(name="quick", stacks=tuple(stacks), host=host, runs=runs, workload=SHORT_RUNS)
+    )
+
+
 def _slices(count: int) -> Slices:
     return Slices(count=count)
 
@@ -279,7 +290,8 @@ def quick_campaign(
         design = _begun_design(begun, scale, duration_s)
     else:
         asked = _Asked(len(built) + aa, minutes, scales, shows, blocks, clients or CLIENTS)
-        layout, design = asked.whole(duration_s) if duration_s or blocks else asked.best()
+        whole = duration_s or blocks or not _can_take_turns(built, host)
+        layout, design = asked.whole(duration_s) if whole else asked.best()
     data: dict[str, Any] = {
         "name": quick_name(stacks),
         "seed": seed,

@@ -51,8 +51,12 @@ def _prevented(campaign: Campaign) -> Iterator[str]:
     for stack in campaign.stacks:
         if stack.topology is not None:
             yield f"{stack.name} is a cluster"
-        if stack.kernel.sysctl or stack.kernel.transparent_hugepage is not None:
+        modules = any(volume.fs.host_settings for volume in stack.volumes.values())
+        if stack.kernel.sysctl or stack.kernel.transparent_hugepage is not None or modules:
             yield f"{stack.name} sets kernel settings of the whole host"
+    exported = [s.name for s in campaign.stacks if any(v.fs.kind == "nfs" for v in s.volumes.values())]
+    if len(exported) > 1:
+        yield f"{exported[0]} and {exported[1]} are on one NFS server"
     for a, b in combinations(campaign.stacks, 2):
         if shared := set(a.device_ids) & set(b.device_ids):
             yield f"{a.name} and {b.name} are on the same device {min(shared)}"

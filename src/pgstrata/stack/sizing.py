@@ -142,7 +142,8 @@ def memory_bytes(campaign: Campaign, stack: Stack, loaded_bytes: int | None = No
     content = content_of(campaign, stack, loaded_bytes)
     roles = bytes_by_role(campaign, stack, content)
     volumes = stack.volumes.items()
-    held = sum(roles[role] for role, v in volumes if v.fs.in_memory or (v.needs_device and v.device.in_memory))
+    held = sum(roles[role] for role, v in volumes if v.fs.in_memory)
+    held += sum(device_bytes(v, roles[r]) * v.device.count for r, v in volumes if v.needs_device and v.device.in_memory)
     return shared_buffers_bytes(stack) + content.database_bytes + held
 
 

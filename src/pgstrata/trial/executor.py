@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -122,7 +122,7 @@ class Executor:
         for _ in self.turns(steps, runner, context):
             pass
 
-    def turns(self, steps: Sequence[Step], runner: StepRunner, context: object) -> Iterator[None]:
+    def turns(self, steps: Sequence[Step], runner: StepRunner, context: object) -> Generator[None, None, None]:
         """Runs all steps in order, and yields before each turn. Raises TrialError if the trial's time is up before a
         step starts."""
         expected = [step.expected_s or 0.0 for step in steps]

@@ -78,7 +78,8 @@ def performance_runner(
         site, beyond = with_media_range(site)
         for line in beyond:
             tell(Notice(line))
-        chosen = choose_slices(site, stacks, found)
+        begun = next((d for d in directory.decisions() if d.after_block == 0 and d.stage != "done"), None)
+        chosen = choose_slices(site, stacks, found, begun)
         if chosen.refused:
             tell(Notice(f"whole runs instead of slices: {chosen.refused}"))
         runner = PerformanceRunner(site, interruption, percentiles, chosen.slices)

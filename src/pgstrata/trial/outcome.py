@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.errors import PgstrataError, RecordError, TrialExcluded
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder, utc_now
-from pgstrata.record.schema import TrialVerdict
+from pgstrata.record.schema import PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.trial.events import Event, EventLog, Tell, TrialEnded
 from pgstrata.trial.executor import Executor, Identity
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.survey.host_survey import Site
 from pgstrata.trial.turns import Turns, take_turns
+
+
+def exclude_cut(directory: CampaignDirectory, trial: Trial, ended: Sequence[Trial]) -> TrialVerdict:
+    """Records a trial that cannot stand beside those any more that have ended."""
+    planned = PlannedRecord(trial=trial, stack=directory.campaign.stack(trial.stack), steps=())
+    reason = f"interrupted after {', '.join(t.stack for t in ended)} had ended, beside which it stood"
+    now = utc_now()
+    verdict = TrialVerdict(trial_id=trial.id, status="excluded", reason=reason, started=now, ended=now)
+    directory.start_trial(trial, planned).finish(verdict)
+    return verdict
 
 
 @dataclass(frozen=True)

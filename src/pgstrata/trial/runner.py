@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,7 +20,7 @@ from pgstrata.trial.context import Percentiles, TrialContext
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.outcome import TrialOutcome
+from pgstrata.trial.outcome import TrialOutcome, exclude_cut
 from pgstrata.trial.program import Program, make_program, undo_name
 from pgstrata.trial.standing import report_left, standing
 from pgstrata.trial.steps.collect import fetch_server_log, rescue_outputs
@@ -110,7 +110,8 @@ class PerformanceRunner:
         """Runs trials side by side to their verdicts. Raises Interrupted, with all of them set aside, or RecordError.
 
         If the host is lost in the middle, the trials restart when it is back; HostLost is raised if it does not come
-        back. A second loss fails them.
+        back. A second loss fails them. Trials beside one that had ended are excluded: they cannot stand beside it any
+        more.
         """
         if self._lost:
             self.clean_after_loss(tell)
@@ -119,7 +120,11 @@ class PerformanceRunner:
         except HostLost as error:
             tell(Notice(f"{', '.join(t.stack for t in trials)} is set aside: {error.message}"))
             self.clean_after_loss(tell)
-            return self._attempt(trials, directory, tell)
+            ended = [trial for trial in trials if directory.has_finished(trial.id)]
+            if not ended:
+                return self._attempt(trials, directory, tell)
+            found = (directory.finished_trial(t.id).verdict if t in ended else None for t in trials)
+            return tuple(v or exclude_cut(directory, t, ended) for t, v in zip(trials, found, strict=True))
 
     def _attempt(
         self,
@@ -166,9 +171,11 @@ class PerformanceRunner:
             executor.run(program.before, runner, context)
             with self._stack(program, runner, context):
                 try:
-                    for _ in executor.turns((*program.prepare, *program.measure), runner, context):
-                        self._golden |= program.keeps  # the first turn begins when all is loaded
-                        yield
+                    # Closed before anything is undone, so that the host is this trial's again.
+                    with closing(executor.turns((*program.prepare, *program.measure), runner, context)) as turns:
+                        for _ in turns:
+                            self._golden |= program.keeps  # the first turn begins when all is loaded
+                            yield
                 finally:
                     with suppress(HostLost):
                         rescue_outputs(context)

@@ -17,12 +17,13 @@ from typing import Any, ParamSpec, TypeVar
 from pgstrata.host.protocol import HostLost
 from pgstrata.record.decision import COMPARISON, Decision, Observation, Policy, Stage
 from pgstrata.record.reader import TrialData, place
-from pgstrata.record.recorder import CampaignDirectory, utc_now
+from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.rounds import round_trials
-from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
+from pgstrata.record.schema import DecisionRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.trial.events import BlockBegun, Notice, Tell, TrialEnded, TrialSkipped
 from pgstrata.trial.interruption import Interrupted, Interruption
+from pgstrata.trial.outcome import exclude_cut
 from pgstrata.trial.scheduling import LocalHostRunner, ScheduledHost, TrialRunner
 
 P = ParamSpec("P")
@@ -103,9 +104,10 @@ class _State:
     def has_trials(self) -> bool:
         return bool(self._counts)
 
-    def is_finished(self, trial: Trial) -> bool:
-        """True if the trial is finished, in a block that was not taken up yet."""
-        return any(_same_place(trial, done.trial) for done in self._blocks.get(trial.block, ()))
+    def is_finished(self, trial: Trial, *, well: bool = False) -> bool:
+        """True if the trial is finished, or finished `well`, in a block that was not taken up yet."""
+        found = (done for done in self._blocks.get(trial.block, ()) if done.verdict.status == "ok" or not well)
+        return any(_same_place(trial, done.trial) for done in found)
 
     def remember(self, record: DecisionRecord) -> None:
         self.last = record
@@ -326,15 +328,10 @@ class _Rounds:
     def _is_cut(self, trial: Trial, block: Sequence[Trial]) -> bool:
         """True if trials that stood beside this one are finished: it cannot stand beside them any more. It is recorded
         as excluded."""
-        beside = [t for t in block if t.scale == trial.scale and self.state.is_finished(t)]
+        beside = [t for t in block if t.scale == trial.scale and self.state.is_finished(t, well=True)]
         if trial.slices is None or not beside:
             return False
-        planned = PlannedRecord(trial=trial, stack=self.campaign.stack(trial.stack), steps=())
-        now = utc_now()
-        reason = f"interrupted after {', '.join(t.stack for t in beside)} had ended, beside which it stood"
-        verdict = TrialVerdict(trial_id=trial.id, status="excluded", reason=reason, started=now, ended=now)
-        self.state.directory.start_trial(trial, planned).finish(verdict)
-        self._add(trial, verdict)
+        self._add(trial, exclude_cut(self.state.directory, trial, beside))
         return True
 
     def _begin(self, under_way: _UnderWay, left: dict[int, list[tuple[Trial, ...]]], block: int, first: bool) -> None:

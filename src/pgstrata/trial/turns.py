@@ -10,14 +10,15 @@ from collections.abc import Generator, Sequence
 
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.expand import turn_order
+from pgstrata.trial.interruption import Interrupted
 
 Turns = Generator[None, None, TrialVerdict]
 """A trial that yields before each of its turns, and returns its verdict."""
 
 
 def take_turns(trials: Sequence[Turns]) -> tuple[TrialVerdict, ...]:
-    """The verdict of each trial, once all have ended. The error that one raises is thrown into all others, which are
-    undone, and is raised."""
+    """The verdict of each trial, once all have ended. When one raises an error, all others are interrupted and undone,
+    and the error is raised."""
     verdicts: dict[int, TrialVerdict] = {}
     turn = 0
     try:
@@ -36,12 +37,14 @@ def take_turns(trials: Sequence[Turns]) -> tuple[TrialVerdict, ...]:
 
 
 def _end(trials: Sequence[Turns], error: BaseException) -> None:
-    """Throws the error into every trial that has not ended; what a trial raises besides becomes a note."""
+    """Interrupts every trial that has not ended, so that it is set aside: the error is not its own. What a trial raises
+    besides becomes a note."""
+    interrupted = Interrupted(type(error).__name__)
     for trial in trials:
         try:
-            trial.throw(error)
+            trial.throw(interrupted)
         except StopIteration:
             continue
         except BaseException as raised:
-            if raised is not error:
+            if raised is not interrupted:
                 error.add_note(f"while the trials beside it were undone: {type(raised).__name__}: {raised}")

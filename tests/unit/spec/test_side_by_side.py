@@ -28,6 +28,14 @@ def swapping(name: str) -> dict[str, Any]:
     return {"name": name, "data": {"fs": {"kind": "ext4"}}, "kernel": {"sysctl": {"vm.swappiness": 1}}}
 
 
+def with_arc(name: str) -> dict[str, Any]:
+    return {"name": name, "data": {"fs": {"kind": "zfs", "module": {"zfs_arc_max": 1 << 30}}}}
+
+
+def over_nfs(name: str) -> dict[str, Any]:
+    return {"name": name, "data": {"fs": {"kind": "nfs", "export": {"kind": "xfs"}}}}
+
+
 def test_short_runs_with_a_budget_are_slices() -> None:
     assert why_whole(campaign()) == ""
     assert planned_slices(campaign()) == Slices(count=4, length=2.0)
@@ -61,6 +69,8 @@ def test_auto_keeps_whole_runs(asked: dict[str, Any], reason: str) -> None:
         ({"runs": {"precondition": "steady"}}, "runs.precondition is steady"),
         ({"stacks": [on_disk("a", "wwn-1"), on_disk("b", "wwn-1")]}, "a and b are on the same device wwn-1"),
         ({"stacks": [swapping("a"), swapping("b")]}, "a sets kernel settings of the whole host"),
+        ({"stacks": [with_arc("a"), with_arc("b")]}, "a sets kernel settings of the whole host"),
+        ({"stacks": [over_nfs("a"), over_nfs("b")]}, "a and b are on one NFS server"),
     ],
 )
 def test_stacks_that_cannot_stand_side_by_side(asked: dict[str, Any], reason: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import HostLost
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.record.schema import TrialVerdict
-from pgstrata.spec.campaign import Campaign, Trial
+from pgstrata.record.schema import PlannedRecord, TrialVerdict
+from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.spec.expand import block_trials
 from pgstrata.trial.events import Tell, silent
 from pgstrata.trial.runner import PerformanceRunner
@@ -59,6 +59,33 @@ def test_the_trial_begins_anew_when_it_is_back(tmp_path: Path, hosts: dict[str, 
     runner = Losing(1, back=True)
     assert run(runner, hosts, tmp_path) == "ok"
     assert runner.done == ["attempt", "clean", "attempt"]
+
+
+class LosingAfterOne(Losing):
+    """The first of several trials has ended when the host is lost."""
+
+    def _attempt(
+        self,
+        trials: Sequence[Trial],
+        directory: CampaignDirectory,
+        tell: Tell,
+        passed_on: tuple[type[PgstrataError], ...] = (),
+    ) -> tuple[TrialVerdict, ...]:
+        planned = PlannedRecord(trial=trials[0], stack=directory.campaign.stack(trials[0].stack), steps=())
+        directory.start_trial(trials[0], planned).finish(TrialVerdict(trial_id=trials[0].id, status="ok"))
+        return super()._attempt(trials, directory, tell, passed_on)
+
+
+def test_trials_beside_one_that_had_ended_are_excluded(tmp_path: Path) -> None:
+    stacks = [{"name": name, "data": {"fs": {"kind": name}}} for name in ("ext4", "xfs")]
+    campaign = Campaign.model_validate({"name": "c", "stacks": stacks, "host": "ssh://db1"})
+    trials = block_trials(campaign, 0, ("ext4", "xfs"), slices=Slices())
+    runner = LosingAfterOne(1, back=True)
+    with CampaignDirectory.create_or_open(tmp_path / "c", campaign) as directory:
+        verdicts = runner.run_together(trials, directory, silent)
+    assert [v.status for v in verdicts] == ["ok", "excluded"]
+    assert trials[0].stack in verdicts[1].reason
+    assert runner.done == ["attempt", "clean"]
 
 
 @pytest.mark.parametrize("hosts", HOSTS)

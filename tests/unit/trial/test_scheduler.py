@@ -392,6 +392,28 @@ def test_a_campaign_goes_on_as_it_began(tmp_path: Path) -> None:
     assert [d.slices for d in read(tmp_path / "c").decisions][:2] == [TWO] * 2
 
 
+@dataclass
+class FailsEarly(SideBySide):
+    """The first stack fails while the others stand, then the campaign is interrupted."""
+
+    def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
+        if self.dies_after == 0:
+            raise Interrupted("SIGINT")
+        self.dies_after -= 1
+        planned = PlannedRecord(trial=trial, stack=directory.campaign.stack(trial.stack), steps=())
+        verdict = TrialVerdict(trial_id=trial.id, status="failed", reason="disk full")
+        directory.start_trial(trial, planned).finish(verdict)
+        return verdict
+
+
+def test_a_stack_that_failed_early_cuts_no_block(tmp_path: Path) -> None:
+    asked = campaign(blocks=1)
+    assert run(tmp_path / "c", asked, runner=FailsEarly(asked, dies_after=1)).interrupted
+    resumed = SideBySide(asked)
+    assert run(tmp_path / "c", asked, runner=resumed).counts == {"failed": 1, "ok": 2}
+    assert [len(names) for names in resumed.stood] == [2]
+
+
 def test_a_stack_whose_neighbours_have_ended_does_not_run_alone(tmp_path: Path) -> None:
     asked = campaign(blocks=2)
     assert run(tmp_path / "c", asked, runner=SideBySide(asked, dies_after=2)).interrupted

@@ -59,6 +59,7 @@ def test_an_error_of_one_undoes_all(error: BaseException) -> None:
     with pytest.raises(type(error)) as raised:
         take_turns(trials)
     assert raised.value is error
+    assert not getattr(error, "__notes__", [])
     assert {name for name in seen if name.startswith("undo")} == {"undo a", "undo b", "undo c"}
 
 

@@ -22,6 +22,7 @@ from pgstrata.analyze.stats.capacity import bracket, capacity_tps, least_transac
 from pgstrata.analyze.stats.comparison import seconds_by_stack
 from pgstrata.record.decision import COMPARISON, Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
+from pgstrata.spec.side_by_side import planned_slices
 from pgstrata.spec.units import render_duration
 from pgstrata.spec.workload import Cell
 
@@ -117,7 +118,9 @@ def _with_runs_s(campaign: Campaign, block_s: float, cells: Sequence[Cell], dura
     workload, grid = campaign.workload, campaign.workload.cells
     if workload.transactions is not None:  # the length of runs is not known beforehand
         return block_s * len(cells) / len(grid)
-    runs_s = sum(workload.warmup + (workload.cell_duration_s(c) or 0.0) for c in grid)
+    slices = planned_slices(campaign)
+    measured_s = slices.measured_s if slices else 0.0
+    runs_s = sum(workload.warmup + (measured_s or workload.cell_duration_s(c) or 0.0) for c in grid)
     new_s = sum(workload.warmup + (duration_s or workload.cell_duration_s(c) or 0.0) for c in cells)
     return max(0.0, block_s - runs_s) + new_s
 

@@ -28,7 +28,7 @@ def measured_sigma(data: CampaignData) -> float | None:
 def suggested_length(evidence: Evidence, stack: str, cell: str, sigma_run: float) -> tuple[RunLength, float] | None:
     """Return the best length of a run, from the runs of one stack, and their present length in seconds."""
     runs = evidence.of(stack, cell)[-RUNS_READ:]
-    if evidence.imported or not runs:
+    if evidence.imported or not runs or any(r.data.result.slices for r in runs):
         return None
     # Cost of a run beyond its measured seconds; shared by the cells that were measured after one load.
     overheads = [

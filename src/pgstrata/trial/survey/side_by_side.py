@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.facts.memory import read_memory
+from pgstrata.record.schema import DecisionRecord
 from pgstrata.spec.campaign import Slices
 from pgstrata.spec.side_by_side import why_whole
 from pgstrata.spec.units import render_size
@@ -27,9 +28,19 @@ class Chosen:
     refused: str = ""
 
 
-def choose_slices(site: Site, stacks: Sequence[str], preflight: Preflight) -> Chosen:
-    """Return the layout of a campaign's runs on its host. PreflightError if it asks for slices and cannot have them."""
+def choose_slices(
+    site: Site, stacks: Sequence[str], preflight: Preflight, begun: DecisionRecord | None = None
+) -> Chosen:
+    """Return the layout of a campaign's runs on its host; one that has `begun` goes on as it began. PreflightError if
+    it asks for slices and cannot have them."""
     campaign = site.campaign
+    if begun is not None:
+        refused = why_not_here(site, stacks, preflight) if begun.slices else ""
+        if refused:
+            raise PreflightError(
+                f"the campaign began in slices, and {refused}", hint="free what is needed, or begin anew"
+            )
+        return Chosen(begun.slices)
     reason = why_whole(campaign)
     refused = "" if reason else why_not_here(site, stacks, preflight)
     if not reason and not refused:
