@@ -36,7 +36,7 @@ def nothing_broken(patch: pytest.MonkeyPatch, place: Path) -> None:
 
 def mark_before_the_acknowledgement(patch: pytest.MonkeyPatch, place: Path) -> None:
     transaction = "        tags = [tag for query in queries for tag in server.ask(query)]\n"
-    mark = '        disk.mark(f"ack {session} {number} {time.monotonic():.6f}")\n'
+    mark = "        disk.mark(acknowledgement(session, number, time.monotonic()))\n"
     change_the_client(patch, place, {mark: "", transaction: mark + transaction})
 
 

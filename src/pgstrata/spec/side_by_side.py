@@ -54,9 +54,9 @@ def _prevented(campaign: Campaign) -> Iterator[str]:
         modules = any(volume.fs.host_settings for volume in stack.volumes.values())
         if stack.kernel.sysctl or stack.kernel.transparent_hugepage is not None or modules:
             yield f"{stack.name} sets kernel settings of the whole host"
-    exported = [s.name for s in campaign.stacks if any(v.fs.kind == "nfs" for v in s.volumes.values())]
+    exported = [s.name for s in campaign.stacks if any(v.fs.one_server for v in s.volumes.values())]
     if len(exported) > 1:
-        yield f"{exported[0]} and {exported[1]} are on one NFS server"
+        yield f"one server of the host serves {exported[0]} and {exported[1]}"
     for a, b in combinations(campaign.stacks, 2):
         if shared := set(a.device_ids) & set(b.device_ids):
             yield f"{a.name} and {b.name} are on the same device {min(shared)}"

@@ -70,7 +70,7 @@ def test_auto_keeps_whole_runs(asked: dict[str, Any], reason: str) -> None:
         ({"stacks": [on_disk("a", "wwn-1"), on_disk("b", "wwn-1")]}, "a and b are on the same device wwn-1"),
         ({"stacks": [swapping("a"), swapping("b")]}, "a sets kernel settings of the whole host"),
         ({"stacks": [with_arc("a"), with_arc("b")]}, "a sets kernel settings of the whole host"),
-        ({"stacks": [over_nfs("a"), over_nfs("b")]}, "a and b are on one NFS server"),
+        ({"stacks": [over_nfs("a"), over_nfs("b")]}, "one server of the host serves a and b"),
     ],
 )
 def test_stacks_that_cannot_stand_side_by_side(asked: dict[str, Any], reason: str) -> None:

@@ -259,6 +259,8 @@ class Filesystem(Kind):
     """True if it declines over hours, which only long runs show."""
     in_memory: ClassVar[bool] = False
     """True if a power loss erases it."""
+    one_server: ClassVar[bool] = False
+    """True if one server of the host serves all volumes of this kind."""
 
     @classmethod
     def takes_device(cls, asked: Mapping[str, Any]) -> bool:

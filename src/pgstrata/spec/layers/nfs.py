@@ -22,6 +22,7 @@ class Nfs(Filesystem):
 
     kind: Literal["nfs"] = "nfs"
     assembles: ClassVar[bool] = True
+    one_server: ClassVar[bool] = True
 
     aliases: ClassVar[Mapping[str, str]] = {"vers": "version", "sync": "export_sync"}
     opposites: ClassVar[Mapping[str, str]] = {"async": "export_sync", "soft": "hard"}
