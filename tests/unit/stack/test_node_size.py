@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -24,7 +24,7 @@ class Going:
 
 
 def going(number: int) -> Host:
-    return cast(Any, Going(number))
+    return cast(Host, Going(number))
 
 
 @pytest.mark.parametrize("number", [errno.ENODEV, errno.ENOENT])
