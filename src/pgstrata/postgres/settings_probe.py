@@ -19,7 +19,7 @@ PLAIN = ("log_destination=stderr", "logging_collector=off", "log_min_messages=wa
 
 
 def probe(program: str, major: str, settings: list[str]) -> tuple[bool, str]:
-    """Whether the server takes all of them together, and what it said."""
+    """Return True if the server takes all of them together, with its output."""
     with tempfile.TemporaryDirectory(prefix="pgstrata-settings-") as folder:
         data = Path(folder)
         for name in ("global", LOCK_FILE):

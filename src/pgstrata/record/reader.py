@@ -120,7 +120,7 @@ class CellData:
 
 @dataclass(frozen=True)
 class TrialHead:
-    """What was asked of a finished trial, and how it ended."""
+    """Request of a finished trial, and its verdict."""
 
     trial: Trial
     verdict: TrialVerdict
@@ -337,7 +337,7 @@ def read_trial(source: Source, name: str, *, series: bool = False) -> TrialData:
 
 
 def _read_start(source: Source, folder: str, kind: type[P]) -> tuple[_TrialFiles, P, TrialVerdict]:
-    """What was asked of the trial in that folder, and how it ended."""
+    """Return the request of the trial in that folder, and its verdict."""
     _require(source, folder, ("planned.json", "verdict.json"))
     value = _load_json(source, f"{folder}/planned.json")
     files = _TrialFiles(source, folder, format_of(value, f"{source.text}/{folder}/planned.json"))

@@ -287,6 +287,7 @@ def test_a_campaign_that_vanishes_and_comes_back_is_told(directory: Path, tmp_pa
         wait_until(lambda: 'campaign="c"' in served.get("/metrics")[1], "that it is gone")
         shutil.move(tmp_path / "away", copy)
         wait_until(lambda: 'campaign="made-up figures"' in served.get("/metrics")[1], "the campaign again")
+        assert 'campaign="c"' not in served.get("/metrics")[1]
 
 
 def test_the_running_second_is_a_metric(directory: Path, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ class SliceNoise:
     machine_memory_s: float = 7.0
     turn_sd: float = 0.045
     build_sd: float = 0.03
-    """Of the difference of two stacks."""
+    """Standard deviation of the difference of two stacks."""
     last_build_sd: float | None = None
     """The same for the last stack against one that has none."""
     turn_tails: Literal["normal", "t3"] = "normal"

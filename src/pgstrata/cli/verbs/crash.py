@@ -199,7 +199,7 @@ def crash(
 
 
 def _request(campaign: Campaign, given: dict[str, Any]) -> CrashRequest:
-    """What a campaign's file says, or an option in its place; UsageError for a value that is none."""
+    """Return the value of a campaign's file, or of an option in its place; UsageError for a value that is none."""
     from pydantic import ValidationError
 
     from pgstrata.spec.crash_request import CrashRequest, as_option

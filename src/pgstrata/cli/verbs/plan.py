@@ -211,8 +211,8 @@ def _layout_notes(campaign: Campaign, slices: Slices | None, no_slices: str) -> 
 
 
 def _preflight(site: Site) -> tuple[dict[str, Any], frozenset[str], str]:
-    """What `run` would refuse, the stacks that it would leave out, in words and by name, and why this host cannot have
-    slices; not known of a machine that is not there yet."""
+    """Return the refusal of `run`, the stacks that it would leave out, in words and by name, and why this host cannot
+    have slices; not known of a machine that is not there yet."""
     from pgstrata.errors import PreflightError
     from pgstrata.spec.hosts.lab import LAB
     from pgstrata.trial.survey.preflight import asking_user, check_servers, render_unsupported, require_some
