@@ -132,7 +132,7 @@ def test_processes_end_before_their_filesystem_is_unmounted(host: LocalHost, tmp
 def test_a_busy_filesystem_is_reported_and_can_be_cleaned_later(
     host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgstrata.stack.undoing.BUSY_ATTEMPTS", 2)
+    monkeypatch.setattr("pgstrata.stack.busy.BUSY_ATTEMPTS", 2)
     plan = plan_stack(Stack(name="x", data=Volume(fs=Tmpfs())), context_in(tmp_path))
     journal = Journal.create(host, "t1")
     build(host, plan, journal)

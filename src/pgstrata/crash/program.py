@@ -51,8 +51,8 @@ from pgstrata.record.schema import PlannedRecord, StateRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.stack.block.media import call, plan_serve, undos_of
+from pgstrata.stack.busy import again_while_busy
 from pgstrata.stack.step import PlannedCommand, Step, planned
-from pgstrata.stack.undoing import again_while_busy
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.program import Program, folder_steps, memory_steps, plan_built, standing_steps
 from pgstrata.trial.survey.host_survey import Site

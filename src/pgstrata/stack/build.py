@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pgstrata.errors import TrialError
-from pgstrata.host.protocol import Host, OpenDevice
+from pgstrata.host.protocol import CommandFailed, Host, OpenDevice
+from pgstrata.stack.busy import run_while_busy
 from pgstrata.stack.journal import Journal
 from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.safety import DeviceState, held_to_erase, require_same, wipe
@@ -93,7 +94,10 @@ class StepRunner:
         output = ""
         for command in step.commands:
             host = self.host if command.host == self.at else self.elsewhere[command.host].host
-            output = host.run(command.resolve(self.bindings)).stdout.strip()
+            ended = run_while_busy(host, command.resolve(self.bindings))
+            if ended.exit_code != 0:
+                raise CommandFailed(host.name, ended)
+            output = ended.stdout.strip()
         if step.binds is not None:
             if not output:
                 raise TrialError(f"step {step.name} printed nothing on {self.host.name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from pgstrata.errors import PgstrataError
 from pgstrata.host.protocol import Command, CommandFailed, Completed, Host, OpenDevice, command
 from pgstrata.stack import undo as kinds
+from pgstrata.stack.busy import run_while_busy
 from pgstrata.stack.mounts import mount_at
 from pgstrata.stack.safety import NO_FORMAT, find_again, opened, zero
 from pgstrata.stack.signatures import LABEL, Signature, list_signatures
@@ -18,8 +18,6 @@ from pgstrata.stack.tuning.shared_settings import give_back
 
 BY_HAND = "the journal was changed: undo by hand what it names, and remove it"
 
-BUSY_ATTEMPTS = 60
-BUSY_PAUSE_S = 0.5
 UNMOUNT_TIMEOUT_S = 600.0
 """Unmounting writes everything back that is still in memory."""
 
@@ -54,23 +52,9 @@ def _unmount(host: Host, undo: kinds.Unmount) -> str:
 
 def _unmount_once(host: Host, target: str) -> None:
     """Never lazily: that would hide who still writes to the device."""
-
-    def umount() -> Completed:
-        return host.run(command("umount", target, timeout_s=UNMOUNT_TIMEOUT_S), check=False)
-
-    ended = again_while_busy(umount(), umount)
+    ended = run_while_busy(host, command("umount", target, timeout_s=UNMOUNT_TIMEOUT_S))
     if ended.exit_code != 0:
         raise CommandFailed(host.name, ended, hint=f"fuser --verbose --mount {target}")
-
-
-def again_while_busy(ended: Completed, again: Callable[[], Completed]) -> Completed:
-    """How a command ends that is tried again while it says that something is busy, for half a minute at most."""
-    for _ in range(BUSY_ATTEMPTS - 1):
-        if ended.exit_code == 0 or "busy" not in ended.stderr:
-            break
-        time.sleep(BUSY_PAUSE_S)
-        ended = again()
-    return ended
 
 
 def _remove_path(host: Host, undo: kinds.RemovePath) -> str:
