@@ -13,6 +13,7 @@ from leavings import kernel_settings, leftovers, settings
 from pgstrata.crash.state_worker import CLONE_NEWNS, checked, libc
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
+from pgstrata.host.protocol import command
 from pgstrata.postgres.binaries import Installation, choose, discover
 from pgstrata.postgres.server import Server, ServerDirectories
 from pgstrata.postgres.user import readable_installation, run_user
@@ -67,6 +68,17 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
     local = LocalHost(state_directory=str(tmp_path / "state"))
     yield local
     local.close()
+
+
+@pytest.fixture
+def blank_disk(host: LocalHost, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A file of 64 MiB and its loop device."""
+    file = tmp_path / "disk.img"
+    with file.open("wb") as handle:
+        handle.truncate(64 * 2**20)
+    node = host.run(command("losetup", "--find", "--show", str(file))).stdout.strip()
+    yield str(file), node
+    host.run(command("losetup", "--detach", node))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,20 +20,11 @@ from pgstrata.stack.safety import inspect_device
 from pgstrata.stack.signatures import list_signatures
 
 
-@pytest.fixture
-def disk(host: LocalHost, tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """A file and its loop device."""
-    file = tmp_path / "disk.img"
-    with file.open("wb") as handle:
-        handle.truncate(64 * 2**20)
-    node = host.run(command("losetup", "--find", "--show", str(file))).stdout.strip()
-    yield str(file), node
-    host.run(command("losetup", "--detach", node))
-
-
 @pytest.mark.parametrize("ours", [True, False])
-def test_killed_before_its_group_was_made(host: LocalHost, tmp_path: Path, disk: tuple[str, str], ours: bool) -> None:
-    file, node = disk
+def test_killed_before_its_group_was_made(
+    host: LocalHost, tmp_path: Path, blank_disk: tuple[str, str], ours: bool
+) -> None:
+    file, node = blank_disk
     volume = Volume(device=DiskDevice(ids=(file,)), layers=(Lvm(),), fs=Ext4())
     plan = plan_stack(Stack(name="x", data=volume), PlanContext("t1", str(tmp_path), 2**26))
     (step,) = [s for s in plan.steps if any(isinstance(u, RemoveVg) for u in s.undo)]

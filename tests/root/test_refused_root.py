@@ -68,7 +68,7 @@ READ_ONLY = "Read-only file system"
     ids=["mounts", "loop-control", "fuse", "seccomp", "loop", "sys", "proc", "networks"],
 )
 def test_what_is_withheld_is_said_beforehand(
-    tmp_path: Path, around: Sequence[str], stack: str, why: str, hint: str
+    blank_disk: tuple[str, str], tmp_path: Path, around: Sequence[str], stack: str, why: str, hint: str
 ) -> None:
     program = (sys.executable, "-m", "pgstrata.cli.main")
     with reachable(tmp_path) as place:
@@ -79,3 +79,4 @@ def test_what_is_withheld_is_said_beforehand(
         assert not list((place / "out").glob("trials/*"))
         _, text = said(place, *around, *program, "doctor", "--scratch", str(place), "--json")
         assert why.replace("swappiness", "drop_caches") in text, text
+        assert blank_disk[1] in text, "a blank disk that cannot be read, or has no node here, is listed all the same"

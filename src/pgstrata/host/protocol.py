@@ -327,7 +327,7 @@ class Host(Protocol):
 
     def open_device(self, path: str, *, write: bool = False, exclusive: bool = True) -> OpenDevice:
         """Opens a block device, to be closed by its handle. Only an exclusive opening looks for uses; one that
-        cannot be had exclusively is opened all the same, with that among `passing`."""
+        cannot be had exclusively is opened all the same, with that among `passing`. It is held only with `write`."""
         ...
 
     def close_device(self, handle: int) -> None:

@@ -44,7 +44,7 @@ class Disk:
 
 def list_disks(host: Host) -> tuple[Disk, ...]:
     """List disks, partitions and loop devices, each inspected as before writing; empty if lsblk is missing. Loop
-    devices of running trials are left out: an inspection holds a device, which would be in their way."""
+    devices of running trials are left out: an inspection asks for a device exclusively, which may be in their way."""
     listed = host.run(command("lsblk", "--json", "--bytes", "--list", ["--output", COLUMNS]), check=False)
     if listed.exit_code != 0:
         return ()

@@ -47,7 +47,8 @@ class DeviceState:
 
 @contextmanager
 def opened(host: Host, node: str, *, write: bool = False) -> Iterator[OpenDevice]:
-    """A device, held exclusively where nobody else holds it; waits a moment for those who only look at it."""
+    """A device, held exclusively with `write` where nobody else holds it; waits a moment for those who only look at
+    it."""
     device = _open(host, node, write=write)
     try:
         for _ in range(PASSING_ATTEMPTS):
@@ -131,7 +132,13 @@ def _inspect(host: Host, wanted: DeviceId, node: str, device: OpenDevice) -> Dev
     _require_kernel_name(host, node, device)
     in_use = (*device.uses, *device.passing)
     signatures = () if in_use else carried(host, node, device)
-    content_at = None if in_use or signatures else host.first_content(device.handle)
+    try:
+        content_at = None if in_use or signatures else host.first_content(device.handle)
+    except OSError as error:
+        raise PreflightError(
+            f"device {wanted.text} ({node}) on {host.name} cannot be read: {error.strerror}",
+            hint="Permission denied: root has no CAP_SYS_ADMIN here; anything else: dmesg | tail",
+        ) from error
     return DeviceState(wanted.text, node, device.size_bytes, in_use, signatures, content_at)
 
 

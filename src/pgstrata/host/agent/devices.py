@@ -39,7 +39,8 @@ class Devices:
         """Opens a device and says which one it is, and who uses it. It stays open until `close_device`.
 
         `uses` go on until somebody ends them, `passing` may be over in a moment. One that cannot be had exclusively
-        is opened all the same, with that among its uses.
+        is opened all the same, with that among its uses. Only with `write` it is held exclusively as long as it is
+        open: whoever just reads keeps nobody from mounting it.
         """
         flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
         refused = []
@@ -59,6 +60,8 @@ class Devices:
             if exclusive:
                 occupancy = Occupancy(number)
                 uses, passing = occupancy.lasting(), occupancy.passing()
+            if exclusive and not write and not refused:
+                fd = _let_others_in(fd)
             size, sequence = _ask(fd, BLKGETSIZE64), _ask_sequence(fd)
         except BaseException:
             os.close(fd)
@@ -130,6 +133,13 @@ def _copies(size: int) -> list[int]:
                 found.append(index * group)
                 index *= base
     return found
+
+
+def _let_others_in(fd: int) -> int:
+    """A handle of the same device that does not hold it exclusively; the given one is closed."""
+    shared = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    os.close(fd)
+    return shared
 
 
 def _ask(fd: int, request: int) -> int:
