@@ -19,7 +19,7 @@ interface Metric {
   name: string;
   scale: "ratio" | "difference";
   better: "higher" | "lower";
-  unit: "TPS" | "NOPM" | "TPM" | "tpmC" | "QPS" | "IOPS" | "MB/s" | "ms" | "s" | "%" | "bytes" | "per hour" | "";
+  unit: "TPS" | "NOPM" | "TPM" | "tpmC" | "req/s" | "QPS" | "IOPS" | "MB/s" | "ms" | "s" | "%" | "bytes" | "per hour" | "";
   title: string;
   phrase: string;
 }

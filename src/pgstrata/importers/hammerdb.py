@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import UsageError
+from pgstrata.importers.source import read_json
 from pgstrata.importers.tool import Importer, ToolFile, ToolRun
-from pgstrata.record.bounded_json import parse_json
 
 _I = r"(\d{1,15})"
 _RESULT = re.compile(rf"TEST RESULT : System achieved (?:{_I} NOPM from {_I} (.+?) TPM|{_I} (.+?) TPM at {_I} NOPM)")
@@ -80,11 +80,7 @@ def _read(path: Path, text: str) -> ToolFile:
 
 def _lists(path: Path, text: str) -> Iterator[list[str]]:
     """Yield the lines of each job in the JSON that the command `jobs` prints."""
-    try:
-        value = parse_json(text.encode())
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: neither a log nor the JSON of a job: {error}", hint=_HINT) from None
-    pending: list[Any] = [value]
+    pending: list[Any] = [read_json(path, text, "neither a log nor the JSON of a job", _HINT)]
     while pending:
         one = pending.pop(0)
         if isinstance(one, dict):

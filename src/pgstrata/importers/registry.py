@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pgstrata.importers import hammerdb, sysbench
+from pgstrata.importers import benchbase, hammerdb, sysbench
 from pgstrata.importers.tool import Importer, Recogniser
 
-TOOLS: tuple[Importer, ...] = (sysbench.IMPORTER, hammerdb.IMPORTER)
+TOOLS: tuple[Importer, ...] = (sysbench.IMPORTER, hammerdb.IMPORTER, benchbase.IMPORTER)
 _OTHERS = (
     Recogniser("pgbench", lambda text: "transaction type: " in text),
     Recogniser("csv", lambda text: text.lstrip("\ufeff").lower().startswith(("stack,", "stack;", "stack\t"))),

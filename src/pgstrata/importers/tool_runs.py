@@ -7,14 +7,12 @@ separate cells, incomplete runs are left out and counted, and runs with differen
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.pgbench_text import decode_text
 from pgstrata.importers.registry import hint_for
 from pgstrata.importers.runs import (
     ImportedCell,
@@ -25,15 +23,14 @@ from pgstrata.importers.runs import (
     imported_stack,
     write_campaign,
 )
+from pgstrata.importers.source import read_text
 from pgstrata.importers.tool import Importer, ToolRun
 from pgstrata.record.run_columns import report_interval_s
 from pgstrata.record.schema import HostFacts
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.summarise import summarise_names
 
-LARGEST_FILE_BYTES = 64 << 20
 MOST_RUNS = 100_000
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FIELDS = ("tps", "latency_avg_ms", "latency_stddev_ms")
 """Metrics that are fields of a result."""
 
@@ -71,7 +68,11 @@ def import_tool(
 def _runs_of(importer: Importer, source: str, rejected: Counter[str], notices: list[str]) -> Iterator[ToolRun]:
     name, _, file = source.rpartition("=")
     path = Path(file)
-    text = _read(path, source, importer)
+    if not path.name:
+        raise UsageError(
+            f"{source!r} names no file", hint=f"give STACK=FILE for each file: pgstrata import {importer.name} xfs=FILE"
+        )
+    text = read_text(path)
     if not importer.recognises(text):
         raise UsageError(
             f"{path} is no output of {importer.tool}",
@@ -83,26 +84,6 @@ def _runs_of(importer: Importer, source: str, rejected: Counter[str], notices: l
     for run in found.runs:
         stack = " ".join(part for part in (name, run.stack) if part) or path.name.split(".")[0]
         yield replace(run, stack=stack, raw=(path, *run.raw))
-
-
-def _read(path: Path, source: str, importer: Importer) -> str:
-    if not path.name:
-        raise UsageError(
-            f"{source!r} names no file", hint=f"give STACK=FILE for each file: pgstrata import {importer.name} xfs=FILE"
-        )
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE_BYTES + 1)
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}", hint="name files that exist and that you may read"
-        ) from None
-    if len(content) > LARGEST_FILE_BYTES:
-        raise UsageError(
-            f"{path} is larger than {LARGEST_FILE_BYTES >> 20} MiB",
-            hint="cut it into files with a part of its runs each",
-        )
-    return _COLOUR.sub("", decode_text(content))
 
 
 # ---------------------------------------------------------------- runs

@@ -7,21 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from importing import BY_NAME, FIXTURES, imported, only_cell
 from pgstrata.analyze.campaign.judge import judge
 from pgstrata.errors import UsageError
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.importers.registry import TOOLS, recognised
 from pgstrata.importers.tool_runs import import_tool
-from pgstrata.record.reader import CampaignData, CellData, read
+from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.csv import render_csv
 from pgstrata.report.html import html_text
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import render_markdown
 from pgstrata.report.terminal import render_terminal
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "importers"
 SYSBENCH = FIXTURES / "sysbench"
-BY_NAME = {tool.name: tool for tool in TOOLS}
 
 HAMMERDB = """\
 HammerDB CLI v4.10
@@ -45,23 +44,6 @@ ALL VIRTUAL USERS COMPLETE
 
 def hammerdb(nopm: int = 18664, tpm: int = 43386) -> str:
     return HAMMERDB.format(nopm=nopm, tpm=tpm)
-
-
-def imported(tool: str, folder: Path, files: dict[str, str], *, metric: str | None = None) -> CampaignData:
-    """The campaign that files with these texts make; a name is STACK=FILE."""
-    folder.mkdir(exist_ok=True)
-    sources = []
-    for name, text in files.items():
-        path = folder / name.rpartition("=")[2]
-        path.write_text(text)
-        sources.append(f"{name.rpartition('=')[0]}={path}")
-    import_tool(BY_NAME[tool], sources, folder / "out", metric=metric)
-    return read(folder / "out")
-
-
-def only_cell(data: CampaignData) -> CellData:
-    (cell,) = data.cells()
-    return cell
 
 
 def recorded(name: str) -> str:
@@ -295,7 +277,7 @@ class TestAll:
         assert imported("hammerdb", tmp_path, {"xfs=a.log": hammerdb()}, metric="tpm").campaign.goal.primary == "tpm"
 
     def test_huge_files_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("pgstrata.importers.tool_runs.LARGEST_FILE_BYTES", 100)
+        monkeypatch.setattr("pgstrata.importers.source.LARGEST_FILE_BYTES", 100)
         with pytest.raises(UsageError, match="is larger than"):
             imported("hammerdb", tmp_path, {"xfs=a.log": hammerdb()})
 

@@ -17,7 +17,7 @@ from pgstrata.analyze.finding import MetricScale
 
 Floats = npt.NDArray[np.float64]
 Better = Literal["higher", "lower"]
-Unit = Literal["TPS", "NOPM", "TPM", "tpmC", "QPS", "IOPS", "MB/s", "ms", "s", "%", "bytes", "per hour", ""]
+Unit = Literal["TPS", "NOPM", "TPM", "tpmC", "req/s", "QPS", "IOPS", "MB/s", "ms", "s", "%", "bytes", "per hour", ""]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,8 @@ _IMPORTED = {
         Metric("nopm", "ratio", "higher", "NOPM", "New orders per minute", "new orders per minute"),
         Metric("tpm", "ratio", "higher", "TPM", "Transactions per minute", "transactions per minute"),
         Metric("tpmc", "ratio", "higher", "tpmC", "tpmC", "tpmC"),
+        Metric("throughput_rps", "ratio", "higher", "req/s", "Requests", "requests per second"),
+        Metric("goodput_rps", "ratio", "higher", "req/s", "Goodput", "successful requests per second"),
         Metric("qps", "ratio", "higher", "QPS", "Queries per second", "queries per second"),
         Metric("iops", "ratio", "higher", "IOPS", "I/O operations", "I/O operations per second"),
         Metric("mb_per_s", "ratio", "higher", "MB/s", "Bandwidth", "bandwidth"),
