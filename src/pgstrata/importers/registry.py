@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from pgstrata.importers import benchbase, hammerdb, sysbench
+from pgstrata.importers import benchbase, go_tpc, hammerdb, phoronix, sysbench
 from pgstrata.importers.tool import Importer, Recogniser
 
-TOOLS: tuple[Importer, ...] = (sysbench.IMPORTER, hammerdb.IMPORTER, benchbase.IMPORTER)
+TOOLS: tuple[Importer, ...] = (
+    sysbench.IMPORTER,
+    hammerdb.IMPORTER,
+    benchbase.IMPORTER,
+    go_tpc.IMPORTER,
+    phoronix.IMPORTER,
+)
 _OTHERS = (
     Recogniser("pgbench", lambda text: "transaction type: " in text),
     Recogniser("csv", lambda text: text.lstrip("\ufeff").lower().startswith(("stack,", "stack;", "stack\t"))),

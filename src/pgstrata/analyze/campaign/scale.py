@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -135,11 +135,16 @@ _SUFFIXES: tuple[tuple[str, Unit], ...] = (
 def metric_of(name: str) -> Metric:
     """Return the metric of that name.
 
-    An imported metric is a ratio, better when higher unless its name contains cost; its suffix gives the unit.
+    An imported metric is a ratio, better when higher unless its name contains cost; its suffix gives the unit. A metric
+    of a tool that names its own units says itself which direction is better, and its name is the unit.
     """
     known = METRICS.get(name) or _IMPORTED.get(name)
     if known is not None:
         return known
+    for better in get_args(Better):
+        if name.endswith(end := f"_{better}_is_better"):
+            title = name.removesuffix(end).replace("_", " ")
+            return Metric(name, "ratio", better, "", title, title)
     cost = name.startswith(_LOWER) or name.endswith(("_ms", "_s", "_us", "_bytes"))
     unit: Unit = next((unit for suffix, unit in _SUFFIXES if name.endswith(suffix)), "")
     title = name.replace("_", " ")
