@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.importers.pgbench_runs import rate_tps, traits_of
 from pgstrata.importers.pgbench_text import PgbenchRun, PgbenchText, decode_text, read_pgbench_text
 from pgstrata.importers.registry import hint_for
 from pgstrata.importers.runs import (
@@ -54,7 +55,6 @@ from pgstrata.workload.pgbench_output import PgbenchOutputError, PgbenchResult, 
 _LOG_LINE = re.compile(rb"^\d+ \d+ (\d+|skipped|failed|serialization|deadlock|other) \d+ \d+ \d+( \d+){0,2}\r?\n")
 _THREAD = re.compile(r"\.\d+$")
 _SOURCES_HINT = "give STACK=FILE for each run, for example ext4=run1.out"
-_RATE_DIGITS = 2
 SAMPLED_BELOW = 0.9
 """A log with a smaller share of the transactions is a sample: other causes lose far fewer lines."""
 FULL_SECOND = 0.98
@@ -264,7 +264,7 @@ def _complete(runs: Sequence[_Run], rejected: Counter[str]) -> Iterator[_Run]:
 
 def _cell_names(results: Sequence[PgbenchResult | None]) -> list[str]:
     """Return the name of each run's cell: its script, and the other traits in which the measurements differ."""
-    traits = [_traits(result) if result is not None else {} for result in results]
+    traits = [traits_of(result) if result is not None else {} for result in results]
     differing = {key for one in traits for key in one if len({other.get(key) for other in traits if other}) > 1}
     return [
         ", ".join(
@@ -272,15 +272,6 @@ def _cell_names(results: Sequence[PgbenchResult | None]) -> list[str]:
         )
         for result, own in zip(results, traits, strict=True)
     ]
-
-
-def _traits(result: PgbenchResult) -> dict[str, str]:
-    """Return the traits that make runs of one script different measurements."""
-    return {
-        "protocol": result.protocol,
-        "partitions": f"{result.partitions} partitions" if result.partitions else "no partitions",
-        "connections": "a connection for each transaction" if result.reconnects else "kept connections",
-    }
 
 
 def _notices(runs: Sequence[_Run]) -> Iterator[str]:
@@ -339,10 +330,7 @@ def _by_second(log: LogSummary) -> list[tuple[float | None, ...]]:
 
 
 def _imported_cell_of(result: PgbenchResult, script: str) -> Cell:
-    cell = imported_cell(script, result.scale, result.clients)
-    if not _is_open_loop(result) or not result.tps:
-        return cell
-    return cell.model_copy(update={"rate_tps": float(f"{result.tps:.{_RATE_DIGITS}g}")})
+    return imported_cell(script, result.scale, result.clients).model_copy(update={"rate_tps": rate_tps(result)})
 
 
 def _from_output(result: PgbenchResult, script: str, log: LogSummary | None) -> CellResult:
@@ -388,21 +376,12 @@ def _from_log(run: _Run, script: str, log: LogSummary | None) -> CellResult:
 
 def _from_aggregates(run: _Run, script: str, raw: dict[str, Path]) -> ImportedCell:
     found = read_aggregates(run.logs)
-    first_s = found.intervals[0].start_s
-    rows: list[tuple[float | None, ...]] = [
-        (
-            float(one.start_s - first_s + found.interval_s),
-            one.transactions / found.interval_s,
-            one.sum_us / max(1, one.transactions) / 1000,
-            *(None,) * 5,
-        )
-        for one in found.intervals
-    ]
+    rows = found.rows
     if run.result is not None:
         return ImportedCell(_from_output(run.result, script, None), series={"progress": rows}, raw=raw)
     result = imported_result(
         cell=imported_cell(script),
-        started=_iso(first_s * 1_000_000),
+        started=_iso(found.intervals[0].start_s * 1_000_000),
         duration_s=found.duration_s,
         transactions=found.transactions,
         tps=found.transactions / found.duration_s,

@@ -126,7 +126,8 @@ def _from_xml(path: Path, text: str) -> Iterator[_Result]:
         raise UsageError(f"{path}: no whole XML: {error}", hint=_HINT) from None
     if root.find("Benchmark") is not None:
         raise UsageError(
-            f"{path}: a result of a Phoronix Test Suite before 3.0", hint="save it again with a newer version"
+            f"{path}: a result in the form of old releases (Benchmark, not Result)",
+            hint="save it again with a newer one",
         )
     for result in root.iter("Result"):
         values = {tag: (result.findtext(tag) or "").strip() for tag in (

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pgstrata.importers import benchbase, go_tpc, hammerdb, phoronix, sysbench
+from pgstrata.importers import benchbase, go_tpc, hammerdb, lkp, mmtests, phoronix, sysbench
 from pgstrata.importers.tool import Importer, Recogniser
 
-TOOLS: tuple[Importer, ...] = (
-    sysbench.IMPORTER,
-    hammerdb.IMPORTER,
-    benchbase.IMPORTER,
-    go_tpc.IMPORTER,
-    phoronix.IMPORTER,
+TOOLS: tuple[Importer, ...] = tuple(
+    module.IMPORTER for module in (sysbench, hammerdb, benchbase, go_tpc, phoronix, mmtests, lkp)
 )
 _OTHERS = (
     Recogniser("pgbench", lambda text: "transaction type: " in text),

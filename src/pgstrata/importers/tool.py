@@ -66,3 +66,5 @@ class Importer(Recogniser):
     """Help for the argument."""
     read: Callable[[Path, str], ToolFile]
     """Reads the text of a file; UsageError for a text that holds no run, or a run that is not understood."""
+    folders: bool = False
+    """True for a tool whose result is a folder: `read` gets it with an empty text."""

@@ -72,8 +72,14 @@ def _runs_of(importer: Importer, source: str, rejected: Counter[str], notices: l
         raise UsageError(
             f"{source!r} names no file", hint=f"give STACK=FILE for each file: pgstrata import {importer.name} xfs=FILE"
         )
-    text = read_text(path)
-    if not importer.recognises(text):
+    if importer.folders != path.is_dir():
+        raise UsageError(
+            f"{path} is {'no' if importer.folders else 'a'} folder, and a result of {importer.tool} is "
+            f"a {'folder' if importer.folders else 'file'}",
+            hint=f"give STACK={'DIR' if importer.folders else 'FILE'}: docs/import.md lists what is read",
+        )
+    text = "" if importer.folders else read_text(path)
+    if not importer.folders and not importer.recognises(text):
         raise UsageError(
             f"{path} is no output of {importer.tool}",
             hint=hint_for(text, f"docs/import.md lists the files of {importer.tool} that are read"),
@@ -82,8 +88,9 @@ def _runs_of(importer: Importer, source: str, rejected: Counter[str], notices: l
     rejected.update(found.left_out)
     notices += found.notices
     for run in found.runs:
-        stack = " ".join(part for part in (name, run.stack) if part) or path.name.split(".")[0]
-        yield replace(run, stack=stack, raw=(path, *run.raw))
+        own = path.resolve().name if importer.folders else path.name.split(".")[0]
+        stack = " ".join(part for part in (name, run.stack) if part) or own
+        yield replace(run, stack=stack, raw=run.raw if importer.folders else (path, *run.raw))
 
 
 # ---------------------------------------------------------------- runs

@@ -94,6 +94,7 @@ LONGEST_RUN_S = 32 * 86400.0
 Origin = Literal[
     "run", "quick", "crash", "import csv", "import pg-fs-benchmark", "import pgbench",
     "import sysbench", "import hammerdb", "import benchbase", "import go-tpc", "import phoronix",
+    "import mmtests", "import lkp",
 ]  # fmt: skip
 """Where a record comes from."""
 

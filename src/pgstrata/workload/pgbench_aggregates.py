@@ -55,6 +55,19 @@ class AggregatedLog:
         squares = sum(one.sum_of_squares_us2 for one in self.intervals) / max(1, self.transactions)
         return math.sqrt(max(0.0, squares - mean_us**2)) / 1000
 
+    @property
+    def rows(self) -> list[tuple[float | None, ...]]:
+        """Each interval as a row of progress, by the time of its end."""
+        return [
+            (
+                float(one.start_s - self.intervals[0].start_s + self.interval_s),
+                one.transactions / self.interval_s,
+                one.sum_us / max(1, one.transactions) / 1000,
+                *(None,) * 5,
+            )
+            for one in self.intervals
+        ]
+
 
 def is_aggregate_line(head: bytes) -> bool:
     """True where the first line is one of an aggregated log."""
@@ -63,9 +76,14 @@ def is_aggregate_line(head: bytes) -> bool:
 
 def read_aggregates(paths: Sequence[Path]) -> AggregatedLog:
     """The intervals of all threads of a run; UsageError for a damaged line and for fewer than two intervals."""
+    return parse_aggregates([(path, path.read_bytes()) for path in paths])
+
+
+def parse_aggregates(logs: Sequence[tuple[Path, bytes]]) -> AggregatedLog:
+    """The intervals of all threads of a run, from the contents of their files."""
     found: dict[int, list[int]] = {}
-    for path in paths:
-        for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+    for path, content in logs:
+        for number, line in enumerate(content.splitlines(keepends=True), 1):
             if not line.endswith(b"\n"):
                 continue  # torn at the end of the file
             if not _LINE.match(line):
@@ -79,7 +97,7 @@ def read_aggregates(paths: Sequence[Path]) -> AggregatedLog:
     starts = sorted(found)
     if len(starts) < 2:
         raise UsageError(
-            f"{paths[0]} has {len(starts)} interval: the length of an interval is not known",
+            f"{logs[0][0]} has {len(starts)} interval: the length of an interval is not known",
             hint="import the output of pgbench instead, or the log of a run of several intervals",
         )
     intervals = tuple(Interval(start, *found[start]) for start in starts[:-1])

@@ -28,7 +28,7 @@ def one_result(scale: str, proportion: str, raw: str = "10:11:12", display: str 
 
 
 def export(**changes: Any) -> str:
-    """An export of 10.8."""
+    """An export with the better direction."""
     result = {
         "identifier": "pts/pgbench-1.14.0",
         "title": "PostgreSQL",
@@ -43,7 +43,7 @@ def export(**changes: Any) -> str:
 
 
 def old_export() -> str:
-    """An export before 10.8: a list, texts with colons, and no better direction."""
+    """An older export: a list, texts with colons, and no better direction."""
     result = {
         "test": "pts/pgbench-1.8.4",
         "arguments": "Scaling: Buffer Test",
@@ -102,7 +102,7 @@ class TestXml:
         [
             (XML[:1500], "no whole XML"),
             ("<!DOCTYPE x [<!ENTITY a 'a'>]>" + XML, "a document type"),
-            ("<PhoronixTestSuite><Benchmark/></PhoronixTestSuite>", "a Phoronix Test Suite before 3.0"),
+            ("<PhoronixTestSuite><Benchmark/></PhoronixTestSuite>", "in the form of old releases"),
             ("<PhoronixTestSuite>" + TEMPERATURE + "</PhoronixTestSuite>", "LINE_GRAPH is no figure of a run"),
             (one_result("Score", ""), "whether higher or lower Score are better is not in the file"),
             (one_result("TPS", "HIB", raw="-").replace("11<", "<"), "the test has no figure"),

@@ -109,11 +109,13 @@ def _add_tool(importer: Importer) -> None:
         _show(import_tool(importer, files, out, margin=parse_margin(margin), metric=metric), json)
 
     # Each command has its own help for the argument; typer resolves annotations in the module, which has no `importer`.
+    metavar = "STACK=DIR" if importer.folders else "STACK=FILE"
     import_files.__annotations__["files"] = Annotated[
-        list[str], typer.Argument(metavar="STACK=FILE", help=importer.argument)
+        list[str], typer.Argument(metavar=metavar, help=importer.argument)
     ]
     import_files.__doc__ = f"Import results of {importer.tool}."
-    example = f"Example: pgstrata import {importer.name} ext4=a.out xfs=b.out --out out/mine"
+    sources = "ext4=a xfs=b" if importer.folders else "ext4=a.out xfs=b.out"
+    example = f"Example: pgstrata import {importer.name} {sources} --out out/mine"
     group.command(importer.name, epilog=example)(import_files)
 
 
