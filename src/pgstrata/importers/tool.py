@@ -36,6 +36,8 @@ class ToolRun:
     """The stack's name within the file, where the file has several stacks."""
     raw: Sequence[Path] = ()
     """Other files that the run was read from."""
+    source: int = 0
+    """Position on the command line of the file or folder that the run was read from."""
     incomplete: str = ""
     """The reason why the run does not count; empty for a complete run."""
 

@@ -41,7 +41,12 @@ def import_tool(
     """Import the files of a tool into the new campaign directory `out`; `metric` is what verdicts are about."""
     rejected: Counter[str] = Counter()
     notices = ["the runs are unpaired: nothing protects them from drift of the machine"]
-    runs = [run for source in sources for run in _runs_of(importer, source, rejected, notices)]
+    runs = [
+        replace(run, source=position)
+        for position, source in enumerate(sources)
+        for run in _runs_of(importer, source, rejected, notices)
+    ]
+    _require_once(runs)
     if len(runs) > MOST_RUNS:
         raise UsageError(f"the files hold {len(runs)} runs, more than {MOST_RUNS}", hint="import them in parts")
     primary = metric or _primary(importer, runs)
@@ -91,6 +96,18 @@ def _runs_of(importer: Importer, source: str, rejected: Counter[str], notices: l
         own = path.resolve().name if importer.folders else path.name.split(".")[0]
         stack = " ".join(part for part in (name, run.stack) if part) or own
         yield replace(run, stack=stack, raw=run.raw if importer.folders else (path, *run.raw))
+
+
+def _require_once(runs: Sequence[ToolRun]) -> None:
+    """Raise UsageError if a file was read for two sources: its run would count as two."""
+    first: dict[Path, int] = {}
+    for run in runs:
+        for path in run.raw:
+            if first.setdefault(path.resolve(), run.source) != run.source:
+                raise UsageError(
+                    f"{path} is read twice: its runs would count as others",
+                    hint="give each file once, by itself or in its folder",
+                )
 
 
 # ---------------------------------------------------------------- runs
