@@ -8,6 +8,7 @@ its runs shows if a stack has a trend.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,14 @@ def theil_sen(t: Floats, y: Floats) -> float:
     """Return the median slope; nan below 2 points."""
     if t.size < 2:
         return math.nan
-    i, j = np.triu_indices(t.size, k=1)
+    i, j = _pairs(t.size)
     return median((y[j] - y[i]) / (t[j] - t[i]))
+
+
+@lru_cache(maxsize=4)
+def _pairs(points: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the indices of all pairs; most runs of a campaign have as many points as the others."""
+    return np.triu_indices(points, k=1)
 
 
 def trend_per_hour(tps: Floats) -> float:
