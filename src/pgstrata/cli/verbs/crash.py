@@ -32,127 +32,48 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: pgstrata crash ext4 xfs --states 200 --scratch /var/tmp"
 FILES = (".yaml", ".yml")
-CLUSTERS = "Clusters"
 
 What = Annotated[
     list[str], typer.Argument(metavar="FILE|STACK", help="A campaign's file, or stacks in short notation.")
 ]
-States = Annotated[
-    int | None,
-    typer.Option(
-        "--states",
-        min=1,
-        max=100_000,
-        help="Number of crash states per stack (cluster: of node failures).",
-        show_default="100",
-    ),
-]
-Minutes = Annotated[
-    float | None,
-    typer.Option("--minutes", min=0.1, help="Time limit for the states of each stack.", show_default=False),
-]
-Seed = Annotated[
-    int, typer.Option("--seed", min=0, help="Random seed for the choice of states and for the transactions.")
-]
-Transactions = Annotated[
-    int | None,
-    typer.Option(
-        "--transactions", min=1, max=100_000, help="Transactions recorded in each of 8 sessions.", show_default="100"
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", min=1, max=64, help="Number of states checked in parallel.", show_default="one per processor"
-    ),
-]
-Nested = Annotated[
-    int | None,
-    typer.Option(
-        "--nested", min=0, max=10_000, metavar="N", help="Interrupt recovery with another power cut in N states.",
-        show_default="one of 100",
-    ),
-]  # fmt: skip
-Minimise = Annotated[
-    int | None,
-    typer.Option(
-        "--minimise", min=0, max=100_000, metavar="N", help="Most states tried when minimising a failure; 0 disables.",
-        show_default="100",
-    ),
-]  # fmt: skip
-Ignored = Annotated[
-    str | None,
-    typer.Option(
-        "--ignore-flushes", metavar="all|N", help="Simulate a disk that ignores all flushes, or always its last N.",
-        show_default="0",
-    ),
-]  # fmt: skip
-FaultOption = Annotated[
-    str | None,
-    typer.Option(
-        "--fault",
-        metavar="flush-error|write-error|gone|slow-flush|full",
-        help="Disk fault injected in the middle of the transactions.",
-        show_default="none",
-    ),
-]
-ScriptOption = Annotated[
-    str | None,
-    typer.Option(
-        "--script", metavar="ledger|tpcb-like", help="Workload: the ledger, or pgbench's own transactions.",
-        show_default="ledger",
-    ),
-]  # fmt: skip
-Lost = Annotated[
-    int | None,
-    typer.Option(
-        "--lost",
-        min=1,
-        max=16,
-        help="Cluster: number of nodes lost at once.",
-        show_default="1",
-        rich_help_panel=CLUSTERS,
-    ),
-]
-Promote = Annotated[
-    str | None,
-    typer.Option(
-        "--promote",
-        metavar="most|least|forgetful",
-        help="Cluster: promote the node with the most WAL; by mistake the one with the least, or one that lost its"
-        " memory.",
-        show_default="most",
-        rich_help_panel=CLUSTERS,
-    ),
-]
-RejoinBy = Annotated[
-    str | None,
-    typer.Option(
-        "--rejoin",
-        metavar="rewind|backup",
-        help="Cluster: rejoin the lost primary to the promoted node, by pg_rewind or a new base backup.",
-        show_default=False,
-        rich_help_panel=CLUSTERS,
-    ),
-]
-Power = Annotated[
-    bool,
-    typer.Option(
-        "--power",
-        help="Cluster: cut the power of all nodes at once; they come back with the content of their disks.",
-        rich_help_panel=CLUSTERS,
-    ),
-]
-Gone = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--gone",
-        metavar="NODE",
-        help="With --power: a node that stays lost. Repeatable.",
-        show_default=False,
-        rich_help_panel=CLUSTERS,
-    ),
-]
+
+
+def _option(name: str, text: str, shown: str | bool = False, **limits: Any) -> Any:
+    """An option whose default, shown in the help, is that of the request."""
+    return typer.Option(name, help=text, show_default=shown, **limits)
+
+
+_STATES = "Number of crash states per stack (cluster: of node failures)."
+States = Annotated[int | None, _option("--states", _STATES, "100", min=1, max=100_000)]
+Minutes = Annotated[float | None, _option("--minutes", "Time limit for the states of each stack.", min=0.1)]
+_SEED = "Random seed for the choice of states and for the transactions."
+Seed = Annotated[int, _option("--seed", _SEED, True, min=0)]
+_TRANSACTIONS = "Transactions recorded in each of 8 sessions."
+Transactions = Annotated[int | None, _option("--transactions", _TRANSACTIONS, "100", min=1, max=100_000)]
+_WORKERS = "Number of states checked in parallel."
+Workers = Annotated[int | None, _option("--workers", _WORKERS, "one per processor", min=1, max=64)]
+_NESTED = "Interrupt recovery with another power cut in N states."
+Nested = Annotated[int | None, _option("--nested", _NESTED, "one of 100", min=0, max=10_000, metavar="N")]
+_MINIMISE = "Most states tried when minimising a failure; 0 disables."
+Minimise = Annotated[int | None, _option("--minimise", _MINIMISE, "100", min=0, max=100_000, metavar="N")]
+_IGNORED = "Simulate a disk that ignores all flushes, or always its last N."
+Ignored = Annotated[str | None, _option("--ignore-flushes", _IGNORED, "0", metavar="all|N")]
+_FAULT = "Disk fault injected in the middle of the transactions."
+_FAULTS = "flush-error|write-error|gone|slow-flush|full"
+FaultOption = Annotated[str | None, _option("--fault", _FAULT, "none", metavar=_FAULTS)]
+_SCRIPT = "Workload: the ledger, or pgbench's own transactions."
+ScriptOption = Annotated[str | None, _option("--script", _SCRIPT, "ledger", metavar="ledger|tpcb-like")]
+Lost = Annotated[int | None, _option("--lost", "Cluster: number of nodes lost at once.", "1", min=1, max=16)]
+_PROMOTE = (
+    "Cluster: promote the node with the most WAL; by mistake the one with the least, or one that lost its memory."
+)
+Promote = Annotated[str | None, _option("--promote", _PROMOTE, "most", metavar="most|least|forgetful")]
+_REJOIN = "Cluster: rejoin the lost primary to the promoted node, by pg_rewind or a new base backup."
+RejoinBy = Annotated[str | None, _option("--rejoin", _REJOIN, metavar="rewind|backup")]
+_POWER = "Cluster: cut the power of all nodes at once; they come back with the content of their disks."
+Power = Annotated[bool, _option("--power", _POWER)]
+_GONE = "With --power: a node that stays lost. Repeatable."
+Gone = Annotated[list[str] | None, _option("--gone", _GONE, metavar="NODE")]
 
 
 def crash(
@@ -199,7 +120,7 @@ def crash(
 
 
 def _request(campaign: Campaign, given: dict[str, Any]) -> CrashRequest:
-    """Return the value of a campaign's file, or of an option in its place; UsageError for a value that is none."""
+    """Return the request of a campaign's file, overridden by options; UsageError for an invalid value."""
     from pydantic import ValidationError
 
     from pgstrata.spec.crash_request import CrashRequest, as_option
@@ -214,7 +135,7 @@ def _request(campaign: Campaign, given: dict[str, Any]) -> CrashRequest:
 
 
 def _refuse_together(request: CrashRequest, on: str | None, *, cluster: bool) -> None:
-    """UsageError for options of which some are for other trials."""
+    """Raise UsageError if options exclude each other."""
     from pgstrata.spec.checks import Refused
     from pgstrata.spec.crash_request import as_option, refuse_together
 
@@ -225,7 +146,7 @@ def _refuse_together(request: CrashRequest, on: str | None, *, cluster: bool) ->
 
 
 def _on_recorded_disks(campaign: Campaign, request: CrashRequest) -> Campaign:
-    """The campaign of the crash trials; UsageError that names the first stack that cannot have one."""
+    """Return the campaign of the crash trials; UsageError names the first stack that does not support them."""
     from pgstrata.crash.cluster_program import failures_problem
     from pgstrata.spec.cluster_crash import cluster_crash_campaign, cluster_power_campaign, power_problem
     from pgstrata.spec.crash import crash_campaign
@@ -251,7 +172,7 @@ def _on_recorded_disks(campaign: Campaign, request: CrashRequest) -> Campaign:
 
 
 def _test(campaign: Campaign, place: Path, request: CrashRequest, on: str | None, *, json: bool, quiet: bool) -> None:
-    """Runs the trials that the folder lacks, shows all verdicts, and ends with the exit code."""
+    """Run the trials that the folder lacks, print all verdicts, and end with the exit code."""
     from pgstrata.record.recorder import CampaignDirectory
 
     with CampaignDirectory.create_or_open(place, campaign, "crash") as directory:
@@ -278,7 +199,7 @@ def _campaign(what: list[str], seed: int, scratch: Path | None, host: str | None
 
 
 def _tested(campaign: Campaign, request: CrashRequest) -> Campaign:
-    """A file's campaign without the stacks that have no such crash trials, which is told."""
+    """Return a file's campaign without the stacks that do not support such crash trials; a notice names them."""
     from pgstrata.spec.cluster_crash import without_untested
 
     tested, left_out = without_untested(campaign, request)
@@ -292,7 +213,7 @@ def _is_file(what: list[str]) -> bool:
 
 
 def _unfinished(campaign: Campaign, directory: CampaignDirectory, request: CrashRequest) -> tuple[Trial, ...]:
-    """The trials that the folder does not have yet; UsageError where it has some of another request."""
+    """Return the trials that the folder lacks; UsageError if it has trials of another request."""
     from pgstrata.crash.opening import crash_trials, same_request
 
     finished = directory.data().crashes
@@ -314,7 +235,7 @@ def _run(
     *,
     quiet: bool,
 ) -> None:
-    """Runs the trials; exits where a signal ends them, and the same command resumes."""
+    """Run the trials; exit if a signal interrupts them: the same command resumes."""
     from pgstrata.cli.hosts import campaign_host
     from pgstrata.cli.progress import listening
     from pgstrata.crash.opening import open_crash_runner
@@ -338,7 +259,7 @@ def _run(
 
 @contextmanager
 def _elsewhere(on: str | None) -> Iterator[Elsewhere | None]:
-    """The workers of a cluster, where one is named."""
+    """Open the workers of a Dask cluster; None without --on."""
     if on is None:
         yield None
         return
