@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 from pgstrata.analyze.campaign.scale import metric_of
-from pgstrata.analyze.findings import Findings
+from pgstrata.analyze.findings import Findings, PublishedFinding
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.sentences import crash
 from pgstrata.report.sentences.answer import cell_answer, generic_command
 from pgstrata.report.sentences.crash import crash_lines, shows_runs, stories, tested_stacks
-from pgstrata.report.sentences.figures import NOT_KNOWN, render_factor, render_metric, render_number
+from pgstrata.report.sentences.figures import NOT_KNOWN, render_factor, render_metric
 from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import Span, parse_markup
 from pgstrata.report.sentences.summary import cell_words, common_sentences
-from pgstrata.report.tables import cluster, grid, hosts
+from pgstrata.report.tables import cluster, disk_use, grid, hosts
 from pgstrata.report.tables.cluster import node_rows
-from pgstrata.report.tables.disk_use import COLUMNS, EXPLAINED, TITLE, disk_rows
+from pgstrata.report.tables.disk_use import disk_rows
 from pgstrata.report.tables.grid import GridMap, grid_map
 from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
+from pgstrata.report.tables.published import render_measured
 from pgstrata.report.tables.verdicts import Figure, Measured, VerdictRow, VerdictTable, matched_cells, verdict_tables
 from pgstrata.report.tables.why import time_view
 from pgstrata.spec.printable import one_line
@@ -63,16 +65,11 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
         lines += [f"- {escape_markdown(line.strip().removeprefix('- '))}" for line in told]
     lost = incidents(data, findings)
     if lost:
-        lines += [
-            "",
-            "## Failed, excluded, unsupported",
-            "",
-            "| what | stack | block | reason |",
-            "| --- | --- | --- | --- |",
-        ]
-        for i in lost:
-            block = "" if i.block is None else str(i.block)
-            lines.append(_line([i.what, i.stack, block, i.reason + (f" (hint: {i.hint})" if i.hint else "")]))
+        rows = (
+            [i.what, i.stack, "" if i.block is None else str(i.block), i.reason + (f" (hint: {i.hint})" * bool(i.hint))]
+            for i in lost
+        )
+        lines += ["", "## Failed, excluded, unsupported", "", *_rows(["what", "stack", "block", "reason"], rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -82,10 +79,8 @@ def _grid(found: GridMap | None) -> list[str]:
         return []
     titles = ["cell", "best", "verdict", *found.stacks]
     lines = ["", f"## {grid.TITLE}", "", escape_markdown(grid.LEDE.format(words=found.words)), ""]
-    lines += [_line(titles), _line(["---"] * len(titles))]
-    for row in found.rows:
-        lines.append(_line([row.title, row.winner or NOT_KNOWN, row.verdict, *(field.text for field in row.fields)]))
-    return lines
+    rows = ([r.title, r.winner or NOT_KNOWN, r.verdict, *(field.text for field in r.fields)] for r in found.rows)
+    return [*lines, *_rows(titles, rows)]
 
 
 def _why(findings: Findings, table: VerdictTable) -> list[str]:
@@ -95,8 +90,7 @@ def _why(findings: Findings, table: VerdictTable) -> list[str]:
         return []
     lines = ["", "### Where the time goes", "", *(line for words in view.sentences for line in (_sentence(words), ""))]
     for found in view.tables[:1]:
-        lines += [_line(["stack", *found.titles]), _line(["---"] * (1 + len(found.titles)))]
-        lines += [_line([row.name, row.whole, *map(_figure, row.cells)]) for row in found.rows]
+        lines += _rows(["stack", *found.titles], ([r.name, r.whole, *map(_figure, r.cells)] for r in found.rows))
     return lines
 
 
@@ -116,11 +110,15 @@ def _span(span: Span) -> str:
 def _table(table: VerdictTable) -> list[str]:
     titles = ["#", "stack", table.primary.title, "against best", "verdict", *(c.full for c in table.columns)]
     titles += ["runs", "durability"]
-    rows = (_row(row, table.columns) for row in table.rows)
-    return [_line(titles), "| " + " | ".join(["---"] * len(titles)) + " |", *map(_line, rows)]
+    return _rows(titles, (_row(row, table.columns) for row in table.rows))
 
 
-def _line(cells: list[str]) -> str:
+def _rows(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table in Markdown."""
+    return [_line(titles), _line(["---"] * len(titles)), *map(_line, rows)]
+
+
+def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(escape_markdown(c) for c in cells) + " |"
 
 
@@ -140,39 +138,30 @@ def _published(findings: Findings, table: VerdictTable) -> list[str]:
     if not rows:
         return []
     lines = ["", f"Published by {escape_markdown(findings.published_source)}. Only ratios can be compared.", ""]
-    lines += ["| stack | published | to | published ratio | measured ratio |", "| --- | --- | --- | --- | --- |"]
-    for row in rows:
-        interval = ""
-        if row.measured_low is not None:
-            interval = f" ({render_number(row.measured_low)} … {render_number(row.measured_high)})"
-        here = render_factor(row.measured_ratio) + interval
-        value = render_metric(row.value, metric_of(row.metric))
-        lines.append(_line([row.stack, value, row.baseline, render_factor(row.ratio), here]))
-    return lines
+    return [*lines, *_rows(["stack", "published", "to", "published ratio", "measured ratio"], map(_compared, rows))]
+
+
+def _compared(row: PublishedFinding) -> list[str]:
+    value = render_metric(row.value, metric_of(row.metric))
+    return [row.stack, value, row.baseline, render_factor(row.ratio), render_measured(row)]
 
 
 def _disks(findings: Findings, table: VerdictTable) -> list[str]:
-    rows = disk_rows(findings, table.cell)
-    if not rows:
-        return []
-    head = ["", f"### {TITLE}", "", EXPLAINED, "", _line(list(COLUMNS)), _line(["---"] * len(COLUMNS))]
-    return [*head, *(_line(list(row)) for row in rows)]
+    return _explained(disk_use.TITLE, disk_use.EXPLAINED, disk_use.COLUMNS, disk_rows(findings, table.cell))
 
 
 def _nodes(findings: Findings, table: VerdictTable) -> list[str]:
-    rows = node_rows(findings, table.cell)
-    if not rows:
-        return []
-    titles = cluster.COLUMNS
-    head = ["", f"### {cluster.TITLE}", "", cluster.EXPLAINED, "", _line(list(titles)), _line(["---"] * len(titles))]
-    return [*head, *(_line(list(row)) for row in rows)]
+    return _explained(cluster.TITLE, cluster.EXPLAINED, cluster.COLUMNS, node_rows(findings, table.cell))
 
 
 def _hosts(findings: Findings, table: VerdictTable) -> list[str]:
     found = hosts_of_cell(findings, table.cell)
     if found is None:
         return []
-    titles = hosts_titles(found)
-    head = ["", f"### {hosts.TITLE}", "", hosts.EXPLAINED, "", _line(list(titles)), _line(["---"] * len(titles))]
-    sentences = [line for words in hosts_words(found) for line in ("", _sentence(words))]
-    return [*head, *(_line(list(row)) for row in hosts_rows(found)), *sentences]
+    sentences = (line for words in hosts_words(found) for line in ("", _sentence(words)))
+    return [*_explained(hosts.TITLE, hosts.EXPLAINED, hosts_titles(found), hosts_rows(found)), *sentences]
+
+
+def _explained(title: str, explained: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table below its title and explanation; nothing without rows."""
+    return ["", f"### {title}", "", explained, "", *_rows(titles, rows)] if rows else []

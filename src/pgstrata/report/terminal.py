@@ -16,7 +16,7 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.sentences.answer import cell_answer
 from pgstrata.report.sentences.crash import crash_lines, shows_runs, stories, tested_stacks, title_of
-from pgstrata.report.sentences.figures import NOT_KNOWN, render_count, render_factor, render_number
+from pgstrata.report.sentences.figures import NOT_KNOWN, render_count, render_factor
 from pgstrata.report.sentences.header import Incident, incidents, report_head
 from pgstrata.report.sentences.markup import parse_markup
 from pgstrata.report.sentences.summary import cell_words, common_sentences
@@ -26,6 +26,7 @@ from pgstrata.report.tables.cluster import node_rows
 from pgstrata.report.tables.disk_use import disk_rows
 from pgstrata.report.tables.grid import GridMap, grid_map
 from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
+from pgstrata.report.tables.published import render_measured
 from pgstrata.report.tables.verdicts import (
     MEASURED,
     Figure,
@@ -172,37 +173,40 @@ def _print_published(console: Console, findings: Findings, table: VerdictTable, 
     for title in ("stack", "to", "published ratio", "measured ratio"):
         grid.add_column(title, justify="right" if "ratio" in title else "left")
     for row in rows:
-        bounds = ""
-        if row.measured_low is not None:
-            bounds = f" ({render_number(row.measured_low)} … {render_number(row.measured_high)})"
-        here = render_factor(row.measured_ratio) + bounds
-        grid.add_row(Text(printable(row.stack)), Text(printable(row.baseline)), render_factor(row.ratio), here)
+        names = (Text(printable(name)) for name in (row.stack, row.baseline))
+        grid.add_row(*names, render_factor(row.ratio), render_measured(row))
     console.print(grid)
 
 
 def _print_disks(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
+    titles = [title.lower() for title in disk_use.COLUMNS]
     rows = disk_rows(findings, table.cell)
-    if not rows:
-        return
-    console.print(Text(f"\n{disk_use.TITLE}", style="bold"))
-    console.print(Text(disk_use.EXPLAINED, style="dim"))
-    grid = _empty_grid(plain)
-    for number, title in enumerate(disk_use.COLUMNS):
-        grid.add_column(title.lower(), justify="right" if number >= disk_use.TEXTS else "left")
-    for row in rows:
-        grid.add_row(*(Text(printable(text)) for text in row))
-    console.print(grid)
+    _print_rows(console, disk_use.TITLE, disk_use.EXPLAINED, titles, disk_use.TEXTS, rows, plain)
 
 
 def _print_nodes(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
+    titles = [title.lower() for title in cluster.COLUMNS]
     rows = node_rows(findings, table.cell)
+    _print_rows(console, cluster.TITLE, cluster.EXPLAINED, titles, cluster.TEXTS, rows, plain)
+
+
+def _print_rows(
+    console: Console,
+    title: str,
+    explained: str,
+    titles: Sequence[str],
+    texts: int,
+    rows: Sequence[Sequence[str]],
+    plain: bool,
+) -> None:
+    """Print a table below its title and explanation, unless it is empty; `texts` leading columns hold words."""
     if not rows:
         return
-    console.print(Text(f"\n{cluster.TITLE}", style="bold"))
-    console.print(Text(cluster.EXPLAINED, style="dim"))
+    console.print(Text(f"\n{title}", style="bold"))
+    console.print(Text(explained, style="dim"))
     grid = _empty_grid(plain)
-    for number, title in enumerate(cluster.COLUMNS):
-        grid.add_column(title.lower(), justify="right" if number >= cluster.TEXTS else "left")
+    for number, column in enumerate(titles):
+        grid.add_column(printable(column), justify="right" if number >= texts else "left")
     for row in rows:
         grid.add_row(*(Text(printable(text)) for text in row))
     console.print(grid)
@@ -220,14 +224,7 @@ def _print_hosts(console: Console, findings: Findings, table: VerdictTable, plai
     found = hosts_of_cell(findings, table.cell)
     if found is None:
         return
-    console.print(Text(f"\n{hosts.TITLE}", style="bold"))
-    console.print(Text(hosts.EXPLAINED, style="dim"))
-    grid = _empty_grid(plain)
-    for number, title in enumerate(hosts_titles(found)):
-        grid.add_column(printable(title), justify="right" if number else "left")
-    for row in hosts_rows(found):
-        grid.add_row(*(Text(printable(text)) for text in row))
-    console.print(grid)
+    _print_rows(console, hosts.TITLE, hosts.EXPLAINED, hosts_titles(found), 1, hosts_rows(found), plain)
     for words in hosts_words(found):
         console.print(_sentence(words))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pgstrata.analyze.findings import Findings, PublishedFinding
+from pgstrata.report.sentences.figures import render_factor, render_number
 from pgstrata.report.tables.pairs import Index
 
 
@@ -35,23 +36,23 @@ def add_published(findings: Findings, study: str, source: str, figures: Iterable
     return findings.model_copy(update={"published": rows, "published_source": source})
 
 
+def render_measured(row: PublishedFinding) -> str:
+    """Format the measured ratio with its interval, if it has one."""
+    interval = ""
+    if row.measured_low is not None:
+        interval = f" ({render_number(row.measured_low)} … {render_number(row.measured_high)})"
+    return render_factor(row.measured_ratio) + interval
+
+
 def _joined(index: Index, study: str, figure: PublishedFigure) -> PublishedFinding:
     pair = index.pair(figure.cell, figure.stack, figure.baseline, figure.metric)
     compared = pair is not None and pair.scale == "ratio"
     return PublishedFinding(
         study=study,
-        stack=figure.stack,
-        cell=figure.cell,
-        metric=figure.metric,
-        value=figure.value,
-        baseline=figure.baseline,
-        ratio=figure.ratio,
+        **vars(figure),
         measured_ratio=pair.ratio if pair and compared else _quotient(index, figure),
         measured_low=pair.low if pair and compared else None,
         measured_high=pair.high if pair and compared else None,
-        approximate=figure.approximate,
-        other_scale=figure.other_scale,
-        note=figure.note,
     )
 
 
