@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.crash.cluster_paper import Cut, Entry, Tried, TriedRejoin, discarded, found_of, loss, parse_cuts
-from pgstrata.crash.cluster_servers import cluster_steps, start_cluster_steps
 from pgstrata.crash.job import CrashPlaces, asked_of_amcheck, base_backup, failover_job, rejoin_job
 from pgstrata.crash.ledger import Amchecked, LedgerSize, parse_answers, parse_ledger, plan_client, render_check
-from pgstrata.crash.program import CrashContext, ledger_steps
+from pgstrata.crash.program import CrashContext, ledger_program
 from pgstrata.crash.verdict import Judged, Recovery, judge_state
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, marked
@@ -32,7 +31,7 @@ from pgstrata.stack.kind import Below, PlannedFilesystem, plan_filesystem
 from pgstrata.stack.network import PlannedNetwork
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialSetup
-from pgstrata.trial.program import Program, folder_steps, memory_steps, plan_built, standing_steps
+from pgstrata.trial.program import Program
 from pgstrata.trial.steps.cluster import stop_commands, stop_servers
 from pgstrata.trial.survey.host_survey import Site
 
@@ -109,26 +108,12 @@ class ClusterContext(CrashContext):
 
 def cluster_program(site: Site, trial: Trial, request: CrashRequest) -> Program:
     """The whole program, known beforehand."""
-    plan = plan_built(site, trial)
-    setup = TrialSetup.of(site, trial, plan)
-    return Program(
-        setup=setup,
-        stack_plan=plan,
-        before=(),
-        build=(*folder_steps(setup), *plan.steps, *memory_steps(setup)),
-        prepare=(
-            *standing_steps(setup),
-            *ledger_steps(setup, SIZE),
-            *cluster_steps(setup),
-        ),
-        measure=(
-            *start_cluster_steps(setup),
-            *_memory(setup).steps,
-            _failures_step(setup, request),
-            Step("stop the servers", stop_commands(setup), act=stop_servers),
-        ),
-        keeps=frozenset(),
-    )
+
+    def fail(setup: TrialSetup) -> tuple[Step, ...]:
+        stop = Step("stop the servers", stop_commands(setup), act=stop_servers)
+        return (*_memory(setup).steps, _failures_step(setup, request), stop)
+
+    return ledger_program(site, trial, SIZE, fail)
 
 
 def _memory(setup: TrialSetup) -> PlannedFilesystem:

@@ -8,7 +8,7 @@ holds both to the plan.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -136,6 +136,17 @@ class Batch:
 
 def crash_program(site: Site, trial: Trial, request: CrashRequest) -> Program:
     """The part that is known beforehand: build, record, take down, and a daemon for the states."""
+
+    def record(setup: TrialSetup) -> tuple[Step, ...]:
+        return (_record_step(setup, request), *_down_steps(setup), *serve_steps(setup, request))
+
+    return ledger_program(site, trial, ledger_size(request), record)
+
+
+def ledger_program(
+    site: Site, trial: Trial, size: LedgerSize, further: Callable[[TrialSetup], tuple[Step, ...]]
+) -> Program:
+    """Build the stack, make the ledger on it and start all of its servers; `further` returns the steps after that."""
     plan = plan_built(site, trial)
     setup = TrialSetup.of(site, trial, plan)
     return Program(
@@ -143,17 +154,8 @@ def crash_program(site: Site, trial: Trial, request: CrashRequest) -> Program:
         stack_plan=plan,
         before=(),
         build=(*folder_steps(setup), *plan.steps, *memory_steps(setup)),
-        prepare=(
-            *standing_steps(setup),
-            *ledger_steps(setup, ledger_size(request)),
-            *cluster_steps(setup),
-        ),
-        measure=(
-            *start_cluster_steps(setup),
-            _record_step(setup, request),
-            *_down_steps(setup),
-            *serve_steps(setup, request),
-        ),
+        prepare=(*standing_steps(setup), *ledger_steps(setup, size), *cluster_steps(setup)),
+        measure=(*start_cluster_steps(setup), *further(setup)),
         keeps=frozenset(),
     )
 
