@@ -68,7 +68,7 @@ def _chosen_by_screening() -> Callable[[], None]:
         rivals, own = range(len(design.stacks)), design.stacks.index(leader)
         return probability_within_margin(fit, own, design.bound, rivals) >= 0.95
 
-    return _replaced(conclusions, "is_chosen", by_sum)
+    return _replaced(conclusions, "is_favoured", by_sum)
 
 
 def _random_order() -> Callable[[], None]:

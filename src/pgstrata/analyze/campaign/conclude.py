@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -127,8 +127,8 @@ class CellConclusion:
     """Best first; stacks that cannot be chosen last."""
     leader: str | None
     """First of the ranking if two can be compared, or the only stack that can be chosen."""
-    chosen: bool
-    """True if the leader is chosen: see `is_chosen`."""
+    favoured: bool
+    """True if the verdicts support the leader against every rival."""
     bad_modes: tuple[BadMode, ...]
     screened: tuple[PairConclusion, ...]
     confirmed: tuple[PairConclusion, ...]
@@ -136,8 +136,16 @@ class CellConclusion:
     """Stacks with runs that no chain of blocks connects with the ranked ones, or with too few runs."""
     hosts: HostTable | None = None
     """Table of hosts, in a campaign on several."""
-    held_back: BadMode | None = None
-    """The bad mode that alone keeps the leader from being chosen."""
+
+    @property
+    def held_back(self) -> BadMode | None:
+        """The bad mode that alone keeps the leader from being chosen."""
+        return next((mode for mode in self.bad_modes if self.favoured and mode.stack == self.leader), None)
+
+    @property
+    def chosen(self) -> bool:
+        """True if the leader is chosen: favoured, and without a bad mode."""
+        return self.favoured and self.held_back is None
 
     @property
     def of_leader(self) -> tuple[PairConclusion, ...]:
@@ -187,17 +195,13 @@ def conclude(
     confirmed = tuple(c for c in _confirmed(design, pairs, counted, scatter) if c.verdict.estimate.n > 0)
     screened = tuple(_screened(design, fit, table, imported=imported, paired=paired))
     ranking, leader = _ranked(design, fit, survivors, confirmed)
-    modes = bad_modes(design.stacks, table if imported else tabulate(design, observations, cell, COMPARISON))
-    favoured = leader is not None and is_chosen(design, fit, leader, screened, confirmed, imported=imported)
-    held_back = next((mode for mode in modes if favoured and mode.stack == leader), None)
     return CellConclusion(
         fit=fit,
         own=own_levels(design.stacks, fit, table),
         ranking=ranking,
         leader=leader,
-        chosen=favoured and held_back is None,
-        held_back=held_back,
-        bad_modes=modes,
+        favoured=leader is not None and is_favoured(design, fit, leader, screened, confirmed, imported=imported),
+        bad_modes=bad_modes(design.stacks, table if imported else tabulate(design, observations, cell, COMPARISON)),
         screened=screened,
         confirmed=confirmed,
         apart=tuple(n for k, n in enumerate(design.stacks) if n not in ranking and np.isfinite(table.y[k]).any()),
@@ -215,17 +219,13 @@ def conclude_hosts(design: Design, observations: Sequence[Observation], cell: st
     runs = tabulate(design, observations, cell, COMPARISON)
     confirmed = tuple(c for c in _over_hosts(design, hosts) if c.verdict.estimate.n > 0)
     ranking, leader = _ranked(design, fit, range(len(design.stacks)), ())
-    modes = bad_modes(design.stacks, centred_by_host(runs, observations))
-    favoured = leader is not None and not undecided_rivals(design, fit, leader, (), confirmed)
-    held_back = next((mode for mode in modes if favoured and mode.stack == leader), None)
     return CellConclusion(
         fit=fit,
         own=own_levels(design.stacks, fit, table),
         ranking=ranking,
         leader=leader,
-        chosen=favoured and held_back is None,
-        held_back=held_back,
-        bad_modes=modes,
+        favoured=leader is not None and not undecided_rivals(design, fit, leader, (), confirmed),
+        bad_modes=bad_modes(design.stacks, centred_by_host(runs, observations)),
         screened=(),
         confirmed=confirmed,
         apart=tuple(n for k, n in enumerate(design.stacks) if n not in ranking and np.isfinite(table.y[k]).any()),
@@ -300,7 +300,7 @@ def _ranked(
     return (leader, *(name for name in (*among, *apart) if name != leader)), leader
 
 
-def is_chosen(
+def is_favoured(
     design: Design,
     fit: BlockFit,
     leader: str,
@@ -368,54 +368,49 @@ def _is_bounded(pair: PairConclusion | None) -> bool:
 
 def _screened(design: Design, fit: BlockFit, table: Table, *, imported: bool, paired: bool) -> Iterator[PairConclusion]:
     """Yield every pair by the fit. Imports test equivalence at 0.10 per pair; campaigns divide it among the pairs."""
-    count = int((fit.component >= 0).sum())
-    shared = design.error_rates(count * (count - 1) // 2)
+    shared = _shared_rates(design, fit)
     equality = EQUIVALENCE_ALPHA / len(design.cells) if imported else shared.equivalence
     rates = ErrorRates(shared.family, shared.alpha, equality)
-    # Confirmation would test this pair alone, at the undivided error rate.
-    future = design.error_rates(1)
-    least = 0 if imported else LEAST_RUNS
-    for i, j, verdict in _fitted_pairs(
-        fit, table, design.bound, rates, paired=paired, least_runs=least, one_look=design.one_look
-    ):
-        sigma = math.sqrt(fit.variance[i] + fit.variance[j])
-        counted = int(verdict.estimate.n) if imported else 0
-        names = design.stacks[i], design.stacks[j]
-        yield PairConclusion(
-            *names, design.bound, verdict, False, sigma, future, counted, table.y[i], table.y[j], paired
-        )
+    for pair in _fitted_pairs(design, fit, table, design.bound, rates, paired=paired, imported=imported):
+        # Confirmation would test this pair alone, at the undivided error rate.
+        yield replace(pair, rates=design.error_rates(1), counted=int(pair.verdict.estimate.n) if imported else 0)
+
+
+def _shared_rates(design: Design, fit: BlockFit) -> ErrorRates:
+    """Return the error rates of each pair of compared stacks."""
+    count = int((fit.component >= 0).sum())
+    return design.error_rates(count * (count - 1) // 2)
 
 
 def _fitted_pairs(
+    design: Design,
     fit: BlockFit,
     table: Table,
     bound: float,
     rates: ErrorRates,
     *,
     paired: bool,
-    least_runs: int = LEAST_RUNS,
-    one_look: bool,
-) -> Iterator[tuple[int, int, PairVerdict]]:
+    imported: bool = False,
+) -> Iterator[PairConclusion]:
     difference, se, nu, n = (a.tolist() for a in (fit.pairs.difference, fit.pairs.se, fit.pairs.nu, fit.pairs.n))
     for i, j in combinations(np.flatnonzero(fit.component >= 0).tolist(), 2):
         shared = min(fit.runs[i], fit.runs[j]) >= RUNS_TO_SHARE
         estimate = Estimate(difference[i][j], se[i][j], nu[i][j] if shared else math.nan, n[i][j])
-        if estimate.se > 0:
-            yield (
-                i,
-                j,
-                judge_pair(
-                    estimate,
-                    bound,
-                    _plain_mean(table, i, j, paired=paired),
-                    least_runs=least_runs,
-                    alpha=rates.alpha,
-                    g=SCREEN_G,
-                    equivalence_alpha=rates.equivalence,
-                    serial=inflated(estimate, table.differences(i, j)) if paired else None,
-                    one_look=one_look,
-                ),
-            )
+        if not estimate.se > 0:
+            continue
+        verdict = judge_pair(
+            estimate,
+            bound,
+            _plain_mean(table, i, j, paired=paired),
+            least_runs=0 if imported else LEAST_RUNS,
+            alpha=rates.alpha,
+            g=SCREEN_G,
+            equivalence_alpha=rates.equivalence,
+            serial=inflated(estimate, table.differences(i, j)) if paired else None,
+            one_look=design.one_look,
+        )
+        names, sigma = (design.stacks[i], design.stacks[j]), math.sqrt(fit.variance[i] + fit.variance[j])
+        yield PairConclusion(*names, bound, verdict, False, sigma, rates, 0, table.y[i], table.y[j], paired)
 
 
 def _plain_mean(table: Table, i: int, j: int, *, paired: bool) -> Estimate:
@@ -442,13 +437,5 @@ def explore(
 ) -> tuple[BlockFit, dict[str, OwnLevel], tuple[PairConclusion, ...]]:
     """Fit every pair in an undeclared metric: the same model, without a margin; never proven."""
     fit = fit_table(table, paired=paired, one_look=design.one_look)
-    count = int((fit.component >= 0).sum())
-    rates = design.error_rates(count * (count - 1) // 2)
-    stacks = design.stacks
-    pairs = []
-    for i, j, verdict in _fitted_pairs(fit, table, 0.0, rates, paired=paired, one_look=design.one_look):
-        sigma = math.sqrt(fit.variance[i] + fit.variance[j])
-        pairs.append(
-            PairConclusion(stacks[i], stacks[j], 0.0, verdict, False, sigma, rates, 0, table.y[i], table.y[j], paired)
-        )
-    return fit, own_levels(stacks, fit, table), tuple(pairs)
+    pairs = _fitted_pairs(design, fit, table, 0.0, _shared_rates(design, fit), paired=paired)
+    return fit, own_levels(design.stacks, fit, table), tuple(pairs)

@@ -274,7 +274,7 @@ class _MatchedCell(_JudgedCell):
             own=self.own[self.primary],
             ranking=tuple(self.design.stacks[k] for k in order),
             leader=None,
-            chosen=False,
+            favoured=False,
             bad_modes=(),
             screened=(),
             confirmed=(),

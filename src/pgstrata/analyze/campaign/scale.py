@@ -77,33 +77,20 @@ _TABLE = (
     Metric("cv_1s", "ratio", "lower", "%", "Jitter (CV of 1 s)", "variation from second to second"),
     Metric("cv_15s", "ratio", "lower", "%", "Jitter (CV of 15 s)", "variation of 15 s means"),
     Metric("half_fraction", "difference", "lower", "%", "Seconds below half", "share of seconds below half the median"),
-    Metric(
-        "stall_fraction", "difference", "lower", "%", "Stalled seconds", "share of seconds below a tenth of the median"
-    ),
+    Metric("stall_fraction", "difference", "lower", "%", "Stalled seconds",
+           "share of seconds below a tenth of the median"),
     Metric("longest_stall_s", "difference", "lower", "s", "Longest stall", "longest stall"),
-    Metric(
-        "p1_to_median",
-        "ratio",
-        "higher",
-        "%",
-        "1st percentile to median",
-        "1st percentile of throughput over its median",
-    ),
+    Metric("p1_to_median", "ratio", "higher", "%", "1st percentile to median",
+           "1st percentile of throughput over its median"),
     Metric("trend_per_hour", "difference", "higher", "per hour", "Trend", "trend of throughput, share an hour"),
     Metric("load_s", "ratio", "lower", "s", "Load time", "time to load"),
     Metric("space_physical_bytes", "ratio", "lower", "bytes", "Space on the medium", "space used"),
     Metric("space_database_bytes", "ratio", "lower", "bytes", "Database size", "size of the database"),
     Metric("wal_bytes", "ratio", "lower", "bytes", "WAL written", "WAL written"),
     Metric("wal_bytes_per_transaction", "ratio", "lower", "bytes", "WAL per transaction", "WAL a transaction"),
-    Metric(
-        "failed_fraction",
-        "difference",
-        "lower",
-        "%",
-        "Failed, late or skipped",
-        "share of failed, late or skipped transactions",
-    ),
-)
+    Metric("failed_fraction", "difference", "lower", "%", "Failed, late or skipped",
+           "share of failed, late or skipped transactions"),
+)  # fmt: skip
 METRICS = {m.name: m for m in _TABLE}
 """Metrics by name, in display order."""
 _IMPORTED = {

@@ -10,7 +10,7 @@ warm-up take 180 s in addition to the 300 s of the run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -92,8 +92,7 @@ class Machine:
         self._drift = keep * self._drift + self.rng.normal(0, noise.drift_sd * math.sqrt(1 - keep**2))
         self.clock_s += noise.trial_s
         factor = noise.sigma_factors[stack] if stack < len(noise.sigma_factors) else 1.0
-        # Student t with 3 degrees of freedom has variance 3.
-        shock = self.rng.standard_t(3) / math.sqrt(3) if noise.tails == "t3" else self.rng.normal()
+        shock = _shock(noise.tails, self.rng)
         self._scatter = noise.correlation * self._scatter + math.sqrt(1 - noise.correlation**2) * shock
         own = self._scatter
         if last and noise.memory:
@@ -220,17 +219,23 @@ def run_campaign(
     policy = policy or scenario.policy()
     index = {name: k for k, name in enumerate(scenario.names)}
     before = ""
-    while True:
-        decision = policy.decide(campaign.observations, campaign.blocks, campaign.elapsed_s)
-        campaign.last = decision
-        if decision.stage == "done" or not decision.run:
-            return campaign
+    for decision in _decisions(campaign, policy):
         for name in following(before, [decision.run[at] for at in rng.permutation(len(decision.run))]):
             k, before = index[name], name
             value = machine.run(k, scenario.effects[k], last=k == len(index) - 1)
             _observe(campaign, name, value, decision.stage)
             if look is not None:
                 look(campaign)
+    return campaign
+
+
+def _decisions(campaign: SimulatedCampaign, policy: Policy) -> Iterator[Decision]:
+    """Yield the decision on each block until the policy is done, and count the blocks that were run."""
+    while True:
+        decision = campaign.last = policy.decide(campaign.observations, campaign.blocks, campaign.elapsed_s)
+        if decision.stage == "done" or not decision.run:
+            return
+        yield decision
         campaign.blocks += 1
         campaign.screen_blocks += decision.stage == "screen"
 
@@ -241,20 +246,15 @@ def _run_sliced(
     """Run blocks of slices until the policy is done; `look` sees every block."""
     rng, noise = np.random.default_rng(seed), scenario.slices
     campaign, machine = SimulatedCampaign(scenario), rng.normal(0, noise.machine_sd)
-    while True:
-        decision = policy.decide(campaign.observations, campaign.blocks, campaign.elapsed_s)
-        campaign.last = decision
-        if decision.stage == "done" or not decision.run:
-            return campaign
+    for decision in _decisions(campaign, policy):
         order = [scenario.names.index(decision.run[at]) for at in rng.permutation(len(decision.run))]
         machine, values = _sliced_block(scenario, order, machine, rng)
         for k in sorted(order):
             cost_s = noise.build_s + noise.turns * noise.turn_s
             _observe(campaign, scenario.names[k], values[k], decision.stage, cost_s=cost_s)
-        campaign.blocks += 1
-        campaign.screen_blocks += decision.stage == "screen"
         if look is not None:
             look(campaign)
+    return campaign
 
 
 def _sliced_block(
