@@ -152,9 +152,9 @@ class Device(Kind):
         """Whether more was asked for than a count."""
 
     @classmethod
-    @abstractmethod
     def complete(cls, given: dict[str, Any], usual: int) -> dict[str, Any]:
         """As written, with the count settled; `usual` is what the layer above takes."""
+        return {**given, "count": usual} if given.get("count") is None else given
 
     @classmethod
     def parse(cls, text: str) -> dict[str, Any]:

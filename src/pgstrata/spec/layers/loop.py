@@ -50,10 +50,6 @@ class LoopDevice(Device):
         return self.size is not None
 
     @classmethod
-    def complete(cls, given: dict[str, Any], usual: int) -> dict[str, Any]:
-        return {**given, "count": usual} if given.get("count") is None else given
-
-    @classmethod
     def parse_words(cls, words: Sequence[str], text: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for word in words:

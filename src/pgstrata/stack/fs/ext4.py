@@ -174,16 +174,11 @@ def _on(value: bool) -> str:
 BLOCKS_ABOVE_PAGES = (6, 19)
 """The first Linux whose ext4 can have blocks larger than a page."""
 
-
-def _kernel_problem(host: Host, fs: Ext4) -> str:
-    return block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES)
-
-
 KIND = FilesystemKind(
     Ext4,
     plan_ext4,
     capabilities=(
         Capability("fs.ext4", "build ext4", (filesystem("ext4"), program("mkfs.ext4", everywhere("e2fsprogs")))),
     ),
-    kernel_problem=_kernel_problem,
+    kernel_problem=lambda host, fs: block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES),
 )

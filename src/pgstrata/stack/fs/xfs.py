@@ -175,14 +175,9 @@ class XfsCheck:
 BLOCKS_ABOVE_PAGES = (6, 12)
 """The first Linux whose xfs can have blocks larger than a page."""
 
-
-def _kernel_problem(host: Host, fs: Xfs) -> str:
-    return block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES)
-
-
 KIND = FilesystemKind(
     Xfs,
     plan_xfs,
     capabilities=(Capability("fs.xfs", "build xfs", (filesystem("xfs"), program("mkfs.xfs", everywhere("xfsprogs")))),),
-    kernel_problem=_kernel_problem,
+    kernel_problem=lambda host, fs: block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES),
 )
