@@ -25,6 +25,7 @@ from pgstrata.importers.runs import (
     ImportedTrial,
     ImportSummary,
     imported_cell,
+    imported_facts,
     imported_result,
     imported_stack,
     write_campaign,
@@ -297,8 +298,7 @@ def _without_duplicates(rows: Sequence[_Row], faults: _Faults) -> Iterator[_Row]
 
 
 def _facts(path: Path, labels: Mapping[str, str] | None = None) -> HostFacts:
-    told = {**(labels or {}), "source": path.name}
-    return HostFacts(name="imported", told=told, medium="imported, medium not known")
+    return imported_facts({**(labels or {}), "source": path.name})
 
 
 def _trials(path: Path, rows: Sequence[_Row]) -> list[ImportedTrial]:

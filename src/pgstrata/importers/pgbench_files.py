@@ -24,19 +24,22 @@ from pgstrata.importers.pgbench_runs import rate_tps, traits_of
 from pgstrata.importers.pgbench_text import PgbenchRun, PgbenchText, decode_text, read_pgbench_text
 from pgstrata.importers.registry import hint_for
 from pgstrata.importers.runs import (
+    SINGLE_RUNS,
+    UNPAIRED,
     ImportedCell,
     ImportedTrial,
     ImportSummary,
     imported_cell,
+    imported_facts,
     imported_result,
     imported_stack,
+    run_notices,
     write_campaign,
 )
 from pgstrata.record.run_columns import report_interval_s
 from pgstrata.record.schema import PROGRESS_COLUMNS, CellResult, HostFacts
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.model import Model
-from pgstrata.spec.summarise import summarise_names
 from pgstrata.spec.workload import Cell
 from pgstrata.workload.pgbench import script_of
 from pgstrata.workload.pgbench_aggregates import is_aggregate_line, read_aggregates
@@ -105,7 +108,7 @@ class _Run:
 def import_pgbench(sources: Sequence[str], out: Path, executor: Executor, *, margin: float = 0.02) -> ImportSummary:
     """Import runs of pgbench into the new campaign directory `out`."""
     rejected: Counter[str] = Counter()
-    notices = ["the runs are unpaired: nothing protects them from drift of the machine"]
+    notices = [UNPAIRED]
     by_stack = _sort_sources(sources, rejected)
     runs = [run for name, files in by_stack.items() for run in _begun(name, files, executor)]
     runs = list(_complete(runs, rejected))
@@ -116,7 +119,7 @@ def import_pgbench(sources: Sequence[str], out: Path, executor: Executor, *, mar
     ]
     fewest = min(Counter(t.stack.name for t in trials).values())
     notices += _notices(runs)
-    notices += ["there is one run of a stack: single runs give no verdicts"] if fewest == 1 else []
+    notices += [SINGLE_RUNS] if fewest == 1 else []
     limited = [run.result for run in runs if _is_open_loop(run.result)]
     return write_campaign(
         sorted(trials, key=lambda t: t.block),
@@ -285,16 +288,8 @@ def _notices(runs: Sequence[_Run]) -> Iterator[str]:
         "number of tries": {str(r.max_tries) for r in results},
         "version of pgbench": {r.version or "before 14" for r in results},
     }
-    for what, values in told.items():
-        if len(values) > 1:
-            yield f"the runs differ in {what}: {summarise_names(sorted(values))}"
     limited = sum(_is_open_loop(result) for result in results)
-    if limited:
-        yield f"{limited} of {len(runs)} runs have a rate limit, which decides their throughput: compare their latency"
-    intervals = sorted({n for run in runs if (n := _interval_s(run)) > 1})
-    if intervals:
-        shown = summarise_names([f"{n} s" for n in intervals])
-        yield f"progress every {shown}: jitter and stalls within such an interval are not known"
+    yield from run_notices(told, len(runs), limited, map(_interval_s, runs))
 
 
 def _interval_s(run: _Run) -> int:
@@ -404,4 +399,4 @@ def _facts(result: PgbenchResult | None) -> HostFacts:
         told |= {"pgbench_version": result.version} if result.version else {}
         told |= {"partitions": str(result.partitions)} if result.partitions else {}
         told |= {"connections": "one for each transaction"} if result.reconnects else {}
-    return HostFacts(name="imported", told=told, medium="imported, medium not known")
+    return imported_facts(told)

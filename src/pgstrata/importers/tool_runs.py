@@ -15,20 +15,22 @@ from pathlib import Path
 from pgstrata.errors import UsageError
 from pgstrata.importers.registry import hint_for
 from pgstrata.importers.runs import (
+    SINGLE_RUNS,
+    UNPAIRED,
     ImportedCell,
     ImportedTrial,
     ImportSummary,
     imported_cell,
+    imported_facts,
     imported_result,
     imported_stack,
+    run_notices,
     write_campaign,
 )
 from pgstrata.importers.source import read_text
 from pgstrata.importers.tool import Importer, ToolRun
 from pgstrata.record.run_columns import report_interval_s
-from pgstrata.record.schema import HostFacts
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.summarise import summarise_names
 
 MOST_RUNS = 100_000
 _FIELDS = ("tps", "latency_avg_ms", "latency_stddev_ms")
@@ -40,7 +42,7 @@ def import_tool(
 ) -> ImportSummary:
     """Import the files of a tool into the new campaign directory `out`; `metric` is what verdicts are about."""
     rejected: Counter[str] = Counter()
-    notices = ["the runs are unpaired: nothing protects them from drift of the machine"]
+    notices = [UNPAIRED]
     runs = [
         replace(run, source=position)
         for position, source in enumerate(sources)
@@ -54,7 +56,7 @@ def import_tool(
     trials = list(_trials(runs))
     notices += _notices(runs)
     if min(Counter(trial.stack.name for trial in trials).values()) == 1:
-        notices.append("there is one run of a stack: single runs give no verdicts")
+        notices.append(SINGLE_RUNS)
     return write_campaign(
         sorted(trials, key=lambda t: t.block),
         out,
@@ -166,9 +168,8 @@ def _trials(runs: Sequence[ToolRun]) -> Iterator[ImportedTrial]:
         )
         series = {"progress": list(run.progress)} if run.progress else {}
         told = {key: text for key, text in {**run.traits, **run.told}.items() if text}
-        facts = HostFacts(name="imported", told=told, medium="imported, medium not known")
         imported = ImportedCell(result, series, {path.name: path for path in run.raw})
-        yield ImportedTrial(imported_stack(run.stack), seen[run.stack, cell.id], (imported,), facts)
+        yield ImportedTrial(imported_stack(run.stack), seen[run.stack, cell.id], (imported,), imported_facts(told))
         seen[run.stack, cell.id] += 1
 
 
@@ -192,14 +193,7 @@ def _differing(settings: Sequence[Mapping[str, str]]) -> Iterable[str]:
 
 
 def _notices(runs: Sequence[ToolRun]) -> Iterator[str]:
-    for key in dict.fromkeys(key for run in runs for key in run.told):
-        values = {text for run in runs if (text := run.told.get(key))}
-        if len(values) > 1:
-            yield f"the runs differ in {key}: {summarise_names(sorted(values))}"
-    limited = sum(run.rate_tps is not None for run in runs)
-    if limited:
-        yield f"{limited} of {len(runs)} runs have a rate limit, which decides their throughput: compare their latency"
-    intervals = {report_interval_s([row[0] or 0.0 for row in run.progress]) for run in runs} - {1}
-    if intervals:
-        shown = summarise_names([f"{n} s" for n in sorted(intervals)])
-        yield f"progress every {shown}: jitter and stalls within such an interval are not known"
+    keys = dict.fromkeys(key for run in runs for key in run.told)
+    settings = {key: {text for run in runs if (text := run.told.get(key))} for key in keys}
+    intervals_s = (report_interval_s([row[0] or 0.0 for row in run.progress]) for run in runs)
+    yield from run_notices(settings, len(runs), sum(run.rate_tps is not None for run in runs), intervals_s)
