@@ -12,7 +12,7 @@ from pgstrata.spec.workload import Cell
 from pgstrata.stack.network import INTERFACE
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
-from pgstrata.trial.steps.cluster import explain_hanging_commits, wait_for_run
+from pgstrata.trial.steps.cluster import run_beside_load
 
 OUTPUTS = ("acknowledged_load.out", "acknowledged_load.err")
 """Output of the concurrent load, in the folder of a cell."""
@@ -65,18 +65,11 @@ def _awaited(setup: TrialSetup) -> Position:
 
 
 def _watch(context: TrialContext, *, cell: Cell, awaited: Position) -> None:
-    out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in OUTPUTS)
-    process, load = context.executor.start_next(stdout=out, stderr=err)
-    with explain_hanging_commits(context):
-        printed = context.executor.run_next().stdout
-    context.recorder.write_text(f"cells/{cell.id}/raw/{REPLIES}", printed)
+    printed = run_beside_load(context, cell, OUTPUTS, REPLIES, "the watcher")
     cluster = context.plan.stack.topology
     assert cluster is not None
     assert cluster.quorum is not None
     said, commits = parse_watched(printed, awaited)
-    code = wait_for_run(context, process, load.timeout_s)
-    if code != 0:
-        raise TrialError(f"pgbench beside the watcher ended with exit code {code}", hint=f"raw/{OUTPUTS[1]}")
     if not said:
         raise TrialError(
             "no reply of a standby could be read beside the load",

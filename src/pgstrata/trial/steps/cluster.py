@@ -39,6 +39,7 @@ from pgstrata.postgres.standby import (
 from pgstrata.record.schema import AttestedRecord, Moment
 from pgstrata.spec.stack import PRIMARY, Topology
 from pgstrata.spec.units import render_duration
+from pgstrata.spec.workload import Cell
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.survey.host_survey import DATABASE
@@ -359,6 +360,20 @@ def _exit_code(context: TrialContext, process: Process, timeout_s: float) -> int
         row = _waiting(context)
         if row is not None and (hanging := watch.hangs(row, time.monotonic())):
             raise TrialError(hanging, hint=HANGING_HINT)
+
+
+def run_beside_load(context: TrialContext, cell: Cell, outputs: tuple[str, str], raw: str, what: str) -> str:
+    """Run the step's next two commands, a load and another command meanwhile; record what that prints, and return it.
+    TrialError that calls it `what` if the load failed."""
+    out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in outputs)
+    process, load = context.executor.start_next(stdout=out, stderr=err)
+    with explain_hanging_commits(context):
+        printed = context.executor.run_next().stdout
+    context.recorder.write_text(f"cells/{cell.id}/raw/{raw}", printed)
+    code = wait_for_run(context, process, load.timeout_s)
+    if code != 0:
+        raise TrialError(f"pgbench beside {what} ended with exit code {code}", hint=f"raw/{outputs[1]}")
+    return printed
 
 
 @contextmanager

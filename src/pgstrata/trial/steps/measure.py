@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from pgstrata.errors import TrialError, TrialExcluded
@@ -303,11 +304,17 @@ def _prewarm(context: TrialContext, *, cell: Cell) -> None:
 
 def _warm_up(context: TrialContext, *, cell: Cell) -> None:
     out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in WARM_UP_OUTPUTS)
+    _run_pgbench(context, out, err)
+    context.cell(cell).settled = warmup_settled([row.tps for row in parse_progress(context.host.read_text(err)).rows])
+
+
+def _run_pgbench(context: TrialContext, out: str, err: str) -> int:
+    """Run the step's next command, a load, to its end; return its pid. TrialError if it failed."""
     process, pgbench = context.executor.start_next(stdout=out, stderr=err)
     code = wait_for_run(context, process, pgbench.timeout_s)
     if code != 0:
         raise _failure(context, err, code)
-    context.cell(cell).settled = warmup_settled([row.tps for row in parse_progress(context.host.read_text(err)).rows])
+    return process.pid
 
 
 def _attest(context: TrialContext, *, cell: Cell, moment: Moment) -> None:
@@ -323,22 +330,22 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
     run, folder = context.cell(cell), context.setup.cell_folder(cell)
     if run.slices:
         run.whole = run = CellRun()
-    throttled_before = _throttled(context)
-    wal_before = wal_position_bytes(context.server)
-    with probing(context, cell):
+    with _counting_wal(context, run), probing(context, cell):
         sent = read_sent(context)
         counted = read_accounts(context)
         run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
-        outputs = {"stdout": f"{folder}/pgbench.out", "stderr": _progress_path(context.setup, cell)}
-        process, pgbench = context.executor.start_next(**outputs)
-        run.pids.append(process.pid)
-        code = wait_for_run(context, process, pgbench.timeout_s)
-        if code != 0:
-            raise _failure(context, outputs["stderr"], code)
+        run.pids.append(_run_pgbench(context, f"{folder}/pgbench.out", _progress_path(context.setup, cell)))
         run.disks = disks_used(counted, read_accounts(context))
         refuse_untimed(run.disks)
         run.sent = sent_between(sent, read_sent(context))
-    run.wal_bytes = wal_position_bytes(context.server) - wal_before
+
+
+@contextmanager
+def _counting_wal(context: TrialContext, run: CellRun) -> Iterator[None]:
+    """Add the WAL of the block to that of the run. TrialExcluded if processors were slowed down meanwhile."""
+    throttled_before, wal_before = _throttled(context), wal_position_bytes(context.server)
+    yield
+    run.wal_bytes += wal_position_bytes(context.server) - wal_before
     for before, after in zip(throttled_before, _throttled(context), strict=True):
         refuse_throttled(before, after)
 
@@ -346,37 +353,29 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
 def _measure_slice(context: TrialContext, *, cell: Cell, number: int) -> None:
     """One turn: the load, then until all that it wrote is on the medium."""
     run, folder = context.cell(cell), context.setup.cell_folder(cell)
-    throttled_before = _throttled(context)
-    wal_before = wal_position_bytes(context.server)
-    counted = read_accounts(context)
-    began_epoch_s = float(context.executor.run_next().stdout)
-    if not run.slices:
-        run.started, run.began_epoch_s = utc_now(), began_epoch_s
-    out, err = (f"{folder}/{name}" for name in slice_outputs(number))
-    process, pgbench = context.executor.start_next(stdout=out, stderr=err)
-    run.pids.append(process.pid)
-    code = wait_for_run(context, process, pgbench.timeout_s)
-    if code != 0:
-        raise _failure(context, err, code)
-    ended_epoch_s = float(context.executor.run_next().stdout)
-    for _ in plan_sync_data(context.setup):
-        context.executor.run_next()
-    synced_epoch_s = float(context.executor.run_next().stdout)
-    used = disks_used(counted, read_accounts(context))
-    refuse_untimed(used)
-    run.disks = summed_use(run.disks, used)
-    found = parse_result(context.host.read_text(out))
-    run.slices.append(
-        SliceResult(
-            began_epoch_s=began_epoch_s,
-            transactions=found.transactions,
-            measured_s=measured_s(found),
-            sync_s=max(0.0, synced_epoch_s - ended_epoch_s),
+    with _counting_wal(context, run):
+        counted = read_accounts(context)
+        began_epoch_s = float(context.executor.run_next().stdout)
+        if not run.slices:
+            run.started, run.began_epoch_s = utc_now(), began_epoch_s
+        out, err = (f"{folder}/{name}" for name in slice_outputs(number))
+        run.pids.append(_run_pgbench(context, out, err))
+        ended_epoch_s = float(context.executor.run_next().stdout)
+        for _ in plan_sync_data(context.setup):
+            context.executor.run_next()
+        sync_s = max(0.0, float(context.executor.run_next().stdout) - ended_epoch_s)
+        used = disks_used(counted, read_accounts(context))
+        refuse_untimed(used)
+        run.disks = summed_use(run.disks, used)
+        found = parse_result(context.host.read_text(out))
+        run.slices.append(
+            SliceResult(
+                began_epoch_s=began_epoch_s,
+                transactions=found.transactions,
+                measured_s=measured_s(found),
+                sync_s=sync_s,
+            )
         )
-    )
-    run.wal_bytes += wal_position_bytes(context.server) - wal_before
-    for before, after in zip(throttled_before, _throttled(context), strict=True):
-        refuse_throttled(before, after)
 
 
 def plan_sync_data(setup: TrialSetup) -> tuple[Command, ...]:
@@ -391,7 +390,7 @@ def _stop(context: TrialContext, *, cell: Cell) -> None:
 
 
 def _throttled(context: TrialContext) -> list[int | None]:
-    """Of each host, how often its processors have been slowed down."""
+    """Return how often the processors of each host have been slowed down."""
     found = []
     for host in (context.host, *context.executor.elsewhere.values()):
         with host.looking():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command
 from pgstrata.postgres.server import SUPERUSER
 from pgstrata.postgres.standby import MARK_TABLE, PRIMARY_PASSFILE
@@ -14,7 +13,7 @@ from pgstrata.spec.workload import Cell
 from pgstrata.stack.network import DRIVER
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
-from pgstrata.trial.steps.cluster import explain_hanging_commits, wait_for_run
+from pgstrata.trial.steps.cluster import run_beside_load
 
 OUTPUTS = ("stale_load.out", "stale_load.err")
 """Output of the load during the reads, in the folder of a cell."""
@@ -51,12 +50,4 @@ def stale_steps(setup: TrialSetup, cell: Cell, load: Command) -> tuple[Step, ...
 
 
 def _read(context: TrialContext, *, cell: Cell) -> None:
-    out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in OUTPUTS)
-    process, load = context.executor.start_next(stdout=out, stderr=err)
-    with explain_hanging_commits(context):
-        said = context.executor.run_next().stdout
-    context.recorder.write_text(f"cells/{cell.id}/raw/{READS}", said)
-    context.cell(cell).stale = parse_reads(said)
-    code = wait_for_run(context, process, load.timeout_s)
-    if code != 0:
-        raise TrialError(f"pgbench beside the reads on standbys ended with exit code {code}", hint=f"raw/{OUTPUTS[1]}")
+    context.cell(cell).stale = parse_reads(run_beside_load(context, cell, OUTPUTS, READS, "the reads on standbys"))
