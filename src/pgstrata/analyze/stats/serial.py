@@ -23,16 +23,20 @@ PRIOR_PAIRS = 4
 TOLD = 2.33
 
 
-def _excess(d: Floats) -> float:
-    """Return r1 + 1/n; 0 if all differences are the same."""
-    off = d - d.mean()
+def excess(off: Floats, levels: int = 1) -> float:
+    """Return r1 + levels/n of deviations from that number of levels; 0 if all are 0."""
     squares = float(off @ off)
-    return float(off[:-1] @ off[1:]) / squares + 1 / d.size if squares > 0 else 0.0
+    return float(off[:-1] @ off[1:]) / squares + levels / off.size if squares > 0 else 0.0
+
+
+def shrunk(r: float, n: int) -> float:
+    """Return r of n values without its bias, never below 0."""
+    return max(0.0, r) * n / (n + PRIOR_PAIRS)
 
 
 def correlation(d: Floats) -> float:
     """Return r, from differences in the order of their blocks."""
-    return max(0.0, _excess(d)) * d.size / (d.size + PRIOR_PAIRS) if d.size >= LEAST_PAIRS else 0.0
+    return shrunk(excess(d - d.mean()), d.size) if d.size >= LEAST_PAIRS else 0.0
 
 
 def inflated(estimate: Estimate, d: Floats) -> Estimate:
@@ -45,4 +49,4 @@ def inflated(estimate: Estimate, d: Floats) -> Estimate:
 
 def told_correlation(d: Floats) -> float | None:
     """Return r if it is significant."""
-    return correlation(d) if d.size >= LEAST_PAIRS and _excess(d) * math.sqrt(d.size) > TOLD else None
+    return correlation(d) if d.size >= LEAST_PAIRS and excess(d - d.mean()) * math.sqrt(d.size) > TOLD else None

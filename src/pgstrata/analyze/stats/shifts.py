@@ -34,13 +34,11 @@ from itertools import chain, pairwise
 import numpy as np
 
 from pgstrata.analyze.stats.interval import CONFIRM_G, Estimate, Floats
-from pgstrata.analyze.stats.serial import PRIOR_PAIRS
+from pgstrata.analyze.stats.serial import LEAST_PAIRS, excess, shrunk
 
 LEAST = 3
 """Minimum number of values on either side of a shift: with two, a bad night and the next one would be a new level
 (docs/history.md)."""
-LEAST_REMEMBERED = 8
-"""Minimum number of values in a segment for estimating their correlation."""
 LAST = 30
 """Number of last values whose variance is used if it is evidently larger than that of all."""
 GROWN = 1.4
@@ -124,10 +122,7 @@ def _remembered(y: Floats, at: int) -> float:
     """Return the lag-1 correlation of the values about the levels before and after a moment, as in `serial`; never
     below 0."""
     off = np.concatenate([part - part.mean() for part in (y[:at], y[at:])])
-    squares = float(off @ off)
-    if y.size < LEAST_REMEMBERED or not squares > 0:
-        return 0.0
-    return max(0.0, float(off[:-1] @ off[1:]) / squares + 2 / y.size) * y.size / (y.size + PRIOR_PAIRS)
+    return shrunk(excess(off, levels=2), y.size) if y.size >= LEAST_PAIRS else 0.0
 
 
 def _logs(y: Floats, before: _Residuals, r: float = 0.0) -> Floats:
