@@ -215,7 +215,7 @@ def _power_cuts_foreseen(campaign: Campaign) -> list[str]:
 
 
 def _cut_power(campaign: Campaign, directory: CampaignDirectory, shown: Shown) -> bool:
-    """Runs the crash trials that are missing; those that are made up have none. True where they were interrupted."""
+    """Run the missing crash trials; fake campaigns have none. Return True if they were interrupted."""
     if are_made_up() or campaign.crash is None:
         return False
     from pgstrata.cli.hosts import campaign_host

@@ -70,7 +70,7 @@ FailUndecided = Annotated[
 
 
 def parse_margin(text: str) -> float:
-    """The share that `--margin` names; UsageError unless it lies between 0 and 1."""
+    """Return the share of `--margin`; UsageError unless it lies between 0 and 1."""
     from pgstrata.spec.units import parse_fraction
 
     try:
@@ -83,26 +83,26 @@ def parse_margin(text: str) -> float:
 
 
 def print_text(text: str) -> None:
-    """A result for people, on stdout."""
+    """Print a result for people on stdout."""
     shown = printable(text)
     sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")
     sys.stdout.flush()
 
 
 def print_json(value: Mapping[str, Any] | list[Any]) -> None:
-    """A result for programs, on stdout."""
+    """Print a result for programs on stdout."""
     print_text(json.dumps(value, indent=2, default=str, allow_nan=False))
 
 
 def print_notice(text: str) -> None:
-    """Something to know that is no result, on stderr."""
+    """Print a notice, which is no result, on stderr."""
     shown = printable(text)
     sys.stderr.write(shown if shown.endswith("\n") else shown + "\n")
     sys.stderr.flush()
 
 
 def print_error(error: PgstrataError) -> None:
-    """`error:` and, where known, `HINT:` on a line of its own."""
+    """Print `error:` and, if known, `HINT:` on a separate line."""
     print_notice(f"error: {error.message}")
     if error.hint:
         print_notice(f"HINT: {error.hint}")
@@ -114,13 +114,13 @@ def debugging() -> bool:
 
 
 def tell_unreadable(unreadable: Sequence[UnreadableTrial]) -> None:
-    """Names the trials of a record that count for nothing."""
+    """Name the trials of a record that could not be read."""
     for trial in unreadable:
         print_notice(f"{trial.id} could not be read and counts for nothing: {trial.reason}")
 
 
 def end_of_reading(data: CampaignData) -> ExitCode:
-    """How a verb that shows a record ends: what could not be read, or is not there, is no success."""
+    """Return the exit code of a verb that shows a record: unreadable or missing trials are a failure."""
     if not (data.trials or data.crashes or data.unreadable):
         print_notice(f"{data.source.text} has no finished trial: there is nothing to show")
         return ExitCode.TRIALS_FAILED
@@ -128,6 +128,6 @@ def end_of_reading(data: CampaignData) -> ExitCode:
 
 
 def end(code: ExitCode) -> None:
-    """Ends the verb with an exit code other than 0."""
+    """End the verb with an exit code other than 0."""
     if code is not ExitCode.DONE:
         raise typer.Exit(int(code))

@@ -1,4 +1,4 @@
-"""What the command line may change of a campaign file, and what only the command line can know to be wrong in it."""
+"""Options that override a campaign file, and checks of a campaign that need more than the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def changed(
     scratch: Path | None = None,
     host: str | None = None,
 ) -> Campaign:
-    """The campaign with the options that were given; UsageError for a value that is none."""
+    """Return the campaign with the given options; UsageError for an invalid value."""
     runs: dict[str, Any] = {}
     if blocks is not None:
         runs["blocks"] = blocks
@@ -43,7 +43,7 @@ def changed(
 
 
 def duration_option(option: str, text: str, example: str) -> float:
-    """Seconds; UsageError for a value that is no duration."""
+    """Return seconds; UsageError for an invalid duration."""
     try:
         return parse_duration_s(text)
     except ValueError as error:
@@ -51,7 +51,7 @@ def duration_option(option: str, text: str, example: str) -> float:
 
 
 def require_known(campaign: Campaign) -> None:
-    """UsageError for a metric, study, tablespace or device that would be found to be none only after hours."""
+    """Raise UsageError for an unknown metric, study, tablespace or device: a run would detect it only after hours."""
     require_metric(campaign)
     if campaign.study is not None:
         load_study(campaign.study)
@@ -67,8 +67,8 @@ def require_known(campaign: Campaign) -> None:
 
 
 def require_used(campaign: Campaign) -> None:
-    """UsageError for a tablespace that no table and no setting uses. A database or a postgresql.conf of the user's own
-    may use any."""
+    """Raise UsageError for a tablespace that no table and no setting uses. The user's own database or
+    postgresql.conf may use any."""
     for stack in campaign.stacks:
         if not campaign.workload.scaled or stack.postgresql.postgresql_conf is not None:
             continue
@@ -85,13 +85,13 @@ def require_used(campaign: Campaign) -> None:
 
 
 def require_metric(campaign: Campaign) -> None:
-    """UsageError when the goal's metric is not known, or is one that the workload does not measure."""
+    """Raise UsageError if the goal's metric is unknown, or not measured by the workload."""
     primary, workload = campaign.goal.primary, campaign.workload
     _require_metric("goal.primary", primary, logged=any(workload.logs(cell) for cell in workload.cells))
 
 
 def require_conditions(campaign: Campaign, conditions: Sequence[Condition]) -> None:
-    """UsageError when a condition names a stack or metric that the runs of the campaign do not have."""
+    """Raise UsageError if a condition names a stack or metric that the runs of the campaign do not have."""
     require_stacks(conditions, [stack.name for stack in campaign.stacks])
     logged = campaign.latency is not None or any(campaign.workload.logs(cell) for cell in campaign.workload.cells)
     for condition in conditions:

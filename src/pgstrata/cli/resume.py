@@ -1,4 +1,4 @@
-"""Campaigns that were begun: what is in a campaign directory, to go on with it."""
+"""Resumes campaigns: reads the request from a campaign directory, or from a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pgstrata.spec.quick import extended, extension_options
 
 @dataclass(frozen=True)
 class Asked:
-    """A campaign to plan or run, where to, and what the user wrote."""
+    """A campaign to plan or run, its directory, and the text of its file."""
 
     campaign: Campaign
     out: Path
@@ -31,20 +31,20 @@ class Asked:
 
 
 def begun_record(directory: Path) -> CampaignRecord | None:
-    """What is recorded there; None where no campaign is."""
+    """Return the record in a directory; None if it has no campaign."""
     return read_campaign(FolderSource(directory)) if (directory / "campaign.json").is_file() else None
 
 
 def begun_quick(directory: Path) -> Campaign | None:
-    """The campaign that `quick` began there; None where none is, or another verb's."""
+    """Return the campaign that `quick` started there; None without one, or if another verb started it."""
     record = begun_record(directory)
     return record.campaign if record is not None and record.origin == "quick" else None
 
 
 def asked_campaign(path: Path, minutes: float | None = None, budget: str | None = None, **options: Any) -> Asked:
-    """The campaign of a file, or of a directory to go on with, changed by the options that were given.
+    """Return the campaign of a file, or of a directory to resume, with the given options.
 
-    UsageError for a directory that holds no campaign to run.
+    UsageError for a directory without a campaign that can be run.
     """
     if minutes is not None and budget is not None:
         raise UsageError("--minutes and --budget exclude each other", hint="give one of the two")
@@ -75,6 +75,6 @@ def _recorded(path: Path) -> Asked:
 
 
 def run_command(directory: Path, minutes: int | None = None, blocks: int | None = None) -> str:
-    """What to type to go on with the campaign of a directory, by the name that this program was called by."""
+    """Return the command that resumes the campaign of a directory, with the name of this program as it was called."""
     program = "pgstrata" if shutil.which("pgstrata") else sys.argv[0]
     return shlex.join([program, "run", str(directory), *extension_options(minutes, blocks)])

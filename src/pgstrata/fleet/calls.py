@@ -1,7 +1,7 @@
 """Functions by their names, and their results as bytes: everything that travels between this process and others.
 
-An answer is one byte that says its kind, then its content: text, bytes, a number, an error of pgstrata, or the end of
-what the worker had begun. Whoever reads it checks it: the worker may be anybody's.
+An answer is one byte for its kind, then its content: text, bytes, a number, an error of pgstrata, or the loss of the
+worker's session. The reader checks it, because a worker may run any program.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ ERRORS: dict[str, type[PgstrataError]] = {
 
 
 class WrongAnswer(PgstrataError):
-    """A worker has answered what nobody asked for."""
+    """A worker gave an answer of no valid form."""
 
 
 class WorkerLost(Exception):
-    """The worker of a piece is gone, or has given the piece up: another one may do it."""
+    """The worker of a piece is gone, or has given the piece up: another worker may do it."""
 
 
 class _Failure(Model):
@@ -57,7 +57,7 @@ def _named(name: str) -> Any:
 
 
 def call(name: str, *data: Datum) -> list[bytes]:
-    """Runs a function by its name, in another process; its answer, in pieces. Raises nothing."""
+    """Run a function by its name, in another process; return its answer in pieces. Raises nothing."""
     answer = _answer(name, data)
     return [answer[at : at + CHUNK_BYTES] for at in range(0, len(answer), CHUNK_BYTES)]
 
@@ -82,7 +82,7 @@ def _encode(value: Datum) -> bytes:
 
 
 def result_of(answer: object, *, most_bytes: int = MOST_BYTES) -> Datum:
-    """The function's result, or its error raised. WrongAnswer for anything else."""
+    """Return the function's result, or raise its error; WrongAnswer for anything else."""
     content = _joined(answer, most_bytes)
     kind, rest = content[:1], content[1:]
     if kind == b"b":

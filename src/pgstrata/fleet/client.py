@@ -1,4 +1,4 @@
-"""A client of a Dask cluster that takes text and bytes alone, and what it asks every worker at once."""
+"""A client of a Dask cluster that accepts only text and bytes, and its requests to all workers at once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pgstrata.fleet.messages import Described
 from pgstrata.host.agent_schema import parsed
 
 NOBODY_S = 120.0
-"""For the first worker of a cluster to come."""
+"""Timeout for the first worker of a cluster."""
 DESERIALIZERS = ["msgpack", "error"]
-"""Forms that hold data alone."""
+"""Encodings that contain only data."""
 
 
 class DataClient(Client):  # type: ignore[misc]
-    """`broken` is why it hears its scheduler no more."""
+    """`broken` is the reason why it no longer receives messages of its scheduler."""
 
     broken: str = ""
 
@@ -36,8 +36,8 @@ class DataClient(Client):  # type: ignore[misc]
             raise
 
     def ask(self, workers: Collection[str], function: Any, *args: Any) -> dict[str, object]:
-        """Runs a function on workers now, beside their tasks. The answer of each by its address, an exception where it
-        has none; `Client.run` would unpickle that."""
+        """Run a function on workers now, alongside their tasks. Return the answer of each by address, an exception for
+        a failure; `Client.run` would unpickle it."""
         try:
             return dict(self.sync(self._ask, list(workers), function, args))
         except Exception as error:  # of one answer that is none, which costs those of the others
@@ -61,7 +61,7 @@ def _taken(answer: Any) -> object:
 
 
 def describe_workers(client: DataClient, addresses: Collection[str]) -> Mapping[str, Described]:
-    """The description of each worker, by address. PreflightError where one has none."""
+    """Return the description of each worker by address; PreflightError if one has none."""
     found = client.ask(addresses, worker.prepare)
     return {address: _described(address, answer) for address, answer in found.items()}
 
@@ -81,7 +81,7 @@ def _described(address: str, answer: object) -> Described:
 
 
 def described_workers(client: DataClient) -> Mapping[str, Described]:
-    """The same of all workers; PreflightError where none comes."""
+    """Return the descriptions of all workers; PreflightError if none connects in time."""
     try:
         client.wait_for_workers(1, timeout=NOBODY_S)
     except TimeoutError:
@@ -95,7 +95,7 @@ def described_workers(client: DataClient) -> Mapping[str, Described]:
 def ask_each(
     client: DataClient, workers: Mapping[str, Described], function: Callable[..., str], *data: Datum
 ) -> dict[str, str]:
-    """The text that every worker answers, by its name; PreflightError where one has none."""
+    """Return the text that every worker answers, by its name; PreflightError if one fails."""
     told = {}
     for address, answer in client.ask(workers, call, name_of(function), *data).items():
         name = f"{workers[address].hostname} ({address})"

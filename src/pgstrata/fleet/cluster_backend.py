@@ -1,8 +1,8 @@
 """Pieces of work on the workers of a Dask cluster.
 
-A piece without an affinity goes to any worker. One with an affinity goes to the one worker of that machine which
-holds its lease, a task whose result the client keeps: where that name is forgotten over there, nobody wants what is
-held for it any more. Long data, such as an event log, is sent to a worker once, and kept there under its digest.
+A piece without an affinity goes to any worker. One with an affinity goes to the worker of that machine that holds its
+lease, a task whose result the client keeps: once the scheduler forgets the task, the session of the lease is closed.
+Long data, such as an event log, is sent to a worker once, and kept there under its digest.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from pgstrata.host.agent_schema import OTHER_PROGRAM
 from pgstrata.host.protocol import HostLost
 
 LONG_BYTES = 1 << 20
-"""Data from here on is sent by itself, once."""
+"""Size in bytes from which on data is sent separately, once."""
 PATIENCE_S = 300.0
-"""For a machine, or a cluster, that has lost its workers."""
+"""Timeout for a machine, or a cluster, that has lost its workers."""
 TOGETHER_S = 0.1
-"""Pieces, and answers, of the same moment share messages: most of Dask's work for a task is for its messages."""
+"""Seconds within which pieces, and answers, share messages: most of Dask's work for a task is for its messages."""
 NAMES = 2000
 """Number of tasks after which Dask forgets them: it would remember how it split the names of the last 100,000."""
 
 
 @dataclass(eq=False)
 class _Sent:
-    """A piece on its way: `data` begins with the name of its function, `address` is empty where any worker will do."""
+    """A piece that was sent: `data` begins with the name of its function, `address` is empty for any worker."""
 
     key: str
     address: str
@@ -51,7 +51,7 @@ class _Sent:
 
 
 class ClusterBackend(Backend):
-    """The workers that a scheduler has, also those that come later. PreflightError where one has another pgstrata."""
+    """The workers of a scheduler, including later ones. PreflightError if one has another version of pgstrata."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ClusterBackend(Backend):
         self._patience_s = patience_s
         self._present = frozenset(self._workers)
         self._later: dict[str, str] = {}
-        """The machines of workers that came later; none where a worker is not used."""
+        """Machines of workers that connected later; empty for a worker that is not used."""
         self._alone_since_s: dict[str, float] = {}
         self._leases: dict[str, tuple[str, DaskFuture]] = {}
         self._sent: dict[bytes, DaskFuture] = {}
@@ -86,10 +86,10 @@ class ClusterBackend(Backend):
     def ask_each(self, function: Callable[..., str], *data: Datum) -> Mapping[str, str]:
         return ask_each(self.client, self._workers, function, *data)
 
-    # ------------------------------------------------------------ who is there
+    # ------------------------------------------------------------ present workers
 
     def check(self) -> None:
-        """Looks which workers are there; a piece of one that is gone is lost, also where Dask still waits for it."""
+        """Check which workers are present; a piece of an absent one is lost, even if Dask still waits for it."""
         if self.client.status != "running":
             return
         try:
@@ -110,7 +110,7 @@ class ClusterBackend(Backend):
                 self._alone_since_s.pop(affinity, None)
 
     def _recognise(self, later: list[str]) -> None:
-        """Workers that came later; one with another pgstrata is not used, and reported."""
+        """Take up workers that connected later; one with another version of pgstrata is reported and not used."""
         for address in later:
             self._later[address] = ""
             try:
@@ -121,7 +121,7 @@ class ClusterBackend(Backend):
                 self._tell(f"not used: {error.message}")
 
     def _address_for(self, affinity: str) -> str | None:
-        """The worker that has the lease, else one of the machine; without an affinity any."""
+        """Return the worker with the lease, else one of the machine; any worker without an affinity."""
         held = self._leases.get(affinity)
         if held is not None and held[0] in self._present:
             return held[0]
@@ -154,7 +154,7 @@ class ClusterBackend(Backend):
         )
 
     def leased_workers(self) -> list[str]:
-        """The workers that sessions are on."""
+        """Return the workers with open sessions."""
         return [address for address, _ in self._leases.values() if address in self._present]
 
     # ------------------------------------------------------------ pieces
@@ -171,7 +171,7 @@ class ClusterBackend(Backend):
         return sent.result
 
     def _leased(self, affinity: str) -> tuple[str, str]:
-        """The worker of a machine, and the name of its lease."""
+        """Return the worker of a machine, and the name of its lease."""
         address = self._address_for(affinity)
         if address is None or self.client.status != "running":
             raise WorkerLost
@@ -201,7 +201,7 @@ class ClusterBackend(Backend):
             self.client.loop.call_later(TOGETHER_S, self._post)
 
     def _post(self) -> None:
-        """One message for all pieces of a kind that came within a moment."""
+        """Send one message for all pieces of a kind that arrived within `TOGETHER_S`."""
         waiting, self._waiting = self._waiting, []
         self._names += len(waiting)
         if self._names >= NAMES:
@@ -229,7 +229,7 @@ class ClusterBackend(Backend):
             self.client.loop.add_callback(self._fetch, sent, task)
 
     async def _fetch(self, sent: _Sent, task: DaskFuture) -> None:
-        """A task ends without an answer only when its worker was lost: `call` raises nothing."""
+        """Fetch the answer of a task. A task ends without one only if its worker was lost: `call` raises nothing."""
         try:
             await task._state.wait()
             await asyncio.sleep(TOGETHER_S - time.monotonic() % TOGETHER_S)
@@ -246,7 +246,7 @@ class ClusterBackend(Backend):
             self._end(sent, error=error)
 
     async def _wrong(self, task: DaskFuture, problem: str) -> WrongAnswer:
-        """Names the worker that has the answer, by the scheduler."""
+        """Return the error for a wrong answer; the scheduler names the worker."""
         try:
             found = await self.client.scheduler.who_has(keys=[task.key])
             who = " ".join(str(address) for addresses in found.values() for address in addresses)

@@ -1,4 +1,4 @@
-"""Starts or finds a Dask cluster: a client of its scheduler, over TLS, which takes data alone."""
+"""Starts or finds a Dask cluster: a client of its scheduler, over TLS, that accepts only data."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _local(cluster: DaskCluster) -> Iterator[DataClient]:
 
 
 def _client_of(started: Any) -> DataClient:
-    """The client of a cluster whose scheduler is in this process."""
+    """Return the client of a cluster whose scheduler is in this process."""
     from pgstrata.fleet.client import DataClient
 
     return DataClient(started.scheduler.external_address, security=started.security, loop=started.loop)

@@ -1,7 +1,7 @@
-"""Dask's servers without the pages that they serve over HTTP; a scheduler that takes orders from its own process alone.
+"""Dask's servers without their HTTP pages; a scheduler that accepts requests of clients only from its own process.
 
-Dask's own scheduler runs any function for whoever has the cluster's certificate, which workers have.
-`HeadlessScheduler` is part of the coordinator, so connections from outside may do only what a worker has to do.
+Dask's own scheduler runs any function for every holder of the cluster's certificate, and workers have it.
+`HeadlessScheduler` is part of the coordinator, so outside connections may send only the requests of workers.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ OF_WORKERS = frozenset(
 
 
 class HeadlessScheduler(Scheduler):  # type: ignore[misc]
-    """A scheduler without a dashboard, whose one client is in this process. What they say is not encoded."""
+    """A scheduler without a dashboard, whose only client is in this process. Their messages are not encoded."""
 
     external_address: str
-    """For whoever is in this process."""
+    """Address for the client in this process."""
 
     async def start_unsafe(self) -> Any:
         await super().start_unsafe()
@@ -63,13 +63,13 @@ class HeadlessScheduler(Scheduler):  # type: ignore[misc]
         return super().handle_comm(comm)
 
     async def update_graph(self, *args: Any, **options: Any) -> None:
-        """Only the client of this process gets here."""
+        """Called only for the client of this process."""
         with own_pickle():
             await super().update_graph(*args, **options)
 
 
 def _restrict(comm: Any) -> None:
-    """Ends the connection at the first message that no worker sends."""
+    """End the connection at the first message that is not a request of a worker."""
     read = comm.read
 
     async def read_checked(*args: Any, **options: Any) -> Any:

@@ -23,7 +23,7 @@ Word = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x
 
 
 class Described(Model):
-    """A worker: the machine that it is on, and the programs that it has."""
+    """Description of a worker: its machine, and the versions of its programs."""
 
     hostname: Word
     machine: Word
@@ -76,7 +76,7 @@ class SessionAnswer(Model):
     """The answer of a session. The files of a trial follow it."""
 
     stacks: Lines = ()
-    """Those that can be built here, once the session is open."""
+    """Stacks that can be built here, once the session is open."""
     notices: Lines = ()
     media: Lines = ()
     """Baselines of the medium, in JSON."""
@@ -89,11 +89,11 @@ class SessionAnswer(Model):
 
 
 def render_answer(answer: SessionAnswer, archive: bytes = b"") -> bytes:
-    """A line of JSON, then the files."""
+    """Return a line of JSON, followed by the files."""
     return answer.model_dump_json().encode() + b"\n" + archive
 
 
 def parse_answer(content: object, who: str) -> tuple[SessionAnswer, bytes]:
-    """The same, read back; PreflightError that names the worker's machine for anything else."""
+    """Parse an answer; PreflightError that names the worker's machine for anything else."""
     head, _, archive = content.partition(b"\n") if isinstance(content, bytes) else (content, b"", b"")
     return parsed(SessionAnswer, head, who), archive

@@ -1,4 +1,4 @@
-"""From a campaign whose hosts are a Dask cluster to an executor and hosts that trials are submitted to.
+"""Opens the hosts of a campaign on a Dask cluster: an executor, and hosts that trials are submitted to.
 
 A session is open on one worker of each machine. When that worker is lost, the trial goes to the next worker of the same
 machine (or the same one, started again), which opens the session anew and undoes what was left there.
@@ -89,7 +89,7 @@ def opened_sessions(
     tell: Tell,
     interruption: Interruption,
 ) -> Iterator[tuple[Work, dict[str, ScheduledHost]]]:
-    """The executor and its hosts, every session open. PreflightError where a machine cannot build every stack."""
+    """Yield the executor and its hosts, every session open. PreflightError if a machine cannot build every stack."""
     from pgstrata.fleet.cluster_backend import ClusterBackend
 
     def tell_loss(piece: Piece) -> None:
@@ -121,7 +121,7 @@ class Sessions:
     _is_stopped: bool = False
 
     def open(self) -> None:
-        """All at once. Raises the first PreflightError; those of other hosts are told."""
+        """Open all sessions in parallel. Raise the first PreflightError; errors of other hosts are reported."""
         from pgstrata.fleet.worker import open_session
 
         names = [stack.name for stack in self.directory.campaign.stacks]
@@ -133,7 +133,7 @@ class Sessions:
                 )
 
     def stop(self) -> None:
-        """Ends the running trials, once; none of them comes back."""
+        """Stop the running trials, once; none of them is resumed."""
         from pgstrata.fleet.worker import stop_sessions
 
         backend: Any = self.work.backend
@@ -144,7 +144,7 @@ class Sessions:
             backend.client.ask(backend.leased_workers(), stop_sessions, token)
 
     def close(self) -> None:
-        """Closes every session whose worker is there."""
+        """Close every session whose worker is present."""
         from pgstrata.fleet.worker import close_session
 
         self.work.stop()  # a session that was lost with its worker is closed
@@ -182,7 +182,7 @@ class FarHost(ScheduledHost):
 
     @cached_property
     def text(self) -> str:
-        """The session, which each trial names: another worker of the machine may have to open it."""
+        """The session, sent with each trial: another worker of the machine may have to open it."""
         return self.asked.model_dump_json()
 
     def submit(self, executor: Executor, trials: Sequence[Trial], *, begins_block: bool) -> Future[bytes]:
@@ -209,7 +209,7 @@ class FarHost(ScheduledHost):
 
 
 def take_up(host: str, content: object, directory: CampaignDirectory, tell: Tell) -> tuple[SessionAnswer, bytes]:
-    """Takes up what a session reports besides; PreflightError where it could not do what was asked."""
+    """Record the further reports of a session; PreflightError if the request failed."""
     answer, archive = parse_answer(content, host)
     media = [parsed(MediumRecord, text, host) for text in answer.media]
     for line in answer.notices:
@@ -225,7 +225,7 @@ def take_up(host: str, content: object, directory: CampaignDirectory, tell: Tell
 
 
 def _placed(record: MediumRecord, directory: CampaignDirectory) -> MediumRecord:
-    """A baseline stands before the next block of the campaign, which the worker does not know."""
+    """Return a baseline with the number of the campaign's next block, which the worker does not know."""
     if record.kind != "baseline":
         return record
     return record.model_copy(update={"before_block": directory.next_block()})

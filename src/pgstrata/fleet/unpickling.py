@@ -1,9 +1,9 @@
 """Refuses to unpickle classes and functions while this process talks to a Dask cluster.
 
-Dask unpickles in dozens of places whatever workers and scheduler send: results, exceptions, events, types. Python
-announces every class or function that a pickle names before it is imported (audit event `pickle.find_class`); while
-`refused_unpickling` lasts, that is an error in the whole process. What is left of pickle then are numbers, texts and
-containers, from which nothing can be called.
+In dozens of places Dask unpickles messages of workers and scheduler: results, exceptions, events, types. Python
+announces every class or function that a pickle names before it is imported (audit event `pickle.find_class`). During
+`refused_unpickling` that is an error in the whole process, so pickles can contain only numbers, texts and containers,
+and nothing in them can be called.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class UnpicklingRefused(TypeError):
 
 @contextmanager
 def refused_unpickling() -> Iterator[None]:
-    """No thread of this process unpickles a class or function, `own_pickle` apart."""
+    """Refuse to unpickle classes and functions in all threads of this process, except inside `own_pickle`."""
     global _blocks, _hooked
     with _lock:
         _blocks += 1
@@ -45,7 +45,7 @@ def refused_unpickling() -> Iterator[None]:
 
 @contextmanager
 def own_pickle() -> Iterator[None]:
-    """Data that this very process has pickled: the tasks that its client gives to its scheduler."""
+    """Allow data that this process pickled itself: the tasks that its client sends to its scheduler."""
     token = _own.set(True)
     try:
         yield

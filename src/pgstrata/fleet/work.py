@@ -1,9 +1,9 @@
 """Work for other threads of control: an executor over the processes of this machine or the workers of a Dask cluster.
 
-A piece of work is a function of a module with text, bytes and numbers. Its affinity key, where it has one, names the
-machine that has to do it. When a worker is lost, its piece is done again, so a function must tolerate a second call;
-each result is taken once. Work for threads of this process goes to `ThreadPoolExecutor`, which has the same interface
-and loses nothing.
+A piece of work is a function of a module with text, bytes and numbers as arguments. An optional affinity key names the
+machine that must run it. If a worker is lost, its piece is repeated, so a function must tolerate a second call; each
+result is used once. Work for threads of this process goes to `ThreadPoolExecutor`, which has the same interface and
+loses nothing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from pgstrata.trial.scheduler import Inline
 LOOK_S = 1.0
 """Seconds between two checks of lost pieces and of the backend."""
 MOST_LOSSES = 10
-"""Losses of a piece: then the piece itself may end its workers."""
+"""Maximum number of losses of a piece: beyond it, the piece itself may end its workers."""
 LOSSES = (WorkerLost, CancelledError, BrokenProcessPool)
 
 
 class WorkersLost(PgstrataError):
-    """Nothing can be done here any more."""
+    """No worker is left."""
 
 
 @dataclass(eq=False)
@@ -48,35 +48,35 @@ class Piece:
 
 
 class Backend(ABC):
-    """Carries pieces to workers, and results back."""
+    """Sends pieces to workers, and returns their results."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Number of pieces that are done at once."""
+        """Number of pieces that run in parallel."""
 
     @abstractmethod
     def send(self, piece: Piece) -> Future[Any]:
-        """The result; one of `LOSSES` as its exception where the worker was lost."""
+        """Return the future result; its exception is one of `LOSSES` if the worker was lost."""
 
     def check(self) -> None:  # noqa: B027 (most backends have nothing to do)
-        """Notices lost workers; called every `LOOK_S`."""
+        """Detect lost workers; called every `LOOK_S`."""
 
     def is_ready(self, affinity: str) -> bool:
-        """A worker is there that may take such a piece."""
+        """Return True if a present worker accepts such a piece."""
         return True
 
     def trouble(self, affinity: str) -> PgstrataError | None:
-        """The reason why such pieces cannot be done any more."""
+        """Return the reason why such pieces can no longer be run; None if they can."""
         return None
 
     def ask_each(self, function: Callable[..., str], *data: Datum) -> Mapping[str, str]:
-        """Runs a function on every worker now; its answers by the worker's name. Those of one machine answer alike."""
+        """Run a function on every worker now; return the answers by worker name. Workers of a machine answer alike."""
         return {"this machine": function(*data)}
 
 
 class Work(Executor):
-    """Submits pieces to a backend, and again when their worker was lost."""
+    """Submits pieces to a backend, and repeats those whose worker was lost."""
 
     def __init__(self, backend: Backend, *, tell_loss: Callable[[Piece], None] = lambda piece: None) -> None:
         self.backend = backend
@@ -94,7 +94,7 @@ class Work(Executor):
         return self.backend.width
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """`affinity` is the one keyword."""
+        """Submit a piece; `affinity` is the only keyword."""
         affinity = kwargs.pop("affinity", "")
         assert not kwargs
         assert all(isinstance(datum, str | bytes | int) for datum in args), "data alone travels"
@@ -106,11 +106,11 @@ class Work(Executor):
         return piece.future
 
     def stop(self) -> None:
-        """From now on a lost piece is not done again."""
+        """Stop repeating lost pieces."""
         self._stopping = True
 
     def close(self) -> None:
-        """Gives up all unfinished pieces."""
+        """Give up all unfinished pieces."""
         self._closing = True
         self._woken.set()
         self._watching.join()
@@ -229,14 +229,14 @@ def _begin() -> None:
 
 
 def refuse_both(workers: int | None, on: str | None) -> None:
-    """UsageError where both processes of this machine and workers of a cluster are requested."""
+    """Raise UsageError if both processes of this machine and workers of a cluster are requested."""
     if on is not None and workers is not None:
         raise UsageError("--workers are processes of this machine, and --on names others", hint="leave one of them out")
 
 
 @contextmanager
 def opened_work(workers: int | None, on: str | None = None) -> Iterator[Executor]:
-    """An executor: this process, so many processes, or the cluster `dask:ADDRESS`, in the forms that `hosts:` takes."""
+    """Open an executor: this process, that number of processes, or the cluster `dask:ADDRESS`, spelt as in `hosts:`."""
     refuse_both(workers, on)
     if on is not None:
         with opened_cluster_work(on) as work:
@@ -254,7 +254,7 @@ def opened_work(workers: int | None, on: str | None = None) -> Iterator[Executor
 
 @contextmanager
 def opened_cluster_work(on: str) -> Iterator[Work]:
-    """The workers of the cluster `dask:ADDRESS`."""
+    """Open the workers of the cluster `dask:ADDRESS`."""
     from pgstrata.fleet.clusters import connected
 
     with connected(parse_cluster(on)) as client:
@@ -266,7 +266,7 @@ def opened_cluster_work(on: str) -> Iterator[Work]:
 
 @contextmanager
 def working(backend: Backend, *, tell_loss: Callable[[Piece], None] = lambda piece: None) -> Iterator[Work]:
-    """Work that ends with the block."""
+    """Open work over a backend; it ends with the block."""
     work = Work(backend, tell_loss=tell_loss)
     try:
         yield work

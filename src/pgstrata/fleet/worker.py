@@ -1,8 +1,8 @@
 """Functions that run on a Dask worker: a session of a campaign on its machine, and the trials in it.
 
-A session lasts as long as its lease, a task whose result the coordinator wants. When the coordinator ends, however it
-ends, the scheduler forgets that task; then the running trial is stopped and everything is undone. When the worker is
-killed, the next one on the machine undoes from the journal what it left.
+A session lasts as long as its lease, a task whose result the coordinator holds. When the coordinator ends in any way,
+the scheduler forgets that task; then the running trial is stopped and everything is undone. If the worker is killed,
+the next one on the machine undoes its leftovers from the journal.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def prepare(dask_worker: Worker) -> str:
 
 
 def lease() -> str:
-    """A task whose result is wanted for as long as the coordinator needs its session."""
+    """The task whose result the coordinator holds as long as it needs its session."""
     return ""
 
 
@@ -66,7 +66,7 @@ def open_session(lease: str, text: str) -> bytes:
 
 
 def run_trial(lease: str, text: str, trial: str) -> bytes:
-    """One trial of a session, which is opened where another worker of this machine had it."""
+    """Run one trial of a session; open the session first if another worker of this machine had it."""
     asked, sessions = TrialAsked.model_validate_json(trial), _sessions_of(get_worker())
     session = sessions.find(asked.key, lease)
     if session is None:
@@ -202,7 +202,7 @@ class Session:
         self._interruption.end()
 
     def _answer(self, work: Callable[[], tuple[SessionAnswer, bytes]]) -> bytes:
-        """The answer of the work, or its error, with what happened besides. WorkerLost where it was stopped."""
+        """Return the answer of the work, or its error, with all events since. WorkerLost if it was stopped."""
         try:
             answer, archive = work()
         except Interrupted as stopped:
@@ -214,7 +214,7 @@ class Session:
         return render_answer(answer.model_copy(update=self._besides()), archive)
 
     def _besides(self) -> dict[str, object]:
-        """Events since the last answer."""
+        """Return the events since the last answer."""
         found: dict[str, object] = {"notices": tuple(self._notices), "clean": self._is_newly_clean}
         self._notices, self._is_newly_clean = [], False
         if self._directory is not None and self._directory.path.is_dir():
@@ -258,7 +258,7 @@ class Sessions:
             _end(before[0], "another session")
 
     def find(self, key: tuple[str, str], lease: str) -> Session | None:
-        """The session of a host and campaign; one of another lease was given up by its coordinator."""
+        """Return the session of a host and campaign; None if its coordinator gave up its lease."""
         session, held = self._sessions.get(key, (None, ""))
         return session if held == lease else None
 

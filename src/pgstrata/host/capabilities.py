@@ -154,7 +154,7 @@ def refused_write(host: Host, path: str) -> str:
 
 
 def writable(paths: Callable[[Host], Iterable[str]], advice: str) -> Need:
-    """Files of the kernel of which at least one must be writable, if there are any."""
+    """Return the need for files of the kernel of which at least one is writable, if there are any."""
     return Need(lambda host: _all_refused(host, paths(host)), advice=always(advice))
 
 
@@ -169,7 +169,7 @@ def _all_refused(host: Host, paths: Iterable[str]) -> str | None:
 
 
 def node_problem(host: Host, node: str) -> str | None:
-    """The reason why a device node of the kernel cannot be opened."""
+    """Return why a device node of the kernel cannot be opened; None if it can."""
     said = host.run(command("stat", "--dereference", "--format=%t:%T", node), check=False)
     if said.exit_code != 0:
         return f"{node}: {said.stderr.strip()}"
@@ -180,7 +180,7 @@ def node_problem(host: Host, node: str) -> str | None:
 
 
 def openable(node: str) -> Need:
-    """A device node that must exist and that no container or policy withholds."""
+    """Return the need for a device node that exists and that no container or policy withholds."""
     return Need(partial(node_problem, node=node), advice=always(f"a container needs --device {node}"))
 
 
@@ -201,7 +201,7 @@ def _may_not_mount(host: Host) -> str | None:
 
 
 def _queues(host: Host) -> list[str]:
-    """A file of the queue of every block device: those of a stack may not exist yet."""
+    """Return a file of the queue of every block device: those of a stack may not exist yet."""
     return [f"/sys/block/{name}/queue/read_ahead_kb" for name in read_names(host, "/sys/block")]
 
 

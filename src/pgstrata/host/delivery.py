@@ -28,14 +28,14 @@ def program_call(*words: str) -> Command:
 
 
 def serving_call(what: str, folder: str, *options: str) -> Command:
-    """A call that serves disks in a folder, and carries it as a mark, by which `stop_serving` finds it."""
+    """Return a call that serves disks in a folder, marked with it so that `stop_serving` finds the daemon."""
     call = program_call(what, folder, *options)
     return replace(call, env=(*marked(folder), *call.env[len(unmarked()) :]))
 
 
 def stop_serving(host: Host, folder: str) -> str:
-    """Ends the daemon that serves in a folder and what one that was killed left mounted there; says what was done. A
-    daemon whose folder was removed or emptied cannot be asked to stop: it is found by its mark."""
+    """End the daemon that serves in a folder, and unmount what a killed one left there; return a description. A daemon
+    whose folder was removed or emptied cannot be requested to stop: it is found by its mark."""
     there, stop = host.status(folder) is not None, program_call("stop", folder)
     refused = there and host.run(stop, check=False).exit_code != 0
     ended = host.stop_marked(folder)

@@ -131,7 +131,7 @@ def ask_settings(host: Host, installation: Installation, user: str, asked: Mappi
 
 
 def refuse_together(host: Host, installation: Installation, user: str, settings: Mapping[str, str]) -> None:
-    """PreflightError where the server takes each of the settings, and not all of them together."""
+    """Raise PreflightError if the server accepts each of the settings, but not all of them together."""
     asked = [f"{name}={value}" for name, value in settings.items()]
     argv = ("python3", "-I", "-", installation.program("postgres"), str(installation.major), *asked)
     probe = Command(argv, stdin=_PROBE.read_text(encoding="utf-8"), user=user, cwd="/")
@@ -146,7 +146,7 @@ def refuse_together(host: Host, installation: Installation, user: str, settings:
 
 
 def refuse_large_buffers(host: Host, installation: Installation, normalised: Mapping[str, str]) -> None:
-    """PreflightError for shared buffers that are larger than the memory of the host."""
+    """Raise PreflightError for shared buffers that are larger than the memory of the host."""
     pages = normalised.get("shared_buffers", "")
     buffers_bytes, memory_bytes = int(pages or 0) * installation.block_size_bytes, read_memory(host).get("MemTotal", 0)
     if 0 < memory_bytes < buffers_bytes:
@@ -243,7 +243,7 @@ def parse_conf(text: str) -> dict[str, str]:
 def compare_settings(
     expected: Mapping[str, str], actual: Mapping[str, str], kinds: Mapping[str, SettingKind] | None = None
 ) -> tuple[AttestedSetting, ...]:
-    """Settings against pg_settings, one by one.
+    """Compare settings with pg_settings, one by one.
 
     `kinds` has the type and unit of each setting: a setting of an extension is normalised by no `postgres -C`.
     """
@@ -257,7 +257,7 @@ def compare_settings(
 
 
 def normalise(value: str, kind: SettingKind) -> str:
-    """A value as pg_settings prints it; one that is not of this kind stays as it is."""
+    """Return a value as pg_settings prints it; a value of another kind unchanged."""
     match kind.vartype:
         case "bool":
             return _normalise_boolean(value)
@@ -272,7 +272,7 @@ def normalise(value: str, kind: SettingKind) -> str:
 
 
 def _normalise_boolean(value: str) -> str:
-    """The server takes every beginning of a word that fits one word alone."""
+    """Return `on` or `off` for any unambiguous prefix that the server accepts."""
     low = value.strip().lower()
     if low in ("on", "1") or (low and ("true".startswith(low) or "yes".startswith(low))):
         return "on"
@@ -282,7 +282,7 @@ def _normalise_boolean(value: str) -> str:
 
 
 def _in_unit(value: str, unit: str | None) -> Fraction | None:
-    """The number in a unit of pg_settings (`ms`, `8kB`); None for no number or a unit of another quantity."""
+    """Return the number in a unit of pg_settings (`ms`, `8kB`); None without one, or in a unit of another quantity."""
     of_server = unit or ""
     written = _QUANTITY.fullmatch(value)
     own = _QUANTITY.fullmatch(of_server if of_server[:1].isdigit() else f"1{of_server}")

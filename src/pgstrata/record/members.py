@@ -8,12 +8,12 @@ from pgstrata.record.reader import CampaignData
 
 _OWN = ("campaign.json", "decisions.jsonl", "media.jsonl")
 _WRITTEN = ("campaign.yaml", "campaign-before.jsonl")
-"""Free text of the user's, left out when names are."""
+"""Free text of the user, left out of a redacted bundle."""
 _FORMATS = (".json", ".jsonl", ".parquet")
 
 
 def bundled_names(data: CampaignData, *, redacted: bool) -> Iterator[str]:
-    """The files of the record that belong into a bundle, in a fixed order: of the trials that were read, no page."""
+    """Yield the files of the record for a bundle, in a fixed order: of readable trials, without pages."""
     source = data.source
     yield from (name for name in (*_OWN, *(() if redacted else _WRITTEN)) if source.has(name))
     for trial in (*sorted(t.folder for t in data.trials), *sorted(c.folder for c in data.crashes)):

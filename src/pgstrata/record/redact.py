@@ -1,8 +1,8 @@
-"""Takes out of a record what tells whose machine it was measured on: host names, paths, serial numbers, machine ids.
+"""Removes from a record what identifies its machine: host names, paths, serial numbers, machine ids.
 
-What is taken out has a name of its own, the same wherever it stood, so that a redacted record says the same of stacks
-and figures and can be judged. Raw output, what the user wrote and the tables of an import are free text, and are left
-out as a whole (`bundle`). Names of stacks and scripts stay: they are what the campaign is about.
+Each removed name has one stand-in, the same in all places, so that a redacted record has the same stacks and figures
+and can be judged. Raw output, the user's own files and the tables of an import are free text, and are left out as a
+whole (`bundle`). Names of stacks and scripts stay: they are the subject of the campaign.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ADDRESS = "address"
 NOTE = "note"
 """Fields of the campaign that are free text."""
 _SYSTEM = re.compile(r"/(?:usr|bin|sbin|lib|lib64|proc|sys)(?:/|$)|/dev(?:/(?:fd|pts|shm|net|fuse))?(?:/[^/]*)?$")
-"""Trees that are alike on every machine; folders of `/dev` hold serial numbers and names of volumes and are none."""
+"""Trees that are the same on every machine; folders of `/dev` contain serial numbers and names of volumes."""
 _PATH = re.compile(r"(?<![\w./<>-])/[\w.@%+~=:#,-][\w.@%+~=:#,/-]*")
 _UUID = re.compile(r"(?<![0-9A-Fa-f-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f-])")
 _SHORT_UUID = re.compile(r"(?<![\w-])(?:[0-9A-Fa-f]{8}-[0-9A-Fa-f]{2}|[0-9A-F]{4}-[0-9A-F]{4})(?![\w-])")
@@ -49,51 +49,51 @@ _SERIAL = re.compile(
     r"""(?i:serial)(?:[ _-]?(?i:number|no|short))?["']?(?:\s*[:=]\s*|\s+)["']?(?P<serial>[\w.-]*\d[\w.-]*)"""
 )
 _ATTACHED = re.compile(r"/dev/(?:disk/by-id/[\w.:+-]*_(?P<serial>[A-Za-z0-9.]{5,})|mapper/(?P<volume>[\w.+-]+))")
-"""Names in a path that may stand elsewhere by themselves."""
+"""Names in a path that may occur elsewhere by themselves."""
 _DASHED = re.compile(
     r"(?<![\w.-])(?:(?:ip|ec2|host|vm|node|static|dhcp)-(?:\d{1,3}-){3}\d{1,3}(?:\.[A-Za-z][\w-]*)*"
     r"|(?:\d{1,3}-){3}\d{1,3}(?:\.[A-Za-z][\w-]*)+)(?![\w-])"
 )
 _DOMAIN = r"(?:\.(?!(?:jsonl?|parquet|sql|log|conf|ya?ml|txt|py|sh|zip|service)\b)[A-Za-z][A-Za-z0-9-]*)*"
-"""Behind the first part of a host's name; endings of files are none."""
+"""Further parts of a host's name; endings of files are excluded."""
 _WORLD_WIDE = re.compile(r"\b(?:wwn|nvme-eui|nvme-uuid|nvme-nvme|eui|naa)[-.](?:0x)?[0-9A-Fa-f.-]{8,}", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0)(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
 _GROUP = "[0-9A-Fa-f]{1,4}"
 _ADDRESS_6 = re.compile(
     rf"(?<![\w:.])(?:(?:{_GROUP}:){{7}}{_GROUP}|(?:{_GROUP}:)*{_GROUP}::(?:{_GROUP}(?::{_GROUP})*)?)(?![\w:])"
 )
-"""Whole, or with the zeroes left out that stand behind its first part."""
+"""In full, or with omitted zeroes after its first part."""
 _SYSCTL = re.compile(r"(?:vm|kernel|fs|net)\.[a-z_]+\b")
 """Settings of the kernel, also where a host is named `vm`."""
 _NO_NAMES = frozenset({"", "local", "localhost", "lab"})
-"""Of hosts: everybody's."""
+"""Names of hosts that identify no machine."""
 
 
 @dataclass
 class Redaction:
-    """What is taken out of one record. The names of what was found are given in the order in which it is met."""
+    """The names to remove from one record. Stand-ins are numbered in the order of occurrence."""
 
     hosts: frozenset[str]
     machines: frozenset[str]
     paths: Mapping[str, str]
-    """Whole paths with what stands for them: those that may hold blanks, and scripts, which keep their own name."""
+    """Whole paths with their stand-ins: those that may contain blanks, and scripts, which keep their own name."""
     ids: Mapping[str, str]
-    """Ids of trials and of disks: names that were made of a path, or that hold a serial number."""
+    """Ids of trials and of disks: names that are made from a path, or that contain a serial number."""
     _names: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Different names that were taken out, by kind."""
+        """Number of removed names, by kind."""
         return {kind: len(names) for kind, names in self._names.items()}
 
     def text(self, text: str) -> str:
-        """A string without them."""
+        """Return a string without these names."""
         for pattern, stand_in in self._patterns:
             text = pattern.sub(stand_in, text)
         return text
 
     def value(self, value: Any) -> Any:
-        """A value of JSON, its keys too."""
+        """Return a value of JSON without these names, also in its keys."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
@@ -103,13 +103,13 @@ class Redaction:
         return value
 
     def _left_out(self, key: str, value: Any) -> Any:
-        """Free text of the user's is left out, and so is what no stand-in could be put for."""
+        """Return the value of a key; empty for free text of the user, None for a value that has no stand-in."""
         if key == ADDRESS:
             return None
         return "" if key == NOTE and isinstance(value, str) else self.value(value)
 
     def member(self, name: str, content: bytes) -> bytes:
-        """A file of the record; ValueError for one that is no JSON and no Parquet."""
+        """Return a file of the record without these names; ValueError for invalid JSON or Parquet."""
         if name.endswith(".parquet"):
             return self._table(content)
         if name.endswith(".jsonl"):
@@ -148,7 +148,7 @@ class Redaction:
 
     @property
     def _domains(self) -> set[str]:
-        """Domains of hosts, so that others of the same domain are known too."""
+        """Domains of hosts, so that further hosts of these domains are recognised."""
         return {domain for domain in (host.partition(".")[2] for host in self.hosts) if re.search("[a-z]", domain)}
 
     def _path(self, found: re.Match[str]) -> str:
@@ -163,7 +163,7 @@ class Redaction:
         return self._named("host", found[0].lower())
 
     def _machine(self, found: re.Match[str]) -> str:
-        """Two bundles of one machine can still be told to be of one."""
+        """Return a stand-in that is the same in all bundles of the machine."""
         self._named("machine", found[0])
         return machine_stand_in(found[0])
 
@@ -173,12 +173,12 @@ class Redaction:
 
 
 def machine_stand_in(machine_id: str) -> str:
-    """What stands for a machine id in every bundle that it is taken out of."""
+    """Return the stand-in of a machine id, the same in every bundle."""
     return hashlib.sha256(f"pgstrata bundle:{machine_id}".encode()).hexdigest()[:16]
 
 
 def redaction_of(data: CampaignData, own_names: Iterable[str]) -> Redaction:
-    """What has to be taken out of a campaign; `own_names` are those of the machine that this is done on."""
+    """Return the names to remove from a campaign; `own_names` are those of this machine."""
     told = [*own_names, *_asked_hosts(data.campaign), *_told_hosts(data)]
     hosts = {part for name in told for part in _host_parts(name)}
     checked = (fact for t in data.every_trial if t.facts for fact in t.facts.checked.items())
@@ -191,13 +191,14 @@ def redaction_of(data: CampaignData, own_names: Iterable[str]) -> Redaction:
 
 
 def own_names() -> tuple[str, ...]:
-    """Of this machine, as it calls itself: the whole name and its first part."""
+    """Return the name of this machine, and its first part."""
     name = os.uname().nodename
     return (name, name.partition(".")[0])
 
 
 def _words(words: Iterable[str], flags: re.RegexFlag, before: str = "", behind: str = "") -> re.Pattern[str]:
-    """The longest first; a word inside of another word is not meant. Without words it finds nothing."""
+    """Return a pattern for any of the words, the longest first, not within another word; without words it matches
+    nothing."""
     if not (words := tuple(words)):
         return re.compile(r"(?!)")
     ordered = sorted(words, key=lambda word: (-len(word), word))
@@ -205,14 +206,14 @@ def _words(words: Iterable[str], flags: re.RegexFlag, before: str = "", behind: 
 
 
 def _told_hosts(data: CampaignData) -> list[str]:
-    """As they called themselves, and as the record calls them."""
+    """Return the hosts by their own names, and by those in the record."""
     named = [t.trial.host for t in data.every_trial] + [medium.host for medium in data.media]
     named += [host for decision in data.decisions for host in decision.hosts]
     return [t.facts.name for t in data.every_trial if t.facts] + [name.rpartition("://")[2] for name in named]
 
 
 def _asked_hosts(campaign: Campaign) -> Iterator[str]:
-    """Also those that no trial was run on, and what a Dask cluster is reached by."""
+    """Yield the configured hosts, including unused ones, and the addresses of a Dask cluster."""
     for host in (campaign.host, *campaign.hosts, *far_hosts(campaign)):
         if not host.startswith(DASK):
             yield host.partition("://")[2]
@@ -223,7 +224,7 @@ def _asked_hosts(campaign: Campaign) -> Iterator[str]:
 
 
 def _host_parts(name: str) -> set[str]:
-    """`me@db.example.org:22` names a user, a host, and the host by its first part."""
+    """Return user, host, and first part of the host in `me@db.example.org:22`."""
     plain = name.rpartition("@")[2].partition(":")[0].lower()
     user = name.rpartition("@")[0].partition(":")[0]
     return {part for part in (plain, plain.partition(".")[0], user) if part not in _NO_NAMES and part != "root"}
@@ -235,7 +236,7 @@ def _disks(data: CampaignData) -> list[str]:
 
 
 def _disk_ids(data: CampaignData) -> dict[str, str]:
-    """An id, its last part, and the serial number, which stands behind the last underscore of that."""
+    """Return stand-ins for each id, its last part, and its serial number after the last underscore."""
     found: dict[str, str] = {}
     for number, id_ in enumerate(_disks(data), 1):
         own = id_.rpartition("/")[2]
@@ -247,7 +248,7 @@ def _disk_ids(data: CampaignData) -> dict[str, str]:
 
 
 def _met_ids(data: CampaignData) -> dict[str, str]:
-    """Serial numbers and names of volumes that the record tells somewhere, to be found where they stand alone."""
+    """Return stand-ins for serial numbers and names of volumes in the record, which may also occur by themselves."""
     found: dict[str, str] = {}
     for name in bundled_names(data, redacted=True):
         with data.source.open(name) as file:
@@ -267,12 +268,12 @@ def _texts_of_table(content: bytes) -> Iterator[str]:
 
 
 def _is_telling(name: str) -> bool:
-    """True where a name can be of one machine alone, and is no word or figure of every record."""
+    """Return True if a name may identify a machine, and is no word or figure of every record."""
     return len(name) >= 5 and not name.startswith("pgstrata") and re.search(r"[\d_-]", name) is not None
 
 
 def _whole_paths(data: CampaignData) -> list[str]:
-    """Paths that fill a whole value: blanks in them would end what the pattern sees."""
+    """Return paths that are a whole value: the pattern of paths would end at their blanks."""
     found: set[str] = set()
 
     def walk(value: object) -> None:
@@ -290,7 +291,7 @@ def _scripts(data: CampaignData) -> set[str]:
 
 
 def _trial_ids(trials: Iterable[TrialData], redaction: Redaction) -> dict[str, str]:
-    """Ids of trials hold the name of their stack, and that may be a path: `dir:/mnt/x` became `dir-mnt-x`."""
+    """Return stand-ins for ids of trials: they contain the name of their stack, which may be a path (`dir-mnt-x`)."""
     found = {}
     for trial in trials:
         new = redaction.text(trial.trial.stack)

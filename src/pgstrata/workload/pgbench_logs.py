@@ -136,7 +136,7 @@ class LogPart:
 
 
 def cut_log(path: Path, part_bytes: int = PART_BYTES) -> tuple[LogPart, ...]:
-    """The parts of a log, each of about so many bytes."""
+    """Return the parts of a log, each of about that number of bytes."""
     with path.open("rb") as file:
         size_bytes = os.fstat(file.fileno()).st_size
         ends: list[int] = []
@@ -150,13 +150,13 @@ def cut_log(path: Path, part_bytes: int = PART_BYTES) -> tuple[LogPart, ...]:
 
 
 def summarise_part(part: LogPart, *, open_loop: bool = False, origin_us: int | None = None) -> LogSummary:
-    """`open_loop` says that the run had `--rate`, so that a seventh column is the schedule lag; `origin_us` is the
-    begin of the run (`begin_of`), from which its seconds count."""
+    """Summarise a part. `open_loop` marks a run with `--rate`, whose seventh column is the schedule lag; `origin_us` is
+    the start of the run (`begin_of`), from which its seconds count."""
     return merged(_blocks(part, open_loop, origin_us))
 
 
 def begin_of(paths: Iterable[Path]) -> int:
-    """When a run began, in microseconds of Unix time: the first transaction of its logs, less its latency."""
+    """Return the start of a run in microseconds of Unix time: the first transaction of its logs, less its latency."""
     return min(_first_begin(path) for path in paths)
 
 
@@ -228,13 +228,13 @@ def parse_summary(text: str) -> LogSummary:
 
 
 def summarise_logs(paths: Sequence[str | Path], *, open_loop: bool = False) -> LogSummary:
-    """Reads all files of one run: pgbench writes one a thread."""
+    """Read all files of one run: pgbench writes one per thread."""
     parts = (part for path in paths for part in cut_log(Path(path)))
     return merged(summarise_part(part, open_loop=open_loop) for part in parts)
 
 
 def percentiles_of(logs: Sequence[str | Path], open_loop: bool) -> Mapping[str, float]:
-    """Of the latency of one run."""
+    """Return the percentiles of the latency of one run."""
     return summarise_logs(logs, open_loop=open_loop).percentiles_ms
 
 
@@ -248,7 +248,7 @@ def _require_one_run(seconds: Mapping[int, int]) -> None:
 
 
 def _blocks(part: LogPart, open_loop: bool, origin_us: int | None) -> Iterator[LogSummary]:
-    """Blocks of whole lines; a last line without newline was torn and is counted, not read."""
+    """Yield blocks of whole lines; a last line without a newline is torn, and is counted instead of read."""
     path, offset_bytes = part.path, part.begin
     columns: tuple[str, ...] | None = None
     with path.open("rb", buffering=0) as file:
@@ -271,7 +271,7 @@ def _blocks(part: LogPart, open_loop: bool, origin_us: int | None) -> Iterator[L
 
 
 def _columns(path: Path) -> tuple[str, ...]:
-    """The first line of the log tells them to all its parts."""
+    """Return the columns of the log, by its first line, for all of its parts."""
     with path.open("rb") as file:
         fields = file.readline(BLOCK_BYTES).split()
     if len(fields) >= 5 and fields[0].isdigit() and int(fields[0]) > 100_000_000:
@@ -340,7 +340,7 @@ def _parse_block(
 
 
 def _numbers_of(client: Seconds, number: Seconds) -> dict[int, tuple[int, int]]:
-    """First and last transaction number of each client."""
+    """Return the first and last transaction number of each client."""
     if client.size == 0:
         return {}
     clients, place = np.unique(client, return_inverse=True)

@@ -61,7 +61,7 @@ def open_session(path: Path) -> Session:
 
 
 def read_whole(*sessions: Session) -> ExitCode:
-    """How a verb ends that compares sessions: one of which a part could not be read is no success."""
+    """Return the exit code of a verb that compares sessions: unreadable trials are a failure."""
     return ExitCode.TRIALS_FAILED if any(session.unreadable for session in sessions) else ExitCode.DONE
 
 

@@ -67,8 +67,8 @@ def show_plan(
     commands: bool = False,
     json: bool = False,
 ) -> None:
-    """Prints what running the campaign into that directory would do; touches nothing. UsageError for a condition about
-    what the campaign does not have."""
+    """Print the actions of a run of the campaign into that directory; touch nothing. UsageError for a condition on a
+    stack or metric that the campaign does not have."""
     from pgstrata.cli.hosts import connected_far, inspection_host
     from pgstrata.cli.overrides import require_conditions
     from pgstrata.spec.hosts.lab import LAB
@@ -92,13 +92,13 @@ def show_plan(
 
 
 def _end(values: Sequence[dict[str, Any]]) -> None:
-    """A plan that would be refused ends as the run would."""
+    """End with the exit code of the run if the run would be refused."""
     end(ExitCode.REFUSED if any(value["refused"] is not None for value in values) else ExitCode.DONE)
 
 
 def _show_plans(campaign: Campaign, out: Path, *, commands: bool, json: bool) -> None:
-    """The plan of each of several hosts: `blocks` and time are those of one, and all run at once. Of a cluster, whose
-    machines are known when it runs, that of this machine."""
+    """Print the plan of each host: `blocks` and time are those of one host, and all run in parallel. For a cluster,
+    whose machines are known only during a run, print the plan of this machine."""
     from pgstrata.cli.hosts import named_host
     from pgstrata.spec.campaign import is_cluster
     from pgstrata.trial.survey.survey import survey
@@ -198,7 +198,7 @@ def _without(campaign: Campaign, lacking: Set[str]) -> Campaign:
 
 
 def _layout_notes(campaign: Campaign, slices: Slices | None, no_slices: str) -> Iterator[str]:
-    """How the runs of a block are laid out, and why they are whole."""
+    """Yield the layout of the runs of a block, and the reason for whole runs."""
     from pgstrata.spec.side_by_side import WHOLE_RUN_EVERY, why_whole
 
     if slices is not None:

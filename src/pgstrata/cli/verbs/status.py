@@ -29,7 +29,7 @@ def status(directory: CampaignPath, json: JsonFlag = False) -> None:
 
 
 def _describe(directory: Path) -> dict[str, Any]:
-    """By the small files that say what was asked and how it ended: results are the report's to read."""
+    """Read the small files with request and verdict of each trial; results are left to the report."""
     from pgstrata.record.reader import place, read_campaign, read_crash_trials, read_decisions, read_head, read_trials
     from pgstrata.record.recorder import is_locked
     from pgstrata.record.source import open_source

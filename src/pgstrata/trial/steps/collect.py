@@ -65,7 +65,7 @@ def _of_whole_run(context: TrialContext, cell: Cell, run: CellRun, raw: Path) ->
 
 
 def _of_slices(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> CellResult:
-    """The sums of all turns: transactions over seconds, those of synchronising included."""
+    """Return the sums of all turns: transactions over seconds, including those of synchronising."""
     outputs = [slice_outputs(number) for number in range(len(run.slices))]
     found = summed_results([parse_result((raw / out).read_text(encoding="utf-8")) for out, _ in outputs])
     errors = ((raw / err).read_text(encoding="utf-8", errors="replace") for _, err in outputs)
@@ -80,7 +80,7 @@ def _of_slices(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> Ce
 
 
 def summed_results(results: Sequence[PgbenchResult]) -> PgbenchResult:
-    """One result of the turns of a stack; the standard deviation of latencies is left out. Pure."""
+    """Return one result of the turns of a stack, without the standard deviation of latencies. Pure."""
     transactions, seconds = sum(one.transactions for one in results), sum(map(measured_s, results))
     latencies = [(one.latency_avg_ms, one.transactions) for one in results]
     return replace(
@@ -101,17 +101,17 @@ def summed_results(results: Sequence[PgbenchResult]) -> PgbenchResult:
 
 
 def measured_s(found: PgbenchResult) -> float:
-    """The time that pgbench's throughput is over: without that to connect."""
+    """Return the time that pgbench's throughput refers to: without connecting."""
     return found.transactions / found.tps if found.tps else float(found.duration_s or 0)
 
 
 def slice_outputs(number: int) -> tuple[str, str]:
-    """What pgbench writes in a turn: its result, and its progress with errors."""
+    """Return the names of pgbench's outputs in a turn: result, and progress with errors."""
     return f"slice-{number + 1:02d}.out", f"slice-{number + 1:02d}.err"
 
 
 def _tell_messages(context: TrialContext, progress: Progress) -> None:
-    """Counts what server and script said during the run; pgbench's exit code and result decide about the run."""
+    """Report the number of messages of server and script; pgbench's exit code and result decide about the run."""
     said = [line for line in progress.messages if not line.startswith("pgbench: ")]
     if said:
         count = f"{len(said) + progress.messages_cut:,} line{'s' * (len(said) > 1)}"

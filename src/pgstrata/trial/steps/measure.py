@@ -64,12 +64,12 @@ from pgstrata.workload.pgbench_output import parse_progress, parse_result
 
 SYNC_TIMEOUT_S = 3600.0
 WARM_UP_SEED_STEP, STALE_SEED_STEP, WATCHED_SEED_STEP, SLICE_SEED_STEP = 1, 2, 3, 4
-"""What goes before and after must not touch the very rows in the very order of the measured run."""
+"""Seed offsets of further loads, which must not touch the same rows in the same order as the measured run."""
 HOST_CLOCK = command("date", "+%s.%N")
 
 
 CellAct = Callable[..., None]
-"""Of the trial's context and, by name, the cell."""
+"""Takes the trial's context and, by name, the cell."""
 
 
 def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
@@ -130,7 +130,7 @@ def _step(
 
 
 def _whole_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
-    """The measured run; after slices in some blocks alone."""
+    """Return the measured run; after slices only in some blocks."""
     if setup.trial.slices and not has_whole_run(setup.trial):
         return ()
     wal = setup.server.ask(WAL_POSITION)
@@ -154,7 +154,7 @@ def _whole_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
 
 
 def _slice_steps(setup: TrialSetup, cell: Cell) -> Iterator[Step]:
-    """The turns of a stack beside others; none for a trial that stands alone."""
+    """Yield the turns of a stack beside others; none for a trial that runs alone."""
     slices, wal = setup.trial.slices, setup.server.ask(WAL_POSITION)
     for number in range(slices.count if slices else 0):
         yield _step(
@@ -185,7 +185,7 @@ def _whole_s(setup: TrialSetup, cell: Cell) -> float | None:
 
 
 def _cold_step(setup: TrialSetup, cell: Cell) -> Step:
-    """Everything on the medium, and nothing of it in memory, where the host's caches can be dropped."""
+    """Write everything to the medium, and drop the host's caches if possible."""
     sync = command("sync", timeout_s=SYNC_TIMEOUT_S)
     tells = _told_of_drop(setup.site)
     script = _script_path(setup, cell)
@@ -231,7 +231,7 @@ def _script_path(setup: TrialSetup, cell: Cell) -> str | None:
 
 
 def _plan_beside(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float) -> Command:
-    """The load of the measured run, before or after it."""
+    """Return the load of the measured run, for a run before or after it."""
     seed, script = setup.trial.workload_seed + seed_step, _script_path(setup, cell)
     return plan_run(setup.driven, cell, setup.workload, seed=seed, duration_s=duration_s, script_path=script)
 
@@ -241,7 +241,7 @@ def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
 
 
 def _plan_slice(setup: TrialSetup, cell: Cell, number: int) -> Command:
-    """One turn of the load; each touches other rows than the whole run and the turns before it."""
+    """Return one turn of the load; each touches other rows than the whole run and the turns before it."""
     seed = setup.trial.workload_seed + SLICE_SEED_STEP * (number + 1)
     return _plan_logged(setup, cell, seed, setup.trial.slices.length if setup.trial.slices else None)
 
@@ -278,9 +278,9 @@ def _cool_far(context: TrialContext, *, cell: Cell, far: str) -> None:
 
 
 def _prepare_folder(context: TrialContext, cell: Cell) -> None:
-    """Where the tools write; a script of the user's is sent there.
+    """Create the folder for output, and send the user's script to it.
 
-    All of it is the caller's but the folder for the logs, which pgbench opens by itself.
+    It belongs to the caller, except for the folder of the logs, which pgbench opens by itself.
     """
     host, user, folder = context.host, context.site.user, context.setup.cell_folder(cell)
     context.cell(cell)  # from now on there may be something to rescue
@@ -351,7 +351,7 @@ def _counting_wal(context: TrialContext, run: CellRun) -> Iterator[None]:
 
 
 def _measure_slice(context: TrialContext, *, cell: Cell, number: int) -> None:
-    """One turn: the load, then until all that it wrote is on the medium."""
+    """Run one turn: the load, then write everything to the medium."""
     run, folder = context.cell(cell), context.setup.cell_folder(cell)
     with _counting_wal(context, run):
         counted = read_accounts(context)
@@ -399,7 +399,7 @@ def _throttled(context: TrialContext) -> list[int | None]:
 
 
 def refuse_throttled(before: int | None, after: int | None) -> None:
-    """Outcome-blind: a run on processors that were slowed down does not count, whatever its figures are."""
+    """Raise TrialExcluded for a run on throttled processors, whatever its figures are."""
     if before is not None and after is not None and after > before:
         raise TrialExcluded(
             f"processors were slowed down {after - before} times during the run because they were too hot",
@@ -408,7 +408,7 @@ def refuse_throttled(before: int | None, after: int | None) -> None:
 
 
 def _failure(context: TrialContext, errors_file: str, code: int) -> TrialError:
-    """What pgbench said, and what the server said meanwhile: a full disk shows there."""
+    """Return the error with the output of pgbench and the server's log, which shows a full disk."""
     said = [line for line in context.host.read_text(errors_file).splitlines() if "progress:" not in line]
     log = [line for line in context.server.read_log().splitlines() if " PANIC: " in line or " FATAL: " in line]
     errors = [line for line in context.server.read_log().splitlines() if " ERROR: " in line]
