@@ -16,8 +16,8 @@ import pytest
 
 from awaiting import wait_until
 from campaigning import environment, nothing_left, reachable
-from pgstrata.crash.elsewhere import MachineAsked, StatesAsked, look_at_states
 from pgstrata.crash.job import parse_seen, shares
+from pgstrata.crash.remote_workers import MachineAsked, StatesAsked, look_at_states
 from pgstrata.fleet.work import opened_cluster_work, opened_work
 from pgstrata.record.reader import read_crashes
 from pgstrata.record.schema import StateRecord

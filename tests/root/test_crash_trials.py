@@ -22,8 +22,8 @@ import pytest
 from awaiting import wait_until
 from campaigning import clean, environment, nothing_left, reachable, run_in_fork, write_campaign
 from pgstrata.crash import job, program
+from pgstrata.crash.event_log_archive import kept_log, state_file
 from pgstrata.crash.job import Seen
-from pgstrata.crash.kept import kept_log, state_file
 from pgstrata.crash.ledger import BEGIN, END
 from pgstrata.crash.verdict import UNMOUNTABLE
 from pgstrata.host import delivery

@@ -180,7 +180,7 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
 
 def power_cuts_on(host: Host, campaign: Campaign) -> Iterator[str]:
     """What is known beforehand of the crash trials there; of a machine that is not there yet not what it lacks."""
-    from pgstrata.crash.beside import untestable
+    from pgstrata.crash.campaign_crashes import untestable
 
     return power_cut_lines(campaign, {} if campaign.host == LAB else untestable(host, campaign))
 

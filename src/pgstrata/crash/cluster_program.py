@@ -12,11 +12,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from pgstrata.crash.cluster_paper import Cut, Entry, Tried, TriedRejoin, discarded, found_of, loss, parse_cuts
 from pgstrata.crash.job import CrashPlaces, asked_of_amcheck, base_backup, failover_job, rejoin_job
 from pgstrata.crash.ledger import Amchecked, LedgerSize, parse_answers, parse_ledger, plan_client, render_check
 from pgstrata.crash.program import CrashContext, ledger_program
 from pgstrata.crash.verdict import Judged, Recovery, judge_state
+from pgstrata.crash.wal_model import Cut, Entry, Tried, TriedRejoin, discarded, found_of, loss, parse_cuts
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, marked
 from pgstrata.postgres.server import OWN_IPC

@@ -319,7 +319,7 @@ def _shown(command: PlannedCommand) -> list[str]:
     return [word if isinstance(word, str) else word.shown for word in command.argv]
 
 
-def told_of_states(setup: TrialSetup, script: Script, gone: Sequence[str] = ()) -> tuple[str, ...]:
+def describe_states(setup: TrialSetup, script: Script, gone: Sequence[str] = ()) -> tuple[str, ...]:
     """The actions of a worker in each state, in words."""
     disks = ", ".join(f"<{disk.node}>" for disk in recorded_disks(setup.plan.volumes))
     recovery, stages = plan_recovery(setup, script, gone=gone), plan_stages(setup.plan.volumes)
@@ -368,7 +368,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class WorkerTold:
+class WorkerOutput:
     """A worker's exit status and output; `left` is what could not be undone after it."""
 
     code: int | None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata import __version__
-from pgstrata.crash.kept import kept_log, state_file
+from pgstrata.crash.event_log_archive import kept_log, state_file
 from pgstrata.crash.program import ChosenState, parse_states
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.record.reader import CampaignData, CrashData, read

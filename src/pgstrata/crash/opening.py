@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgstrata.crash.cluster_runner import ClusterRunner
-from pgstrata.crash.elsewhere import NODES_HINT, Elsewhere, disks_problem, require_machines
+from pgstrata.crash.remote_workers import NODES_HINT, RemoteWorkers, disks_problem, require_machines
 from pgstrata.crash.runner import CrashRunner
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Host
@@ -36,19 +36,19 @@ def open_crash_runner(
     request: CrashRequest,
     tell: Tell,
     by: Interruption,
-    elsewhere: Elsewhere | None = None,
+    remote: RemoteWorkers | None = None,
 ) -> CrashRunner:
     """A runner for power cuts or node failures. Raises PreflightError, with nothing changed, if a stack of the campaign
-    cannot be built here, or its states cannot be checked `elsewhere`."""
+    cannot be built here, or its states cannot be checked by `remote` workers."""
     site = _open_site(host, campaign, directory, tell, by)
     if not request.power and any(stack.topology for stack in campaign.stacks):
         return ClusterRunner(site, by, request)
-    if problem := "" if elsewhere else disks_problem(host):
+    if problem := "" if remote else disks_problem(host):
         raise PreflightError(f"states of disks cannot be attached: {problem}", hint=NODES_HINT)
-    if elsewhere is not None:
+    if remote is not None:
         for trial in crash_trials(campaign):
-            require_machines(TrialSetup.of(site, trial, plan_built(site, trial)), elsewhere, tell)
-    return CrashRunner(site, by, request, elsewhere)
+            require_machines(TrialSetup.of(site, trial, plan_built(site, trial)), remote, tell)
+    return CrashRunner(site, by, request, remote)
 
 
 def _open_site(host: Host, campaign: Campaign, directory: CampaignDirectory, tell: Tell, by: Interruption) -> Site:

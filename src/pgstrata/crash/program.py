@@ -13,22 +13,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pgstrata.crash.cluster_servers import cluster_steps, start_cluster_steps
+from pgstrata.crash.event_log_archive import state_file
 from pgstrata.crash.faults import FAULTS, ledger_size, render_fault
 from pgstrata.crash.job import (
     CrashPlaces,
     Portion,
     Seen,
-    WorkerTold,
+    WorkerOutput,
     asked_of_amcheck,
+    describe_states,
     fitting_workers,
     has_amcheck,
     plan_stages,
     plan_take_down,
     recorded_disks,
-    told_of_states,
     undos_of_stages,
 )
-from pgstrata.crash.kept import state_file
 from pgstrata.crash.ledger import (
     BEGIN,
     END,
@@ -251,7 +251,7 @@ def states_step(setup: TrialSetup, request: CrashRequest, batch: Batch) -> Step:
     portions = portions_of(setup, batch.states, request.workers)
     first, last = (batch.id_of(batch.states[at]) for at in (0, -1))
     cuts = ", ".join(str(state.cut) for state in batch.states)
-    tells = (*told_of_states(setup, SCRIPTS[request.script], request.gone), f"power is lost after the events {cuts}")
+    tells = (*describe_states(setup, SCRIPTS[request.script], request.gone), f"power is lost after the events {cuts}")
     act = partial(_look, batch=batch, portions=portions)
     return Step(f"states {first} to {last}", plan_workers(setup, portions), act=act, tells=tells)
 
@@ -330,7 +330,7 @@ def _look(context: CrashContext, *, batch: Batch, portions: Sequence[Sequence[Ch
     take_told(context, batch, list(zip(portions, look(context, portions, told), strict=True)))
 
 
-def take_told(context: CrashContext, batch: Batch, told: Sequence[tuple[Sequence[ChosenState], WorkerTold]]) -> None:
+def take_told(context: CrashContext, batch: Batch, told: Sequence[tuple[Sequence[ChosenState], WorkerOutput]]) -> None:
     """Judges and records the workers' reports on their portions."""
     found: list[StateRecord] = []
     for portion, worker in told:

@@ -13,17 +13,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pgstrata.crash import workers
+from pgstrata.crash.block_map import CATALOG, FilePart, Layout, parse_places, parse_relations, plan_places, relation_of
+from pgstrata.crash.event_log_archive import state_file
 from pgstrata.crash.job import (
     CrashPlaces,
     Portion,
     Seen,
+    describe_states,
     fitting_workers,
     plan_recovery,
     recorded_disks,
     tells_files,
-    told_of_states,
 )
-from pgstrata.crash.kept import state_file
 from pgstrata.crash.ledger import Ledger, acknowledged_by, parse_answers, parse_ledger
 from pgstrata.crash.minimise import (
     ChangedBlocks,
@@ -34,9 +35,8 @@ from pgstrata.crash.minimise import (
     parse_changes,
     render_state,
 )
-from pgstrata.crash.place import CATALOG, FilePart, Layout, parse_places, parse_relations, plan_places, relation_of
 from pgstrata.crash.program import ChosenState, CrashContext, judged, parse_states
-from pgstrata.crash.story import Request, last_flush, missing_commits, parse_beginning, parse_requests, timeline
+from pgstrata.crash.timeline import Request, last_flush, missing_commits, parse_beginning, parse_requests, timeline
 from pgstrata.crash.verdict import Judged
 from pgstrata.crash.workers import plan_workers, portions_of, seen_by
 from pgstrata.errors import NotUnderstood, TrialError
@@ -182,7 +182,7 @@ class Reduction:
             return
         portions = portions_of(self.setup, once, self.context.request.workers)
         script, gone = self.context.size.script, self.context.request.gone
-        tells = told_of_states(self.setup, script, gone) if look is None else (look.text,)
+        tells = describe_states(self.setup, script, gone) if look is None else (look.text,)
         act = partial(self._keep_seen, portions=portions, look=look)
         self.take(Step(name, plan_workers(self.setup, portions), act=act, tells=tells))
 

@@ -32,8 +32,8 @@ from pgstrata.crash.job import (
 )
 from pgstrata.crash.named_state import NamedState
 from pgstrata.crash.program import parse_states
+from pgstrata.crash.provenance import why_strange
 from pgstrata.crash.script import SCRIPTS
-from pgstrata.crash.stranger import why_strange
 from pgstrata.errors import PreflightError, TrialError, UsageError, writing
 from pgstrata.host.delivery import deliver
 from pgstrata.host.facts.gather import machine_id

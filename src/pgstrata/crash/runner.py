@@ -8,10 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from pgstrata.crash.elsewhere import Elsewhere, send_log_step, states_elsewhere_step
+from pgstrata.crash.event_log_archive import keep_log_step, state_file
 from pgstrata.crash.job import CrashPlaces, fitting_workers, has_amcheck
-from pgstrata.crash.kept import keep_log_step, state_file
-from pgstrata.crash.nested import SHARE, Recovering, interrupted_count, nested_steps, spread
 from pgstrata.crash.program import (
     Batch,
     ChosenState,
@@ -21,7 +19,9 @@ from pgstrata.crash.program import (
     planned_record,
     states_step,
 )
+from pgstrata.crash.recovery_cuts import SHARE, Recovering, interrupted_count, nested_steps, spread
 from pgstrata.crash.reduction import Patience, Reduction, failing_state
+from pgstrata.crash.remote_workers import RemoteWorkers, remote_states_step, send_log_step
 from pgstrata.crash.script import SCRIPTS
 from pgstrata.crash.verdict import power_cut_nodes, summarise
 from pgstrata.errors import NotUnderstood, TrialError
@@ -68,7 +68,7 @@ class CrashRunner:
     site: Site
     interruption: Interruption
     request: CrashRequest = field(default_factory=CrashRequest)
-    elsewhere: Elsewhere | None = None
+    remote: RemoteWorkers | None = None
     """Checks states instead of local workers."""
 
     def program(self, trial: Trial) -> Program:
@@ -158,7 +158,7 @@ class CrashRunner:
             if not chosen:
                 return
             name, log = str(number + 1), CrashPlaces.of(setup).log
-            if self.elsewhere is not None and not context.packed_log:
+            if self.remote is not None and not context.packed_log:
                 self._take(send_log_step(setup), further, runner, context)
             examined = examined_ids(setup, chosen, number)
             for states in batches(chosen, BATCH * self._width(setup)):
@@ -171,12 +171,12 @@ class CrashRunner:
 
     def _width(self, setup: TrialSetup) -> int:
         """Number of states checked in parallel."""
-        return fitting_workers(setup, self.request.workers) if self.elsewhere is None else self.elsewhere.width
+        return fitting_workers(setup, self.request.workers) if self.remote is None else self.remote.width
 
     def _states_step(self, setup: TrialSetup, batch: Batch) -> Step:
-        if self.elsewhere is None:
+        if self.remote is None:
             return states_step(setup, self.request, batch)
-        return states_elsewhere_step(setup, SCRIPTS[self.request.script], batch, self.elsewhere)
+        return remote_states_step(setup, SCRIPTS[self.request.script], batch, self.remote)
 
     def _interrupt(
         self,

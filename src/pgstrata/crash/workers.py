@@ -9,7 +9,7 @@ from pgstrata.crash.job import (
     CrashPlaces,
     Portion,
     Seen,
-    WorkerTold,
+    WorkerOutput,
     fitting_workers,
     parse_seen,
     plan_worker,
@@ -50,7 +50,7 @@ def plan_workers(setup: TrialSetup, portions: Sequence[Sequence[S]]) -> tuple[Pl
     )
 
 
-def look(context: TrialContext, portions: Sequence[Sequence[S]], told: Told) -> list[WorkerTold]:
+def look(context: TrialContext, portions: Sequence[Sequence[S]], told: Told) -> list[WorkerOutput]:
     """Exit status of each worker of the step; all work at once."""
     host, setup, started = context.host, context.setup, []
     for worker, portion in enumerate(portions):
@@ -62,13 +62,13 @@ def look(context: TrialContext, portions: Sequence[Sequence[S]], told: Told) -> 
     ended = []
     for outputs, process, command in started:
         code = process.wait(command.timeout_s)
-        ended.append(WorkerTold(code, *(host.read_text(path) for path in outputs)))
+        ended.append(WorkerOutput(code, *(host.read_text(path) for path in outputs)))
         for path in outputs:
             host.remove(path)
     return ended
 
 
-def seen_by(worker: WorkerTold) -> tuple[Seen, ...]:
+def seen_by(worker: WorkerOutput) -> tuple[Seen, ...]:
     """A worker's reports on its states, in order; if it died, the reason comes last."""
     seen = parse_seen(worker.stdout)
     if worker.code != 0 and not any(one.problem for one in seen):

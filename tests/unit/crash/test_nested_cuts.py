@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from pgstrata.crash.job import Seen, WorkerTold
-from pgstrata.crash.kept import kept_log
+from pgstrata.crash.event_log_archive import kept_log
+from pgstrata.crash.job import Seen, WorkerOutput
 from pgstrata.crash.ledger import LedgerSize, Mark
-from pgstrata.crash.nested import interrupted_count, spread
 from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
+from pgstrata.crash.recovery_cuts import interrupted_count, spread
 from pgstrata.crash.runner import examined_ids
 from pgstrata.crash.verdict import summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
@@ -87,7 +87,7 @@ def test_what_had_been_acknowledged_is_reckoned_at_the_first_cut() -> None:
     )  # fmt: skip
     cannot = Seen(32, "bad superblock", None, "", "", "")
     batch = Batch("1.17", "recovery-1.17.media.log", (state(3),), interrupts=state(17))
-    told = WorkerTold(0, json.dumps(asdict(cannot)) + "\n", "")
+    told = WorkerOutput(0, json.dumps(asdict(cannot)) + "\n", "")
     take_told(cast("CrashContext", context), batch, [(batch.states, told)])
     (found,) = context.found
     assert (found.id, found.interrupts, found.cut) == ("1.17.3", "1.17", 103)

@@ -148,7 +148,7 @@ def crash_campaign_with_state(out: Path) -> Path:
     with CampaignDirectory.create_or_open(out, crash_campaign(named_stacks(["ext4"])), "crash") as directory:
         write_crash(directory, "ext4", verdict="lost", states=2)
     (trial,) = (out / "crash").iterdir()
-    from pgstrata.crash.kept import kept_log, state_file
+    from pgstrata.crash.event_log_archive import kept_log, state_file
 
     for name in (kept_log(None), state_file("1.17")):
         (trial / name).parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from pgstrata.cli.output import (
 from pgstrata.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from pgstrata.crash.elsewhere import Elsewhere
+    from pgstrata.crash.remote_workers import RemoteWorkers
     from pgstrata.record.reader import CampaignData
     from pgstrata.record.recorder import CampaignDirectory
     from pgstrata.spec.campaign import Campaign, Trial
@@ -247,9 +247,9 @@ def _run(
             interruption.installed(),
             listening(quiet=quiet) as tell,
             campaign_host(campaign, tell, interruption.waiting) as host,
-            _elsewhere(on) as elsewhere,
+            _remote_workers(on) as remote,
         ):
-            runner = open_crash_runner(host, campaign, directory, request, tell, interruption, elsewhere)
+            runner = open_crash_runner(host, campaign, directory, request, tell, interruption, remote)
             for trial in trials:
                 runner.run(trial, directory, tell)
     except Interrupted:
@@ -258,16 +258,16 @@ def _run(
 
 
 @contextmanager
-def _elsewhere(on: str | None) -> Iterator[Elsewhere | None]:
+def _remote_workers(on: str | None) -> Iterator[RemoteWorkers | None]:
     """Open the workers of a Dask cluster; None without --on."""
     if on is None:
         yield None
         return
-    from pgstrata.crash.elsewhere import Elsewhere
+    from pgstrata.crash.remote_workers import RemoteWorkers
     from pgstrata.fleet.work import opened_cluster_work
 
     with opened_cluster_work(on) as work:
-        yield Elsewhere(work, work.width, work.backend.ask_each)
+        yield RemoteWorkers(work, work.width, work.backend.ask_each)
 
 
 def _exit_code(data: CampaignData, place: Path) -> ExitCode:

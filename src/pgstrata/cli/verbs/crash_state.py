@@ -77,8 +77,8 @@ def replay(
 
 def _replayed(named: NamedState, scratch: Path, where: str, *, trust: bool) -> Replayed:
     from pgstrata.cli.hosts import named_host
+    from pgstrata.crash.provenance import refuse_to_mount
     from pgstrata.crash.replay import open_replay_site, replay, replay_campaign
-    from pgstrata.crash.stranger import refuse_to_mount
     from pgstrata.trial.interruption import Interrupted, Interruption
 
     interruption = Interruption()
@@ -141,7 +141,7 @@ def minimise(
     quiet: QuietFlag = False,
 ) -> None:
     """Find the fewest lost writes with which a state still fails, and describe them. The record is not changed."""
-    from pgstrata.crash.minimised import refuse_small
+    from pgstrata.crash.minimise_recorded import refuse_small
     from pgstrata.crash.named_state import named_state
     from pgstrata.crash.reduction import Patience
     from pgstrata.crash.replay import refuse_existing, write_state
@@ -166,9 +166,9 @@ def _minimised(
 ) -> tuple[MinimalRecord, dict[str, bytes]]:
     from pgstrata.cli.hosts import named_host
     from pgstrata.cli.progress import listening
-    from pgstrata.crash.minimised import minimise_state
+    from pgstrata.crash.minimise_recorded import minimise_state
+    from pgstrata.crash.provenance import refuse_to_run
     from pgstrata.crash.replay import open_replay_site, replay_campaign
-    from pgstrata.crash.stranger import refuse_to_run
     from pgstrata.trial.interruption import Interrupted, Interruption
 
     interruption = Interruption()

@@ -10,7 +10,18 @@ import pytest
 
 from pgstrata.analyze.crash import broke_promise, durability_found
 from pgstrata.analyze.findings import DurabilityFinding
-from pgstrata.crash.cluster_paper import (
+from pgstrata.crash.cluster_program import (
+    SIZE,
+    disturbances,
+    failures_problem,
+    judge_failure,
+    judge_rejoin,
+    plan_cuts,
+    summarise_failures,
+    with_rejoined,
+)
+from pgstrata.crash.verdict import power_cut_nodes
+from pgstrata.crash.wal_model import (
     Cut,
     Entry,
     Loss,
@@ -23,17 +34,6 @@ from pgstrata.crash.cluster_paper import (
     parse_cuts,
     reckon,
 )
-from pgstrata.crash.cluster_program import (
-    SIZE,
-    disturbances,
-    failures_problem,
-    judge_failure,
-    judge_rejoin,
-    plan_cuts,
-    summarise_failures,
-    with_rejoined,
-)
-from pgstrata.crash.verdict import power_cut_nodes
 from pgstrata.errors import TrialError
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
 from pgstrata.record.failures import FailureRecord, Rejoined

@@ -24,12 +24,12 @@ from typing import Any
 from pgstrata.crash.job import (
     CrashPlaces,
     Portion,
-    WorkerTold,
+    WorkerOutput,
+    describe_states,
     plan_stages,
     plan_worker,
     render_job,
     shares,
-    told_of_states,
 )
 from pgstrata.crash.ledger import BEGIN, END
 from pgstrata.crash.program import Batch, ChosenState, CrashContext, take_told
@@ -64,7 +64,7 @@ HERE = "leave out --on: --workers N looks at them on the host of the trial"
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class RemoteWorkers:
     """Workers. `ask_each` runs a function on each of them now and returns the answers by worker name."""
 
     executor: Executor
@@ -106,11 +106,11 @@ class StatesAsked(Model):
 # ---------------------------------------------------------------- at the trial
 
 
-def require_machines(setup: TrialSetup, elsewhere: Elsewhere, tell: Tell) -> None:
+def require_machines(setup: TrialSetup, remote: RemoteWorkers, tell: Tell) -> None:
     """Queries all workers. Raises PreflightError if they cannot check states of a stack."""
     stack, kernel = setup.stack.name, setup.site.host.read_text(KERNEL).strip()
     refuse_lasting(stack, plan_stages(setup.plan.volumes))
-    answers = elsewhere.ask_each(look_over, machine_asked(setup).model_dump_json())
+    answers = remote.ask_each(look_over, machine_asked(setup).model_dump_json())
     told = {name: parsed(MachineTold, text, name) for name, text in answers.items()}
     refuse_problems(stack, told)
     for name, one in told.items():
@@ -175,13 +175,13 @@ def _fetch_log(context: CrashContext, *, file: str) -> None:
     context.host.remove(file)
 
 
-def states_elsewhere_step(setup: TrialSetup, script: Script, batch: Batch, elsewhere: Elsewhere) -> Step:
+def remote_states_step(setup: TrialSetup, script: Script, batch: Batch, remote: RemoteWorkers) -> Step:
     """Each worker checks a share, as in `program.states_step` for local workers."""
-    portions = [portion for portion in shares(batch.states, elsewhere.width) if portion]
+    portions = [portion for portion in shares(batch.states, remote.width) if portion]
     first, last = (batch.id_of(batch.states[at]) for at in (0, -1))
     cuts = ", ".join(str(state.cut) for state in batch.states)
-    tells = (f"by {elsewhere.width} workers", *told_of_states(setup, script), f"power is lost after the events {cuts}")
-    act = partial(_look, script=script, batch=batch, portions=portions, executor=elsewhere.executor)
+    tells = (f"by {remote.width} workers", *describe_states(setup, script), f"power is lost after the events {cuts}")
+    act = partial(_look, script=script, batch=batch, portions=portions, executor=remote.executor)
     return Step(f"states {first} to {last}", (), act=act, tells=tells)
 
 
@@ -205,7 +205,7 @@ def _look(
     told = []
     for portion, future in zip(portions, futures, strict=True):
         try:
-            one = parsed(WorkerTold, future.result(), "a worker")
+            one = parsed(WorkerOutput, future.result(), "a worker")
         except PgstrataError as error:
             raise TrialError(error.message, hint=error.hint) from None
         for line in one.left:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from pgstrata.crash.event_log_archive import keep_recovery_step
 from pgstrata.crash.job import (
     CrashPlaces,
     Portion,
@@ -19,7 +20,6 @@ from pgstrata.crash.job import (
     render_job,
     undos_of_stages,
 )
-from pgstrata.crash.kept import keep_recovery_step
 from pgstrata.crash.ledger import BEGIN
 from pgstrata.crash.program import (
     Batch,

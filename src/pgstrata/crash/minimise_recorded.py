@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from pgstrata.crash.event_log_archive import state_file
 from pgstrata.crash.job import CrashPlaces, failover_steps, plan_stages
-from pgstrata.crash.kept import state_file
 from pgstrata.crash.ledger import parse_marks
 from pgstrata.crash.named_state import NamedState
 from pgstrata.crash.program import CrashContext, serve_steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pgstrata.crash.ledger import Mark
-from pgstrata.crash.story import Request, last_flush, missing_commits, parse_beginning, parse_requests, timeline
+from pgstrata.crash.timeline import Request, last_flush, missing_commits, parse_beginning, parse_requests, timeline
 
 EVENTS = [
     {"seq": 1, "disk": 0, "event": "added", "text": "data-0", "length": 4096},

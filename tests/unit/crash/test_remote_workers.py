@@ -10,17 +10,17 @@ from types import SimpleNamespace
 import pytest
 
 from fake_host import FakeHost, completed, opening, refused
-from pgstrata.crash import elsewhere
-from pgstrata.crash.elsewhere import (
-    Elsewhere,
+from pgstrata.crash import remote_workers
+from pgstrata.crash.job import plan_stages
+from pgstrata.crash.remote_workers import (
     MachineAsked,
     MachineTold,
+    RemoteWorkers,
     disks_problem,
     problem_of,
     refuse_lasting,
     refuse_problems,
 )
-from pgstrata.crash.job import plan_stages
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Completed
 from pgstrata.spec.crash import crash_campaign, named_stacks
@@ -108,7 +108,7 @@ def test_what_a_machine_lacks_for_the_stack_is_told(monkeypatch: pytest.MonkeyPa
     class Lacking:
         text = "xfs: mkfs.xfs is not installed"
 
-    monkeypatch.setattr(elsewhere, "missing", lambda host, needs: (Lacking(),))
+    monkeypatch.setattr(remote_workers, "missing", lambda host, needs: (Lacking(),))
     assert problem_of(host(), asked(host())) == "xfs: mkfs.xfs is not installed"
 
 
@@ -149,7 +149,7 @@ def test_a_wrong_answer_is_an_error_that_names_its_worker(answer: str, monkeypat
         site=SimpleNamespace(host=SimpleNamespace(read_text=lambda path: "6.1")),
         plan=SimpleNamespace(volumes=()),
     )
-    monkeypatch.setattr(elsewhere, "machine_asked", lambda setup: asked(host()))
-    workers = Elsewhere(Inline(), 1, OneWorker(answer).ask_each)
+    monkeypatch.setattr(remote_workers, "machine_asked", lambda setup: asked(host()))
+    workers = RemoteWorkers(Inline(), 1, OneWorker(answer).ask_each)
     with pytest.raises(PreflightError, match="db1 gave a wrong answer"):
-        elsewhere.require_machines(setup, workers, silent)  # type: ignore[arg-type]
+        remote_workers.require_machines(setup, workers, silent)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.crash.place import (
+from pgstrata.crash.block_map import (
     Chunk,
     Extent,
     FilePart,
