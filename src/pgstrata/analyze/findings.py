@@ -443,6 +443,44 @@ class HostsFinding(Finding):
     """Standard deviation of a stack's difference from host to host, on the scale of the model, or null; by stack."""
 
 
+class SliceEffect(Finding):
+    """One test for an effect that would bias or blur slices."""
+
+    what: Literal["age", "place", "predecessor", "memory"]
+    """Age of a build: change against the other stacks from one slice to the next. Place: first turn of a round against
+    the last. Predecessor: turns right after the stack against those after others. Memory: correlation with the block
+    before."""
+    stack: str
+    """Empty for the place, which concerns all."""
+    amount: float | None
+    """A ratio, of memory the correlation; null if the order does not show it."""
+    p: float | None
+    """Over all looks and stacks; null before the first reading."""
+    level: float
+    told: bool
+    """True if p is below the level, which was set beforehand."""
+
+
+class SlicesFinding(Finding):
+    """Evidence on the slices of a cell: exploratory tests, and components of the scatter of a pair of stacks."""
+
+    cell: str
+    blocks: int
+    slices: int
+    """Turns of each stack in a block."""
+    next_reading: int | None
+    """Number of blocks at which the tests are read next; null after the last reading."""
+    effects: tuple[SliceEffect, ...]
+    between: float | None
+    """Standard deviation from build to build (logarithm); null with too few blocks, like its 90 % interval."""
+    between_low: float | None
+    between_high: float | None
+    within: float | None
+    """Standard deviation from slice to slice of a build."""
+    unlike_builds: bool
+    """True if builds evidently differ by more than slices were designed for."""
+
+
 class Findings(Finding):
     schema_: str = Field(REPORT_SCHEMA, alias="schema")
     campaign: CampaignFinding
@@ -462,3 +500,5 @@ class Findings(Finding):
     """Comparisons of every ranked stack with the best of its cell."""
     hosts: tuple[HostsFinding, ...] = ()
     """Results by host, for every cell of a campaign on several hosts."""
+    slices: tuple[SlicesFinding, ...] = ()
+    """Evidence on slices, for every cell that was measured in them."""

@@ -36,7 +36,7 @@ from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import render_markup_html
 from pgstrata.report.sentences.summary import Said, cell_words, told
 from pgstrata.report.sentences.verdict_hints import reading_words
-from pgstrata.report.tables import cluster, disk_use, hosts
+from pgstrata.report.tables import cluster, disk_use, hosts, slices
 from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures, node_rows
 from pgstrata.report.tables.disk_use import disk_rows
 from pgstrata.report.tables.grid import grid_map
@@ -44,6 +44,7 @@ from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles
 from pgstrata.report.tables.matrix import verdict_matrix
 from pgstrata.report.tables.pairs import Index
 from pgstrata.report.tables.settings import setting_table
+from pgstrata.report.tables.slices import slice_rows
 from pgstrata.report.tables.verdicts import VerdictTable, matched_cells, verdict_tables
 from pgstrata.report.tables.why import TimeView, time_view
 from pgstrata.spec.printable import printable
@@ -112,6 +113,8 @@ class CellView:
     clusters: tuple[ClusterPicture, ...]
     hosts: HostsView | None
     """Table of hosts, in a campaign on several."""
+    slices: tuple[tuple[str, ...], ...]
+    """Checks of the slices."""
 
 
 def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
@@ -155,6 +158,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             cluster=cluster,
             glossary=glossary,
             each_host=hosts,
+            slices=slices,
             rejected=data.record.rejected or findings.campaign.rejected,
             drawing=drawing,
             resolution=_resolution(drawing),
@@ -192,6 +196,7 @@ def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
             nodes=node_rows(findings, table.cell),
             clusters=cluster_pictures(findings, table.cell, stacks),
             hosts=_hosts_view(findings, table.cell),
+            slices=slice_rows(findings, table.cell),
         )
 
 

@@ -13,8 +13,7 @@ from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.json import render_json
 from pgstrata.report.pictures.drawing import draw
 from pgstrata.report.pictures.sample import Sample
-from pgstrata.report.sentences.figures import render_number
-from pgstrata.report.sentences.statements import percent
+from pgstrata.report.sentences.figures import percent, render_number
 from pgstrata.report.sentences.why import (
     KIND_WORDS,
     pair_sentences,

@@ -23,6 +23,7 @@ from pgstrata.analyze.campaign.evidence import Evidence, Run, gather
 from pgstrata.analyze.campaign.hosts_findings import hosts_findings
 from pgstrata.analyze.campaign.pair_findings import PairFindings, sorted_bounds
 from pgstrata.analyze.campaign.scale import metric_of
+from pgstrata.analyze.campaign.slice_evidence import slices_finding
 from pgstrata.analyze.campaign.statement_builder import CellStatements, amounts, rivals_of
 from pgstrata.analyze.campaign.statements import (
     MatchedLoad,
@@ -59,12 +60,13 @@ def judge(data: CampaignData) -> Findings:
     evidence = gather(data)
     design = evidence.design()
     replay = Replay(design)
-    cells, stacks, comparisons, hosts, pairs = [], [], [], [], {}
+    cells, stacks, comparisons, hosts, slices, pairs = [], [], [], [], [], {}
     for cell in evidence.cells:
         judged = _JudgedCell(evidence, design, cell, evidence.goal.primary, replay)
         cells.append(judged.finding())
         pairs[cell.id] = judged.pairs
         hosts += list(hosts_findings(evidence, design, judged.conclusion, cell.id))
+        slices += [judged.slices] if judged.slices else []
         stacks += list(judged.stacks())
         comparisons += list(judged.comparisons())
     profiles, whys = explain(evidence, cells)
@@ -84,6 +86,7 @@ def judge(data: CampaignData) -> Findings:
         profiles=profiles,
         whys=tuple(w.model_copy(update={"uncounted": pairs[w.cell].uncounted(w.a, w.b)}) for w in whys),
         hosts=tuple(hosts),
+        slices=tuple(slices),
     )
 
 
@@ -123,6 +126,7 @@ class _JudgedCell:
         self.pairs = PairFindings(cell.id, evidence.imported, seconds, notable(self.transactions), around)
         self.own: dict[str, dict[str, OwnLevel]] = {}
         self.explored: dict[str, tuple[PairConclusion, ...]] = {}
+        self.slices = slices_finding(evidence, cell.id)
         self.conclusion = self._conclude()
         self.own[primary] = self.conclusion.own
         for name in self._other_metrics():
@@ -254,7 +258,9 @@ class _JudgedCell:
         return (*self.conclusion.ranking, *apart)
 
     def _statements(self) -> Iterator[Statement]:
-        said = CellStatements(self.evidence, self.design, self.cell, self.conclusion, self.observations, self.pairs)
+        said = CellStatements(
+            self.evidence, self.design, self.cell, self.conclusion, self.observations, self.pairs, self.slices
+        )
         return said.all()
 
 

@@ -15,6 +15,7 @@ from pgstrata.analyze.campaign.pair_findings import PairFindings, pair_statement
 from pgstrata.analyze.campaign.policy import MAX_PAIRS
 from pgstrata.analyze.campaign.run_features import features_of
 from pgstrata.analyze.campaign.run_scatter import suggested_length
+from pgstrata.analyze.campaign.slice_evidence import slice_statements
 from pgstrata.analyze.campaign.statements import (
     Amount,
     BadModeStatement,
@@ -43,6 +44,7 @@ from pgstrata.analyze.campaign.steadiness import feature_statements, known, stal
 from pgstrata.analyze.campaign.whole_runs import whole_against_slices
 from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.finding import Source
+from pgstrata.analyze.findings import SlicesFinding
 from pgstrata.analyze.stats.bad_mode import BadMode
 from pgstrata.analyze.stats.comparison import Design, tabulate
 from pgstrata.analyze.stats.forecast import smallest_margin
@@ -77,6 +79,7 @@ class CellStatements:
     conclusion: CellConclusion
     observations: Sequence[Observation]
     pairs: PairFindings
+    slices: SlicesFinding | None
 
     @property
     def _metric(self) -> str:
@@ -104,6 +107,7 @@ class CellStatements:
             yield from self._levels_apart()
             yield from self._remembering()
             yield from self._whole_runs_apart(leader)
+            yield from slice_statements(self.slices) if self.slices else ()
             yield from self._growing()
             yield from self._bad_modes()
             yield from self._best_length(leader)

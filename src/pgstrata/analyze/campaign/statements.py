@@ -177,6 +177,40 @@ class WholeRunsApart(StatementBase):
     """Number of blocks with whole runs of both."""
 
 
+class AgeingBuilds(StatementBase):
+    """A stack that gains or loses on the others while a build of it is used."""
+
+    about: Literal["ageing builds"] = "ageing builds"
+    subject: str
+    ratio: float
+    """Change against the mean of the others from one slice to the next."""
+    slices: int
+    """Slices of a block: the verdicts are of these."""
+
+
+class TurnOrder(StatementBase):
+    """A turn depends on the order: on its place in the round, or on the stack whose turn came before."""
+
+    about: Literal["turn order"] = "turn order"
+    effect: Literal["place", "predecessor"]
+    subject: str
+    """The stack that came before; empty for the place."""
+    ratio: float
+    """First turn of a round over the last one, or turns right after the subject over those after the others."""
+
+
+class UnlikeBuilds(StatementBase):
+    """Builds of a stack differ by more than slices were designed for: standard deviations of a pair, with the 90 %
+    interval."""
+
+    about: Literal["unlike builds"] = "unlike builds"
+    between: float
+    low: float
+    high: float
+    most: float
+    """Scatter for which slices were designed."""
+
+
 class Growing(StatementBase):
     """Two stacks whose difference grows or shrinks over the blocks of the campaign."""
 
@@ -352,6 +386,9 @@ Statement = Annotated[
     | LevelsApart
     | Remembering
     | WholeRunsApart
+    | AgeingBuilds
+    | TurnOrder
+    | UnlikeBuilds
     | Growing
     | LostRuns
     | NotCompared

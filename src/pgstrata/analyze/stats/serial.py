@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import math
 
+from scipy.special import ndtr
+
 from pgstrata.analyze.stats.interval import Estimate, Floats
 
 LEAST_PAIRS = 8
@@ -45,6 +47,11 @@ def inflated(estimate: Estimate, d: Floats) -> Estimate:
     if not r:
         return estimate
     return Estimate(estimate.value, estimate.se * math.sqrt((1 + r) / (1 - r)), estimate.nu, estimate.n)
+
+
+def correlation_p(d: Floats) -> float:
+    """Return the one-sided p of no correlation; 1 below LEAST_PAIRS."""
+    return float(ndtr(-_excess(d) * math.sqrt(d.size))) if d.size >= LEAST_PAIRS else 1.0
 
 
 def told_correlation(d: Floats) -> float | None:

@@ -13,15 +13,14 @@ from pgstrata.analyze.findings import CellFinding, Comparison, Findings
 from pgstrata.analyze.stats.detectable_difference import least_blocks
 from pgstrata.record.decision import COMPARISON
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.sentences.figures import render_count
+from pgstrata.report.sentences.figures import percent, render_count
+from pgstrata.report.sentences.markup import listed
 from pgstrata.report.sentences.statements import (
     LONGEST_SETTLING_S,
     MOST_HOSTS,
     bare_sentence,
     caveat_words,
     comparison_words,
-    listed,
-    percent,
     sentence,
 )
 from pgstrata.report.sentences.why import reason_words

@@ -45,6 +45,12 @@ def render_percent(fraction: float | None, *, sign: bool = False) -> str:
     return f"{text} %".replace("-", "−")
 
 
+def percent(share: float) -> str:
+    """Return `12 %`, `1.4 %`: two digits below 10 %."""
+    value = 100 * share
+    return f"{value:.1f} %".replace(".0 %", " %") if abs(value) < 10 else f"{value:.0f} %"
+
+
 def render_ratio(ratio: float | None) -> str:
     """Return a ratio in the usual form: `+3.1 %` close to one, `2.4×` from two on."""
     if ratio is None or not math.isfinite(ratio):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,17 @@ class Span:
 
     kind: Literal["plain", "name", "strong"]
     text: str
+
+
+def quoted(name: str) -> str:
+    """Return a name as markup; backticks within it are replaced, because they would end it."""
+    return f"`{name.replace('`', chr(39))}`"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return `a`, `b` and `c`."""
+    marked = [quoted(n) for n in names]
+    return marked[0] if len(marked) == 1 else f"{', '.join(marked[:-1])} and {marked[-1]}"
 
 
 def parse_markup(sentence: str) -> tuple[Span, ...]:

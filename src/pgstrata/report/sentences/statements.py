@@ -11,6 +11,7 @@ from typing import Literal, assert_never
 from pgstrata.analyze.campaign.pair_findings import pair_statement
 from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.campaign.statements import (
+    AgeingBuilds,
     Amount,
     BadModeStatement,
     Behind,
@@ -38,13 +39,25 @@ from pgstrata.analyze.campaign.statements import (
     Stalls,
     Statement,
     Trend,
+    TurnOrder,
+    UnlikeBuilds,
     WholeRunsApart,
 )
 from pgstrata.analyze.campaign.steadiness import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S
 from pgstrata.analyze.campaign.transactions import NOTABLE
 from pgstrata.analyze.finding import Transactions, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison
-from pgstrata.report.sentences.figures import LEAST_S, UNBOUNDED, is_bounded, render_count, render_factor, render_number
+from pgstrata.report.sentences.figures import (
+    LEAST_S,
+    UNBOUNDED,
+    is_bounded,
+    percent,
+    render_count,
+    render_factor,
+    render_number,
+)
+from pgstrata.report.sentences.markup import listed, quoted
+from pgstrata.report.sentences.slices import slices_words
 from pgstrata.spec.summarise import summarise_names
 from pgstrata.spec.units import render_duration
 
@@ -164,13 +177,8 @@ def bare_sentence(statement: Statement) -> str:
                 f"{statement.worth_pairs:.0f}; the interval allows for that. A state that outlasts the campaign does "
                 "not show in it."
             )
-        case WholeRunsApart():
-            return (
-                f"{quoted(statement.subject)} against {quoted(statement.object)}: **whole runs contradict the "
-                f"slices**, {statement.whole:.2f}× in {render_count(statement.runs, 'whole run')} of each and "
-                f"{statement.slices:.2f}× in slices of the same builds. Checkpoints or stalls may be the cause, "
-                "which slices leave out: compare whole runs (`runs: {design: whole}`)."
-            )
+        case WholeRunsApart() | AgeingBuilds() | TurnOrder() | UnlikeBuilds():
+            return slices_words(statement)
         case Growing():
             return _growing(statement)
         case LostRuns():
@@ -220,23 +228,6 @@ def _verdict(
             return _price(statement)
         case NotCompared():
             return f"Not compared, too few runs in common: {listed(statement.names)}."
-
-
-def quoted(name: str) -> str:
-    """Return a name as markup; backticks within it are replaced, because they would end it."""
-    return f"`{name.replace('`', chr(39))}`"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return `a`, `b` and `c`."""
-    marked = [quoted(n) for n in names]
-    return marked[0] if len(marked) == 1 else f"{', '.join(marked[:-1])} and {marked[-1]}"
-
-
-def percent(share: float) -> str:
-    """Return `12 %`, `1.4 %`: two digits below 10 %."""
-    value = 100 * share
-    return f"{value:.1f} %".replace(".0 %", " %") if abs(value) < 10 else f"{value:.0f} %"
 
 
 # ---------------------------------------------------------------- verdicts

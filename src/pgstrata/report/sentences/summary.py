@@ -26,11 +26,10 @@ from pgstrata.analyze.campaign.statements import (
 )
 from pgstrata.analyze.campaign.steadiness import NOTABLE_HALF
 from pgstrata.analyze.findings import CellFinding, Findings
+from pgstrata.report.sentences.markup import listed, quoted
 from pgstrata.report.sentences.statements import (
     Remark,
     Tone,
-    listed,
-    quoted,
     remark_detail,
     sentence,
     soak_words,

@@ -8,8 +8,9 @@ from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.finding import Cause, TimeKind
 from pgstrata.analyze.findings import CellFinding, FigurePair, Findings, StackProfile, TimePart, Why, WhyPart
 from pgstrata.analyze.why.account import MOSTLY
-from pgstrata.report.sentences.figures import render_count, render_number
-from pgstrata.report.sentences.statements import percent, quoted, uncounted_words
+from pgstrata.report.sentences.figures import percent, render_count, render_number
+from pgstrata.report.sentences.markup import quoted
+from pgstrata.report.sentences.statements import uncounted_words
 from pgstrata.spec.durability import of_class
 from pgstrata.spec.units import render_size
 

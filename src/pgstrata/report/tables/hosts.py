@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.findings import CellFinding, Findings, HostFinding, HostsFinding
 from pgstrata.report.sentences.figures import render_metric
-from pgstrata.report.sentences.statements import quoted, signed_change
+from pgstrata.report.sentences.markup import quoted
+from pgstrata.report.sentences.statements import signed_change
 
 TITLE = "Each host by itself"
 EXPLAINED = (

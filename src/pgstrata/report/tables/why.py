@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pgstrata.analyze.findings import CellFinding, FigureMean, Findings, StackProfile
-from pgstrata.report.sentences.figures import NOT_KNOWN, render_number
-from pgstrata.report.sentences.statements import percent
+from pgstrata.report.sentences.figures import NOT_KNOWN, percent, render_number
 from pgstrata.report.sentences.why import KIND_WORDS, pair_sentences, profiles_of, render_figure, whys_of
 from pgstrata.report.tables.verdicts import Figure
 
