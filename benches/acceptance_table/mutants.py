@@ -11,7 +11,7 @@ from pgstrata.analyze.campaign import conclude as conclusions
 from pgstrata.analyze.campaign import simulate as simulation
 from pgstrata.analyze.campaign.simulate import SimulatedCampaign
 from pgstrata.analyze.sessions import comparison as sessions
-from pgstrata.analyze.stats import comparison, equivalence, hosts, serial, shared_scatter, shifts
+from pgstrata.analyze.stats import comparison, equivalence, hosts, serial, shared_scatter, shifts, slice_effects
 from pgstrata.analyze.stats.comparison import Design
 from pgstrata.analyze.stats.fit import BlockFit
 from pgstrata.analyze.stats.interval import Estimate, Interval, Mixture
@@ -199,6 +199,11 @@ def _all_nights() -> Callable[[], None]:
     return _replaced(shifts, "LAST", 10**9)
 
 
+def _every_block_read() -> Callable[[], None]:
+    """Tests of slices are read after every block, each time at their whole level."""
+    return _replaced(slice_effects, "READINGS", dict.fromkeys(range(6, 25), 1.0))
+
+
 def _replaced(module: object, name: str, value: object) -> Callable[[], None]:
     honest = getattr(module, name)
     setattr(module, name, value)
@@ -208,6 +213,7 @@ def _replaced(module: object, name: str, value: object) -> Callable[[], None]:
 RULES: dict[str, Callable[[], Callable[[], None]]] = {
     "random-order": _random_order,
     "turn-order": _turns_as_they_stand,
+    "slice-looks": _every_block_read,
     "evident-runs": _evident_alone,
     "dropped-untold": _dropped_untold,
     "plain-mean": _without_plain_mean,

@@ -1,4 +1,4 @@
-"""Rows 25 and on: claims whose unit of evidence is no run: hosts, sessions and nights."""
+"""Rows 25 and on: claims whose unit of evidence is no run: hosts, sessions, nights and turns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scipy.signal import lfilter
 
 from acceptance_table.checks import Check
 from acceptance_table.outcome import mean
+from acceptance_table.slice_effects import slice_effect_checks
 from pgstrata.analyze.sessions.comparison import Session, compare_sessions
 from pgstrata.analyze.stats.fit import fit_blocks
 from pgstrata.analyze.stats.hosts import HostTable, OverHosts, over_hosts
@@ -122,6 +123,7 @@ UNITS: dict[str, Callable[[int], Iterator[Check]]] = {
     "few hosts": few_host_checks,
     "sessions": session_checks,
     "nights": history_checks,
+    "slice effects": slice_effect_checks,
 }
 
 

@@ -38,6 +38,7 @@ WEAKENED = (
     Weakened("3.0", "A/A 4 typical", "1", 12),
     Weakened("random-order", "A/A 2, carry-over -5 %", "1", 8),
     Weakened("turn-order", "slices A/A 2, carry-over -5 %", "29", 12),
+    Weakened("slice-looks", "slice effects", "32", 60),
     Weakened("evident-runs", "behind 4, -52 % at 15 %", "15", 30),
     Weakened("dropped-untold", "behind 6, -52 % at 15 %", "15", 60),
     Weakened("plain-mean", RARE_AND_BAD, "11", 30),

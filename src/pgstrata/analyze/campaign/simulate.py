@@ -176,6 +176,8 @@ class SliceNoise:
     """The last stack's builds are by this much faster or slower (logarithm), half of them each."""
     carry_over: float = 0.0
     """Effect of the last stack on the turn after it (logarithm)."""
+    ageing: float = 0.0
+    """Change of the last stack from one of its turns to the next (logarithm)."""
     turns: int = 4
     turn_s: float = 2.1
     build_s: float = 4.0
@@ -261,20 +263,32 @@ def _sliced_block(
     scenario: SlicedScenario, order: Sequence[int], machine: float, rng: np.random.Generator
 ) -> tuple[float, dict[int, float]]:
     """Return the machine's level after a block, and the throughput of each stack over all of its turns."""
+    machine, rounds = simulated_turns(scenario, order, machine, rng)
+    own = {k: [BASE_TPS * math.exp(dict(turns)[k]) for turns in rounds] for k in order}
+    return machine, {k: math.fsum(found) / len(found) for k, found in own.items()}
+
+
+def simulated_turns(
+    scenario: SlicedScenario, order: Sequence[int], machine: float, rng: np.random.Generator
+) -> tuple[float, list[list[tuple[int, float]]]]:
+    """Return the machine's level after a block, and the rounds of its turns: stack and logarithm of its throughput over
+    BASE_TPS."""
     noise, last = scenario.slices, len(scenario.effects) - 1
     machine = _wandered(machine, noise, noise.build_s * len(order), rng)
     builds = {k: _build(noise, rng, last=k == last) for k in order}
-    turns: dict[int, list[float]] = {k: [] for k in order}
+    rounds: list[list[tuple[int, float]]] = []
     before = turn_order(order, -1)[-1]  # the warm-up of the stack that begins
     for turn in range(noise.turns):
+        rounds.append([])
         for k in turn_order(order, turn):
             machine = _wandered(machine, noise, noise.turn_s, rng)
             y = scenario.effects[k] + machine + builds[k] + noise.turn_sd * _shock(noise.turn_tails, rng)
             y += noise.carry_over if before == last else 0.0
+            y += noise.ageing * turn if k == last else 0.0
             y += math.log(0.5) if noise.stall_share and rng.random() < noise.stall_share else 0.0
-            turns[k].append(BASE_TPS * math.exp(y))
+            rounds[-1].append((k, y))
             before = k
-    return machine, {k: math.fsum(own) / len(own) for k, own in turns.items()}
+    return machine, rounds
 
 
 def _wandered(machine: float, noise: SliceNoise, seconds: float, rng: np.random.Generator) -> float:
