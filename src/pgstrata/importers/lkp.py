@@ -61,13 +61,14 @@ def _places(top: Path) -> Iterator[Path]:
 
 
 def _run(folder: Path, axes: Mapping[str, str]) -> list[ToolRun]:
-    stats = next((_json(folder / name) for name in _STATS if (folder / name).is_file()), {})
+    source = next((folder / name for name in _STATS if (folder / name).is_file()), None)
+    stats = _json(source) if source is not None else {}
     state = folder / "last_state"
     if state.is_file() and "is_incomplete_run: 1" in read_text(state):
         stats = {**stats, "last_state.is_incomplete_run": 1}
     output = next((folder / name for name in _OUTPUTS if (folder / name).is_file()), None)
     if output is None or _incomplete(stats):
-        return [_from_stats(str(folder), stats, axes)]
+        return [_from_stats(str(folder), stats, axes, source)]
     return pgbench_runs(output, stack="", traits={"parameters": axes["parameters"]})
 
 
@@ -88,6 +89,7 @@ def _matrix(path: Path, axes: Mapping[str, str]) -> list[ToolRun]:
             f"{path} (column {column + 1})",
             {name: row[column] for name, row in value.items() if isinstance(row, list) and column < len(row)},
             axes,
+            path,
         )
         for column in columns
     ]
@@ -103,7 +105,7 @@ def _value(stats: Mapping[str, Any], name: str) -> float | None:
     return number(found[0] if isinstance(found, list) and len(found) == 1 else found)
 
 
-def _from_stats(where: str, stats: Mapping[str, Any], axes: Mapping[str, str]) -> ToolRun:
+def _from_stats(where: str, stats: Mapping[str, Any], axes: Mapping[str, str], source: Path | None) -> ToolRun:
     if _incomplete(stats):
         return ToolRun(where, "pgbench", incomplete="lkp-tests calls the run incomplete")
     without = _value(stats, "pgbench.tps_exclude_connect")
@@ -121,6 +123,7 @@ def _from_stats(where: str, stats: Mapping[str, Any], axes: Mapping[str, str]) -
             "parameters": axes["parameters"],
             "throughput": "" if without else "throughput with the time to connect",
         },
+        raw=(source,) if source is not None else (),
         incomplete="" if tps is not None else "lkp-tests has no throughput of it",
     )
 

@@ -75,7 +75,7 @@ def import_tool(
 def _runs_of(importer: Importer, source: str, rejected: Counter[str], notices: list[str]) -> Iterator[ToolRun]:
     name, _, file = source.rpartition("=")
     path = Path(file)
-    if not path.name:
+    if not file:
         raise UsageError(
             f"{source!r} names no file", hint=f"give STACK=FILE for each file: pgstrata import {importer.name} xfs=FILE"
         )

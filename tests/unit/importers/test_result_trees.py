@@ -196,6 +196,15 @@ class TestLkp:
 
 
 class TestFolders:
+    def test_a_folder_within_another_counts_once(self, tmp_path: Path) -> None:
+        top = write(tmp_path, {f"{lkp_run(0)}/stats.json": statistics()})
+        with pytest.raises(UsageError, match=r"stats\.json is read twice"):
+            imported_from("lkp", [f"a={top}/result", f"b={top}/result/pgbench"], tmp_path / "out")
+
+    def test_the_folder_one_is_in(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(write(tmp_path / "6.8-xfs", {"iter-0/pgbench/logs/pgbench-4.log": pgbench()}))
+        assert only_cell(imported_from("mmtests", ["."], tmp_path / "out")).stack == "6.8-xfs"
+
     def test_a_file_is_no_tree(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="is no folder, and a result of mmtests is a folder"):
             imported("mmtests", tmp_path, {"xfs=a.out": pgbench()})
