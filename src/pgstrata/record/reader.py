@@ -474,7 +474,9 @@ def _check_series(metadata: pq.FileMetaData, found: pa.Schema, series: str, dura
     wanted = arrow_schema(SERIES[series])
     added = ADDED_COLUMNS.get(series, ())
     expected = [name for name in wanted.names if name in found.names or name not in added]
-    if not found.equals(wanted) and any(name not in found.names or found.field(name).type != wanted.field(name).type for name in expected):
+    if not found.equals(wanted) and any(
+        name not in found.names or found.field(name).type != wanted.field(name).type for name in expected
+    ):
         raise ValueError(f"it has other columns than {', '.join(wanted.names)}")
     size_bytes = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
     if metadata.num_rows > min(MAX_ROWS, LEAST_ROWS + ROWS_A_SECOND * duration_s) or size_bytes > MAX_MEMBER_BYTES:
