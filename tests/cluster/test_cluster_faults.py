@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import ModuleType
 from unittest import mock
 
 import pytest
@@ -20,7 +19,7 @@ from pgstrata.host.protocol import Process
 from pgstrata.postgres import standby
 from pgstrata.record.reader import read
 from pgstrata.trial.context import TrialContext
-from pgstrata.trial.steps import acknowledgements, cluster, measure, stale_reads
+from pgstrata.trial.steps import cluster, measure
 
 LONG_S = 600
 """The run that hangs would last so long, and two minutes more."""
@@ -138,10 +137,10 @@ def test_also_those_of_the_warm_up(place: Path) -> None:
     assert list((place / "out").glob("trials/*/cells/*/raw/warmup.err")), "what pgbench said is kept"
 
 
-@pytest.mark.parametrize(("asked", "module"), [("stale_reads", stale_reads), ("acknowledgements", acknowledgements)])
-def test_also_those_of_the_load_after_the_run(asked: str, module: ModuleType, place: Path) -> None:
+@pytest.mark.parametrize("asked", ["stale_reads", "acknowledgements"])
+def test_also_those_of_the_load_after_the_run(asked: str, place: Path) -> None:
     """Without this the trial would end two minutes later, by a timeout."""
-    around = mock.patch.object(module, "wait_for_run", killing("standby1"))
+    around = mock.patch.object(cluster, "wait_for_run", killing("standby1"))
     reason = failure_of(place, f"cluster(2,ANY 1,{asked}=1s)/tmpfs", around)
     assert reason.startswith("commits hang: ")
 
