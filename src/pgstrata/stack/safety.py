@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import time
 from collections.abc import Iterator
@@ -137,7 +138,7 @@ def _inspect(host: Host, wanted: DeviceId, node: str, device: OpenDevice) -> Dev
     except OSError as error:
         raise PreflightError(
             f"device {wanted.text} ({node}) on {host.name} cannot be read: {error.strerror}",
-            hint="Permission denied: root has no CAP_SYS_ADMIN here; anything else: dmesg | tail",
+            hint="run as root with CAP_SYS_ADMIN" if error.errno == errno.EACCES else "dmesg | tail",
         ) from error
     return DeviceState(wanted.text, node, device.size_bytes, in_use, signatures, content_at)
 

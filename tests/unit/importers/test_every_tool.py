@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ def figures(data: CampaignData) -> set[tuple[str, float]]:
     return {figure for cell in data.cells() for figure in {"tps": cell.result.tps or 0.0, **cell.result.extra}.items()}
 
 
+def figures_or_hint(name: str, folder: Path, text: str) -> set[tuple[str, float]] | str:
+    """The figures of a file that is imported, or the hint of its refusal."""
+    try:
+        return figures(imported(name, folder, {"xfs=a": text}))
+    except UsageError as error:
+        return error.hint
+
+
 @pytest.mark.parametrize(("name", "file"), FILES)
 def test_each_file_is_recognised_by_one_tool(name: str, file: str) -> None:
     text = (FIXTURES / file).read_text()
@@ -51,11 +60,15 @@ def test_a_file_cut_anywhere_has_no_other_figures(tmp_path: Path, name: str, fil
 
 @pytest.mark.parametrize("value", [None, [], {}, "x", -1, True, 1e308])
 @pytest.mark.parametrize(("name", "file"), [one for one in FILES if one[1].endswith(".json")])
-def test_values_of_other_types_are_no_internal_error(tmp_path: Path, name: str, file: str, value: object) -> None:
+def test_values_of_other_types_are_refused_or_give_whole_figures(
+    tmp_path: Path, name: str, file: str, value: object
+) -> None:
     whole = json.loads((FIXTURES / file).read_text())
     for position, key in enumerate(whole):
-        with contextlib.suppress(UsageError):
-            imported(name, tmp_path / str(position), {"xfs=a": json.dumps(whole | {key: value})})
+        text = json.dumps(whole | {key: value})
+        found = figures_or_hint(name, tmp_path / str(position), text)
+        assert found, key
+        assert isinstance(found, str) or all(math.isfinite(figure) for _, figure in found), key
 
 
 def test_a_file_counts_once(tmp_path: Path) -> None:

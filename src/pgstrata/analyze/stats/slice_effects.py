@@ -131,7 +131,7 @@ class Builds:
     high: float
     within: float
     p: float | None
-    """Of a scatter between builds of at most MOST_BETWEEN, over all looks."""
+    """p value, over all looks, that the scatter between builds is at most MOST_BETWEEN."""
 
 
 def build_scatter(blocks: Sequence[Turns], stacks: int) -> Builds | None:
