@@ -44,6 +44,19 @@ class Transactions(Finding):
         return {**said, "were retried": self.retried}
 
 
+class Rounds(Finding):
+    """The same pair by its blocks with runs of both, before any rule: what a reader of the runs counts."""
+
+    blocks: int
+    better: int
+    """Blocks in which a was better; in the others b was, or neither."""
+    worse: int
+    low: float | None
+    """Bounds of the fixed-sample t interval of the mean difference at 95 %, in the unit of `ratio`: valid for one look
+    that was decided on beforehand, not for a look after each block. Null with fewer than two blocks."""
+    high: float | None
+
+
 Uncounted = dict[str, Transactions]
 """Transactions by stack, for stacks with a notable share."""
 Unlike = dict[str, dict[str, str]]

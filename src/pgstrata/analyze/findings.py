@@ -16,6 +16,7 @@ from pgstrata.analyze.finding import (
     Finding,
     Kind,
     MetricScale,
+    Rounds,
     Source,
     TimeKind,
     Transactions,
@@ -223,6 +224,8 @@ class Comparison(Finding):
     """Standard deviation of one paired difference, on the scale of the model (logarithm for ratios)."""
     unseen_mode: float | None = None
     """For an equal pair: a mode in a smaller share of the runs could have been missed (confidence 0.95)."""
+    rounds: Rounds | None = None
+    """Null without blocks (imports), over hosts, and for metrics that were not declared."""
     cross_check: float | None = None
     """The Hodges-Lehmann estimate of the same ratio or difference, if it differs by more than half a margin."""
     uncounted: Uncounted = Field(default_factory=dict)

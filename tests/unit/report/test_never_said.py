@@ -8,7 +8,9 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from pgstrata.analyze.campaign.judge import judge
 from pgstrata.cli.resume import run_command
@@ -171,10 +173,21 @@ def test_a_stack_far_behind_is_not_named_beside_one_that_is_close(tmp_path: Path
         "btrfs": [1067.0, 1521, 1398],
     }
     data = recorded(tmp_path, runs, "quick")
-    first, second, third = answer(data, judge(data), command).split(". ")[:3]
+    findings = judge(data)
+    first, second, third = answer(data, findings, command).split(". ", 2)
     assert first == "`xfs` leads, which is **not proven** against `ext4`"
     assert second == "`xfs` and `ext4` differ by at most 24 %: choose by other grounds, or give it more time"
-    assert third == "`btrfs` is far behind, with too few runs for a proof"
+    assert third.startswith(
+        "`btrfs` was slower than `xfs` in each of 3 rounds (at a single look, 95 %: -72 ... -23 %): "
+        "too few runs for a proof. "
+    ), third
+    rounds = next(c.rounds for c in findings.comparisons if {c.a, c.b} == {"btrfs", "xfs"} and c.metric == "tps")
+    assert rounds is not None
+    assert rounds.low is not None
+    assert rounds.high is not None
+    d = np.log(runs["btrfs"]) - np.log(runs["xfs"][:3])
+    bounds = ttest_1samp(d, 0.0).confidence_interval(0.95)
+    assert sorted(abs(np.log([rounds.low, rounds.high]))) == pytest.approx(sorted([-bounds.high, -bounds.low]))
 
 
 def test_what_is_settled_is_said_once_and_asks_for_nothing(tmp_path: Path) -> None:

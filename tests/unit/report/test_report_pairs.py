@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pgstrata.analyze.finding import Rounds
 from pgstrata.analyze.findings import (
     CampaignFinding,
     Comparison,
@@ -39,7 +40,11 @@ def stack_of(name: str, tps: float) -> StackFinding:
 
 
 def test_a_flipped_ratio_is_its_inverse_with_bounds_exchanged() -> None:
-    flipped = flip(compare())
+    flipped = flip(compare(rounds=Rounds(blocks=5, better=1, worse=4, low=0.7, high=0.95)))
+    assert flipped.rounds is not None
+    assert (flipped.rounds.better, flipped.rounds.worse) == (4, 1)
+    assert flipped.rounds.low == pytest.approx(1 / 0.95)
+    assert flipped.rounds.high == pytest.approx(1 / 0.7)
     assert (flipped.a, flipped.b, flipped.verdict) == ("y", "x", "better")
     assert flipped.ratio == pytest.approx(1.25)
     assert flipped.low == pytest.approx(1 / 0.9)

@@ -19,7 +19,7 @@ from pgstrata.analyze.campaign.statements import (
     Price,
     Statement,
 )
-from pgstrata.analyze.finding import Verdict
+from pgstrata.analyze.finding import Rounds, Verdict
 from pgstrata.report.sentences.statements import Tone, sentence, tone_of
 
 
@@ -54,6 +54,19 @@ def pair(relation: Verdict, amount: float, low: float | None, high: float | None
             pair("undecided", 1.014, 0.99, 1.04, settled_by_pairs=34, settled_by_s=32400, acceptable_margin=0.03),
             "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. About 34 more pairs (9 h) would settle 2 % if the "
             "difference stays as it is; 3 % can be accepted now.",
+        ),
+        (
+            pair("undecided", 1.014, 0.99, 1.04, rounds=Rounds(blocks=4, better=3, worse=1, low=0.995, high=1.031)),
+            "`a` vs `b`: +1.4 % (-1 ... +4): **undecided**. `b` was slower than `a` in 3 of 4 rounds (at a single "
+            "look, 95 %: -3 ... +0.5 %).",
+        ),
+        (
+            pair("undecided", 0.5, 0.1, 2.5, rounds=Rounds(blocks=2, better=0, worse=2, low=0.001, high=250.0)),
+            "`a` vs `b`: 0.500× (0.100 ... 2.50×): **undecided**. `a` was slower than `b` in each of 2 rounds.",
+        ),
+        (
+            pair("undecided", 0.5, 0.1, 2.5, rounds=Rounds(blocks=1, better=0, worse=1, low=None, high=None)),
+            "`a` vs `b`: 0.500× (0.100 ... 2.50×): **undecided**.",
         ),
         (
             pair("undecided", 0.992, 0.404, 2.43, settled_by_pairs=1904, sigma=0.3, source="hosts"),

@@ -92,10 +92,15 @@ class PairConclusion:
             return hodges_lehmann(d[np.isfinite(d)])
         return hodges_lehmann_shift(self.x[np.isfinite(self.x)], self.y[np.isfinite(self.y)])
 
+    @property
+    def in_blocks(self) -> Floats:
+        """Differences of the blocks with runs of both; empty for a pair without blocks, or over hosts."""
+        d = self.x - self.y if self.paired and self.over is None else np.zeros(0)
+        return d[np.isfinite(d)]
+
     def correlation(self) -> float | None:
         """Correlation of a block's difference with that of the next block; None if it may be due to chance."""
-        d = self.x - self.y if self.paired and self.over is None else np.zeros(0)
-        return told_correlation(d[np.isfinite(d)])
+        return told_correlation(self.in_blocks)
 
     def needed(self) -> int | None:
         """Further pairs until a verdict, by the forecast; at least one while the verdict is open, None if too many."""

@@ -12,10 +12,10 @@ from pgstrata.analyze.campaign.scale import Metric
 from pgstrata.analyze.campaign.statements import PairStatement
 from pgstrata.analyze.campaign.surroundings import Surroundings, unlike
 from pgstrata.analyze.crash import share_bound
-from pgstrata.analyze.finding import Kind, Source, Uncounted, Unlike
+from pgstrata.analyze.finding import Kind, Rounds, Source, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison
-from pgstrata.analyze.stats.equivalence import PairVerdict
-from pgstrata.analyze.stats.interval import Interval
+from pgstrata.analyze.stats.equivalence import PairVerdict, mean_of_differences
+from pgstrata.analyze.stats.interval import ALPHA, Interval, t_interval
 
 
 class Caveats(TypedDict):
@@ -78,6 +78,7 @@ class PairFindings:
             acceptable_margin=relative_margin(metric, verdict.acceptable_bound) if declared else None,
             sigma=pair.sigma,
             unseen_mode=unseen_mode(verdict),
+            rounds=_rounds(pair, metric) if declared else None,
             **self.caveats(pair.a, pair.b),
             cross_check=_cross_check(pair, metric) if declared else None,
         )
@@ -94,6 +95,15 @@ class PairFindings:
         if pair.over is not None:
             return "hosts"
         return "fresh pairs" if pair.confirmed else "screening"
+
+
+def _rounds(pair: PairConclusion, metric: Metric) -> Rounds | None:
+    d = pair.in_blocks
+    if not d.size:
+        return None
+    once = t_interval(mean_of_differences(d), ALPHA) if d.size > 1 else Interval(-math.inf, math.inf, 1 - ALPHA)
+    low, high = sorted_bounds(metric, once)
+    return Rounds(blocks=d.size, better=int((d > 0).sum()), worse=int((d < 0).sum()), low=low, high=high)
 
 
 def pair_statement(comparison: Comparison) -> PairStatement:
@@ -116,6 +126,7 @@ def pair_statement(comparison: Comparison) -> PairStatement:
         settled_by_s=comparison.needed_s,
         acceptable_margin=comparison.acceptable_margin,
         unseen_mode=comparison.unseen_mode,
+        rounds=comparison.rounds,
         uncounted=comparison.uncounted,
         unlike=comparison.unlike,
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pgstrata.analyze.finding import Finding, Source, Uncounted, Unlike, Verdict
+from pgstrata.analyze.finding import Finding, Rounds, Source, Uncounted, Unlike, Verdict
 
 
 class StatementBase(Finding):
@@ -69,6 +69,7 @@ class PairStatement(Claim):
     acceptable_margin: float | None = None
     unseen_mode: float | None = None
     """For an equal pair: a mode in a smaller share of the runs could have been missed."""
+    rounds: Rounds | None = None
 
 
 class NotConfirmed(StatementBase):

@@ -14,13 +14,14 @@ from pgstrata.analyze.stats.detectable_difference import least_blocks
 from pgstrata.record.decision import COMPARISON
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.sentences.figures import percent, render_count
-from pgstrata.report.sentences.markup import listed
+from pgstrata.report.sentences.markup import listed, quoted
 from pgstrata.report.sentences.statements import (
     LONGEST_SETTLING_S,
     MOST_HOSTS,
     bare_sentence,
     caveat_words,
     comparison_words,
+    rounds_words,
     sentence,
 )
 from pgstrata.report.sentences.why import reason_words
@@ -181,13 +182,17 @@ def _open_words(findings: Findings, cell: CellFinding, choice: Choice) -> str:
     close = [name for name in open_ if name not in far]
     far = far if close else []
     against = f" against {listed(close or list(open_))}" if open_ else ""
-    behind = (
-        f" {listed(far)} {'is' if len(far) == 1 else 'are'} far behind, with too few runs for a proof." if far else ""
-    )
+    behind = "".join(f" {_behind_words(name, open_[name])}." for name in far)
     leads = f"{bare_sentence(choice).split(' leads,')[0]} leads, which is **not proven**{against}."
     imported = findings.campaign.origin.startswith("import")
     bounds = _bound_words(choice.subject, [c for name, c in open_.items() if name in close], imported)
     return f"{leads}{bounds}{behind}{_proven_words(findings, cell, choice)}{caveat_words(choice)}"
+
+
+def _behind_words(name: str, comparison: Comparison) -> str:
+    """Return how often a stack far behind was slower, and why that is no proof."""
+    counted = rounds_words(comparison.a, comparison.b, comparison.metric, comparison.rounds)
+    return f"{counted or f'{quoted(name)} is far behind'}: too few runs for a proof"
 
 
 def _bound_words(leader: str, open_: Sequence[Comparison], imported: bool) -> str:

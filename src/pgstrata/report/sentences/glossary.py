@@ -39,6 +39,12 @@ TERMS = (
         "bounds that hold the true value with 95 % confidence or more, for all pairs at once and whenever one looks",
     ),
     Term(
+        "single look",
+        "a 95 % interval that counts one pair alone and holds if the runs are looked at once, after a number of rounds "
+        "fixed beforehand: narrower than the intervals that verdicts rest on",
+        ("at a single look",),
+    ),
+    Term(
         "chosen",
         "no other stack of its durability class can be better by more than the margin, with at least 95 % confidence",
     ),

@@ -43,9 +43,8 @@ from pgstrata.analyze.campaign.statements import (
     UnlikeBuilds,
     WholeRunsApart,
 )
-from pgstrata.analyze.campaign.steadiness import NOTABLE_HALF, NOTABLE_STALL, NOTABLE_STALL_S
 from pgstrata.analyze.campaign.transactions import NOTABLE
-from pgstrata.analyze.finding import Transactions, Uncounted, Unlike
+from pgstrata.analyze.finding import Rounds, Transactions, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison
 from pgstrata.report.sentences.figures import (
     LEAST_S,
@@ -58,6 +57,7 @@ from pgstrata.report.sentences.figures import (
 )
 from pgstrata.report.sentences.markup import listed, quoted
 from pgstrata.report.sentences.slices import slices_words
+from pgstrata.report.sentences.steadiness import remark_words, soak_words
 from pgstrata.spec.summarise import summarise_names
 from pgstrata.spec.units import render_duration
 
@@ -72,10 +72,7 @@ MOST_HOSTS = 100
 FACTOR_FROM = 2.0
 """Ratios from here on are shown as factors, as in the table."""
 _FASTER = frozenset({"tps", "latency_avg_ms"})
-NOTABLE_SLOPE = 0.01
-"""Minimum slope of soak runs to report, share per hour."""
 _FEW = 3
-_FIFTHS = ("first", "second", "third", "fourth", "last")
 _PROMISES = {
     "survives power loss": ("that survives power loss", "that survive power loss"),
     "loses recent commits": ("that loses recent commits at most", "that lose recent commits at most"),
@@ -83,10 +80,6 @@ _PROMISES = {
     "loses on power loss": ("that may lose everything", "that may lose everything"),
 }
 """Promise of one stack, and of several."""
-
-
-Remark = Stalls | Trend | CheckpointCost | Period | LevelChanges
-"""Statements on the steadiness of the runs of one stack: a cell with many stacks has many of them."""
 
 
 def comparison_words(comparison: Comparison) -> str:
@@ -203,7 +196,7 @@ def bare_sentence(statement: Statement) -> str:
         case SoakTrend():
             return soak_words((statement,))
         case Stalls() | Trend() | CheckpointCost() | Period() | LevelChanges():
-            return _remark(statement)
+            return remark_words(statement)
     assert_never(statement)
 
 
@@ -307,12 +300,35 @@ def _different(pair: PairStatement) -> str:
 def _undecided(pair: PairStatement) -> str:
     metric = metric_of(pair.metric)
     settling = _settling(pair, metric)
-    text = f"{versus(pair)}: **undecided**.{f' {settling}' if settling else ''}"
+    counted = rounds_words(pair.subject, pair.object, pair.metric, pair.rounds)
+    told = f" {counted}." if counted else ""
+    text = f"{versus(pair)}: **undecided**.{told}{f' {settling}' if settling else ''}"
     acceptable = pair.acceptable_margin
     if acceptable is not None and metric.scale == "ratio" and pair.margin < acceptable <= MOST_ACCEPTABLE:
         now = f"{_margin(metric, acceptable)} can be accepted now"
         return f"{text}; {now}." if settling else f"{text} {now}."
     return f"{text}." if settling else text
+
+
+def rounds_words(a: str, b: str, name: str, rounds: Rounds | None) -> str:
+    """Return in how many rounds which of two was worse, and the interval of a single look, without a full stop.
+
+    Empty with fewer than two rounds. Such an interval convinces nobody of a difference once the runs were looked at
+    after each round: the sentence calls it by its name.
+    """
+    if rounds is None or rounds.blocks < 2:
+        return ""
+    metric, is_worse = metric_of(name), rounds.worse >= rounds.better
+    worse, better = (a, b) if is_worse else (b, a)
+    count = max(rounds.worse, rounds.better)
+    times = f"each of {rounds.blocks}" if count == rounds.blocks else f"{count} of {rounds.blocks}"
+    text = f"{quoted(worse)} was {_word(metric, better=False)} {quoted(better)} in {times} rounds"
+    if rounds.low is None or rounds.high is None or not is_bounded(rounds.low, rounds.high, metric):
+        return text
+    values = (rounds.low, rounds.high) if is_worse else [_turned(metric, v) for v in (rounds.low, rounds.high)]
+    low, high = sorted(_change(metric, v) for v in values)
+    once = f"{_bare(metric, low, sign=True)} ... {_changed(metric, high, sign=True)}"
+    return f"{text} (at a single look, 95 %: {once})"
 
 
 def _settling(pair: PairStatement, metric: Metric) -> str:
@@ -478,71 +494,6 @@ def _levels_apart(statement: LevelsApart) -> str:
     stage = "among the fresh pairs" if far.fresh else "of the screening"
     off = _amount(metric, far.amount, sign=True)
     return f"{text} Far off: {quoted(far.stack)} in block {far.block} {stage}, {off} against its median run."
-
-
-def remark_detail(remark: Remark) -> str:
-    """Return the figures of a remark."""
-    match remark:
-        case Stalls():
-            return _stalled(remark)
-        case CheckpointCost():
-            return (
-                f"slowest in the {_FIFTHS[remark.slowest_fifth]} fifth of the cycle, by {percent(remark.depth)} of its "
-                "mean against the fastest"
-            )
-        case Trend():
-            return f"{'falls' if remark.per_hour < 0 else 'rises'} by {percent(abs(remark.per_hour))} an hour"
-        case Period():
-            swing = f"by {percent(remark.swing)}, " if remark.swing is not None else ""
-            return f"{swing}with a period of {remark.period_s:.0f} s"
-        case LevelChanges():
-            step = f", by {percent(remark.step)} at most" if remark.step is not None else ""
-            if len(remark.at_s) > _FEW:
-                return f"{len(remark.at_s)} times{step}"
-            return f"at {', '.join(render_duration(t) for t in remark.at_s)}{step}"
-    assert_never(remark)
-
-
-def _stalled(statement: Stalls) -> str:
-    shares = []
-    if statement.half_fraction >= NOTABLE_HALF:
-        shares.append(f"{percent(statement.half_fraction)} below half of its own median")
-    if statement.stall_fraction >= NOTABLE_STALL or statement.longest_stall_s >= NOTABLE_STALL_S:
-        longest = f"the longest stall: {statement.longest_stall_s:.0f} s"
-        shares.append(f"{percent(statement.stall_fraction)} below a tenth of its own median ({longest})")
-    return f"of its seconds, {' and '.join(shares)}"
-
-
-def _remark(remark: Remark) -> str:
-    name, detail = quoted(remark.subject), remark_detail(remark)
-    soak = "Soak: " if isinstance(remark, Stalls | LevelChanges) and remark.soak else ""
-    match remark:
-        case Stalls():
-            return f"{soak}{name} **stalls**: {detail}."
-        case CheckpointCost():
-            return f"{name} follows the checkpoints: {detail}."
-        case Trend():
-            return f"Throughput of {name} drifts within a run: it {detail}; a longer run would show more."
-        case Period():
-            return f"Throughput of {name} swings {detail}."
-        case LevelChanges():
-            return f"{soak}{name} changed its level within a run, {detail}."
-    assert_never(remark)
-
-
-def soak_words(trends: Sequence[SoakTrend]) -> str:
-    """Describe the trend of throughput in the long runs of one stack, or of several."""
-    moved = "; ".join(f"{quoted(t.subject)} {_moved(t.per_hour)}" for t in trends)
-    first = trends[0]
-    times = "one run" if first.runs == 1 else f"{first.runs} runs"
-    each = " each" if len(trends) > 1 else ""
-    return f"Soak: {moved}; over {times}{each} of {render_duration(first.duration_s)} (median Theil-Sen slope)."
-
-
-def _moved(slope: float) -> str:
-    if abs(slope) < NOTABLE_SLOPE:
-        return "keeps its throughput"
-    return f"{'loses' if slope < 0 else 'gains'} {percent(abs(slope))} an hour"
 
 
 def _open_loop(statement: MatchedLoad | Capacity) -> str:

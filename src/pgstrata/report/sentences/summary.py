@@ -28,16 +28,14 @@ from pgstrata.analyze.campaign.steadiness import NOTABLE_HALF
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.report.sentences.markup import listed, quoted
 from pgstrata.report.sentences.statements import (
-    Remark,
     Tone,
-    remark_detail,
     sentence,
-    soak_words,
     tone_of,
     uncounted_words,
     unlike_words,
     versus,
 )
+from pgstrata.report.sentences.steadiness import Remark, remark_detail, soak_words
 from pgstrata.report.tables.verdicts import main_cells
 from pgstrata.spec.summarise import summarise_names
 

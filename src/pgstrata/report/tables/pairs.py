@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from pgstrata.analyze.finding import Verdict
+from pgstrata.analyze.finding import Rounds, Verdict
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
 
 _FLIPPED: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "equal": "equal", "undecided": "undecided"}
@@ -24,7 +25,19 @@ def flip(comparison: Comparison) -> Comparison:
             "ratio": turn(comparison.ratio),
             "cross_check": turn(comparison.cross_check),
             "verdict": _FLIPPED[comparison.verdict],
+            "rounds": comparison.rounds and _flip_rounds(comparison.rounds, turn),
             "leaning": None if comparison.leaning is None else _FLIPPED[comparison.leaning],
+        }
+    )
+
+
+def _flip_rounds(rounds: Rounds, turn: Callable[[float | None], float | None]) -> Rounds:
+    return rounds.model_copy(
+        update={
+            "better": rounds.worse,
+            "worse": rounds.better,
+            "low": turn(rounds.high),
+            "high": turn(rounds.low),
         }
     )
 
