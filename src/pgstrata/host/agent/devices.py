@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import stat
 import struct
@@ -86,16 +87,17 @@ class Devices:
         return [other for other, device in self._devices.items() if device == self._devices[handle] and other != handle]
 
     def first_content(self, handle: int) -> int | None:
-        """Where the first byte lies that is not zero, of all places that are looked at; None when there is none."""
-        fcntl.ioctl(handle, BLKFLSBUF)  # what the cache holds may not be what is on the device
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)  # reading ahead of samples costs twenty times the time
-        zeroes = bytes(CHUNK_BYTES)
-        for start, length in places(_ask(handle, BLKGETSIZE64)):
-            for offset in range(start, start + length, CHUNK_BYTES):
-                data = os.pread(handle, min(CHUNK_BYTES, start + length - offset), offset)
-                if data != zeroes[: len(data)]:  # a comparison of memory; to count zeroes takes a step for each byte
-                    return offset + len(data) - len(data.lstrip(b"\0"))
-        return None
+        """Where the first byte lies that is not zero, of all places that are looked at; None when there is none.
+
+        Reads the device itself: what the page cache holds may not be what is on it, and would cost the host its own.
+        """
+        fcntl.ioctl(handle, BLKFLSBUF)
+        direct = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+        try:
+            with mmap.mmap(-1, CHUNK_BYTES) as buffer:  # aligned, as O_DIRECT wants it
+                return _first_content(direct, places(_ask(handle, BLKGETSIZE64)), buffer)
+        finally:
+            os.close(direct)
 
     def zero(self, handle: int) -> None:
         """Zeroes every place that `first_content` looks at, the start of the device last: a label that says whose it
@@ -133,6 +135,22 @@ def _copies(size: int) -> list[int]:
                 found.append(index * group)
                 index *= base
     return found
+
+
+def _first_content(fd: int, wanted: list[tuple[int, int]], buffer: mmap.mmap) -> int | None:
+    """OSError where the device gives less than its size."""
+    zeroes = bytes(CHUNK_BYTES)
+    for start, length in wanted:
+        for offset in range(start, start + length, CHUNK_BYTES):
+            part = min(CHUNK_BYTES, start + length - offset)
+            with memoryview(buffer)[:part] as room:
+                given = os.preadv(fd, [room], offset)
+            if given != part:
+                raise OSError(errno.EIO, f"{given} of {part} bytes were read at byte {offset}")
+            data = buffer[:part]
+            if data != zeroes[:part]:  # a comparison of memory; to count zeroes takes a step for each byte
+                return offset + part - len(data.lstrip(b"\0"))
+    return None
 
 
 def _let_others_in(fd: int) -> int:
