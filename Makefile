@@ -113,7 +113,7 @@ test-lab: $(STAMP) $(DISK) ## lvm, md, zfs and nfs on a lab machine; builds its 
 	@$(BIN)/pytest --numprocesses 2 --dist loadgroup tests/lab
 
 .PHONY: demo
-demo: $(STAMP) $(DISK) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, and power cuts, in five to six minutes
+demo: $(STAMP) $(DISK) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, and power cuts, in about six minutes
 	@$(BIN)/pgstrata run campaigns/demo.yaml --out out/demo
 
 .PHONY: docs

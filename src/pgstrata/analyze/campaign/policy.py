@@ -59,7 +59,8 @@ ENOUGH_PAIRS = 5
 
 @dataclass(frozen=True)
 class AdaptivePolicy:
-    """Screening in complete blocks with dropping, then pairs until a verdict or until no verdict is in reach."""
+    """Screening in complete blocks with dropping, then pairs until a verdict. Without one, a budget is spent to its
+    end, on a narrower interval; without a budget, pairs end when no verdict is in reach."""
 
     design: Design
     max_pairs: int = MAX_PAIRS
@@ -175,8 +176,8 @@ class AdaptivePolicy:
             return (
                 f"{name}: {verdict.verdict} after {_pairs_words(done)}{self._reach(outlook, most, rates.equivalence)}"
             )
-        if outlook is None:
-            return ""
+        if outlook is None or (self.budget_s is not None and not verdict.decided):
+            return ""  # the time is given: without a verdict it goes into a narrower interval
         different = outlook.chance_of_difference(rates.alpha)
         equal = outlook.chance_of_equality(pair.bound, rates.equivalence)
         if verdict.decided:
@@ -192,9 +193,8 @@ class AdaptivePolicy:
         if worth:
             return ""
         chance = _chance_words(different + equal)
-        is_short = self.budget_s is not None and most < self.max_pairs
-        room = f"the budget has room for {_pairs_words(most)} in all" if is_short else f"{_pairs_words(most)} in all"
-        return f"{name}: {room}, with a chance of {chance} of a verdict{self._reach(outlook, most, rates.equivalence)}"
+        reach = self._reach(outlook, most, rates.equivalence)
+        return f"{name}: {_pairs_words(most)} in all, with a chance of {chance} of a verdict{reach}"
 
     def _reach(self, outlook: Outlook | None, most: int, alpha: float) -> str:
         """Describe the smallest margin within which the pair could show equality, if that margin is useful."""
