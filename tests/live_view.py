@@ -92,5 +92,7 @@ class RunningTrial:
             file.write(f"progress: {number}.0 s, {tps:.1f} tps, lat 4.000 ms stddev 1.000, 0 failed\n")
 
     def finish(self) -> None:
-        shutil.rmtree(self.partial)
-        shutil.move(self.whole, self.partial.with_name(self.whole.name))
+        """Renames the folder, as a recorder does: it is never gone in between."""
+        shutil.copytree(self.whole, self.partial, dirs_exist_ok=True)
+        shutil.rmtree(self.whole)
+        self.partial.rename(self.partial.with_name(self.whole.name))

@@ -91,8 +91,8 @@ class Follower:
         except (PgstrataError, OSError):
             return _nothing(self.directory, "gone" if self._seen else "not begun")
         self._seen = True
-        self._look_at_finished(source)
         self._look_at_running(record)
+        self._look_at_finished(source)  # behind it: a trial that ends in between is counted, and runs no more
         return self._progress(record, decisions)
 
     @property
@@ -121,6 +121,7 @@ class Follower:
                 found = _finished_trial(self.directory / "trials" / name)
                 if found is not None:
                     self._finished[name] = found
+                    self._following.pop(f".{name}.partial", None)
 
     def _look_at_running(self, record: CampaignRecord) -> None:
         folders = {p.name: p for p in sorted((self.directory / "trials").glob(".*.partial"))}

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,27 @@ def test_trial_step_and_the_running_second(directory: Path, running: RunningTria
     assert (after.running, after.finished) == ((), 6)
     assert after.trials["ext4"] == {"ok": 2, "failed": 1}
     assert [i.status for i in after.incidents] == ["failed", "excluded"]
+
+
+@pytest.mark.parametrize("look", ["_look_at_running", "_look_at_finished"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_trial_that_ends_during_a_look_is_either_running_or_finished(
+    directory: Path, running: RunningTrial, monkeypatch: pytest.MonkeyPatch, look: str, before: bool
+) -> None:
+    follower = Follower(directory)
+    one = follower.look()
+    usual = getattr(Follower, look)
+
+    def interrupted(*arguments: Any) -> None:
+        if before:
+            running.finish()
+        usual(*arguments)
+        if not before:
+            running.finish()
+
+    monkeypatch.setattr(Follower, look, interrupted)
+    during = follower.look()
+    assert during.finished + len(during.running) == one.finished + len(one.running) == one.finished + 1
 
 
 def test_a_torn_last_line_waits_for_its_end(directory: Path, running: RunningTrial) -> None:
