@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-
 from pgstrata.host.protocol import Host
 
 SECTOR_BYTES = 512
@@ -18,13 +15,7 @@ def sysfs_folder(node: str) -> str:
 
 def read_size_bytes(host: Host, node: str) -> int:
     """Read the size of a device; FileNotFoundError when the kernel has no such node, or is taking it away."""
-    path = f"{sysfs_folder(node)}/size"
-    try:
-        return int(host.read_text(path)) * SECTOR_BYTES
-    except OSError as error:
-        if error.errno == errno.ENODEV:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
-        raise
+    return int(host.read_text(f"{sysfs_folder(node)}/size")) * SECTOR_BYTES
 
 
 def list_partitions(host: Host, node: str) -> tuple[str, ...]:

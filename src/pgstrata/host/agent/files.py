@@ -60,12 +60,18 @@ class Files:
     """Operations on paths."""
 
     def read(self, path: str) -> bytes:
+        """A file of the kernel whose device or process goes away while it is read is not found."""
         data = bytearray()
-        with open(path, "rb", buffering=0) as file:
-            while part := file.read(READ_BYTES):
-                data += part
-                if len(data) > MOST_READ_BYTES:
-                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                while part := file.read(READ_BYTES):
+                    data += part
+                    if len(data) > MOST_READ_BYTES:
+                        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        except OSError as error:
+            if error.errno in (errno.ENODEV, errno.ESRCH) and path.startswith(("/sys/", "/proc/")):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+            raise
         return bytes(data)
 
     def read_chunk(self, path: str, offset: int, size: int, owner: str | None = None) -> bytes:
