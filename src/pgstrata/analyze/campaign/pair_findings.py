@@ -101,8 +101,7 @@ def _rounds(pair: PairConclusion, metric: Metric) -> Rounds | None:
     d = pair.in_blocks
     if not d.size:
         return None
-    once = t_interval(mean_of_differences(d), ALPHA) if d.size > 1 else Interval(-math.inf, math.inf, 1 - ALPHA)
-    low, high = sorted_bounds(metric, once)
+    low, high = sorted_bounds(metric, t_interval(mean_of_differences(d), ALPHA))
     return Rounds(blocks=d.size, better=int((d > 0).sum()), worse=int((d < 0).sum()), low=low, high=high)
 
 

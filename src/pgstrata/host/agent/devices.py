@@ -92,7 +92,7 @@ class Devices:
         Reads the device itself: what the page cache holds may not be what is on it, and would cost the host its own.
         """
         fcntl.ioctl(handle, BLKFLSBUF)
-        direct = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+        direct = _opened_again(handle, os.O_DIRECT)
         try:
             with mmap.mmap(-1, CHUNK_BYTES) as buffer:  # aligned, as O_DIRECT wants it
                 return _first_content(direct, places(_ask(handle, BLKGETSIZE64)), buffer)
@@ -153,9 +153,14 @@ def _first_content(fd: int, wanted: list[tuple[int, int]], buffer: mmap.mmap) ->
     return None
 
 
+def _opened_again(fd: int, flags: int = 0) -> int:
+    """A further handle of the same device, to read."""
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC | flags)
+
+
 def _let_others_in(fd: int) -> int:
     """A handle of the same device that does not hold it exclusively; the given one is closed."""
-    shared = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    shared = _opened_again(fd)
     os.close(fd)
     return shared
 
