@@ -17,6 +17,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SPREAD := --numprocesses 3 --dist loadgroup
 # The root tests come first, which take longest; the order would be by number.
 SPREAD_WIDE := --numprocesses 5 --dist loadgroup --no-loadscope-reorder
+# Tests with a real kernel share it with one another. One that fails is run once more, and the summary names it (RERUN):
+# a test that passes only then is to be mended.
+AGAIN := --reruns 1 -r sR
 
 .PHONY: help
 help: ## this list
@@ -73,19 +76,19 @@ coverage: $(STAMP) ## which lines and branches the unit tests reach
 .PHONY: test
 test: $(STAMP) $(DISK) ## the fast and the root tests
 	@bash .ci/strata-disk test
-	@$(BIN)/pytest $(SPREAD_WIDE) -m "not every_stack" tests/root tests/e2e tests/unit tests/golden tests/contract
+	@$(BIN)/pytest $(SPREAD_WIDE) $(AGAIN) -m "not every_stack" tests/root tests/e2e tests/unit tests/golden tests/contract
 
 .PHONY: test-benches
 test-benches: $(STAMP) $(DISK) ## every benchmark, in a tiny size, as root; some minutes
-	@$(BIN)/pytest $(SPREAD) tests/benches
+	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/benches
 
 .PHONY: test-cluster
 test-cluster: $(STAMP) $(DISK) ## clusters, whole and broken, as root; some minutes
-	@$(BIN)/pytest $(SPREAD) tests/cluster
+	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/cluster
 
 .PHONY: test-fleet
 test-fleet: $(STAMP) $(DISK) ## Dask clusters that are killed, as root; three minutes
-	@$(BIN)/pytest $(SPREAD) tests/fleet
+	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/fleet
 
 # Of benches/crash_controls.py: fewer states, some controls, other majors
 CONTROLS :=
@@ -104,7 +107,7 @@ crash-lab: $(STAMP) $(DISK) ## power cuts of stacks over lvm, md, zfs and nfs, o
 
 .PHONY: attack
 attack: $(STAMP) $(DISK) ## hostile inputs, kills and signals in numbers; PGSTRATA_ATTACK_SCALE=0.1 for a tenth of them
-	@$(BIN)/pytest $(SPREAD) tests/attack
+	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/attack
 
 .PHONY: test-lab
 test-lab: $(STAMP) $(DISK) ## lvm, md, zfs and nfs on a lab machine; builds its image when there is none
