@@ -17,9 +17,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SPREAD := --numprocesses 3 --dist loadgroup
 # The root tests come first, which take longest; the order would be by number.
 SPREAD_WIDE := --numprocesses 5 --dist loadgroup --no-loadscope-reorder
-# Tests with a real kernel share it with one another. One that fails is run once more, and the summary names it (RERUN):
+# Tests with a real kernel share it with one another. One that fails is run once more, and the summary shows it (RERUN):
 # a test that passes only then is to be mended.
-AGAIN := --reruns 1 -r sR
+AGAIN := --reruns 1 --rerun-show-tracebacks -r sR
 
 .PHONY: help
 help: ## this list
@@ -82,6 +82,14 @@ test: $(STAMP) $(DISK) ## the fast and the root tests
 test-benches: $(STAMP) $(DISK) ## every benchmark, in a tiny size, as root; some minutes
 	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/benches
 
+.PHONY: test-kill
+test-kill: $(STAMP) $(DISK) ## kill -9 after every second step of every stack, as root; some minutes
+	@$(BIN)/pytest $(SPREAD) $(AGAIN) -m every_stack tests/root/test_kill.py
+
+.PHONY: test-majors
+test-majors: $(STAMP) $(DISK) ## servers of every major, fetched where they are missing; some minutes
+	@PGSTRATA_MAJORS=1 $(BIN)/pytest $(SPREAD) $(AGAIN) tests/majors
+
 .PHONY: test-cluster
 test-cluster: $(STAMP) $(DISK) ## clusters, whole and broken, as root; some minutes
 	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/cluster
@@ -113,7 +121,7 @@ attack: $(STAMP) $(DISK) ## hostile inputs, kills and signals in numbers; PGSTRA
 test-lab: $(STAMP) $(DISK) ## lvm, md, zfs and nfs on a lab machine; builds its image when there is none
 	@bash .ci/packages packages-lab.txt
 	@$(BIN)/pgstrata lab build
-	@$(BIN)/pytest --numprocesses 2 --dist loadgroup tests/lab
+	@$(BIN)/pytest --numprocesses 2 --dist loadgroup $(AGAIN) tests/lab
 
 .PHONY: demo
 demo: $(STAMP) $(DISK) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, and power cuts, in about six minutes

