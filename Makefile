@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Most tests wait for other programs: more processes than a small machine has cores.
 SPREAD := --numprocesses 3 --dist loadgroup
 # The root tests come first, which take longest; the order would be by number.
-SPREAD_WIDE := --numprocesses 5 --dist loadgroup --no-loadscope-reorder
+SPREAD_WIDE := --numprocesses 6 --dist loadgroup --no-loadscope-reorder
 # Tests with a real kernel share it with one another. One that fails is run once more, and the summary shows it (RERUN):
 # a test that passes only then is to be mended.
 AGAIN := --reruns 1 --rerun-show-tracebacks -r sR

@@ -72,7 +72,7 @@ def machine(here: LocalHost, request: pytest.FixtureRequest, tell) -> Iterator[M
         yield machines.find(here, kept)
         return
     image: Image = request.getfixturevalue("image")
-    spec = MachineSpec(name=NAME, disks=DISKS)
+    spec = MachineSpec(name=NAME, cpus=1, disks=DISKS)
     (started,) = machines.up(here, image, [spec], say=tell, owned=True)
     yield started
     assert machines.down(here, NAME) == (NAME,)

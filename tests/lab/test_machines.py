@@ -51,7 +51,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(here: LocalHost, image: Image, tell: Callable[[str], None]) -> Iterator[Pair]:
-    specs = [MachineSpec(name=name, memory_bytes=2 << 30) for name in machines.names(PAIR, 2)]
+    specs = [MachineSpec(name=name, cpus=1, memory_bytes=2 << 30) for name in machines.names(PAIR, 2)]
     client, server = machines.up(here, image, specs, say=tell, owned=True)
     yield Pair(here, image, client, server)
     for each in (client, server):
@@ -162,7 +162,7 @@ def test_names_that_are_taken_are_refused(pair: Pair, tell: Callable[[str], None
 def test_a_port_that_is_taken(pair: Pair) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = iter([taken.getsockname()[1], free_port()])
-        spec = MachineSpec(name=f"port-{os.getpid()}", memory_bytes=512 << 20)
+        spec = MachineSpec(name=f"port-{os.getpid()}", cpus=1, memory_bytes=512 << 20)
         parent = machine_directory(pair.here)
         started = start_machine(
             pair.here, pair.image, spec, parent=parent, accelerator="tcg", owned=True, choose_port=lambda: next(ports)
@@ -197,7 +197,7 @@ def ended_while_booting(here: LocalHost, name: str, times: int) -> Iterator[list
 
 
 def test_a_machine_that_ends_while_it_boots_is_started_again(pair: Pair) -> None:
-    spec, told = MachineSpec(name=f"again-{os.getpid()}", memory_bytes=1 << 30), list[str]()
+    spec, told = MachineSpec(name=f"again-{os.getpid()}", cpus=1, memory_bytes=1 << 30), list[str]()
     with ended_while_booting(pair.here, spec.name, 1) as killed:
         (started,) = machines.up(pair.here, pair.image, [spec], say=told.append, owned=True)
     assert machine_pid(pair.here, started) not in (None, *killed)
@@ -208,7 +208,7 @@ def test_a_machine_that_ends_while_it_boots_is_started_again(pair: Pair) -> None
 
 
 def test_a_machine_that_always_ends_while_it_boots_is_given_up(pair: Pair, tell: Callable[[str], None]) -> None:
-    spec = MachineSpec(name=f"never-{os.getpid()}", memory_bytes=1 << 30)
+    spec = MachineSpec(name=f"never-{os.getpid()}", cpus=1, memory_bytes=1 << 30)
     with (
         ended_while_booting(pair.here, spec.name, machines.BOOT_ATTEMPTS) as killed,
         pytest.raises(EndedBooting, match="ended while booting"),

@@ -44,7 +44,7 @@ def machine_with_ublk(
     here: LocalHost, image: Image, tell: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SshHost]:
     newer = with_newer_kernel(here, image, tmp_path_factory.mktemp("kernel"))
-    (started,) = machines.up(here, newer, [MachineSpec(name=NAME, memory_bytes=3 << 30)], say=tell, owned=True)
+    (started,) = machines.up(here, newer, [MachineSpec(name=NAME, cpus=1, memory_bytes=3 << 30)], say=tell, owned=True)
     host = connect_machine(started)
     try:
         host.run(command("depmod"))

@@ -102,7 +102,7 @@ def render_qemu(spec: MachineSpec, boot: Boot) -> tuple[str, ...]:
         *("-pidfile", f"{boot.directory}/qemu.pid"),
         *("-display", "none"),
         *("-machine", "q35,usb=off,vmport=off"),
-        *_accelerator(boot.accelerator),
+        *_accelerator(boot.accelerator, spec.cpus),
         *("-smp", str(spec.cpus)),
         *("-m", f"{spec.memory_bytes // 2**20}M"),
         *("-kernel", boot.kernel),
@@ -123,7 +123,7 @@ def render_probe(kernel: str, initrd: str, console: str) -> tuple[str, ...]:
         *("-nodefaults", "-no-user-config", "-no-reboot"),
         *("-display", "none"),
         *("-machine", "q35"),
-        *_accelerator("kvm"),
+        *_accelerator("kvm", 1),
         *("-m", "512M"),
         *("-kernel", kernel),
         *("-initrd", initrd),
@@ -132,10 +132,13 @@ def render_probe(kernel: str, initrd: str, console: str) -> tuple[str, ...]:
     )
 
 
-def _accelerator(accelerator: Accelerator) -> tuple[str, ...]:
+def _accelerator(accelerator: Accelerator, cpus: int) -> tuple[str, ...]:
+    """Of an emulated machine the processor is one whose state is small (no AVX, no protection keys): with it a boot and
+    the life of three stacks took 0.8 times the processor time that `-cpu max` took, and 0.57 times with one processor
+    on one thread, which needs no atomic operations."""
     if accelerator == "kvm":
         return ("-accel", "kvm", "-cpu", "host")
-    return ("-accel", "tcg,thread=multi", "-cpu", "max")
+    return ("-accel", f"tcg,thread={'single' if cpus == 1 else 'multi'}", "-cpu", "Westmere")
 
 
 def _kernel_arguments(accelerator: Accelerator) -> tuple[str, ...]:

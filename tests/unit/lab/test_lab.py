@@ -179,6 +179,12 @@ class TestQemu:
         argv = render_qemu(MachineSpec(name="lab"), self.boot)
         assert "clocksource=hpet" in argv[argv.index("-append") + 1].split()
 
+    @pytest.mark.parametrize(("cpus", "thread"), [(1, "single"), (2, "multi")])
+    def test_one_emulated_processor_needs_one_thread(self, cpus: int, thread: str) -> None:
+        argv = render_qemu(MachineSpec(name="lab", cpus=cpus), self.boot)
+        assert argv[argv.index("-accel") + 1] == f"tcg,thread={thread}"
+        assert argv[argv.index("-smp") + 1] == str(cpus)
+
     @pytest.mark.parametrize("serial", ["", "a b", "x" * 21, "a,b"])
     def test_serials_that_virtio_cannot_carry(self, serial: str) -> None:
         with pytest.raises(ValidationError):
