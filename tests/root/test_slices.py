@@ -106,7 +106,7 @@ def test_a_stack_that_fails_is_taken_down_and_the_others_go_on(place: Path) -> N
 def test_killed_among_standing_stacks(place: Path) -> None:
     """At steps of every stage: while the stacks are built, in the turns, and while they are taken down."""
     killed = 0
-    for step in range(9, 150, 26):
+    for step in range(9, 150, 36):
         code = run(place, kill_after=step)
         if code == 0:
             break
