@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from pgstrata.analyze.campaign.conclude import conclude
 from pgstrata.analyze.campaign.policy import MAX_PAIRS, AdaptivePolicy
 from pgstrata.analyze.campaign.simulate import CELL, LEVELS, Scenario, run_campaign
 from pgstrata.analyze.stats.comparison import Design
@@ -66,6 +67,19 @@ def test_screening_then_fresh_pairs_then_done() -> None:
     confirmed = {o.stack for o in seen if o.stage == "confirm"}
     assert confirmed == {"a", "b"}
     assert "a against b: better" in decisions[-1].reason
+
+
+def test_with_a_budget_a_stack_is_dropped_when_its_difference_is_proven_or_out_of_reach() -> None:
+    bench = levels(0.08, a=0, b=0, c=-0.3, d=-0.35)
+    proves = Design(tuple("abcd"), (CELL,), Goal(), proves=True)
+    early, _ = Bench(policy("abcd"), bench).play()
+    late, seen = Bench(AdaptivePolicy(proves, budget_s=40 * TRIAL_S), bench).play()
+    at, later = (next(n for n, d in enumerate(found) if len(d.run) < 4) for found in (early, late))
+    assert at < later
+    found = conclude(proves, [o for o in seen if o.block < later], CELL)
+    (gone,) = late[later].dropped
+    (pair,) = (p for p in found.screened if {p.a, p.b} == {found.leader, gone})
+    assert pair.verdict.verdict == ("better" if pair.a == found.leader else "worse")
 
 
 def test_a_dropped_stack_never_runs_again() -> None:

@@ -134,7 +134,7 @@ class Evidence:
         candidates = frozenset(of_class(classes, self.goal.durability))
         blocks, fixed = runs.blocks or runs.max_blocks, runs.blocks is not None
         as_declared = runs.blocks == self.data.record.declared_blocks and self._has_exactly(names, blocks)
-        return Design(names, cells, goal, blocks, fixed, as_declared, candidates)
+        return Design(names, cells, goal, blocks, fixed, as_declared, candidates, proves=runs.budget is not None)
 
     def _has_exactly(self, names: Sequence[str], blocks: int) -> bool:
         """Return True if every one of these stacks ran, successfully or not, in exactly that number of blocks.

@@ -77,8 +77,9 @@ class AdaptivePolicy:
         classes = kept_classes([s for s in campaign.stacks if s.name in names], crashes)
         candidates = frozenset(of_class(classes, campaign.goal.durability))
         goal = goal_within(campaign.goal, names)
-        design = Design(names, cells, goal, campaign.runs.max_blocks, candidates=candidates)
         budget_s = campaign.runs.budget
+        proves = budget_s is not None
+        design = Design(names, cells, goal, campaign.runs.max_blocks, candidates=candidates, proves=proves)
         return cls(design, MAX_PAIRS if budget_s is None else MOST_PAIRS, budget_s)
 
     def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:

@@ -133,7 +133,7 @@ class Scenario:
     @property
     def design(self) -> Design:
         if self.blocks is None:
-            return Design(self.names, (CELL,), self.goal)
+            return Design(self.names, (CELL,), self.goal, proves=self.budget_s is not None)
         return Design(self.names, (CELL,), self.goal, self.blocks, fixed=True, as_declared=True)
 
     def policy(self) -> Policy:

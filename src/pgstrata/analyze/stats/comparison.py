@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.stats.equivalence import PairVerdict, judge_pair, mean_of_differences
 from pgstrata.analyze.stats.fit import BlockFit, fit_blocks
+from pgstrata.analyze.stats.forecast import smallest_difference
 from pgstrata.analyze.stats.holm import holm_rejects
 from pgstrata.analyze.stats.interval import (
     ALPHA,
@@ -41,6 +42,9 @@ from pgstrata.spec.campaign import Goal
 
 Floats = npt.NDArray[np.float64]
 MAX_BLOCKS = 12
+NEAR_BLOCKS = 4
+"""Blocks that the proof of a difference may take where time is given. By simulation of 10 minutes on a busy machine all
+five large differences of four stacks are then proven in 0.47 instead of 0.35 of the campaigns."""
 ONE_LOOK_BLOCKS = 4
 """Minimum number of declared blocks for intervals of one look. In three blocks, 8 stacks of which half scatter ten
 times as much as the others make false claims in more than 0.05 of simulated campaigns."""
@@ -81,6 +85,9 @@ class Design:
     """True if exactly those blocks are present and their number was declared before the first run."""
     candidates: frozenset[str] | None = None
     """Stacks that can be chosen because they have the durability that the goal demands; None means all."""
+    proves: bool = False
+    """True if time is given: a stack that is clearly behind stays in screening while a few more blocks would prove its
+    difference from the leader."""
 
     @property
     def metric(self) -> Metric:
@@ -186,18 +193,27 @@ class StageOne:
 
     def droppable(self, design: Design) -> tuple[int, ...]:
         """Return the stacks that are clearly worse. One that evidently scatters more stays until the table proves its
-        difference from the leader: if it was dropped before, it would never get the runs that its interval needs."""
+        difference from the leader: if it was dropped before, it would never get the runs that its interval needs.
+        Where the design `proves`, any other stays as well while the proof is near."""
         if self.screening is None or not self.screening.dropped:
             return ()
         leader, claims = self.screening.leader, fit_blocks(self.y, evident=evident_in_table())
         evident = fit_blocks(self.y, evident=evident_in_pairs()).evident
         count = int((claims.component >= 0).sum())
         alpha = design.error_rates(count * (count - 1) // 2).alpha
+        stay = {k for k in self.screening.dropped if evident[k] or (design.proves and self._nearly(leader, k, alpha))}
         return tuple(
             k
             for k in self.screening.dropped
-            if not evident[k] or interval(claims.estimate(leader, k), alpha, SCREEN_G).excludes_zero()
+            if k not in stay or interval(claims.estimate(leader, k), alpha, SCREEN_G).excludes_zero()
         )
+
+    def _nearly(self, leader: int, k: int, alpha: float) -> bool:
+        """Return True if `NEAR_BLOCKS` more blocks would prove this difference if it stays the same."""
+        difference = abs(float(self.fit.pairs.difference[leader, k]))
+        sigma = math.sqrt(self.fit.variance[leader] + self.fit.variance[k])
+        most = int(min(self.fit.runs[leader], self.fit.runs[k])) + NEAR_BLOCKS
+        return smallest_difference(sigma, most, alpha, freedom=self.fit.df) < difference
 
 
 @dataclass
