@@ -57,7 +57,9 @@ SLICE_COUNTS = (2, 4, 8)
 SHORT_RUNS = Workload(duration=8.0)
 """Runs that slices can replace."""
 WHOLE_RUN_S = 10.0
-"""Least length of the whole runs beside slices."""
+"""Length of the whole runs beside slices, ..."""
+WHOLE_RUN_SHARE = 0.1
+"""... of which those of one block take at most this share of the budget, if they are longer than the slices."""
 
 Shows = Callable[..., float]
 """The smallest difference that stacks, blocks and seconds of a run can show, or `slices` of it; infinite if there are
@@ -209,22 +211,25 @@ class _Asked:
         return ("whole", Slices()), self._planned(self.shows, duration_s)
 
     def best(self) -> tuple[Layout, QuickDesign]:
-        """The number of slices that shows the smallest differences; whole runs where the time is too short."""
-        found = []
+        """The number of slices that shows the smallest differences, at a scale with room for the clients if there is
+        one; whole runs where the time is too short."""
+        found, share_s = [], WHOLE_RUN_SHARE * self.minutes * 60.0 / self.stacks
         for slices in map(_slices, SLICE_COUNTS if self.stacks > 1 else ()):
             shows = partial(self.shows, slices=slices)
+            whole_s = max(slices.measured_s, float(min(WHOLE_RUN_S, share_s // 1)))
             with suppress(UsageError):
-                design = self._planned(shows, slices.measured_s)
-                found.append((shows(self.stacks, design.blocks, design.duration_s), slices, design))
+                design = self._planned(shows, slices.measured_s, aside_s=self.stacks * whole_s)
+                shown = shows(self.stacks, design.blocks, design.duration_s)
+                found.append((shown, slices, replace(design, duration_s=whole_s)))
         if not found:
             return self.whole()
-        _, slices, design = min(found, key=lambda one: one[0])
-        return ("auto", slices), replace(design, duration_s=max(design.duration_s, WHOLE_RUN_S))
+        _, slices, design = min(found, key=lambda one: (one[2].scale < self.clients, one[0]))
+        return ("auto", slices), design
 
-    def _planned(self, shows: Shows, duration_s: float | None) -> QuickDesign:
+    def _planned(self, shows: Shows, duration_s: float | None, *, aside_s: float = 0.0) -> QuickDesign:
         return plan_design(
             self.stacks,
-            self.minutes,
+            self.minutes - aside_s / 60.0,
             self.scales,
             shows,
             duration_s=duration_s,
