@@ -23,7 +23,8 @@ def check_variables(variables: Mapping[str, str]) -> None:
             )
         if name == SCALE:
             raise Refused(
-                "pgbench sets the variable scale itself, to the scale of the cell", "scale: 50 of the workload"
+                "pgbench sets the variable scale itself, to the scale of the cell",
+                "for example scale: 50 below workload, or quick --scale 50",
             )
         try:
             plain_name(value or "-")

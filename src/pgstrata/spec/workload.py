@@ -28,7 +28,6 @@ def _as_tuple(value: Any) -> Any:
 Scale = Annotated[int, Field(ge=1, le=1_000_000)]
 Clients = Annotated[int, Field(ge=1, le=100_000)]
 MOST_CELLS = 10_000
-Protocol = Literal["simple", "extended", "prepared"]
 Variable = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """Text: files are read without YAML's numbers and dates."""
 
@@ -55,7 +54,7 @@ class Workload(Model):
         None, ge=1, le=10**12, description="transactions per client, instead of a duration"
     )
     warmup: DurationS = Field(5.0, description="seconds of the same workload before measuring")
-    protocol: Protocol = Field("simple", description="query protocol of pgbench")
+    protocol: Literal["simple", "extended", "prepared"] = Field("simple", description="query protocol of pgbench")
     variables: dict[str, Variable] = Field(default_factory=dict, description="variables of the scripts (pgbench -D)")
     rate: float | None = Field(
         None, gt=0, le=1e9, description="open loop: scheduled transactions a second (pgbench -R)"

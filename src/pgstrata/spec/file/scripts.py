@@ -66,7 +66,7 @@ def protocol_problems(texts: Iterable[str], protocol: str) -> list[Problem]:
         found = [path for path, commands in commands_of(texts).items() if PIPELINE in commands]
     except UsageError as error:
         return [Problem(_SCRIPT, error.message, error.hint)]
-    hint = "protocol: extended (or prepared) of the workload; of quick --protocol extended"
+    hint = "protocol: extended (or prepared) below workload, or quick --protocol extended"
     return [
         Problem(("workload", "protocol"), f"{path} uses \\{PIPELINE}, and the protocol simple has no pipelines", hint)
         for path in found
