@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
@@ -21,6 +22,7 @@ from pgstrata.record.schema import (
     SpaceRecord,
     TrialVerdict,
 )
+from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
@@ -131,8 +133,23 @@ def _make_cell(recorder: TrialRecorder, cell: Cell, level_tps: float, duration_s
         prewarmed="pg_prewarm",
         percentiles_ms=_fake_percentiles(cell, level_tps),
         open_loop=cell.rate_tps is not None,
+        scripts=tuple(_fake_scripts(cell, transactions, duration_s, latency_ms)),
     )
     write_cell(recorder, result, seconds, _fake_series(seconds, latency_ms))
+
+
+def _fake_scripts(cell: Cell, transactions: int, duration_s: float, latency_ms: float) -> Iterator[ScriptRun]:
+    """Every script of a mix has its share of the transactions."""
+    for script in cell.scripts if len(cell.scripts) > 1 else ():
+        own = round(transactions * cell.share_of(script.name))
+        yield ScriptRun(
+            name=script.short_name,
+            weight=script.weight,
+            transactions=own,
+            tps=own / duration_s,
+            latency_avg_ms=latency_ms,
+            latency_stddev_ms=latency_ms / 2,
+        )
 
 
 def _fake_series(seconds: list[float], latency_ms: float) -> dict[str, Rows]:

@@ -182,7 +182,9 @@ def measure(place: Place, condition: str, number: int) -> tuple[PgbenchResult, f
     path = place.folder / f"{asked.script}.sql"
     path.write_text(asked.text)
     cell, workload = CELL.model_copy(update={"script": asked.script}), Workload(duration=SECONDS, jobs=2)
-    run = plan_run(place.target, cell, workload, seed=number, script_path=str(path) if asked.text else None)
+    run = plan_run(
+        place.target, cell, workload, seed=number, script_paths={asked.script: str(path)} if asked.text else None
+    )
     probes = start_probes(host, str(folder), host_probe, postgres_probe)
     began = time.time()
     try:

@@ -154,6 +154,26 @@ class NodeFinding(Finding):
     of their 99th percentiles."""
 
 
+class ScriptFinding(Finding):
+    """One script of a mix: sums over the runs."""
+
+    script: str
+    """Name of the builtin script; of a file without folder and extension."""
+    weight: int | None
+    """Weight in the mix; null if an import does not know it."""
+    runs: int
+    transactions: int
+    share: float | None
+    """Share of the transactions of all scripts; null without transactions."""
+    tps: float | None
+    latency_avg_ms: float | None
+    latency_stddev_ms: float | None
+    """Mean and standard deviation of the latency of its transactions; null where a run lacks them, as the standard
+    deviation in slices."""
+    failed_share: float | None
+    """Share of its attempted transactions that failed or were skipped."""
+
+
 class StackFinding(Finding):
     """One stack in one cell of the grid."""
 
@@ -174,6 +194,8 @@ class StackFinding(Finding):
     """For example `checkpoint cost not included`, `functional only`, `imported`."""
     transactions: Transactions | None = None
     """Outcome of the transactions of its runs; null if an import does not know it."""
+    scripts: tuple[ScriptFinding, ...] = ()
+    """Scripts of its workload, if that is a mix."""
     disks: tuple[DiskFinding, ...] = ()
     """Its modelled disks; disks without counters are left out."""
     nodes: tuple[NodeFinding, ...] = ()

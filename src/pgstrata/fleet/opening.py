@@ -31,7 +31,7 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import MediumRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.dask_cluster import parse_cluster
-from pgstrata.spec.file.files import BUILTIN_SCRIPTS
+from pgstrata.spec.scripts import parse_scripts
 from pgstrata.trial.events import Notice, Tell, TrialBegun
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.scheduling import ScheduledHost
@@ -69,7 +69,8 @@ def opened_cluster(
 def refuse_own_files(campaign: Campaign) -> None:
     """UsageError where trials need files of this machine: text alone travels to workers."""
     workload = campaign.workload
-    files = [script for script in workload.script if script not in BUILTIN_SCRIPTS]
+    scripts = [script for text in workload.script for script in parse_scripts(text)]
+    files = [script.name for script in scripts if not script.builtin]
     files += [path for path in (workload.sql, workload.pg_restore) if path is not None]
     files += [s.postgresql.postgresql_conf for s in campaign.stacks if s.postgresql.postgresql_conf]
     if files:

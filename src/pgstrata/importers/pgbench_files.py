@@ -41,7 +41,7 @@ from pgstrata.record.schema import PROGRESS_COLUMNS, CellResult, HostFacts
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.model import Model
 from pgstrata.spec.workload import Cell
-from pgstrata.workload.pgbench import script_of
+from pgstrata.workload.pgbench import script_fields, workload_of
 from pgstrata.workload.pgbench_aggregates import is_aggregate_line, read_aggregates
 from pgstrata.workload.pgbench_logs import (
     LogPart,
@@ -270,9 +270,7 @@ def _cell_names(results: Sequence[PgbenchResult | None]) -> list[str]:
     traits = [traits_of(result) if result is not None else {} for result in results]
     differing = {key for one in traits for key in one if len({other.get(key) for other in traits if other}) > 1}
     return [
-        ", ".join(
-            [script_of(result.script) if result is not None else "imported", *(own[k] for k in own if k in differing)]
-        )
+        ", ".join([workload_of(result) if result is not None else "imported", *(own[k] for k in own if k in differing)])
         for result, own in zip(results, traits, strict=True)
     ]
 
@@ -347,6 +345,7 @@ def _from_output(result: PgbenchResult, script: str, log: LogSummary | None) -> 
         late=result.late,
         percentiles_ms=log.percentiles_ms if log is not None else {},
         open_loop=_is_open_loop(result),
+        scripts=script_fields(result),
     )
 
 

@@ -43,7 +43,7 @@ def pgbench_runs(path: Path, *, stack: str, traits: Mapping[str, str]) -> list[T
 
 
 def _tool_run(path: Path, run: PgbenchRun, stack: str, traits: Mapping[str, str]) -> ToolRun:
-    from pgstrata.workload.pgbench import script_of
+    from pgstrata.workload.pgbench import script_fields, workload_of
 
     result = run.result
     measured = {
@@ -54,7 +54,7 @@ def _tool_run(path: Path, run: PgbenchRun, stack: str, traits: Mapping[str, str]
     timed_s = float(result.duration_s) if result.duration_s else result.transactions / (result.tps or 1.0)
     return ToolRun(
         f"{path} (line {run.line})",
-        script_of(result.script),
+        workload_of(result),
         {name: value for name, value in measured.items() if value is not None},
         scale=result.scale,
         clients=result.clients,
@@ -68,6 +68,7 @@ def _tool_run(path: Path, run: PgbenchRun, stack: str, traits: Mapping[str, str]
             "late": result.late,
             "initial_connection_ms": result.initial_connection_ms,
             "lag_avg_ms": result.lag_avg_ms,
+            "scripts": script_fields(result),
         },
         progress=_progress(run),
         traits={**traits_of(result), **traits},

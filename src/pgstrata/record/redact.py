@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,7 @@ from pgstrata.spec.dask_cluster import DASK, parse_cluster
 from pgstrata.spec.expand import slug
 from pgstrata.spec.hosts.host_slice import far_hosts
 from pgstrata.spec.layers.kind import Device
+from pgstrata.spec.scripts import render_scripts
 
 REDACTED = "/redacted"
 MACHINE_ID = "machine id"
@@ -184,7 +185,7 @@ def redaction_of(data: CampaignData, own_names: Iterable[str]) -> Redaction:
     checked = (fact for t in data.every_trial if t.facts for fact in t.facts.checked.items())
     machines = {value for what, value in checked if what == MACHINE_ID or what.startswith(f"{MACHINE_ID} of ")} - {""}
     paths = {path: f"{REDACTED}/place-{i}" for i, path in enumerate(_whole_paths(data), 1)}
-    paths |= {script: f"{REDACTED}/scripts/{os.path.basename(script)}" for script in _scripts(data)}
+    paths |= _scripts(data)
     ids = {**_met_ids(data), **_disk_ids(data)}
     first = Redaction(frozenset(hosts), frozenset(machines), paths, ids)
     return Redaction(first.hosts, first.machines, paths, {**first.ids, **_trial_ids(data.trials, first)})
@@ -286,8 +287,14 @@ def _whole_paths(data: CampaignData) -> list[str]:
     return sorted(found)
 
 
-def _scripts(data: CampaignData) -> set[str]:
-    return {c.script for c in data.campaign.workload.cells if "/" in c.script}
+def _scripts(data: CampaignData) -> dict[str, str]:
+    """Return the paths of scripts with stand-ins, and mixes with those of their scripts: a cell keeps its name."""
+    found: dict[str, str] = {}
+    for cell in data.campaign.workload.cells:
+        own = {s.name: f"{REDACTED}/scripts/{os.path.basename(s.name)}" for s in cell.scripts if "/" in s.name}
+        whole = render_scripts(tuple(replace(s, name=own.get(s.name, s.name)) for s in cell.scripts))
+        found |= {**own, cell.script: whole} if own else {}
+    return found
 
 
 def _trial_ids(trials: Iterable[TrialData], redaction: Redaction) -> dict[str, str]:

@@ -55,6 +55,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
+from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.spec.stack import Stack
@@ -528,6 +529,8 @@ class CellResult(Record):
     """Samples at the start and the end of an imported series that do not count (the run was not settled)."""
     extra: dict[str, float] = {}
     """Further metric columns of an import."""
+    scripts: tuple[ScriptRun, ...] = ()
+    """Of a mix; none for a cell with one script, and in records of versions that did not record them."""
     disks: tuple[DiskUse, ...] = ()
     """Of the modelled disks; none for disks that keep no account."""
     nodes: tuple[NodeUse, ...] = ()

@@ -36,13 +36,14 @@ from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import render_markup_html
 from pgstrata.report.sentences.summary import Said, cell_words, told
 from pgstrata.report.sentences.verdict_hints import reading_words
-from pgstrata.report.tables import cluster, disk_use, hosts, slices
+from pgstrata.report.tables import cluster, disk_use, hosts, script_use, slices
 from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures, node_rows
 from pgstrata.report.tables.disk_use import disk_rows
 from pgstrata.report.tables.grid import grid_map
 from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.tables.matrix import verdict_matrix
 from pgstrata.report.tables.pairs import Index
+from pgstrata.report.tables.script_use import script_rows
 from pgstrata.report.tables.settings import setting_table
 from pgstrata.report.tables.slices import slice_rows
 from pgstrata.report.tables.verdicts import VerdictTable, matched_cells, verdict_tables
@@ -106,6 +107,8 @@ class CellView:
     """Sentences on latency at matched load."""
     time: TimeView | None
     """Distribution of session time."""
+    scripts: tuple[tuple[str, ...], ...]
+    """Figures of the scripts of a mix."""
     disks: tuple[tuple[str, ...], ...]
     """Activity of modelled disks."""
     nodes: tuple[tuple[str, ...], ...]
@@ -154,6 +157,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             incidents=tuple(i for i in found if i.trial is None or i.trial in sample.trials),
             incidents_in_all=len(found),
             facts=_host_facts(data, findings),
+            script_use=script_use,
             disk_use=disk_use,
             cluster=cluster,
             glossary=glossary,
@@ -192,6 +196,7 @@ def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
                 render_markup_html(words) for cell in matched_cells(findings, table.cell) for words in cell_words(cell)
             ),
             time=time_view(findings, table.cell),
+            scripts=script_rows(findings, table.cell),
             disks=disk_rows(findings, table.cell),
             nodes=node_rows(findings, table.cell),
             clusters=cluster_pictures(findings, table.cell, stacks),

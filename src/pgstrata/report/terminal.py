@@ -21,12 +21,13 @@ from pgstrata.report.sentences.header import Incident, incidents, report_head
 from pgstrata.report.sentences.markup import parse_markup
 from pgstrata.report.sentences.summary import cell_words, common_sentences
 from pgstrata.report.sentences.why import terminal_words
-from pgstrata.report.tables import cluster, disk_use, grid, hosts
+from pgstrata.report.tables import cluster, disk_use, grid, hosts, script_use
 from pgstrata.report.tables.cluster import node_rows
 from pgstrata.report.tables.disk_use import disk_rows
 from pgstrata.report.tables.grid import GridMap, grid_map
 from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.tables.published import render_measured
+from pgstrata.report.tables.script_use import script_rows
 from pgstrata.report.tables.verdicts import (
     MEASURED,
     Figure,
@@ -87,6 +88,7 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
             for words in cell_words(cell):
                 console.print(_sentence(words))
         _print_published(console, findings, table, plain)
+        _print_scripts(console, findings, table, plain)
         _print_disks(console, findings, table, plain)
         _print_nodes(console, findings, table, plain)
         _print_hosts(console, findings, table, plain)
@@ -176,6 +178,12 @@ def _print_published(console: Console, findings: Findings, table: VerdictTable, 
         names = (Text(printable(name)) for name in (row.stack, row.baseline))
         grid.add_row(*names, render_factor(row.ratio), render_measured(row))
     console.print(grid)
+
+
+def _print_scripts(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
+    titles = [title if title.isupper() else title.lower() for title in script_use.COLUMNS]
+    rows = script_rows(findings, table.cell)
+    _print_rows(console, script_use.TITLE, script_use.EXPLAINED, titles, script_use.TEXTS, rows, plain)
 
 
 def _print_disks(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:

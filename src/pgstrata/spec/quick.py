@@ -267,8 +267,7 @@ def quick_campaign(
     aa: bool = False,
     duration_s: float | None = None,
     blocks: int | None = None,
-    script: str | None = None,
-    sql: str | None = None,
+    workload: Mapping[str, Any] | None = None,
     postgresql: Mapping[str, Any] | None = None,
     crash: bool = False,
     begun: Campaign | None = None,
@@ -278,10 +277,11 @@ def quick_campaign(
     `begun` is the campaign to resume: length and scale of its runs stay unless others are given. `devices` are stable
     ids of real disks, given to each stack in turn (runs are whole then, one at a time). Without them stacks sit on
     disks of the model `media`, or on loop files below `scratch`. `duration_s` and `blocks` are chosen if not given;
-    each of them asks for whole runs. `script` is a builtin one or a file. `sql` is the file of a database to load
-    instead of pgbench's tables; the scale then means nothing. `postgresql` holds keys of a stack's `postgresql:` for
-    all stacks. Raises UsageError.
+    each of them asks for whole runs. `workload` holds keys of `workload:`; with `sql`, the file of a database to load
+    instead of pgbench's tables, the scale means nothing. `postgresql` holds keys of a stack's `postgresql:` for all
+    stacks. Raises UsageError.
     """
+    sql = (workload or {}).get("sql")
     if not stacks:
         raise UsageError("no stack is named", hint="for example: pgstrata quick ext4 xfs:noatime")
     if media and devices:
@@ -305,14 +305,13 @@ def quick_campaign(
         "erase": tuple(erase),
         "stacks": tuple(built),
         "workload": {
-            "script": (script or "tpcb-like",),
-            "sql": sql,
             "tablespace": None if sql else _only_tablespace(built),
             "scale": (design.scale,),
             "clients": (clients or CLIENTS,),
             "jobs": min(clients or CLIENTS, 2),
             "duration": design.duration_s,
             "warmup": design.warmup_s,
+            **(workload or {}),
         },
         "runs": dict(zip(("design", "slices"), layout, strict=True))
         | {"blocks": blocks, "fresh_blocks": design.fresh_blocks, "aa": aa},

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from pgstrata.spec.model import DurationS, Model, Name
+from pgstrata.spec.scripts import Script, parse_scripts, short_scripts
+from pgstrata.spec.variables import check_variables
 
 BYTES_PER_SCALE = 16 * 2**20
 """An upper estimate: accounts, branches and tellers of pgbench take about 15 MB per scale unit with their keys."""
 
 LONGEST_ID = 60
 """Maximum characters of a script's name in the name of a cell's folder, which may take 255 bytes."""
+DIGEST_LENGTH = 8
+"""Characters that tell mixes apart whose names are longer."""
 
 
 def _as_tuple(value: Any) -> Any:
@@ -23,13 +28,18 @@ def _as_tuple(value: Any) -> Any:
 Scale = Annotated[int, Field(ge=1, le=1_000_000)]
 Clients = Annotated[int, Field(ge=1, le=100_000)]
 MOST_CELLS = 10_000
+Variable = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+"""Text: files are read without YAML's numbers and dates."""
 
 
 class Workload(Model):
     """pgbench on every stack; lists of scripts, scales and clients span a grid of cells."""
 
     script: Annotated[tuple[Name, ...], BeforeValidator(_as_tuple)] = Field(
-        ("tpcb-like",), description="tpcb-like, simple-update, select-only, or the path of an SQL script", min_length=1
+        ("tpcb-like",),
+        description="tpcb-like, simple-update, select-only, or the path of an SQL script; a mix is one text, "
+        "tpcb-like@9+orders.sql@1",
+        min_length=1,
     )
     scale: Annotated[tuple[Scale, ...], BeforeValidator(_as_tuple)] = Field((50,), min_length=1)
     clients: Annotated[tuple[Clients, ...], BeforeValidator(_as_tuple)] = Field((8,), min_length=1)
@@ -45,6 +55,7 @@ class Workload(Model):
     )
     warmup: DurationS = Field(5.0, description="seconds of the same workload before measuring")
     protocol: Literal["simple", "extended", "prepared"] = Field("simple", description="query protocol of pgbench")
+    variables: dict[str, Variable] = Field(default_factory=dict, description="variables of the scripts (pgbench -D)")
     rate: float | None = Field(
         None, gt=0, le=1e9, description="open loop: scheduled transactions a second (pgbench -R)"
     )
@@ -59,6 +70,12 @@ class Workload(Model):
     sql: str | None = Field(None, description="the user's own database: an SQL file to load instead of pgbench -i")
     pg_restore: str | None = Field(None, description="the user's own database: an archive for pg_restore")
     freeze: bool = Field(False, description="VACUUM FREEZE after loading")
+
+    @field_validator("variables")
+    @classmethod
+    def _definable(cls, variables: dict[str, str]) -> dict[str, str]:
+        check_variables(variables)
+        return variables
 
     @model_validator(mode="after")
     def _coherent(self) -> Workload:
@@ -116,8 +133,8 @@ class Workload(Model):
     def crowded(self) -> tuple[Cell, ...]:
         """Cells with more clients than branches. Every transaction of tpcb-like updates the row of a branch, so these
         clients wait for one another (pgbench's manual asks for a scale of at least the number of clients)."""
-        mine = (cell for cell in self.cells if cell.script == "tpcb-like") if self.scaled else ()
-        return tuple(cell for cell in mine if 0 < cell.scale < cell.clients)
+        mine = self.cells if self.scaled else ()
+        return tuple(cell for cell in mine if 0 < cell.scale < cell.clients * cell.share_of("tpcb-like"))
 
     def logs(self, cell: Cell) -> bool:
         """True if single transactions are logged: an open loop needs their percentiles."""
@@ -133,17 +150,28 @@ class Cell(Model):
     rate_tps: float | None = Field(None, gt=0, description="open loop: scheduled transactions a second")
 
     @property
+    def scripts(self) -> tuple[Script, ...]:
+        """The scripts of a mix in order; else the only one."""
+        return parse_scripts(self.script)
+
+    def share_of(self, script: str) -> float:
+        """Share of the transactions that run a script, by the weights."""
+        weights = {one.name: one.weight or 1 for one in self.scripts}
+        return weights.get(script, 0) / sum(weights.values())
+
+    @property
     def script_name(self) -> str:
-        """The name of a script in texts: the user's own file without its folder and ending."""
-        return self.script.rsplit("/", 1)[-1].removesuffix(".sql") or self.script
+        """The name of a script in texts: the user's own file without its folder and ending; of a mix with weights."""
+        return short_scripts(self.script)
 
     @property
     def id(self) -> str:
         """A name fit for a directory, unique within a campaign: `tpcb-like-s50-c8`."""
-        name = (
-            "".join(c if c.isalnum() or c in "-_" else "_" for c in self.script_name).lstrip("-")[:LONGEST_ID]
-            or "script"
-        )
+        name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.script_name).lstrip("-")
+        if len(self.scripts) > 1 and len(name) > LONGEST_ID:
+            digest = hashlib.sha256(self.script_name.encode()).hexdigest()[:DIGEST_LENGTH]
+            name = f"{name[: LONGEST_ID - DIGEST_LENGTH - 1]}-{digest}"
+        name = name[:LONGEST_ID] or "script"
         # Imports without scale and clients: 0.
         grid = f"{name}-s{self.scale}-c{self.clients}" if self.scale else name
         return grid if self.rate_tps is None else f"{grid}-r{self.rate_tps:g}"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, marked
+from pgstrata.spec.printable import LONGEST_NAME
+from pgstrata.spec.scripts import Script, render_scripts
 from pgstrata.spec.workload import Cell, Workload
+from pgstrata.workload.pgbench_output import PgbenchResult, ScriptResult
 
-BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
 _PRINTED = {
     "TPC-B (sort of)": "tpcb-like",
     "simple update": "simple-update",
@@ -24,6 +27,22 @@ _PRINTED = {
 def script_of(printed: str) -> str:
     """The name by which pgbench takes the script that its output names; that of a file stays as it is."""
     return _PRINTED.get(printed.removeprefix("<builtin: ").removesuffix(">"), printed)
+
+
+def workload_of(result: PgbenchResult) -> str:
+    """The script of a run as a cell names it; of several scripts the mix, if that is short enough for a name."""
+    mix = render_scripts(tuple(Script(name, one.weight) for one, name in _named(result)))
+    return mix if result.scripts and len(mix) <= LONGEST_NAME else script_of(result.script)
+
+
+def script_fields(result: PgbenchResult, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The result of each of several scripts, as fields of a record; by these names instead of the printed ones."""
+    given = names or [name for _, name in _named(result)]
+    return [asdict(one) | {"name": name} for one, name in zip(result.scripts, given, strict=True)]
+
+
+def _named(result: PgbenchResult) -> list[tuple[ScriptResult, str]]:
+    return [(one, Script(script_of(one.name)).short_name) for one in result.scripts]
 
 
 FIRST_MAJOR_WITH_TRIES = 15
@@ -95,19 +114,19 @@ def plan_run(
     *,
     seed: int,
     duration_s: float | None = None,
-    script_path: str | None = None,
+    script_paths: Mapping[str, str] | None = None,
     log_prefix: str | None = None,
     aggregate_interval_s: int | None = None,
     max_tries: int = 1,
 ) -> Command:
     """One run of a cell, with a progress line each second on standard error.
 
-    `duration_s` overrides the workload's bound (warm-up). `script_path` is where a custom script lies on the host.
+    `duration_s` overrides the workload's bound (warm-up). `script_paths` are those of custom scripts on the host.
     `log_prefix` turns the per-transaction log on, sampled as the workload says. No vacuum by pgbench: it would
     rewrite what the trial has just prepared. Raises PreflightError for options that this major does not have.
     """
     limit_s = workload.cell_duration_s(cell) if duration_s is None else duration_s
-    options = [*_script(cell, script_path), "--no-vacuum"]
+    options = [*_scripts(cell, script_paths or {}), *_variables(workload), "--no-vacuum"]
     options += ["--client", str(cell.clients), "--jobs", str(min(workload.jobs, cell.clients))]
     options += ["--protocol", workload.protocol, "--random-seed", str(seed), "--progress", "1"]
     options += _bound(workload, limit_s)
@@ -121,11 +140,18 @@ def plan_run(
     return target.command(*options, timeout_s=_timeout_s(limit_s, cell))
 
 
-def _script(cell: Cell, script_path: str | None) -> tuple[str, ...]:
-    if cell.script in BUILTIN_SCRIPTS:
-        return ("--builtin", cell.script)
-    # Builtin scripts count the branches themselves; a custom one gets :scale from here.
-    return ("--file", script_path or cell.script, "--scale", str(cell.scale))
+def _scripts(cell: Cell, paths: Mapping[str, str]) -> Iterator[str]:
+    for script in cell.scripts:
+        placed = replace(script, name=paths.get(script.name, script.name))
+        yield from ("--builtin" if script.builtin else "--file", placed.weighted)
+    if not any(script.builtin for script in cell.scripts):
+        # Builtin scripts count the branches themselves; custom ones get :scale from here.
+        yield from ("--scale", str(cell.scale))
+
+
+def _variables(workload: Workload) -> Iterator[str]:
+    for name, value in workload.variables.items():
+        yield from ("--define", f"{name}={value}")
 
 
 def _bound(workload: Workload, limit_s: float | None) -> tuple[str, ...]:

@@ -94,6 +94,32 @@ class TestRun:
         assert "block 1" in done.stderr
         assert "\x1b" not in done.stderr
 
+    def test_a_mix_with_variables_and_another_protocol(self, tmp_path: Path) -> None:
+        (tmp_path / "orders.sql").write_text("\\startpipeline\nSELECT :day, :n;\n\\endpipeline\n")
+        argv = [
+            "quick",
+            "ext4",
+            "tmpfs",
+            "--script",
+            "orders.sql@9+select-only@1",
+            "--define",
+            "day=1",
+            "--define",
+            "n=2",
+        ]
+        refused = typed(*argv, "--out", "q", cwd=tmp_path)
+        assert refused.returncode == 2
+        assert "uses \\startpipeline, and the protocol simple has no pipelines" in refused.stderr
+        assert not (tmp_path / "q").exists()
+        done = typed(*argv, "--protocol", "extended", "--minutes", "30", "--out", "q", "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["cells"][0]["script"] == "orders@9+select-only@1"
+        scripts = found["stacks"][0]["scripts"]
+        assert [(one["script"], one["weight"]) for one in scripts] == [("orders", 9), ("select-only", 1)]
+        asked = json.loads((tmp_path / "q" / "campaign.json").read_text())["campaign"]["workload"]
+        assert (asked["variables"], asked["protocol"]) == ({"day": "1", "n": "2"}, "extended")
+
     def test_quiet(self, tmp_path: Path) -> None:
         (tmp_path / "small.yaml").write_text(CAMPAIGN)
         assert typed("run", "small.yaml", "--quiet", cwd=tmp_path).stderr == ""

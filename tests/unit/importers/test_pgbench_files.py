@@ -30,6 +30,19 @@ def test_outputs_of_two_stacks(tmp_path: Path) -> None:
     assert not read(tmp_path / "out").record.paired
 
 
+def test_scripts_of_a_mix_have_figures_of_their_own(tmp_path: Path) -> None:
+    sources = [f"ext4={FIXTURES / '16-mix.out'}", f"xfs={FIXTURES / '18-mix.out'}"]
+    import_pgbench(sources, tmp_path / "out", Inline())
+    first, second = read(tmp_path / "out").cells()
+    assert first.cell.script == second.cell.script == "orders@9+report@1"
+    assert first.id == "orders_9_report_1-s1-c2"
+    assert [(one.name, one.weight, one.transactions) for one in first.result.scripts] == [
+        ("orders", 9, 7163),
+        ("report", 1, 845),
+    ]
+    assert second.result.scripts[1].latency_stddev_ms == 0.694
+
+
 def test_logs_alone_give_throughput_and_percentiles(tmp_path: Path) -> None:
     log = tmp_path / "pgbench_log.77"
     ends_us = [1700000000_010000 + 20000 * i for i in range(200)]

@@ -11,6 +11,7 @@ import pytest
 
 from importing import imported, imported_from, only_cell
 from pgstrata.errors import UsageError
+from pgstrata.importers.pgbench_runs import pgbench_runs
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -36,6 +37,13 @@ def write(top: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     return top
+
+
+def test_a_mix_of_scripts(tmp_path: Path) -> None:
+    path = Path(__file__).parents[2] / "fixtures/pgbench/16-mix.out"
+    (run,) = pgbench_runs(path, stack="xfs", traits={})
+    assert run.script == "orders@9+report@1"
+    assert [one["transactions"] for one in run.result["scripts"]] == [7163, 845]
 
 
 class TestMmtests:

@@ -9,6 +9,7 @@ import shutil
 import stat
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.crash import crash_campaign
 from pgstrata.spec.expand import block_trials, slug
 from pgstrata.spec.notation.stack import parse_stack
-from pgstrata.spec.workload import Workload
+from pgstrata.spec.workload import Cell, Workload
 from pgstrata_fake.campaigns import Shape, write_campaign
 from pgstrata_fake.cells import write_cell
 
@@ -170,6 +171,18 @@ def test_redacted_it_says_the_same_of_the_stacks(private: Path, tmp_path: Path) 
     assert told["vm.dirty_ratio"] == "20"
     assert told["tool"] == "/usr/sbin/mkfs.xfs"
     assert "127.0.0.1" in told["addresses"]
+
+
+def test_redacted_scripts_of_a_mix_keep_the_name_of_their_cell(plain: Path) -> None:
+    data = read(plain)
+    mix = "/home/kunden liste/orders.sql@9+select-only@1+/srv/report.sql@2"
+    workload = data.campaign.workload.model_copy(update={"script": (mix,)})
+    campaign = data.campaign.model_copy(update={"workload": workload})
+    redaction = redaction_of(replace(data, record=data.record.model_copy(update={"campaign": campaign})), [])
+    found = redaction.text(mix)
+    assert found == "/redacted/scripts/orders.sql@9+select-only@1+/redacted/scripts/report.sql@2"
+    assert Cell(script=found, scale=1, clients=1).id == Cell(script=mix, scale=1, clients=1).id
+    assert redaction.text("send /srv/report.sql to x") == "send /redacted/scripts/report.sql to x"
 
 
 def test_a_machine_named_as_a_setting_keeps_its_settings(plain: Path) -> None:

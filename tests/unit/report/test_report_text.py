@@ -16,6 +16,7 @@ from pgstrata.analyze.campaign.statements import DeclaredBlocks
 from pgstrata.analyze.findings import Chosen, Comparison, Findings, StackFinding
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
+from pgstrata.record.script_run import ScriptRun
 from pgstrata.report.csv import render_csv
 from pgstrata.report.html import write_html
 from pgstrata.report.json import render_json
@@ -292,6 +293,40 @@ def test_what_modelled_disks_did_is_in_every_text(data: CampaignData, tmp_path: 
         assert "0 %, 2 %" in shown  # late
     disks = json.loads(render_json(found))["stacks"][0]["disks"]
     assert disks[0]["busy_share"] == pytest.approx(0.9)
+
+
+def with_scripts(data: CampaignData, *names: str) -> CampaignData:
+    """Each run is of a mix of those scripts."""
+    scripts = tuple(
+        ScriptRun(
+            name=name, weight=9, transactions=10 * (at + 1), tps=1.5, latency_avg_ms=2.25, latency_stddev_ms=1.125
+        )
+        for at, name in enumerate(names)
+    )
+    trials = tuple(
+        replace(t, cells=tuple(replace(c, result=c.result.model_copy(update={"scripts": scripts})) for c in t.cells))
+        for t in data.trials
+    )
+    return replace(data, trials=trials)
+
+
+def test_scripts_of_a_mix_are_in_every_text(data: CampaignData, tmp_path: Path) -> None:
+    assert "The scripts of the mix" not in render_terminal(data, judge(data))
+    nasty = "<script>alert(1)</script>|*x*"
+    known = with_scripts(data, "orders", nasty)
+    found = judge(known)
+    page = write_html(known, found, tmp_path / "page.html").read_text()
+    markdown = render_markdown(known, found)
+    for text in (render_terminal(known, found, 220), markdown, page):
+        assert "The scripts of the mix" in text
+        for shown in ("orders", "33.3 %", "66.7 %", "2.25 ms", "1.5"):
+            assert shown in text
+    assert "None" not in markdown
+    assert nasty.partition("|")[0] not in page
+    assert "&lt;script&gt;" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\|\\*x\\*" in markdown
+    scripts = json.loads(render_json(found))["stacks"][0]["scripts"]
+    assert [(one["script"], one["share"]) for one in scripts] == [("orders", 1 / 3), (nasty, 2 / 3)]
 
 
 def test_many_disks_of_a_volume_stand_in_one_row_with_the_span_of_their_figures(data: CampaignData) -> None:

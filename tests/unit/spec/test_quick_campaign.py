@@ -173,8 +173,7 @@ def test_scripts_databases_and_settings_of_the_users(tmp_path: Path) -> None:
     (tmp_path / "postgresql.conf").write_text("work_mem = 8MB\n")
     made = quick(
         ["ext4", "xfs@work_mem=1MB"],
-        script=str(tmp_path / "own.sql"),
-        sql=str(tmp_path / "database.sql"),
+        workload={"script": str(tmp_path / "own.sql"), "sql": str(tmp_path / "database.sql")},
         blocks=4,
         postgresql={"postgresql_conf": str(tmp_path / "postgresql.conf")},
     )
@@ -185,7 +184,7 @@ def test_scripts_databases_and_settings_of_the_users(tmp_path: Path) -> None:
     assert {s.postgresql.postgresql_conf for s in made.stacks} == {str(tmp_path / "postgresql.conf")}
     assert made.stacks[1].postgresql.settings == {"work_mem": "1MB"}
     with pytest.raises(UsageError, match="does not exist"):
-        quick(["ext4"], script="nowhere.sql")
+        quick(["ext4"], workload={"script": "nowhere.sql"})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,14 @@ def test_a_campaign_without_any_stack_left_is_refused(site: Site) -> None:
         match=r"a later major's setting: .*; no such value: .*loud.*; fine, a major that .*, just enough: too few\n",
     ):
         require_some(site, (*unusable, *alike))
+
+
+def test_meta_commands_that_a_pgbench_lacks(site: Site, tmp_path: Path) -> None:
+    script = tmp_path / "own.sql"
+    script.write_text("\\startpipeline\nSELECT 1;\n\\syncpipeline\n\\endpipeline\n")
+    workload = site.campaign.workload.model_copy(update={"script": (f"{script}@9+select-only@1",)})
+    asked = replace(site, campaign=site.campaign.model_copy(update={"workload": workload}))
+    user = site.host.run(command("id", "-un")).stdout.strip()
+    (found,) = check_servers(asked, ["fine"], user)
+    assert found.reason == f"pgbench 16 has no \\syncpipeline, which {script} uses"
+    assert found.hint == "postgresql: {major: 17} of the stack, or later"

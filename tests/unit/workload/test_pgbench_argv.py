@@ -6,7 +6,8 @@ import pytest
 
 from pgstrata.errors import PreflightError
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.pgbench import Target, plan_init, plan_run
+from pgstrata.workload.pgbench import Target, plan_init, plan_run, script_fields, workload_of
+from pgstrata.workload.pgbench_output import PgbenchResult, ScriptResult
 
 TARGET = Target("/opt/pg/bin/pgbench", 18, "/run/x", 5433, "pgstrata", database="bench", marker="t1")
 CONNECTION = ("/opt/pg/bin/pgbench", "--host", "/run/x", "--port", "5433", "--username", "postgres")
@@ -60,9 +61,38 @@ def test_full_and_aggregated_logs() -> None:
 
 def test_custom_script_and_protocol() -> None:
     cell = Cell(script="mine.sql", scale=1, clients=1)
-    text = options(TARGET, cell, Workload(protocol="prepared", jobs=4), seed=1, script_path="/s/mine.sql")
+    text = options(
+        TARGET, cell, Workload(protocol="prepared", jobs=4), seed=1, script_paths={"mine.sql": "/s/mine.sql"}
+    )
     assert text.startswith("--file /s/mine.sql --scale 1 --no-vacuum")
     assert "--client 1 --jobs 1 --protocol prepared" in text
+
+
+def test_a_mix_is_one_run() -> None:
+    cell = Cell(script="/a/orders.sql@9+tpcb-like@1", scale=3, clients=1)
+    text = options(TARGET, cell, Workload(), seed=1, script_paths={"/a/orders.sql": "/s/1.sql"})
+    assert text.startswith("--file /s/1.sql@9 --builtin tpcb-like@1 --no-vacuum")
+    own = Cell(script="a.sql@2+b.sql@3", scale=3, clients=1)
+    text = options(TARGET, own, Workload(), seed=1, script_paths={"a.sql": "/s/1.sql", "b.sql": "/s/2.sql"})
+    assert text.startswith("--file /s/1.sql@2 --file /s/2.sql@3 --scale 3 --no-vacuum")
+
+
+def test_variables() -> None:
+    workload = Workload(variables={"first_day": "2026-01-01 + 1", "n": "5", "empty": ""})
+    text = options(TARGET, CELL, workload, seed=1)
+    wanted = "--define first_day=2026-01-01 + 1 --define n=5 --define empty= --no-vacuum"
+    assert text.startswith(f"--builtin tpcb-like {wanted}")
+
+
+def test_the_mix_that_an_output_names() -> None:
+    mix = (ScriptResult("<builtin: TPC-B (sort of)>", 9, 90), ScriptResult("/tmp/orders.sql", 1, 10))
+    result = PgbenchResult("multiple scripts", 1, "simple", 1, 1, 100, 10.0, scripts=mix)
+    assert workload_of(result) == "tpcb-like@9+orders@1"
+    assert [one["name"] for one in script_fields(result)] == ["tpcb-like", "orders"]
+    assert [one["name"] for one in script_fields(result, ["a", "b"])] == ["a", "b"]
+    many = tuple(ScriptResult(f"{'x' * 40}{n}", 1) for n in range(60))
+    assert workload_of(replace(result, scripts=many)) == "multiple scripts"
+    assert workload_of(replace(result, script="<builtin: select only>", scripts=())) == "select-only"
 
 
 def test_tries_need_pgbench_15() -> None:

@@ -51,6 +51,33 @@ def test_tps_is_without_connections_in_13_too() -> None:
     assert (result.latency_avg_ms, result.latency_stddev_ms) == (13.493, 15.117)
 
 
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+def test_a_mix_of_scripts(major: int) -> None:
+    result = parse_result(read(f"{major}-mix.out"))
+    orders, report = result.scripts
+    assert [(one.name, one.weight) for one in result.scripts] == [("orders.sql", 9), ("report.sql", 1)]
+    assert orders.transactions + report.transactions == result.transactions
+    assert orders.tps + report.tps == pytest.approx(result.tps, abs=1e-4)
+    assert orders.latency_avg_ms
+    assert orders.latency_stddev_ms
+    assert report.latency_avg_ms
+    assert report.latency_stddev_ms
+
+
+@pytest.mark.parametrize("major", [13, 15, 16, 18])
+def test_scripts_of_a_mix_without_the_skipped_transactions(major: int) -> None:
+    result = parse_result(read(f"{major}-mix-rate.out"))
+    assert sum(one.transactions for one in result.scripts) == result.transactions
+    assert sum(one.skipped for one in result.scripts) == result.skipped > 0
+
+
+@pytest.mark.parametrize("major", [15, 16, 18])
+def test_a_script_of_a_mix_that_never_ran(major: int) -> None:
+    rare = parse_result(read(f"{major}-mix-rare.out")).scripts[1]
+    assert (rare.name, rare.weight, rare.transactions, rare.tps) == ("report.sql", 1, 0, 0.0)
+    assert rare.latency_avg_ms is None
+
+
 def test_rate_limit_and_latency_limit_in_18() -> None:
     result = parse_result(read("18-late-skipped.out"))
     assert (result.transactions, result.skipped, result.late) == (9292, 50787, 9249)

@@ -49,6 +49,7 @@ from pgstrata.analyze.stats.screen import rank
 from pgstrata.analyze.why.account import explain
 from pgstrata.analyze.why.disk_use import disk_findings
 from pgstrata.analyze.why.node_use import node_findings
+from pgstrata.analyze.why.script_use import script_findings
 from pgstrata.record.reader import CampaignData, without_collection
 from pgstrata.spec.notation.stack import render_stack
 from pgstrata.spec.workload import Cell
@@ -162,6 +163,7 @@ class _JudgedCell:
     def _stack(self, name: str) -> StackFinding:
         evidence, stack = self.evidence, self.evidence.stacks[name]
         runs = evidence.of(name, self.cell.id)
+        results = [r.data.result for r in runs]
         names = dict.fromkeys((self.primary, *(m for m in self.own if any(m in r.metrics for r in runs))))
         return StackFinding(
             name=name,
@@ -175,8 +177,9 @@ class _JudgedCell:
             trials=tuple(r.trial.id for r in runs),
             labels=tuple(self._labels(runs)),
             transactions=self.transactions[name],
-            disks=disk_findings([r.data.result for r in runs]),
-            nodes=node_findings([r.data.result for r in runs]),
+            scripts=script_findings(results),
+            disks=disk_findings(results),
+            nodes=node_findings(results),
         )
 
     def _metric(self, metric: str, stack: str, runs: tuple[Run, ...]) -> MetricFinding:

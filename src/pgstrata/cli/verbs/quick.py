@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,7 +35,22 @@ Duration = Annotated[
 ]
 Script = Annotated[
     str | None,
-    typer.Option("--script", metavar="NAME", help="A script of pgbench's, or an SQL file.", show_default="tpcb-like"),
+    typer.Option(
+        "--script",
+        metavar="NAME",
+        help="A script of pgbench's, an SQL file, or a mix: tpcb-like@9+mine.sql@1.",
+        show_default="tpcb-like",
+    ),
+]
+Define = Annotated[
+    list[str] | None,
+    typer.Option("--define", metavar="NAME=VALUE", help="A variable of the script; repeatable.", show_default=False),
+]
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol", metavar="simple|extended|prepared", help="Query protocol of pgbench.", show_default="simple"
+    ),
 ]
 Database = Annotated[
     Path | None,
@@ -75,6 +90,8 @@ def quick(
     duration: Duration = None,
     blocks: Blocks = None,
     script: Script = None,
+    define: Define = None,
+    protocol: Protocol = None,
     sql: Database = None,
     postgresql_conf: Conf = None,
     out: OutDirectory = None,
@@ -101,7 +118,10 @@ def quick(
     from pgstrata.cli.verbs.plan import show_plan
     from pgstrata.spec.expand import slug
     from pgstrata.spec.quick import quick_campaign, quick_name
+    from pgstrata.spec.variables import parse_definitions
 
+    workload: dict[str, Any] = {"script": script, "sql": str(sql) if sql else None, "protocol": protocol}
+    workload |= {"variables": parse_definitions(define or [])}
     directory = out or Path("out") / slug(quick_name(stacks))
     campaign = quick_campaign(
         stacks,
@@ -119,8 +139,7 @@ def quick(
         aa=aa,
         duration_s=duration_option("--duration", duration, "60s") if duration else None,
         blocks=blocks,
-        script=script,
-        sql=str(sql) if sql else None,
+        workload={name: value for name, value in workload.items() if value is not None},
         postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
         crash=crash,
         begun=begun_quick(directory),

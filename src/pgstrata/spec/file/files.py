@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.file.nearest import nearest
+from pgstrata.spec.file.paths import resolve_path
 from pgstrata.spec.file.problems import Location, Problem
+from pgstrata.spec.file.scripts import protocol_problems, resolve_scripts
 from pgstrata.spec.file.tree import read_text
 from pgstrata.spec.hosts.inventory import RESOLVED, InventoryHosts, group_addresses
 from pgstrata.spec.hosts.inventory_text import MOST_CHARACTERS, parse_inventory
@@ -23,7 +24,6 @@ from pgstrata.spec.workload import Cell, Workload
 
 FOLDERS_OF_VARIABLES = ("group_vars", "host_vars")
 """Beside an inventory; Ansible reads them, too."""
-BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
 
 
 def resolve_stack_files(stack: Stack, folder: Path) -> tuple[list[Problem], Stack]:
@@ -41,7 +41,7 @@ def resolve_stack_files(stack: Stack, folder: Path) -> tuple[list[Problem], Stac
     path = stack.postgresql.postgresql_conf
     if path is None:
         return problems, stack
-    wrong, found = _resolve(path, folder, ("postgresql", "postgresql_conf"))
+    wrong, found = resolve_path(path, folder, ("postgresql", "postgresql_conf"))
     changed = stack.postgresql.model_copy(update={"postgresql_conf": found})
     return [*problems, *wrong], stack.model_copy(update={"postgresql": changed})
 
@@ -80,7 +80,7 @@ def _each_medium(value: Any, location: Location, change: Callable[[MediaDevice, 
 
 def _read_model(path: str, folder: Path, location: Location) -> tuple[list[Problem], str, str | None]:
     """Name and text of the model in a file; the path and None with what is wrong."""
-    problems, found = _resolve(path, folder, location)
+    problems, found = resolve_path(path, folder, location)
     if problems:
         return problems, path, None
     try:
@@ -104,18 +104,20 @@ def resolve_workload_files(workload: Workload, folder: Path) -> tuple[list[Probl
     problems: list[Problem] = []
     scripts = []
     for script in workload.script:
-        wrong, found = _resolve_script(script, folder)
+        wrong, found = resolve_scripts(script, folder)
         problems += wrong
         scripts.append(found)
     names = [Cell(script=s, scale=1, clients=1).id for s in scripts]
     if len(set(names)) != len(names):
         problems.append(Problem(("workload", "script"), "two scripts have the same name"))
+    if not problems:
+        problems += protocol_problems(scripts, workload.protocol)
     written = dict(zip(workload.script, scripts, strict=True))
     durations = {written[script]: seconds for script, seconds in workload.durations.items()}
     changes: dict[str, object] = {"script": tuple(scripts), "durations": durations}
     for key in ("sql", "pg_restore"):
         if (path := getattr(workload, key)) is not None:
-            wrong, changes[key] = _resolve(path, folder, ("workload", key))
+            wrong, changes[key] = resolve_path(path, folder, ("workload", key))
             problems += wrong
     return problems, workload.model_copy(update=changes)
 
@@ -123,7 +125,7 @@ def resolve_workload_files(workload: Workload, folder: Path) -> tuple[list[Probl
 def resolve_hosts(asked: InventoryHosts, folder: Path) -> tuple[list[Problem], tuple[str, ...]]:
     """The addresses of an inventory's hosts, and what is wrong with the file or with what is asked of it."""
     location: Location = ("hosts", "inventory")
-    problems, found = _resolve(asked.inventory, folder, location)
+    problems, found = resolve_path(asked.inventory, folder, location)
     if problems:
         return problems, ()
     try:
@@ -137,28 +139,3 @@ def resolve_hosts(asked: InventoryHosts, folder: Path) -> tuple[list[Problem], t
         return [], group_addresses(inventory, asked.group)
     except UsageError as error:
         return [Problem(location, error.message, error.hint)], ()
-
-
-def _resolve_script(script: str, folder: Path) -> tuple[list[Problem], str]:
-    if script in BUILTIN_SCRIPTS:
-        return [], script
-    problems, found = _resolve(script, folder, ("workload", "script"))
-    if problems and "/" not in script and not script.endswith(".sql"):
-        near = nearest(script, BUILTIN_SCRIPTS)
-        hint = f"did you mean {near}?" if near else f"pgbench's own: {', '.join(BUILTIN_SCRIPTS)}"
-        text = f"{script!r} is neither a script of pgbench nor a file beside the campaign"
-        return [Problem(("workload", "script"), text, hint)], script
-    return problems, found
-
-
-def _resolve(path: str, folder: Path, location: Location) -> tuple[list[Problem], str]:
-    found = (folder / Path(path).expanduser()).resolve()
-    if not found.exists():
-        return [Problem(location, f"file {path} does not exist", f"looked for {found}")], path
-    if location[-1] == "pg_restore" and found.is_dir():
-        if not (found / "toc.dat").is_file():
-            hint = "a dump in directory format is a folder with a toc.dat: pg_dump --format directory"
-            return [Problem(location, f"{path} is a folder and no dump: it has no toc.dat", hint)], path
-    elif not found.is_file():
-        return [Problem(location, f"{path} is not a file")], path
-    return [], str(found)

@@ -11,6 +11,7 @@ from pgstrata.errors import PgstrataError
 from pgstrata.probe.checkpoints import checkpoint_rows
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import CellResult
+from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.side_by_side import has_whole_run
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.trial.context import CellRun, TrialContext
@@ -18,7 +19,8 @@ from pgstrata.trial.events import Notice
 from pgstrata.trial.steps import acknowledgements, pooler, stale_reads
 from pgstrata.trial.steps.node_use import read_node_use
 from pgstrata.trial.steps.probes import samples_of, write_probe_series
-from pgstrata.workload.pgbench_output import PgbenchResult, Progress, parse_progress, parse_result
+from pgstrata.workload.pgbench import script_fields
+from pgstrata.workload.pgbench_output import PgbenchResult, Progress, ScriptResult, parse_progress, parse_result
 
 RUN_OUTPUTS = ("pgbench.out", "pgbench.err", SAMPLES, "samples.err", POSTGRES, "postgres.err")
 """In the folder of a cell, opened by the caller: a run's output, and everything fetched except pgbench's logs."""
@@ -76,13 +78,15 @@ def _of_slices(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> Ce
     checkpoints = sum(0 <= row["start_t_s"] <= last_s for row in began)
     percentiles_ms = _fetch_percentiles(context, cell, run, raw)
     result = _result(cell, run, found, _duration_s(found), checkpoints, percentiles_ms)
-    return result.model_copy(update={"tps": found.transactions / seconds, "slices": tuple(run.slices)})
+    scripts = tuple(one.model_copy(update={"tps": one.transactions / seconds}) for one in result.scripts)
+    changes = {"tps": found.transactions / seconds, "scripts": scripts, "slices": tuple(run.slices)}
+    return result.model_copy(update=changes)
 
 
 def summed_results(results: Sequence[PgbenchResult]) -> PgbenchResult:
     """Return one result of the turns of a stack, without the standard deviation of latencies. Pure."""
     transactions, seconds = sum(one.transactions for one in results), sum(map(measured_s, results))
-    latencies = [(one.latency_avg_ms, one.transactions) for one in results]
+    by_script = zip(*(one.scripts for one in results), strict=True)
     return replace(
         results[0],
         transactions=transactions,
@@ -93,10 +97,30 @@ def summed_results(results: Sequence[PgbenchResult]) -> PgbenchResult:
         retries=sum(one.retries for one in results),
         skipped=sum(one.skipped for one in results),
         late=sum(one.late for one in results),
-        latency_avg_ms=sum((ms or 0.0) * n for ms, n in latencies) / max(1, transactions),
+        latency_avg_ms=_mean_latency_ms(results),
         latency_stddev_ms=None,
         lag_avg_ms=None,
         lag_max_ms=None,
+        scripts=tuple(_summed_script(turns, seconds) for turns in by_script),
+    )
+
+
+def _summed_script(turns: Sequence[ScriptResult], seconds: float) -> ScriptResult:
+    transactions = sum(one.transactions for one in turns)
+    return replace(
+        turns[0],
+        transactions=transactions,
+        tps=transactions / seconds if seconds else 0.0,
+        failed=sum(one.failed for one in turns),
+        skipped=sum(one.skipped for one in turns),
+        latency_avg_ms=_mean_latency_ms(turns),
+        latency_stddev_ms=None,
+    )
+
+
+def _mean_latency_ms(results: Sequence[PgbenchResult] | Sequence[ScriptResult]) -> float:
+    return sum((one.latency_avg_ms or 0.0) * one.transactions for one in results) / max(
+        1, sum(one.transactions for one in results)
     )
 
 
@@ -222,8 +246,14 @@ def _result(
         prewarmed=run.prewarmed,
         percentiles_ms=percentiles_ms,
         open_loop=cell.rate_tps is not None,
+        scripts=_scripts(cell, found),
         disks=run.disks,
     )
+
+
+def _scripts(cell: Cell, found: PgbenchResult) -> tuple[ScriptRun, ...]:
+    names = [script.short_name for script in cell.scripts]
+    return tuple(map(ScriptRun.model_validate, script_fields(found, names))) if found.scripts else ()
 
 
 def fetch_server_log(context: TrialContext) -> None:

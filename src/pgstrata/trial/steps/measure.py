@@ -59,7 +59,7 @@ from pgstrata.trial.steps.probes import plan_probes, probing
 from pgstrata.trial.steps.stale_reads import LONGER_S, asked_s, stale_steps
 from pgstrata.trial.steps.warmup import warmup_settled
 from pgstrata.trial.survey.host_survey import DATABASE, Site
-from pgstrata.workload.pgbench import BUILTIN_SCRIPTS, plan_run
+from pgstrata.workload.pgbench import plan_run
 from pgstrata.workload.pgbench_output import parse_progress, parse_result
 
 SYNC_TIMEOUT_S = 3600.0
@@ -188,9 +188,7 @@ def _cold_step(setup: TrialSetup, cell: Cell) -> Step:
     """Write everything to the medium, and drop the host's caches if possible."""
     sync = command("sync", timeout_s=SYNC_TIMEOUT_S)
     tells = _told_of_drop(setup.site)
-    script = _script_path(setup, cell)
-    if script is not None:
-        tells.insert(0, f"send {cell.script} to {script}")
+    tells = [*(f"send {script} to {path}" for script, path in _script_paths(setup, cell).items()), *tells]
     return Step(
         f"{cell.id}: cold caches",
         tuple(PlannedCommand.of(c) for c in (sync, *plan_empty_caches(setup.plan))),
@@ -225,15 +223,18 @@ def _drop_caches(site: Site) -> None:
         site.host.write_text(DROP_CACHES, "3\n")
 
 
-def _script_path(setup: TrialSetup, cell: Cell) -> str | None:
-    """Where a script of the user's lies on the host; pgbench takes FILE@WEIGHT, and a script may be called anything."""
-    return None if cell.script in BUILTIN_SCRIPTS else f"{setup.cell_folder(cell)}/script/{cell.id}.sql"
+def _script_paths(setup: TrialSetup, cell: Cell) -> dict[str, str]:
+    """Where the user's own scripts lie on the host; pgbench takes FILE@WEIGHT, and a script may be called anything."""
+    folder = f"{setup.cell_folder(cell)}/script"
+    names = [f"{cell.id}.sql"] if len(cell.scripts) == 1 else [f"{n}.sql" for n in range(1, len(cell.scripts) + 1)]
+    placed = zip(cell.scripts, names, strict=True)
+    return {script.name: f"{folder}/{name}" for script, name in placed if not script.builtin}
 
 
 def _plan_beside(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float) -> Command:
     """Return the load of the measured run, for a run before or after it."""
-    seed, script = setup.trial.workload_seed + seed_step, _script_path(setup, cell)
-    return plan_run(setup.driven, cell, setup.workload, seed=seed, duration_s=duration_s, script_path=script)
+    seed, paths = setup.trial.workload_seed + seed_step, _script_paths(setup, cell)
+    return plan_run(setup.driven, cell, setup.workload, seed=seed, duration_s=duration_s, script_paths=paths)
 
 
 def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
@@ -254,7 +255,7 @@ def _plan_logged(setup: TrialSetup, cell: Cell, seed: int, duration_s: float | N
         setup.workload,
         seed=seed,
         duration_s=duration_s,
-        script_path=_script_path(setup, cell),
+        script_paths=_script_paths(setup, cell),
         log_prefix=logs if setup.workload.logs(cell) else None,
     )
 
@@ -286,10 +287,11 @@ def _prepare_folder(context: TrialContext, cell: Cell) -> None:
     context.cell(cell)  # from now on there may be something to rescue
     host.make_directory(folder, mode=0o710, group=user, new=True)
     host.make_directory(logs_folder(folder), mode=0o700, owner=user, new=True)
-    script = _script_path(context.setup, cell)
-    if script is not None:
+    paths = _script_paths(context.setup, cell)
+    if paths:
         host.make_directory(f"{folder}/script", mode=0o710, group=user, new=True)
-        host.send(cell.script, script, mode=0o644)
+    for script, path in paths.items():
+        host.send(script, path, mode=0o644)
 
 
 def _start(context: TrialContext, *, cell: Cell) -> None:

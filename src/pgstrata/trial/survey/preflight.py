@@ -12,6 +12,8 @@ from pgstrata.host.protocol import Command
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import ask_settings, refuse_large_buffers, refuse_together
 from pgstrata.spec.campaign import Campaign
+from pgstrata.spec.file.scripts import commands_of
+from pgstrata.spec.scripts import FIRST_MAJOR_OF
 from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign, render_hints
 from pgstrata.trial.steps.pooler import connections_of
 from pgstrata.trial.survey.host_survey import Site
@@ -90,6 +92,7 @@ def _problems(
     site: Site, installation: Installation, settings: Mapping[str, str], user: str, further: int
 ) -> Iterator[PreflightError]:
     """All that is wrong with a server; `further` connections are opened beside those of pgbench's clients."""
+    yield from _refuse_commands(site.campaign, installation)
     checked = ask_settings(site.host, installation, user, settings)
     yield from checked.refusals
     try:
@@ -107,6 +110,17 @@ def _problems(
             f"max_connections = {allowed} is too few: the workload and its probe open {wanted}",
             hint=f"max_connections: {wanted} among the settings, or fewer workload.clients",
         )
+
+
+def _refuse_commands(campaign: Campaign, installation: Installation) -> Iterator[PreflightError]:
+    """Yield the meta commands of the user's scripts that this pgbench does not have."""
+    for path, commands in commands_of(campaign.workload.script).items():
+        for name in sorted(commands & FIRST_MAJOR_OF.keys()):
+            if installation.client_major < FIRST_MAJOR_OF[name]:
+                yield PreflightError(
+                    f"pgbench {installation.client_major} has no \\{name}, which {path} uses",
+                    hint=f"postgresql: {{major: {FIRST_MAJOR_OF[name]}}} of the stack, or later",
+                )
 
 
 def _user_exists(site: Site, user: str) -> bool:

@@ -1,0 +1,24 @@
+"""Results by script, of cells whose workload is a mix of scripts."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ScriptRun(BaseModel):
+    """One script of a mix in a run, as pgbench printed them; in slices, the sums of a stack's turns.
+
+    Threads of pgbench count scripts without a lock, so that a few transactions are missing here.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    """The builtin script, or the file without folder and ending."""
+    weight: int | None = Field(None, ge=0)
+    transactions: int = Field(ge=0)
+    tps: float = Field(ge=0, le=1e12)
+    failed: int = Field(0, ge=0)
+    skipped: int = Field(0, ge=0)
+    latency_avg_ms: float | None = None
+    latency_stddev_ms: float | None = None
