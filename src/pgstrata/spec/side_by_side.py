@@ -10,7 +10,7 @@ from pgstrata.spec.campaign import Campaign, Slices, Trial
 LONGEST_AUTO_S = 30.0
 """Longer runs are asked for to see checkpoint cycles, which slices do not show."""
 
-WHOLE_RUN_EVERY = 4
+WHOLE_RUN_EVERY = 8
 """Blocks from one with whole runs to the next."""
 
 
