@@ -151,8 +151,8 @@ class Btrfs(LocalFilesystem):
             raise ValueError("nodatacow turns compression off: choose one")
         if self.compress_force is not None and (self.nodatacow or self.compress is not None):
             raise ValueError("compress_force excludes compress and nodatacow: choose one")
-        if self.ssd_spread and self.ssd is not None:
-            raise ValueError("ssd_spread is a way of ssd: write ssd_spread alone")
+        if self.ssd_spread and self.ssd is False:
+            raise ValueError("ssd_spread is a way of ssd: leave out nossd")
         if self.noatime and self.strictatime:
             raise ValueError("noatime and strictatime exclude each other: choose one")
         return self

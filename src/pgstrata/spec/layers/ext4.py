@@ -43,7 +43,7 @@ _REFUSED: Mapping[str, Refusal] = {
     **refuse("ea_inode user_xattr grpid bsdgroups nogrpid sysvgroups resuid resgid nouid32 minixdf bsddf usrquota "
              "grpquota prjquota usrjquota grpjquota jqfmt quota_type quotatype root_owner root_perms no_copy_xattrs",
              "it is about owners, limits or attributes of files and does not change how PostgreSQL reads and writes"),
-    **refuse("journal_dev journal_path device location -J~device -J~location",
+    **refuse("journal_dev journal_path logdev device location -J~device -J~location",
              "an external journal takes a device of its own, and ext4 of pgstrata has one device"),
     **refuse("fast_commit_size -J~fast_commit_size orphan_file_size",
              "dumpe2fs does not print it, so that it could not be attested"),
@@ -69,8 +69,9 @@ _REFUSED: Mapping[str, Refusal] = {
     **refuse("-i inode_ratio bytes_per_inode -N number_of_inodes -T usage_type",
              "mke2fs rounds it to whole groups, so that the result could not be compared", f"{YOURSELF}; inode_size "
              "can be chosen"),
-    **refuse("-c -l -d -D -F -n -q -S -v -V -z -t -o -r revision packed_meta_blocks offset num_backup_sb hash_seed "
-             "resize test_fs assume_storage_prezeroed -E~discard -E~nodiscard hash_alg -M desc_size",
+    **refuse("-c -l -d -D -F -n -q -S -v -V -z -t -o~Linux -o~Hurd -r revision packed_meta_blocks offset "
+             "num_backup_sb hash_seed resize test_fs assume_storage_prezeroed -E~discard -E~nodiscard hash_alg -M "
+             "desc_size",
              "it is about how mke2fs runs or what it leaves for other tools, and pgstrata decides that", LEAVE_OUT),
     **refuse("-L -U label uuid", "pgstrata names and finds the filesystem by its own label", LEAVE_OUT),
     **refuse("large_file", "ext4 sets it by itself with the first large file", LEAVE_OUT),
@@ -93,6 +94,7 @@ class Ext4(LocalFilesystem):
         "journal": "has_journal",
         "64bit": "bits_64",
     }
+    units: ClassVar[Mapping[str, str]] = {"-J size": "m"}
     also: ClassVar[Mapping[str, str]] = {
         "-b": "block_size",
         "blocksize": "block_size",
@@ -181,6 +183,8 @@ class Ext4(LocalFilesystem):
         block = self.block_size or 4096
         if self.block_size is not None and self.block_size not in (1024, 2048, 4096, 8192, 16384, 32768, 65536):
             raise ValueError(f"block_size {self.block_size} is not a power of two from 1k to 64k")
+        if self.journal_size is not None and self.journal_size < 2**20:
+            raise ValueError(f"journal_size {self.journal_size} is below 1 MiB (for example 1g)")
         if not self.has_journal and (self.journal_size or self.fast_commit or self.data):
             raise ValueError("without a journal there is no journal_size, fast_commit or data mode")
         if self.bigalloc_cluster is not None and (

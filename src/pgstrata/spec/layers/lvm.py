@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pgstrata.spec.layers.kind import BlockLayer
 from pgstrata.spec.model import SizeBytes
@@ -14,7 +14,7 @@ from pgstrata.spec.notation.refusals import LEAVE_OUT, YOURSELF, Refusal, refuse
 _REFUSED: Mapping[str, Refusal] = {
     **refuse("stripes -i --stripes", "a striped volume takes all devices, whose number stands in parentheses",
              "write lvm(striped,4)"),
-    **refuse("type --type", "the layout stands in parentheses", "write lvm(striped,4) or lvm(thin)"),
+    **refuse("layout type --type", "the layout stands in parentheses", "write lvm(striped,4) or lvm(thin)"),
     **refuse("mirrors -m --mirrors mirrorlog --mirrorlog nosync --nosync regionsize -R --regionsize raidintegrity "
              "--raidintegrity raidintegrityblocksize --raidintegrityblocksize raidintegritymode --raidintegritymode "
              "maxrecoveryrate --maxrecoveryrate --raidmaxrecoveryrate minrecoveryrate --minrecoveryrate "
@@ -58,6 +58,7 @@ class Lvm(BlockLayer):
     gives: ClassVar[str] = "LV"
     assembles: ClassVar[bool] = True
     under_pool: ClassVar[str] = "doubles the pooling and hides flush errors of single disks: give the disks to {fs}"
+    units: ClassVar[Mapping[str, str]] = {"-I": "k", "--stripesize": "k"}
     also: ClassVar[Mapping[str, str]] = {
         "stripesize": "stripe_size",
         "-I": "stripe_size",
@@ -73,6 +74,13 @@ class Lvm(BlockLayer):
     )
     stripe_size: SizeBytes | None = Field(None, description="with striped: bytes on one PV before the next")
     snapshots: int = Field(0, ge=0, le=16, description="snapshots of the LV kept during the run")
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Lvm:
+        size = self.stripe_size
+        if size is not None and (size < 4096 or size & (size - 1)):
+            raise ValueError(f"stripe_size {size} is not a power of two from 4k (for example 64k)")
+        return self
 
     @property
     def capabilities(self) -> tuple[str, ...]:

@@ -20,7 +20,9 @@ from pgstrata.spec.notation.refusals import LEAVE_OUT, Refusal, refuse
 _PARITY_DISKS = {"raid5": 1, "raid6": 2}
 
 _REFUSED: Mapping[str, Refusal] = {
-    **refuse("layout parity -p --layout --parity rounding --rounding", "mdadm's own layout is built and its geometry "
+    **refuse("level -l --level", "the level stands in parentheses", "write md(raid10,4)"),
+    **refuse("n2 n3 f2 f3 o2 o3 layout parity -p --layout --parity rounding --rounding",
+             "mdadm's own layout is built and its geometry "
              "passed to the filesystem: n2 of raid10, left-symmetric of parity"),
     **refuse("raid_devices raid-devices -n --raid-devices", "the number stands in parentheses", "write md(raid10,4)"),
     **refuse("spare_devices spare-devices -x --spare-devices spares", "a spare takes over when a device fails, and no "
@@ -51,6 +53,7 @@ class Md(BlockLayer):
     needs_several: ClassVar[bool] = True
     assembles: ClassVar[bool] = True
     under_pool: ClassVar[str] = "hides the disks from {fs}, which then cannot repair: use a vdev layout of {fs} instead"
+    units: ClassVar[Mapping[str, str]] = {"-c": "k", "--chunk": "k"}
     also: ClassVar[Mapping[str, str]] = {
         "-c": "chunk",
         "--chunk": "chunk",
@@ -59,7 +62,7 @@ class Md(BlockLayer):
         "--assume-clean": "assume_clean",
         "assume-clean": "assume_clean",
     }
-    implied: ClassVar[frozenset[str]] = frozenset({"metadata=1.2"})
+    implied: ClassVar[frozenset[str]] = frozenset({"metadata=1.2", "--metadata=1.2", "-e=1.2"})
     refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
     not_options: ClassVar[frozenset[str]] = frozenset({"level"})
     layout_field: ClassVar[str] = "level"
@@ -79,6 +82,8 @@ class Md(BlockLayer):
     def _coherent(self) -> Md:
         if self.level == "raid0" and self.state != "clean":
             raise ValueError("raid0 has no redundancy: it cannot be degraded or rebuilding")
+        if self.chunk is not None and (self.chunk < 4096 or self.chunk % 4096):
+            raise ValueError(f"chunk {self.chunk} is not a multiple of 4k (for example 64k)")
         if self.level == "raid1" and self.chunk is not None:
             raise ValueError("raid1 has no chunk size")
         return self

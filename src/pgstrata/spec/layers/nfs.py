@@ -26,6 +26,7 @@ _REFUSED: Mapping[str, Refusal] = {
     **refuse("strictatime lazytime", "the server decides when it writes timestamps"),
     **refuse("vers=2 nfsvers=2 vers=4 nfsvers=4 minorversion", "the version is attested with its minor number",
              "write vers=3, vers=4.0, vers=4.1 or vers=4.2"),
+    **refuse("export", "the exported filesystem stands in parentheses", "write nfs(xfs)"),
     **refuse("retry bg fg", "an unresponsive server is reported after one attempt (retry=0)", LEAVE_OUT),
     **refuse("softerr softreval nosoftreval", "what a time-out does is one option", "write soft or hard"),
     **refuse("intr nointr posix noposix sloppy udpport lookup", "the kernel ignores it or has removed it", LEAVE_OUT),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pgstrata.spec.durability_class import LOSES, BackingFs, Promises
 from pgstrata.spec.layers.kind import MEMORY, Filesystem, Look
@@ -46,6 +46,13 @@ class Tmpfs(Filesystem):
     strictatime: bool = Field(False, description="record every reading of a file")
     nr_inodes: int | None = Field(None, ge=1, description="most files; by default half as many as pages of memory")
     noswap: bool = Field(False, description="never written to swap, Linux 6.4")
+
+    @field_validator("size", mode="before")
+    @classmethod
+    def _of_no_memory(cls, size: object) -> object:
+        if isinstance(size, str) and size.strip().endswith("%"):
+            raise ValueError(f"size {size} depends on the memory of the host: write bytes (for example size=8g)")
+        return size
 
     @classmethod
     def takes_device(cls, asked: Mapping[str, Any]) -> bool:

@@ -66,6 +66,11 @@ _REFUSED: Mapping[str, Refusal] = {
              "names are lower-case ASCII"),
     **refuse("autoexpand expand autoreplace replace", "it is for devices that grow or are replaced, and those of a "
              "stack stay"),
+    **refuse("vdev", "the layout stands in parentheses", "write zfs(mirror,2)"),
+    **refuse("log cache special log_mirror special_mirror", "further vdevs follow a plus sign or stand in parentheses",
+             "write zfs+log(mirror)+special(mirror)"),
+    **refuse("xattr=dir", "it is another word for xattr=on", "write xattr=on"),
+    **refuse("dedup=edonr", "zfs takes edonr for deduplication only with a comparison", 'write dedup="edonr,verify"'),
     **refuse("failmode=panic", "a pool without its devices would take the host down", "write failmode=continue"),
     **refuse("multihost", "it is for pools on storage that several hosts share, and delays every import"),
     **refuse("feature", "features follow the version of OpenZFS, or one list of it",
@@ -258,6 +263,9 @@ def _parse_vdev(text: str, whole: str) -> dict[str, Any]:
     name, arguments, rest = split_call(text)
     if name in _NO_VDEV:
         raise UsageError(f"+{text} in {whole!r} is not taken: {_NO_VDEV[name].reason}", hint=_NO_VDEV[name].hint)
+    if name in _VDEVS and rest.startswith(":"):
+        raise UsageError(f"{rest} in +{text} is no part of a vdev: properties stand before the first +",
+                         hint=f"write zfs{rest}+{name}")  # fmt: skip
     if name not in _VDEVS or rest:
         raise UsageError(f"+{text} in {whole!r} is not a vdev of zfs", hint=render_nearest(name, _VDEVS))
     found: dict[str, Any] = {}

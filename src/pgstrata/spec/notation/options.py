@@ -35,6 +35,8 @@ class Spelled(Model):
     """Words that clear a switch, where `no` before its name is not what people write."""
     also: ClassVar[Mapping[str, str]] = {}
     """Further names and flags of the tools for fields; read, never written."""
+    units: ClassVar[Mapping[str, str]] = {}
+    """Units of bare numbers behind flags of the tools, where they are not bytes."""
     bare: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     """Words without a value that the tools take for a field and value."""
     implied: ClassVar[frozenset[str]] = frozenset()
@@ -76,7 +78,8 @@ def _is_union(annotation: Any) -> bool:
 def parse_options(model: type[Spelled], text: str) -> dict[str, Any]:
     """Field values of `noatime,data=writeback`; UsageError names an unknown option and the nearest valid one."""
     values: dict[str, Any] = {}
-    for word in split_top(text, ","):
+    usual: set[str] = set()
+    for word in (part for several in split_top(text, ",") for part in _split_flags(several)):
         key, value = _read_word(model, word)
         if not key:
             raise UsageError(f"an empty option in {model.name()}:{text}", hint="options are separated by single commas")
@@ -91,10 +94,20 @@ def parse_options(model: type[Spelled], text: str) -> dict[str, Any]:
             _set_nested(model, values, outer, inner, value or "")
             continue
         name, parsed = _parse_one(model, key, value)
-        if name in values:
+        if value is None and key in model.bare:  # what a value elsewhere in the text says is more
+            values.setdefault(name, parsed)
+            usual.add(name)
+            continue
+        if name in values and name not in usual:
             raise UsageError(f"{model.name()} option {name} is given twice in {text!r}", hint="keep one of them")
         values[name] = parsed
+        usual.discard(name)
     return values
+
+
+def _split_flags(word: str) -> list[str]:
+    """The options of `-O bigalloc -C 65536`, which blanks separate as on a command line."""
+    return [word] if '"' in word else re.split(r"\s+(?=--?[A-Za-z])", word)
 
 
 _FLAG = re.compile(r"(--?[A-Za-z][\w-]*)(?:[\s=]+(.+))?")
@@ -109,11 +122,16 @@ def _read_word(model: type[Spelled], word: str) -> tuple[str, str | None]:
         if inner in model.also or inner in model.refused:
             word = f"{flag} {rest}"
         elif flag in model.also or flag in model.refused or not rest:
-            return flag, unquote(rest) or None
+            return flag, _with_unit(model, flag, unquote(rest)) or None
         else:
             word = rest
     key, equals, value = word.partition("=")
-    return key.strip(), unquote(value.strip()) if equals else None
+    return key.strip(), _with_unit(model, key.strip(), unquote(value.strip())) if equals else None
+
+
+def _with_unit(model: type[Spelled], key: str, value: str) -> str:
+    """A bare number counts in the unit of the tool where its own flag is written."""
+    return f"{value}{model.units[key]}" if value.isdigit() and key in model.units else value
 
 
 def _parse_one(model: type[Spelled], key: str, value: str | None) -> tuple[str, Any]:
@@ -143,7 +161,7 @@ def _parse_one(model: type[Spelled], key: str, value: str | None) -> tuple[str, 
 
 def explain_unknown(model: type[Spelled], key: str) -> tuple[str, str]:
     """Why an option is not taken, and a hint: the reason of a documented one, else the nearest that there is."""
-    plain = key.removeprefix("^")
+    plain = key.removeprefix("^").partition("(")[0]
     found = next((model.refused[k] for k in (key, plain, plain.removeprefix("no")) if k in model.refused), None)
     if found is not None:
         return f"{model.name()} option {key} is not taken: {found.reason}", found.hint

@@ -124,7 +124,7 @@ def _expectations(fs: Btrfs) -> tuple[Expectation, ...]:
 def _optional_expectations(fs: Btrfs) -> tuple[Expectation, ...]:
     """Return options whose default depends on kernel and device; checked only when configured."""
     found = []
-    if fs.ssd is not None:
+    if fs.ssd is not None and not fs.ssd_spread:  # which the kernel shows instead
         found.append(flag("ssd", fs.ssd, on="ssd"))
     if fs.discard is not None:
         readings = (("discard=async", "async"), ("discard", "sync"))
