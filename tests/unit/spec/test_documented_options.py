@@ -15,7 +15,9 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.file.nearest import nearest
+from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.spec.layers.kind import BlockLayer, Filesystem
+from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.notation.options import option_fields
 from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Stack
@@ -91,18 +93,25 @@ def test_a_slip_is_still_recognised(typed: str, known: str) -> None:
 
 
 def test_a_campaign_file_gives_the_same_reasons(tmp_path: Path) -> None:
-    def problem(option: str) -> str:
+    def problem(option: str, kind: str = "ext4") -> str:
         path = tmp_path / "campaign.yaml"
-        path.write_text(
-            f"name: options\nbase: {{}}\nstacks:\n  a: {{data: {{fs: {{kind: ext4, {option}}}}}}}\n  b: xfs\n"
-            .replace("base: {}\n", "")
-        )  # fmt: skip
+        stacks = f"a: {{data: {{fs: {{kind: {kind}, {option}}}}}}}\n  b: xfs\n"
+        path.write_text(f"name: options\nstacks:\n  {stacks}")
         with pytest.raises(UsageError) as caught:
             load_campaign(path)
         return f"{caught.value.message} {caught.value.hint}"
 
     assert "journal_ioprio is not taken: the kernel does not show it" in problem("journal_ioprio: 3")
     assert "write commit_s" in problem("commit: 30")
+    assert "write ac: off" in problem("noac: true", "nfs")
+    assert "write hard: off" in problem("soft: true", "nfs")
+
+
+def test_yaml_reads_off_as_a_truth_value() -> None:
+    zfs = Zfs.model_validate({"compression": False, "checksum": False, "dedup": True, "xattr": "sa"})
+    assert (zfs.compression, zfs.checksum, zfs.dedup, zfs.xattr) == ("off", "off", "on", "sa")
+    btrfs = Btrfs.model_validate({"compress": False, "discard": False})
+    assert (btrfs.compress, btrfs.discard) == ("no", "off")
 
 
 # ------------------------------------------------------------- what the kernel shows of each mount option
@@ -116,7 +125,7 @@ SHOWN = {
     "lookupcache=positive": "lookupcache=pos", "lookupcache=all": "", "write=lazy": "", "huge=never": "",
     "errors=continue": "", "data_err=ignore": "", "data=ordered": "", "retry=0": "",
 }  # fmt: skip
-"""What the kernel shows of an option where that is another word; empty where it shows nothing."""
+"""Words that the kernel shows in place of an option; empty where it shows nothing."""
 _BYTES = re.compile(r"^(allocsize|logbsize|size)=(\d+)")
 
 

@@ -1,4 +1,4 @@
-"""What the programs make of every accepted option, in sparse files, read back by the checks of a trial."""
+"""Filesystems made in sparse files with every accepted option of mkfs, read back by the checks of a trial."""
 
 from __future__ import annotations
 

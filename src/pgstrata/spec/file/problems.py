@@ -76,6 +76,9 @@ def _unknown_key(location: Location, key: str, model: type[BaseModel], above: Lo
         named = kinds[0].aliases.get(key) or kinds[0].also.get(key)
         if named is not None:
             return Problem(location, f"unknown key {key!r}", f"write {named}")
+        positive = kinds[0].opposites.get(key) or key.removeprefix("no")
+        if positive in kinds[0].model_fields:
+            return Problem(location, f"unknown key {key!r}", f"write {positive}: off")
     return Problem(location, f"unknown key {key!r}", render_nearest(key, known_keys(model, above)))
 
 

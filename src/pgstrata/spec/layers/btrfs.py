@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pgstrata.spec.durability_class import LOSES, BackingFs, Parity, Promises
 from pgstrata.spec.layers.kind import LocalFilesystem, Switch, redundancy
@@ -144,6 +144,12 @@ class Btrfs(LocalFilesystem):
     ssd_spread: bool = Field(False, description="allocate in large free ranges")
     treelog: bool = Field(True, description="false: every fsync is a whole commit (notreelog)")
     strictatime: bool = Field(False, description="record every reading of a file")
+
+    @field_validator("compress", "discard", mode="before")
+    @classmethod
+    def _word(cls, value: object, info: ValidationInfo) -> object:
+        """YAML reads `no` and `off` as a truth value."""
+        return {"compress": "no", "discard": "off"}[str(info.field_name)] if value is False else value
 
     @model_validator(mode="after")
     def _coherent(self) -> Btrfs:

@@ -160,6 +160,12 @@ class Zfs(Filesystem):
     wal_dataset: dict[str, str] | None = Field(None, description="properties of a dataset of its own for pg_wal")
     module: dict[str, int] = Field(default_factory=dict, description="zfs module parameters, restored afterwards")
 
+    @field_validator("compression", "checksum", "dedup", "xattr", "acltype", mode="before")
+    @classmethod
+    def _word(cls, value: object) -> object:
+        """YAML reads `off` as a truth value."""
+        return ("on" if value else "off") if isinstance(value, bool) else value
+
     @field_validator("module")
     @classmethod
     def _parameters(cls, module: dict[str, int]) -> dict[str, int]:
