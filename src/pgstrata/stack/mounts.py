@@ -114,23 +114,30 @@ def flag(what: str, wanted: bool, *, on: str = "", off: str = "") -> Expectation
     return Expectation(what, "on" if wanted else "off", readings, "off" if on else "on")
 
 
+def number(option: str, wanted: int | None, default: int) -> tuple[Expectation, ...]:
+    """Expect a number that is configured; the kernel shows it only when it differs from its default."""
+    return () if wanted is None else (value(option, str(wanted), str(default)),)
+
+
 def value(option: str, wanted: str | None, default: str) -> Expectation:
     """Expect an option `option=VALUE` that is not shown at its default."""
     return Expectation(option, default if wanted is None else wanted, ((f"{option}=", ""),), default)
 
 
-def atime_expectations(*, noatime: bool, nodiratime: bool) -> tuple[Expectation, ...]:
+def atime_expectations(*, noatime: bool, nodiratime: bool, strictatime: bool = False) -> tuple[Expectation, ...]:
     """Expect access times: relatime unless configured otherwise (the kernel's default since 2.6.30)."""
     readings = (("noatime", "noatime"), ("relatime", "relatime"))
+    wanted = "noatime" if noatime else "strictatime" if strictatime else "relatime"
     return (
-        Expectation("atime", "noatime" if noatime else "relatime", readings, "strictatime"),
+        Expectation("atime", wanted, readings, "strictatime"),
         flag("nodiratime", nodiratime, on="nodiratime"),
     )
 
 
-def atime_options(*, noatime: bool, nodiratime: bool) -> tuple[str, ...]:
+def atime_options(*, noatime: bool, nodiratime: bool, strictatime: bool = False) -> tuple[str, ...]:
     """Return the mount options for access times."""
-    return (*(["noatime"] if noatime else []), *(["nodiratime"] if nodiratime else []))
+    given = {"noatime": noatime, "nodiratime": nodiratime, "strictatime": strictatime}
+    return tuple(name for name, wanted in given.items() if wanted)
 
 
 WRITABLE = Expectation("access", "rw", (("ro", "ro"),), "rw")

@@ -25,7 +25,7 @@ texts = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S"]), m
 
 ext4 = st.builds(
     Ext4,
-    journal_size=st.none() | sizes,
+    journal_size=st.none() | sizes.filter(lambda size: size >= KIB**2),
     fast_commit=st.booleans(),
     data=st.sampled_from([None, "ordered", "writeback"]),
     noatime=st.booleans(),

@@ -9,7 +9,17 @@ LIKE = 0.75
 """Least likeness of a suggestion (difflib's ratio); lower ones are other words."""
 LIKE_SHORT, SHORT = 0.6, 3
 """Least likeness of names with so few letters, one of which is wrong."""
-OPPOSITES = ({"sync", "async", "nosync", "noasync"}, {"hard", "soft"}, {"barrier", "nobarrier"})
+OPPOSITES = (
+    {"sync", "async", "nosync", "noasync", "wsync"},
+    {"hard", "soft", "softerr"},
+    {"barrier", "nobarrier"},
+    {"noatime", "atime", "relatime", "strictatime", "lazytime"},
+    {"ro", "rw"},
+    {"inode32", "inode64"},
+)
+"""Words that stand for one another's contrary, or for one of several choices."""
+ALIKE = 0.8
+"""Likeness of two words, one without its `no`, that makes them opposites."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -24,6 +34,10 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 def _are_opposite(typed: str, suggested: str) -> bool:
     if f"no{typed}" == suggested or typed == f"no{suggested}":
         return True
+    if typed.startswith("no") != suggested.startswith("no"):
+        stems = typed.removeprefix("no"), suggested.removeprefix("no")
+        if difflib.SequenceMatcher(None, *stems).ratio() >= ALIKE:
+            return True
     return any({typed, suggested} <= words for words in OPPOSITES)
 
 

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.layers.kind import Kind
+from pgstrata.spec.notation.options import explain_unknown
 
 Location = tuple[str | int, ...]
 
@@ -47,7 +48,7 @@ def _explain_one(details: ErrorDetails, model: type[BaseModel], data: Any) -> Pr
     kind, given, context = details["type"], details.get("input"), details.get("ctx", {})
     key = str(details["loc"][-1]) if details["loc"] else ""
     if kind == "extra_forbidden":
-        return Problem(location, f"unknown key {key!r}", render_nearest(key, known_keys(model, details["loc"][:-1])))
+        return _unknown_key(location, key, model, details["loc"][:-1])
     if kind == "missing":
         return Problem(location, f"{key!r} is missing")
     if kind == "value_error":
@@ -64,6 +65,21 @@ def _explain_one(details: ErrorDetails, model: type[BaseModel], data: Any) -> Pr
         return Problem(location, f"{given!r} is not valid here", render_nearest(str(given), options))
     hint = _described(model, details["loc"]) if kind == "string_pattern_mismatch" else _EXAMPLES.get(key, "")
     return Problem(location, _plain(kind, given, context, details["msg"]), hint)
+
+
+def _unknown_key(location: Location, key: str, model: type[BaseModel], above: Location) -> Problem:
+    """A documented option is refused with its reason; another name of a key gives that key."""
+    kinds = [m for m in _models_at(model, above) if issubclass(m, Kind)]
+    if len(kinds) == 1:
+        if key in kinds[0].refused:
+            return Problem(location, *explain_unknown(kinds[0], key))
+        named = kinds[0].aliases.get(key) or kinds[0].also.get(key)
+        if named is not None:
+            return Problem(location, f"unknown key {key!r}", f"write {named}")
+        positive = kinds[0].opposites.get(key) or key.removeprefix("no")
+        if positive in kinds[0].model_fields:
+            return Problem(location, f"unknown key {key!r}", f"write {positive}: off")
+    return Problem(location, f"unknown key {key!r}", render_nearest(key, known_keys(model, above)))
 
 
 _EXAMPLES = {"margin": "a share between 0 and 100 %, for example 2%"}

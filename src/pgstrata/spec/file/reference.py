@@ -18,7 +18,7 @@ from pgstrata.spec.dask_cluster import DaskCluster
 from pgstrata.spec.hosts.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 from pgstrata.spec.model import Model
-from pgstrata.spec.notation.options import spellings
+from pgstrata.spec.notation.options import Spelled, spellings
 from pgstrata.spec.stack import Kernel, Postgres, Queue, Stack, Volume
 from pgstrata.spec.units import render_duration, render_size_exact
 from pgstrata.spec.workload import Workload
@@ -118,7 +118,20 @@ def _section(title: str, model: type[Model]) -> str:
         lines += [f"In short notation: `{'`, `'.join(names)}`.", ""]
     lines += ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
     rows = [_row(name, field, model) for name, field in model.model_fields.items() if (model, name) != (Stack, "name")]
-    return "\n".join(lines + rows) + "\n" + (STACK_WORDS if model is Stack else "")
+    refused = _refused(model) if issubclass(model, Spelled) and model.refused else []
+    return "\n".join([*lines, *rows, *refused]) + "\n" + (STACK_WORDS if model is Stack else "")
+
+
+def _refused(model: type[Spelled]) -> list[str]:
+    """Documented options that are not taken, by reason."""
+    named: dict[str, list[str]] = {}
+    for name, refusal in model.refused.items():
+        plain = name.lstrip("-").replace("-", "_")
+        if plain != name and plain in model.refused:
+            continue  # the same name as a flag
+        named.setdefault(refusal.reason, []).append(f"`{name}`")
+    lines = [f"- {', '.join(sorted(names))}: {reason}." for reason, names in named.items()]
+    return ["", "Refused, with the reason:", "", *lines]
 
 
 def _row(name: str, field: FieldInfo, model: type[Model]) -> str:

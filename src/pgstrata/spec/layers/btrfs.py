@@ -8,17 +8,55 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pgstrata.spec.durability_class import LOSES, BackingFs, Parity, Promises
 from pgstrata.spec.layers.kind import LocalFilesystem, Switch, redundancy
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.notation.options import render_options
+from pgstrata.spec.notation.refusals import (
+    IMPLIED_MOUNT_WORDS,
+    LEAVE_OUT,
+    MOUNT_WORDS,
+    SYNCHRONOUS,
+    Refusal,
+    refuse,
+)
 from pgstrata.spec.notation.term import render_call
 
 _COPIES = {"dup": 2.0, "raid1": 2.0, "raid10": 2.0, "raid1c3": 3.0, "raid1c4": 4.0}
 _PARITY_DISKS = {"raid5": 1, "raid6": 2}
 Profile = Literal["single", "dup", "raid0", "raid1", "raid1c3", "raid1c4", "raid10", "raid5", "raid6"]
+
+_REFUSED: Mapping[str, Refusal] = {
+    **MOUNT_WORDS,
+    **SYNCHRONOUS,
+    **refuse("check_int check_int_data check_int_print_mask enospc_debug noenospc_debug fatal_errors fragment "
+             "ref_verify", "it is for debugging of btrfs", LEAVE_OUT),
+    **refuse("degraded nologreplay norecovery recovery rescue usebackuproot rescan_uuid_tree skip_balance clear_cache "
+             "ignorebadroots ignoredatacsums", "it is for damaged filesystems, and pgstrata mounts one that it made",
+             LEAVE_OUT),
+    **refuse("lazytime", "btrfs does not hold timestamps back, with it or without"),
+    **refuse("device", "pgstrata names the devices of the stack itself", "write their number: btrfs(raid1,2)"),
+    **refuse("subvol subvolid user_subvol_rm_allowed", "the filesystem has one subvolume, which PostgreSQL lies in"),
+    **refuse("thread_pool", "the kernel shows it only where it differs from a default that depends on the processors, "
+             "so that it could not be attested"),
+    **refuse("inode_cache noinode_cache alloc_start subvolrootid", "the kernel has removed it", LEAVE_OUT),
+    **refuse("nospace_cache free-space-tree free_space_tree -R~free-space-tree",
+             "how free space is remembered is one option", "write space_cache=v1 or space_cache=v2"),
+    **refuse("-b byte-count --byte-count", "the filesystem takes all of the devices below",
+             "give the devices a size: loop(size=20G)/btrfs"),
+    **refuse("-M --mixed mixed-bg mixed_bg", "it is for filesystems below 1 GiB"),
+    **refuse("zoned quota squota -R~quota raid-stripe-tree extent-tree-v2 remap-tree",
+             "it is experimental, needs zoned disks, or counts quotas that a benchmark has none of"),
+    **refuse("raid56 -O~raid56", "it follows from the profile", "write btrfs(raid5,3)"),
+    **refuse("block-group-tree block_group_tree", "the mkfs.btrfs that pgstrata is tested with (6.2) does not make it"),
+    **refuse("extref block-group-tree-v2 list-all", "every mkfs.btrfs of today decides it by itself", LEAVE_OUT),
+    **refuse("-L --label label -U --uuid uuid -r --rootdir rootdir --shrink shrink --subvol --compress --reflink -K "
+             "--nodiscard -f --force -q --quiet -v --verbose -V --version --help --device-uuid --param --inode-flags",
+             "it is about how mkfs.btrfs runs or names and fills the filesystem, and pgstrata decides that", LEAVE_OUT),
+    **refuse("-l --leafsize leafsize", "mkfs.btrfs has replaced it", "write nodesize=16k"),
+}  # fmt: skip
 
 
 class Btrfs(LocalFilesystem):
@@ -28,6 +66,33 @@ class Btrfs(LocalFilesystem):
     assembles: ClassVar[bool] = True
 
     aliases: ClassVar[Mapping[str, str]] = {"commit": "commit_s", "datacow": "nodatacow", "datasum": "nodatasum"}
+    also: ClassVar[Mapping[str, str]] = {
+        "-d": "data",
+        "--data": "data",
+        "-m": "metadata",
+        "--metadata": "metadata",
+        "-n": "nodesize",
+        "--nodesize": "nodesize",
+        "-s": "sectorsize",
+        "--sectorsize": "sectorsize",
+        "--csum": "csum",
+        "--checksum": "csum",
+        "checksum": "csum",
+        "no-holes": "no_holes",
+        "skinny-metadata": "skinny_metadata",
+        "compress-force": "compress_force",
+    }
+    bare: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "discard": {"discard": "sync"},
+        "nodiscard": {"discard": "off"},
+        "compress": {"compress": "zlib"},
+        "compress-force": {"compress_force": "zlib"},
+        "space_cache": {"space_cache": "v1"},
+    }
+    implied: ClassVar[frozenset[str]] = IMPLIED_MOUNT_WORDS | {
+        *("async", "noautodefrag", "noflushoncommit", "nossd_spread"),
+    }
+    refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
     layout_field: ClassVar[str] = "data"
     layout_minimum: ClassVar[Mapping[str, int]] = {
         "raid0": 2,
@@ -60,11 +125,42 @@ class Btrfs(LocalFilesystem):
     space_cache: Literal["v1", "v2"] | None = Field(None, description="how free space is remembered")
     barrier: bool = Field(True, description="false: no flush reaches the device (nobarrier); loses data on power loss")
     commit_s: int | None = Field(None, ge=1, description="seconds between commits; the kernel takes 30")
+    csum: Literal["crc32c", "xxhash", "sha256", "blake2"] | None = Field(
+        None, description="algorithm of all checksums, mkfs.btrfs --csum"
+    )
+    sectorsize: SizeBytes | None = Field(
+        None, description="bytes of a block of data, mkfs.btrfs -s; not above the page size"
+    )
+    no_holes: Switch = Field(None, description="no entries for holes of files, mkfs.btrfs -O no-holes")
+    skinny_metadata: Switch = Field(None, description="smaller extent references, mkfs.btrfs -O skinny-metadata")
+    compress_force: str | None = Field(
+        None,
+        pattern=r"^(zlib|lzo|zstd)(:\d+)?$",
+        description="compress also what seems incompressible; values of compress",
+    )
+    flushoncommit: bool = Field(False, description="write all data with every commit")
+    max_inline: int | None = Field(None, ge=0, description="bytes of the largest file in metadata; kernel: 2048")
+    metadata_ratio: int | None = Field(None, ge=1, description="allocate metadata for every so many chunks of data")
+    ssd_spread: bool = Field(False, description="allocate in large free ranges")
+    treelog: bool = Field(True, description="false: every fsync is a whole commit (notreelog)")
+    strictatime: bool = Field(False, description="record every reading of a file")
+
+    @field_validator("compress", "discard", mode="before")
+    @classmethod
+    def _word(cls, value: object, info: ValidationInfo) -> object:
+        """YAML reads `no` and `off` as a truth value."""
+        return {"compress": "no", "discard": "off"}[str(info.field_name)] if value is False else value
 
     @model_validator(mode="after")
     def _coherent(self) -> Btrfs:
         if self.nodatacow and self.compress not in (None, "no"):
             raise ValueError("nodatacow turns compression off: choose one")
+        if self.compress_force is not None and (self.nodatacow or self.compress is not None):
+            raise ValueError("compress_force excludes compress and nodatacow: choose one")
+        if self.ssd_spread and self.ssd is False:
+            raise ValueError("ssd_spread is a way of ssd: leave out nossd")
+        if self.noatime and self.strictatime:
+            raise ValueError("noatime and strictatime exclude each other: choose one")
         return self
 
     @property

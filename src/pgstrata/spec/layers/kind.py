@@ -234,7 +234,7 @@ class BlockLayer(Kind):
         for word in call.words:
             if word.isdigit():
                 call.set_count(word)
-            elif "=" in word:
+            elif "=" in word or word in model.refused:
                 layer |= call.options(model, f":{word}")
             else:
                 layer[model.layout_field] = word

@@ -1,20 +1,27 @@
 """Options of layers and filesystems as short notation spells them, told from the models' own fields.
 
 A switch is written by its name (`noatime`), its opposite with `no` before it (`nobarrier`); everything else is
-`key=value`. Short names that the tools use are accepted too (`commit=30`, `stride=16`).
+`key=value`. Short names that the tools use are accepted too (`commit=30`, `stride=16`), as are their flags (`-I 512`,
+`-O ^has_journal`, `-d agcount=4`). Documented options that are no field are refused with a reason.
 """
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Mapping
 from typing import Any, ClassVar, Union, get_args, get_origin
 
 from pgstrata.errors import UsageError
-from pgstrata.spec.file.nearest import render_nearest
+from pgstrata.spec.file.nearest import nearest, render_nearest
 from pgstrata.spec.model import Model, SizeBytes
+from pgstrata.spec.notation.refusals import Refusal
 from pgstrata.spec.notation.tokens import quote, split_top, unquote
 from pgstrata.spec.units import render_size_exact
+
+MOST_LISTED = 24
+"""Options that a hint lists; a kind with more of them has a page."""
+LISTED = "docs/reference/campaign.md lists the options of"
 
 
 class Spelled(Model):
@@ -26,6 +33,16 @@ class Spelled(Model):
     """Short names of fields, as the tools have them."""
     opposites: ClassVar[Mapping[str, str]] = {}
     """Words that clear a switch, where `no` before its name is not what people write."""
+    also: ClassVar[Mapping[str, str]] = {}
+    """Further names and flags of the tools for fields; read, never written."""
+    units: ClassVar[Mapping[str, str]] = {}
+    """Units of bare numbers behind flags of the tools, where they are not bytes."""
+    bare: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """Words without a value that the tools take for a field and value."""
+    implied: ClassVar[frozenset[str]] = frozenset()
+    """Options that name what is built and attested anyway; they change nothing."""
+    refused: ClassVar[Mapping[str, Refusal]] = {}
+    """Documented options that are not taken."""
     not_options: ClassVar[frozenset[str]] = frozenset()
     """Fields that short notation writes elsewhere than behind the colon."""
 
@@ -61,28 +78,69 @@ def _is_union(annotation: Any) -> bool:
 def parse_options(model: type[Spelled], text: str) -> dict[str, Any]:
     """Field values of `noatime,data=writeback`; UsageError names an unknown option and the nearest valid one."""
     values: dict[str, Any] = {}
-    for word in split_top(text, ","):
-        key, _, value = word.partition("=")
-        has_value = "=" in word
-        key = key.strip()
+    usual: set[str] = set()
+    for word in (part for several in split_top(text, ",") for part in _split_flags(several)):
+        key, value = _read_word(model, word)
         if not key:
             raise UsageError(f"an empty option in {model.name()}:{text}", hint="options are separated by single commas")
+        whole = key if value is None else f"{key}={value}"
+        if whole in model.implied:
+            continue
+        if whole in model.refused:
+            refused, hint = explain_unknown(model, whole)
+            raise UsageError(refused, hint=hint)
         if "." in key:
             outer, inner = key.split(".", 1)
-            _set_nested(model, values, outer, inner, unquote(value.strip()))
+            _set_nested(model, values, outer, inner, value or "")
             continue
-        name, parsed = _parse_one(model, key, unquote(value.strip()) if has_value else None)
-        if name in values:
+        name, parsed = _parse_one(model, key, value)
+        if value is None and key in model.bare:  # what a value elsewhere in the text says is more
+            values.setdefault(name, parsed)
+            usual.add(name)
+            continue
+        if name in values and name not in usual:
             raise UsageError(f"{model.name()} option {name} is given twice in {text!r}", hint="keep one of them")
         values[name] = parsed
+        usual.discard(name)
     return values
+
+
+def _split_flags(word: str) -> list[str]:
+    """The options of `-O bigalloc -C 65536`, which blanks separate as on a command line."""
+    return [word] if '"' in word else re.split(r"\s+(?=--?[A-Za-z])", word)
+
+
+_FLAG = re.compile(r"(--?[A-Za-z][\w-]*)(?:[\s=]+(.+))?")
+
+
+def _read_word(model: type[Spelled], word: str) -> tuple[str, str | None]:
+    """Name and value of one option; a flag that takes options of its own (`-O`, `-E`, `-m`) is left out."""
+    match = _FLAG.fullmatch(word)
+    if match is not None:
+        flag, rest = match[1], (match[2] or "").strip()
+        inner = f"{flag} {rest.partition('=')[0].strip()}"
+        if inner in model.also or inner in model.refused:
+            word = f"{flag} {rest}"
+        elif flag in model.also or flag in model.refused or not rest:
+            return flag, _with_unit(model, flag, unquote(rest)) or None
+        else:
+            word = rest
+    key, equals, value = word.partition("=")
+    return key.strip(), _with_unit(model, key.strip(), unquote(value.strip())) if equals else None
+
+
+def _with_unit(model: type[Spelled], key: str, value: str) -> str:
+    """A bare number counts in the unit of the tool where its own flag is written."""
+    return f"{value}{model.units[key]}" if value.isdigit() and key in model.units else value
 
 
 def _parse_one(model: type[Spelled], key: str, value: str | None) -> tuple[str, Any]:
     fields = option_fields(model)
-    name = model.aliases.get(key, key)
+    name = model.aliases.get(key) or model.also.get(key, key)
+    if value is None and key in model.bare:
+        return next(iter(model.bare[key].items()))
     if name in fields:
-        negated = name.startswith("no") and name != key
+        negated = key in model.aliases and name.startswith("no")
         if value is not None:
             return name, _negate(value) if negated else value
         if is_switch(fields[name]):
@@ -92,13 +150,27 @@ def _parse_one(model: type[Spelled], key: str, value: str | None) -> tuple[str, 
         raise UsageError(f"{model.name()} option {key} needs a value", hint=f"write {key}=VALUE")
     if value is None and key in model.opposites:
         return model.opposites[key], False
-    if value is None and key.startswith("no"):
-        positive = model.aliases.get(key[2:], key[2:])
+    if value is None and key.startswith(("no", "^")):
+        positive = key.removeprefix("^") if key.startswith("^") else key[2:]
+        positive = model.aliases.get(positive) or model.also.get(positive, positive)
         if positive in fields and is_switch(fields[positive]):
             return positive, False
-    hint = render_nearest(key, spellings(model))
+    text, hint = explain_unknown(model, key)
+    raise UsageError(text, hint=hint)
+
+
+def explain_unknown(model: type[Spelled], key: str) -> tuple[str, str]:
+    """Why an option is not taken, and a hint: the reason of a documented one, else the nearest that there is."""
+    plain = key.removeprefix("^").partition("(")[0]
+    found = next((model.refused[k] for k in (key, plain, plain.removeprefix("no")) if k in model.refused), None)
+    if found is not None:
+        return f"{model.name()} option {key} is not taken: {found.reason}", found.hint
+    known = spellings(model)
+    hint = (
+        render_nearest(key, known) if len(known) <= MOST_LISTED or nearest(key, known) else f"{LISTED} {model.name()}"
+    )
     other = "" if hint.startswith("did you mean") else "; for other options mount it yourself and give dir:/mnt/x"
-    raise UsageError(f"{model.name()} has no option {key!r}", hint=f"{hint}{other}")
+    return f"{model.name()} has no option {key!r}", f"{hint}{other}"
 
 
 def _negate(value: str) -> Any:
@@ -111,6 +183,9 @@ def _set_nested(model: type[Spelled], values: dict[str, Any], outer: str, inner:
     annotation = option_fields(model).get(outer)
     candidates = [annotation, *get_args(annotation)]
     if not any(get_origin(c) is dict for c in candidates):
+        if outer in model.refused:
+            text, hint = explain_unknown(model, outer)
+            raise UsageError(text, hint=hint)
         near = render_nearest(outer, spellings(model))
         raise UsageError(f"{model.name()} has no option {outer}.{inner}", hint=near)
     values.setdefault(outer, {})[inner] = value

@@ -19,6 +19,7 @@ from pgstrata.stack.mounts import (
     atime_expectations,
     atime_options,
     flag,
+    number,
     plan_mount,
     value,
 )
@@ -66,13 +67,22 @@ def _mkfs_options(fs: Btrfs) -> list[Argument]:
     options += ["-d", fs.data] if fs.data else []
     options += ["-m", fs.metadata] if fs.metadata else []
     options += ["-n", str(fs.nodesize)] if fs.nodesize else []
+    options += ["-s", str(fs.sectorsize)] if fs.sectorsize else []
+    options += ["--csum", fs.csum] if fs.csum else []
+    features = [name if wanted else f"^{name}" for name, (wanted, _) in _features(fs).items() if wanted is not None]
+    options += ["-O", ",".join(features)] if features else []
     # the old cache cannot be had on a filesystem made with the free space tree, the default of mkfs
     options += ["-R", "^free-space-tree"] if fs.space_cache == "v1" else []
     return options
 
 
+def _features(fs: Btrfs) -> dict[str, tuple[bool | None, str]]:
+    """Return features of mkfs.btrfs: what was configured, and the flag of the superblock that shows it."""
+    return {"no-holes": (fs.no_holes, "NO_HOLES"), "skinny-metadata": (fs.skinny_metadata, "SKINNY_METADATA")}
+
+
 def _options(fs: Btrfs) -> tuple[str, ...]:
-    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime)]
+    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime)]
     options += ["nodatacow"] if fs.nodatacow else []
     options += ["nodatasum"] if fs.nodatasum and not fs.nodatacow else []
     options += [f"compress={fs.compress}"] if fs.compress else []
@@ -82,13 +92,23 @@ def _options(fs: Btrfs) -> tuple[str, ...]:
     options += [f"space_cache={fs.space_cache}"] if fs.space_cache else []
     options += [] if fs.barrier else ["nobarrier"]
     options += [f"commit={fs.commit_s}"] if fs.commit_s else []
+    options += [f"compress-force={fs.compress_force}"] if fs.compress_force else []
+    options += [name for name in _FLAGS if getattr(fs, name)]
+    options += [] if fs.treelog else ["notreelog"]
+    options += [f"max_inline={fs.max_inline}"] if fs.max_inline is not None else []
+    options += [f"metadata_ratio={fs.metadata_ratio}"] if fs.metadata_ratio else []
     return tuple(options)
+
+
+_FLAGS = ("flushoncommit", "ssd_spread")
+"""Mount options that are off by default and shown by their own names."""
 
 
 def _expectations(fs: Btrfs) -> tuple[Expectation, ...]:
     compress = None if fs.compress in (None, "no") else _DEFAULT_LEVELS.get(fs.compress, fs.compress)
+    forced = _DEFAULT_LEVELS.get(fs.compress_force or "", fs.compress_force)
     return (
-        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime),
+        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime),
         flag("nodatacow", fs.nodatacow, on="nodatacow"),
         # nodatacow implies nodatasum (btrfs(5))
         flag("nodatasum", fs.nodatasum or fs.nodatacow, on="nodatasum"),
@@ -96,6 +116,7 @@ def _expectations(fs: Btrfs) -> tuple[Expectation, ...]:
         flag("autodefrag", fs.autodefrag, on="autodefrag"),
         flag("barrier", fs.barrier, off="nobarrier"),
         value("commit", None if fs.commit_s is None else str(fs.commit_s), "30"),
+        *((value("compress-force", forced, "no"),) if forced else ()),
         *_optional_expectations(fs),
     )
 
@@ -103,7 +124,7 @@ def _expectations(fs: Btrfs) -> tuple[Expectation, ...]:
 def _optional_expectations(fs: Btrfs) -> tuple[Expectation, ...]:
     """Return options whose default depends on kernel and device; checked only when configured."""
     found = []
-    if fs.ssd is not None:
+    if fs.ssd is not None and not fs.ssd_spread:  # which the kernel shows instead
         found.append(flag("ssd", fs.ssd, on="ssd"))
     if fs.discard is not None:
         readings = (("discard=async", "async"), ("discard", "sync"))
@@ -111,7 +132,13 @@ def _optional_expectations(fs: Btrfs) -> tuple[Expectation, ...]:
     if fs.space_cache is not None:
         readings = (("space_cache=v2", "v2"), ("space_cache", "v1"))
         found.append(Expectation("space_cache", fs.space_cache, readings, "none"))
-    return tuple(found)
+    found += [flag(name, True, on=name) for name in _FLAGS if getattr(fs, name)]
+    found += [] if fs.treelog else [flag("treelog", False, off="notreelog")]
+    return (
+        *found,
+        *number("max_inline", fs.max_inline, 2048),
+        *number("metadata_ratio", fs.metadata_ratio, 0),
+    )
 
 
 def parse_filesystem_df(text: str) -> dict[str, tuple[str, ...]]:
@@ -141,6 +168,22 @@ def parse_nodesize(text: str) -> str:
     return match[1]
 
 
+_CSUMS = {"xxhash": "xxhash64"}
+"""Names of dump-super that differ from those of mkfs.btrfs."""
+
+
+def parse_superblock(text: str) -> dict[str, str]:
+    """Parse checksum, block size and the names of feature flags from `btrfs inspect-internal dump-super`."""
+    found = dict(re.findall(r"^(csum_type|sectorsize)\s+(.+)$", text, re.MULTILINE))
+    flags = re.search(r"^incompat_flags\s+0x[0-9a-f]+\s*\(([^)]*)\)", text, re.MULTILINE)
+    csum = re.search(r"\((.+)\)", found.get("csum_type", ""))
+    return {
+        "csum": csum[1] if csum else "unknown",
+        "sectorsize": found.get("sectorsize", "unknown"),
+        "flags": " ".join((flags[1] if flags else "").replace("|", " ").split()),
+    }
+
+
 @dataclass(frozen=True)
 class BtrfsCheck:
     """Checks that profiles, devices and node size are as passed to mkfs."""
@@ -162,7 +205,20 @@ class BtrfsCheck:
             ("nodesize_bytes", self.fs.nodesize, parse_nodesize(superblock)),
             ("devices", " ".join(sorted(nodes)), " ".join(sorted(used))),
         )
-        return tuple(compare_or_record(f"{self.role} btrfs {what}", asked, actual) for what, asked, actual in rows)
+        compared = tuple(compare_or_record(f"{self.role} btrfs {what}", asked, got) for what, asked, got in rows)
+        return (*compared, *self.compare_superblock(parse_superblock(superblock)))
+
+    def compare_superblock(self, shown: Mapping[str, str]) -> tuple[Attested, ...]:
+        """Compare what was configured; nothing else is recorded."""
+        csum = _CSUMS.get(self.fs.csum or "", self.fs.csum)
+        flags = shown["flags"].split()
+        rows: list[tuple[str, object, object]] = [
+            ("csum", csum, shown["csum"]),
+            ("sectorsize_bytes", self.fs.sectorsize, shown["sectorsize"]),
+        ]
+        rows += [(name, wanted, shows in flags) for name, (wanted, shows) in _features(self.fs).items()]
+        compared = (row for row in rows if row[1] is not None)
+        return tuple(compare_or_record(f"{self.role} btrfs {what}", asked, got) for what, asked, got in compared)
 
 
 _USED = re.compile(r"^\s+Used:\s+(\d+)\s*$", re.MULTILINE)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pgstrata.host.capabilities import Capability, everywhere, filesystem, program
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.layers.ext4 import Ext4
-from pgstrata.stack.kernel_release import block_size_problem
+from pgstrata.spec.layers.ext4 import FEATURES, Ext4
+from pgstrata.stack.kernel_release import block_size_problem, release_problem
 from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem
 from pgstrata.stack.mounts import (
     Expectation,
@@ -17,6 +17,7 @@ from pgstrata.stack.mounts import (
     atime_expectations,
     atime_options,
     flag,
+    number,
     plan_mount,
     value,
 )
@@ -79,6 +80,7 @@ def _plan_mkfs(fs: Ext4, node: Argument, stride: int | None, width: int | None, 
     features = [] if fs.has_journal else ["^has_journal"]
     features += ["bigalloc"] if fs.bigalloc_cluster else []
     features += ["fast_commit"] if fs.fast_commit else []
+    features += [name if wanted else f"^{name}" for name, wanted in _features(fs).items()]
     block_size = fs.block_size or (DEFAULT_BLOCK_BYTES if stride else None)
     options: list[Argument] = ["-q", "-L", LABEL, "-E", ",".join(extended)]
     options += ["-b", str(block_size)] if block_size else []
@@ -87,31 +89,69 @@ def _plan_mkfs(fs: Ext4, node: Argument, stride: int | None, width: int | None, 
     options += ["-O", ",".join(features)] if features else []
     options += ["-C", str(fs.bigalloc_cluster)] if fs.bigalloc_cluster else []
     options += ["-J", f"size={fs.journal_size // 2**20}"] if fs.journal_size else []
+    options += ["-I", str(fs.inode_size)] if fs.inode_size else []
+    options += ["-m", str(fs.reserved_percent)] if fs.reserved_percent is not None else []
+    options += ["-g", str(fs.blocks_per_group)] if fs.blocks_per_group else []
+    options += ["-G", str(fs.flex_bg_size)] if fs.flex_bg_size else []
     mkfs = planned("mkfs.ext4", options, node, timeout_s=MKFS_TIMEOUT_S)
     return Step(name=f"make ext4 for {role}", commands=(mkfs,))
 
 
+def _features(fs: Ext4) -> dict[str, bool]:
+    """Return the features that are switched on or off, by the names of mke2fs."""
+    asked = {name: getattr(fs, field) for field, name in FEATURES.items()}
+    return {name: wanted for name, wanted in asked.items() if wanted is not None}
+
+
 def _options(fs: Ext4) -> tuple[str, ...]:
-    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime)]
+    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime)]
     options += [f"data={fs.data}"] if fs.data else []
     options += [] if fs.barrier else ["barrier=0"]
     options += ["discard"] if fs.discard else []
     options += [f"commit={fs.commit_s}"] if fs.commit_s else []
     options += [] if fs.delalloc else ["nodelalloc"]
-    return tuple(options)
+    options += ["lazytime"] if fs.lazytime else []
+    options += [off for name, off in _CLEARED.items() if not getattr(fs, name)]
+    if fs.dioread_nolock is not None:
+        options.append("dioread_nolock" if fs.dioread_nolock else "dioread_lock")
+    values = (*_NUMBERS, "errors", "data_err")
+    return (*options, *(f"{name}={asked}" for name in values if (asked := getattr(fs, name)) is not None))
+
+
+_CLEARED = {
+    "auto_da_alloc": "noauto_da_alloc",
+    "block_validity": "noblock_validity",
+    "prefetch_block_bitmaps": "no_prefetch_block_bitmaps",
+}
+"""Mount options that are on by default, with the words that clear them."""
+_NUMBERS = {"inode_readahead_blks": 32, "stripe": 0, "max_batch_time": 15000, "min_batch_time": 0}
+"""Mount options with a number, and the kernel's default, which it does not show."""
 
 
 def _expectations(fs: Ext4) -> tuple[Expectation, ...]:
     # data=journal makes the kernel turn delayed allocation off (ext4(5))
     delalloc = fs.delalloc and fs.data != "journal"
     return (
-        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime),
+        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime),
         *((value("data", fs.data, "ordered"),) if fs.has_journal else ()),
         flag("barrier", fs.barrier, off="nobarrier"),
         flag("discard", fs.discard, on="discard"),
         value("commit", None if fs.commit_s is None else str(fs.commit_s), "5"),
         *((flag("delalloc", delalloc, off="nodelalloc"),) if fs.data != "journal" else ()),
+        *_configured_expectations(fs),
     )
+
+
+def _configured_expectations(fs: Ext4) -> tuple[Expectation, ...]:
+    """Return the expectations of options that are checked only when they are configured."""
+    found = [flag("lazytime", True, on="lazytime")] if fs.lazytime else []
+    found += [flag(name, False, off=off) for name, off in _CLEARED.items() if not getattr(fs, name)]
+    if fs.dioread_nolock is not None:
+        readings = (("dioread_nolock", "on"), ("dioread_lock", "off"))
+        found.append(Expectation("dioread_nolock", _on(fs.dioread_nolock), readings, "on"))
+    found += [value("errors", fs.errors, "continue")] if fs.errors else []
+    found += [value("data_err", fs.data_err, "ignore")] if fs.data_err else []
+    return (*found, *(e for name, usual in _NUMBERS.items() for e in number(name, getattr(fs, name), usual)))
 
 
 def parse_dumpe2fs(text: str) -> dict[str, str]:
@@ -164,6 +204,20 @@ class Ext4Check:
             ("cluster_bytes", fs.bigalloc_cluster, fields.get("Cluster size", "none")),
             ("journal_size_bytes", journal_bytes, str(parse_journal_bytes(fields.get("Total journal size", "0")))),
         ]
+        rows += [(name, _on(wanted), _on(name in features)) for name, wanted in _features(fs).items()]
+        sizes = {
+            "inode_size": "Inode size",
+            "blocks_per_group": "Blocks per group",
+            "flex_bg_size": "Flex block group size",
+        }
+        rows += [
+            (name, asked, fields.get(printed, "none"))
+            for name, printed in sizes.items()
+            if (asked := getattr(fs, name)) is not None
+        ]
+        if fs.reserved_percent is not None:
+            share = 100 * int(fields["Reserved block count"]) / int(fields["Block count"])
+            rows.append(("reserved_percent", fs.reserved_percent, str(round(share))))
         return tuple(compare_or_record(f"{self.role} ext4 {what}", asked, actual) for what, asked, actual in rows)
 
 
@@ -173,6 +227,14 @@ def _on(value: bool) -> str:
 
 BLOCKS_ABOVE_PAGES = (6, 19)
 """The first Linux whose ext4 can have blocks larger than a page."""
+ORPHAN_FILE = (5, 15)
+"""The first Linux that mounts a filesystem with orphan_file."""
+
+
+def _kernel_problem(host: Host, fs: Ext4) -> str:
+    problem = release_problem(host, "ext4 orphan_file", ORPHAN_FILE) if fs.orphan_file else ""
+    return problem or block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES)
+
 
 KIND = FilesystemKind(
     Ext4,
@@ -180,5 +242,5 @@ KIND = FilesystemKind(
     capabilities=(
         Capability("fs.ext4", "build ext4", (filesystem("ext4"), program("mkfs.ext4", everywhere("e2fsprogs")))),
     ),
-    kernel_problem=lambda host, fs: block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES),
+    kernel_problem=_kernel_problem,
 )

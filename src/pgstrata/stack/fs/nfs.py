@@ -16,12 +16,15 @@ from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability, filesystem, named, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.nfs import Nfs
+from pgstrata.stack.kernel_release import release_problem
 from pgstrata.stack.kind import Below, FilesystemKind, PlannedFilesystem, plan_filesystem
 from pgstrata.stack.mounts import (
     Expectation,
     MountCheck,
     atime_expectations,
     atime_options,
+    flag,
+    number,
     plan_mount,
     value,
 )
@@ -192,7 +195,19 @@ def mount_options(fs: Nfs) -> tuple[str, ...]:
     options += [f"rsize={fs.rsize}"] if fs.rsize else []
     options += [f"wsize={fs.wsize}"] if fs.wsize else []
     options += [f"nconnect={fs.nconnect}"] if fs.nconnect else []
+    options += [f"{name}={asked}" for name in _VALUES if (asked := getattr(fs, name)) is not None]
+    options += [f"no{name}" for name in _SWITCHES if not getattr(fs, name)]
     return (*options, *atime_options(noatime=fs.noatime, nodiratime=False))
+
+
+_VALUES = (
+    *("timeo", "retrans", "actimeo", "acregmin", "acregmax", "acdirmin", "acdirmax"),
+    *("lookupcache", "write"),
+)
+_SWITCHES = ("ac", "cto", "rdirplus", "sharecache", "resvport", "lock", "acl")
+"""Options that are on by default; the kernel shows them with `no` when they are off."""
+_ATTRIBUTE_TIMES_S = {"acregmin": 3, "acregmax": 60, "acdirmin": 30, "acdirmax": 60}
+"""The kernel's defaults, which it does not show."""
 
 
 def _mount_check(fs: Nfs, source: str, place: Place) -> MountCheck:
@@ -210,7 +225,20 @@ def expectations(fs: Nfs) -> tuple[Expectation, ...]:
         *((value("wsize", str(fs.wsize), "none"),) if fs.wsize else ()),
         value("nconnect", None if fs.nconnect is None else str(fs.nconnect), "1"),
         *atime_expectations(noatime=fs.noatime, nodiratime=False),
+        *_configured_expectations(fs),
     )
+
+
+def _configured_expectations(fs: Nfs) -> tuple[Expectation, ...]:
+    """Return the expectations of options that are checked only when they are configured."""
+    found = [e for name in ("timeo", "retrans") for e in number(name, getattr(fs, name), -1)]
+    for name, usual in _ATTRIBUTE_TIMES_S.items():
+        asked = getattr(fs, name)
+        found += number(name, fs.actimeo if asked is None else asked, usual)
+    if fs.lookupcache:
+        found.append(value("lookupcache", fs.lookupcache.removesuffix("itive"), "all"))
+    found += [value("write", fs.write, "lazy")] if fs.write else []
+    return (*found, *(flag(name, False, off=f"no{name}") for name in _SWITCHES if not getattr(fs, name)))
 
 
 @dataclass(frozen=True)
@@ -303,6 +331,9 @@ def _is_known(host: Host, path: str) -> bool:
     return any(path in line.split() for text in told for line in text.splitlines())
 
 
+WRITE = (5, 13)
+"""The first Linux whose client takes write=."""
+
 KIND = FilesystemKind(
     Nfs,
     plan_nfs,
@@ -318,5 +349,6 @@ KIND = FilesystemKind(
             (filesystem("nfsd"), program("exportfs", named("nfs-kernel-server", "nfs-utils", "nfs-kernel-server"))),
         ),
     ),
+    kernel_problem=lambda host, fs: release_problem(host, "NFS write=", WRITE) if fs.write else "",
     undos={StopUnit: _stop_unit, Unexport: _unexport},
 )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pgstrata.host.capabilities import Capability, everywhere, filesystem, program
 from pgstrata.host.protocol import Host, command
-from pgstrata.spec.layers.xfs import Xfs
-from pgstrata.stack.kernel_release import block_size_problem
+from pgstrata.spec.layers.xfs import INODES, METADATA, Xfs
+from pgstrata.stack.kernel_release import block_size_problem, release_problem
 from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem
 from pgstrata.stack.mounts import (
     Expectation,
@@ -83,36 +83,49 @@ def _mkfs_options(fs: Xfs, stripe: Stripe | None) -> list[Argument]:
     options += ["-s", f"size={fs.sector_size}"] if fs.sector_size else []
     data = [f"su={stripe.su_bytes},sw={stripe.sw}"] if stripe else []
     data += [f"agcount={fs.agcount}"] if fs.agcount else []
+    data += [f"agsize={fs.agsize}"] if fs.agsize else []
     options += ["-d", ",".join(data)] if data else []
-    options += ["-l", f"size={fs.log_size}"] if fs.log_size else []
-    metadata = [f"{name}={int(wanted)}" for name, wanted in _metadata(fs) if wanted is not None]
+    log = [f"size={fs.log_size}"] if fs.log_size else []
+    log += [f"su={fs.log_su}"] if fs.log_su else []
+    options += ["-l", ",".join(log)] if log else []
+    metadata = [f"{name}={int(wanted)}" for name, wanted in _switches(fs, METADATA) if wanted is not None]
     options += ["-m", ",".join(metadata)] if metadata else []
+    inodes = [f"{name}={int(wanted)}" for name, wanted in _switches(fs, INODES) if wanted is not None]
+    inodes += [f"size={fs.inode_size}"] if fs.inode_size else []
+    inodes += [f"maxpct={fs.inode_maxpct}"] if fs.inode_maxpct is not None else []
+    options += ["-i", ",".join(inodes)] if inodes else []
+    options += ["-n", f"size={fs.directory_block_size}"] if fs.directory_block_size else []
     return options
 
 
-def _metadata(fs: Xfs) -> tuple[tuple[str, bool | None], ...]:
-    return (("reflink", fs.reflink), ("bigtime", fs.bigtime))
+def _switches(fs: Xfs, names: tuple[str, ...]) -> tuple[tuple[str, bool | None], ...]:
+    return tuple((name, getattr(fs, name)) for name in names)
+
+
+_FLAGS = ("lazytime", "inode32", "noalign", "swalloc", "wsync")
+"""Mount options that are off by default and shown by their own names."""
 
 
 def _options(fs: Xfs) -> tuple[str, ...]:
-    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime)]
+    options = [*atime_options(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime)]
     options += ["discard"] if fs.discard else []
     options += [f"logbufs={fs.logbufs}"] if fs.logbufs else []
     options += [f"logbsize={fs.logbsize}"] if fs.logbsize else []
     options += [f"allocsize={fs.allocsize}"] if fs.allocsize else []
     options += ["largeio"] if fs.largeio else []
-    return tuple(options)
+    return (*options, *(name for name in _FLAGS if getattr(fs, name)))
 
 
 def _expectations(fs: Xfs) -> tuple[Expectation, ...]:
     # kernels differ in whether they show the default of logbufs and logbsize, so these count when asked for alone
     return (
-        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime),
+        *atime_expectations(noatime=fs.noatime, nodiratime=fs.nodiratime, strictatime=fs.strictatime),
         flag("discard", fs.discard, on="discard"),
         flag("largeio", fs.largeio, on="largeio"),
         value("allocsize", _kib(fs.allocsize), "dynamic"),
         *((value("logbufs", str(fs.logbufs), "8"),) if fs.logbufs else ()),
         *((value("logbsize", _kib(fs.logbsize), "32k"),) if fs.logbsize else ()),
+        *(flag(name, True, on=name) for name in _FLAGS if getattr(fs, name)),
     )
 
 
@@ -167,17 +180,42 @@ class XfsCheck:
         ]
         rows += [
             (name, None if wanted is None else int(wanted), fields.get(f"meta-data.{name}", "unknown"))
-            for name, wanted in _metadata(fs)
+            for name, wanted in _switches(fs, METADATA[:2])
         ]
+        rows += self._configured_rows(fields, block_bytes)
         return tuple(compare_or_record(f"{self.role} xfs {what}", asked, actual) for what, asked, actual in rows)
+
+    def _configured_rows(self, fields: Mapping[str, str], block_bytes: int) -> list[tuple[str, object, object]]:
+        """Return what is compared only where it was configured."""
+        fs = self.fs
+        rows: list[tuple[str, object, object]] = [
+            (name, None if wanted is None else int(wanted), fields.get(f"meta-data.{name}", "unknown"))
+            for name, wanted in _switches(fs, (*METADATA[2:], *INODES))
+        ]
+        rows += [
+            ("agsize_bytes", fs.agsize, int(fields["meta-data.agsize"]) * block_bytes),
+            ("inode_size", fs.inode_size, fields["meta-data.isize"]),
+            ("inode_maxpct", fs.inode_maxpct, fields["data.imaxpct"]),
+            ("log_su_bytes", fs.log_su, int(fields["log.sunit"]) * int(fields["log.bsize"])),
+            ("directory_block_size", fs.directory_block_size, fields["naming.bsize"]),
+        ]
+        return [row for row in rows if row[1] is not None]
 
 
 BLOCKS_ABOVE_PAGES = (6, 12)
 """The first Linux whose xfs can have blocks larger than a page."""
+NREXT64 = (5, 19)
+"""The first Linux that mounts a filesystem with nrext64."""
+
+
+def _kernel_problem(host: Host, fs: Xfs) -> str:
+    problem = release_problem(host, "xfs nrext64", NREXT64) if fs.nrext64 else ""
+    return problem or block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES)
+
 
 KIND = FilesystemKind(
     Xfs,
     plan_xfs,
     capabilities=(Capability("fs.xfs", "build xfs", (filesystem("xfs"), program("mkfs.xfs", everywhere("xfsprogs")))),),
-    kernel_problem=lambda host, fs: block_size_problem(host, fs.kind, fs.block_size, BLOCKS_ABOVE_PAGES),
+    kernel_problem=_kernel_problem,
 )

@@ -5,8 +5,9 @@ Properties: zfsprops(7), zpoolprops(7); vdevs: zpoolconcepts(7); module paramete
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pgstrata.host.capabilities import Capability, Packages, filesystem, named, program
 from pgstrata.host.facts.os_release import Family
@@ -41,8 +42,12 @@ _PROPERTIES = (
     *("recordsize", "compression", "atime", "relatime", "logbias", "redundant_metadata"),
     *("primarycache", "sync", "xattr", "dnodesize"),
 )
+_FURTHER = (
+    *("checksum", "copies", "dedup", "special_small_blocks", "secondarycache", "prefetch", "direct", "acltype"),
+)
+"""Properties that are set and read only where they are configured: earlier versions lack some."""
 
-_FIRST_NAME = {"gzip-6": "gzip", "zstd-fast-1": "zstd-fast"}
+_FIRST_NAME = {"gzip-6": "gzip", "zstd-fast-1": "zstd-fast", "posixacl": "posix", "noacl": "off"}
 """Names of one stored value; zfs prints the first."""
 
 _SPACE = ("compressratio", "used", "logicalused")
@@ -72,8 +77,16 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> PlannedFilesystem:
         wal_mount_point=wal,
         extra_media=tuple(node for part in parts.values() for node in part.above.media),
         counted=tuple(disks for part in parts.values() for disks in part.counted),
+        notes=_notes(fs),
         stages=(_plan_again(fs, below, parts, place),),
     )
+
+
+def _notes(fs: Zfs) -> tuple[str, ...]:
+    small = fs.special_small_blocks or (fs.wal_dataset or {}).get("special_small_blocks")
+    if small and fs.special is None:
+        return ("special_small_blocks does nothing: the pool has no special device (+special)",)
+    return ()
 
 
 def _plan_again(fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: Place) -> Stage:
@@ -102,11 +115,19 @@ def properties(fs: Zfs) -> dict[str, str]:
         "recordsize": None if fs.recordsize is None else str(fs.recordsize),
         "atime": _switch(fs.atime),
         "relatime": _switch(fs.relatime),
+        "copies": None if fs.data_copies is None else str(fs.data_copies),
     }
-    for name in _PROPERTIES:
+    every = (*_PROPERTIES, *_FURTHER)
+    for name in every:
         if name not in asked:
             asked[name] = getattr(fs, name)
-    return normalised({name: value for name in _PROPERTIES if (value := asked[name]) is not None})
+    return normalised({name: str(value) for name in every if (value := asked[name]) is not None})
+
+
+def pool_properties(fs: Zfs) -> dict[str, str]:
+    """Return the configured properties of the pool, ashift apart, as `zpool get -p` prints them."""
+    asked = {"autotrim": _switch(fs.autotrim), "failmode": fs.failmode, "compatibility": fs.compatibility}
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def normalised(asked: Mapping[str, str]) -> dict[str, str]:
@@ -142,13 +163,15 @@ def _vdev_of(name: str, fs: Zfs, count: int) -> str:
     data."""
     if name == "log":
         return "mirror" if fs.log_mirror else "stripe"
-    return "mirror" if name == "special" and fs.vdev != "stripe" and count > 1 else "stripe"
+    redundant = fs.vdev != "stripe" and count > 1
+    return "mirror" if name == "special" and (fs.special_mirror or redundant) else "stripe"
 
 
 def _plan_pool(fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: Place) -> Step:
     # -f: every device was inspected and wiped by us; what zpool still finds are labels inside old partitions
     options = ["-f", "-o", "cachefile=none"]
     options += ["-o", f"ashift={fs.ashift}"] if fs.ashift else []
+    options += [word for name, value in pool_properties(fs).items() for word in ("-o", f"{name}={value}")]
     # nothing but the datasets below is ever mounted, and they inherit what is set here
     options += ["-O", "mountpoint=none", "-O", "canmount=off"]
     for name, value in properties(fs).items():
@@ -187,7 +210,7 @@ def _checks(
     for name in ("log", "cache", "special"):
         count = len(parts[name].above.nodes) if name in parts else 0
         wanted["logs" if name == "log" else name] = _layout(_vdev_of(name, fs, count), count)
-    checks: list[Check] = [PoolCheck(place.role, place.name, wanted, fs.ashift)]
+    checks: list[Check] = [PoolCheck(place.role, place.name, wanted, fs.ashift, pool_properties(fs))]
     for name, (mount, asked) in datasets.items():
         checks.append(MountCheck(f"{place.role} {name}", mount, "zfs", f"{place.name}/{name}", ()))
         checks.append(DatasetCheck(place.role, f"{place.name}/{name}", asked))
@@ -218,6 +241,8 @@ class PoolCheck:
     wanted: Mapping[str, str]
     """Layout by section of zpool status."""
     ashift: int | None
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Further properties of the pool."""
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
         asked = command("zpool", "get", "-Hp", ["-o", "property,value"], "all", self.pool)
@@ -238,6 +263,7 @@ class PoolCheck:
             Attested(f"{prefix} health", "ONLINE", found["health"]),
             compare_or_record(f"{prefix} ashift", self.ashift, found["ashift"]),
             *(Attested(f"{prefix} {s} vdevs", want, render_layout(vdevs, s)) for s, want in self.wanted.items()),
+            *(Attested(f"{prefix} {name}", want, found.get(name, "none")) for name, want in self.asked.items()),
             told(f"{prefix} size_bytes", found["size"]),
             told(f"{prefix} allocated_bytes", found["allocated"]),
             told(f"{prefix} fragmentation_percent", found["fragmentation"]),
@@ -301,6 +327,30 @@ def _limit_in_effect(counter: str) -> Callable[[Host], str]:
     return lambda host: str(read_arcstats(host)[counter])
 
 
+FIRST_WITH = {"checksum=blake3": (2, 2), "dedup=blake3": (2, 2), "prefetch": (2, 3), "direct": (2, 3)}
+"""The first OpenZFS that has a property, or a value of it."""
+
+
+def version_problem(host: Host, fs: Zfs) -> str:
+    """Return the property that this host's module does not have; empty if it has all, or its version is unknown."""
+    asked = properties(fs)
+    wanted = {name: first for name, first in FIRST_WITH.items() if _is_configured(asked, name)}
+    if not wanted:
+        return ""
+    printed = host.run(command("modinfo", ["--field", "version"], "zfs"), check=False).stdout
+    version = re.match(r"(\d+)\.(\d+)", printed)
+    if version is None:
+        return ""
+    actual = (int(version[1]), int(version[2]))
+    lacking = [f"{name} needs OpenZFS {a}.{b}" for name, (a, b) in wanted.items() if actual < (a, b)]
+    return f"zfs {lacking[0]}; the module is {printed.strip()}" if lacking else ""
+
+
+def _is_configured(asked: Mapping[str, str], name: str) -> bool:
+    key, _, value = name.partition("=")
+    return key in asked and asked[key].startswith(value)
+
+
 _MODULE: Packages = {
     "debian": ("linux-headers-{arch}", "zfs-dkms"),
     "ubuntu": ("linux-modules-extra-{release}",),
@@ -328,5 +378,6 @@ KIND = FilesystemKind(
     undos={DestroyPool: destroy_pool},
     used_bytes=_used_bytes,
     plan_empty_caches=plan_empty_arc,
+    kernel_problem=version_problem,
     settings_in_effect={f"{PARAMETERS}/{name}": _limit_in_effect(c) for name, c in _ARC_IN_EFFECT.items()},
 )
