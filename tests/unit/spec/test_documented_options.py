@@ -1,6 +1,6 @@
 """Every documented option of the tools is accepted by its own name or refused with a reason of its own.
 
-`documented_options.txt` lists them, one a line: the layer, and the option as people write it.
+`fixtures/documented_options.txt` lists them, one a line: the layer, and the option as people write it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from documented import ACCEPTED, ROWS, notation, parsed
 from pgstrata.errors import UsageError
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.file.nearest import nearest
@@ -24,26 +25,9 @@ from pgstrata.spec.stack import Stack
 from pgstrata.stack.mounts import MountCheck
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 
-TABLE = Path(__file__).parent / "documented_options.txt"
-ROWS = [line.split(" ", 1) for line in TABLE.read_text().splitlines() if not line.startswith("#")]
 CONTEXT = PlanContext("b0-t1", "/scratch", 4 * 2**30, owner="postgres", mount_root="/run")
 ACCEPTED_AT_LEAST = {"ext4": 95, "xfs": 60, "btrfs": 60, "zfs": 60, "nfs": 50, "tmpfs": 14, "md(raid10,4)": 12}
 """So that options do not wander into refusals unnoticed."""
-
-
-def notation(layer: str, option: str) -> str:
-    on_top = "/ext4" if layer.startswith(("md", "lvm")) else ""
-    return f"{layer}:{option}{on_top}"
-
-
-def parsed(layer: str, option: str) -> Stack | UsageError:
-    try:
-        return parse_stack(notation(layer, option))
-    except UsageError as error:
-        return error
-
-
-ACCEPTED = [(layer, option) for layer, option in ROWS if isinstance(parsed(layer, option), Stack)]
 
 
 @pytest.mark.parametrize(("layer", "option"), ROWS)
@@ -117,7 +101,8 @@ def test_yaml_reads_off_as_a_truth_value() -> None:
 # ------------------------------------------------------------- what the kernel shows of each mount option
 
 SHOWN = {
-    "barrier=0": "nobarrier", "dioread_nolock": "", "auto_da_alloc": "", "strictatime": "",
+    "barrier=0": "nobarrier", "dioread_nolock": "", "dioread_lock": "nodioread_nolock",
+    "auto_da_alloc": "", "strictatime": "",
     "compress=zstd": "compress=zstd:3", "compress=zlib": "compress=zlib:3", "compress=no": "",
     "compress-force=zstd": "compress-force=zstd:3", "compress-force=zlib": "compress-force=zlib:3",
     "nodatacow": "nodatasum,nodatacow", "discard=sync": "discard", "nodiscard": "",

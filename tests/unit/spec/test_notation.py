@@ -170,6 +170,7 @@ REFUSED = [
     ("zfs+dedup", "+dedup in 'zfs+dedup' is not taken", "dir:/mnt/x"),
     ("zfs+cache(mirror)", "mirror in +cache(mirror) is not taken", "+special(mirror)"),
     ("zfs+special(mirror,1)", "a mirrored special vdev needs 2 devices", ""),
+    ("zfs:special_small_blocks=16k", "special_small_blocks needs a special vdev: add +special", ""),
     ("md(raid10,4):layout=f2/ext4", "md option layout is not taken: mdadm's own layout is built", "dir:/mnt/x"),
     ("lvm(striped,2,mirrors=1)/ext4", "lvm option mirrors is not taken: redundancy is built by md", "md(raid1,2)"),
     ("", "the stack is empty", "xfs:noatime"),

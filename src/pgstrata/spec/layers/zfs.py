@@ -212,6 +212,8 @@ class Zfs(Filesystem):
             return "a mirrored log needs 2 devices"
         if self.special_mirror and (self.special is None or self.special.count < 2):
             return "a mirrored special vdev needs 2 devices"
+        if self.special_small_blocks and self.special is None:
+            return "special_small_blocks needs a special vdev: add +special"
         return None
 
     def copies(self, devices: int) -> float:

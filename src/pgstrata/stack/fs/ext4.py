@@ -147,7 +147,7 @@ def _configured_expectations(fs: Ext4) -> tuple[Expectation, ...]:
     found = [flag("lazytime", True, on="lazytime")] if fs.lazytime else []
     found += [flag(name, False, off=off) for name, off in _CLEARED.items() if not getattr(fs, name)]
     if fs.dioread_nolock is not None:
-        readings = (("dioread_nolock", "on"), ("dioread_lock", "off"))
+        readings = (("dioread_nolock", "on"), ("dioread_lock", "off"), ("nodioread_nolock", "off"))
         found.append(Expectation("dioread_nolock", _on(fs.dioread_nolock), readings, "on"))
     found += [value("errors", fs.errors, "continue")] if fs.errors else []
     found += [value("data_err", fs.data_err, "ignore")] if fs.data_err else []

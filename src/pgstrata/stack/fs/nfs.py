@@ -180,6 +180,7 @@ def names_folders(exports: str) -> bool:
 def _plan_export(fs: Nfs, path: str, place: Place) -> Step:
     # no_root_squash: the server's folders are made and handed over by root; the client is this host alone
     options = ["rw", "sync" if fs.export_sync else "async", "no_subtree_check", "no_root_squash"]
+    options += [] if fs.resvport else ["insecure"]  # a client that asks from a port above 1023 is refused otherwise
     return Step(
         name=f"NFS export for {place.role}",
         commands=(planned("exportfs", ["-o", ",".join(options)], f"{CLIENT}:{path}"),),

@@ -327,7 +327,10 @@ def _limit_in_effect(counter: str) -> Callable[[Host], str]:
     return lambda host: str(read_arcstats(host)[counter])
 
 
-FIRST_WITH = {"checksum=blake3": (2, 2), "dedup=blake3": (2, 2), "prefetch": (2, 3), "direct": (2, 3)}
+FIRST_WITH = {
+    "checksum=blake3": (2, 2), "dedup=blake3": (2, 2), "redundant_metadata=some": (2, 2),
+    "redundant_metadata=none": (2, 2), "prefetch": (2, 3), "direct": (2, 3),
+}  # fmt: skip
 """The first OpenZFS that has a property, or a value of it."""
 
 

@@ -1,0 +1,53 @@
+"""Documented options of zfs, nfs, md and LVM that short notation takes: built on a real kernel, attested, undone."""
+
+from __future__ import annotations
+
+import pytest
+from bench import context
+
+from built import differences, standing
+from documented import ACCEPTED, notation
+from pgstrata.errors import UsageError
+from pgstrata.host.protocol import Host
+from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.notation.stack import parse_stack
+from pgstrata.stack.attest import attest
+from pgstrata.stack.fs.zfs import version_problem
+from pgstrata.stack.plan import plan_stack
+
+LAYERS = [layer for layer in dict(ACCEPTED) if layer.startswith(("zfs", "nfs", "md", "lvm"))]
+SMALLER = {"rsize=1m": "rsize=256k", "wsize=1m": "wsize=256k"}
+"""The kernel's server bounds both by the memory of the machine."""
+
+
+def together(layer: str, options: list[str]) -> list[str]:
+    """The options in as few lists as can stand together: each of them costs seconds there."""
+    lists: list[str] = []
+    for option in (SMALLER.get(option, option) for option in options):
+        at = next((n for n, before in enumerate(lists) if parses(layer, f"{before},{option}")), len(lists))
+        lists[at : at + 1] = [f"{lists[at]},{option}" if at < len(lists) else option]
+    return lists
+
+
+def parses(layer: str, options: str) -> bool:
+    try:
+        parse_stack(notation(layer, options))
+    except UsageError:
+        return False
+    return True
+
+
+def lacking(host: Host, layer: str, option: str) -> bool:
+    """True if the machine's OpenZFS is older than the option: a campaign is told so beforehand."""
+    fs = parse_stack(notation(layer, option)).data.fs
+    return isinstance(fs, Zfs) and version_problem(host, fs) != ""
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_what_is_accepted_stands_as_written(host: Host, layer: str) -> None:
+    options = [option for name, option in ACCEPTED if name == layer and not lacking(host, layer, option)]
+    assert options
+    for number, written in enumerate(together(layer, options)):
+        plan = plan_stack(parse_stack(notation(layer, written)), context(f"t{number}"))
+        with standing(host, plan) as built:
+            assert differences(attest(host, plan, built)) == {}, written
