@@ -78,6 +78,9 @@ CONTROLS = (
     Control("ext4:data=journal", loses=False),
     Control("ext4@wal=xfs", loses=False, unmountable=True),
     Control("btrfs(raid1)", loses=False),
+    Control("ext4:nobarrier+log", loses=True),
+    Control("ext4+log", loses=False),
+    Control("xfs+log", loses=False, unmountable=True),
 )
 
 LAYERED = (

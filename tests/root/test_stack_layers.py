@@ -31,12 +31,16 @@ _EXT4 = {
     "bigalloc": Ext4(bigalloc_cluster="64k"),
     "fast commit": Ext4(fast_commit=True),
     "no journal": Ext4(has_journal=False),
+    "journal of its own": Ext4(log=LoopDevice(size="256M")),
+    "journal of its own, small blocks": Ext4(log=LoopDevice(), block_size="1k"),
 }
 _XFS = {
     "defaults": Xfs(),
     "noatime": Xfs(noatime=True, nodiratime=True),
     "geometry": Xfs(sector_size="4k", log_size="64M", su="64k", sw=2, agcount=4, reflink=False, bigtime=False),
     "large blocks": Xfs(block_size="64k"),
+    "log of its own": Xfs(log=LoopDevice()),
+    "log of its own, small": Xfs(log=LoopDevice(size="128M"), log_size="64M", log_su="32k"),
     "mount options": Xfs(logbufs=4, logbsize="256k", allocsize="1M", largeio=True, discard=True),
 }
 _BTRFS = {

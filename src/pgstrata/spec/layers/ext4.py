@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from pgstrata.spec.durability_class import LOSES, UNKNOWN, BackingFs, Promises
-from pgstrata.spec.layers.kind import LocalFilesystem, Switch
+from pgstrata.spec.layers.kind import Device, Switch
+from pgstrata.spec.layers.own_log import LoggingFilesystem
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.notation.refusals import (
     IMPLIED_MOUNT_WORDS,
@@ -44,7 +45,7 @@ _REFUSED: Mapping[str, Refusal] = {
              "grpquota prjquota usrjquota grpjquota jqfmt quota_type quotatype root_owner root_perms no_copy_xattrs",
              "it is about owners, limits or attributes of files and does not change how PostgreSQL reads and writes"),
     **refuse("journal_dev journal_path logdev device location -J~device -J~location",
-             "an external journal takes a device of its own, and ext4 of pgstrata has one device"),
+             "an external journal takes a device of its own, which is named as a device", "write ext4+log(DEVICE)"),
     **refuse("fast_commit_size -J~fast_commit_size orphan_file_size",
              "dumpe2fs does not print it, so that it could not be attested"),
     **refuse("lazy_itable_init lazy_journal_init init_itable noinit_itable",
@@ -80,7 +81,7 @@ _REFUSED: Mapping[str, Refusal] = {
 }  # fmt: skip
 
 
-class Ext4(LocalFilesystem):
+class Ext4(LoggingFilesystem):
     """ext4: mke2fs and mount options that matter to PostgreSQL."""
 
     kind: Literal["ext4"] = "ext4"
@@ -178,6 +179,8 @@ class Ext4(LocalFilesystem):
     max_batch_time: int | None = Field(None, ge=0, description="microseconds a commit waits for others; kernel: 15000")
     min_batch_time: int | None = Field(None, ge=0, description="the least of it; the kernel takes 0")
 
+    log: Device | None = Field(None, description="device of its own for the journal, which takes the whole of it")
+
     @model_validator(mode="after")
     def _coherent(self) -> Ext4:
         block = self.block_size or 4096
@@ -208,6 +211,8 @@ class Ext4(LocalFilesystem):
             raise ValueError(f"blocks_per_group {self.blocks_per_group} is not a multiple of 8")
         if self.flex_bg_size is not None and (self.flex_bg_size & (self.flex_bg_size - 1) or self.flex_bg is False):
             raise ValueError("flex_bg_size is a power of two and needs flex_bg")
+        if self.log is not None and (not self.has_journal or self.journal_size or self.fast_commit):
+            raise ValueError("a journal on a device of its own takes the whole device: no journal_size, no fast_commit")
         if self.orphan_file and not self.has_journal:
             raise ValueError("orphan_file needs a journal")
         if self.extent is False and (self.bits_64 is not False or self.bigalloc_cluster or self.fast_commit):

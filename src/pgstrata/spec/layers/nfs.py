@@ -89,6 +89,8 @@ class Nfs(Filesystem):
             raise ValueError(f"noac caches no attributes, and {times[0]} says how long: choose one")
         if self.actimeo is not None and len(times) > 1:
             raise ValueError(f"actimeo sets {times[1]} too: choose one")
+        if self.export is not None and self.export.own_devices:
+            raise ValueError(f"the {self.export.kind} below an export has no log on a device of its own")
         if self.version != "3" and not (self.lock and self.acl):
             raise ValueError("nolock and noacl are of NFS 3: add vers=3")
         return self

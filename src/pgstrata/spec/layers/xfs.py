@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from pgstrata.spec.durability_class import BackingFs
-from pgstrata.spec.layers.kind import LocalFilesystem, Switch
+from pgstrata.spec.layers.kind import Device, Switch
+from pgstrata.spec.layers.own_log import LoggingFilesystem
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.notation.refusals import (
     IMPLIED_MOUNT_WORDS,
@@ -27,7 +28,7 @@ _REFUSED: Mapping[str, Refusal] = {
     **MOUNT_WORDS,
     **SYNCHRONOUS,
     **refuse("logdev -l~logdev -l~name -l~file -l~internal",
-             "an external log takes a device of its own, and xfs of pgstrata has one device"),
+             "an external log takes a device of its own, which is named as a device", "write xfs+log(DEVICE)"),
     **refuse("rtdev -r -r~rtdev -r~size -r~extsize -r~name -r~file -r~noalign rtinherit rtname max_open_zones "
              "lifetime nolifetime zoned",
              "a realtime section takes a device of its own, and xfs of pgstrata has one device"),
@@ -60,7 +61,7 @@ _REFUSED: Mapping[str, Refusal] = {
 }  # fmt: skip
 
 
-class Xfs(LocalFilesystem):
+class Xfs(LoggingFilesystem):
     """xfs: mkfs and mount options."""
 
     kind: Literal["xfs"] = "xfs"
@@ -113,6 +114,9 @@ class Xfs(LocalFilesystem):
     noalign: bool = Field(False, description="do not align allocation to the stripe")
     swalloc: bool = Field(False, description="align large files to the stripe width")
     wsync: bool = Field(False, description="create, remove and rename files synchronously")
+    log: Device | None = Field(
+        None, description="device of its own for the log, of which log_size (512M where none is given) is used"
+    )
 
     @model_validator(mode="after")
     def _coherent(self) -> Xfs:

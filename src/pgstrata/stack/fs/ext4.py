@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pgstrata.host.capabilities import Capability, everywhere, filesystem, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.ext4 import FEATURES, Ext4
+from pgstrata.stack.fs.own_log import JournalCheck, node_of, plan_log, prefixed, with_log
 from pgstrata.stack.kernel_release import block_size_problem, release_problem
 from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem
 from pgstrata.stack.mounts import (
@@ -36,9 +37,13 @@ def plan_ext4(fs: Ext4, below: Below, place: Place) -> PlannedFilesystem:
     """Plan making and mounting ext4 on the one node below, aligned to its geometry unless the stack says how."""
     node = below.nodes[0]
     stride, width, notes = _alignment(fs, below.geometry)
-    mount = plan_mount("ext4", _options(fs), node, place)
-    return PlannedFilesystem(
-        steps=(_plan_mkfs(fs, node, stride, width, place.role), mount),
+    log = plan_log(fs, place)
+    journal = None if log is None else node_of(log)
+    at = [] if journal is None else [prefixed("journal_path=", journal)]
+    mount = plan_mount("ext4", (*_options(fs), *at), node, place)
+    besides = [] if journal is None else ["-j", journal]
+    found = PlannedFilesystem(
+        steps=(_plan_mkfs(fs, node, stride, width, place.role, journal), mount),
         mount_point=place.mount_point,
         checks=(
             MountCheck(place.role, place.mount_point, "ext4", node, _expectations(fs)),
@@ -49,11 +54,12 @@ def plan_ext4(fs: Ext4, below: Below, place: Place) -> PlannedFilesystem:
             mount_stage(
                 mount,
                 place.mount_point,
-                mend=(planned("e2fsck", "-p", node),),
-                examine=(planned("e2fsck", "-f", "-n", node),),
+                mend=(planned("e2fsck", "-p", besides, node),),
+                examine=(planned("e2fsck", "-f", "-n", besides, node),),
             ),
         ),
     )
+    return found if log is None else with_log(found, log, JournalCheck(place.role, node_of(log)))
 
 
 def _alignment(fs: Ext4, geometry: Geometry | None) -> tuple[int | None, int | None, tuple[str, ...]]:
@@ -73,7 +79,9 @@ def _alignment(fs: Ext4, geometry: Geometry | None) -> tuple[int | None, int | N
     return stride, width, (note,)
 
 
-def _plan_mkfs(fs: Ext4, node: Argument, stride: int | None, width: int | None, role: str) -> Step:
+def _plan_mkfs(
+    fs: Ext4, node: Argument, stride: int | None, width: int | None, role: str, journal: Argument | None
+) -> Step:
     extended = ["lazy_itable_init=0", "lazy_journal_init=0"]
     extended += [f"stride={stride}"] if stride else []
     extended += [f"stripe_width={width}"] if width else []
@@ -93,8 +101,16 @@ def _plan_mkfs(fs: Ext4, node: Argument, stride: int | None, width: int | None, 
     options += ["-m", str(fs.reserved_percent)] if fs.reserved_percent is not None else []
     options += ["-g", str(fs.blocks_per_group)] if fs.blocks_per_group else []
     options += ["-G", str(fs.flex_bg_size)] if fs.flex_bg_size else []
-    mkfs = planned("mkfs.ext4", options, node, timeout_s=MKFS_TIMEOUT_S)
-    return Step(name=f"make ext4 for {role}", commands=(mkfs,))
+    if journal is None:
+        return Step(
+            name=f"make ext4 for {role}", commands=(planned("mkfs.ext4", options, node, timeout_s=MKFS_TIMEOUT_S),)
+        )
+    # both have blocks of one size
+    same = ["-q", "-b", str(block_size or DEFAULT_BLOCK_BYTES)]
+    make = planned("mke2fs", same, "-O", "journal_dev", journal, timeout_s=MKFS_TIMEOUT_S)
+    given = [] if block_size else ["-b", str(DEFAULT_BLOCK_BYTES)]
+    mkfs = planned("mkfs.ext4", options, given, "-J", prefixed("device=", journal), node, timeout_s=MKFS_TIMEOUT_S)
+    return Step(name=f"make ext4 for {role}", commands=(make, mkfs))
 
 
 def _features(fs: Ext4) -> dict[str, bool]:
@@ -202,8 +218,10 @@ class Ext4Check:
             ("stripe_width", self.width, fields.get("RAID stripe width", "0")),
             ("block_size_bytes", fs.block_size, fields["Block size"]),
             ("cluster_bytes", fs.bigalloc_cluster, fields.get("Cluster size", "none")),
-            ("journal_size_bytes", journal_bytes, str(parse_journal_bytes(fields.get("Total journal size", "0")))),
         ]
+        if fs.log is None:
+            actual = str(parse_journal_bytes(fields.get("Total journal size", "0")))
+            rows.append(("journal_size_bytes", journal_bytes, actual))
         rows += [(name, _on(wanted), _on(name in features)) for name, wanted in _features(fs).items()]
         sizes = {
             "inode_size": "Inode size",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pgstrata.host.capabilities import Capability, everywhere, filesystem, program
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.xfs import INODES, METADATA, Xfs
+from pgstrata.stack.fs.own_log import LogdevCheck, node_of, plan_log, prefixed, with_log
 from pgstrata.stack.kernel_release import block_size_problem, release_problem
 from pgstrata.stack.kind import Below, FilesystemKind, Geometry, PlannedFilesystem
 from pgstrata.stack.mounts import (
@@ -27,6 +28,9 @@ from pgstrata.stack.step import Argument, Attested, Step, compare_or_record, pla
 
 MKFS_TIMEOUT_S = 600.0
 DEFAULT_BLOCK_BYTES = 4096
+OWN_LOG_BYTES = 512 << 20
+"""Of a log on a device of its own where no size is given: mkfs.xfs would take the whole device, of which it allows less
+than 2 GiB."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,14 @@ def plan_xfs(fs: Xfs, below: Below, place: Place) -> PlannedFilesystem:
     """Plan making and mounting xfs on the one node below, aligned to its geometry unless the stack says how."""
     node = below.nodes[0]
     stripe, notes = _alignment(fs, below.geometry)
-    mount = plan_mount("xfs", _options(fs), node, place)
-    mkfs = planned("mkfs.xfs", _mkfs_options(fs, stripe), node, timeout_s=MKFS_TIMEOUT_S)
-    return PlannedFilesystem(
+    log = plan_log(fs, place)
+    logdev = () if log is None else (prefixed("logdev=", node_of(log)),)
+    mount = plan_mount("xfs", (*_options(fs), *logdev), node, place)
+    mkfs = planned(
+        "mkfs.xfs", _mkfs_options(fs, stripe), ["-l", *logdev] if logdev else [], node, timeout_s=MKFS_TIMEOUT_S
+    )
+    repair = planned("xfs_repair", "-n", ["-l", node_of(log)] if log else [], node)
+    found = PlannedFilesystem(
         steps=(
             Step(name=f"make xfs for {place.role}", commands=(mkfs,)),
             mount,
@@ -54,10 +63,9 @@ def plan_xfs(fs: Xfs, below: Below, place: Place) -> PlannedFilesystem:
             XfsCheck(place.role, place.mount_point, fs, stripe),
         ),
         notes=notes,
-        stages=(
-            mount_stage(mount, place.mount_point, options=("nouuid",), examine=(planned("xfs_repair", "-n", node),)),
-        ),
+        stages=(mount_stage(mount, place.mount_point, options=("nouuid",), examine=(repair,)),),
     )
+    return found if log is None else with_log(found, log, LogdevCheck(place.role, place.mount_point, node_of(log)))
 
 
 def _alignment(fs: Xfs, geometry: Geometry | None) -> tuple[Stripe | None, tuple[str, ...]]:
@@ -85,7 +93,8 @@ def _mkfs_options(fs: Xfs, stripe: Stripe | None) -> list[Argument]:
     data += [f"agcount={fs.agcount}"] if fs.agcount else []
     data += [f"agsize={fs.agsize}"] if fs.agsize else []
     options += ["-d", ",".join(data)] if data else []
-    log = [f"size={fs.log_size}"] if fs.log_size else []
+    log_size = fs.log_size or (OWN_LOG_BYTES if fs.log else None)
+    log = [f"size={log_size}"] if log_size else []
     log += [f"su={fs.log_su}"] if fs.log_su else []
     options += ["-l", ",".join(log)] if log else []
     metadata = [f"{name}={int(wanted)}" for name, wanted in _switches(fs, METADATA) if wanted is not None]
