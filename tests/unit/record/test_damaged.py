@@ -182,9 +182,9 @@ def test_what_was_recorded_is_missed_when_it_is_gone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["MAX_ROWS", "MAX_MEMBER_BYTES", "MAX_JSON_BYTES"])
 def test_no_file_unpacks_to_anything(directory: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    monkeypatch.setattr(reader, limit, 4000 if limit == "MAX_JSON_BYTES" else 3)
+    monkeypatch.setattr(reader, limit, 8000 if limit == "MAX_JSON_BYTES" else 3)
     (path,) = _trial(directory).rglob("result.json")
-    path.write_bytes(path.read_bytes() + b" " * 4000)
+    path.write_bytes(path.read_bytes() + b" " * 8000)
     lost = read(directory).unreadable
     assert trial_names(directory) >= {t.id for t in lost} >= {_trial(directory).name}
 
