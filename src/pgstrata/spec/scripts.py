@@ -7,7 +7,7 @@ characters its path has.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 BUILTIN_SCRIPTS = ("tpcb-like", "simple-update", "select-only")
@@ -79,6 +79,13 @@ def mix_fault(text: str) -> tuple[str, str] | None:
                 "give a script once, with the sum of its weights; files need different names",
             )
     return None
+
+
+def joined(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the one mix that a list means in which each script has a weight, as pgbench's options have them;
+    any other list as given."""
+    single = len(texts) > 1 and all(_PART.fullmatch(text) and len(parse_scripts(text)) == 1 for text in texts)
+    return ("+".join(texts),) if single else tuple(texts)
 
 
 def missing_weight(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from pgstrata.spec.model import DurationS, Model, Name
-from pgstrata.spec.scripts import Script, parse_scripts, short_scripts
+from pgstrata.spec.scripts import Script, joined, parse_scripts, short_scripts
 from pgstrata.spec.variables import check_variables
 
 BYTES_PER_SCALE = 16 * 2**20
@@ -25,6 +25,11 @@ def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str | int | float) else value
 
 
+def _as_scripts(value: Any) -> Any:
+    found = _as_tuple(value)
+    return joined(found) if isinstance(found, list | tuple) and all(isinstance(one, str) for one in found) else found
+
+
 Scale = Annotated[int, Field(ge=1, le=1_000_000)]
 Clients = Annotated[int, Field(ge=1, le=100_000)]
 MOST_CELLS = 10_000
@@ -35,10 +40,10 @@ Variable = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"
 class Workload(Model):
     """pgbench on every stack; lists of scripts, scales and clients span a grid of cells."""
 
-    script: Annotated[tuple[Name, ...], BeforeValidator(_as_tuple)] = Field(
+    script: Annotated[tuple[Name, ...], BeforeValidator(_as_scripts)] = Field(
         ("tpcb-like",),
         description="tpcb-like, simple-update, select-only, or the path of an SQL script; a mix is one text, "
-        "tpcb-like@9+orders.sql@1",
+        "tpcb-like@9+orders.sql@1, or a list in which each script has a weight",
         min_length=1,
     )
     scale: Annotated[tuple[Scale, ...], BeforeValidator(_as_tuple)] = Field((50,), min_length=1)

@@ -75,6 +75,20 @@ def test_what_is_no_fault(text: str) -> None:
     assert mix_fault(text) is None
 
 
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (["a.sql@9", "select-only@1"], ("a.sql@9+select-only@1",)),
+        (["a.sql", "select-only"], ("a.sql", "select-only")),
+        (["a.sql@9", "select-only"], ("a.sql@9", "select-only")),
+        (["a.sql@9+b.sql@1", "c.sql@1"], ("a.sql@9+b.sql@1", "c.sql@1")),
+        ("a.sql@9+b.sql@1", ("a.sql@9+b.sql@1",)),
+    ],
+)
+def test_a_list_of_weights_is_one_mix(given: object, taken: tuple[str, ...]) -> None:
+    assert Workload.model_validate({"script": given}).script == taken
+
+
 def test_names_of_a_mix() -> None:
     found = cell("/srv/load/orders.sql@9+report.sql@1")
     assert found.script_name == "orders@9+report@1"
