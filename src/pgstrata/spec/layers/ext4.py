@@ -237,6 +237,12 @@ class Ext4(LoggingFilesystem):
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
         if not self.barrier:
             yield LOSES, f"barrier=0 on {where}: no flush reaches the device"
+        if not self.has_journal:
+            yield (
+                UNKNOWN,
+                f"no journal on {where}: after a power cut it must be repaired by hand (e2fsck -y) before PostgreSQL "
+                "can start",
+            )
         if self.fast_commit:
             # docs/crash.md, "Controls": the first block of the fast-commit area, torn at 512 bytes.
             yield (
