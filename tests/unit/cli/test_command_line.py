@@ -101,12 +101,17 @@ class TestRun:
             "ext4",
             "tmpfs",
             "--script",
-            "orders.sql@9+select-only@1",
+            "orders.sql@9",
+            "--script",
+            "select-only@1",
             "--define",
             "day=1",
             "--define",
             "n=2",
         ]
+        grid = typed("quick", "ext4", "xfs", "--script", "select-only", "--script", "tpcb-like", cwd=tmp_path)
+        assert grid.returncode == 2
+        assert "--script select-only@1 --script tpcb-like@1" in grid.stderr
         refused = typed(*argv, "--out", "q", cwd=tmp_path)
         assert refused.returncode == 2
         assert "uses \\startpipeline, and the protocol simple has no pipelines" in refused.stderr

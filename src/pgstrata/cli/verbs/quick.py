@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from pgstrata.cli.output import (
     ScratchDirectory,
     parse_margin,
 )
+from pgstrata.errors import UsageError
 
 EXAMPLE = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20 --scratch /var/tmp"
 
@@ -34,11 +36,11 @@ Duration = Annotated[
     str | None, typer.Option("--duration", metavar="TIME", help="Length of a run, e.g. 60s; by default as fits.")
 ]
 Script = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--script",
         metavar="NAME",
-        help="A script of pgbench's, an SQL file, or a mix: tpcb-like@9+mine.sql@1.",
+        help="A script of pgbench's, an SQL file, or a mix: tpcb-like@9+mine.sql@1; repeatable with weights.",
         show_default="tpcb-like",
     ),
 ]
@@ -82,6 +84,20 @@ Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Also cut power:
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan and change nothing.")]
 
 
+def _one_cell(scripts: Sequence[str]) -> str | None:
+    """Return the script or mix of the options; UsageError for several scripts that are no mix."""
+    from pgstrata.spec.scripts import joined
+
+    found = joined(scripts)
+    if len(found) > 1:
+        weighted = " ".join(f"--script {name}@1" for name in found)
+        raise UsageError(
+            f"quick runs one script or one mix, and {' and '.join(found)} are given",
+            hint=f"a weight for each: {weighted}; a campaign file may have a grid",
+        )
+    return found[0] if found else None
+
+
 def quick(
     stacks: Stacks,
     minutes: Minutes = None,
@@ -120,7 +136,11 @@ def quick(
     from pgstrata.spec.quick import quick_campaign, quick_name
     from pgstrata.spec.variables import parse_definitions
 
-    workload: dict[str, Any] = {"script": script, "sql": str(sql) if sql else None, "protocol": protocol}
+    workload: dict[str, Any] = {
+        "script": _one_cell(script or ()),
+        "sql": str(sql) if sql else None,
+        "protocol": protocol,
+    }
     workload |= {"variables": parse_definitions(define or [])}
     directory = out or Path("out") / slug(quick_name(stacks))
     campaign = quick_campaign(
