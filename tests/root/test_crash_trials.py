@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import os
 import signal
 import subprocess
@@ -122,6 +123,23 @@ def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) 
     assert not any(step["name"] == "keep the event log" for step in planned["steps"])
     assert any(state.acknowledged > 0 for state in states)
     assert [step["name"] for step in planned["steps"] if step["name"].startswith("states ")] == ["states 1.0 to 1.5"]
+
+
+def test_a_filesystem_without_a_journal_is_repaired_before_it_is_looked_at(tmp_path: Path) -> None:
+    """By `e2fsck -p`, or by hand where that gives up: what was acknowledged is usually there then, and not told as lost."""
+    with reachable(tmp_path) as place:
+        found = crash(place, "ext4:nojournal", "--states", "30", "--transactions", "40", "--minimise", "0")[
+            "ext4:nojournal"
+        ]
+        nothing_left(place)
+        lines = (place / "out" / "crash" / "ext4-nojournal-0" / "states.jsonl").read_text().splitlines()
+    states = [StateRecord.model_validate_json(line) for line in lines]
+    whole = [
+        s for s in states if re.search("after e2fsck -f -y .*everything that was acknowledged is there$", s.reason)
+    ]
+    assert found["verdict"] == "corrupt"
+    assert whole, [state.reason for state in states]
+    assert {(state.verdict, state.lost) for state in whole} == {("corrupt", 0)}
 
 
 def test_a_disk_that_ignores_flushes_is_caught_below_a_sound_stack(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE = 0x4C01, 0x4C0A, 0x4C82
 LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO = 4, 16
 NOT_UP = 127
 """The exit code of a program that could not be run."""
+REPAIRED = {"e2fsck": (1, 2)}
+"""Exit codes of tools that repaired what they found, which is success; e2fsck(8)."""
 FS_IOC_SHUTDOWN, SHUTDOWN_NOLOGFLUSH = 0x8004587D, 2
 PIPE_BYTES = 65536
 SAID = 400
@@ -313,7 +315,7 @@ class Look:
         printed = ""
         for argv in commands:
             code, printed, error = run([self._known(word) for word in argv], PATIENCE_S)
-            if code != 0:
+            if code != 0 and code not in REPAIRED.get(argv[0], ()):
                 return code, printed, error.strip() or f"{argv[0]} ended with {code}"
         return 0, printed, ""
 

@@ -50,12 +50,13 @@ def mount_stage(
     mount_point: str,
     *,
     options: tuple[str, ...] = (),
+    first: tuple[PlannedCommand, ...] = (),
     mend: tuple[PlannedCommand, ...] = (),
     examine: tuple[PlannedCommand, ...] = (),
     down: tuple[PlannedCommand, ...] = (),
     alone: bool = False,
 ) -> Stage:
-    """What the last command of a step mounts, with further mount options."""
+    """What the last command of a step mounts, with further mount options, after the commands `first`."""
     last = mount.commands[-1]
     command = planned(last.argv, [word for option in (*options, HARMLESS) for word in ("--options", option)])
-    return Stage(mount.name, (command,), down, mend=mend, examine=examine, mount_point=mount_point, alone=alone)
+    return Stage(mount.name, (*first, command), down, mend=mend, examine=examine, mount_point=mount_point, alone=alone)

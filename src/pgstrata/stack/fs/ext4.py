@@ -54,7 +54,9 @@ def plan_ext4(fs: Ext4, below: Below, place: Place) -> PlannedFilesystem:
             mount_stage(
                 mount,
                 place.mount_point,
-                mend=(planned("e2fsck", "-p", besides, node),),
+                # one without a journal is checked before it is mounted, by the start of the machine or else by hand
+                first=() if fs.has_journal else (planned("e2fsck", "-p", node),),
+                mend=(planned("e2fsck", ["-p"] if fs.has_journal else ["-f", "-y"], besides, node),),
                 examine=(planned("e2fsck", "-f", "-n", besides, node),),
             ),
         ),
