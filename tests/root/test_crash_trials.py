@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -126,7 +126,7 @@ def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) 
 
 
 def test_a_filesystem_without_a_journal_is_repaired_before_it_is_looked_at(tmp_path: Path) -> None:
-    """By `e2fsck -p`, or by hand where that gives up: what was acknowledged is usually there then, and not told as lost."""
+    """By `e2fsck -p`, or by hand where that gives up: what is there then is not told as lost."""
     with reachable(tmp_path) as place:
         found = crash(place, "ext4:nojournal", "--states", "30", "--transactions", "40", "--minimise", "0")[
             "ext4:nojournal"
