@@ -84,6 +84,17 @@ Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Also cut power:
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan and change nothing.")]
 
 
+def _workload(
+    scripts: Sequence[str], definitions: Sequence[str], protocol: str | None, sql: Path | None
+) -> dict[str, Any]:
+    """Return the keys of `workload:` that were given as options."""
+    from pgstrata.spec.variables import parse_definitions
+
+    asked = {"script": _one_cell(scripts), "sql": str(sql) if sql else None, "protocol": protocol}
+    given = {name: value for name, value in asked.items() if value is not None}
+    return {**given, "variables": parse_definitions(definitions)}
+
+
 def _one_cell(scripts: Sequence[str]) -> str | None:
     """Return the script or mix of the options; UsageError for several scripts that are no mix."""
     from pgstrata.spec.scripts import joined
@@ -134,14 +145,7 @@ def quick(
     from pgstrata.cli.verbs.plan import show_plan
     from pgstrata.spec.expand import slug
     from pgstrata.spec.quick import quick_campaign, quick_name
-    from pgstrata.spec.variables import parse_definitions
 
-    workload: dict[str, Any] = {
-        "script": _one_cell(script or ()),
-        "sql": str(sql) if sql else None,
-        "protocol": protocol,
-    }
-    workload |= {"variables": parse_definitions(define or [])}
     directory = out or Path("out") / slug(quick_name(stacks))
     campaign = quick_campaign(
         stacks,
@@ -159,7 +163,7 @@ def quick(
         aa=aa,
         duration_s=duration_option("--duration", duration, "60s") if duration else None,
         blocks=blocks,
-        workload={name: value for name, value in workload.items() if value is not None},
+        workload=_workload(script or (), define or (), protocol, sql),
         postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
         crash=crash,
         begun=begun_quick(directory),
