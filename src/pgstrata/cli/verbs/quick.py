@@ -84,9 +84,7 @@ Crash = Annotated[bool, typer.Option("--crash/--no-crash", help="Also cut power:
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan and change nothing.")]
 
 
-def _workload(
-    scripts: Sequence[str], definitions: Sequence[str], protocol: str | None, sql: Path | None
-) -> dict[str, Any]:
+def _workload(scripts: Sequence[str], definitions: list[str], protocol: str | None, sql: Path | None) -> dict[str, Any]:
     """Return the keys of `workload:` that were given as options."""
     from pgstrata.spec.variables import parse_definitions
 
