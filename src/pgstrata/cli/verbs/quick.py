@@ -161,7 +161,7 @@ def quick(
         aa=aa,
         duration_s=duration_option("--duration", duration, "60s") if duration else None,
         blocks=blocks,
-        workload=_workload(script or (), define or (), protocol, sql),
+        workload=_workload(script or (), define or [], protocol, sql),
         postgresql={"postgresql_conf": str(postgresql_conf)} if postgresql_conf else None,
         crash=crash,
         begun=begun_quick(directory),
