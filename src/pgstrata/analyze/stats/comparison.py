@@ -44,7 +44,7 @@ Floats = npt.NDArray[np.float64]
 MAX_BLOCKS = 12
 NEAR_BLOCKS = 4
 """Blocks that the proof of a difference may take where time is given. By simulation of 10 minutes on a busy machine all
-five large differences of four stacks are then proven in 0.47 instead of 0.35 of the campaigns."""
+five large differences of four stacks are then proven in 0.47 instead of 0.35 of 100 campaigns."""
 ONE_LOOK_BLOCKS = 4
 """Minimum number of declared blocks for intervals of one look. In three blocks, 8 stacks of which half scatter ten
 times as much as the others make false claims in more than 0.05 of simulated campaigns."""
