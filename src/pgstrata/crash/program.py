@@ -7,6 +7,7 @@ holds both to the plan.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,7 @@ from pgstrata.crash.verdict import Examination, Judged, Recovery, judge_state
 from pgstrata.crash.workers import look, plan_workers, portions_of, seen_by
 from pgstrata.errors import TrialError, parser_of
 from pgstrata.host.protocol import Command, CommandFailed, Completed
+from pgstrata.postgres.server import Server
 from pgstrata.record.schema import PlannedRecord, StateRecord
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.crash_request import CrashRequest
@@ -282,9 +284,20 @@ def _record(context: CrashContext) -> None:
         raise TrialError(f"{context.size.script.shown} could not be written: {why}")
 
 
+def _runs(server: Server) -> bool:
+    """Return False also for a server whose disk is gone with the file that names its process: what is left of it is
+    ended by its mark."""
+    try:
+        return server.running()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return False
+
+
 def _stop(context: CrashContext) -> None:
     for server in context.setup.servers.values():
-        if server.running():
+        if _runs(server):
             server.crash_stop(STOP_TIMEOUT_S)
         else:  # a fault ended it before
             context.executor.run_next(check=False)
