@@ -19,14 +19,17 @@ LAYERS = [layer for layer in dict(ACCEPTED) if layer.startswith(("zfs", "nfs", "
 SMALLER = {"rsize=1m": "rsize=256k", "wsize=1m": "wsize=256k"}
 """The kernel's server bounds both by the memory of the machine."""
 
+ALONE = ("compatibility=legacy",)
+"""A pool without features refuses most of what the others set."""
+
 
 def together(layer: str, options: list[str]) -> list[str]:
     """The options in as few lists as can stand together: each of them costs seconds there."""
     lists: list[str] = []
-    for option in (SMALLER.get(option, option) for option in options):
+    for option in (SMALLER.get(option, option) for option in options if option not in ALONE):
         at = next((n for n, before in enumerate(lists) if parses(layer, f"{before},{option}")), len(lists))
         lists[at : at + 1] = [f"{lists[at]},{option}" if at < len(lists) else option]
-    return lists
+    return [*lists, *(option for option in options if option in ALONE)]
 
 
 def parses(layer: str, options: str) -> bool:
