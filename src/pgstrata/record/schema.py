@@ -530,7 +530,7 @@ class CellResult(Record):
     extra: dict[str, float] = {}
     """Further metric columns of an import."""
     scripts: tuple[ScriptRun, ...] = ()
-    """Of a mix; none for a cell with one script, and in records of versions that did not record them."""
+    """Results by script of a mix; empty for a cell with one script, and in records of versions that lack them."""
     disks: tuple[DiskUse, ...] = ()
     """Of the modelled disks; none for disks that keep no account."""
     nodes: tuple[NodeUse, ...] = ()

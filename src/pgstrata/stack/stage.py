@@ -56,7 +56,7 @@ def mount_stage(
     down: tuple[PlannedCommand, ...] = (),
     alone: bool = False,
 ) -> Stage:
-    """What the last command of a step mounts, with further mount options, after the commands `first`."""
+    """Plan to run `first`, then the mount that is the last command of a step, with further options."""
     last = mount.commands[-1]
     command = planned(last.argv, [word for option in (*options, HARMLESS) for word in ("--options", option)])
     return Stage(mount.name, (*first, command), down, mend=mend, examine=examine, mount_point=mount_point, alone=alone)

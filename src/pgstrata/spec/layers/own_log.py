@@ -5,16 +5,14 @@ What the log is called, and how it is made: mke2fs(8), `-J device`; mkfs.xfs(8),
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.layers.kind import Device, LocalFilesystem
+from pgstrata.spec.layers.own_device import parse_own_device, render_own_device
 from pgstrata.spec.notation.term import Call, render_call
 from pgstrata.spec.notation.tokens import split_call, split_top
 
-_PLAIN: Mapping[str, Any] = {"kind": "loop"}
-"""The device that a log has where nothing else is said."""
 LOG = "log"
 
 
@@ -48,22 +46,10 @@ class LoggingFilesystem(LocalFilesystem):
                     f"+{text} in {call.text!r} is not taken: {cls.name()} has one device of its own, +log",
                     hint=f"options stand before it: {cls.name()}:OPTION+log(DEVICE)",
                 )
-            found[LOG] = _parse_device(split_top(arguments, ",") if arguments else ())
+            found[LOG] = parse_own_device(split_top(arguments, ",") if arguments else ())
         return found
 
     def render(self, count: str = "") -> str:
         if self.log is None:
             return super().render(count)
-        plain = self.log.kind == _PLAIN["kind"] and not self.log.says_more
-        return f"{super().render(count)}+{render_call(LOG, ['' if plain else self.log.render()])}"
-
-
-def _parse_device(words: Sequence[str]) -> dict[str, Any]:
-    """Field values of the device of a log: a size of a loop file, or a device in full."""
-    device = dict(_PLAIN)
-    for word in words:
-        full = word.startswith(tuple(Device.kinds))
-        device = (
-            Device.parse(word) if full else device | {"count" if word.isdigit() else "size": word.removeprefix("size=")}
-        )
-    return device
+        return f"{super().render(count)}+{render_call(LOG, [render_own_device(self.log)])}"

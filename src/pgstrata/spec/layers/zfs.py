@@ -16,6 +16,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.durability_class import LOSES, PAGE_BYTES, BackingFs, Promises
 from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.layers.kind import Device, Filesystem, Switch, redundancy
+from pgstrata.spec.layers.own_device import parse_own_device, render_own_device
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.notation.options import parse_options, render_options
 from pgstrata.spec.notation.refusals import LEAVE_OUT, Refusal, refuse
@@ -30,8 +31,6 @@ WAL_DATASET_PROPERTIES = (
 _PARITY_DISKS = {"raidz1": 1, "raidz2": 2, "raidz3": 3}
 _VDEVS = ("log", "cache", "special")
 _LAYOUTS = ("mirror", "raidz", "raidz1", "raidz2", "raidz3", "draid", "stripe")
-_PLAIN = "loop"
-"""The kind of device that a vdev is where nothing else is said."""
 
 _NO_VDEV: Mapping[str, Refusal] = {
     **refuse(
@@ -263,8 +262,7 @@ class Zfs(Filesystem):
 
     def _render_vdev(self, name: str, device: Device) -> str:
         mirrored = (name == "log" and self.log_mirror) or (name == "special" and self.special_mirror)
-        plain = device.kind == _PLAIN and not device.says_more and device.count == (2 if mirrored else 1)
-        return render_call(name, ["mirror" if mirrored else "", "" if plain else device.render()])
+        return render_call(name, ["mirror" if mirrored else "", render_own_device(device, 2 if mirrored else 1)])
 
 
 def _parse_vdev(text: str, whole: str) -> dict[str, Any]:
@@ -276,17 +274,13 @@ def _parse_vdev(text: str, whole: str) -> dict[str, Any]:
                          hint=f"write zfs{rest}+{name}")  # fmt: skip
     if name not in _VDEVS or rest:
         raise UsageError(f"+{text} in {whole!r} is not a vdev of zfs", hint=render_nearest(name, _VDEVS))
-    found: dict[str, Any] = {}
-    device: dict[str, Any] = {"kind": _PLAIN}
-    for word in split_top(arguments, ",") if arguments else []:
-        if word == "mirror" and name in ("log", "special"):
-            found[f"{name}_mirror"] = True
-            device.setdefault("count", "2")
-        elif word in _LAYOUTS:
+    words = split_top(arguments, ",") if arguments else []
+    mirrored = "mirror" in words and name in ("log", "special")
+    words = [word for word in words if not (mirrored and word == "mirror")]
+    for word in words:
+        if word in _LAYOUTS:
             raise UsageError(f"{word} in +{text} is not taken: zfs builds no such {name} vdev, or pgstrata does not",
                              hint=f"write +{name} or +log(mirror), +special(mirror)")  # fmt: skip
-        elif word.startswith(tuple(Device.kinds)):
-            device = Device.parse(word)
-        else:
-            device["count" if word.isdigit() else "size"] = word.removeprefix("size=")
-    return {**found, name: device}
+    if mirrored:
+        return {f"{name}_mirror": True, name: parse_own_device(words, count="2")}
+    return {name: parse_own_device(words)}

@@ -47,7 +47,7 @@ MOUNT_WORDS = {
 }  # fmt: skip
 """Options of mount(8) for any filesystem."""
 IMPLIED_MOUNT_WORDS = frozenset({"rw", "defaults", "relatime", "atime", "nolazytime"})
-"""What is mounted and attested anyway."""
+"""Options that are mounted and attested anyway."""
 SYNCHRONOUS = refuse(
     "sync", "every write would wait for the device, where PostgreSQL waits for commits and checkpoints"
 )

@@ -29,8 +29,8 @@ from pgstrata.stack.step import Argument, Attested, Step, compare_or_record, pla
 MKFS_TIMEOUT_S = 600.0
 DEFAULT_BLOCK_BYTES = 4096
 OWN_LOG_BYTES = 512 << 20
-"""Of a log on a device of its own where no size is given: mkfs.xfs would take the whole device, of which it allows less
-than 2 GiB."""
+"""Size of a log on a device of its own if none is given: mkfs.xfs would take the whole device, and allows less than
+2 GiB."""
 
 
 @dataclass(frozen=True)

@@ -83,8 +83,7 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> PlannedFilesystem:
 
 
 def _notes(fs: Zfs) -> tuple[str, ...]:
-    small = fs.special_small_blocks or (fs.wal_dataset or {}).get("special_small_blocks")
-    if small and fs.special is None:
+    if (fs.wal_dataset or {}).get("special_small_blocks") and fs.special is None:
         return ("special_small_blocks does nothing: the pool has no special device (+special)",)
     return ()
 
