@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 
 from pgstrata.record.decision import OpenLoop
 
@@ -49,9 +50,7 @@ def is_lag_rising(lag_ms: Sequence[float]) -> bool:
     means = values[: count * width].reshape(count, width).mean(axis=1)
     if np.ptp(means) == 0:
         return False
-    from scipy.stats import kendalltau  # half a second of every command, which few commands need
-
-    return bool(kendalltau(np.arange(count), means, alternative="greater").pvalue < RISING_P)
+    return bool(scipy.stats.kendalltau(np.arange(count), means, alternative="greater").pvalue < RISING_P)
 
 
 def next_rate(

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import fdtrc
+import scipy
 
 Floats = npt.NDArray[np.float64]
 
@@ -66,7 +66,7 @@ def _p(centred: Floats, phase: Floats) -> float:
     if rest <= 0:
         return 1.0 if effect <= 0 else 0.0
     epsilon = _greenhouse_geisser(centred)
-    return float(fdtrc(epsilon * (bins - 1), epsilon * (bins - 1) * (cycles - 1), effect / rest))
+    return float(scipy.special.fdtrc(epsilon * (bins - 1), epsilon * (bins - 1) * (cycles - 1), effect / rest))
 
 
 def _greenhouse_geisser(centred: Floats) -> float:

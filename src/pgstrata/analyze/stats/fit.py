@@ -37,7 +37,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.lapack import dposv
+import scipy
 
 from pgstrata.analyze.stats.interval import Estimate
 
@@ -335,7 +335,7 @@ def _huber(cells: _Cells, constraint: Floats, df: int) -> tuple[Floats, Floats, 
 
 def _solve(a: Floats, b: Floats) -> Floats:
     """Solve by Cholesky: the normal equations are symmetric and positive definite."""
-    _, x, info = dposv(a, b)
+    _, x, info = scipy.linalg.lapack.dposv(a, b)
     if info != 0:
         raise ValueError(f"normal equations are singular (dposv: {info})")
     return np.asarray(x, dtype=np.float64)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from pgstrata.analyze.stats.equivalence import LEAST_RUNS
 from pgstrata.analyze.stats.interval import (
@@ -93,7 +93,9 @@ class Outlook:
         if not math.isfinite(outer):
             return 0.0
         spread = max(self.spread, 1e-12)
-        return float(ndtr((-outer - self.center) / spread) + ndtr((self.center - outer) / spread))
+        return float(
+            scipy.special.ndtr((-outer - self.center) / spread) + scipy.special.ndtr((self.center - outer) / spread)
+        )
 
     def chance_of_equality(self, bound: float, alpha: float = EQUIVALENCE_ALPHA) -> float:
         """Return the probability that the equivalence interval then lies within the bound."""
@@ -101,4 +103,6 @@ class Outlook:
         if not inner > 0:
             return 0.0
         spread = max(self.spread, 1e-12)
-        return float(ndtr((inner - self.center) / spread) - ndtr((-inner - self.center) / spread))
+        return float(
+            scipy.special.ndtr((inner - self.center) / spread) - scipy.special.ndtr((-inner - self.center) / spread)
+        )

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import fdtrc, stdtr
+import scipy
 
 from pgstrata.analyze.stats.comparison import Design, Table, tabulate
 from pgstrata.analyze.stats.fit import BlockFit, Bools, fit_blocks
@@ -202,7 +202,9 @@ def p_alike(own: Sequence[Estimate]) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         total = part + rest
         t = (value - medians_of_others(value)) / np.sqrt(total)
-        return np.where(total > 0, 2 * stdtr(total**2 / (part**2 / freedom + rest**2 / rest_nu), -np.abs(t)), np.nan)
+        return np.where(
+            total > 0, 2 * scipy.special.stdtr(total**2 / (part**2 / freedom + rest**2 / rest_nu), -np.abs(t)), np.nan
+        )
 
 
 def shared_variances(variance: Floats, nu: Floats) -> tuple[Floats, Floats]:
@@ -218,4 +220,4 @@ def evident_hosts(variance: Floats, nu: Floats) -> Bools:
     others = sums_of_others(nu)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = variance * others / sums_of_others(nu * variance)
-    return np.asarray(fdtrc(nu, others, ratio) < EVIDENT)
+    return np.asarray(scipy.special.fdtrc(nu, others, ratio) < EVIDENT)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import median_filter
+import scipy
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def strongest_period(tps: Floats) -> Line | None:
     frequency = np.fft.rfftfreq(n)
     log_power = np.log(np.maximum(power[1:], 1e-300))
     # The median of logarithms is the logarithm of the median; mirrored ends follow the slope of red noise.
-    background = np.exp(median_filter(log_power, size=2 * _HALF_WINDOW + 1, mode="reflect")) / math.log(2)
+    background = np.exp(scipy.ndimage.median_filter(log_power, size=2 * _HALF_WINDOW + 1, mode="reflect")) / math.log(2)
     ratio = power[1:] / background
     wanted = (frequency[1:] >= _SLOWEST_CYCLES / n) & (frequency[1:] <= 1 / _FASTEST_S)
     candidates = np.flatnonzero(wanted)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import fdtrc, fdtri
+import scipy
 
 from pgstrata.analyze.stats.fit import BlockFit, fit_blocks
 from pgstrata.analyze.stats.interval import Estimate, t_p
@@ -211,7 +211,7 @@ class _OrderFit:
             return math.nan
         _, left, _ = _solved(np.delete(self._x, columns, axis=1), self._y)
         ratio = (left - self._left) / own.size / (self._left / self._freedom)
-        return float(fdtrc(own.size, self._freedom, max(0.0, ratio)))
+        return float(scipy.special.fdtrc(own.size, self._freedom, max(0.0, ratio)))
 
 
 def _solved(x: Floats, y: Floats) -> tuple[Floats, float, int]:
@@ -258,11 +258,14 @@ class _Components:
     def bounds(self) -> tuple[float, float, float]:
         """Return the scatter of a pair between builds, and its 90 % interval."""
         ratio, of_mean = self.between * self.turns / self.within, 2 * self.within / self.turns
-        factors = (1.0, *(1 / float(fdtri(self.between_freedom, self.within_freedom, q)) for q in (0.95, 0.05)))
+        factors = (
+            1.0,
+            *(1 / float(scipy.special.fdtri(self.between_freedom, self.within_freedom, q)) for q in (0.95, 0.05)),
+        )
         value, low, high = (math.sqrt(of_mean * max(0.0, ratio * factor - 1)) for factor in factors)
         return value, low, high
 
     def p(self, most: float) -> float:
         """Return p of a scatter of a pair of at most `most` between builds."""
         expected = self.within / self.turns + most**2 / 2
-        return float(fdtrc(self.between_freedom, self.within_freedom, self.between / expected))
+        return float(scipy.special.fdtrc(self.between_freedom, self.within_freedom, self.between / expected))
