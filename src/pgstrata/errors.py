@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import errno
 import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,23 @@ class PreflightError(PgstrataError):
     """A missing capability, an unsafe device, too little space: refused before anything was changed."""
 
     exit_code = ExitCode.REFUSED
+
+
+def install_hint(name: str) -> str:
+    """Return the command that adds an extra to the environment that runs this."""
+    return f"{sys.executable} -m pip install 'pgstrata[{name}]'"
+
+
+@contextmanager
+def extra(name: str, use: str) -> Iterator[None]:
+    """A block that imports packages of an extra; PreflightError with the missing one and the command that adds it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise PreflightError(
+            f"{use} needs the package {error.name}, which is not installed",
+            hint=install_hint(name),
+        ) from None
 
 
 def all_at_once(refusals: Sequence[PreflightError]) -> PreflightError:

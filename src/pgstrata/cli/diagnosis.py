@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from pgstrata.errors import install_hint
 from pgstrata.host.advice import Advice, advise, read_for_advice
 from pgstrata.host.capabilities import Capability, Missing
 from pgstrata.host.facts import Facts, gather, medium
@@ -86,10 +87,11 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
     checked = found.facts.checked
     machine = f"{checked['CPU model']}, {checked['CPUs']} CPUs, {checked['memory']}, Linux {checked['kernel']}"
     servers = ", ".join(f"{i.version} ({i.source})" for i in found.postgresql)
+    none = f"none: install the package postgresql, or on this machine: {install_hint('server')}"
     for line in (
         f"{found.host} ({found.kind}): {machine}",
         f"medium: {found.medium}",
-        f"PostgreSQL: {servers or 'none: install the package postgresql'}",
+        f"PostgreSQL: {servers or none}",
     ):
         console.print(printable(line), highlight=False, markup=False)
     console.print("HINT: for other majors: pgstrata doctor --fetch-postgres MAJOR\n", highlight=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pgstrata.errors import PreflightError
+from pgstrata.errors import PreflightError, extra
 from pgstrata.fleet.unpickling import refused_unpickling
 from pgstrata.host.connect import connect
 from pgstrata.spec.dask_cluster import DaskCluster, ssh_address
@@ -48,14 +48,9 @@ them."""
 
 def require_dask() -> None:
     """PreflightError where the extra is not installed."""
-    try:
+    with extra("dask", "a host in a Dask cluster"):
         import cryptography  # noqa: F401
         import distributed  # noqa: F401
-    except ImportError as error:
-        raise PreflightError(
-            f"hosts in a Dask cluster need the package {error.name}, which is not installed",
-            hint="pip install 'pgstrata[dask]'",
-        ) from None
 
 
 @contextmanager

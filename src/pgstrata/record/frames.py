@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -17,9 +17,6 @@ import pyarrow.parquet as pq
 from pgstrata.record.parquet import SERIES, arrow_schema
 from pgstrata.record.reader import CampaignData, CellData, TrialData, read
 from pgstrata.spec.printable import spreadsheet_text
-
-if TYPE_CHECKING:
-    import duckdb
 
 KEYS = ("trial", "stack", "block", "cell")
 _KEY_TYPES = [("trial", pa.string()), ("stack", pa.string()), ("block", pa.int64()), ("cell", pa.string())]
@@ -57,13 +54,6 @@ class Frames:
     def series(self, series: str) -> pa.Table:
         """A whole series in memory."""
         return pa.concat_tables([_series_schema(series).empty_table(), *self.batches(series)])
-
-    def relation(self, name: str) -> duckdb.DuckDBPyRelation:
-        """`runs`, `trials` or a series as a DuckDB relation."""
-        import duckdb
-
-        table = {"runs": self.runs, "trials": self.trials}.get(name, lambda: self.series(name))()
-        return duckdb.from_arrow(table)
 
     def export(self, folder: Path) -> tuple[Path, ...]:
         """Writes every table into `folder`: runs and trials as CSV and Parquet, series as Parquet."""

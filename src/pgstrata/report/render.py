@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pgstrata.analyze.findings import Findings
-from pgstrata.errors import PreflightError, UsageError
+from pgstrata.errors import PreflightError, UsageError, extra
 from pgstrata.record.reader import CampaignData
 
 Format = Literal["html", "json", "md", "csv", "png", "svg"]
 FORMATS: tuple[str, ...] = get_args(Format)
+PICTURES = frozenset({"png", "svg"})
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,15 @@ class Rendered:
 def render(data: CampaignData, findings: Findings, formats: Sequence[str], out: Path) -> Rendered:
     """Render each format; html goes to OUT/report.html, pictures to OUT/charts.
 
-    UsageError for an unknown format, PreflightError when OUT cannot be written.
+    UsageError for an unknown format, PreflightError when OUT cannot be written or an extra is not installed.
     """
     for name in formats:
         if name not in FORMATS:
             raise UsageError(f"unknown format {name!r}", hint=f"one of {', '.join(FORMATS)}")
+    if PICTURES & set(formats):
+        with extra("pictures", "a chart as PNG or SVG"):
+            import altair  # noqa: F401
+            import vl_convert  # noqa: F401
     texts = {name: _text(name, data, findings) for name in formats if name in ("json", "md", "csv")}
     try:
         paths = _write_files(data, findings, formats, out)
@@ -59,7 +64,7 @@ def _write_files(data: CampaignData, findings: Findings, formats: Sequence[str],
         from pgstrata.report.html import write_html
 
         paths.append(write_html(data, findings, out / "report.html"))
-    pictures = [name for name in formats if name in ("png", "svg")]
+    pictures = [name for name in formats if name in PICTURES]
     if pictures:
         from pgstrata.report.pictures.files import write_pictures
 

@@ -23,9 +23,9 @@ from pgstrata.spec.dask_cluster import DaskCluster
 def test_without_the_extra_the_package_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     pytest.importorskip("distributed", reason="needs Dask: make setup")
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(PreflightError, match=f"need the package {missing}") as refused:
+    with pytest.raises(PreflightError, match=f"needs the package {missing}") as refused:
         require_dask()
-    assert refused.value.hint == "pip install 'pgstrata[dask]'"
+    assert refused.value.hint == f"{sys.executable} -m pip install 'pgstrata[dask]'"
 
 
 def test_files_of_ones_own_are_not_sent() -> None:

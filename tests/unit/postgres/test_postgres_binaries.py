@@ -106,6 +106,9 @@ def test_a_missing_major_says_how_to_get_it() -> None:
     with pytest.raises(PreflightError, match="from source `system`") as error:
         choose(HERE, Postgres(major=18, source="system"))
     assert "fetch" not in error.value.hint
+    with pytest.raises(PreflightError, match="found: none") as error:
+        choose((), Postgres())
+    assert error.value.hint.endswith("-m pip install 'pgstrata[server]'")
 
 
 @pytest.mark.parametrize(

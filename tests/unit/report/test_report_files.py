@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -53,6 +54,17 @@ def page_text(data: CampaignData, findings: Findings, campaign_directory: Path) 
     (path,) = render(data, joined, ["html"], campaign_directory).paths
     assert path == campaign_directory / "report.html"
     return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("missing", ["altair", "vl_convert"])
+def test_pictures_without_their_extra_are_refused_before_anything_is_written(
+    data: CampaignData, findings: Findings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(PreflightError, match=f"needs the package {missing}") as refused:
+        render(data, findings, ["html", "svg"], tmp_path / "out")
+    assert refused.value.hint.endswith("-m pip install 'pgstrata[pictures]'")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_page_refers_to_nothing_outside(page_text: str) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -312,11 +313,11 @@ def test_a_port_in_use_is_told(directory: Path) -> None:
 def test_without_the_extra_it_says_how_to_install_it(
     directory: Path, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, package, None)
+    monkeypatch.setitem(sys.modules, package, None)
     done = CliRunner().invoke(app, ["watch", str(directory)])
     assert isinstance(done.exception, PreflightError)
     assert package in done.exception.message
-    assert done.exception.hint == "pip install 'pgstrata[watch]'"
+    assert done.exception.hint == f"{sys.executable} -m pip install 'pgstrata[watch]'"
 
 
 def test_a_token_file_is_made_for_its_owner_and_read_again(directory: Path, tmp_path: Path) -> None:

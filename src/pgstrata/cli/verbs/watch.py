@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgstrata.cli.output import JsonFlag, print_json, print_notice, print_text
-from pgstrata.errors import PreflightError, UsageError
+from pgstrata.errors import PreflightError, UsageError, extra
 
 if TYPE_CHECKING:
     from pgstrata.watch.server import View
@@ -102,15 +102,10 @@ def _view(directory: Path) -> View:
 
 
 def _require_extra() -> None:
-    try:
+    with extra("watch", "the live view"):
         import prometheus_client  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise PreflightError(
-            f"the live view needs the package {error.name}, which is not installed",
-            hint="pip install 'pgstrata[watch]'",
-        ) from None
 
 
 def _listen(address: str, port: int) -> socket.socket:
