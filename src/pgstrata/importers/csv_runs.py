@@ -127,9 +127,10 @@ def import_csv(
     rows = [row for line, cells in lines if (row := _parse_row(line, header, cells, labels, faults)) is not None]
     rows = list(_without_duplicates(rows, faults))
     if faults.found and not skip_bad_rows:
+        others = "or leave them out with --skip-bad-rows (they are counted in the report)"
         raise UsageError(
             f"{path}: {faults.rows}, nothing was imported\n  {faults.text}",
-            hint="mend the rows, or leave them out with --skip-bad-rows (they are counted in the report)",
+            hint=f"mend the rows, {others if rows else 'there is no other'}",
         )
     if not rows:
         raise UsageError(f"{path}: no row with a run", hint="one row a run: stack, optional block, tps")
