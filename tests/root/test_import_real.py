@@ -89,7 +89,7 @@ def run_pgbench(server: Server, folder: Path, *options: str) -> tuple[Path, list
     folder.chmod(0o777)
     for name, text in SCRIPTS.items():
         (folder / name).write_text(text)
-    bounded = () if {"-t", "-T"} & set(options) else ("-T", "2")
+    bounded = () if {"-t", "-T"} & set(options) else ("-T", "2" if {"-P", "-R"} & set(options) else "1")
     output = folder / "run.out"
     output.write_text(pgbench(server, folder, "-c", "4", "-j", "2", "-n", "-l", *bounded, *options))
     return output, sorted(folder.glob("pgbench_log.*"))
