@@ -122,7 +122,7 @@ def measured(
     try:
         journal.register(RemovePath(path=site.golden_directory))
         runner = StepRunner(site.host, journal)
-        context = TrialContext(program.setup, recorder, executor, lambda logs, open_loop: {}, runner.bindings)
+        context = TrialContext(program.setup, recorder, executor, runner.bindings)
         executor.run((*program.build, *program.prepare), runner, context)
         return measure(Loaded(context, runner, program.measure))
     finally:

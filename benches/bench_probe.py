@@ -24,8 +24,9 @@ from pgstrata.probe.postgres import APPLICATION_NAME
 from pgstrata.probe.start import POSTGRES, SAMPLES, Probes, plan_host_probe, plan_postgres_probe, start_probes
 from pgstrata.spec.stack import Postgres
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.pgbench import Target, plan_init, plan_run
+from pgstrata.workload.pgbench import plan_init, plan_run
 from pgstrata.workload.pgbench_output import parse_result
+from pgstrata.workload.target import Target
 
 BOUND = 0.01
 """The promise: at most 1 % of one core."""
@@ -46,7 +47,7 @@ def measure(server: Server, folder: Path, seconds: int) -> tuple[dict[str, float
     """CPU seconds by part, throughput of pgbench meanwhile, and the number of samples."""
     host, user = server.host, server.user
     target = Target(
-        server.installation.program("pgbench"), server.installation.client_major,
+        server.installation.client_directory, server.installation.client_major,
         server.run_directory, server.port, user,
     )  # fmt: skip
     host.run(plan_init(target, 10))

@@ -106,7 +106,7 @@ def run_trials(folder: Path, scale: int, runs: int) -> tuple[tuple[TrialData, ..
         with (
             interruption.installed(),
             CampaignDirectory.create_or_open(folder / "out", campaign) as directory,
-            performance_runner(host, campaign, directory, scripts, interruption, lambda logs, open_loop: {}) as (
+            performance_runner(host, campaign, directory, scripts, interruption) as (
                 runner,
                 stacks,
             ),

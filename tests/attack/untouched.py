@@ -71,7 +71,7 @@ def run(host: Host, file: Path, out: Path) -> None:
     interruption, told = Interruption(), silent
     with (
         CampaignDirectory.create_or_open(out, asked) as directory,
-        performance_runner(host, asked, directory, told, interruption, lambda logs, open_loop: {}) as (runner, stacks),
+        performance_runner(host, asked, directory, told, interruption) as (runner, stacks),
     ):
         policy = FixedBlocks(stacks, 1)
         done = run_campaign(asked, directory, runner, policy, told, observe=lambda _: (), interruption=interruption)

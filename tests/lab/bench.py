@@ -24,8 +24,9 @@ from pgstrata.stack.build import build
 from pgstrata.stack.journal import Journal, failures
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 from pgstrata.stack.step import Attested
-from pgstrata.workload.pgbench import Target, plan_run
+from pgstrata.workload.pgbench import plan_run
 from pgstrata.workload.pgbench_output import parse_result
+from pgstrata.workload.target import Target
 
 LOOP_BYTES = 512 << 20
 SCALE = 1
@@ -64,7 +65,7 @@ class GoldenCluster:
 def target_of(server: Server) -> Target:
     installation = server.installation
     return Target(
-        program=installation.program("pgbench"),
+        programs=installation.client_directory,
         major=installation.client_major,
         server=server.run_directory,
         port=server.port,

@@ -142,7 +142,7 @@ def test_each_fails_its_trial(host: Host, tmp_path: Path) -> None:
     with (
         slow_resync(host, 1000),
         CampaignDirectory.create_or_open(tmp_path / "out", campaign) as directory,
-        performance_runner(host, campaign, directory, saboteur, interruption, lambda logs, open_loop: {}) as (
+        performance_runner(host, campaign, directory, saboteur, interruption) as (
             runner,
             _,
         ),

@@ -45,7 +45,7 @@ def test_what_is_planned_is_done(host: Host, tmp_path: Path) -> None:
     interruption = Interruption()
     with (
         CampaignDirectory.create_or_open(out, campaign) as directory,
-        performance_runner(host, campaign, directory, silent, interruption, lambda logs, open_loop: {}) as (runner, _),
+        performance_runner(host, campaign, directory, silent, interruption) as (runner, _),
     ):
         policy = FixedBlocks(tuple(STACKS), 1)
         run_campaign(campaign, directory, runner, policy, silent, observe=lambda trials: (), interruption=interruption)

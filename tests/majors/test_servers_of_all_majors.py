@@ -22,8 +22,9 @@ from pgstrata.probe.start import POSTGRES, plan_host_probe, plan_postgres_probe,
 from pgstrata.record.schema import POSTGRES_COLUMNS
 from pgstrata.spec.stack import Postgres
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.pgbench import Target, plan_init, plan_run
+from pgstrata.workload.pgbench import plan_init, plan_run
 from pgstrata.workload.pgbench_output import parse_init, parse_progress, parse_result
+from pgstrata.workload.target import Target
 
 
 @pytest.fixture(scope="module", params=[13, 14, 15, 16, 17, 18])
@@ -53,9 +54,7 @@ def server(installation: Installation, folder: Path) -> Iterator[Server]:
 
 def target_of(server: Server) -> Target:
     i = server.installation
-    return Target(
-        i.program("pgbench"), i.client_major, server.run_directory, server.port, server.user, database="bench"
-    )
+    return Target(i.client_directory, i.client_major, server.run_directory, server.port, server.user, database="bench")
 
 
 def test_settings_hold(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.root)
             if os.geteuid() != 0:
                 item.add_marker(pytest.mark.skip(reason="needs root"))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder that the server's user can reach."""
+    folder = Path("/var/tmp") / f"test-{os.getpid()}-{tmp_path.name}"
+    folder.mkdir(mode=0o755)
+    yield folder
+    left = leftovers(folder)
+    subprocess.run(["rm", "--recursive", "--force", str(folder)], check=True, timeout=60)
+    assert left == []
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,9 @@ from pgstrata.probe.parse import device_rows, parse_lines, postgres_rows
 from pgstrata.probe.start import POSTGRES, SAMPLES, plan_host_probe, plan_postgres_probe, start_probes
 from pgstrata.spec.stack import Postgres
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.pgbench import Target, plan_init, plan_run
+from pgstrata.workload.pgbench import plan_init, plan_run
 from pgstrata.workload.pgbench_output import parse_progress, parse_result
+from pgstrata.workload.target import Target
 
 
 def test_a_run_on_a_host_behind_ssh(sshd: LoopbackSshd) -> None:
@@ -39,7 +40,7 @@ def test_a_run_on_a_host_behind_ssh(sshd: LoopbackSshd) -> None:
             server.start()
             assert all(a.holds for a in server.attest_settings())
             target = Target(
-                installation.program("pgbench"), installation.client_major, server.run_directory, server.port, user
+                installation.client_directory, installation.client_major, server.run_directory, server.port, user
             )
             host.run(plan_init(target, 1))
             status = host.status(name)

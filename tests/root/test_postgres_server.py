@@ -27,8 +27,9 @@ from pgstrata.postgres.golden import is_intact, read_golden, restore_golden, sav
 from pgstrata.postgres.server import Server, ServerDirectories, default_run_directory
 from pgstrata.postgres.settings import check_settings, take_over
 from pgstrata.postgres.user import readable_installation, run_user
-from pgstrata.workload.pgbench import Target, plan_init
+from pgstrata.workload.pgbench import plan_init
 from pgstrata.workload.pgbench_output import parse_init
+from pgstrata.workload.target import Target
 
 
 @pytest.fixture(scope="module")
@@ -288,7 +289,7 @@ def test_loading_space_and_wal(server: Server, host: LocalHost, folder: Path) ->
     server.execute("CREATE DATABASE bench;")
     empty, before = database_bytes(server, "bench"), wal_position_bytes(server)
     target = Target(
-        server.installation.program("pgbench"), server.installation.client_major, server.run_directory,
+        server.installation.client_directory, server.installation.client_major, server.run_directory,
         server.port, server.user, database="bench",
     )  # fmt: skip
     times = parse_init(host.run(plan_init(target, 1)).stderr)

@@ -8,10 +8,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,32 +22,8 @@ from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Postgres
-from pgstrata.trial.events import Event, Notice, StepBegun, Tell, silent
-from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.opening import performance_runner
-from pgstrata.trial.policy import FixedBlocks
-from pgstrata.trial.scheduler import Outcome, run_campaign
-
-LOOP = {"kind": "loop", "size": "2560M"}
-QUICK = {"initdb": ["--no-sync"], "settings": {"fsync": "off", "max_wal_size": "64MB"}}
-
-
-def stack(name: str, kind: str = "ext4", **more: Any) -> dict[str, Any]:
-    data: dict[str, Any] = {"fs": {"kind": kind}}
-    if kind not in ("tmpfs", "dir"):
-        data["device"] = LOOP
-    return {"name": name, "data": data, "postgresql": QUICK, **more}
-
-
-def campaign(*stacks: dict[str, Any], workload: dict[str, Any] | None = None, **runs: Any) -> Campaign:
-    return Campaign.model_validate(
-        {
-            "name": "small",
-            "stacks": stacks,
-            "workload": {"scale": 1, "clients": 2, "duration": 1, "warmup": 0, **(workload or {})},
-            "runs": {"blocks": 1, "fresh_blocks": 1, **runs},
-        }
-    )
+from pgstrata.trial.events import Event, Notice, StepBegun
+from small_campaigns import QUICK, campaign, only, run, stack
 
 
 @dataclass
@@ -68,42 +43,6 @@ class Meddling:
                 self.seen.append(name)
                 if name.endswith(self.at):
                     self.do()
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    """A folder that the server's user can reach."""
-    folder = Path("/var/tmp") / f"test-{os.getpid()}-{tmp_path.name}"
-    folder.mkdir(mode=0o755)
-    yield folder
-    left = leftovers(folder)
-    subprocess.run(["rm", "--recursive", "--force", str(folder)], check=True, timeout=60)
-    assert left == []
-
-
-def run(place: Path, asked: Campaign, tell: Tell = silent) -> Outcome:
-    host = LocalHost(state_directory=str(place / "state"))
-    interruption = Interruption()
-    try:
-        with (
-            interruption.installed(),
-            CampaignDirectory.create_or_open(place / "out", asked) as directory,
-            performance_runner(host, asked, directory, tell, interruption, lambda logs, open_loop: {}) as (
-                runner,
-                stacks,
-            ),
-        ):
-            policy = FixedBlocks(stacks, asked.runs.blocks or 1)
-            return run_campaign(
-                asked, directory, runner, policy, tell, observe=lambda trials: (), interruption=interruption
-            )
-    finally:
-        host.close()
-
-
-def only(place: Path) -> TrialData:
-    (trial,) = read(place / "out").trials
-    return trial
 
 
 def mount_of(place: Path) -> str:

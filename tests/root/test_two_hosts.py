@@ -72,9 +72,7 @@ def run(place: Path, sshd: LoopbackSshd, tell: Tell = silent) -> str:
     try:
         with (
             CampaignDirectory.create_or_open(place / "out", asked) as directory,
-            performance_runners(
-                (local, far), asked, directory, tell, interruption, lambda logs, open_loop: {}
-            ) as opened,
+            performance_runners((local, far), asked, directory, tell, interruption) as opened,
             ThreadPoolExecutor(2) as executor,
         ):
             outcome = run_campaign(

@@ -32,8 +32,9 @@ from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.stack import Postgres, Stack, Volume
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.pgbench import Target, plan_init, plan_run
+from pgstrata.workload.pgbench import plan_init, plan_run
 from pgstrata.workload.pgbench_output import PgbenchResult, parse_result
+from pgstrata.workload.target import Target
 
 CGROUPS = Path("/sys/fs/cgroup")
 CLIENTS = 8
@@ -80,7 +81,7 @@ def place() -> Iterator[Place]:
             server.configure({"shared_buffers": "64MB", "max_connections": "30", "autovacuum": "off"})
             server.start()
             target = Target(
-                installation.program("pgbench"), installation.client_major, server.run_directory, server.port, user
+                installation.client_directory, installation.client_major, server.run_directory, server.port, user
             )  # fmt: skip
             host.run(plan_init(target, CELL.scale))
             status = host.status(node)

@@ -60,7 +60,6 @@ from pgstrata.trial.scheduler import (
     run_campaign,
 )
 from pgstrata.trial.undo_errors import undo_errors
-from pgstrata.workload.pgbench_logs import percentiles_of
 
 
 @dataclass(frozen=True)
@@ -256,14 +255,14 @@ def _runners(
     if campaign.hosts:
         with (
             campaign_hosts(campaign, tell, interruption.waiting) as hosts,
-            performance_runners(hosts, campaign, directory, tell, interruption, percentiles_of) as opened,
+            performance_runners(hosts, campaign, directory, tell, interruption) as opened,
         ):
             yield opened
         return
     with (
         campaign_host(campaign, tell, interruption.waiting) as host,
         connected_far(campaign) as far,
-        performance_runner(host, campaign, directory, tell, interruption, percentiles_of, far) as (runner, stacks),
+        performance_runner(host, campaign, directory, tell, interruption, far) as (runner, stacks),
     ):
         yield {"": runner}, stacks
 

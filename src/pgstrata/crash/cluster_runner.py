@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pgstrata.crash.cluster_program import ClusterContext, cluster_program, summarise_failures
 from pgstrata.crash.job import has_amcheck
 from pgstrata.crash.program import CrashContext
-from pgstrata.crash.runner import CrashRunner, no_percentiles
+from pgstrata.crash.runner import CrashRunner
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.record.schema import CrashRecord
 from pgstrata.spec.campaign import Trial
@@ -26,7 +26,7 @@ class ClusterRunner(CrashRunner):
     def context(
         self, program: Program, recorder: TrialRecorder, executor: Executor, bindings: dict[str, str]
     ) -> ClusterContext:
-        return ClusterContext(program.setup, recorder, executor, no_percentiles, bindings, request=self.request)
+        return ClusterContext(program.setup, recorder, executor, bindings, request=self.request)
 
     def look(self, program: Program, runner: StepRunner, context: CrashContext) -> None:
         """Does nothing: the program's own steps carried out all checks."""

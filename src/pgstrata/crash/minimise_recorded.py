@@ -11,7 +11,6 @@ from pgstrata.crash.named_state import NamedState
 from pgstrata.crash.program import CrashContext, serve_steps
 from pgstrata.crash.reduction import MINIMAL, Patience, Reduction
 from pgstrata.crash.replay import log_steps, replay_setup, unpacked
-from pgstrata.crash.runner import no_percentiles
 from pgstrata.errors import TrialError, UsageError
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.record.schema import MinimalRecord, StateRecord
@@ -59,7 +58,7 @@ def minimise_state(
             with standing(site, setup.plan.context.trial_id, executor, partial(tell_left, tell)) as journal:
                 runner = StepRunner(site.host, journal)
                 request = named.trial.found.request.model_copy(update={"workers": None})
-                context = CrashContext(setup, recorder, executor, no_percentiles, runner.bindings, request=request)
+                context = CrashContext(setup, recorder, executor, runner.bindings, request=request)
                 steps = (*folder_steps(setup), *log_steps(setup, named, packed), *_ready_steps(setup, request))
                 executor.run(steps, runner, context)
                 take = partial(_take, runner=runner, context=context)

@@ -78,7 +78,7 @@ class CrashRunner:
     def context(
         self, program: Program, recorder: TrialRecorder, executor: Executor, bindings: dict[str, str]
     ) -> CrashContext:
-        return CrashContext(program.setup, recorder, executor, no_percentiles, bindings, request=self.request)
+        return CrashContext(program.setup, recorder, executor, bindings, request=self.request)
 
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
         """Runs one trial to its verdict. Raises Interrupted, with the trial undone and set aside, or RecordError."""
@@ -213,8 +213,3 @@ def _looked_at(context: CrashContext) -> int:
 
 def _left(deadline_s: float | None) -> float | None:
     return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-
-
-def no_percentiles(logs: object, open_loop: bool) -> dict[str, float]:
-    """A crash trial measures no latency."""
-    return {}

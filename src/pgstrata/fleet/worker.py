@@ -37,7 +37,6 @@ from pgstrata.trial.interruption import HostInterruption, Interrupted, Interrupt
 from pgstrata.trial.opening import performance_runner
 from pgstrata.trial.scheduling import TrialRunner
 from pgstrata.trial.undo_errors import forget_undo_errors, undo_errors_of
-from pgstrata.workload.pgbench_logs import percentiles_of
 
 LOOK_S = 1.0
 """How often it is looked whether a session is still wanted."""
@@ -123,9 +122,7 @@ class Session:
                 runner, stacks = made_up_runner(self.asked.campaign), tuple(s.name for s in self.asked.campaign.stacks)
             else:
                 runner, stacks = opened.enter_context(
-                    performance_runner(
-                        self._host, self.asked.campaign, directory, self._tell, self._interruption, percentiles_of
-                    )
+                    performance_runner(self._host, self.asked.campaign, directory, self._tell, self._interruption)
                 )
                 # so that `clean` removes the folder of a session that was killed
                 name = f"{FOLDER}{self.asked.token}"

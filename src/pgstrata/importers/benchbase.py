@@ -17,7 +17,8 @@ from typing import Any
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.source import number, read_json, read_text, whole
-from pgstrata.importers.tool import Importer, Row, ToolFile, ToolRun
+from pgstrata.importers.tool import Importer, ToolFile
+from pgstrata.workload.tool_run import Row, ToolRun
 
 _THROUGHPUT, _GOODPUT = "Throughput (requests/second)", "Goodput (requests/second)"
 _RAW = (

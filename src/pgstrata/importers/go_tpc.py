@@ -18,7 +18,8 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.source import number, whole
-from pgstrata.importers.tool import Importer, ToolFile, ToolRun
+from pgstrata.importers.tool import Importer, ToolFile
+from pgstrata.workload.tool_run import ToolRun
 
 _PLAIN = re.compile(r"\[(Summary|Current)\] ([A-Za-z][\w-]*)\s*(?:- |: )(.*)$")
 _TPMC = re.compile(r"\btpmC: (\d+(?:\.\d+)?)(?:, efficiency: (\d+(?:\.\d+)?)%)?\s*$")

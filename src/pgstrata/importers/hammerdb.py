@@ -18,7 +18,8 @@ from typing import Any
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.source import read_json
-from pgstrata.importers.tool import Importer, ToolFile, ToolRun
+from pgstrata.importers.tool import Importer, ToolFile
+from pgstrata.workload.tool_run import ToolRun
 
 _I = r"(\d{1,15})"
 _RESULT = re.compile(rf"TEST RESULT : System achieved (?:{_I} NOPM from {_I} (.+?) TPM|{_I} (.+?) TPM at {_I} NOPM)")

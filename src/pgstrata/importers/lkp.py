@@ -19,7 +19,8 @@ from typing import Any
 from pgstrata.errors import UsageError
 from pgstrata.importers.pgbench_runs import pgbench_runs
 from pgstrata.importers.source import number, read_json, read_text, whole
-from pgstrata.importers.tool import Importer, ToolFile, ToolRun
+from pgstrata.importers.tool import Importer, ToolFile
+from pgstrata.workload.tool_run import ToolRun
 
 _AXES = ("testcase", "parameters", "machine", "rootfs", "kconfig", "compiler", "commit")
 _STACK = _AXES[2:]

@@ -17,8 +17,9 @@ from pathlib import Path
 from pgstrata.errors import UsageError
 from pgstrata.importers.pgbench_runs import pgbench_runs
 from pgstrata.importers.source import read_text
-from pgstrata.importers.tool import Importer, ToolFile, ToolRun
+from pgstrata.importers.tool import Importer, ToolFile
 from pgstrata.workload.pgbench_aggregates import parse_aggregates
+from pgstrata.workload.tool_run import ToolRun
 
 _OUTPUT = re.compile(r"pgbench-(?:raw-)?(\d+(?:-\d+)?)(?:\.log)?(?:\.gz|\.xz)?")
 _SECONDS = re.compile(r"pgbench-transactions-(\d+(?:-\d+)?)(?:\.log)?(?:\.gz|\.xz)?")

@@ -8,8 +8,8 @@ from pathlib import Path
 from pgstrata.errors import UsageError
 from pgstrata.importers.pgbench_text import PgbenchRun, read_pgbench_text
 from pgstrata.importers.source import read_text
-from pgstrata.importers.tool import Row, ToolRun
 from pgstrata.workload.pgbench_output import PgbenchOutputError, PgbenchResult
+from pgstrata.workload.tool_run import Row, ToolRun
 
 _RATE_DIGITS = 2
 

@@ -19,7 +19,8 @@ from xml.etree import ElementTree
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.source import number, read_json
-from pgstrata.importers.tool import Importer, ToolFile, ToolRun
+from pgstrata.importers.tool import Importer, ToolFile
+from pgstrata.workload.tool_run import ToolRun
 
 _HINT = "give composite.xml of the result, or the output of: phoronix-test-suite result-file-to-json NAME"
 _KNOWN: Mapping[tuple[str, str], str] = {

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.tool import Importer, ToolFile, ToolRun
+from pgstrata.importers.tool import Importer, ToolFile
+from pgstrata.workload.tool_run import ToolRun
 
 _N = r"(\d{1,15}(?:\.\d{1,15})?)"
 _I = r"(\d{1,15})"

@@ -6,40 +6,11 @@ Nothing here imports the record, so that the command line can name every tool wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-Row = tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class ToolRun:
-    """One run as its tool reports it. `figures` are metrics by name; the first one is what the tool compares by."""
-
-    where: str
-    """File and line, for messages."""
-    script: str
-    figures: Mapping[str, float] = field(default_factory=dict)
-    scale: int = 0
-    clients: int = 0
-    rate_tps: float | None = None
-    result: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of `CellResult`."""
-    progress: Sequence[Row] = ()
-    traits: Mapping[str, str] = field(default_factory=dict)
-    """Settings that make runs of one script different measurements."""
-    told: Mapping[str, str] = field(default_factory=dict)
-    """Settings that are reported, and named where runs differ in them."""
-    stack: str = ""
-    """The stack's name within the file, where the file has several stacks."""
-    raw: Sequence[Path] = ()
-    """Other files that the run was read from."""
-    source: int = 0
-    """Position on the command line of the file or folder that the run was read from."""
-    incomplete: str = ""
-    """The reason why the run does not count; empty for a complete run."""
+from pgstrata.workload.tool_run import ToolRun
 
 
 @dataclass(frozen=True)

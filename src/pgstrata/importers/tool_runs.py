@@ -28,9 +28,10 @@ from pgstrata.importers.runs import (
     write_campaign,
 )
 from pgstrata.importers.source import read_text
-from pgstrata.importers.tool import Importer, ToolRun
+from pgstrata.importers.tool import Importer
 from pgstrata.record.run_columns import report_interval_s
 from pgstrata.spec.campaign import Goal
+from pgstrata.workload.tool_run import ToolRun
 
 MOST_RUNS = 100_000
 _FIELDS = ("tps", "latency_avg_ms", "latency_stddev_ms")

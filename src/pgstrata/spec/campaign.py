@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.checks import (
@@ -175,10 +175,18 @@ class Campaign(Model):
     stacks: tuple[Stack, ...] = Field(min_length=1, max_length=1000, description="what is compared")
     workload: Workload = Field(Workload(), description="what runs on it")
     runs: Runs = Field(Runs(), description="how the runs are laid out")
-    goal: Goal = Field(Goal(), description="what is to be found out")
+    goal: Goal = Field(Goal(), description="what is to be found out", validate_default=True)
     latency: Latency | None = None
     soak: Soak | None = None
     crash: CrashRequest | None = Field(None, description="also cut power, once the comparison is done")
+
+    @field_validator("goal")
+    @classmethod
+    def _about_metric_of_driver(cls, goal: Goal, info: ValidationInfo) -> Goal:
+        workload = info.data.get("workload")
+        if workload is None or "primary" in goal.model_fields_set:
+            return goal
+        return goal.model_copy(update={"primary": workload.driver.primary})
 
     @model_validator(mode="after")
     def _coherent(self) -> Campaign:

@@ -42,6 +42,8 @@ def _prevented(campaign: Campaign) -> Iterator[str]:
         yield "the campaign is on several hosts"
     if campaign.goal.primary != "tps":
         yield f"slices measure tps, and goal.primary is {campaign.goal.primary}"
+    if not workload.driver.takes_turns:
+        yield f"runs of the driver {workload.driver.kind} cannot be cut"
     if workload.transactions is not None:
         yield "workload.transactions does not bound the time of a run"
     if runs.load == "keep":

@@ -1,4 +1,4 @@
-"""The load on a stack: a grid of pgbench runs, and the way its data is loaded."""
+"""The load on a stack: a grid of runs of a driver, and the way its data is loaded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
+from pgstrata.spec.drivers.kind import Driver
+from pgstrata.spec.drivers.registry import default_driver, register_drivers
 from pgstrata.spec.model import DurationS, Model, Name
 from pgstrata.spec.scripts import Script, joined, parse_scripts, short_scripts
 from pgstrata.spec.variables import check_variables
 
-BYTES_PER_SCALE = 16 * 2**20
-"""An upper estimate: accounts, branches and tellers of pgbench take about 15 MB per scale unit with their keys."""
+register_drivers()
 
 LONGEST_ID = 60
 """Maximum characters of a script's name in the name of a cell's folder, which may take 255 bytes."""
@@ -30,6 +31,10 @@ def _as_scripts(value: Any) -> Any:
     return joined(found) if isinstance(found, list | tuple) and all(isinstance(one, str) for one in found) else found
 
 
+def _as_driver(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
 Scale = Annotated[int, Field(ge=1, le=1_000_000)]
 Clients = Annotated[int, Field(ge=1, le=100_000)]
 MOST_CELLS = 10_000
@@ -38,7 +43,11 @@ Variable = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"
 
 
 class Workload(Model):
-    """pgbench on every stack; lists of scripts, scales and clients span a grid of cells."""
+    """A driver on every stack; lists of scripts, scales and clients span a grid of cells."""
+
+    driver: Annotated[Driver, BeforeValidator(_as_driver)] = Field(
+        default_factory=default_driver, description="the program that runs the load: its name, or a mapping with `kind`"
+    )
 
     script: Annotated[tuple[Name, ...], BeforeValidator(_as_scripts)] = Field(
         ("tpcb-like",),
@@ -91,6 +100,8 @@ class Workload(Model):
         for script in self.durations:
             if script not in self.script:
                 raise ValueError(f"durations names {script!r}, which is not among the scripts")
+        if problem := next(self.driver.problems(self), None):
+            raise ValueError(problem)
         if self.sql and self.pg_restore:
             raise ValueError("sql and pg_restore exclude each other")
         count = len(self.script) * len(self.scale) * len(self.clients)
@@ -131,8 +142,8 @@ class Workload(Model):
 
     @property
     def scaled(self) -> bool:
-        """True if pgbench loads its own tables: a user's own database has no scale."""
-        return self.sql is None and self.pg_restore is None
+        """True if the driver loads its own tables: a user's own database has no scale."""
+        return self.sql is None and self.pg_restore is None and self.driver.bytes_per_scale > 0
 
     @property
     def crowded(self) -> tuple[Cell, ...]:

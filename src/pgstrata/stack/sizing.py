@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Stack, Volume
-from pgstrata.spec.workload import BYTES_PER_SCALE
 
 MIB, GIB = 2**20, 2**30
 GROWTH = 1.3
@@ -70,7 +69,8 @@ class Content:
 
 def content_of(campaign: Campaign, stack: Stack, loaded_bytes: int | None = None) -> Content:
     """At the largest scale. `loaded_bytes` is the size of the user's own database, where the campaign loads one."""
-    database_bytes = max(campaign.workload.scale) * BYTES_PER_SCALE if loaded_bytes is None else loaded_bytes
+    per_scale = campaign.workload.driver.bytes_per_scale
+    database_bytes = max(campaign.workload.scale) * per_scale if loaded_bytes is None else loaded_bytes
     wal_bytes = _setting_bytes(stack, "max_wal_size", MIB, DEFAULT_MAX_WAL_BYTES)
     return Content(int(database_bytes * GROWTH), int(wal_bytes * WAL_OVERSHOOT))
 
@@ -168,5 +168,5 @@ def _golden_bytes(campaign: Campaign, loaded_bytes: int | None) -> int:
         for s, p in ((s, s.postgresql) for s in campaign.stacks)
     }
     scales = campaign.workload.scale if loaded_bytes is None else ()
-    databases = [scale * BYTES_PER_SCALE for scale in scales] or [loaded_bytes or 0]
+    databases = [scale * campaign.workload.driver.bytes_per_scale for scale in scales] or [loaded_bytes or 0]
     return len(ways) * sum(CLUSTER_BYTES + database for database in databases)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Host, Process
@@ -30,16 +29,14 @@ from pgstrata.stack.plan import NodePlan, PlanContext, StackPlan
 from pgstrata.trial.events import AttestedRows
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.survey.host_survey import DATABASE, Site
-from pgstrata.workload.pgbench import Target
+from pgstrata.workload.driver import LoadDriver, driver_of
+from pgstrata.workload.target import Target
 
 POOLERS: Mapping[str, type[Pooler]] = {"pgpool": Pgpool, "pgbouncer": PgBouncer}
 """By name, as in `Topology.pooler`."""
 
 QUIET_SETTINGS: Mapping[str, str] = {"autovacuum": "off", "checkpoint_timeout": "3600"}
 """A server that stands beside others begins nothing by itself while they are measured."""
-
-Percentiles = Callable[[Sequence[Path], bool], Mapping[str, float]]
-"""Computes percentiles (`p50`, ...) from pgbench's logs of one run; the flag is true for an open-loop load."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,10 @@ class TrialSetup:
         return self.site.campaign.workload
 
     @property
+    def driver(self) -> LoadDriver:
+        return driver_of(self.workload)
+
+    @property
     def further_settings(self) -> Mapping[str, str]:
         """Settings that keep a server quiet in the turns of others; the stack's own come first."""
         if self.trial.slices is None:
@@ -98,9 +99,9 @@ class TrialSetup:
 
     @property
     def target(self) -> Target:
-        """The server, as pgbench reaches it to load its tables: by its socket."""
+        """The server, as the driver reaches it to load its tables: by its socket."""
         return Target(
-            program=self.server.installation.program("pgbench"),
+            programs=self.server.installation.client_directory,
             major=self.server.installation.client_major,
             server=self.server.run_directory,
             port=self.server.port,
@@ -111,7 +112,7 @@ class TrialSetup:
 
     @property
     def pooler(self) -> Pooler | None:
-        """The pooler in front of the servers; None if pgbench connects to the primary itself."""
+        """The pooler in front of the servers; None if the driver connects to the primary itself."""
         cluster, network = self.stack.topology, self.plan.network
         if cluster is None or cluster.pooler is None or network is None:
             return None
@@ -125,7 +126,7 @@ class TrialSetup:
 
     @property
     def driven(self) -> Target:
-        """The server, as pgbench reaches it to measure; in a cluster from another node, or through the pooler."""
+        """The server, as the driver reaches it to measure; in a cluster from another node, or through the pooler."""
         network, pooler = self.plan.network, self.pooler
         if network is None:
             return self.target
@@ -179,7 +180,7 @@ class CellRun:
     settled: bool | None = None
     """True if throughput had settled at the end of the warm-up; None if unknown."""
     pids: list[int] = field(default_factory=list)
-    """Pids of pgbench, part of its logs' names: one, or one for each slice."""
+    """Pids of the driver, part of its logs' names: one, or one for each slice."""
     started: str = ""
     began_epoch_s: float = 0.0
     """By the clock of the host."""
@@ -204,7 +205,6 @@ class TrialContext:
     setup: TrialSetup
     recorder: TrialRecorder
     executor: Executor
-    percentiles: Percentiles
     bindings: dict[str, str]
     """Values determined by the steps, by the names that plans show in angle brackets."""
     cells: dict[str, CellRun] = field(default_factory=dict)

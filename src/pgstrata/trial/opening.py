@@ -18,7 +18,6 @@ from pgstrata.spec.hosts.host_slice import part_of_campaign
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import journal_directory
 from pgstrata.stack.preflight import Unsupported
-from pgstrata.trial.context import Percentiles
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.interruption import HostInterruption, Interruption
 from pgstrata.trial.parallel_hosts import ParallelHosts
@@ -26,7 +25,7 @@ from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.survey.host_survey import Site
 from pgstrata.trial.survey.media_range import deliver_media, with_media_range
 from pgstrata.trial.survey.medium import record_baseline
-from pgstrata.trial.survey.preflight import check_servers, notices, render_unsupported, require_some
+from pgstrata.trial.survey.preflight import check_servers, notices, render_unsupported, require_driver, require_some
 from pgstrata.trial.survey.record_size import check_record_space
 from pgstrata.trial.survey.remote_nodes import add_remote_nodes, far_notices, run_preflights
 from pgstrata.trial.survey.scratch import check_scratch
@@ -42,7 +41,6 @@ def performance_runner(
     directory: CampaignDirectory,
     tell: Tell,
     interruption: Interruption,
-    percentiles: Percentiles,
     far: Mapping[str, Host] = MappingProxyType({}),
 ) -> Iterator[tuple[PerformanceRunner, tuple[str, ...]]]:
     """A runner and the stacks that can be built; `far` are the other hosts of nodes of its clusters, by name.
@@ -60,6 +58,7 @@ def performance_runner(
         forget_undo_errors(directory.path, one_of_several)
         for one in site.sites.values():
             check_scratch(one)
+        require_driver(site)
         found = run_preflights(site)
         check_record_space(host, campaign, directory.path, site.scratch, found.scratch_bytes)
         for line in (*(line for one in site.sites.values() for line in notices(one)), *far_notices(site)):
@@ -82,7 +81,7 @@ def performance_runner(
         chosen = choose_slices(site, stacks, found, begun)
         if chosen.refused:
             tell(Notice(f"whole runs instead of slices: {chosen.refused}"))
-        runner = PerformanceRunner(site, interruption, percentiles, chosen.slices)
+        runner = PerformanceRunner(site, interruption, chosen.slices)
         try:
             yield runner, stacks
         finally:
@@ -99,7 +98,6 @@ def performance_runners(
     directory: CampaignDirectory,
     tell: Tell,
     interruption: Interruption,
-    percentiles: Percentiles,
 ) -> Iterator[tuple[dict[str, PerformanceRunner], tuple[str, ...]]]:
     """The same on several hosts at once, by their names. Also refused where two are one machine, or where one cannot
     build what the others can: blocks are complete within a host. One that is lost meanwhile is told and left out."""
@@ -109,7 +107,7 @@ def performance_runners(
         kept = {name: opened.enter_context(ExitStack()) for name in parallel.hosts}
 
         def open_one(host: Host, own: HostInterruption) -> PerformanceRunner:
-            opening = performance_runner(host, campaign, directory, _named(tell, host.name), own, percentiles)
+            opening = performance_runner(host, campaign, directory, _named(tell, host.name), own)
             try:
                 runner, stacks = kept[host.name].enter_context(opening)
             except RecordError:

@@ -16,7 +16,7 @@ from pgstrata.stack.build import StepRunner
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal, failures
 from pgstrata.stack.undo import RemovePath, StopProcesses, Undo
-from pgstrata.trial.context import Percentiles, TrialContext
+from pgstrata.trial.context import TrialContext
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.executor import Executor
 from pgstrata.trial.interruption import Interruption
@@ -38,7 +38,6 @@ class PerformanceRunner:
 
     site: Site
     interruption: Interruption
-    percentiles: Percentiles
     slices: Slices | None = None
     """Turns of the stacks of a block, which stand side by side; none if they run one after the other."""
     kept: KeptStacks = field(default_factory=KeptStacks)
@@ -167,7 +166,7 @@ class PerformanceRunner:
         trial = program.setup.trial
         with ExitStack() as journals:
             runner = self._step_runner(trial, recorder, executor, journals)
-            context = TrialContext(program.setup, recorder, executor, self.percentiles, runner.bindings)
+            context = TrialContext(program.setup, recorder, executor, runner.bindings)
             executor.run(program.before, runner, context)
             with self._stack(program, runner, context):
                 try:

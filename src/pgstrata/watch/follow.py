@@ -35,11 +35,11 @@ from pgstrata.record.source import FolderSource
 from pgstrata.spec.campaign import Trial
 from pgstrata.watch.progress import Incident, Progress, Running, Second, State
 from pgstrata.watch.tail import Tail, last_bytes
-from pgstrata.workload.pgbench_output import PgbenchOutputError, parse_progress
+from pgstrata.workload.driver import LoadDriver, driver_of
 
 MOST_SECONDS = 120
 PROGRESS_BYTES = 32 << 10
-"""Maximum size of pgbench's lines for the shown number of seconds."""
+"""Maximum size of a driver's lines for the shown number of seconds."""
 MOST_INCIDENTS = 5
 LOCAL = "local"
 """Host whose files are on this machine."""
@@ -159,7 +159,8 @@ class Follower:
         mean_s = machine_time_s / len(self._finished) if self._finished else None
         state = self._state(last)
         elsewhere = self._elsewhere() if state == "running" else ()
-        running = (*map(_running, self._following.values()), *elsewhere)
+        driver = driver_of(campaign.workload)
+        running = (*(_running(one, driver) for one in self._following.values()), *elsewhere)
         budget_s = campaign.runs.budget
         incidents = [one for one in self._finished.values() if one.status != "ok"][-MOST_INCIDENTS:]
         return Progress(
@@ -231,7 +232,7 @@ def _get_to_know(one: _Following, record: CampaignRecord) -> None:
         return
 
 
-def _running(one: _Following) -> Running:
+def _running(one: _Following, driver: LoadDriver) -> Running:
     begun = one.begun
     return Running(
         trial=one.folder.name.removeprefix(".").removesuffix(".partial"),
@@ -241,7 +242,7 @@ def _running(one: _Following) -> Running:
         step=(begun.step if begun is not None else None) or "",
         step_s=_since_s(begun.at) if begun is not None else 0.0,
         expected_s=begun.expected_s if begun is not None else None,
-        seconds=_seconds(begun) if begun is not None else (),
+        seconds=_seconds(begun, driver) if begun is not None else (),
     )
 
 
@@ -252,22 +253,14 @@ def _since_s(at: str) -> float:
         return 0.0
 
 
-def _seconds(begun: EventRecord) -> tuple[Second, ...]:
-    """Return pgbench's output for the last seconds: a file of this machine, if that is the host."""
+def _seconds(begun: EventRecord, driver: LoadDriver) -> tuple[Second, ...]:
+    """Return the driver's output for the last seconds: a file of this machine, if that is the host."""
     if begun.progress is None or begun.host != LOCAL:
         return ()
     text = last_bytes(Path(begun.progress), PROGRESS_BYTES).decode(errors="replace")
     whole = text[: text.rfind("\n") + 1]
-    rows = [row for line in whole.splitlines() if line.startswith("progress:") for row in _rows(line)]
+    rows = [Second(row[0] or 0.0, row[1] or 0.0, row[2]) for row in driver.parse_seconds(whole)]
     return tuple(rows[-MOST_SECONDS:])
-
-
-def _rows(line: str) -> Iterator[Second]:
-    try:
-        for row in parse_progress(line).rows:
-            yield Second(row.t_s, row.tps, row.latency_ms)
-    except PgbenchOutputError:  # the first line of a piece is torn
-        return
 
 
 @dataclass(frozen=True)

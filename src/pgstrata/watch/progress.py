@@ -10,7 +10,7 @@ State = Literal["running", "finished", "not running", "not begun", "gone"]
 
 @dataclass(frozen=True)
 class Second:
-    """A second of pgbench that has just passed."""
+    """A second of the load that has just passed."""
 
     t_s: float
     tps: float

@@ -1,1 +1,5 @@
-"""pgbench, fio, pg_test_fsync: argv, and parsers of what they print and log. Imports `errors`, `spec`, `host`."""
+"""The loads: drivers behind one interface, and the rates of a medium by itself. Imports `errors`, `spec`, `host`."""
+
+from pgstrata.workload.registry import register_drivers
+
+register_drivers()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.protocol import Command, marked
+from pgstrata.host.protocol import Command
 from pgstrata.spec.printable import LONGEST_NAME
 from pgstrata.spec.scripts import Script, render_scripts
 from pgstrata.spec.workload import Cell, Workload
+from pgstrata.workload.driver import run_timeout_s
 from pgstrata.workload.pgbench_output import PgbenchResult, ScriptResult
+from pgstrata.workload.target import Target
 
 _PRINTED = {
     "TPC-B (sort of)": "tpcb-like",
@@ -47,45 +49,6 @@ def _named(result: PgbenchResult) -> list[tuple[ScriptResult, str]]:
 
 FIRST_MAJOR_WITH_TRIES = 15
 
-END_GRACE_S, END_GRACE_SHARE, LONGEST_END_GRACE_S = 30.0, 0.1, 120.0
-"""A run may last 30 s and a tenth of its duration longer, at most 120 s, to end its last transactions."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """The server that pgbench runs against, and the pgbench to use. All paths are on the host."""
-
-    program: str
-    major: int
-    """Major of pgbench itself."""
-    server: str
-    """The directory of its socket, or its address."""
-    port: int
-    os_user: str
-    superuser: str = "postgres"
-    database: str = "postgres"
-    marker: str = ""
-    enter: Callable[[Command], Command] | None = None
-    """The same command on the node that pgbench runs on, where that is not the server's."""
-    passfile: str = ""
-    """With the superuser's password, where the server asks for one."""
-
-    def command(self, *options: str, timeout_s: float, cwd: str = "/") -> Command:
-        connection = (
-            "--host", self.server,
-            "--port", str(self.port),
-            "--username", self.superuser,
-        )  # fmt: skip
-        password = (("PGPASSFILE", self.passfile),) if self.passfile else ()
-        command = Command(
-            (self.program, *connection, *options, self.database),
-            timeout_s=timeout_s,
-            user=self.os_user,
-            env=(*marked(self.marker), *password),
-            cwd=cwd,
-        )
-        return self.enter(command) if self.enter is not None else command
-
 
 def plan_init(
     target: Target,
@@ -102,8 +65,16 @@ def plan_init(
     """
     places = ("--tablespace", tablespace, "--index-tablespace", tablespace) if tablespace else ()
     fill = ("--fillfactor", str(fillfactor)) if fillfactor else ()
-    return target.command(
-        "--initialize", f"--init-steps={steps}", "--quiet", "--scale", str(scale), *places, *fill, timeout_s=timeout_s
+    return target.client(
+        "pgbench",
+        "--initialize",
+        f"--init-steps={steps}",
+        "--quiet",
+        "--scale",
+        str(scale),
+        *places,
+        *fill,
+        timeout_s=timeout_s,
     )
 
 
@@ -137,7 +108,7 @@ def plan_run(
     if log_prefix is not None:
         options += ["--log", f"--log-prefix={log_prefix}", *_log_options(workload, aggregate_interval_s)]
     options += _tries(target, max_tries)
-    return target.command(*options, timeout_s=_timeout_s(limit_s, cell))
+    return target.client("pgbench", *options, timeout_s=run_timeout_s(limit_s, cell.clients))
 
 
 def _scripts(cell: Cell, paths: Mapping[str, str]) -> Iterator[str]:
@@ -177,11 +148,3 @@ def _tries(target: Target, max_tries: int) -> tuple[str, ...]:
             hint=f"use pgbench of PostgreSQL {FIRST_MAJOR_WITH_TRIES} or later",
         )
     return (f"--max-tries={max_tries}",)
-
-
-def _timeout_s(limit_s: float | None, cell: Cell) -> float:
-    # A run bounded by transactions has no natural end in time; the trial's own limit applies.
-    if limit_s is None:
-        return 24 * 3600.0
-    grace_s = min(END_GRACE_S + END_GRACE_SHARE * limit_s, LONGEST_END_GRACE_S)
-    return limit_s + grace_s + 0.1 * cell.clients

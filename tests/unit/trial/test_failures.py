@@ -43,7 +43,7 @@ def test_a_full_disk_of_the_record_is_no_failed_trial(tmp_path: Path, host_is_fu
     host = LocalHost(state_directory=str(tmp_path / "state"))
     (trial,) = block_trials(campaign, 0, ["here"])
     with CampaignDirectory.create_or_open(tmp_path / "c", campaign) as directory:
-        runner = Failing(survey(host, campaign, tmp_path / "c"), Interruption(), lambda logs, open_loop: {})
+        runner = Failing(survey(host, campaign, tmp_path / "c"), Interruption())
         runner.host_is_full = host_is_full
         try:
             if host_is_full:

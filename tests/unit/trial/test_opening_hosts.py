@@ -66,7 +66,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def run(seen: Opened, open_one: Open, look: Look = same, interruption: Interruption | None = None) -> None:
         @contextmanager
         def performance_runner(host: Any, *more: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
-            _, _, tell, own, _ = more
+            _, _, tell, own = more
             stacks = open_one(host, own)
             seen.log.append(f"open {host.name}")
             tell(Notice("looked over"))
@@ -88,9 +88,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         hosts: Any = [MadeUp(name) for name in HOSTS]
         with (
             CampaignDirectory.create_or_open(tmp_path / "c", asked) as directory,
-            opening.performance_runners(
-                hosts, asked, directory, tell, interruption or Interruption(), lambda logs, open_loop: {}
-            ) as (runners, stacks),
+            opening.performance_runners(hosts, asked, directory, tell, interruption or Interruption()) as (
+                runners,
+                stacks,
+            ),
         ):
             assert stacks == ("ext4", "tmpfs")
             seen.hosts += runners

@@ -11,9 +11,8 @@ import pytest
 from pgstrata.errors import TrialError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
-from pgstrata.spec.workload import Cell
 from pgstrata.trial.steps.cluster import wait_for_run
-from pgstrata.workload.pgbench import _timeout_s
+from pgstrata.workload.driver import run_timeout_s
 
 
 def test_a_stopped_program_is_a_trial_error_with_its_reason(tmp_path: Path) -> None:
@@ -32,5 +31,4 @@ def test_a_stopped_program_is_a_trial_error_with_its_reason(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("limit_s", "allowed_s"), [(5.0, 35.6), (600.0, 690.1), (3600.0, 3720.1)])
 def test_the_limit_of_a_run_is_its_duration_and_a_bounded_grace(limit_s: float, allowed_s: float) -> None:
-    cell = Cell(script="tpcb-like", scale=1, clients=1)
-    assert _timeout_s(limit_s, cell) == pytest.approx(allowed_s)
+    assert run_timeout_s(limit_s, 1) == pytest.approx(allowed_s)

@@ -34,7 +34,7 @@ def test_golden_copies_made_after_the_host_was_lost_are_removed_too(tmp_path: Pa
     stack = Stack(name="here", data=Volume(fs=Existing(path=str(tmp_path))))
     host = LocalHost(state_directory=str(tmp_path / "state"))
     site = survey(host, Campaign(name="x", stacks=(stack,)), tmp_path / "out")
-    runner = PerformanceRunner(site, Interruption(), lambda logs, open_loop: {})
+    runner = PerformanceRunner(site, Interruption())
     runner.clean_after_loss(silent)
     golden = Path(site.golden_directory)
     assert golden.stat().st_mode & 0o777 == 0o700
@@ -78,7 +78,7 @@ def test_a_pools_log_device_is_kept_from_a_second_run(tmp_path: Path) -> None:
     first, second = (LocalHost(state_directory=str(tmp_path / "state")) for _ in range(2))
     assert first.try_lock(f"device-{log}", "another run") is None
     with CampaignDirectory.create_or_open(tmp_path / "out", asked) as directory:
-        opened = performance_runner(second, asked, directory, silent, Interruption(), lambda logs, open_loop: {})
+        opened = performance_runner(second, asked, directory, silent, Interruption())
         with pytest.raises(PreflightError, match=r"log.img .* another pgstrata"), opened:
             pass
     first.close()
@@ -92,7 +92,7 @@ def test_a_golden_directory_that_somebody_else_has_made_is_refused(tmp_path: Pat
     golden = Path(site.golden_directory)
     golden.mkdir(parents=True)
     with pytest.raises(PreflightError, match="is there already"):
-        PerformanceRunner(site, Interruption(), lambda logs, open_loop: {})
+        PerformanceRunner(site, Interruption())
     assert golden.exists()
     assert clean(host).lines == ()
 

@@ -6,10 +6,11 @@ import pytest
 
 from pgstrata.errors import PreflightError
 from pgstrata.spec.workload import Cell, Workload
-from pgstrata.workload.pgbench import Target, plan_init, plan_run, script_fields, workload_of
+from pgstrata.workload.pgbench import plan_init, plan_run, script_fields, workload_of
 from pgstrata.workload.pgbench_output import PgbenchResult, ScriptResult
+from pgstrata.workload.target import Target
 
-TARGET = Target("/opt/pg/bin/pgbench", 18, "/run/x", 5433, "pgstrata", database="bench", marker="t1")
+TARGET = Target("/opt/pg/bin", 18, "/run/x", 5433, "pgstrata", database="bench", marker="t1")
 CONNECTION = ("/opt/pg/bin/pgbench", "--host", "/run/x", "--port", "5433", "--username", "postgres")
 CELL = Cell(script="tpcb-like", scale=50, clients=8)
 

@@ -104,13 +104,13 @@ def resolve_workload_files(workload: Workload, folder: Path) -> tuple[list[Probl
     problems: list[Problem] = []
     scripts = []
     for script in workload.script:
-        wrong, found = resolve_scripts(script, folder)
+        wrong, found = resolve_scripts(script, folder) if workload.driver.reads_scripts else ([], script)
         problems += wrong
         scripts.append(found)
     names = [Cell(script=s, scale=1, clients=1).id for s in scripts]
     if len(set(names)) != len(names):
         problems.append(Problem(("workload", "script"), "two scripts have the same name"))
-    if not problems:
+    if not problems and workload.driver.reads_scripts:
         problems += protocol_problems(scripts, workload.protocol)
     written = dict(zip(workload.script, scripts, strict=True))
     durations = {written[script]: seconds for script, seconds in workload.durations.items()}

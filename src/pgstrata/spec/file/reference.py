@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 from pgstrata.spec import model as vocabulary
 from pgstrata.spec.campaign import Campaign, Equivalent, Goal, Runs
 from pgstrata.spec.dask_cluster import DaskCluster
+from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.hosts.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 from pgstrata.spec.model import Model
@@ -98,7 +99,8 @@ def render_reference() -> str:
 def _sections() -> tuple[tuple[str, type[Model]], ...]:
     """All models below a campaign: those with a place of their own on the page, then any other."""
     kinds = [(f"{sort}: {n}", base.kinds[n]) for sort, base in _SORTS for n in base.offered_names()]
-    placed = (*_ABOVE, *kinds, *_BELOW)
+    drivers = [(f"driver: {name}", Driver.kinds[name]) for name in Driver.offered_names()]
+    placed = (*_ABOVE, *kinds, *_BELOW, *drivers)
     known = {model for _, model in placed}
     rest = [m for m in _below(Campaign) if m not in known and not issubclass(m, Kind)]
     return (*placed, *((m.__name__.lower(), m) for m in dict.fromkeys(rest)))

@@ -10,6 +10,7 @@ from typing import Any
 
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.dask_cluster import DaskCluster
+from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.hosts.inventory import InventoryHosts
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem, Kind
 
@@ -43,6 +44,8 @@ def campaign_schema() -> dict[str, Any]:
     }
     _open_stack(definitions)
     _open_workload(definitions["Workload"]["properties"])
+    for driver in _offered(Driver):
+        definitions[driver.__name__]["required"] = ["kind"]
     definitions["Goal"] = _text_or(definitions["Goal"])
     properties = _open(schema["properties"], hidden) | _file_sections()
     inventory = InventoryHosts.model_json_schema(mode="validation")
@@ -139,6 +142,7 @@ def _open_stack(definitions: dict[str, Any]) -> None:
 
 
 def _open_workload(properties: dict[str, Any]) -> None:
+    properties["driver"] = {"anyOf": [{"enum": [*Driver.offered_names()]}, properties["driver"]]}
     for key in ("script", "scale", "clients"):
         items = properties[key]["items"]
         properties[key] = {"anyOf": [items, properties[key]], "description": properties[key].get("description", "")}

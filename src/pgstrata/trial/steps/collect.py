@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, TrialError
 from pgstrata.probe.checkpoints import checkpoint_rows
 from pgstrata.probe.start import POSTGRES, SAMPLES
 from pgstrata.record.schema import CellResult
-from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.side_by_side import has_whole_run
-from pgstrata.spec.workload import Cell, Workload
-from pgstrata.trial.context import CellRun, TrialContext
+from pgstrata.spec.workload import Cell
+from pgstrata.trial.context import CellRun, TrialContext, TrialSetup
 from pgstrata.trial.events import Notice
 from pgstrata.trial.steps import acknowledgements, pooler, stale_reads
 from pgstrata.trial.steps.node_use import read_node_use
 from pgstrata.trial.steps.probes import samples_of, write_probe_series
-from pgstrata.workload.pgbench import script_fields
-from pgstrata.workload.pgbench_output import PgbenchResult, Progress, ScriptResult, parse_progress, parse_result
+from pgstrata.workload.driver import LoadDriver, RunOutput, summed
+from pgstrata.workload.tool_run import ToolRun
 
-RUN_OUTPUTS = ("pgbench.out", "pgbench.err", SAMPLES, "samples.err", POSTGRES, "postgres.err")
-"""In the folder of a cell, opened by the caller: a run's output, and everything fetched except pgbench's logs."""
+PROBE_OUTPUTS = (SAMPLES, "samples.err", POSTGRES, "postgres.err")
+"""In the folder of a cell, opened by the caller."""
 WARM_UP_OUTPUTS = ("warmup.out", "warmup.err")
-LOG_PREFIX = "pgbench_log"
-LOG_BYTES_PER_S = 32_000_000
-"""More than any pgbench writes: half a million transactions a second."""
-LOG_LINE_BYTES = 80
-LOG_BYTES_AT_LEAST = 64 << 20
 MOST_SERVER_LOG_BYTES = 16 << 30
 
 
+def run_outputs(driver: LoadDriver) -> tuple[str, str]:
+    """Return the names of a measured run's standard output and error."""
+    return f"{driver.name}.out", f"{driver.name}.err"
+
+
+def is_logged(setup: TrialSetup, cell: Cell) -> bool:
+    """Return true if the measured runs of a cell log single transactions."""
+    return setup.workload.logs(cell)
+
+
 def logs_folder(folder: str) -> str:
-    """Folder of pgbench's logs of a cell: the only part of its folder that belongs to the server's user."""
+    """Folder of the driver's logs of a cell: the only part of its folder that belongs to the server's user."""
     return f"{folder}/logs"
 
 
 def collect_cell(context: TrialContext, cell: Cell) -> None:
     """Fetches the output of one run, writes `result.json` and its series, and frees the space on the host."""
     run, folder = context.cell(cell), context.setup.cell_folder(cell)
-    raw = context.recorder.cell(cell.id, "raw/pgbench.out").parent
+    raw = context.recorder.cell(cell.id, f"raw/{SAMPLES}").parent
     for name in _outputs(context):
         context.host.fetch(f"{folder}/{name}", str(raw / name))
     for host in context.setup.stack.far_hosts:
@@ -55,92 +58,54 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
 
 
 def _of_whole_run(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> CellResult:
-    progress = parse_progress((raw / "pgbench.err").read_text(encoding="utf-8", errors="replace"))
-    _tell_messages(context, progress)
-    context.recorder.series(cell.id, "progress", (asdict(row) for row in progress.rows))
-    found = parse_result((raw / "pgbench.out").read_text(encoding="utf-8"))
-    duration_s = _duration_s(found)
+    driver = context.setup.driver
+    output = replace(_run_output(raw, run_outputs(driver)), logs=_fetch_logs(context, cell, run, raw))
+    found = driver.parse_run(output, cell)
+    if found.incomplete:
+        raise TrialError(f"{driver.name} did not finish its run: {found.incomplete}")
+    _tell_messages(context, found)
+    context.recorder.series(cell.id, "progress", found.progress)
+    duration_s = found.result["duration_s"]
     checkpoints = write_probe_series(context, cell.id, raw, run.began_epoch_s, duration_s)
-    percentiles_ms = _fetch_percentiles(context, cell, run, raw)
-    result = _result(cell, run, found, duration_s, checkpoints, percentiles_ms)
+    result = _result(cell, run, found, checkpoints)
     return result.model_copy(update={"nodes": read_node_use(context, raw, run)})
 
 
 def _of_slices(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> CellResult:
     """Return the sums of all turns: transactions over seconds, including those of synchronising."""
-    outputs = [slice_outputs(number) for number in range(len(run.slices))]
-    found = summed_results([parse_result((raw / out).read_text(encoding="utf-8")) for out, _ in outputs])
-    errors = ((raw / err).read_text(encoding="utf-8", errors="replace") for _, err in outputs)
-    _tell_messages(context, parse_progress("".join(errors)))
+    driver = context.setup.driver
+    outputs = [_run_output(raw, slice_outputs(number)) for number in range(len(run.slices))]
+    outputs[-1] = replace(outputs[-1], logs=_fetch_logs(context, cell, run, raw))
+    found = summed([driver.parse_run(output, cell) for output in outputs])
+    _tell_messages(context, found)
     seconds = sum(one.measured_s + one.sync_s for one in run.slices)
     last_s = run.slices[-1].began_epoch_s - run.began_epoch_s + run.slices[-1].measured_s
     began = checkpoint_rows(context.server.read_log(), run.began_epoch_s)
     checkpoints = sum(0 <= row["start_t_s"] <= last_s for row in began)
-    percentiles_ms = _fetch_percentiles(context, cell, run, raw)
-    result = _result(cell, run, found, _duration_s(found), checkpoints, percentiles_ms)
+    result = _result(cell, run, found, checkpoints)
     scripts = tuple(one.model_copy(update={"tps": one.transactions / seconds}) for one in result.scripts)
-    changes = {"tps": found.transactions / seconds, "scripts": scripts, "slices": tuple(run.slices)}
+    tps = result.transactions / seconds
+    changes = {"tps": tps, "scripts": scripts, "slices": tuple(run.slices)}
     return result.model_copy(update=changes)
 
 
-def summed_results(results: Sequence[PgbenchResult]) -> PgbenchResult:
-    """Return one result of the turns of a stack, without the standard deviation of latencies. Pure."""
-    transactions, seconds = sum(one.transactions for one in results), sum(map(measured_s, results))
-    by_script = zip(*(one.scripts for one in results), strict=True)
-    return replace(
-        results[0],
-        transactions=transactions,
-        tps=transactions / seconds if seconds else 0.0,
-        duration_s=sum(one.duration_s or 0 for one in results),
-        failed=sum(one.failed for one in results),
-        retried=sum(one.retried for one in results),
-        retries=sum(one.retries for one in results),
-        skipped=sum(one.skipped for one in results),
-        late=sum(one.late for one in results),
-        latency_avg_ms=_mean_latency_ms(results),
-        latency_stddev_ms=None,
-        lag_avg_ms=None,
-        lag_max_ms=None,
-        scripts=tuple(_summed_script(turns, seconds) for turns in by_script),
-    )
-
-
-def _summed_script(turns: Sequence[ScriptResult], seconds: float) -> ScriptResult:
-    transactions = sum(one.transactions for one in turns)
-    return replace(
-        turns[0],
-        transactions=transactions,
-        tps=transactions / seconds if seconds else 0.0,
-        failed=sum(one.failed for one in turns),
-        skipped=sum(one.skipped for one in turns),
-        latency_avg_ms=_mean_latency_ms(turns),
-        latency_stddev_ms=None,
-    )
-
-
-def _mean_latency_ms(results: Sequence[PgbenchResult] | Sequence[ScriptResult]) -> float:
-    return sum((one.latency_avg_ms or 0.0) * one.transactions for one in results) / max(
-        1, sum(one.transactions for one in results)
-    )
-
-
-def measured_s(found: PgbenchResult) -> float:
-    """Return the time that pgbench's throughput refers to: without connecting."""
-    return found.transactions / found.tps if found.tps else float(found.duration_s or 0)
+def _run_output(raw: Path, names: tuple[str, str]) -> RunOutput:
+    out, err = ((raw / name).read_text(encoding="utf-8", errors="replace") for name in names)
+    return RunOutput(out, err)
 
 
 def slice_outputs(number: int) -> tuple[str, str]:
-    """Return the names of pgbench's outputs in a turn: result, and progress with errors."""
+    """Return the names of the driver's outputs in a turn: result, and progress with errors."""
     return f"slice-{number + 1:02d}.out", f"slice-{number + 1:02d}.err"
 
 
-def _tell_messages(context: TrialContext, progress: Progress) -> None:
-    """Report the number of messages of server and script; pgbench's exit code and result decide about the run."""
-    said = [line for line in progress.messages if not line.startswith("pgbench: ")]
-    if said:
-        count = f"{len(said) + progress.messages_cut:,} line{'s' * (len(said) > 1)}"
+def _tell_messages(context: TrialContext, found: ToolRun) -> None:
+    """Report the number of messages of server and script; the driver's exit code and result decide about the run."""
+    if found.messages:
+        count = f"{len(found.messages):,} line{'s' * (len(found.messages) > 1)}"
         quiet = "SET client_min_messages = error in the script keeps the server quiet"
-        context.executor.tell(Notice(f"{context.trial.stack}: server or script said {count}: {said[0]!r}; {quiet}"))
+        first = found.messages[0]
+        context.executor.tell(Notice(f"{context.trial.stack}: server or script said {count}: {first!r}; {quiet}"))
 
 
 def _fetch_far(context: TrialContext, cell: Cell, host: str, raw: Path) -> None:
@@ -162,7 +127,14 @@ def _outputs(context: TrialContext) -> tuple[str, ...]:
             return before
     behind = stale_reads.OUTPUTS if stale_reads.asked_s(stack) else ()
     watched = acknowledgements.OUTPUTS if acknowledgements.watched_s(stack) else ()
-    return (*before, *RUN_OUTPUTS, *behind, *watched, *(pooler.OUTPUTS if context.setup.pooler else ()))
+    return (
+        *before,
+        *run_outputs(context.setup.driver),
+        *PROBE_OUTPUTS,
+        *behind,
+        *watched,
+        *(pooler.OUTPUTS if context.setup.pooler else ()),
+    )
 
 
 def rescue_outputs(context: TrialContext) -> None:
@@ -174,7 +146,7 @@ def rescue_outputs(context: TrialContext) -> None:
 
 
 def _rescue(context: TrialContext, cell: Cell) -> None:
-    raw = context.recorder.cell(cell.id, "raw/pgbench.out").parent
+    raw = context.recorder.cell(cell.id, f"raw/{SAMPLES}").parent
     folder = context.setup.cell_folder(cell)
     for name in _outputs(context):
         with suppress(PgstrataError, OSError):
@@ -182,78 +154,38 @@ def _rescue(context: TrialContext, cell: Cell) -> None:
                 context.host.fetch(f"{folder}/{name}", str(raw / name))
 
 
-def _fetch_percentiles(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> dict[str, float]:
-    """Fetches pgbench's logs: plain files of the server's user under the names that this pgbench gave them, of no more
+def _fetch_logs(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> list[Path]:
+    """Fetches the driver's logs: plain files of the server's user under the names that this run gave them, of no more
     bytes than a run of that length can have written."""
-    workload, logs = context.setup.workload, logs_folder(context.setup.cell_folder(cell))
+    workload, driver, logs = context.setup.workload, context.setup.driver, logs_folder(context.setup.cell_folder(cell))
+    if not is_logged(context.setup, cell):
+        return []
     slices = context.trial.slices
-    left = most_log_bytes(workload, cell, slices.measured_s if slices and run.slices else context.trial.duration_s)
-    names = [name for pid in run.pids for name in log_names(workload, cell, pid)]
+    length_s = slices.measured_s if slices and run.slices else context.trial.duration_s
+    left = driver.most_log_bytes(workload, cell, length_s or workload.cell_duration_s(cell))
+    names = [name for pid in run.pids for name in driver.log_names(workload, cell, pid)]
     for name in names:
-        path = f"{logs}/{name}"
-        left -= context.host.fetch(path, str(raw / name), owner=context.site.user, most_bytes=left)
-    return dict(context.percentiles([raw / name for name in names], cell.rate_tps is not None)) if names else {}
+        left -= context.host.fetch(f"{logs}/{name}", str(raw / name), owner=context.site.user, most_bytes=left)
+    return [raw / name for name in names]
 
 
-def log_names(workload: Workload, cell: Cell, pid: int) -> tuple[str, ...]:
-    """Names of the logs of the pgbench with that pid: one for each of its threads."""
-    threads = min(workload.jobs, cell.clients) if workload.logs(cell) else 0
-    return tuple(f"{LOG_PREFIX}.{pid}.{thread}" if thread else f"{LOG_PREFIX}.{pid}" for thread in range(threads))
-
-
-def most_log_bytes(workload: Workload, cell: Cell, duration_s: float | None) -> int:
-    """All logs of a run together."""
-    bound_s = duration_s or workload.cell_duration_s(cell)
-    if bound_s is None:
-        written = (workload.transactions or 0) * cell.clients * LOG_LINE_BYTES
-    else:
-        written = round(bound_s * LOG_BYTES_PER_S)
-    return LOG_BYTES_AT_LEAST + written
-
-
-def _duration_s(found: PgbenchResult) -> float:
-    """The configured length; for a run bounded by transactions, the length that results from its rate."""
-    if found.duration_s is not None:
-        return float(found.duration_s)
-    return found.transactions / found.tps if found.tps else 0.0
-
-
-def _result(
-    cell: Cell,
-    run: CellRun,
-    found: PgbenchResult,
-    duration_s: float,
-    checkpoints: int,
-    percentiles_ms: dict[str, float],
-) -> CellResult:
-    return CellResult(
-        cell=cell,
-        started=run.started,
-        duration_s=duration_s,
-        transactions=found.transactions,
-        tps=found.tps,
-        latency_avg_ms=found.latency_avg_ms,
-        latency_stddev_ms=found.latency_stddev_ms,
-        initial_connection_ms=found.initial_connection_ms,
-        lag_avg_ms=found.lag_avg_ms,
-        failed=found.failed,
-        retried=found.retried,
-        skipped=found.skipped,
-        late=found.late,
-        wal_bytes=run.wal_bytes,
-        checkpoints=checkpoints,
-        warmup_stable=run.settled,
-        prewarmed=run.prewarmed,
-        percentiles_ms=percentiles_ms,
-        open_loop=cell.rate_tps is not None,
-        scripts=_scripts(cell, found),
-        disks=run.disks,
+def _result(cell: Cell, run: CellRun, found: ToolRun, checkpoints: int) -> CellResult:
+    named = {name: value for name, value in found.figures.items() if name in CellResult.model_fields}
+    return CellResult.model_validate(
+        {
+            **found.result,
+            **named,
+            "cell": cell,
+            "started": run.started,
+            "wal_bytes": run.wal_bytes,
+            "checkpoints": checkpoints,
+            "warmup_stable": run.settled,
+            "prewarmed": run.prewarmed,
+            "open_loop": cell.rate_tps is not None,
+            "disks": run.disks,
+            "extra": {name: value for name, value in found.figures.items() if name not in named},
+        }
     )
-
-
-def _scripts(cell: Cell, found: PgbenchResult) -> tuple[ScriptRun, ...]:
-    names = [script.short_name for script in cell.scripts]
-    return tuple(map(ScriptRun.model_validate, script_fields(found, names))) if found.scripts else ()
 
 
 def fetch_server_log(context: TrialContext) -> None:

@@ -38,8 +38,7 @@ from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.step import PlannedCommand, Step
 from pgstrata.trial.context import TrialContext, TrialSetup
 from pgstrata.trial.survey.host_survey import DATABASE
-from pgstrata.workload.pgbench import plan_init
-from pgstrata.workload.pgbench_output import parse_init
+from pgstrata.workload.driver import DataRequest
 
 USER_FILE_TIMEOUT_S = 24 * 3600.0
 
@@ -109,14 +108,20 @@ def loaded_golden(setup: TrialSetup) -> str:
             "tablespace": _tablespace(setup),
             "freeze": workload.freeze,
             "user_file": setup.site.database_digest,
+            "driver": setup.workload.driver.data,
         },
     )
 
 
 def _tablespace(setup: TrialSetup) -> str | None:
-    """The tablespace of pgbench's tables; None for the data directory, also of a stack without that tablespace."""
+    """The tablespace of the driver's tables; None for the data directory, also of a stack without that tablespace."""
     place = setup.workload.tablespace
     return place if place in setup.stack.tablespaces else None
+
+
+def data_request(setup: TrialSetup) -> DataRequest:
+    """Return the data of the trial's scale, as the driver loads it."""
+    return DataRequest(setup.target, setup.workload, setup.trial.scale, _tablespace(setup))
 
 
 def empty_golden(setup: TrialSetup) -> str:
@@ -216,8 +221,8 @@ def _fill_step(setup: TrialSetup) -> Step:
     vacuum = plan_vacuum(server, DATABASE, freeze=workload.freeze)
     own = workload.sql or workload.pg_restore
     if own is None:
-        init = plan_init(setup.target, setup.trial.scale, tablespace=_tablespace(setup))
-        return Step("load", _planned(init, *([vacuum] if workload.freeze else [])), act=_fill)
+        filled = setup.driver.plan_load(data_request(setup))
+        return Step("load", _planned(*filled, *([vacuum] if workload.freeze else [])), act=_fill)
     there = _sent_database(setup)
     if workload.pg_restore is not None:
         load = plan_pg_restore(server, DATABASE, there, workload.jobs, USER_FILE_TIMEOUT_S)
@@ -289,13 +294,16 @@ def _start(context: TrialContext) -> None:
 
 
 def _fill(context: TrialContext) -> None:
-    done = context.executor.run_next()
-    context.recorder.write_text("raw/load.out", done.stdout)
-    context.recorder.write_text("raw/load.err", done.stderr)
-    if context.setup.workload.freeze:
+    setup, began_s = context.setup, time.monotonic()
+    done = [context.executor.run_next() for _ in setup.driver.plan_load(data_request(setup))]
+    took_s = time.monotonic() - began_s
+    context.recorder.write_text("raw/load.out", "".join(one.stdout for one in done))
+    context.recorder.write_text("raw/load.err", "".join(one.stderr for one in done))
+    if setup.workload.freeze:
         context.executor.run_next()
-    phases = parse_init(done.stderr)
-    context.recorder.write("load.json", LoadRecord(how="fresh", total_s=phases.total_s, phases_s=phases.phases_s))
+    times = setup.driver.parse_load(done)
+    total_s = took_s if times.total_s is None else times.total_s
+    context.recorder.write("load.json", LoadRecord(how="fresh", total_s=total_s, phases_s=dict(times.phases_s)))
 
 
 def _fill_from_file(context: TrialContext, *, path: str) -> None:

@@ -1,4 +1,4 @@
-"""One cell: the same state before every run, then pgbench with the probes beside it."""
+"""One cell: the same state before every run, then the load with the probes beside it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from pgstrata.trial.steps.cluster import (
     wait_for_run,
 )
 from pgstrata.trial.steps.collect import (
-    LOG_PREFIX,
     WARM_UP_OUTPUTS,
     collect_cell,
+    is_logged,
     logs_folder,
-    measured_s,
+    run_outputs,
     slice_outputs,
 )
 from pgstrata.trial.steps.disk_accounts import (
@@ -59,8 +59,7 @@ from pgstrata.trial.steps.probes import plan_probes, probing
 from pgstrata.trial.steps.stale_reads import LONGER_S, asked_s, stale_steps
 from pgstrata.trial.steps.warmup import warmup_settled
 from pgstrata.trial.survey.host_survey import DATABASE, Site
-from pgstrata.workload.pgbench import plan_run
-from pgstrata.workload.pgbench_output import parse_progress, parse_result
+from pgstrata.workload.driver import RunOutput, RunRequest, measured_s
 
 SYNC_TIMEOUT_S = 3600.0
 WARM_UP_SEED_STEP, STALE_SEED_STEP, WATCHED_SEED_STEP, SLICE_SEED_STEP = 1, 2, 3, 4
@@ -177,7 +176,7 @@ def _slice_steps(setup: TrialSetup, cell: Cell) -> Iterator[Step]:
 
 
 def _progress_path(setup: TrialSetup, cell: Cell) -> str:
-    return f"{setup.cell_folder(cell)}/pgbench.err"
+    return f"{setup.cell_folder(cell)}/{run_outputs(setup.driver)[1]}"
 
 
 def _whole_s(setup: TrialSetup, cell: Cell) -> float | None:
@@ -224,39 +223,38 @@ def _drop_caches(site: Site) -> None:
 
 
 def _script_paths(setup: TrialSetup, cell: Cell) -> dict[str, str]:
-    """Where the user's own scripts lie on the host; pgbench takes FILE@WEIGHT, and a script may be called anything."""
+    """Where the driver's files lie on the host."""
     folder = f"{setup.cell_folder(cell)}/script"
-    names = [f"{cell.id}.sql"] if len(cell.scripts) == 1 else [f"{n}.sql" for n in range(1, len(cell.scripts) + 1)]
-    placed = zip(cell.scripts, names, strict=True)
-    return {script.name: f"{folder}/{name}" for script, name in placed if not script.builtin}
+    return {path: f"{folder}/{name}" for path, name in setup.driver.files(setup.workload, cell).items()}
 
 
 def _plan_beside(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float) -> Command:
     """Return the load of the measured run, for a run before or after it."""
-    seed, paths = setup.trial.workload_seed + seed_step, _script_paths(setup, cell)
-    return plan_run(setup.driven, cell, setup.workload, seed=seed, duration_s=duration_s, script_paths=paths)
+    return _plan_load(setup, cell, seed_step, duration_s, logged=False)
 
 
 def _plan_measured(setup: TrialSetup, cell: Cell) -> Command:
-    return _plan_logged(setup, cell, setup.trial.workload_seed, _whole_s(setup, cell))
+    return _plan_load(setup, cell, 0, _whole_s(setup, cell), logged=is_logged(setup, cell))
 
 
 def _plan_slice(setup: TrialSetup, cell: Cell, number: int) -> Command:
     """Return one turn of the load; each touches other rows than the whole run and the turns before it."""
-    seed = setup.trial.workload_seed + SLICE_SEED_STEP * (number + 1)
-    return _plan_logged(setup, cell, seed, setup.trial.slices.length if setup.trial.slices else None)
+    length_s = setup.trial.slices.length if setup.trial.slices else None
+    return _plan_load(setup, cell, SLICE_SEED_STEP * (number + 1), length_s, logged=is_logged(setup, cell))
 
 
-def _plan_logged(setup: TrialSetup, cell: Cell, seed: int, duration_s: float | None) -> Command:
-    logs = f"{logs_folder(setup.cell_folder(cell))}/{LOG_PREFIX}"
-    return plan_run(
-        setup.driven,
-        cell,
-        setup.workload,
-        seed=seed,
-        duration_s=duration_s,
-        script_paths=_script_paths(setup, cell),
-        log_prefix=logs if setup.workload.logs(cell) else None,
+def _plan_load(setup: TrialSetup, cell: Cell, seed_step: int, duration_s: float | None, *, logged: bool) -> Command:
+    return setup.driver.plan_run(
+        RunRequest(
+            setup.driven,
+            setup.workload,
+            cell,
+            seed=setup.trial.workload_seed + seed_step,
+            duration_s=duration_s,
+            folder=logs_folder(setup.cell_folder(cell)),
+            files=_script_paths(setup, cell),
+            logged=logged,
+        )
     )
 
 
@@ -279,9 +277,9 @@ def _cool_far(context: TrialContext, *, cell: Cell, far: str) -> None:
 
 
 def _prepare_folder(context: TrialContext, cell: Cell) -> None:
-    """Create the folder for output, and send the user's script to it.
+    """Create the folder for output, and send the driver's files to it.
 
-    It belongs to the caller, except for the folder of the logs, which pgbench opens by itself.
+    It belongs to the caller, except for the folder of the logs, which the driver opens by itself.
     """
     host, user, folder = context.host, context.site.user, context.setup.cell_folder(cell)
     context.cell(cell)  # from now on there may be something to rescue
@@ -306,14 +304,15 @@ def _prewarm(context: TrialContext, *, cell: Cell) -> None:
 
 def _warm_up(context: TrialContext, *, cell: Cell) -> None:
     out, err = (f"{context.setup.cell_folder(cell)}/{name}" for name in WARM_UP_OUTPUTS)
-    _run_pgbench(context, out, err)
-    context.cell(cell).settled = warmup_settled([row.tps for row in parse_progress(context.host.read_text(err)).rows])
+    _run_load(context, out, err)
+    seconds = context.setup.driver.parse_seconds(context.host.read_text(err))
+    context.cell(cell).settled = warmup_settled([row[1] or 0.0 for row in seconds])
 
 
-def _run_pgbench(context: TrialContext, out: str, err: str) -> int:
+def _run_load(context: TrialContext, out: str, err: str) -> int:
     """Run the step's next command, a load, to its end; return its pid. TrialError if it failed."""
-    process, pgbench = context.executor.start_next(stdout=out, stderr=err)
-    code = wait_for_run(context, process, pgbench.timeout_s)
+    process, planned = context.executor.start_next(stdout=out, stderr=err)
+    code = wait_for_run(context, process, planned.timeout_s)
     if code != 0:
         raise _failure(context, err, code)
     return process.pid
@@ -336,7 +335,7 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         sent = read_sent(context)
         counted = read_accounts(context)
         run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
-        run.pids.append(_run_pgbench(context, f"{folder}/pgbench.out", _progress_path(context.setup, cell)))
+        run.pids.append(_run_load(context, *(f"{folder}/{name}" for name in run_outputs(context.setup.driver))))
         run.disks = disks_used(counted, read_accounts(context))
         refuse_untimed(run.disks)
         run.sent = sent_between(sent, read_sent(context))
@@ -361,7 +360,7 @@ def _measure_slice(context: TrialContext, *, cell: Cell, number: int) -> None:
         if not run.slices:
             run.started, run.began_epoch_s = utc_now(), began_epoch_s
         out, err = (f"{folder}/{name}" for name in slice_outputs(number))
-        run.pids.append(_run_pgbench(context, out, err))
+        run.pids.append(_run_load(context, out, err))
         ended_epoch_s = float(context.executor.run_next().stdout)
         for _ in plan_sync_data(context.setup):
             context.executor.run_next()
@@ -369,11 +368,12 @@ def _measure_slice(context: TrialContext, *, cell: Cell, number: int) -> None:
         used = disks_used(counted, read_accounts(context))
         refuse_untimed(used)
         run.disks = summed_use(run.disks, used)
-        found = parse_result(context.host.read_text(out))
+        output = RunOutput(context.host.read_text(out), context.host.read_text(err))
+        found = context.setup.driver.parse_run(output, cell)
         run.slices.append(
             SliceResult(
                 began_epoch_s=began_epoch_s,
-                transactions=found.transactions,
+                transactions=found.result["transactions"],
                 measured_s=measured_s(found),
                 sync_s=sync_s,
             )
@@ -410,7 +410,7 @@ def refuse_throttled(before: int | None, after: int | None) -> None:
 
 
 def _failure(context: TrialContext, errors_file: str, code: int) -> TrialError:
-    """Return the error with the output of pgbench and the server's log, which shows a full disk."""
+    """Return the error with the output of the driver and the server's log, which shows a full disk."""
     said = [line for line in context.host.read_text(errors_file).splitlines() if "progress:" not in line]
     log = [line for line in context.server.read_log().splitlines() if " PANIC: " in line or " FATAL: " in line]
     errors = [line for line in context.server.read_log().splitlines() if " ERROR: " in line]
@@ -418,4 +418,4 @@ def _failure(context: TrialContext, errors_file: str, code: int) -> TrialError:
     hint = ""
     if "No space left" in tail:
         hint = "give the stack a larger device (size: of its loop files), or a smaller scale"
-    return TrialError(f"pgbench ended with exit code {code}: {tail}", hint=hint)
+    return TrialError(f"{context.setup.driver.name} ended with exit code {code}: {tail}", hint=hint)

@@ -8,7 +8,7 @@ from pgstrata.spec.campaign import Campaign, Stage, Trial
 from pgstrata.spec.expand import block_trials
 from pgstrata.spec.quick import overhead_s
 from pgstrata.spec.side_by_side import has_whole_run
-from pgstrata.spec.workload import BYTES_PER_SCALE, Cell
+from pgstrata.spec.workload import Cell
 from pgstrata.trial.steps import acknowledgements, stale_reads
 
 INITDB_BYTES = 60_000_000
@@ -52,7 +52,7 @@ NOTHING = Expected(0, 0.0)
 
 def estimate_trial(campaign: Campaign, trial: Trial) -> Expected:
     """Load (or copy), base backups, warm-up and every cell of one trial; each standby writes what the primary does."""
-    data_bytes = BYTES_PER_SCALE * trial.scale
+    data_bytes = campaign.workload.driver.bytes_per_scale * trial.scale
     loads = trial.load == "fresh" or (trial.load == "keep" and trial.block == 0)
     written = 0.0
     if loads:

@@ -6,22 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pgstrata.errors import PreflightError, UsageError, all_at_once
+from pgstrata.host.capabilities import lacking_of
 from pgstrata.host.facts.activity import read_servers, render_servers
 from pgstrata.host.facts.gather import BUSY, NOBODY
 from pgstrata.host.protocol import Command
 from pgstrata.postgres.binaries import Installation
 from pgstrata.postgres.settings import ask_settings, refuse_large_buffers, refuse_together
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.file.scripts import commands_of
-from pgstrata.spec.scripts import FIRST_MAJOR_OF
 from pgstrata.stack.preflight import Preflight, Unsupported, check_campaign, render_hints
 from pgstrata.trial.steps.pooler import connections_of
 from pgstrata.trial.survey.host_survey import Site
+from pgstrata.workload.driver import driver_of
 
 DEFAULT_CONNECTIONS = 100
 """What initdb writes."""
 OWN_CONNECTIONS = 2
-"""Beside pgbench's clients: the probe, and statements between."""
+"""Beside the clients of the load: the probe, and statements between."""
 LOADED_PER_DUMPED = 3
 """A database with its indexes takes about three times the size of its dump, and more if the dump is well compressed."""
 
@@ -38,6 +38,17 @@ def run_preflight(site: Site) -> Preflight:
     )
     require_some(site, found.unsupported)
     return found
+
+
+def require_driver(site: Site) -> None:
+    """PreflightError if the host lacks what the load's driver needs."""
+    driver = driver_of(site.campaign.workload)
+    lacking = lacking_of(site.host, driver.capabilities)
+    if lacking:
+        raise PreflightError(
+            f"the driver {driver.name} cannot run on {site.host.name}: {'; '.join(one.reason for one in lacking)}",
+            hint=render_hints(hint for one in lacking for hint in (one.install, *one.further)),
+        )
 
 
 def require_some(site: Site, unsupported: Sequence[Unsupported]) -> None:
@@ -91,8 +102,9 @@ def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsuppo
 def _problems(
     site: Site, installation: Installation, settings: Mapping[str, str], user: str, further: int
 ) -> Iterator[PreflightError]:
-    """All that is wrong with a server; `further` connections are opened beside those of pgbench's clients."""
-    yield from _refuse_commands(site.campaign, installation)
+    """All that is wrong with a server; `further` connections are opened beside those of the load's clients."""
+    workload = site.campaign.workload
+    yield from driver_of(workload).refusals(workload, installation.client_major)
     checked = ask_settings(site.host, installation, user, settings)
     yield from checked.refusals
     try:
@@ -112,23 +124,12 @@ def _problems(
         )
 
 
-def _refuse_commands(campaign: Campaign, installation: Installation) -> Iterator[PreflightError]:
-    """Yield the meta commands of the user's scripts that this pgbench does not have."""
-    for path, commands in commands_of(campaign.workload.script).items():
-        for name in sorted(commands & FIRST_MAJOR_OF.keys()):
-            if installation.client_major < FIRST_MAJOR_OF[name]:
-                yield PreflightError(
-                    f"pgbench {installation.client_major} has no \\{name}, which {path} uses",
-                    hint=f"postgresql: {{major: {FIRST_MAJOR_OF[name]}}} of the stack, or later",
-                )
-
-
 def _user_exists(site: Site, user: str) -> bool:
     return any(line.startswith(f"{user}:") for line in site.host.read_text("/etc/passwd").splitlines())
 
 
 def loaded_bytes(campaign: Campaign) -> int | None:
-    """What the user's own database will take; None when pgbench loads its tables."""
+    """What the user's own database will take; None when the driver loads its tables."""
     path = campaign.workload.sql or campaign.workload.pg_restore
     if path is None:
         return None

@@ -1,0 +1,44 @@
+"""The requested half of a load: what a campaign can ask of the program that runs it.
+
+The other half, which plans commands and reads results, is a `workload.driver.LoadDriver`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pgstrata.spec.layers.kind import Kind
+
+if TYPE_CHECKING:
+    from pgstrata.spec.workload import Workload
+
+COMMON_KEYS = frozenset({"driver", "script", "scale", "clients", "duration", "durations", "warmup", "freeze"})
+"""Keys of `workload` that mean the same to every driver."""
+
+
+class Driver(Kind):
+    """Base of all loads. A field of this type takes any driver that is registered."""
+
+    kinds: ClassVar[dict[str, type[Any]]] = {}
+    primary: ClassVar[str] = "tps"
+    """The metric that verdicts are about unless the campaign names another."""
+    bytes_per_scale: ClassVar[int] = 0
+    """Upper estimate of the data of one unit of scale; 0 for data without a scale."""
+    takes_turns: ClassVar[bool] = False
+    """True if stacks can take turns of a few seconds, whose transactions are added up."""
+    reads_scripts: ClassVar[bool] = False
+    """True if a script is a file of the user's or one of pgbench's; else it is a name that the driver knows."""
+    keys: ClassVar[frozenset[str]] = frozenset()
+    """Keys of `workload` that this driver takes besides `COMMON_KEYS`."""
+
+    @property
+    def data(self) -> str:
+        """Return a text that differs wherever the data that it loads differs, apart from its scale."""
+        return self.kind
+
+    def problems(self, workload: Workload) -> Iterator[str]:
+        """Yield what this driver cannot do with a workload."""
+        for key in sorted(workload.model_fields_set - COMMON_KEYS - self.keys):
+            if getattr(workload, key) != type(workload).model_fields[key].get_default(call_default_factory=True):
+                yield f"{key} means nothing to the driver {self.kind}"

@@ -1,0 +1,22 @@
+"""Every driver: a new one is a module beside this one and a line here. The first is the default.
+
+What is registered from outside the package (`workload.driver.register`) is taken in the same way.
+"""
+
+from __future__ import annotations
+
+from pgstrata.spec.drivers.kind import Driver
+from pgstrata.spec.drivers.pgbench import Pgbench
+
+DRIVERS: tuple[type[Driver], ...] = (Pgbench,)
+
+
+def register_drivers() -> None:
+    """Make all drivers known; done once, by `spec.workload`."""
+    for driver in DRIVERS:
+        Driver.register(driver)
+
+
+def default_driver() -> Driver:
+    """Return the driver of a workload that names none."""
+    return DRIVERS[0].model_validate({})

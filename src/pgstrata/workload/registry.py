@@ -1,0 +1,14 @@
+"""Every driver: a new one is a module and a line here."""
+
+from __future__ import annotations
+
+from pgstrata.workload.driver import LoadDriver, register
+from pgstrata.workload.pgbench_driver import PgbenchDriver
+
+ALL: tuple[LoadDriver, ...] = (PgbenchDriver(),)
+
+
+def register_drivers() -> None:
+    """Make all drivers known; done once, when the package is imported."""
+    for driver in ALL:
+        register(driver)

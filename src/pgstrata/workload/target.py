@@ -1,0 +1,59 @@
+"""The server as a load reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pgstrata.host.protocol import Command, marked
+
+
+@dataclass(frozen=True)
+class Target:
+    """The server that a load runs against, and the client programs to use. All paths are on the host."""
+
+    programs: str
+    """Folder of pgbench and psql."""
+    major: int
+    """Major of pgbench and psql."""
+    server: str
+    """The directory of its socket, or its address."""
+    port: int
+    os_user: str
+    superuser: str = "postgres"
+    database: str = "postgres"
+    marker: str = ""
+    enter: Callable[[Command], Command] | None = None
+    """The same command on the node that the load runs on, where that is not the server's."""
+    passfile: str = ""
+    """With the superuser's password, where the server asks for one."""
+
+    def client(self, program: str, *options: str, timeout_s: float, stdin: str = "") -> Command:
+        """Return a command of pgbench or psql, connected to the database."""
+        connection = (
+            "--host", self.server,
+            "--port", str(self.port),
+            "--username", self.superuser,
+        )  # fmt: skip
+        argv = (f"{self.programs}/{program}", *connection, *options, self.database)
+        return self.command(argv, timeout_s=timeout_s, stdin=stdin)
+
+    def command(
+        self,
+        argv: tuple[str, ...],
+        *,
+        timeout_s: float,
+        stdin: str = "",
+        env: tuple[tuple[str, str], ...] = (),
+    ) -> Command:
+        """Return a command of the load's user, where the load runs; `PGPASSFILE` is set where there is a password."""
+        password = (("PGPASSFILE", self.passfile),) if self.passfile else ()
+        command = Command(
+            argv,
+            timeout_s=timeout_s,
+            stdin=stdin,
+            user=self.os_user,
+            env=(*marked(self.marker), *password, *env),
+            cwd="/",
+        )
+        return self.enter(command) if self.enter is not None else command
