@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 
 from pgstrata import __version__
 from pgstrata.analyze.campaign.scale import metric_of
+from pgstrata.analyze.campaign.statements import DeclaredBlocks
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.details import Links, level_title, stack_details
@@ -35,17 +36,12 @@ from pgstrata.report.sentences.glossary import explained, explained_markup
 from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import render_markup_html
 from pgstrata.report.sentences.summary import Said, cell_words, told
-from pgstrata.report.sentences.verdict_hints import reading_words
-from pgstrata.report.tables import cluster, disk_use, hosts, script_use, slices
-from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures, node_rows
-from pgstrata.report.tables.disk_use import disk_rows
+from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures
+from pgstrata.report.tables.further import FurtherTable, further_tables, hosts_of_cell, slice_table
 from pgstrata.report.tables.grid import grid_map
-from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.tables.matrix import verdict_matrix
 from pgstrata.report.tables.pairs import Index
-from pgstrata.report.tables.script_use import script_rows
 from pgstrata.report.tables.settings import setting_table
-from pgstrata.report.tables.slices import slice_rows
 from pgstrata.report.tables.verdicts import VerdictTable, matched_cells, verdict_tables
 from pgstrata.report.tables.why import TimeView, time_view
 from pgstrata.spec.printable import printable
@@ -78,21 +74,12 @@ class AuthorRow:
 
 
 @dataclass(frozen=True)
-class HostsView:
-    """Table of hosts x stacks for one cell."""
-
-    titles: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: tuple[Markup, ...]
-
-
-@dataclass(frozen=True)
 class CellView:
     """Contents of the page for one cell."""
 
     table: VerdictTable
     reading: str
-    """Hints on reading its columns."""
+    """Hints on reading its columns: the runs behind a level, and the basis of a ratio."""
     answer: CellAnswer | None
     said: tuple[Said, ...]
     """Sentences besides the answer."""
@@ -107,17 +94,11 @@ class CellView:
     """Sentences on latency at matched load."""
     time: TimeView | None
     """Distribution of session time."""
-    scripts: tuple[tuple[str, ...], ...]
-    """Figures of the scripts of a mix."""
-    disks: tuple[tuple[str, ...], ...]
-    """Activity of modelled disks."""
-    nodes: tuple[tuple[str, ...], ...]
-    """Activity of cluster nodes."""
+    further: tuple[FurtherTable, ...]
     clusters: tuple[ClusterPicture, ...]
-    hosts: HostsView | None
-    """Table of hosts, in a campaign on several."""
-    slices: tuple[tuple[str, ...], ...]
-    """Checks of the slices."""
+    """Pictures above the table of nodes."""
+    slices: FurtherTable | None
+    """Checks of the slices, collapsed."""
 
 
 def write_html(data: CampaignData, findings: Findings, path: Path) -> Path:
@@ -157,12 +138,7 @@ def _pieces(data: CampaignData, findings: Findings, folder: Path | None) -> Iter
             incidents=tuple(i for i in found if i.trial is None or i.trial in sample.trials),
             incidents_in_all=len(found),
             facts=_host_facts(data, findings),
-            script_use=script_use,
-            disk_use=disk_use,
-            cluster=cluster,
             glossary=glossary,
-            each_host=hosts,
-            slices=slices,
             rejected=data.record.rejected or findings.campaign.rejected,
             drawing=drawing,
             resolution=_resolution(drawing),
@@ -196,21 +172,28 @@ def _views(data: CampaignData, findings: Findings) -> Iterator[CellView]:
                 render_markup_html(words) for cell in matched_cells(findings, table.cell) for words in cell_words(cell)
             ),
             time=time_view(findings, table.cell),
-            scripts=script_rows(findings, table.cell),
-            disks=disk_rows(findings, table.cell),
-            nodes=node_rows(findings, table.cell),
+            further=further_tables(findings, table.cell),
             clusters=cluster_pictures(findings, table.cell, stacks),
-            hosts=_hosts_view(findings, table.cell),
-            slices=slice_rows(findings, table.cell),
+            slices=slice_table(findings, table.cell),
         )
 
 
-def _hosts_view(findings: Findings, cell: CellFinding) -> HostsView | None:
-    found = hosts_of_cell(findings, cell)
-    if found is None:
-        return None
-    words = tuple(render_markup_html(words) for words in hosts_words(found))
-    return HostsView(hosts_titles(found), hosts_rows(found), words)
+def reading_words(findings: Findings, cell: CellFinding, *, paired: bool) -> str:
+    """Return the hints on the columns of a verdict table. `paired` is false for imports whose runs do not belong to
+    blocks shared by all stacks."""
+    level = metric_of(findings.campaign.primary).title
+    declared = any(isinstance(s, DeclaredBlocks) for s in cell.statements)
+    looks = "are of the declared blocks" if declared else "hold whenever one looks"
+    if hosts_of_cell(findings, cell) is not None:
+        return f"{level} is a stack's level over the hosts, against best the mean of the hosts' own differences."
+    if not paired:
+        return f"{level} is the level of a stack's runs, against best the difference of two levels. Intervals {looks}."
+    runs = "the screening's runs" if cell.screened else "a stack's runs"
+    fresh = ", of fresh pairs alone where there are any" if cell.screened else ""
+    return (
+        f"{level} is the mean of {runs}, corrected for blocks in which all stacks were slow or fast; against best is "
+        f"the difference within blocks{fresh}. Intervals {looks}."
+    )
 
 
 def _author_rows(index: Index, cell: CellFinding) -> Iterator[AuthorRow]:

@@ -15,13 +15,10 @@ from pgstrata.report.sentences.figures import NOT_KNOWN, render_factor, render_m
 from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.sentences.markup import Span, parse_markup
 from pgstrata.report.sentences.summary import cell_words, common_sentences
-from pgstrata.report.tables import cluster, disk_use, grid, hosts, script_use
-from pgstrata.report.tables.cluster import node_rows
-from pgstrata.report.tables.disk_use import disk_rows
+from pgstrata.report.tables import grid
+from pgstrata.report.tables.further import further_tables
 from pgstrata.report.tables.grid import GridMap, grid_map
-from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.tables.published import render_measured
-from pgstrata.report.tables.script_use import script_rows
 from pgstrata.report.tables.verdicts import Figure, Measured, VerdictRow, VerdictTable, matched_cells, verdict_tables
 from pgstrata.report.tables.why import time_view
 from pgstrata.spec.printable import one_line
@@ -56,10 +53,10 @@ def render_markdown(data: CampaignData, findings: Findings) -> str:
             lines += ["", *(_sentence(words) for words in cell_words(cell))]
         lines += _why(findings, table)
         lines += _published(findings, table)
-        lines += _scripts(findings, table)
-        lines += _disks(findings, table)
-        lines += _nodes(findings, table)
-        lines += _hosts(findings, table)
+        for found_table in further_tables(findings, table.cell):
+            lines += ["", f"### {found_table.title}", "", found_table.explained, ""]
+            lines += _rows(found_table.columns, found_table.rows)
+            lines += [line for words in found_table.words for line in ("", _sentence(words))]
     tested = tested_stacks(findings)
     if tested:
         lines += ["", f"## {crash.title_of(tested)}", ""]
@@ -146,28 +143,3 @@ def _published(findings: Findings, table: VerdictTable) -> list[str]:
 def _compared(row: PublishedFinding) -> list[str]:
     value = render_metric(row.value, metric_of(row.metric))
     return [row.stack, value, row.baseline, render_factor(row.ratio), render_measured(row)]
-
-
-def _scripts(findings: Findings, table: VerdictTable) -> list[str]:
-    return _explained(script_use.TITLE, script_use.EXPLAINED, script_use.COLUMNS, script_rows(findings, table.cell))
-
-
-def _disks(findings: Findings, table: VerdictTable) -> list[str]:
-    return _explained(disk_use.TITLE, disk_use.EXPLAINED, disk_use.COLUMNS, disk_rows(findings, table.cell))
-
-
-def _nodes(findings: Findings, table: VerdictTable) -> list[str]:
-    return _explained(cluster.TITLE, cluster.EXPLAINED, cluster.COLUMNS, node_rows(findings, table.cell))
-
-
-def _hosts(findings: Findings, table: VerdictTable) -> list[str]:
-    found = hosts_of_cell(findings, table.cell)
-    if found is None:
-        return []
-    sentences = (line for words in hosts_words(found) for line in ("", _sentence(words)))
-    return [*_explained(hosts.TITLE, hosts.EXPLAINED, hosts_titles(found), hosts_rows(found)), *sentences]
-
-
-def _explained(title: str, explained: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table below its title and explanation; nothing without rows."""
-    return ["", f"### {title}", "", explained, "", *_rows(titles, rows)] if rows else []

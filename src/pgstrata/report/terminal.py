@@ -21,13 +21,10 @@ from pgstrata.report.sentences.header import Incident, incidents, report_head
 from pgstrata.report.sentences.markup import parse_markup
 from pgstrata.report.sentences.summary import cell_words, common_sentences
 from pgstrata.report.sentences.why import terminal_words
-from pgstrata.report.tables import cluster, disk_use, grid, hosts, script_use
-from pgstrata.report.tables.cluster import node_rows
-from pgstrata.report.tables.disk_use import disk_rows
+from pgstrata.report.tables import grid
+from pgstrata.report.tables.further import FurtherTable, further_tables
 from pgstrata.report.tables.grid import GridMap, grid_map
-from pgstrata.report.tables.hosts import hosts_of_cell, hosts_rows, hosts_titles, hosts_words
 from pgstrata.report.tables.published import render_measured
-from pgstrata.report.tables.script_use import script_rows
 from pgstrata.report.tables.verdicts import (
     MEASURED,
     Figure,
@@ -88,10 +85,8 @@ def print_terminal(data: CampaignData, findings: Findings, file: IO[str], width:
             for words in cell_words(cell):
                 console.print(_sentence(words))
         _print_published(console, findings, table, plain)
-        _print_scripts(console, findings, table, plain)
-        _print_disks(console, findings, table, plain)
-        _print_nodes(console, findings, table, plain)
-        _print_hosts(console, findings, table, plain)
+        for further in further_tables(findings, table.cell):
+            _print_further(console, further, plain)
     _print_power_cuts(console, data, findings)
     lost = incidents(data, findings)
     if lost:
@@ -180,44 +175,19 @@ def _print_published(console: Console, findings: Findings, table: VerdictTable, 
     console.print(grid)
 
 
-def _print_scripts(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
-    titles = [title if title.isupper() else title.lower() for title in script_use.COLUMNS]
-    rows = script_rows(findings, table.cell)
-    _print_rows(console, script_use.TITLE, script_use.EXPLAINED, titles, script_use.TEXTS, rows, plain)
-
-
-def _print_disks(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
-    titles = [title.lower() for title in disk_use.COLUMNS]
-    rows = disk_rows(findings, table.cell)
-    _print_rows(console, disk_use.TITLE, disk_use.EXPLAINED, titles, disk_use.TEXTS, rows, plain)
-
-
-def _print_nodes(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
-    titles = [title.lower() for title in cluster.COLUMNS]
-    rows = node_rows(findings, table.cell)
-    _print_rows(console, cluster.TITLE, cluster.EXPLAINED, titles, cluster.TEXTS, rows, plain)
-
-
-def _print_rows(
-    console: Console,
-    title: str,
-    explained: str,
-    titles: Sequence[str],
-    texts: int,
-    rows: Sequence[Sequence[str]],
-    plain: bool,
-) -> None:
-    """Print a table below its title and explanation, unless it is empty; `texts` leading columns hold words."""
-    if not rows:
-        return
-    console.print(Text(f"\n{title}", style="bold"))
-    console.print(Text(explained, style="dim"))
+def _print_further(console: Console, further: FurtherTable, plain: bool) -> None:
+    """Print a table below its title and explanation; names of stacks keep their letters."""
+    console.print(Text(f"\n{further.title}", style="bold"))
+    console.print(Text(further.explained, style="dim"))
     grid = _empty_grid(plain)
-    for number, column in enumerate(titles):
-        grid.add_column(printable(column), justify="right" if number >= texts else "left")
-    for row in rows:
+    for number, column in enumerate(further.columns):
+        shown = column.lower() if further.of_stacks and not column.isupper() else column
+        grid.add_column(printable(shown), justify="right" if number >= further.texts else "left")
+    for row in further.rows:
         grid.add_row(*(Text(printable(text)) for text in row))
     console.print(grid)
+    for words in further.words:
+        console.print(_sentence(words))
 
 
 def _print_power_cuts(console: Console, data: CampaignData, findings: Findings) -> None:
@@ -226,15 +196,6 @@ def _print_power_cuts(console: Console, data: CampaignData, findings: Findings) 
         console.print(Text(f"\n{title_of(tested)}", style="bold"))
         for line in crash_lines(tested, stories(data, tested, data.source.text)):
             console.print(Text(printable(line)))
-
-
-def _print_hosts(console: Console, findings: Findings, table: VerdictTable, plain: bool) -> None:
-    found = hosts_of_cell(findings, table.cell)
-    if found is None:
-        return
-    _print_rows(console, hosts.TITLE, hosts.EXPLAINED, hosts_titles(found), 1, hosts_rows(found), plain)
-    for words in hosts_words(found):
-        console.print(_sentence(words))
 
 
 def _empty_grid(plain: bool) -> Table:

@@ -20,7 +20,8 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.html import html_text
 from pgstrata.report.json import report_value
 from pgstrata.report.markdown import render_markdown
-from pgstrata.report.tables.cluster import WIDTH, cluster_pictures, commit_words, node_rows
+from pgstrata.report.tables.cluster import WIDTH, cluster_pictures, commit_words
+from pgstrata.report.tables.further import further_tables
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.crash import named_stacks
 from pgstrata.spec.notation.stack import parse_stack
@@ -79,7 +80,8 @@ def clustered(campaign_directory: Path, tmp_path: Path) -> CampaignData:
 
 def test_every_format_tells_what_the_nodes_did(clustered: CampaignData) -> None:
     findings = judge(clustered)
-    first, second, third = node_rows(findings, findings.cells[0])
+    (nodes,) = further_tables(findings, findings.cells[0])
+    first, second, third = nodes.rows
     assert first == (
         "ext4",
         "primary",
@@ -118,7 +120,7 @@ def test_every_format_tells_what_the_nodes_did(clustered: CampaignData) -> None:
 
 
 def test_without_a_cluster_nothing_is_said_of_nodes(data: CampaignData, findings: Findings) -> None:
-    assert node_rows(findings, findings.cells[0]) == ()
+    assert further_tables(findings, findings.cells[0]) == ()
     assert "nodes of the clusters" not in render_terminal(data, findings)
     assert 'class="topology"' not in html_text(data, findings)
 

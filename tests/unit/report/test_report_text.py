@@ -18,13 +18,12 @@ from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
 from pgstrata.record.script_run import ScriptRun
 from pgstrata.report.csv import render_csv
-from pgstrata.report.html import write_html
+from pgstrata.report.html import reading_words, write_html
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
 from pgstrata.report.reference import render_reference
 from pgstrata.report.sentences.header import incidents, report_head
-from pgstrata.report.sentences.verdict_hints import reading_words
-from pgstrata.report.tables.disk_use import disk_rows
+from pgstrata.report.tables.further import further_tables
 from pgstrata.report.tables.published import PublishedFigure, add_published
 from pgstrata.report.tables.verdicts import verdict_tables
 from pgstrata.report.terminal import print_terminal, render_terminal
@@ -332,7 +331,8 @@ def test_scripts_of_a_mix_are_in_every_text(data: CampaignData, tmp_path: Path) 
 def test_many_disks_of_a_volume_stand_in_one_row_with_the_span_of_their_figures(data: CampaignData) -> None:
     def rows(count: int) -> list[tuple[str, ...]]:
         findings = judge(with_disks(data, count))
-        return [row for row in disk_rows(findings, findings.cells[0]) if row[0] == findings.stacks[0].name]
+        (disks,) = further_tables(findings, findings.cells[0])
+        return [row for row in disks.rows if row[0] == findings.stacks[0].name]
 
     assert [row[1] for row in rows(3)] == ["data.0", "data.1", "data.2"]
     ((_, disk, _, reads, writes, *_, late),) = rows(25)

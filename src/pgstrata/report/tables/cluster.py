@@ -27,22 +27,12 @@ COLUMNS = (
     "Stack", "Node", "Processors", "Sent/s", "Received/s", "Disk written/s",
     "Write lag", "Flush lag", "Apply lag", "Longest", "Reads", "Writes", "Stale", "Released",
 )  # fmt: skip
-TEXTS = 2
-"""Number of leading columns with words; the others have figures."""
 IN_MEMORY = "memory"
 """Shown for a node without devices."""
 
 
-def node_rows(findings: Findings, cell: CellFinding) -> tuple[tuple[str, ...], ...]:
-    """Return a row of `COLUMNS` for each node of each cluster; none if no stack is a cluster."""
-    return tuple((s.name, *_row(node)) for s in _clusters(findings, cell) for node in s.nodes)
-
-
-def _clusters(findings: Findings, cell: CellFinding) -> Iterator[StackFinding]:
-    return (stack for stack in findings.stacks if stack.cell == cell.id and stack.nodes)
-
-
-def _row(node: NodeFinding) -> Iterator[str]:
+def node_row(node: NodeFinding) -> Iterator[str]:
+    """Yield the texts of `COLUMNS`, without the stack."""
     written = node.disk_written_bytes_per_s
     yield f"{node.node} on {node.host}" if node.host else node.node
     yield render_number(node.processors)
@@ -166,7 +156,8 @@ class ClusterPicture:
 
 def cluster_pictures(findings: Findings, cell: CellFinding, stacks: Mapping[str, Stack]) -> tuple[ClusterPicture, ...]:
     """Return one picture for each cluster of a cell; `stacks` are those of the campaign by name."""
-    return tuple(_picture(stack, stacks[stack.name]) for stack in _clusters(findings, cell))
+    found = (stack for stack in findings.stacks if stack.cell == cell.id and stack.nodes)
+    return tuple(_picture(stack, stacks[stack.name]) for stack in found)
 
 
 def _picture(finding: StackFinding, stack: Stack) -> ClusterPicture:
