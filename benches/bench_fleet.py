@@ -25,9 +25,8 @@ from pgstrata.analyze.campaign.hosts_policy import HostsPolicy
 from pgstrata.analyze.campaign.metrics import Observer
 from pgstrata.fleet.client import described_workers
 from pgstrata.fleet.clusters import connected
-from pgstrata.fleet.machines import Machine
 from pgstrata.fleet.messages import SessionAsked
-from pgstrata.fleet.opening import opened_sessions
+from pgstrata.fleet.opening import Machine, opened_sessions
 from pgstrata.record.decision import Decision, Observation
 from pgstrata.record.reader import TrialData
 from pgstrata.record.recorder import CampaignDirectory

@@ -33,8 +33,8 @@ from pgstrata.spec.stack import Postgres
 from pgstrata.trial.events import Event, TrialEnded
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import performance_runner
-from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata.trial.scheduling import FixedBlocks
 
 SCRIPT = Path(__file__).with_name("plain_run.sh")
 COPY_BOUND = 0.40

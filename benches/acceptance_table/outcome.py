@@ -11,7 +11,7 @@ from pgstrata.analyze.campaign.conclude import CellConclusion, PairConclusion, c
 from pgstrata.analyze.campaign.pair_findings import unseen_mode
 from pgstrata.analyze.campaign.simulate import CELL, Scenario, SimulatedCampaign, run_campaign
 from pgstrata.analyze.stats.comparison import Design, Replay
-from pgstrata.trial.policy import FixedBlocks
+from pgstrata.trial.scheduling import FixedBlocks
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from attacking import scaled
 from pgstrata.analyze.campaign.gate import parse_condition
 from pgstrata.cli.output import parse_margin
 from pgstrata.errors import PgstrataError
-from pgstrata.host.facts.block import parse_lsblk
-from pgstrata.host.facts.mounts import parse_findmnt
+from pgstrata.host.facts.block import parse_findmnt, parse_lsblk
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.importers.pgbench_text import read_pgbench_text
 from pgstrata.postgres.fetch import parse_links

@@ -30,8 +30,8 @@ from pgstrata.trial.events import silent
 from pgstrata.trial.executor import KILL_HOOK
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import performance_runner
-from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata.trial.scheduling import FixedBlocks
 
 HIDDEN = {"/tmp": 0o1777, "/run": 0o755, "/var/lib": 0o755, "/var/tmp": 0o1777}
 """With their modes; the last one may be what FOLDER is in."""

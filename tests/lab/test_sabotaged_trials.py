@@ -17,8 +17,8 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.events import Event, StepBegun, TrialBegun
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import performance_runner
-from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata.trial.scheduling import FixedBlocks
 
 ATTEST = "attest the stack"
 

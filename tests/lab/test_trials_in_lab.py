@@ -13,8 +13,8 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import performance_runner
-from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata.trial.scheduling import FixedBlocks
 from pgstrata.trial.survey.survey import survey
 
 LOOP = {"kind": "loop", "size": "1536M"}

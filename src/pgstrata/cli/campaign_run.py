@@ -30,10 +30,9 @@ from pgstrata.cli.forecasting import (
 )
 from pgstrata.cli.kept_result import KeptResult
 from pgstrata.cli.output import end, print_json, print_notice, print_text
-from pgstrata.cli.overrides import require_conditions
+from pgstrata.cli.overrides import require_conditions, run_command
 from pgstrata.cli.progress import listening
 from pgstrata.cli.publishing import with_published
-from pgstrata.cli.resume import run_command
 from pgstrata.errors import ExitCode, UsageError
 from pgstrata.record.decision import Policy
 from pgstrata.record.reader import CampaignData, CrashData
@@ -49,7 +48,6 @@ from pgstrata.spec.campaign import Campaign, is_cluster
 from pgstrata.trial.events import Notice, Tell
 from pgstrata.trial.fake import are_made_up, made_up_runner
 from pgstrata.trial.interruption import Interrupted, Interruption
-from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import (
     Inline,
     Observe,
@@ -59,6 +57,7 @@ from pgstrata.trial.scheduler import (
     recorded_stacks,
     run_campaign,
 )
+from pgstrata.trial.scheduling import FixedBlocks
 from pgstrata.trial.undo_errors import undo_errors
 
 

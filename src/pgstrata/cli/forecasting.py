@@ -29,13 +29,13 @@ from pgstrata.analyze.stats.forecast import (
 )
 from pgstrata.analyze.stats.run_length import best_length_s
 from pgstrata.analyze.stats.screen import MIN_BLOCKS
-from pgstrata.cli.resume import run_command
+from pgstrata.cli.overrides import run_command
 from pgstrata.crash.reduction import REDUCTION_S
 from pgstrata.host.protocol import Host
 from pgstrata.record.cluster import REJOINS
 from pgstrata.record.decision import Decision, Observation, Policy
 from pgstrata.record.reader import CampaignData
-from pgstrata.report.sentences.crash_cluster import listed_nodes
+from pgstrata.report.sentences.crash import listed_nodes
 from pgstrata.report.sentences.figures import render_count, render_number
 from pgstrata.report.sentences.statements import FACTOR_FROM, MOST_ACCEPTABLE
 from pgstrata.spec.campaign import Campaign

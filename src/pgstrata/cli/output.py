@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from pgstrata.errors import ExitCode, PgstrataError, UsageError
 from pgstrata.spec.printable import printable
 
 if TYPE_CHECKING:
     from pgstrata.record.reader import CampaignData, UnreadableTrial
+
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only results and errors.")]
@@ -131,3 +133,19 @@ def end(code: ExitCode) -> None:
     """End the verb with an exit code other than 0."""
     if code is not ExitCode.DONE:
         raise typer.Exit(int(code))
+
+
+# ---------------------------------------------------------------- groups of verbs
+
+LONGEST_SENTENCE = 1000
+
+
+class Group(TyperGroup):
+    """Sentences are wrapped, where the library would cut them off in the middle."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(LONGEST_SENTENCE)) for name, command in commands if command]
+            )

@@ -23,8 +23,8 @@ from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.fleet import worker
 from pgstrata.fleet.calls import Datum, WorkerLost, WrongAnswer, call, name_of, result_of
 from pgstrata.fleet.client import DataClient, ask_each, describe_workers, described_workers
-from pgstrata.fleet.machines import Machine, check_versions
 from pgstrata.fleet.messages import Described, describe_here
+from pgstrata.fleet.opening import Machine, check_versions
 from pgstrata.fleet.work import Backend, Piece, WorkersLost
 from pgstrata.host.agent_schema import OTHER_PROGRAM
 from pgstrata.host.protocol import HostLost

@@ -11,18 +11,24 @@ from typing import Literal
 
 from pgstrata.host.facts.activity import Server, read_busy, read_load, read_servers, render_busy
 from pgstrata.host.facts.block import BlockDevice, read_block_devices, read_write_cache
-from pgstrata.host.facts.clock import FAST_CLOCKS, read_clock_source, read_clock_sources
 from pgstrata.host.facts.cpu import (
     CPU_DIRECTORY,
+    METAL,
     read_cpu,
     read_energy_preferences,
     read_governors,
     read_throttle_count,
     read_turbo,
+    read_virtualisation,
 )
-from pgstrata.host.facts.memory import read_memory
-from pgstrata.host.facts.virtualisation import METAL, read_virtualisation
-from pgstrata.host.facts.vm import read_huge_pages, read_sysctls
+from pgstrata.host.facts.system import (
+    FAST_CLOCKS,
+    read_clock_source,
+    read_clock_sources,
+    read_huge_pages,
+    read_memory,
+    read_sysctls,
+)
 from pgstrata.host.protocol import Busy, Host, Space
 
 Weight = Literal["warning", "note"]

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pgstrata.host.facts.filesystems import filesystem_available
-from pgstrata.host.facts.kernel import read_kernel_release
-from pgstrata.host.facts.os_release import Family, read_os_release
 from pgstrata.host.facts.source import read_file, read_names
+from pgstrata.host.facts.system import Family, read_kernel_release, read_os_release
+from pgstrata.host.facts.tools import filesystem_available
 from pgstrata.host.protocol import Host, command
 
 Packages = Mapping[Family, tuple[str, ...]]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
+from pgstrata.errors import PreflightError
 from pgstrata.host.agent.operations import Agent
 from pgstrata.host.agent.wire import AgentError
 from pgstrata.host.base import AgentHost, refuse
@@ -22,3 +25,13 @@ class LocalHost(AgentHost):
             return getattr(self._agent, operation)(**arguments)
         except AgentError as error:
             raise refuse(self._name, error) from None
+
+
+def become(argv: Sequence[str]) -> NoReturn:
+    """Replaces this process; PreflightError when the program is not there."""
+    try:
+        os.execvp(argv[0], list(argv))
+    except OSError as error:
+        raise PreflightError(
+            f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}, or see to the PATH"
+        ) from error

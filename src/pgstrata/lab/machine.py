@@ -22,9 +22,8 @@ from pgstrata.host.facts.modelled import PATH as MODELLED_PATH
 from pgstrata.host.facts.modelled import ModelledDisk, render_modelled
 from pgstrata.host.protocol import Command, Host, Process, command, marked
 from pgstrata.host.ssh import SshHost
-from pgstrata.lab.cpio import Entry
 from pgstrata.lab.image import Image
-from pgstrata.lab.initrd import render_seed
+from pgstrata.lab.initrd import Entry, render_seed
 from pgstrata.lab.qemu import (
     DISK_PREFIX,
     GUEST_ADDRESS,

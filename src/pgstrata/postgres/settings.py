@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from pgstrata.errors import PreflightError, all_at_once
-from pgstrata.host.facts.memory import read_memory
+from pgstrata.host.facts.system import read_memory
 from pgstrata.host.protocol import Command, Host
 from pgstrata.postgres.binaries import Installation, render_setting_query
 from pgstrata.spec.file.postgresql_conf import conf_lines

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pgstrata.errors import writing
-from pgstrata.record.members import bundled_names
 from pgstrata.record.reader import CampaignData
-from pgstrata.record.redact import Redaction
+from pgstrata.record.redact import Redaction, bundled_names
 from pgstrata.record.source import MAX_MEMBER_BYTES, FolderSource
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)

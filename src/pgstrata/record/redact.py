@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pgstrata.record.members import bundled_names
 from pgstrata.record.reader import CampaignData, TrialData
 from pgstrata.record.source import MAX_MEMBER_BYTES
 from pgstrata.spec.campaign import Campaign
@@ -305,3 +304,25 @@ def _trial_ids(trials: Iterable[TrialData], redaction: Redaction) -> dict[str, s
         if new != trial.trial.stack:
             found[trial.id] = trial.id.replace(slug(trial.trial.stack), slug(new))
     return found
+
+
+# ---------------------------------------------------------------- files of the record
+
+_OWN = ("campaign.json", "decisions.jsonl", "media.jsonl")
+_WRITTEN = ("campaign.yaml", "campaign-before.jsonl")
+"""Free text of the user, left out of a redacted bundle."""
+_FORMATS = (".json", ".jsonl", ".parquet")
+
+
+def bundled_names(data: CampaignData, *, redacted: bool) -> Iterator[str]:
+    """Yield the files of the record for a bundle, in a fixed order: of readable trials, without pages."""
+    source = data.source
+    yield from (name for name in (*_OWN, *(() if redacted else _WRITTEN)) if source.has(name))
+    for trial in (*sorted(t.folder for t in data.trials), *sorted(c.folder for c in data.crashes)):
+        yield from (name for name in source.below(trial) if not redacted or _is_redactable(name))
+    if not redacted:
+        yield from source.below("source")
+
+
+def _is_redactable(name: str) -> bool:
+    return name.endswith(_FORMATS) and "raw" not in name.split("/")

@@ -39,10 +39,9 @@ from pgstrata.report.sentences.summary import Said, cell_words, told
 from pgstrata.report.tables.cluster import ClusterPicture, cluster_pictures
 from pgstrata.report.tables.further import FurtherTable, further_tables, hosts_of_cell, slice_table
 from pgstrata.report.tables.grid import grid_map
-from pgstrata.report.tables.matrix import verdict_matrix
 from pgstrata.report.tables.pairs import Index
 from pgstrata.report.tables.settings import setting_table
-from pgstrata.report.tables.verdicts import VerdictTable, matched_cells, verdict_tables
+from pgstrata.report.tables.verdicts import VerdictTable, matched_cells, verdict_matrix, verdict_tables
 from pgstrata.report.tables.why import TimeView, time_view
 from pgstrata.spec.printable import printable
 from pgstrata.spec.summarise import summarise_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pgstrata.host.facts.kernel import read_kernel_release
+from pgstrata.host.facts.system import read_kernel_release
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.units import render_size
 

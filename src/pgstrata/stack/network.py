@@ -22,8 +22,8 @@ from pathlib import Path
 
 from pgstrata.errors import parser_of
 from pgstrata.host.capabilities import Capability, Need, always, everywhere, kernel_has, program
-from pgstrata.host.facts.filesystems import module_available
-from pgstrata.host.facts.os_release import Family
+from pgstrata.host.facts.system import Family
+from pgstrata.host.facts.tools import module_available
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.stack import Network, Stack
 from pgstrata.stack import round_trip

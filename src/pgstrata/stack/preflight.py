@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.capabilities import WRITABLE, refused_write
-from pgstrata.host.facts.memory import parse_meminfo
+from pgstrata.host.facts.system import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.stack import Stack, Volume

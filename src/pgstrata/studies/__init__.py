@@ -5,7 +5,6 @@ top-level folder of that name. Stacks of the campaigns have the names of the arm
 published ratio of an arm to its baseline next to the measured one.
 """
 
-from pgstrata.studies.catalog import campaign_file, list_campaigns, list_studies, load_study
-from pgstrata.studies.published import Arm, Published, Study
+from pgstrata.studies.catalog import Arm, Published, Study, campaign_file, list_campaigns, list_studies, load_study
 
 __all__ = ["Arm", "Published", "Study", "campaign_file", "list_campaigns", "list_studies", "load_study"]

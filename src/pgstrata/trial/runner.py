@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +15,7 @@ from pgstrata.spec.campaign import Slices, Trial
 from pgstrata.stack.build import StepRunner
 from pgstrata.stack.clean import clean
 from pgstrata.stack.journal import Journal, failures
+from pgstrata.stack.plan import StackPlan
 from pgstrata.stack.undo import RemovePath, StopProcesses, Undo
 from pgstrata.trial.context import TrialContext
 from pgstrata.trial.events import Notice, Tell
@@ -24,12 +25,57 @@ from pgstrata.trial.outcome import TrialOutcome, exclude_cut
 from pgstrata.trial.program import Program, make_program, undo_name
 from pgstrata.trial.standing import report_left, standing
 from pgstrata.trial.steps.collect import fetch_server_log, rescue_outputs
-from pgstrata.trial.steps.kept_stacks import KeptStack, KeptStacks
 from pgstrata.trial.steps.load import GoldenChanged, Present
 from pgstrata.trial.survey.host_survey import Site
 from pgstrata.trial.survey.medium import record_check
 from pgstrata.trial.survey.scratch import make_scratch
 from pgstrata.trial.turns import Turns, take_turns
+
+
+@dataclass(frozen=True)
+class KeptStack:
+    """A stack that stays up: the results of its steps, and the journal that takes it down."""
+
+    plan: StackPlan
+    bindings: Mapping[str, str]
+    journal: Journal
+
+    def undo(self) -> tuple[str, ...]:
+        """Takes it down; what could not be undone, a line each."""
+        return failures(self.journal.undo_all())
+
+
+@dataclass
+class KeptStacks:
+    """By stack and scale."""
+
+    _kept: dict[tuple[str, int], KeptStack] = field(default_factory=dict)
+
+    def of(self, trial: Trial) -> KeptStack | None:
+        """The stack that the trial would find still standing, with its data."""
+        return self._kept.get((trial.stack, trial.scale))
+
+    def keep(self, trial: Trial, kept: KeptStack) -> None:
+        self._kept[trial.stack, trial.scale] = kept
+
+    def give_up(self, trial: Trial) -> None:
+        """Keeps it no longer; the caller takes it down."""
+        self._kept.pop((trial.stack, trial.scale), None)
+
+    def undo_all(self) -> tuple[str, ...]:
+        """Takes every kept stack down; what could not be undone, a line each."""
+        lines: list[str] = []
+        while self._kept:
+            _, kept = self._kept.popitem()
+            lines += kept.undo()
+        return tuple(lines)
+
+    def forget(self) -> None:
+        """After `clean` has taken every stack down, because the host was lost."""
+        self._kept.clear()
+
+
+# ---------------------------------------------------------------- stacks that stay built
 
 
 @dataclass

@@ -8,6 +8,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pgstrata.record.decision import Decision, Observation
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Slices, Trial
@@ -90,3 +91,22 @@ class LocalHostRunner(ScheduledHost):
         for trial in trials:
             self.tell(TrialBegun(self.directory.campaign.name, trial))
         return self.runner.run_together(trials, self.directory, self.tell)
+
+
+# ---------------------------------------------------------------- the simplest policy
+
+
+@dataclass(frozen=True)
+class FixedBlocks:
+    """A fixed number of complete blocks."""
+
+    stacks: tuple[str, ...]
+    blocks: int
+    budget_s: float | None = None
+
+    def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
+        if blocks_done >= self.blocks:
+            return Decision("done", (), reason=f"blocks done: {self.blocks}, as planned")
+        if self.budget_s is not None and blocks_done and elapsed_s * (1 + 1 / blocks_done) > self.budget_s:
+            return Decision("done", (), reason=f"another block would exceed the budget of {self.budget_s:.0f} s")
+        return Decision("screen", self.stacks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.analyze.why.disk_use import disk_findings, late_disks, late_percent
+from pgstrata.analyze.why.use import disk_findings, late_disks, late_percent
 from pgstrata.record.schema import CellResult, DiskUse
 from pgstrata.report.sentences.statements import sentence, tone_of
 from pgstrata.spec.workload import Cell

@@ -11,7 +11,7 @@ from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.spec.campaign import Campaign, Goal, Latency, Runs
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.workload import Workload
-from pgstrata.trial.policy import FixedBlocks
+from pgstrata.trial.scheduling import FixedBlocks
 
 CELL = "tpcb-like-s10-c4"
 NAMES = ("ext4", "xfs", "btrfs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pgstrata.analyze.why.script_use import script_findings
+from pgstrata.analyze.why.use import script_findings
 from pgstrata.record.schema import CellResult
 from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.workload import Cell

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from pgstrata.analyze.campaign.caveats import BY_SOCKET, surroundings_of, unlike
 from pgstrata.analyze.campaign.judge import judge
-from pgstrata.analyze.campaign.surroundings import BY_SOCKET, surroundings_of, unlike
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import SettingRecord

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.cli.resume import begun_quick, run_command
+from pgstrata.cli.overrides import begun_quick, run_command
 from pgstrata_fake.campaigns import Shape, write_campaign
 from typed import typed
 

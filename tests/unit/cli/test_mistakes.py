@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.cli.usage_errors import explain_usage_error
+from pgstrata.cli.main import explain_usage_error
 from typed import typed
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -18,8 +18,8 @@ from pgstrata.errors import PreflightError
 from pgstrata.fleet import cluster_backend
 from pgstrata.fleet.calls import WorkerLost
 from pgstrata.fleet.cluster_backend import LONG_BYTES, ClusterBackend
-from pgstrata.fleet.machines import Machine
 from pgstrata.fleet.messages import Described, describe_here
+from pgstrata.fleet.opening import Machine
 from pgstrata.fleet.work import Piece
 from pieces import digest, refused
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import PreflightError
-from pgstrata.fleet.machines import check_versions, machines_of, notices
 from pgstrata.fleet.messages import Described, describe_here
+from pgstrata.fleet.opening import check_versions, machines_of, notices
 
 HERE = Described(hostname="here", machine="0" * 16, uid=0, user="root", pgstrata="1.0", python="3.11")
 

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("distributed", reason="needs Dask: make setup")
 
 from pgstrata.fleet.cluster_backend import ClusterBackend
-from pgstrata.fleet.machines import Machine
 from pgstrata.fleet.messages import Described, describe_here
+from pgstrata.fleet.opening import Machine
 from pgstrata.host.protocol import HostLost
 
 

@@ -17,31 +17,29 @@ from pgstrata.host.facts.activity import (
     render_busy,
     render_servers,
 )
-from pgstrata.host.facts.block import parse_lsblk
+from pgstrata.host.facts.block import Mount, parse_findmnt, parse_lsblk
 from pgstrata.host.facts.cpu import (
     parse_lscpu,
     read_energy_preferences,
     read_governors,
     read_throttle_count,
     read_turbo,
+    read_virtualisation,
 )
-from pgstrata.host.facts.filesystems import (
+from pgstrata.host.facts.gather import read_machine_id
+from pgstrata.host.facts.medium import parse_parents, render_device
+from pgstrata.host.facts.system import parse_choice, parse_command_line, parse_meminfo, parse_os_release
+from pgstrata.host.facts.tools import (
+    BY_NAME,
     filesystem_available,
     module_available,
     parse_block_drivers,
     parse_filesystems,
     parse_personalities,
+    parse_version,
     raid_available,
+    read_tool,
 )
-from pgstrata.host.facts.gather import read_machine_id
-from pgstrata.host.facts.kernel import parse_command_line
-from pgstrata.host.facts.medium import parse_parents, render_device
-from pgstrata.host.facts.memory import parse_meminfo
-from pgstrata.host.facts.mounts import Mount, parse_findmnt
-from pgstrata.host.facts.os_release import parse_os_release
-from pgstrata.host.facts.tools import BY_NAME, parse_version, read_tool
-from pgstrata.host.facts.virtualisation import read_virtualisation
-from pgstrata.host.facts.vm import parse_choice
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import Busy, Completed
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pgstrata.errors import NotUnderstood, PgstrataError
-from pgstrata.host.facts.block import parse_lsblk
-from pgstrata.host.facts.mounts import parse_findmnt
+from pgstrata.host.facts.block import parse_findmnt, parse_lsblk
 from pgstrata.postgres.fetch import parse_links
 from pgstrata.stack.block.loop import parse_losetup
 from pgstrata.stack.block.lvm import parse_lvs, parse_pvs

@@ -11,8 +11,16 @@ from pydantic import ValidationError
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.delivery import OWN
-from pgstrata.lab.cpio import Entry, directory, render_cpio, with_parents
-from pgstrata.lab.initrd import insertion_order, module_name, parse_modules_dep, render_seed
+from pgstrata.lab.initrd import (
+    Entry,
+    directory,
+    insertion_order,
+    module_name,
+    parse_modules_dep,
+    render_cpio,
+    render_seed,
+    with_parents,
+)
 from pgstrata.lab.mirror import (
     Source,
     choose_sources,

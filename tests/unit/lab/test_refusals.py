@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from fake_host import FakeHost, completed
 from pgstrata.errors import PreflightError
 from pgstrata.host import delivery
-from pgstrata.lab.accelerator import Choice, choose_accelerator
 from pgstrata.lab.image import Image, build_image, find_image, require_space
 from pgstrata.lab.machine import (
     Machine,
@@ -21,7 +20,7 @@ from pgstrata.lab.machine import (
     require_tools,
     serve_media,
 )
-from pgstrata.lab.machines import names
+from pgstrata.lab.machines import Choice, choose_accelerator, names
 from pgstrata.lab.qemu import DataDisk, MachineSpec
 from pgstrata.lab.recipe import Recipe
 from pgstrata.lab.session import check_memory

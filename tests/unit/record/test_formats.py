@@ -24,8 +24,8 @@ from pgstrata.report.render import render
 from pgstrata.spec.crash_request import CrashRequest
 from pgstrata.trial.events import silent
 from pgstrata.trial.interruption import Interruption
-from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import run_campaign
+from pgstrata.trial.scheduling import FixedBlocks
 from pgstrata_fake.runner import FakeRunner
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "record"

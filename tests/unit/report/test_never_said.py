@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from pgstrata.analyze.campaign.judge import judge
-from pgstrata.cli.resume import run_command
+from pgstrata.cli.overrides import run_command
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import Origin

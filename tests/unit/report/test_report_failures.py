@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.analyze.campaign.caveats import transactions_of
 from pgstrata.analyze.campaign.judge import judge
 from pgstrata.analyze.campaign.statements import Behind, Choice, Price
-from pgstrata.analyze.campaign.transactions import transactions_of
 from pgstrata.analyze.finding import Transactions
 from pgstrata.analyze.findings import Findings
 from pgstrata.analyze.sessions.comparison import Session, compare_sessions, session_of

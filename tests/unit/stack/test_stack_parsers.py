@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.host.facts.memory import parse_meminfo
+from pgstrata.host.facts.system import parse_meminfo
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.stack.block.loop import parse_losetup

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.why.node_use import node_findings
+from pgstrata.analyze.why.use import node_findings
 from pgstrata.postgres.pooler import Sent
 from pgstrata.probe.acknowledged import Acknowledgements
 from pgstrata.probe.stale import parse_reads

@@ -23,9 +23,8 @@ from pgstrata.stack.preflight import Unsupported
 from pgstrata.trial.events import Tell, silent
 from pgstrata.trial.interruption import Interrupted, Interruption
 from pgstrata.trial.opening import record_unsupported
-from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import GIVE_UP_AFTER, Outcome, ended, run_campaign
-from pgstrata.trial.scheduling import OneByOne, TrialRunner
+from pgstrata.trial.scheduling import FixedBlocks, OneByOne, TrialRunner
 from pgstrata_fake.runner import FakeRunner
 
 pytestmark = pytest.mark.slow

@@ -16,10 +16,9 @@ from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.rounds import round_trials
 from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
-from pgstrata.watch import tail
-from pgstrata.watch.follow import MOST_SECONDS, Follower
+from pgstrata.watch import follow
+from pgstrata.watch.follow import MOST_SECONDS, PIECE_BYTES, Follower, Tail, last_bytes
 from pgstrata.watch.progress import Progress
-from pgstrata.watch.tail import Tail, last_bytes
 from pgstrata_fake.campaigns import Shape, write_campaign
 
 
@@ -100,14 +99,14 @@ def test_of_a_huge_file_of_events_the_end_is_read(directory: Path, running: Runn
     line = '{"at": "2026-01-01T00:00:00Z", "event": "note", "text": "' + "x" * 500 + '"}\n'
     running.tell(line * 4000)
     running.measure()
-    assert (running.partial / "events.jsonl").stat().st_size > 2 * tail.PIECE_BYTES
+    assert (running.partial / "events.jsonl").stat().st_size > 2 * PIECE_BYTES
     found = Follower(directory).look()
     assert found.running[0].step == "measure"
     assert found.unreadable_lines == 0
 
 
 def test_a_line_without_an_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "PIECE_BYTES", 100)
+    monkeypatch.setattr(follow, "PIECE_BYTES", 100)
     path = tmp_path / "events.jsonl"
     path.write_bytes(b"")
     one = Tail(path)

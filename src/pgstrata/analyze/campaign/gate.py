@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from pgstrata.analyze.campaign.caveats import notable_in
 from pgstrata.analyze.campaign.scale import METRICS
-from pgstrata.analyze.campaign.transactions import notable_in
 from pgstrata.analyze.finding import Uncounted
 from pgstrata.analyze.findings import Findings, StackFinding
 from pgstrata.errors import UsageError

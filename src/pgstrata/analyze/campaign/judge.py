@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from pgstrata.analyze.campaign.caveats import notable, surroundings_of, transactions_of
 from pgstrata.analyze.campaign.conclude import (
     CellConclusion,
     OwnLevel,
@@ -20,8 +21,7 @@ from pgstrata.analyze.campaign.conclude import (
     undecided_rivals,
 )
 from pgstrata.analyze.campaign.evidence import Evidence, Run, gather
-from pgstrata.analyze.campaign.hosts_findings import hosts_findings
-from pgstrata.analyze.campaign.pair_findings import PairFindings, sorted_bounds
+from pgstrata.analyze.campaign.pair_findings import PairFindings, hosts_findings, sorted_bounds
 from pgstrata.analyze.campaign.scale import metric_of
 from pgstrata.analyze.campaign.slice_evidence import slices_finding
 from pgstrata.analyze.campaign.statement_builder import CellStatements, amounts, rivals_of
@@ -29,8 +29,6 @@ from pgstrata.analyze.campaign.statements import (
     MatchedLoad,
     Statement,
 )
-from pgstrata.analyze.campaign.surroundings import surroundings_of
-from pgstrata.analyze.campaign.transactions import notable, transactions_of
 from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.findings import (
     CampaignFinding,
@@ -47,9 +45,7 @@ from pgstrata.analyze.stats.hosts import host_factor_table
 from pgstrata.analyze.stats.interval import ALPHA
 from pgstrata.analyze.stats.screen import rank
 from pgstrata.analyze.why.account import explain
-from pgstrata.analyze.why.disk_use import disk_findings
-from pgstrata.analyze.why.node_use import node_findings
-from pgstrata.analyze.why.script_use import script_findings
+from pgstrata.analyze.why.use import disk_findings, node_findings, script_findings
 from pgstrata.record.reader import CampaignData, without_collection
 from pgstrata.spec.notation.stack import render_stack
 from pgstrata.spec.workload import Cell

@@ -13,7 +13,7 @@ from pgstrata.analyze.campaign.later_stages import capacity_statement
 from pgstrata.analyze.campaign.levels_apart import far_run, is_notable
 from pgstrata.analyze.campaign.pair_findings import PairFindings, pair_statement, relative_margin, sorted_bounds
 from pgstrata.analyze.campaign.policy import MAX_PAIRS
-from pgstrata.analyze.campaign.run_features import features_of
+from pgstrata.analyze.campaign.run_features import feature_statements, features_of, known, stalls
 from pgstrata.analyze.campaign.run_scatter import suggested_length
 from pgstrata.analyze.campaign.slice_evidence import slice_statements
 from pgstrata.analyze.campaign.statements import (
@@ -40,7 +40,6 @@ from pgstrata.analyze.campaign.statements import (
     Trend,
     WholeRunsApart,
 )
-from pgstrata.analyze.campaign.steadiness import feature_statements, known, stalls
 from pgstrata.analyze.campaign.whole_runs import whole_against_slices
 from pgstrata.analyze.crash import effective_durability
 from pgstrata.analyze.finding import Source
@@ -50,7 +49,7 @@ from pgstrata.analyze.stats.comparison import Design, tabulate
 from pgstrata.analyze.stats.forecast import smallest_margin
 from pgstrata.analyze.stats.interval import Interval
 from pgstrata.analyze.stats.trend import trend_p
-from pgstrata.analyze.why.disk_use import disk_findings, late_disks
+from pgstrata.analyze.why.use import disk_findings, late_disks
 from pgstrata.record.decision import COMPARISON, Observation
 from pgstrata.spec.durability import CLASSES
 from pgstrata.spec.workload import Cell

@@ -31,8 +31,8 @@ from typing import Literal
 
 import numpy as np
 
+from pgstrata.analyze.campaign.caveats import notable_in
 from pgstrata.analyze.campaign.scale import metric_of
-from pgstrata.analyze.campaign.transactions import notable_in
 from pgstrata.analyze.finding import Transactions, Uncounted
 from pgstrata.analyze.findings import Findings, StackFinding
 from pgstrata.analyze.stats.interval import ALPHA, SCREEN_G, Estimate, interval, t_interval

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.group import Group
-from pgstrata.cli.output import JsonFlag, parse_margin, print_json, print_notice, print_text
+from pgstrata.cli.output import Group, JsonFlag, parse_margin, print_json, print_notice, print_text
 from pgstrata.importers.registry import TOOLS
 from pgstrata.importers.tool import Importer
 

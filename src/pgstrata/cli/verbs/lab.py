@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.group import Group
-from pgstrata.cli.output import JsonFlag, print_json, print_notice, print_text
+from pgstrata.cli.output import Group, JsonFlag, print_json, print_notice, print_text
 
 group = typer.Typer(
     cls=Group,
@@ -114,8 +113,7 @@ def ssh(
     words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", show_default=False)] = None,
 ) -> None:
     """Open a shell or run one command on a running machine."""
-    from pgstrata.host.local import LocalHost
-    from pgstrata.host.terminal import become
+    from pgstrata.host.local import LocalHost, become
     from pgstrata.lab.machine import render_ssh
     from pgstrata.lab.machines import find
 

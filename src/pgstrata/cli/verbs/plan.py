@@ -52,7 +52,7 @@ def plan(
     --fail-on warns about conditions that `run` could hardly decide; `plan` judges none.
     """
     from pgstrata.cli.campaign_run import parse_gate
-    from pgstrata.cli.resume import asked_campaign
+    from pgstrata.cli.overrides import asked_campaign
 
     asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)
     conditions = parse_gate(fail_on).conditions

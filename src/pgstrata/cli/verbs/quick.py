@@ -138,8 +138,7 @@ def quick(
     """Compare stacks named on the command line: build each, run PostgreSQL and pgbench on it, report."""
     from pgstrata.analyze.stats.detectable_difference import smallest_shown
     from pgstrata.cli.campaign_run import Shown, parse_gate, run_to_report
-    from pgstrata.cli.overrides import duration_option, require_known
-    from pgstrata.cli.resume import begun_quick
+    from pgstrata.cli.overrides import begun_quick, duration_option, require_known
     from pgstrata.cli.verbs.plan import show_plan
     from pgstrata.spec.expand import slug
     from pgstrata.spec.quick import quick_campaign, quick_name

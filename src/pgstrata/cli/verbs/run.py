@@ -41,7 +41,7 @@ def run(
     A campaign directory can be resumed too; add --minutes if its budget is used up.
     """
     from pgstrata.cli.campaign_run import Shown, parse_gate, run_to_report
-    from pgstrata.cli.resume import asked_campaign
+    from pgstrata.cli.overrides import asked_campaign
     from pgstrata.cli.verbs.watch import watching
 
     asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)

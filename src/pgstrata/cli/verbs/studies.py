@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.group import Group
 from pgstrata.cli.output import (
     FailOn,
     FailUndecided,
+    Group,
     JsonFlag,
     OtherHost,
     OutDirectory,

@@ -1,4 +1,4 @@
-"""Block devices: lsblk, and what only sysfs says (write cache, scheduler)."""
+"""Block devices (lsblk), and what is mounted where (findmnt)."""
 
 from __future__ import annotations
 
@@ -68,3 +68,40 @@ def read_block_devices(host: Host) -> tuple[BlockDevice, ...]:
 def read_write_cache(host: Host, name: str) -> str | None:
     """`write back` (volatile unless the device has protection, which it does not tell) or `write through`."""
     return read_file(host, f"/sys/class/block/{name}/queue/write_cache")
+
+
+# ---------------------------------------------------------------- mounts
+
+MOUNT_COLUMNS = "TARGET,SOURCE,FSTYPE,OPTIONS"
+
+
+@dataclass(frozen=True)
+class Mount:
+    target: str
+    source: str
+    """As findmnt gives it; a subvolume or bind mount in brackets behind the device is cut off."""
+    filesystem: str
+    options: tuple[str, ...]
+
+
+@parser_of("findmnt")
+def parse_findmnt(text: str) -> tuple[Mount, ...]:
+    """From `findmnt -J -o MOUNT_COLUMNS`, parents before children."""
+    found: list[Mount] = []
+
+    def walk(entries: list[dict[str, Any]]) -> None:
+        for entry in entries:
+            source = (entry["source"] or "").partition("[")[0]
+            found.append(Mount(entry["target"], source, entry["fstype"], tuple((entry["options"] or "").split(","))))
+            walk(entry.get("children", []))
+
+    walk(json.loads(text)["filesystems"])
+    return tuple(found)
+
+
+def read_mount_of(host: Host, path: str) -> Mount | None:
+    """The mount that holds a path, or will hold it once it is made."""
+    while host.status(path) is None and path not in ("/", ""):
+        path = path.rstrip("/").rpartition("/")[0] or "/"
+    text = read_output(host, "findmnt", "-J", "-o", MOUNT_COLUMNS, "-T", path)
+    return parse_findmnt(text)[-1] if text else None

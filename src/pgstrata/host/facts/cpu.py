@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pgstrata.host.facts.source import read_file, read_names, read_output
-from pgstrata.host.protocol import Host
+from pgstrata.host.protocol import Host, command
 
 CPU_DIRECTORY = "/sys/devices/system/cpu"
 
@@ -98,3 +98,24 @@ def read_throttle_count(host: Host) -> int | None:
     counts = [read_file(host, f"{CPU_DIRECTORY}/{name}/thermal_throttle/core_throttle_count") for name in cpus]
     known = [int(count) for count in counts if count is not None]
     return sum(known) if known else None
+
+
+# ---------------------------------------------------------------- whether the machine is real
+
+METAL = "none"
+
+
+def read_virtualisation(host: Host, cpu: Cpu | None) -> str:
+    """`none` on metal, else the hypervisor or container, both when nested (`kvm, docker`)."""
+    found = []
+    for kind in ("--vm", "--container"):
+        # Exit code 1 and "none" mean that there is none of that kind.
+        done = host.run(command("systemd-detect-virt", kind), check=False)
+        if done.exit_code == 0:
+            found.append(done.stdout.strip())
+    if cpu is not None and cpu.hypervisor and not any(name not in _CONTAINERS for name in found):
+        found.insert(0, cpu.hypervisor.lower())
+    return ", ".join(found) or METAL
+
+
+_CONTAINERS = frozenset({"docker", "podman", "lxc", "lxc-libvirt", "systemd-nspawn", "openvz", "rkt", "wsl", "proot"})

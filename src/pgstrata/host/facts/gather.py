@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pgstrata.host.facts.activity import read_busy, read_load, read_pressure, read_servers, render_busy
-from pgstrata.host.facts.clock import read_clock_source
 from pgstrata.host.facts.cpu import (
     Cpu,
     read_cpu,
@@ -16,14 +15,19 @@ from pgstrata.host.facts.cpu import (
     read_smt,
     read_throttle_count,
     read_turbo,
+    read_virtualisation,
 )
-from pgstrata.host.facts.kernel import read_kernel_parameters, read_kernel_release
-from pgstrata.host.facts.memory import read_memory
-from pgstrata.host.facts.os_release import read_os_release
 from pgstrata.host.facts.source import read_file
+from pgstrata.host.facts.system import (
+    read_clock_source,
+    read_huge_pages,
+    read_kernel_parameters,
+    read_kernel_release,
+    read_memory,
+    read_os_release,
+    read_sysctls,
+)
 from pgstrata.host.facts.tools import read_tools
-from pgstrata.host.facts.virtualisation import read_virtualisation
-from pgstrata.host.facts.vm import read_huge_pages, read_sysctls
 from pgstrata.host.protocol import Host
 
 UNKNOWN = "unknown"

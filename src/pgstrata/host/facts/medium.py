@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pgstrata.host.facts.mounts import Mount, read_mount_of
+from pgstrata.host.facts.block import Mount, read_mount_of
 from pgstrata.host.facts.source import read_output
 from pgstrata.host.protocol import Host
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, assert_never
 
+from pgstrata.analyze.campaign.caveats import NOTABLE
 from pgstrata.analyze.campaign.pair_findings import pair_statement
 from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.campaign.statements import (
@@ -43,7 +44,6 @@ from pgstrata.analyze.campaign.statements import (
     UnlikeBuilds,
     WholeRunsApart,
 )
-from pgstrata.analyze.campaign.transactions import NOTABLE
 from pgstrata.analyze.finding import Rounds, Transactions, Uncounted, Unlike
 from pgstrata.analyze.findings import Comparison
 from pgstrata.report.sentences.figures import (
@@ -56,8 +56,7 @@ from pgstrata.report.sentences.figures import (
     render_number,
 )
 from pgstrata.report.sentences.markup import listed, quoted
-from pgstrata.report.sentences.slices import slices_words
-from pgstrata.report.sentences.steadiness import remark_words, soak_words
+from pgstrata.report.sentences.steadiness import remark_words, slices_words, soak_words
 from pgstrata.spec.summarise import summarise_names
 from pgstrata.spec.units import render_duration
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from pgstrata.analyze.campaign.run_features import NOTABLE_HALF
 from pgstrata.analyze.campaign.statements import (
     CheckpointCost,
     Choice,
@@ -24,7 +25,6 @@ from pgstrata.analyze.campaign.statements import (
     Statement,
     Trend,
 )
-from pgstrata.analyze.campaign.steadiness import NOTABLE_HALF
 from pgstrata.analyze.findings import CellFinding, Findings
 from pgstrata.report.sentences.markup import listed, quoted
 from pgstrata.report.sentences.statements import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pgstrata.analyze.campaign.caveats import notable
 from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.campaign.statements import Choice
-from pgstrata.analyze.campaign.transactions import notable
 from pgstrata.analyze.finding import Uncounted
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
 from pgstrata.report.sentences.crash import durability_words
@@ -23,7 +23,7 @@ from pgstrata.report.sentences.figures import (
     render_ratio_interval,
     render_spread,
 )
-from pgstrata.report.sentences.statements import MOST_ACCEPTABLE, MOST_HOSTS, shares_words
+from pgstrata.report.sentences.statements import MOST_ACCEPTABLE, MOST_HOSTS, shares_words, warning_words
 from pgstrata.report.tables.pairs import Index
 from pgstrata.spec.durability_class import SURVIVES
 
@@ -319,3 +319,55 @@ def _direction(comparison: Comparison) -> str:
     if metric_of(comparison.metric).unit == "TPS":
         return "slower" if comparison.verdict == "worse" else "faster"
     return comparison.verdict
+
+
+# ---------------------------------------------------------------- every stack against every other
+
+_SIGNS: dict[Tone, str] = {
+    "better": "▲",
+    "better-proven": "▲",
+    "worse": "▼",
+    "worse-proven": "▼",
+    "equal": "=",
+    "undecided": "?",
+}
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """The stack of the row against the stack of the column."""
+
+    sign: str
+    text: str
+    tone: Tone
+    tip: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows and columns in the order of rank; None on the diagonal and for stacks that were not compared."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[MatrixCell | None, ...], ...]
+
+
+def verdict_matrix(index: Index, cell: CellFinding) -> Matrix | None:
+    """Return the matrix; None without two stacks to compare."""
+    names = cell.ranking
+    if len(names) < 2:
+        return None
+    rows = tuple(tuple(_matrix_cell(index, cell, a, b) for b in names) for a in names)
+    return Matrix(names, rows)
+
+
+def _matrix_cell(index: Index, cell: CellFinding, a: str, b: str) -> MatrixCell | None:
+    pair = index.pair(cell.id, a, b) if a != b else None
+    if pair is None:
+        return None
+    words, tone = verdict_words(pair)
+    detail = verdict_detail(pair)
+    figure = comparison_figure(pair)
+    interval = f" ({figure.interval})" if figure.interval else ""
+    rest = (words, detail, f"{render_count(pair.pairs, 'pair')}, {pair.kind}", warning_words(pair))
+    tip = "; ".join([f"{a} against {b}: {figure.value}{interval}", *(text for text in rest if text)])
+    return MatrixCell(_SIGNS.get(tone, ""), figure.value, tone, tip)

@@ -10,8 +10,8 @@ from typing import Literal
 
 from pgstrata.errors import PgstrataError, parser_of
 from pgstrata.host.capabilities import UTIL_LINUX, Capability, kernel_has, openable, program_path, writable
-from pgstrata.host.facts.filesystems import driver_available
 from pgstrata.host.facts.source import read_names
+from pgstrata.host.facts.tools import driver_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.loop import LoopDevice
 from pgstrata.stack.busy import BUSY_ATTEMPTS, BUSY_PAUSE_S

@@ -14,7 +14,7 @@ from typing import Literal
 
 from pgstrata.errors import parser_of
 from pgstrata.host.capabilities import Capability, everywhere, kernel_has, named, program
-from pgstrata.host.facts.filesystems import driver_available, module_available
+from pgstrata.host.facts.tools import driver_available, module_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer

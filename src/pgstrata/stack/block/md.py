@@ -12,7 +12,7 @@ from typing import Literal
 
 from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import Capability, Need, everywhere, kernel_has, program
-from pgstrata.host.facts.filesystems import raid_available
+from pgstrata.host.facts.tools import raid_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.md import Md
 from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer

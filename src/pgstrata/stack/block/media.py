@@ -20,7 +20,7 @@ from pgstrata.host.delivery import (
     stop_serving,
     timing_options,
 )
-from pgstrata.host.facts.filesystems import driver_available
+from pgstrata.host.facts.tools import driver_available
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.media_model import defined_parameters

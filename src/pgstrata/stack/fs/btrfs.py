@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pgstrata.errors import TrialError
 from pgstrata.host.capabilities import KERNEL, Capability, Packages, filesystem, named, program
-from pgstrata.host.facts.os_release import Family
+from pgstrata.host.facts.system import Family
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.btrfs import Btrfs
 from pgstrata.stack.kernel_release import release_problem

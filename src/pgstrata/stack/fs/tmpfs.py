@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.host.capabilities import Capability, filesystem
-from pgstrata.host.facts.memory import parse_meminfo
+from pgstrata.host.facts.system import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.stack.free_space import Wanted, require_memory, require_size

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pgstrata.host.capabilities import Capability, Packages, filesystem, named, program
-from pgstrata.host.facts.os_release import Family
+from pgstrata.host.facts.system import Family
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.units import parse_size_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.facts.memory import parse_meminfo
+from pgstrata.host.facts.system import parse_meminfo
 from pgstrata.host.protocol import Host
 from pgstrata.spec.units import render_size
 

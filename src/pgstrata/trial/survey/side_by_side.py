@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError
-from pgstrata.host.facts.memory import read_memory
+from pgstrata.host.facts.system import read_memory
 from pgstrata.record.schema import DecisionRecord
 from pgstrata.spec.campaign import Slices
 from pgstrata.spec.side_by_side import why_whole

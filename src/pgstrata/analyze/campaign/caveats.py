@@ -1,16 +1,44 @@
-"""Differences between stacks other than their storage that a verdict must name: server, checksums, network, client.
-
-Values are those of the trials that count: checked facts of the server, its recorded settings, and the nodes of the
-specification.
+"""What a claim on stacks must name besides: notable shares of transactions that figures do not count, and surroundings
+that differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pgstrata.analyze.finding import Unlike
+from pgstrata.analyze.finding import Transactions, Uncounted, Unlike
+from pgstrata.analyze.findings import StackFinding
 from pgstrata.record.reader import TrialData
+from pgstrata.record.schema import CellResult
 from pgstrata.spec.stack import Stack
+
+NOTABLE = 0.001
+
+
+def transactions_of(results: Iterable[CellResult]) -> Transactions | None:
+    """Return the outcome over all runs; None if no transactions were counted."""
+    counted = list(results)
+    failed, skipped = sum(r.failed for r in counted), sum(r.skipped for r in counted)
+    tried = sum(r.transactions for r in counted) + failed + skipped
+    if not tried:
+        return None
+    late, retried = sum(r.late for r in counted), sum(r.retried for r in counted)
+    return Transactions(
+        tried=tried, failed=failed / tried, skipped=skipped / tried, late=late / tried, retried=retried / tried
+    )
+
+
+def notable(by_stack: Mapping[str, Transactions | None]) -> Uncounted:
+    """Return the stacks that have a notable share."""
+    return {name: t for name, t in by_stack.items() if t is not None and max(t.shares.values()) >= NOTABLE}
+
+
+def notable_in(cell: str, stacks: Iterable[StackFinding]) -> Uncounted:
+    """Return those of the stacks that have a notable share in a cell."""
+    return notable({stack.name: stack.transactions for stack in stacks if stack.cell == cell})
+
+
+# ---------------------------------------------------------------- surroundings
 
 SERVER_FACTS = ("PostgreSQL version", "PostgreSQL program")
 BY_SOCKET = "pgbench on the server's machine"
