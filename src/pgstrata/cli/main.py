@@ -71,7 +71,7 @@ def _command(error: Any) -> str:
     return str(context.command_path) if context is not None else "pgstrata"
 
 
-# ---------------------------------------------------------------- refused command lines
+# ---------------------------------------------------------------- the program
 
 EPILOG = "Example: pgstrata quick ext4 xfs:noatime btrfs:nodatacow tmpfs --minutes 20"
 

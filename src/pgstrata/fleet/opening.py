@@ -88,7 +88,7 @@ def notices(workers: Mapping[str, Described], machines: Sequence[Machine], here:
     return told
 
 
-# ---------------------------------------------------------------- machines among the workers
+# ---------------------------------------------------------------- hosts of a campaign
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.pgbench_runs import pgbench_runs
+from pgstrata.importers.pgbench_text import pgbench_runs
 from pgstrata.importers.source import number, read_json, read_text, whole
 from pgstrata.importers.tool import Importer, ToolFile
 from pgstrata.workload.tool_run import ToolRun

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.pgbench_runs import pgbench_runs
+from pgstrata.importers.pgbench_text import pgbench_runs
 from pgstrata.importers.source import read_text
 from pgstrata.importers.tool import Importer, ToolFile
 from pgstrata.workload.pgbench_aggregates import parse_aggregates

@@ -2,15 +2,21 @@
 
 A result begins at the line `transaction type:` and ends at its throughput, with the statements and scripts that follow.
 Progress before and within it belongs to it, and so does the last `pgbench (VERSION)` before it. Lines outside of
-results are counted, never interpreted; an unknown line within a result is an error with its number.
+results are counted, never interpreted; an unknown line within a result is an error with its number. Tools whose
+results hold pgbench's own output have its runs from here, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from pgstrata.errors import UsageError
+from pgstrata.importers.source import COLOUR, read_text
+from pgstrata.record.schema import PROGRESS_COLUMNS
+from pgstrata.workload.pgbench import script_fields, workload_of
 from pgstrata.workload.pgbench_output import (
     PgbenchOutputError,
     PgbenchResult,
@@ -19,8 +25,8 @@ from pgstrata.workload.pgbench_output import (
     parse_progress,
     parse_result,
 )
+from pgstrata.workload.tool_run import ToolRun
 
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _START = re.compile(r"transaction type: ")
 _VERSION = re.compile(r"pgbench \((.+)\)$")
 _PROGRESS = re.compile(r"progress: [\d.]+ s, .*$")
@@ -31,7 +37,6 @@ _MESSAGE = re.compile(
     r"client \d+ |Password:|setting random seed)"
 )
 _INCOMPLETE = re.compile(r"Run was aborted|results are incomplete|client \d+ (?:script \d+ )?aborted")
-_BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 
 
 @dataclass(frozen=True)
@@ -74,24 +79,13 @@ class _Block:
         return True
 
 
-def decode_text(data: bytes) -> str:
-    """Decode UTF-8, or the encoding of the byte order mark; zeroes in every second byte are UTF-16 without a mark."""
-    for mark, encoding in _BOMS:
-        if data.startswith(mark):
-            return data.decode(encoding, errors="replace")
-    head = data[:400]
-    if len(head) >= 8 and head[1::2].count(0) > len(head) // 4:
-        return data.decode("utf-16-le", errors="replace")
-    return data.decode("utf-8", errors="replace")
-
-
 def read_pgbench_text(text: str) -> PgbenchText:
     """Return the results in a text.
 
     Raises PgbenchOutputError for a text without a result, for an incomplete result, and for an unknown line within a
     result; the message has the number of the line.
     """
-    lines = [(number, _COLOUR.sub("", line).rstrip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, COLOUR.sub("", line).rstrip()) for number, line in enumerate(text.splitlines(), 1)]
     blocks, left_out = _cut([(number, line) for number, line in lines if line.strip()])
     if not blocks:
         raise PgbenchOutputError("no result of pgbench: no line has 'transaction type:'")
@@ -176,3 +170,77 @@ def _run(block: _Block) -> PgbenchRun:
 
 def _incomplete(messages: Sequence[str]) -> Iterator[str]:
     yield from (message.strip() for message in messages if _INCOMPLETE.search(message))
+
+
+# ---------------------------------------------------------------- runs
+
+
+def _traits_of(result: PgbenchResult) -> dict[str, str]:
+    """Return the traits that make runs of one script different measurements."""
+    return {
+        "protocol": result.protocol,
+        "partitions": f"{result.partitions} partitions" if result.partitions else "no partitions",
+        "connections": "a connection for each transaction" if result.reconnects else "kept connections",
+    }
+
+
+def _rate_tps(result: PgbenchResult) -> float | None:
+    """Return the rate of an open loop as it was achieved; None for a closed one."""
+    if result.lag_avg_ms is None or not result.tps:
+        return None
+    return float(f"{result.tps:.2g}")
+
+
+def pgbench_runs(path: Path, *, stack: str, traits: Mapping[str, str]) -> list[ToolRun]:
+    """Return the runs in an output of pgbench; one without a result is incomplete. UsageError for a damaged output."""
+    text = read_text(path)
+    if "transaction type: " not in text:
+        return [ToolRun(str(path), "pgbench", stack=stack, incomplete="pgbench printed no result")]
+    try:
+        found = read_pgbench_text(text)
+    except PgbenchOutputError as error:
+        raise UsageError(f"{path}: {error.message}", hint="leave out the runs that were cut or damaged") from None
+    return [printed_run(path, run, stack, traits) for run in found.runs]
+
+
+def printed_run(path: Path, run: PgbenchRun, stack: str, traits: Mapping[str, str]) -> ToolRun:
+    """Return a result of an output as the run of a tool."""
+    result = run.result
+    measured = {
+        "tps": result.tps,
+        "latency_avg_ms": result.latency_avg_ms,
+        "latency_stddev_ms": result.latency_stddev_ms,
+    }
+    timed_s = float(result.duration_s) if result.duration_s else result.transactions / (result.tps or 1.0)
+    return ToolRun(
+        f"{path} (line {run.line})",
+        workload_of(result),
+        {name: value for name, value in measured.items() if value is not None},
+        scale=result.scale,
+        clients=result.clients,
+        rate_tps=_rate_tps(result),
+        result={
+            "duration_s": timed_s,
+            "transactions": result.transactions,
+            "failed": result.failed,
+            "retried": result.retried,
+            "skipped": result.skipped,
+            "late": result.late,
+            "initial_connection_ms": result.initial_connection_ms,
+            "lag_avg_ms": result.lag_avg_ms,
+            "scripts": script_fields(result),
+        },
+        progress=[tuple(getattr(row, column) for column in PROGRESS_COLUMNS) for row in run.progress.rows],
+        traits={**_traits_of(result), **traits},
+        told={
+            "threads": str(result.jobs),
+            "duration": f"{result.duration_s} s"
+            if result.duration_s
+            else f"{result.transactions_per_client} transactions",
+            "number of tries": str(result.max_tries),
+            "version of pgbench": result.version or "before 14",
+        },
+        stack=stack,
+        raw=(path,),
+        incomplete=f"pgbench says {run.incomplete[:120]!r}" if run.incomplete else "",
+    )

@@ -11,11 +11,22 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pgstrata.errors import UsageError
-from pgstrata.importers.pgbench_text import decode_text
 from pgstrata.record.bounded_json import parse_json
 
 LARGEST_FILE_BYTES = 64 << 20
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
+
+
+def decode_text(data: bytes) -> str:
+    """Decode UTF-8, or the encoding of the byte order mark; zeroes in every second byte are UTF-16 without a mark."""
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return data.decode(encoding, errors="replace")
+    head = data[:400]
+    if len(head) >= 8 and head[1::2].count(0) > len(head) // 4:
+        return data.decode("utf-16-le", errors="replace")
+    return data.decode("utf-8", errors="replace")
 
 
 def read_text(path: Path) -> str:
@@ -34,7 +45,7 @@ def read_text(path: Path) -> str:
             f"{path} is larger than {LARGEST_FILE_BYTES >> 20} MiB",
             hint="cut it into files with a part of its runs each",
         )
-    return _COLOUR.sub("", decode_text(content))
+    return COLOUR.sub("", decode_text(content))
 
 
 def _opened(path: Path) -> BinaryIO | gzip.GzipFile | lzma.LZMAFile:

@@ -52,17 +52,32 @@ def import_tool(
     _require_once(runs)
     if len(runs) > MOST_RUNS:
         raise UsageError(f"the files hold {len(runs)} runs, more than {MOST_RUNS}", hint="import them in parts")
-    primary = metric or _primary(importer, runs)
-    runs = list(_counted(runs, primary, rejected))
-    trials = list(_trials(runs))
-    notices += _notices(runs)
+    return write_runs(importer.name, importer.tool, runs, out, rejected, notices, margin=margin, metric=metric)
+
+
+def write_runs(
+    name: str,
+    tool: str,
+    runs: Sequence[ToolRun],
+    out: Path,
+    rejected: Counter[str],
+    notices: list[str],
+    *,
+    margin: float,
+    metric: str | None = None,
+) -> ImportSummary:
+    """Write the runs of a tool as the new campaign directory `out`; `name` is that of its import."""
+    primary = metric or _primary(tool, runs)
+    counted = list(_counted(runs, primary, rejected))
+    trials = list(_trials(counted))
+    notices += _notices(counted)
     if min(Counter(trial.stack.name for trial in trials).values()) == 1:
         notices.append(SINGLE_RUNS)
     return write_campaign(
         sorted(trials, key=lambda t: t.block),
         out,
-        name=importer.name,
-        origin=f"import {importer.name}",  # type: ignore[arg-type]
+        name=name,
+        origin=f"import {name}",  # type: ignore[arg-type]
         paired=False,
         goal=Goal(kind="all-pairs", margin=margin, primary=primary),
         rejected=rejected,
@@ -116,7 +131,7 @@ def _require_once(runs: Sequence[ToolRun]) -> None:
 # ---------------------------------------------------------------- runs
 
 
-def _primary(importer: Importer, runs: Sequence[ToolRun]) -> str:
+def _primary(tool: str, runs: Sequence[ToolRun]) -> str:
     """Return the metric of all runs; UsageError if they have different ones."""
     complete = [run for run in runs if run.figures and not run.incomplete]
     if complete and all(run.rate_tps and "latency_avg_ms" in run.figures for run in complete):
@@ -124,7 +139,7 @@ def _primary(importer: Importer, runs: Sequence[ToolRun]) -> str:
     found = {next(iter(run.figures)) for run in complete}
     if len(found) > 1:
         raise UsageError(
-            f"the files of {importer.tool} measured different metrics: {', '.join(sorted(found))}",
+            f"the files of {tool} measured different metrics: {', '.join(sorted(found))}",
             hint=f"name the one to compare: --metric {sorted(found)[0]}",
         )
     return next(iter(found), "tps")
@@ -189,8 +204,9 @@ def _cell_names(runs: Sequence[ToolRun]) -> list[str]:
 
 
 def _differing(settings: Sequence[Mapping[str, str]]) -> Iterable[str]:
+    """Return the settings with several values; a run without any, of a log alone, has none of them."""
     keys = dict.fromkeys(key for one in settings for key in one)
-    return (key for key in keys if len({one.get(key, "") for one in settings}) > 1)
+    return (key for key in keys if len({one.get(key, "") for one in settings if one}) > 1)
 
 
 def _notices(runs: Sequence[ToolRun]) -> Iterator[str]:

@@ -66,7 +66,7 @@ def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % _ALIGN_BYTES)
 
 
-# ---------------------------------------------------------------- archives
+# ---------------------------------------------------------------- the initrd
 
 ROOT_SERIAL = "pgstrata-root"
 READY_LINE = "pgstrata: initrd runs"

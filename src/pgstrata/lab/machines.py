@@ -83,7 +83,7 @@ def _probe(host: Host, image: Image, console: str) -> Choice:
     return Choice("kvm") if booted else Choice("tcg", said or "a kernel under KVM ended without a word")
 
 
-# ---------------------------------------------------------------- KVM or emulation
+# ---------------------------------------------------------------- machines
 
 Say = Callable[[str], None]
 

@@ -89,7 +89,7 @@ class ParallelHosts:
         return {name: futures[name].result() for name in self.hosts}
 
 
-# ---------------------------------------------------------------- several hosts
+# ---------------------------------------------------------------- opening
 
 
 @contextmanager

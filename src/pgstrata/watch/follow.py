@@ -105,7 +105,7 @@ def _regular_size(descriptor: int) -> int | None:
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
-# ---------------------------------------------------------------- growing files
+# ---------------------------------------------------------------- campaign directories
 
 MOST_SECONDS = 120
 PROGRESS_BYTES = 32 << 10

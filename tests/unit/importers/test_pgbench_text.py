@@ -10,7 +10,8 @@ import pytest
 from pgstrata.analyze.campaign.judge import judge
 from pgstrata.errors import UsageError
 from pgstrata.importers.pgbench_files import import_pgbench
-from pgstrata.importers.pgbench_text import decode_text, read_pgbench_text
+from pgstrata.importers.pgbench_text import read_pgbench_text
+from pgstrata.importers.source import decode_text
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.trial.scheduler import Inline
 from pgstrata.workload.pgbench_output import PgbenchOutputError
@@ -225,7 +226,7 @@ def test_runs_that_pgbench_calls_incomplete_do_not_count(tmp_path: Path, text: s
     data = imported(tmp_path, ext4=[output(), output(1100), text])
     assert len(data.trials) == 2
     (reason,) = data.record.rejected
-    assert "run that pgbench calls incomplete" in reason
+    assert "run: pgbench says" in reason
     (tmp_path / "only").mkdir()
     with pytest.raises(UsageError, match="stack 'ext4' has no other run"):
         imported(tmp_path / "only", ext4=[text], xfs=[output()])

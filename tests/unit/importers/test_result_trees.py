@@ -11,7 +11,7 @@ import pytest
 
 from importing import imported, imported_from, only_cell
 from pgstrata.errors import UsageError
-from pgstrata.importers.pgbench_runs import pgbench_runs
+from pgstrata.importers.pgbench_text import pgbench_runs
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
