@@ -129,10 +129,10 @@ demo: $(STAMP) $(DISK) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQ
 
 .PHONY: docs
 docs: $(STAMP) $(DISK) ## the reference pages that are written from the code
-	@$(BIN)/python -m pgstrata.spec.file.reference > docs/reference/campaign.md
-	@$(BIN)/python -m pgstrata.cli.reference > docs/reference/cli.md
-	@$(BIN)/python -m pgstrata.report.reference > docs/reference/report-json.md
-	@$(BIN)/python -m pgstrata.report.sentences.glossary > docs/reference/glossary.md
+	@$(BIN)/python -m pgstrata_docs.campaign > docs/reference/campaign.md
+	@$(BIN)/python -m pgstrata_docs.cli > docs/reference/cli.md
+	@$(BIN)/python -m pgstrata_docs.report_json > docs/reference/report-json.md
+	@$(BIN)/python -m pgstrata_docs.glossary > docs/reference/glossary.md
 	@if test -x $(DISK); then $(DISK) models --markdown > docs/reference/media-models.md; fi
 
 .PHONY: bench

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from acceptance_table import outcome
+from acceptance_table import outcome, simulated
 from pgstrata.analyze.campaign import conclude as conclusions
 from pgstrata.analyze.campaign import simulate as simulation
 from pgstrata.analyze.campaign.simulate import SimulatedCampaign
@@ -78,7 +78,7 @@ def _random_order() -> Callable[[], None]:
 
 def _turns_as_they_stand() -> Callable[[], None]:
     """Every round of turns in the same order."""
-    return _replaced(simulation, "turn_order", lambda standing, turn: standing)
+    return _replaced(simulated, "turn_order", lambda standing, turn: standing)
 
 
 def _evident_alone() -> Callable[[], None]:

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from acceptance_table.scenarios import ExtendedScenario
+from acceptance_table.simulated import run_simulated
 from pgstrata.analyze.campaign.conclude import CellConclusion, PairConclusion, conclude
 from pgstrata.analyze.campaign.pair_findings import unseen_mode
-from pgstrata.analyze.campaign.simulate import CELL, Scenario, SimulatedCampaign, run_campaign
+from pgstrata.analyze.campaign.simulate import CELL, Scenario, SimulatedCampaign
 from pgstrata.analyze.stats.comparison import Design, Replay
 from pgstrata.trial.scheduling import FixedBlocks
 
@@ -80,7 +81,7 @@ def simulate(job: Job) -> Result:
         ever = ever or _false_claim(scenario, seen)
         wrongly = wrongly or _wrongly_chosen(scenario, seen)
 
-    campaign = run_campaign(scenario, seed, policy=fixed, look=look if job.looks else None)
+    campaign = run_simulated(scenario, seed, policy=fixed, look=look if job.looks else None)
     found = conclude(design_of(campaign), campaign.observations, CELL)
     confirm = found.confirmed[0] if found.confirmed else None
     bounded = confirm is not None and math.isfinite(confirm.verdict.interval.low)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from acceptance_table.simulated import FleetScenario
 from acceptance_table.turns import sliced_scenarios
-from pgstrata.analyze.campaign.simulate import LEVELS, FleetScenario, Noise, Scenario
+from pgstrata.analyze.campaign.simulate import LEVELS, Noise, Scenario
 from pgstrata.spec.campaign import Goal
 
 MARGIN = 0.02

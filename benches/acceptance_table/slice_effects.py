@@ -10,7 +10,7 @@ import numpy as np
 
 from acceptance_table.checks import Check
 from acceptance_table.outcome import mean
-from pgstrata.analyze.campaign.simulate import SlicedScenario, SliceNoise, simulated_turns
+from acceptance_table.simulated import SlicedScenario, SliceNoise, simulated_turns
 from pgstrata.analyze.stats.slice_effects import (
     AGE_LEVEL,
     OTHER_LEVEL,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from pgstrata.analyze.campaign.simulate import Scenario, SlicedScenario, SliceNoise
+from acceptance_table.simulated import SlicedScenario, SliceNoise
+from pgstrata.analyze.campaign.simulate import Scenario
 from pgstrata.spec.campaign import Goal
 
 NOISES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pgstrata.cli.reference import render_reference
+from pgstrata_docs.cli import render_reference
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 

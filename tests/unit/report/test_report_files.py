@@ -19,9 +19,9 @@ from pgstrata.record.reader import CampaignData, read
 from pgstrata.report.html import breakable
 from pgstrata.report.pictures.drawing import draw
 from pgstrata.report.pictures.sample import Sample
-from pgstrata.report.reference import render_reference
 from pgstrata.report.render import render
 from pgstrata.report.tables.published import PublishedFigure, add_published
+from pgstrata_docs.report_json import render_reference
 
 pytestmark = pytest.mark.slow
 
@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_written_is_refused(data: CampaignData, findings
 
 def test_the_committed_reference_is_that_of_the_models() -> None:
     committed = (ROOT / "docs" / "reference" / "report-json.md").read_text(encoding="utf-8")
-    assert committed == render_reference(), "run: python -m pgstrata.report.reference > docs/reference/report-json.md"
+    assert committed == render_reference(), "run: python -m pgstrata_docs.report_json > docs/reference/report-json.md"
 
 
 def test_checks_that_held_are_folded_and_settings_that_differ_stand_in_a_table(

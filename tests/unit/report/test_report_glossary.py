@@ -8,7 +8,8 @@ from pathlib import Path
 from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.render import render
-from pgstrata.report.sentences.glossary import TERMS, explained, render_glossary
+from pgstrata.report.sentences.glossary import TERMS, explained
+from pgstrata_docs.glossary import render_glossary
 
 ROOT = Path(__file__).parents[3]
 

@@ -21,13 +21,13 @@ from pgstrata.report.csv import render_csv
 from pgstrata.report.html import reading_words, write_html
 from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
-from pgstrata.report.reference import render_reference
 from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.tables.further import further_tables
 from pgstrata.report.tables.published import PublishedFigure, add_published
 from pgstrata.report.tables.verdicts import verdict_tables
 from pgstrata.report.terminal import print_terminal, render_terminal
 from pgstrata.spec.notation.stack import parse_stack
+from pgstrata_docs.report_json import render_reference
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
 

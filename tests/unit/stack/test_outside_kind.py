@@ -16,7 +16,6 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.durability import durability_class
 from pgstrata.spec.durability_class import LOSES
 from pgstrata.spec.file.campaign import load_campaign
-from pgstrata.spec.file.reference import render_reference
 from pgstrata.spec.file.schema import campaign_schema
 from pgstrata.spec.layers.kind import Filesystem
 from pgstrata.spec.notation.stack import parse_stack, render_stack
@@ -33,6 +32,7 @@ from pgstrata.stack.tuning.setting import IN_EFFECT
 from pgstrata.stack.undoing import RUNS
 from pgstrata.trial.steps.facts import describe_medium
 from pgstrata.trial.steps.space import physical_bytes
+from pgstrata_docs.campaign import render_reference
 
 
 @pytest.fixture(autouse=True)

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from pgstrata.analyze.campaign.hosts_policy import HostsPolicy
 from pgstrata.analyze.campaign.policy import MAX_PAIRS, AdaptivePolicy
 from pgstrata.analyze.stats.comparison import Design
 from pgstrata.record.decision import Decision, Observation, Policy, Stage
 from pgstrata.spec.campaign import Goal
-from pgstrata.spec.expand import following, turn_order
+from pgstrata.spec.expand import following
 
 CELL = "simulated"
 BASE_TPS = 2000.0
@@ -92,7 +91,7 @@ class Machine:
         self._drift = keep * self._drift + self.rng.normal(0, noise.drift_sd * math.sqrt(1 - keep**2))
         self.clock_s += noise.trial_s
         factor = noise.sigma_factors[stack] if stack < len(noise.sigma_factors) else 1.0
-        shock = _shock(noise.tails, self.rng)
+        shock = unit_shock(noise.tails, self.rng)
         self._scatter = noise.correlation * self._scatter + math.sqrt(1 - noise.correlation**2) * shock
         own = self._scatter
         if last and noise.memory:
@@ -140,56 +139,6 @@ class Scenario:
         return AdaptivePolicy(self.design, self.max_pairs, self.budget_s)
 
 
-@dataclass(frozen=True)
-class FleetScenario(Scenario):
-    """A kind of machine: `effects` are those over all of its hosts; a campaign has a random sample of the hosts."""
-
-    hosts: int = 6
-    host_sd: float = 0.20
-    """SD of the level from host to host, ..."""
-    interaction_sd: float = 0.0
-    """... and of the difference of two stacks."""
-    rounds: int = 6
-    fixed: bool = False
-
-    def policy(self) -> Policy:
-        return HostsPolicy(replace(self.design, max_blocks=self.rounds, fixed=self.fixed), self.budget_s)
-
-
-@dataclass(frozen=True)
-class SliceNoise:
-    """Scatter of stacks that take turns, as it was measured on three filesystems (docs/statistics.md, "Slices"): the
-    machine's level wanders for all of them, each build has a level of its own, each turn scatters."""
-
-    machine_sd: float = 0.092
-    machine_memory_s: float = 7.0
-    turn_sd: float = 0.045
-    build_sd: float = 0.03
-    """Standard deviation of the difference of two stacks."""
-    last_build_sd: float | None = None
-    """The same for the last stack against one that has none."""
-    turn_tails: Literal["normal", "t3"] = "normal"
-    build_tails: Literal["normal", "t3"] = "normal"
-    stall_share: float = 0.0
-    """Share of the turns that lose half."""
-    mode: float = 0.0
-    """The last stack's builds are by this much faster or slower (logarithm), half of them each."""
-    carry_over: float = 0.0
-    """Effect of the last stack on the turn after it (logarithm)."""
-    ageing: float = 0.0
-    """Change of the last stack from one of its turns to the next (logarithm)."""
-    turns: int = 4
-    turn_s: float = 2.1
-    build_s: float = 4.0
-
-
-@dataclass(frozen=True)
-class SlicedScenario(Scenario):
-    """Stacks that stand side by side in each block and take turns."""
-
-    slices: SliceNoise = field(default_factory=SliceNoise)
-
-
 @dataclass
 class SimulatedCampaign:
     """The data and the actions of a simulated campaign."""
@@ -209,29 +158,24 @@ Look = Callable[[SimulatedCampaign], None]
 def run_campaign(
     scenario: Scenario, seed: int | Sequence[int], *, policy: Policy | None = None, look: Look | None = None
 ) -> SimulatedCampaign:
-    """Run blocks as the scheduler does, in random order, until the policy is done. `look` sees every run, or every
-    round of several hosts."""
-    if isinstance(scenario, FleetScenario):
-        return _run_fleet(scenario, seed, policy or scenario.policy(), look)
-    if isinstance(scenario, SlicedScenario):
-        return _run_sliced(scenario, seed, policy or scenario.policy(), look)
+    """Run blocks as the scheduler does, in random order, until the policy is done. `look` sees every run."""
     rng = np.random.default_rng(seed)
     machine = Machine(scenario.noise, rng)
     campaign = SimulatedCampaign(scenario)
     policy = policy or scenario.policy()
     index = {name: k for k, name in enumerate(scenario.names)}
     before = ""
-    for decision in _decisions(campaign, policy):
+    for decision in decisions_of(campaign, policy):
         for name in following(before, [decision.run[at] for at in rng.permutation(len(decision.run))]):
             k, before = index[name], name
             value = machine.run(k, scenario.effects[k], last=k == len(index) - 1)
-            _observe(campaign, name, value, decision.stage)
+            observe(campaign, name, value, decision.stage)
             if look is not None:
                 look(campaign)
     return campaign
 
 
-def _decisions(campaign: SimulatedCampaign, policy: Policy) -> Iterator[Decision]:
+def decisions_of(campaign: SimulatedCampaign, policy: Policy) -> Iterator[Decision]:
     """Yield the decision on each block until the policy is done, and count the blocks that were run."""
     while True:
         decision = campaign.last = policy.decide(campaign.observations, campaign.blocks, campaign.elapsed_s)
@@ -242,100 +186,12 @@ def _decisions(campaign: SimulatedCampaign, policy: Policy) -> Iterator[Decision
         campaign.screen_blocks += decision.stage == "screen"
 
 
-def _run_sliced(
-    scenario: SlicedScenario, seed: int | Sequence[int], policy: Policy, look: Look | None
-) -> SimulatedCampaign:
-    """Run blocks of slices until the policy is done; `look` sees every block."""
-    rng, noise = np.random.default_rng(seed), scenario.slices
-    campaign, machine = SimulatedCampaign(scenario), rng.normal(0, noise.machine_sd)
-    for decision in _decisions(campaign, policy):
-        order = [scenario.names.index(decision.run[at]) for at in rng.permutation(len(decision.run))]
-        machine, values = _sliced_block(scenario, order, machine, rng)
-        for k in sorted(order):
-            cost_s = noise.build_s + noise.turns * noise.turn_s
-            _observe(campaign, scenario.names[k], values[k], decision.stage, cost_s=cost_s)
-        if look is not None:
-            look(campaign)
-    return campaign
-
-
-def _sliced_block(
-    scenario: SlicedScenario, order: Sequence[int], machine: float, rng: np.random.Generator
-) -> tuple[float, dict[int, float]]:
-    """Return the machine's level after a block, and the throughput of each stack over all of its turns."""
-    machine, rounds = simulated_turns(scenario, order, machine, rng)
-    own = {k: [BASE_TPS * math.exp(dict(turns)[k]) for turns in rounds] for k in order}
-    return machine, {k: math.fsum(found) / len(found) for k, found in own.items()}
-
-
-def simulated_turns(
-    scenario: SlicedScenario, order: Sequence[int], machine: float, rng: np.random.Generator
-) -> tuple[float, list[list[tuple[int, float]]]]:
-    """Return the machine's level after a block, and the rounds of its turns: stack and logarithm of its throughput over
-    BASE_TPS."""
-    noise, last = scenario.slices, len(scenario.effects) - 1
-    machine = _wandered(machine, noise, noise.build_s * len(order), rng)
-    builds = {k: _build(noise, rng, last=k == last) for k in order}
-    rounds: list[list[tuple[int, float]]] = []
-    before = turn_order(order, -1)[-1]  # the warm-up of the stack that begins
-    for turn in range(noise.turns):
-        rounds.append([])
-        for k in turn_order(order, turn):
-            machine = _wandered(machine, noise, noise.turn_s, rng)
-            y = scenario.effects[k] + machine + builds[k] + noise.turn_sd * _shock(noise.turn_tails, rng)
-            y += noise.carry_over if before == last else 0.0
-            y += noise.ageing * turn if k == last else 0.0
-            y += math.log(0.5) if noise.stall_share and rng.random() < noise.stall_share else 0.0
-            rounds[-1].append((k, y))
-            before = k
-    return machine, rounds
-
-
-def _wandered(machine: float, noise: SliceNoise, seconds: float, rng: np.random.Generator) -> float:
-    keep = math.exp(-seconds / noise.machine_memory_s)
-    return float(keep * machine + rng.normal(0, noise.machine_sd * math.sqrt(1 - keep**2)))
-
-
-def _build(noise: SliceNoise, rng: np.random.Generator, *, last: bool) -> float:
-    own_sd = noise.build_sd / math.sqrt(2)
-    if last and noise.last_build_sd is not None:
-        own_sd = noise.last_build_sd
-    level = own_sd * _shock(noise.build_tails, rng)
-    return level + (noise.mode * (1 if rng.random() < 0.5 else -1) if last and noise.mode else 0.0)
-
-
-def _shock(tails: Literal["normal", "t3"], rng: np.random.Generator) -> float:
+def unit_shock(tails: Literal["normal", "t3"], rng: np.random.Generator) -> float:
     """Return a number of variance 1: Student t with 3 degrees of freedom has variance 3."""
     return float(rng.standard_t(3) / math.sqrt(3) if tails == "t3" else rng.normal())
 
 
-def _run_fleet(
-    scenario: FleetScenario, seed: int | Sequence[int], policy: Policy, look: Look | None
-) -> SimulatedCampaign:
-    """Run rounds of one block on every host."""
-    rng = np.random.default_rng(seed)
-    machines = [Machine(scenario.noise, rng) for _ in range(scenario.hosts)]
-    count, own_sd = len(scenario.names), scenario.interaction_sd / math.sqrt(2)
-    level = rng.normal(0, scenario.host_sd, scenario.hosts)[:, None] + rng.normal(0, own_sd, (scenario.hosts, count))
-    campaign = SimulatedCampaign(scenario)
-    before = [""] * scenario.hosts
-    for done in range(scenario.rounds + 1):
-        campaign.last = policy.decide(campaign.observations, done, campaign.elapsed_s / scenario.hosts)
-        if campaign.last.stage == "done":
-            break
-        for host, machine in enumerate(machines):
-            for name in following(before[host], [scenario.names[at] for at in rng.permutation(count)]):
-                k, before[host] = scenario.names.index(name), name
-                value = machine.run(k, scenario.effects[k] + level[host, k], last=k == count - 1)
-                _observe(campaign, name, value, campaign.last.stage, f"host{host:02d}")
-            campaign.blocks += 1
-            campaign.screen_blocks += 1
-        if look is not None:
-            look(campaign)
-    return campaign
-
-
-def _observe(
+def observe(
     campaign: SimulatedCampaign,
     name: str,
     value: float,

@@ -1,11 +1,7 @@
-"""Meanings of the terms in a report: shown on the page's terms, listed at its end, and written into the docs.
-
-`python -m pgstrata.report.sentences.glossary` prints the page of docs/reference.
-"""
+"""Meanings of the terms in a report: shown on the page's terms, listed at its end, and written into the docs."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -119,19 +115,3 @@ def explained(text: str) -> Markup:
 def explained_markup(sentence: str) -> Markup:
     """A marked-up sentence for the page: its strong words are explained where they are terms."""
     return render_markup_html(sentence, strong=explained)
-
-
-def render_glossary() -> str:
-    """Return the page of the documentation."""
-    lines = [
-        f"# {TITLE}",
-        "",
-        "Written from the program by `make docs`; the page of a report explains the same words.",
-        "",
-    ]
-    lines += ["| term | meaning |", "| --- | --- |", *(f"| {term.name} | {term.meaning} |" for term in TERMS)]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render_glossary())

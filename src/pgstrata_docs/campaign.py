@@ -1,6 +1,6 @@
 """The reference of campaign files, written from the models: docs/reference/campaign.md.
 
-`python -m pgstrata.spec.file.reference > docs/reference/campaign.md` (or `make docs`); a test keeps the two equal.
+`python -m pgstrata_docs.campaign > docs/reference/campaign.md` (or `make docs`); a test keeps the two equal.
 """
 
 from __future__ import annotations

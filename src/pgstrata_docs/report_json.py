@@ -1,4 +1,4 @@
-"""The page docs/reference/report-json.md, written from the models: `python -m pgstrata.report.reference`."""
+"""The page docs/reference/report-json.md, written from the models: `python -m pgstrata_docs.report_json`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pgstrata.record.schema import REPORT_SCHEMA
 _HEAD = f"""# `report --format json`
 
 Schema `{REPORT_SCHEMA}`. Written from the types in `pgstrata.analyze.findings` by
-`python -m pgstrata.report.reference`;
+`python -m pgstrata_docs.report_json`;
 a test keeps the two equal. Numbers that are not known are `null`, never missing. An interval is `null` on both sides
 while it is unbounded. Later versions may add keys; names and meanings given here stay.
 """

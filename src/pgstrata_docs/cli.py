@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md from the program itself: `python -m pgstrata.cli.reference`."""
+"""Writes docs/reference/cli.md from the program itself: `python -m pgstrata_docs.cli`."""
 
 from __future__ import annotations
 

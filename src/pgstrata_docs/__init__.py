@@ -1,0 +1,1 @@
+"""The pages of docs/reference that are written from the program (`make docs`). No wheel holds them."""
