@@ -177,7 +177,7 @@ def test_a_torn_page_comes_down_to_a_few_blocks_of_its_table(place: Path, tmp_pa
     for number, severity in enumerate(("FATAL", "ERROR")):  # whether recovery reads the page, or the look after it
         reason = f"{severity}:  invalid page in block 3 of relation base/5/16385"
         name = add_state(trial, {**torn, "id": number}, "corrupt", reason)
-        words = ("--json", "--quiet", "--scratch", str(place / "scratch"), "--bundle", str(tmp_path / "one.zip"))
+        words = ("--json", "--quiet", "--scratch", str(place / "scratch"), "--out", str(tmp_path / "one.zip"))
         code, printed = pgstrata(place, "crash", "minimise", f"{tmp_path}/out/{TRIAL}/{name}", *words)
         if code == 0:
             break

@@ -19,6 +19,8 @@ from pgstrata.spec.durability_class import LOSES, SURVIVES
 from pgstrata.spec.stack import PRIMARY, Stack
 
 LEVEL = 0.95
+_SHARED = DurabilityFinding.model_fields.keys() & CrashRecord.model_fields.keys()
+"""Fields that a finding has as the record has them."""
 
 
 def share_bound(states: int, level: float = LEVEL) -> float:
@@ -31,27 +33,12 @@ def durability_found(promised: Durability, found: CrashRecord | None, untested: 
     if found is None:
         return DurabilityFinding(class_=promised.class_, reason=promised.reason, untested=untested)
     return DurabilityFinding(
+        **{name: getattr(found, name) for name in _SHARED},
         class_=promised.class_,
         reason=promised.reason,
-        verdict=found.verdict,
-        states=found.states,
-        lost=found.lost,
-        corrupt=found.corrupt,
-        unknown=found.unknown,
-        missing=found.missing,
-        unknown_reason=found.unknown_reason,
-        lost_acknowledged_max=found.lost_acknowledged_max,
-        lost_max_s=found.lost_max_s,
-        newest_only=found.newest_only,
-        first_counterexample=found.first_counterexample,
         ignored_flushes=found.request.ignore_flushes,
         script=found.request.script,
         fault=found.request.fault or "",
-        panicked=found.panicked,
-        amcheck=found.amcheck,
-        nested=found.nested,
-        cluster=found.cluster,
-        power=found.power,
     )
 
 

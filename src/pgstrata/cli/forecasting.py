@@ -24,6 +24,7 @@ from pgstrata.analyze.stats.detectable_difference import (
 from pgstrata.analyze.stats.forecast import (
     ASSUMED_TAU_S,
     ASSUMED_WITHIN,
+    MOST_PAIRS,
     pairs_needed,
     smallest_margin,
 )
@@ -33,7 +34,7 @@ from pgstrata.cli.overrides import run_command
 from pgstrata.crash.reduction import REDUCTION_S
 from pgstrata.host.protocol import Host
 from pgstrata.record.cluster import REJOINS
-from pgstrata.record.decision import Decision, Observation, Policy
+from pgstrata.record.decision import Budget, Decision, Observation, Policy
 from pgstrata.record.reader import CampaignData
 from pgstrata.report.sentences.crash import listed_nodes
 from pgstrata.report.sentences.figures import render_count, render_number
@@ -99,7 +100,7 @@ class Foreseen:
         """Complete blocks of all stacks that fit."""
         runs = self.campaign.runs
         most = runs.blocks or (runs.max_blocks if self.screens else MAX_PAIRS)
-        return most if runs.budget is None else min(most, int(runs.budget / self.block_s))
+        return Budget(runs.budget).rounds(self.block_s, 0.0, most)
 
     @property
     def pairs(self) -> int:
@@ -107,9 +108,8 @@ class Foreseen:
         budget_s = self.campaign.runs.budget
         if not self.screens or self.fixed:
             return self.blocks
-        if budget_s is None:
-            return MAX_PAIRS
-        return max(0, int((budget_s - MIN_BLOCKS * self.block_s) / (2 * self.stack_s)))
+        most = MAX_PAIRS if budget_s is None else MOST_PAIRS
+        return Budget(budget_s).rounds(2 * self.stack_s, MIN_BLOCKS * self.block_s, most)
 
     @property
     def difference(self) -> float:

@@ -36,6 +36,8 @@ from pgstrata.cli.verbs import (
 from pgstrata.errors import ExitCode, PgstrataError, UsageError
 
 _GUESS = re.compile(r"(?: Did you mean (?P<names>.+)\?| \(Possible options: (?P<options>.+)\))$")
+_RENAMED = {"--budget": "--minutes N", "--to": "--out FOLDER", "--bundle": "--out FILE"}
+"""Options of the version before, with their present names."""
 _WORDS = (
     (re.compile(r"^Invalid value for '(?P<name>[^']+)': "), r"\g<name>: "),
     (re.compile(r"Input should be a valid integer.*$"), "not a whole number"),
@@ -63,6 +65,8 @@ def explain_usage_error(message: str, command: str) -> UsageError:
     for pattern, words in _WORDS:
         message = pattern.sub(words, message)
     message = message.strip().removesuffix(".")
+    if new := _RENAMED.get(message.removeprefix("No such option: ")):
+        hint = f"it is {new} now; {command} --help lists all"
     return UsageError(f"{message[:1].lower()}{message[1:]}", hint=hint)
 
 

@@ -34,12 +34,11 @@ OutDirectory = Annotated[
 Blocks = Annotated[
     int | None, typer.Option("--blocks", min=1, help="A fixed number of blocks instead of adaptive ones.")
 ]
-Budget = Annotated[
-    str | None, typer.Option("--budget", metavar="TIME", help="Time budget, e.g. 90min; instead of the file's.")
-]
 Minutes = Annotated[
     float | None,
-    typer.Option("--minutes", metavar="N", min=0.1, help="Time budget in minutes, like --budget.", show_default=False),
+    typer.Option(
+        "--minutes", metavar="N", min=0.1, help="Time budget in minutes; instead of the file's.", show_default=False
+    ),
 ]
 ScratchDirectory = Annotated[
     Path | None, typer.Option("--scratch", metavar="DIR", help="Folder of the loop files.", show_default=False)

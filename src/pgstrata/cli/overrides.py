@@ -146,20 +146,15 @@ def begun_quick(directory: Path) -> Campaign | None:
     return record.campaign if record is not None and record.origin == "quick" else None
 
 
-def asked_campaign(path: Path, minutes: float | None = None, budget: str | None = None, **options: Any) -> Asked:
+def asked_campaign(path: Path, minutes: float | None = None, **options: Any) -> Asked:
     """Return the campaign of a file, or of a directory to resume, with the given options.
 
     UsageError for a directory without a campaign that can be run.
     """
-    if minutes is not None and budget is not None:
-        raise UsageError("--minutes and --budget exclude each other", hint="give one of the two")
-    budget_s = duration_option("--budget", budget, "90min") if budget is not None else None
-    if minutes is not None:
-        budget_s = 60 * minutes
     asked = _recorded(path) if path.is_dir() else _written(path)
-    campaign = changed(asked.campaign, budget_s=budget_s, **options)
-    if asked.origin == "quick" and budget_s is not None:
-        campaign = extended(campaign, budget_s / 60)
+    campaign = changed(asked.campaign, budget_s=None if minutes is None else 60 * minutes, **options)
+    if asked.origin == "quick" and minutes is not None:
+        campaign = extended(campaign, minutes)
     return replace(asked, campaign=with_aa(campaign))
 
 

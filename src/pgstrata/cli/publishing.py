@@ -25,14 +25,4 @@ def _figures(study: Study, data: CampaignData) -> Iterator[PublishedFigure]:
             found = study.published(stack.name, cell)
             if found is None:
                 continue
-            yield PublishedFigure(
-                stack=stack.name,
-                cell=cell.id,
-                metric=found.metric,
-                value=found.value,
-                baseline=found.baseline,
-                ratio=found.ratio,
-                approximate=found.approximate,
-                other_scale=found.other_scale,
-                note=found.note,
-            )
+            yield PublishedFigure(stack=stack.name, cell=cell.id, **dict(found))

@@ -65,6 +65,23 @@ class Decision:
     """At the end: the later stage that did not fit into the budget."""
 
 
+@dataclass(frozen=True)
+class Budget:
+    """The machine time of a campaign; without a limit everything fits."""
+
+    limit_s: float | None
+
+    def fits(self, cost_s: float, spent_s: float) -> bool:
+        """True if there is room for one more of that cost."""
+        return self.limit_s is None or spent_s + cost_s <= self.limit_s
+
+    def rounds(self, each_s: float, spent_s: float, most: int) -> int:
+        """The number of rounds of that cost that fit, `most` at most."""
+        if self.limit_s is None or each_s <= 0:
+            return most
+        return min(most, max(0, int((self.limit_s - spent_s) / each_s)))
+
+
 class Policy(Protocol):
     """Decides before each block, from every valid observation so far."""
 

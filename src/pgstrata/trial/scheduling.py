@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pgstrata.record.decision import Decision, Observation
+from pgstrata.record.decision import Budget, Decision, Observation
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import TrialVerdict
 from pgstrata.spec.campaign import Slices, Trial
@@ -107,6 +107,6 @@ class FixedBlocks:
     def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
         if blocks_done >= self.blocks:
             return Decision("done", (), reason=f"blocks done: {self.blocks}, as planned")
-        if self.budget_s is not None and blocks_done and elapsed_s * (1 + 1 / blocks_done) > self.budget_s:
+        if not Budget(self.budget_s).fits(elapsed_s / max(1, blocks_done), elapsed_s):
             return Decision("done", (), reason=f"another block would exceed the budget of {self.budget_s:.0f} s")
         return Decision("screen", self.stacks)

@@ -52,7 +52,7 @@ def test_both_verbs_go_on_with_the_same_campaign(tmp_path: Path) -> None:
     for name in ("a", "b"):
         typed("quick", *stacks, "--minutes", "11", "--out", name, cwd=tmp_path)
     typed("quick", *stacks, "--minutes", "18", "--out", "a", cwd=tmp_path)
-    typed("run", "b", "--budget", "18min", cwd=tmp_path)
+    typed("run", "b", "--minutes", "18", cwd=tmp_path)
     assert begun_quick(tmp_path / "a") == begun_quick(tmp_path / "b")
     assert trials_of(tmp_path / "a").keys() == trials_of(tmp_path / "b").keys()
 
@@ -76,8 +76,6 @@ def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
     refused = typed("run", "imported", "--minutes", "10", cwd=tmp_path)
     assert refused.returncode == 2
     assert "imported results, which cannot be run" in refused.stderr
-    both = typed("run", "imported", "--minutes", "10", "--budget", "10min", cwd=tmp_path)
-    assert "--minutes and --budget exclude each other" in both.stderr
     typed("quick", "ext4", "xfs", "--minutes", "6", cwd=tmp_path)
     other = typed("quick", "ext4", "xfs", "--minutes", "24", "--clients", "3", cwd=tmp_path)
     assert other.returncode == 2

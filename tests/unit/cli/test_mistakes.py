@@ -36,10 +36,10 @@ MISTAKES: list[tuple[str, str, str, str | tuple[str, str, str]]] = [
     ("plan good.yaml --blocks 0", "--blocks: must be at least 1", "pgstrata plan --help", "plan --help"),
     ("plan good.yaml extra", "got unexpected extra argument", "pgstrata plan --help", "plan --help"),
     (
-        "run good.yaml --budget soon",
-        "--budget: 'soon' is not a duration",
-        "90min",
-        "run good.yaml --budget 90min --blocks 1 --quiet",
+        "run good.yaml --budget 90min",
+        "no such option: --budget",
+        "it is --minutes N now",
+        "run good.yaml --minutes 90 --blocks 1 --quiet",
     ),
     (
         "run good.yaml --fail-on tps(xf)<1",
@@ -257,6 +257,8 @@ def test_a_verb_without_words_shows_its_help(tmp_path: Path) -> None:
 
 
 def test_sentences_of_the_parser() -> None:
-    guess = explain_usage_error("No such option: --blocs (Possible options: --blocks, --budget)", "pgstrata run")
+    guess = explain_usage_error("No such option: --blocs (Possible options: --blocks, --minutes)", "pgstrata run")
     assert guess.message == "no such option: --blocs"
-    assert guess.hint == "did you mean --blocks, --budget? pgstrata run --help lists all"
+    assert guess.hint == "did you mean --blocks, --minutes? pgstrata run --help lists all"
+    renamed = explain_usage_error("No such option: --to", "pgstrata export")
+    assert renamed.hint == "it is --out FOLDER now; pgstrata export --help lists all"

@@ -7,17 +7,16 @@ observations, like every policy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgstrata.analyze.campaign.conclude import PairConclusion, conclude_hosts
-from pgstrata.analyze.crash import kept_classes
-from pgstrata.analyze.stats.comparison import Design, goal_within, seconds_by_stack, summary
+from pgstrata.analyze.campaign.policy import planned_design
+from pgstrata.analyze.stats.comparison import Design, seconds_by_stack, summary
 from pgstrata.analyze.stats.hosts import LEAST_HOSTS
 from pgstrata.analyze.stats.interval import CONFIRM_G, interval
-from pgstrata.record.decision import Decision, Observation
+from pgstrata.record.decision import Budget, Decision, Observation
 from pgstrata.record.reader import CrashData
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.durability import of_class
 
 LEAST_ROUNDS = 3
 """Blocks of each host before any decision: with fewer, differences between hosts look like noise."""
@@ -36,17 +35,9 @@ class HostsPolicy:
     @classmethod
     def of(cls, campaign: Campaign, stacks: Sequence[str], crashes: Sequence[CrashData] = ()) -> HostsPolicy:
         """Return the policy of a campaign, for those of its stacks that can be built, after these crash trials."""
-        runs = campaign.runs
-        classes = kept_classes([s for s in campaign.stacks if s.name in stacks], crashes)
-        design = Design(
-            tuple(stacks),
-            tuple(c.id for c in campaign.workload.cells),
-            goal_within(campaign.goal, stacks),
-            runs.blocks or runs.max_blocks,
-            fixed=runs.blocks is not None,
-            candidates=frozenset(of_class(classes, campaign.goal.durability)),
-        )
-        return cls(design, runs.budget)
+        runs, design = campaign.runs, planned_design(campaign, stacks, crashes)
+        blocks, fixed = runs.blocks or runs.max_blocks, runs.blocks is not None
+        return cls(replace(design, max_blocks=blocks, fixed=fixed), runs.budget)
 
     def decide(self, observations: Sequence[Observation], rounds_done: int, elapsed_s: float) -> Decision:
         """Return the next decision; see `record.decision.Policy`. Rounds are blocks of each host."""
@@ -84,9 +75,8 @@ class HostsPolicy:
         return self._budget(observations, elapsed_s)
 
     def _budget(self, observations: Sequence[Observation], elapsed_s: float) -> str:
-        if self.budget_s is None or elapsed_s + sum(seconds_by_stack(observations).values()) <= self.budget_s:
-            return ""
-        return "the time budget is used up"
+        fits = Budget(self.budget_s).fits(sum(seconds_by_stack(observations).values()), elapsed_s)
+        return "" if fits else "the time budget is used up"
 
 
 def _differ_by_host(pair: PairConclusion) -> bool:

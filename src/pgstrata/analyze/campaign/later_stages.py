@@ -20,7 +20,7 @@ from pgstrata.analyze.campaign.evidence import copies_on_write
 from pgstrata.analyze.campaign.statements import Capacity, CapacityBracket
 from pgstrata.analyze.stats.capacity import bracket, capacity_tps, least_transactions, meets, next_rate
 from pgstrata.analyze.stats.comparison import seconds_by_stack
-from pgstrata.record.decision import COMPARISON, Decision, Observation, OpenLoop, Policy
+from pgstrata.record.decision import COMPARISON, Budget, Decision, Observation, OpenLoop, Policy
 from pgstrata.spec.campaign import Campaign, Latency
 from pgstrata.spec.side_by_side import planned_slices
 from pgstrata.spec.units import render_duration
@@ -82,7 +82,7 @@ class StagedPolicy:
         """Return one more block of a later stage, or the end if it would exceed the budget of the campaign."""
         budget_s = self.campaign.runs.budget
         needed_s = block_s(self.campaign, following, compared, later)
-        if budget_s is None or elapsed_s + needed_s <= budget_s:
+        if budget_s is None or Budget(budget_s).fits(needed_s, elapsed_s):
             return following
         begun = any(o.stage == following.stage for o in later)
         notice = (

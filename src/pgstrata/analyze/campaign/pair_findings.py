@@ -108,29 +108,24 @@ def _rounds(pair: PairConclusion, metric: Metric) -> Rounds | None:
     return Rounds(blocks=d.size, better=int((d > 0).sum()), worse=int((d < 0).sum()), low=low, high=high)
 
 
+_SHARED = (PairStatement.model_fields.keys() & Comparison.model_fields.keys()) - {"margin", "sigma"}
+"""Fields that a statement has as its comparison has them."""
+
+
 def pair_statement(comparison: Comparison) -> PairStatement:
     """Return the statement on a comparison in the declared metric."""
     decided = comparison.verdict != "undecided"
     return PairStatement(
+        **{name: getattr(comparison, name) for name in _SHARED},
         subject=comparison.a,
         relation=comparison.verdict,
         object=comparison.b,
-        metric=comparison.metric,
         amount=comparison.ratio if comparison.ratio is not None else math.nan,
-        low=comparison.low,
-        high=comparison.high,
         certainty=("proven" if comparison.source in ("fresh pairs", "hosts") else "shown") if decided else "open",
-        source=comparison.source,
         margin=comparison.margin or 0.0,
-        leaning=comparison.leaning,
         sigma=comparison.sigma if comparison.sigma and math.isfinite(comparison.sigma) else None,
         settled_by_pairs=comparison.needed_pairs,
         settled_by_s=comparison.needed_s,
-        acceptable_margin=comparison.acceptable_margin,
-        unseen_mode=comparison.unseen_mode,
-        rounds=comparison.rounds,
-        uncounted=comparison.uncounted,
-        unlike=comparison.unlike,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ from pgstrata.analyze.stats.comparison import (
 from pgstrata.analyze.stats.equivalence import PairVerdict
 from pgstrata.analyze.stats.fit import BlockFit
 from pgstrata.analyze.stats.forecast import MOST_PAIRS, Outlook, smallest_margin
-from pgstrata.record.decision import Decision, Observation, Stage
+from pgstrata.record.decision import Budget, Decision, Observation, Stage
 from pgstrata.record.reader import CrashData
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.durability import of_class
@@ -57,6 +57,16 @@ ENOUGH_PAIRS = 5
 """From this number on, confirmation forecasts from its own pairs."""
 
 
+def planned_design(campaign: Campaign, stacks: Sequence[str] | None, crashes: Sequence[CrashData]) -> Design:
+    """Return the design of a campaign before its runs, of those of its stacks that can be built."""
+    names = tuple(stacks) if stacks is not None else tuple(s.name for s in campaign.stacks)
+    cells = tuple(c.id for c in campaign.workload.cells)
+    classes = kept_classes([s for s in campaign.stacks if s.name in names], crashes)
+    candidates = frozenset(of_class(classes, campaign.goal.durability))
+    goal = goal_within(campaign.goal, names)
+    return Design(names, cells, goal, campaign.runs.max_blocks, candidates=candidates)
+
+
 @dataclass(frozen=True)
 class AdaptivePolicy:
     """Screening in complete blocks with dropping, then pairs until a verdict. Without one, a budget is spent to its
@@ -72,14 +82,8 @@ class AdaptivePolicy:
     ) -> AdaptivePolicy:
         """Return the policy of a campaign; `stacks` leaves out those that this host cannot build. A stack that broke
         its promise in these crash trials cannot be chosen."""
-        names = tuple(stacks) if stacks is not None else tuple(s.name for s in campaign.stacks)
-        cells = tuple(c.id for c in campaign.workload.cells)
-        classes = kept_classes([s for s in campaign.stacks if s.name in names], crashes)
-        candidates = frozenset(of_class(classes, campaign.goal.durability))
-        goal = goal_within(campaign.goal, names)
         budget_s = campaign.runs.budget
-        proves = budget_s is not None
-        design = Design(names, cells, goal, campaign.runs.max_blocks, candidates=candidates, proves=proves)
+        design = replace(planned_design(campaign, stacks, crashes), proves=budget_s is not None)
         return cls(design, MAX_PAIRS if budget_s is None else MOST_PAIRS, budget_s)
 
     def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
@@ -205,12 +209,8 @@ class AdaptivePolicy:
         return f"; the smallest margin that they could prove is {self.design.metric.margin_of(reach)}"
 
     def _most_pairs(self, moment: _Moment, pair: Pair, done: int) -> int:
-        if self.budget_s is None:
-            return self.max_pairs
         seconds = moment.seconds_of((pair.a, pair.b))
-        if seconds <= 0:
-            return self.max_pairs
-        return min(self.max_pairs, done + max(0, int((self.budget_s - moment.elapsed_s) / seconds)))
+        return min(self.max_pairs, done + Budget(self.budget_s).rounds(seconds, moment.elapsed_s, self.max_pairs))
 
     def _forecast(self, pair: Pair, verdict: PairVerdict, fit: BlockFit | None, most: int) -> Outlook | None:
         """Forecast for the last affordable pair; None while too little is known."""
@@ -263,8 +263,7 @@ class _Moment:
         return sum(known.get(name, usual) for name in run)
 
     def affords(self, run: Sequence[str]) -> bool:
-        budget_s = self.policy.budget_s
-        return budget_s is None or self.elapsed_s + self.seconds_of(run) <= budget_s
+        return Budget(self.policy.budget_s).fits(self.seconds_of(run), self.elapsed_s)
 
 
 def _from_screening(fit: BlockFit, i: int, j: int, most: int) -> Outlook | None:

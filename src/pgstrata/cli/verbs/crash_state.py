@@ -31,9 +31,9 @@ WhereHost = Annotated[
 Trust = Annotated[
     bool, typer.Option("--trust", help="Allow a state recorded by someone else: its settings and functions run here.")
 ]
-BundleFile = Annotated[
+StateFile = Annotated[
     Path | None,
-    typer.Option("--bundle", metavar="FILE", help="Write the state to one file for others.", show_default=False),
+    typer.Option("--out", metavar="FILE", help="Write the state to one file for others.", show_default=False),
 ]
 
 
@@ -45,7 +45,7 @@ def replay(
             "--export", metavar="FILE", help="Write its disk in the format of dm-log-writes.", show_default=False
         ),
     ] = None,
-    bundle: BundleFile = None,
+    out: StateFile = None,
     scratch: Scratch = SCRATCH,
     host: WhereHost = "local",
     trust: Trust = False,
@@ -53,7 +53,7 @@ def replay(
 ) -> None:
     """Recreate a state that a power cut could have left, and leave it mounted until `pgstrata clean`.
 
-    --export and --bundle write a file instead and mount nothing.
+    --export and --out write a file instead and mount nothing.
     """
     from pgstrata.crash.named_state import named_state
     from pgstrata.crash.replay import export_state, write_state
@@ -61,9 +61,9 @@ def replay(
 
     named = named_state(state)
     written: list[Path] = []
-    if bundle is not None:
-        write_state(named, bundle, {})
-        written.append(bundle)
+    if out is not None:
+        write_state(named, out, {})
+        written.append(out)
     if export is not None:
         written += export_state(LocalHost(), named, export)
     if not written:
@@ -133,7 +133,7 @@ def minimise(
     state: StateName,
     states: Annotated[int, typer.Option("--states", min=1, max=100_000, help="Maximum number of states tried.")] = 500,
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time limit.")] = 5.0,
-    bundle: BundleFile = None,
+    out: StateFile = None,
     scratch: Scratch = SCRATCH,
     host: WhereHost = "local",
     trust: Trust = False,
@@ -148,17 +148,17 @@ def minimise(
 
     named = named_state(state)
     refuse_small(named)
-    if bundle is not None:
-        refuse_existing(bundle)
+    if out is not None:
+        refuse_existing(out)
     record, files = _minimised(named, scratch, host, Patience(states, minutes * 60), quiet=quiet, trust=trust)
-    if bundle is not None:
-        write_state(named, bundle, files)
+    if out is not None:
+        write_state(named, out, files)
     if json:
         print_json(record.model_dump(mode="json"))
         return
-    story = _story(named, record, bundle or Path("FILE"))
+    story = _story(named, record, out or Path("FILE"))
     print_text("\n".join(story.told))
-    print_text(f"See it: {story.command}" if bundle else "To see it, write it to a file: --bundle FILE")
+    print_text(f"See it: {story.command}" if out else "To see it, write it to a file: --out FILE")
 
 
 def _minimised(

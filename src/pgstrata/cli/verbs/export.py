@@ -12,9 +12,9 @@ from pgstrata.cli.output import CampaignPath, JsonFlag, end, end_of_reading, pri
 
 def export(
     directory: CampaignPath,
-    to: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option("--to", metavar="FOLDER", help="Where to write; default DIR/export.", show_default=False),
+        typer.Option("--out", metavar="FOLDER", help="Where to write; default DIR/export.", show_default=False),
     ] = None,
     json: JsonFlag = False,
 ) -> None:
@@ -22,7 +22,7 @@ def export(
     from pgstrata.record.frames import load_frames
 
     frames = load_frames(directory)
-    folder = to or (directory if directory.is_dir() else directory.with_suffix("")) / "export"
+    folder = out or (directory if directory.is_dir() else directory.with_suffix("")) / "export"
     written = frames.export(folder)
     if json:
         print_json({"files": [str(path) for path in written]})
@@ -33,4 +33,4 @@ def export(
 
 
 def register(app: typer.Typer) -> None:
-    app.command(epilog="Example: pgstrata export out/demo --to tables")(export)
+    app.command(epilog="Example: pgstrata export out/demo --out tables")(export)

@@ -11,7 +11,6 @@ import typer
 
 from pgstrata.cli.output import (
     Blocks,
-    Budget,
     CampaignFile,
     FailOn,
     JsonFlag,
@@ -40,7 +39,6 @@ def plan(
     out: OutDirectory = None,
     blocks: Blocks = None,
     minutes: Minutes = None,
-    budget: Budget = None,
     scratch: ScratchDirectory = None,
     host: OtherHost = None,
     commands: Annotated[bool, typer.Option("--commands", help="Show every step and command in order.")] = False,
@@ -54,7 +52,7 @@ def plan(
     from pgstrata.cli.campaign_run import parse_gate
     from pgstrata.cli.overrides import asked_campaign
 
-    asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)
+    asked = asked_campaign(file, minutes, blocks=blocks, scratch=scratch, host=host)
     conditions = parse_gate(fail_on).conditions
     show_plan(asked.campaign, out or asked.out, conditions, commands=commands, json=json)
 

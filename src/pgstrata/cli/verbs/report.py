@@ -26,9 +26,9 @@ def report(
         str | None,
         typer.Option("--format", metavar="LIST", help="html,json,md,csv,png,svg; without it the verdict table."),
     ] = None,
-    to: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option("--to", metavar="FOLDER", help="Folder for pages and pictures; default DIR.", show_default=False),
+        typer.Option("--out", metavar="FOLDER", help="Folder for pages and pictures; default DIR.", show_default=False),
     ] = None,
     fail_on: FailOn = None,
     fail_undecided: FailUndecided = False,
@@ -49,8 +49,7 @@ def report(
     data = read(directory)
     findings = with_published(judge(data), data)
     if wanted:
-        out = to or (directory if directory.is_dir() else directory.parent)
-        rendered = render(data, findings, wanted, out)
+        rendered = render(data, findings, wanted, out or (directory if directory.is_dir() else directory.parent))
         for text in rendered.texts.values():
             print_text(text)
         for path in rendered.paths:

@@ -9,7 +9,6 @@ import typer
 
 from pgstrata.cli.output import (
     Blocks,
-    Budget,
     CampaignFile,
     FailOn,
     FailUndecided,
@@ -27,7 +26,6 @@ def run(
     out: OutDirectory = None,
     blocks: Blocks = None,
     minutes: Minutes = None,
-    budget: Budget = None,
     scratch: ScratchDirectory = None,
     host: OtherHost = None,
     fail_on: FailOn = None,
@@ -44,7 +42,7 @@ def run(
     from pgstrata.cli.overrides import asked_campaign
     from pgstrata.cli.verbs.watch import watching
 
-    asked = asked_campaign(file, minutes, budget, blocks=blocks, scratch=scratch, host=host)
+    asked = asked_campaign(file, minutes, blocks=blocks, scratch=scratch, host=host)
     shown = Shown(json=json, quiet=quiet, gate=parse_gate(fail_on, fail_undecided))
     directory = out or asked.out
     with watching(directory) if watch else nullcontext():
