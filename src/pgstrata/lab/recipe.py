@@ -36,7 +36,7 @@ PACKAGES = (
     "linux-image-cloud-amd64",
     *("systemd-sysv", "udev", "kmod", "procps", "iproute2", "netbase", "openssh-server", "python3"),
     *("postgresql-15", "fio", "busybox-static"),
-    *("lvm2", "thin-provisioning-tools", "mdadm", "nfs-kernel-server", "nfs-common"),
+    *("lvm2", "thin-provisioning-tools", "cryptsetup-bin", "mdadm", "nfs-kernel-server", "nfs-common"),
     *("e2fsprogs", "xfsprogs", "btrfs-progs", "zfsutils-linux"),
 )
 
