@@ -14,7 +14,9 @@ ROWS = [line.split(" ", 1) for line in TABLE.read_text().splitlines() if not lin
 
 
 def notation(layer: str, option: str) -> str:
-    further = "/ext4" if layer.startswith(("md", "lvm")) else ""
+    own = "+writecache" if re.search("watermark|autocommit|writeback_jobs", option) else ""
+    own = "+cache" if layer.startswith("lvm") and re.search("mode|chunk|^-c|migration", option) else own
+    further = f"{own}/ext4" if layer.startswith(("md", "lvm", "luks", "zvol")) else ""
     further += "+special" if re.search("special_small_blocks=[^0]", option) else ""
     return f"{layer}:{option}{further}"
 

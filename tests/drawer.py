@@ -81,7 +81,7 @@ def used_bytes(host: Host, mount_point: str, directory: str) -> int:
     return len(host.list_directory(mount_point))
 
 
-def plan_shake(place: Place) -> tuple[Command, ...]:
+def plan_shake(fs: Drawer, place: Place) -> tuple[Command, ...]:
     return (command("true", place.mount_point),)
 
 

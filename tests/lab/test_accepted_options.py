@@ -1,4 +1,4 @@
-"""Documented options of zfs, nfs, md and LVM that short notation takes: built on a real kernel, attested, undone."""
+"""Documented options of layers that short notation takes: built on a real kernel, attested, undone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pgstrata.stack.attest import attest
 from pgstrata.stack.fs.zfs import version_problem
 from pgstrata.stack.plan import plan_stack
 
-LAYERS = [layer for layer in dict(ACCEPTED) if layer.startswith(("zfs", "nfs", "md", "lvm"))]
+LAYERS = [layer for layer in dict(ACCEPTED) if layer.startswith(("zfs", "zvol", "nfs", "md", "lvm", "luks"))]
 SMALLER = {"rsize=1m": "rsize=256k", "wsize=1m": "wsize=256k"}
 """The kernel's server bounds both by the memory of the machine."""
 

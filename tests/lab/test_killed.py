@@ -22,6 +22,17 @@ from pgstrata.stack.clean import clean
 MOMENTS: dict[str, tuple[str, dict[str, object]]] = {
     "lvm, group": ("volume group", {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}),
     "lvm, snapshot": ("snapshot 1", {"layers": [{"kind": "lvm", "snapshots": 1}], "fs": {"kind": "xfs"}}),
+    "lvm, cache": (
+        "cache of",
+        {"layers": [{"kind": "lvm", "cache": {"kind": "loop"}, "cache_mode": "writeback"}], "fs": {"kind": "xfs"}},
+    ),
+    "lvm, writecache": (
+        "mount xfs",
+        {"layers": [{"kind": "lvm", "writecache": {"kind": "loop"}}], "fs": {"kind": "xfs"}},
+    ),
+    "luks, key": ("key of", {"layers": [{"kind": "luks"}], "fs": {"kind": "ext4"}}),
+    "luks, mapping": ("mapping", {"layers": [{"kind": "luks"}, {"kind": "lvm"}], "fs": {"kind": "ext4"}}),
+    "zvol": ("zvol", {"layers": [{"kind": "zvol", "encryption": "on"}], "fs": {"kind": "ext4"}}),
     "md, resyncing": ("array", {"layers": [{"kind": "md", "level": "raid1"}], "fs": {"kind": "ext4"}}),
     "zfs, pool": ("zfs pool", {"fs": {"kind": "zfs", "vdev": "mirror", "module": {"zfs_txg_timeout": 3}}}),
     "zfs, mounted": ("zfs dataset", {"fs": {"kind": "zfs", "vdev": "mirror"}}),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from remains import SCRATCH
 
 from pgstrata.crash.opening import crash_trials, open_crash_runner
@@ -34,8 +35,19 @@ def cut(host: Host, stack: str, states: int, transactions: int, out: Path) -> tu
     return crash.id, [StateRecord.model_validate_json(line) for line in lines]
 
 
-def test_states_of_layers_are_brought_up_and_taken_down(host: Host, tmp_path: Path) -> None:
-    stack = "md(raid1,2)/lvm/ext4@wal=nfs"
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "md(raid1,2)/lvm/ext4@wal=nfs",
+        "lvm:cache_mode=writeback+cache/ext4",
+        "lvm(striped,2)+writecache/ext4",
+        "luks/ext4",
+        "luks:discards/ext4:discard",
+        "zvol:sync=always/ext4",
+        "zvol+log/ext4@wal=zfs:encryption=on",
+    ],
+)
+def test_states_of_layers_are_brought_up_and_taken_down(host: Host, tmp_path: Path, stack: str) -> None:
     _, states = cut(host, stack, 3, 6, tmp_path / "out")
     assert [(state.verdict, state.reason) for state in states] == [("held", "")] * 3
 

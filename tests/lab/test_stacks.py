@@ -34,6 +34,89 @@ STACKS: dict[str, tuple[str, int, dict[str, object]]] = {
         2,
         {"layers": [{"kind": "lvm", "layout": "thin", "snapshots": 2}], "fs": {"kind": "xfs"}},
     ),
+    "lvm writeback cache/ext4": (
+        DISK,
+        2,
+        {
+            "layers": [
+                {
+                    "kind": "lvm",
+                    "layout": "striped",
+                    "cache": {"kind": "loop"},
+                    "cache_mode": "writeback",
+                    "cache_chunk": "128k",
+                    "cache_settings": {"migration_threshold": 8192},
+                }
+            ],
+            "fs": {"kind": "ext4"},
+        },
+    ),
+    "lvm writethrough cache/xfs": (
+        LOOP,
+        1,
+        {"layers": [{"kind": "lvm", "cache": {"kind": "loop"}}], "fs": {"kind": "xfs"}},
+    ),
+    "lvm writecache/xfs": (
+        DISK,
+        2,
+        {
+            "layers": [
+                {
+                    "kind": "lvm",
+                    "writecache": {"kind": "loop"},
+                    "cache_settings": {"high_watermark": 60, "low_watermark": 40},
+                }
+            ],
+            "fs": {"kind": "xfs"},
+        },
+    ),
+    "luks/ext4": (DISK, 1, {"layers": [{"kind": "luks"}], "fs": {"kind": "ext4"}}),
+    "luks options, md(raid1)/xfs": (
+        DISK,
+        2,
+        {
+            "layers": [
+                {
+                    "kind": "luks",
+                    "cipher": "aes-cbc-essiv:sha256",
+                    "key_size": 256,
+                    "sector_size": 4096,
+                    "discards": True,
+                    "no_read_workqueue": True,
+                    "no_write_workqueue": True,
+                    "same_cpu_crypt": True,
+                    "submit_from_crypt_cpus": True,
+                },
+                {"kind": "md", "level": "raid1", "assume_clean": True},
+            ],
+            "fs": {"kind": "xfs"},
+        },
+    ),
+    "luks1/zfs mirror": (
+        DISK,
+        2,
+        {"layers": [{"kind": "luks", "format": "luks1"}], "fs": {"kind": "zfs", "vdev": "mirror"}},
+    ),
+    "zvol/ext4": (DISK, 1, {"layers": [{"kind": "zvol", "sync": "always"}], "fs": {"kind": "ext4"}}),
+    "zvol(mirror,2) + log, encrypted/luks/xfs": (
+        LOOP,
+        2,
+        {
+            "layers": [
+                {
+                    "kind": "zvol",
+                    "vdev": "mirror",
+                    "volblocksize": "16k",
+                    "compression": "lz4",
+                    "log": {"kind": "loop"},
+                    "encryption": "on",
+                },
+                {"kind": "luks"},
+            ],
+            "fs": {"kind": "xfs"},
+        },
+    ),
+    "zfs encryption + wal dataset": (DISK, 1, {"fs": {"kind": "zfs", "encryption": "aes-128-gcm", "wal_dataset": {}}}),
     "md(raid0,4,64k)/xfs": (
         DISK,
         4,

@@ -18,6 +18,8 @@ from pgstrata.spec.layers.registry import FILESYSTEMS, LAYERS
 SOURCE = Path(pgstrata.__file__).parent
 NAMES = sorted({model.name() for model in (*FILESYSTEMS, *LAYERS)} - {"dir", "imported"})
 """`dir` and `imported` are words of English and of Python."""
+POOLS = {"zfs", "zvol"}
+"""Two kinds over one pool."""
 
 REGISTRIES = {"spec/layers/registry.py", "stack/registry.py"}
 NO_LAYERS = {
@@ -61,9 +63,9 @@ def _texts(tree: ast.Module) -> Iterator[str]:
 
 
 def _own(module: Path) -> set[str]:
-    """What a module may name: its own kind, which its name begins with (zfs.py, zfs_labels.py)."""
+    """What a module may name: its own kind, which its name begins with (zfs.py, zfs_labels.py), and kinds of that."""
     in_layers = module.parent in (SOURCE / "spec/layers", SOURCE / "stack/fs", SOURCE / "stack/block")
-    return {module.stem.split("_")[0]} if in_layers else set()
+    return (POOLS if module.stem.split("_")[0] in POOLS else {module.stem.split("_")[0]}) if in_layers else set()
 
 
 @pytest.mark.parametrize("module", _modules(), ids=lambda m: m.relative_to(SOURCE).as_posix())
@@ -78,7 +80,7 @@ def test_only_its_own_module_names_a_layer(module: Path) -> None:
 
 
 def test_names_are_looked_for() -> None:
-    assert NAMES == ["btrfs", "ext4", "lvm", "md", "nfs", "tmpfs", "xfs", "zfs"]
+    assert NAMES == ["btrfs", "ext4", "luks", "lvm", "md", "nfs", "tmpfs", "xfs", "zfs", "zvol"]
 
 
 def test_exceptions_are_needed() -> None:

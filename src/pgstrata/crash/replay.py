@@ -378,7 +378,7 @@ def export_state(host: Host, named: NamedState, out: Path) -> tuple[Path, ...]:
 
 
 def _disk_names(role: str, volume: Volume) -> list[str]:
-    own = ((f"{role}.{name}", device) for name, device in volume.fs.own_devices.items())
+    own = ((f"{role}.{name}", device) for name, device in volume.own_devices.items())
     devices = ((role, volume.device), *own)
     return [recorded_disk(place, number) for place, device in devices for number in range(device.count)]
 

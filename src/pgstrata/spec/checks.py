@@ -37,7 +37,7 @@ def volume_problem(volume: Volume, *, device_given: bool) -> str | None:
         problem = layer.order_problem(volume.layers[:index]) or layer.count_problem(count)
         if problem:
             return problem
-        count = 1
+        count = count if layer.keeps_count else 1
     return volume.fs.count_problem(count)
 
 

@@ -9,7 +9,7 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.durability import NO_WAL, role_words
 from pgstrata.spec.file.files import resolve_stack_files
-from pgstrata.spec.layers.kind import Device
+from pgstrata.spec.layers.kind import Device, Kind
 from pgstrata.spec.layers.media import UNTIMED, MediaDevice
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Stack, Volume
@@ -69,16 +69,18 @@ def _recorded(stack: Stack) -> Stack:
 
 
 def on_recorded_disks(volume: Volume, size_bytes: int = DISK_BYTES) -> Volume:
-    """Put every disk of a volume, with a pool's log, cache and special devices, on a recorded disk, of `size_bytes` if
-    no size is given."""
-    own = {name: _recorded_disk(device, size_bytes) for name, device in volume.fs.own_devices.items()}
-    layers = tuple(layer.over_zeroes() for layer in volume.layers)
+    """Put every disk of a volume, with log, cache and special devices, on a recorded disk, of `size_bytes` if no size
+    is given."""
     made = {
         "device": _recorded_disk(volume.device, size_bytes),
-        "layers": layers,
-        "fs": volume.fs.model_copy(update=own),
+        "layers": tuple(_recorded_own(layer.on_recorded(), size_bytes) for layer in volume.layers),
+        "fs": _recorded_own(volume.fs.on_recorded(), size_bytes),
     }
     return volume.model_copy(update=made)
+
+
+def _recorded_own(part: Kind, size_bytes: int) -> Kind:
+    return part.model_copy(update={n: _recorded_disk(device, size_bytes) for n, device in part.own_devices.items()})
 
 
 def _recorded_disk(asked: Device, size_bytes: int) -> MediaDevice:

@@ -132,6 +132,8 @@ def _of_postgres(stack: Stack, settings: dict[str, str], grounds: Mapping[str, B
 def _of_volume(role: str, volume: Volume, ground: BackingFs | None) -> Promises:
     where = role_words(role)
     yield from volume.fs.promises(where, ground)
+    for layer in volume.layers:
+        yield from layer.promises(where, ground)
     if role == "wal" and (volume.fs.stores.in_memory or (ground is not None and ground.in_memory)):
         yield LOSES, NO_WAL
     for device in volume.devices:

@@ -36,7 +36,7 @@ class Volume(Model):
     """A mounted filesystem, from the device up."""
 
     device: Device = Field(default_factory=LoopDevice, description="what it sits on; by default one sparse loop file")
-    layers: tuple[BlockLayer, ...] = Field((), description="LVM and md, from the bottom up")
+    layers: tuple[BlockLayer, ...] = Field((), description="LVM, md and LUKS, from the bottom up")
     fs: Filesystem = Field(description="the filesystem")
 
     @model_validator(mode="after")
@@ -51,9 +51,20 @@ class Volume(Model):
         return self.fs.needs_device
 
     @property
+    def own_devices(self) -> dict[str, Device]:
+        """Devices that layers and filesystem bring themselves, by their place: `lvm.cache`, `log`."""
+        layers = {f"{layer.kind}.{name}": one for layer in self.layers for name, one in layer.own_devices.items()}
+        return layers | self.fs.own_devices
+
+    @property
     def devices(self) -> tuple[Device, ...]:
-        """All devices: those below it, then those that the filesystem brings itself."""
-        return (*((self.device,) if self.needs_device else ()), *self.fs.own_devices.values())
+        """All devices: those below it, then those that layers and filesystem bring themselves."""
+        return (*((self.device,) if self.needs_device else ()), *self.own_devices.values())
+
+    @property
+    def count_on_top(self) -> int:
+        """Devices that the filesystem sits on."""
+        return self.device.count if all(layer.keeps_count for layer in self.layers) else 1
 
     @property
     def recorded(self) -> bool:

@@ -115,7 +115,7 @@ class BlockLayerKind:
     undos: Undos = field(default_factory=dict)
 
 
-def _nothing_to_empty(place: Place) -> tuple[Command, ...]:
+def _nothing_to_empty(fs: Filesystem, place: Place) -> tuple[Command, ...]:
     return ()
 
 
@@ -137,7 +137,7 @@ class FilesystemKind:
     undos: Undos = field(default_factory=dict)
     used_bytes: Callable[[Host, str, str], int] = used_bytes
     """Physical bytes of the filesystem mounted at the first path, with the PostgreSQL directory at the second."""
-    plan_empty_caches: Callable[[Place], tuple[Command, ...]] = _nothing_to_empty
+    plan_empty_caches: Callable[[Any, Place], tuple[Command, ...]] = _nothing_to_empty
     """Empties caches outside the kernel's; nothing uses the filesystem meanwhile."""
     kernel_problem: Callable[[Host, Any], str] = _fits_kernel
     """Why the running kernel cannot have this filesystem with these options, though it has the filesystem; empty when

@@ -294,10 +294,12 @@ def _plan_base(volume: Volume, place: Place, queue: Kernel) -> PlannedLayer:
     for layer in volume.layers:
         parts.append(plan_layer(layer, parts[-1].above, place))
     first, *others = parts
+    further = tuple(medium for medium in parts[-1].above.media if medium not in first.above.media)
+    late_steps, late_checks = plan_kernel(queue, further)
     return PlannedLayer(
-        (*first.steps, *queue_steps, *(step for part in others for step in part.steps)),
+        (*first.steps, *queue_steps, *(step for part in others for step in part.steps), *late_steps),
         parts[-1].above,
-        (*first.checks, *queue_checks, *(check for part in others for check in part.checks)),
+        (*first.checks, *queue_checks, *(check for part in others for check in part.checks), *late_checks),
         tuple(note for part in parts for note in part.notes),
         tuple(disks for part in parts for disks in part.counted),
         tuple(stage for part in parts for stage in part.stages),
@@ -315,5 +317,5 @@ def _plan_directories(directories: list[str], context: PlanContext) -> Step:
 def plan_empty_caches(plan: StackPlan, host: str = "") -> tuple[Command, ...]:
     """Empties caches of a host that are not the kernel's; nothing may use the stack meanwhile."""
     own = (v for v in plan.volumes if v.host == host)
-    each = ((FILESYSTEMS[v.volume.fs.kind], plan.context.at(host).place(v.role)) for v in own)
-    return tuple(command for kind, place in each for command in kind.plan_empty_caches(place))
+    each = ((v.volume.fs, plan.context.at(host).place(v.role)) for v in own)
+    return tuple(command for fs, place in each for command in FILESYSTEMS[fs.kind].plan_empty_caches(fs, place))

@@ -169,7 +169,7 @@ def _check_devices(host: Host, volume: Volume, wanted: Wanted, erase: tuple[str,
         require_size(wanted, id_, allow_or_list(host, id_, erase).size_bytes, each)
     if volume.device.each_bytes is not None:
         require_size(wanted, f"{volume.device.kind} device", volume.device.each_bytes, each)
-    for device in volume.fs.own_devices.values():
+    for device in volume.own_devices.values():
         for id_ in device.stable_ids:
             allow_or_list(host, id_, erase)
 

@@ -91,7 +91,7 @@ def bytes_by_role(campaign: Campaign, stack: Stack, content: Content) -> dict[st
 
 def copies(volume: Volume) -> float:
     """Bytes on the devices for each byte written to the filesystem: mirrors, parity, snapshots that diverge."""
-    factor = volume.fs.copies(1 if volume.layers else volume.device.count)
+    factor = volume.fs.copies(volume.count_on_top)
     for layer in volume.layers:
         factor *= layer.copies(volume.device.count)
     return factor

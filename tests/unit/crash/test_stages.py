@@ -11,6 +11,7 @@ from pgstrata.stack.block.md import StopMd
 from pgstrata.stack.fs.nfs import Unexport
 from pgstrata.stack.fs.zfs_labels import DestroyPool
 from pgstrata.stack.plan import PlanContext, VolumePlan, plan_stack
+from pgstrata.stack.secret_key import KEY_BYTES, KNOWN_KEY
 from pgstrata.stack.undo import Unmount
 
 ARRAY = "pgstrata-4dfe976a018ae0bc"
@@ -45,6 +46,23 @@ UP = {
     ],
     "zfs(mirror)+log": [
         "zpool import -d '<data.0>' -d '<data.1>' -d '<data.log.0>' -o cachefile=none pgstrata-t1-data",
+    ],
+    "lvm+cache/ext4": [
+        "vgchange --devices '<data.0>' --devices '<data.lvm.cache.0>' --activate y pgstrata-t1-data",
+        "readlink --canonicalize-existing /dev/pgstrata-t1-data/volume",
+        "mount --types ext4 '<data.lvm>' /s/pgstrata-t1/mount/data --options nosuid,nodev,noexec",
+    ],
+    "luks:discards/ext4": [
+        "cryptsetup open --type luks2 --allow-discards --key-file /s/pgstrata-t1/data.luks.key/key '<data.0>' "
+        "pgstrata-t1-data-luks0",
+        "readlink --canonicalize-existing /dev/mapper/pgstrata-t1-data-luks0",
+        "mount --types ext4 '<data.luks.0>' /s/pgstrata-t1/mount/data --options nosuid,nodev,noexec",
+    ],
+    "zfs:encryption=on,wal_dataset.recordsize=8k": [
+        "zpool import -d '<data.0>' -o cachefile=none pgstrata-t1-data",
+        "zfs load-key -L file:///s/pgstrata-t1/data.zfs.key/key pgstrata-t1-data",
+        "zfs mount pgstrata-t1-data/data",
+        "zfs mount pgstrata-t1-data/wal",
     ],
     "nfs": [
         "mount --types ext4 '<data.0>' /s/pgstrata-t1/mount/data.export --options nosuid,nodev,noexec",
@@ -94,6 +112,13 @@ def test_an_array_that_lacks_a_member_is_forced_to_start_after_it_was_refused() 
         f"mdadm --assemble --run --force /dev/md/{ARRAY} '<data.0>' '<data.1>'",
         f"mdadm --stop /dev/md/{ARRAY}",
     ]
+
+
+def test_states_of_encrypted_stacks_have_a_key_that_is_known() -> None:
+    (stage, _) = plan_stages(volumes_of("luks/ext4"))
+    (key,) = stage.readies
+    assert key.commands[-1].stdin == KNOWN_KEY
+    assert len(KNOWN_KEY) == KEY_BYTES
 
 
 @pytest.mark.parametrize("text", ["lvm/ext4", "md(raid1,2)/xfs", "zfs", "nfs", "btrfs", "ext4@wal=zfs"])

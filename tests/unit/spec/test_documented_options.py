@@ -26,7 +26,17 @@ from pgstrata.stack.mounts import MountCheck
 from pgstrata.stack.plan import PlanContext, StackPlan, plan_stack
 
 CONTEXT = PlanContext("b0-t1", "/scratch", 4 * 2**30, owner="postgres", mount_root="/run")
-ACCEPTED_AT_LEAST = {"ext4": 95, "xfs": 60, "btrfs": 60, "zfs": 60, "nfs": 50, "tmpfs": 14, "md(raid10,4)": 12}
+ACCEPTED_AT_LEAST = {
+    "ext4": 95,
+    "xfs": 60,
+    "btrfs": 60,
+    "zfs": 60,
+    "nfs": 50,
+    "tmpfs": 14,
+    "md(raid10,4)": 12,
+    "luks": 18,
+    "zvol": 19,
+}
 """So that options do not wander into refusals unnoticed."""
 
 
@@ -139,7 +149,7 @@ def mounts(plan: StackPlan) -> list[tuple[MountCheck, list[str]]]:
 
 @pytest.mark.parametrize("layer", dict(ACCEPTED))
 def test_what_is_accepted_is_planned_and_its_mount_option_is_checked(layer: str) -> None:
-    plain = plan_stack(parse_stack(layer if layer == layer.partition("(")[0] else f"{layer}/ext4"), CONTEXT)
+    plain = plan_stack(parse_stack(f"{layer}/ext4" if layer.partition("(")[0] in BlockLayer.kinds else layer), CONTEXT)
     usual = {word for _, words in mounts(plain) for word in words}
     for option in (option for name, option in ACCEPTED if name == layer):
         plan = plan_stack(parse_stack(notation(layer, option)), CONTEXT)

@@ -13,6 +13,7 @@ from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.luks import Luks
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.media import MediaDevice
@@ -20,6 +21,7 @@ from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.layers.zvol import Zvol
 from pgstrata.spec.notation.stack import parse_stack, render_stack
 from pgstrata.spec.stack import Stack, Volume
 
@@ -49,6 +51,21 @@ VOLUMES = [
     ("xfs:noatime+log", Volume(fs=Xfs(noatime=True, log=LoopDevice()))),
     ("md(raid1,2)/ext4+log(media(nvme))",
      Volume(device=LoopDevice(count=2), layers=(Md(level="raid1"),), fs=Ext4(log=MediaDevice(model="nvme")))),
+    ("lvm:cachemode=writeback,chunksize=128+cache(media(nvme))/xfs",
+     Volume(layers=(Lvm(cache=MediaDevice(model="nvme"), cache_mode="writeback", cache_chunk=128 * KIB),), fs=Xfs())),
+    ("lvm(striped,2):cache_settings.high_watermark=60+writecache(2G)/ext4",
+     Volume(device=LoopDevice(count=2), fs=Ext4(),
+            layers=(Lvm(layout="striped", writecache=LoopDevice(size=2 * KIB**3),
+                        cache_settings={"high_watermark": 60}),))),
+    ("luks/xfs", Volume(layers=(Luks(),), fs=Xfs())),
+    ("luks(luks1):--allow-discards,-s 256/ext4",
+     Volume(layers=(Luks(format="luks1", discards=True, key_size=256),), fs=Ext4())),
+    ("luks/zfs(mirror)", Volume(device=LoopDevice(count=2), layers=(Luks(),), fs=Zfs(vdev="mirror"))),
+    ("luks/md(raid1)/ext4", Volume(device=LoopDevice(count=2), layers=(Luks(), Md(level="raid1")), fs=Ext4())),
+    ("zvol(mirror):volblocksize=16k,sync=always+log/ext4+log(2G)",
+     Volume(device=LoopDevice(count=2), fs=Ext4(log=LoopDevice(size=2 * KIB**3)),
+            layers=(Zvol(vdev="mirror", volblocksize=16 * KIB, sync="always", log=LoopDevice()),))),
+    ("zfs:encryption=on", Volume(fs=Zfs(encryption="on"))),
     ("zfs(raidz1,5)", Volume(device=LoopDevice(count=5), fs=Zfs(vdev="raidz1"))),
     ("zfs(mirror)", Volume(device=LoopDevice(count=2), fs=Zfs(vdev="mirror"))),
     ("zfs+log(mirror)+cache(2G)",
@@ -138,9 +155,41 @@ def test_any_stack_survives_a_round_trip(stack: Stack) -> None:
 
 REFUSED = [
     ("xsf", "unknown filesystem 'xsf'", "did you mean xfs?"),
-    ("luks/ext4", "unknown filesystem 'luks'", "mount it yourself and give dir:/mnt/x"),
+    ("dm-crypt/ext4", "unknown filesystem 'dm-crypt'", "for example luks/xfs"),
+    ("writecache/ext4", "unknown filesystem 'writecache'", "for example lvm+writecache/xfs"),
+    ("lvm+cache+writecache/xfs", "cache and writecache exclude each other", ""),
+    ("lvm(thin)+cache/xfs", "cache goes with a linear or striped volume, not with a thin volume", ""),
+    ("lvm:snapshots=1+writecache/xfs", "not with a volume with snapshots", ""),
+    ("lvm:chunksize=64k/xfs", "cache_mode and cache_chunk are of a dm-cache: add +cache", ""),
+    ("lvm:cache_chunk=48k+cache/xfs", "cache_chunk 49152 is not a multiple of 32k up to 1g", ""),
+    ("lvm:cache_settings.high_watermark=9+cache/xfs", "high_watermark is no setting of this volume's cache", ""),
+    (
+        "lvm+log/xfs",
+        "+log in 'lvm+log' is not taken: lvm has one device of its own, +cache or +writecache",
+        "lvm:OPTION",
+    ),
+    ("lvm(cache)/xfs", "lvm option cache is not taken: the device of a cache follows a plus", "lvm+writecache(2G)/xfs"),
+    ("loop(2)/luks/ext4", "ext4 sits on one device, and 2 are given", ""),
+    ("luks/luks/ext4", "two layers of luks on top of each other", ""),
+    ("luks(luks1):sector_size=4k/ext4", "luks1 has sectors of 512 bytes", ""),
+    ("luks:sector_size=3k/ext4", "sector_size 3072 is none of 512", ""),
+    (
+        "luks:key-file=/root/key/ext4",
+        "luks option key-file is not taken: the key is made for the trial",
+        "leave it out",
+    ),
     ("bcache/ext4", "unknown filesystem 'bcache'", "mount it yourself and give dir:/mnt/x"),
-    ("zvol/ext4", "unknown filesystem 'zvol'", "mount it yourself and give dir:/mnt/x"),
+    ("stratis/ext4", "unknown filesystem 'stratis'", "mount it yourself and give dir:/mnt/x"),
+    ("vdo/ext4", "unknown filesystem 'vdo'", "mount it yourself and give dir:/mnt/x"),
+    ("dm-integrity/ext4", "unknown filesystem 'dm-integrity'", "mount it yourself and give dir:/mnt/x"),
+    ("lvm/zvol/ext4", "zvol over lvm doubles the pooling", ""),
+    ("zvol/zfs", "zfs over zvol puts a pool on a pool", ""),
+    (
+        "zvol:recordsize=8k/ext4",
+        "zvol option recordsize is not taken: it is of a dataset",
+        "zvol:volblocksize=16k/ext4",
+    ),
+    ("zvol:volblocksize=3k/ext4", "volblocksize 3072 is not a power of two", ""),
     ("jfs", "unknown filesystem 'jfs'", "pgstrata does not build jfs: mount it yourself"),
     ("ntfs", "unknown filesystem 'ntfs'", "pgstrata does not build ntfs: mount it yourself"),
     ("f2fs", "unknown filesystem 'f2fs'", "pgstrata does not build f2fs: mount it yourself"),
@@ -168,7 +217,7 @@ REFUSED = [
     ("xfs:agcount=4,agsize=1g", "agsize and agcount say the same", ""),
     ("btrfs:thread_pool=8", "btrfs option thread_pool is not taken: the kernel shows it only where", "dir:/mnt/x"),
     ("btrfs:nodatacow,compress-force=zstd", "compress_force excludes compress and nodatacow", ""),
-    ("zfs:encryption=on", "zfs option encryption is not taken: a key would have to be made", "dir:/mnt/x"),
+    ("zfs:encryption=aes-256-gcm,keylocation=prompt", "zfs option keylocation is not taken: the key is made", "write"),
     ("zfs:feature@async_destroy=enabled", "zfs option feature is not taken", "compatibility="),
     ("zfs:quota.x=1", "zfs option quota is not taken", "dir:/mnt/x"),
     ("zfs:special=mirror", "zfs option special is not taken: further vdevs follow a plus sign", "+special(mirror)"),

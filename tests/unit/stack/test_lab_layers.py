@@ -12,12 +12,16 @@ from pydantic import ValidationError
 from fake_host import FakeHost, completed
 from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, Completed
+from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.luks import Luks
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.zfs import Zfs
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.spec.stack import Stack, Volume
+from pgstrata.stack.block.dm import parse_target
+from pgstrata.stack.block.luks import CloseLuks, LuksCheck, header_uuid, parse_status
 from pgstrata.stack.block.lvm import LogicalVolume, LvmCheck, RemoveVg, parse_lvs, parse_pvs, pv_uuid
 from pgstrata.stack.block.md import ArrayState, MdCheck, Settled, StopMd, array_name, parse_array, parse_array_name
 from pgstrata.stack.build import StepRunner
@@ -86,6 +90,85 @@ class TestLvm:
         kept = LogicalVolume("kept1", "linear", 1, 0, 40, "volume", "", "swi-I-s---")
         check = LvmCheck("data", "vg", Lvm(snapshots=1), 65536, NODES)
         assert _differences(check.compare((volume, kept))) == {"data lvm snapshots": ("1", "0")}
+
+
+class TestCaches:
+    """Lines of dmsetup from the lab: Linux 6.1, LVM 2.03.16."""
+
+    cache = "0 1253376 cache 253:2 253:1 253:3 {} 2 metadata2 writeback smq 2 migration_threshold 8192"
+    status = (
+        "0 1253376 cache 8 27/1024 {} 1/2035 0 55 0 40 0 1 0 3 metadata2 {} no_discard_passdown "
+        "2 migration_threshold 8192 smq 0 {}"
+    )
+    asked = Lvm(
+        cache=LoopDevice(), cache_mode="writeback", cache_chunk="128k", cache_settings={"migration_threshold": 8192}
+    )
+
+    def differing(self, chunk: int, mode: str, state: str) -> dict[str, tuple[str, str]]:
+        check = LvmCheck("data", "vg", self.asked, 65536, NODES)
+        table, status = self.cache.format(chunk), self.status.format(chunk, mode, state)
+        return _differences(check.compare_cache(parse_target(table), parse_target(status)))
+
+    def test_a_dm_cache_as_asked(self) -> None:
+        assert self.differing(256, "writeback", "rw -") == {}
+
+    def test_a_dm_cache_otherwise(self) -> None:
+        assert self.differing(128, "writethrough", "ro needs_check") == {
+            "data lvm cache mode": ("writeback", "writethrough"),
+            "data lvm cache chunk_bytes": ("131072", "65536"),
+            "data lvm cache state": ("rw -", "ro needs_check"),
+        }
+
+    def test_a_writecache(self) -> None:
+        asked = Lvm(writecache=LoopDevice(), cache_settings={"high_watermark": 60, "low_watermark": 40})
+        check = LvmCheck("data", "vg", asked, 65536, NODES)
+        table = "0 1253376 writecache s 253:2 253:1 {} 4 high_watermark 60 low_watermark {}"
+        status = "0 1253376 writecache {} 125000 124000 0"
+        found = check.compare_cache(parse_target(table.format(4096, 40)), parse_target(status.format(0)))
+        assert _differences(found) == {}
+        found = check.compare_cache(parse_target(table.format(512, 45)), parse_target(status.format(-5)))
+        assert _differences(found) == {
+            "data lvm writecache low_watermark": ("40", "45"),
+            "data lvm writecache block_bytes": ("4096", "512"),
+            "data lvm writecache errors": ("0", "-5"),
+        }
+
+    def test_a_volume_without_its_cache(self) -> None:
+        check = LvmCheck("data", "vg", self.asked, 65536, NODES)
+        linear = parse_target("0 1253376 linear 7:0 2048")
+        assert _differences(check.compare_cache(linear, linear)) == {"data lvm cached by": ("cache", "linear")}
+
+
+class TestLuks:
+    """Lines of dmsetup and cryptsetup 2.6.1 from the lab."""
+
+    status = parse_status("/dev/mapper/m is active and is in use.\n  type:    LUKS2\n  cipher:  aes-xts-plain64\n")
+
+    def differing(self, layer: Luks, table: str) -> dict[str, tuple[str, str]]:
+        check = LuksCheck("data", "m", Ref("data.luks.0"), "/dev/vdb", layer)
+        return _differences(check.compare(self.status, parse_target(f"0 622592 crypt {table}")))
+
+    def test_as_asked(self) -> None:
+        key = ":64:logon:cryptsetup:90c3adf6-d2dd-a5ff-8a1d-b4ab556dedba-d0"
+        options = "2 allow_discards sector_size:4096"
+        asked = Luks(discards=True, sector_size=4096)
+        assert self.differing(asked, f"aes-xts-plain64 {key} 0 254:16 32768 {options}") == {}
+
+    def test_otherwise(self) -> None:
+        table = f"aes-cbc-essiv:sha256 {'0' * 64} 0 254:16 4096 1 no_read_workqueue"
+        assert self.differing(Luks(format="luks1", discards=True), table) == {
+            "data luks format": ("LUKS1", "LUKS2"),
+            "data luks cipher": ("aes-xts-plain64", "aes-cbc-essiv:sha256"),
+            "data luks key_size": ("512", "256"),
+            "data luks discards": ("on", "off"),
+            "data luks no_read_workqueue": ("off", "on"),
+        }
+
+    def test_the_key_is_in_no_command(self) -> None:
+        plan = plan_stack(parse_stack("luks/ext4"), PlanContext("t1", "/s", 1 << 30))
+        (step,) = (step for step in plan.steps if step.name == "key of data.luks")
+        assert [command.stdin for command in step.commands] == [""] * 4
+        assert step.commands[-1].argv[:3] == ("dd", "if=/dev/urandom", "of=/s/pgstrata-t1/data.luks.key/key")
 
 
 def _array(**changes: object) -> ArrayState:
@@ -275,6 +358,14 @@ IDS = ("/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b")
         (
             {"layers": [{"kind": "md", "level": "raid1"}], "fs": {"kind": "xfs"}},
             StopMd(array=f"/dev/md/{array_name(Place('t1', 'data', '', '', 1))}", devices=IDS),
+        ),
+        (
+            {"layers": [{"kind": "luks"}], "fs": {"kind": "btrfs"}},
+            CloseLuks(mapping="pgstrata-t1-data-luks1", devices=IDS[1:], uuid=header_uuid(PLACE, 1)),
+        ),
+        (
+            {"layers": [{"kind": "zvol", "vdev": "mirror"}], "fs": {"kind": "xfs"}},
+            DestroyPool(pool="pgstrata-t1-data", devices=IDS),
         ),
         ({"fs": {"kind": "zfs"}}, DestroyPool(pool="pgstrata-t1-data", devices=IDS)),
     ],

@@ -204,8 +204,8 @@ def _devices(run: CellData) -> Iterator[_Device]:
 
 
 def _ends(devices: Sequence[_Device], stack: Stack) -> tuple[list[_Device], list[_Device]]:
-    """Return the media, and the devices below the filesystems: the last device of a volume with block layers, else the
-    media.
+    """Return the media, and the devices below the filesystems: the last devices of a volume with block layers, else
+    the media.
 
     If a filesystem has devices of its own next to block layers, the record does not tell them apart: no top.
     """
@@ -214,10 +214,11 @@ def _ends(devices: Sequence[_Device], stack: Stack) -> tuple[list[_Device], list
     known = True
     for role, volume in stack.volumes.items():
         own = [device for device in devices if device.role == role]
-        layered = bool(volume.layers) and len(own) > 1
-        known = known and not (layered and volume.fs.own_devices)
-        bottom += own[:-1] if layered else own
-        top += own[-1:] if layered else own
+        tops = volume.count_on_top
+        layered = bool(volume.layers) and len(own) > tops
+        known = known and not (layered and volume.own_devices)
+        bottom += own[:-tops] if layered else own
+        top += own[-tops:] if layered else own
     return bottom, top if known else []
 
 

@@ -73,7 +73,10 @@ def takes_device(fs: Mapping[str, Any]) -> bool:
 
 def _usual(volume: dict[str, Any], fs: dict[str, Any]) -> int:
     given = volume.get("layers")
-    layers = [x for x in given if isinstance(x, dict)] if isinstance(given, list | tuple) else []
-    lowest = layers[0] if layers else fs
-    model = (BlockLayer.kinds if layers else Filesystem.kinds).get(str(lowest.get("kind")))
-    return model.usual_count(lowest) if model is not None else 1
+    parts = [x for x in given if isinstance(x, dict)] if isinstance(given, list | tuple) else []
+    for layer in parts:
+        model = BlockLayer.kinds.get(str(layer.get("kind")))
+        if model is None or not model.keeps_count:
+            return model.usual_count(layer) if model is not None else 1
+    above = Filesystem.kinds.get(str(fs.get("kind")))
+    return above.usual_count(fs) if above is not None else 1

@@ -122,6 +122,11 @@ def _expand_fs(value: Any, line: int, path: Location, volume: Marked) -> Any:
         return fs
     if not isinstance(value, Marked):
         return value
+    return _expand_inside(value, path)
+
+
+def _expand_inside(value: Marked, path: Location) -> Marked:
+    """A layer or filesystem as a mapping, in which devices and filesystems may be written short."""
     full = Marked(value.line)
     devices, filesystems = _holding(Device), _holding(Filesystem)
     for key in value:
@@ -136,8 +141,9 @@ def _expand_fs(value: Any, line: int, path: Location, volume: Marked) -> Any:
 
 
 def _holding(sort: type[Kind]) -> set[str]:
-    """Fields of filesystems that hold a device or another filesystem; what kind it is may stand elsewhere."""
-    return {name for model in Filesystem.kinds.values() for name in model.fields_holding(sort)}
+    """Fields of layers and filesystems that hold a device or a filesystem; what kind it is may stand elsewhere."""
+    models = (*BlockLayer.kinds.values(), *Filesystem.kinds.values())
+    return {name for model in models for name in model.fields_holding(sort)}
 
 
 def _expand_layers(value: Any, line: int, path: Location, volume: Marked) -> Any:
@@ -155,6 +161,8 @@ def _expand_layers(value: Any, line: int, path: Location, volume: Marked) -> Any
             item = _from_text(lambda text, f=found: BlockLayer.parse(text, f), item, at, (*path, index))
             if "device" in found:
                 volume.put("device", mark(found["device"], at), at)
+        elif isinstance(item, Marked):
+            item = _expand_inside(item, (*path, index))
         full.add(item, at)
     return full
 

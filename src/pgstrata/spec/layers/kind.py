@@ -25,9 +25,9 @@ Switch = bool | None
 """An option that is set, cleared or (None) left at the kernel's default."""
 
 ELSEWHERE = frozenset(
-    {"bcache", "bcachefs", "ceph", "cephfs", "cifs", "dm-cache", "dm-crypt", "dm-integrity", "drbd", "exfat", "ext2",
-     "ext3", "f2fs", "gfs2", "glusterfs", "jfs", "luks", "nilfs2", "ntfs", "ocfs2", "overlay", "reiserfs", "smb",
-     "stratis", "vdo", "vfat", "writecache", "zvol"}
+    {"bcache", "bcachefs", "ceph", "cephfs", "cifs", "dm-integrity", "drbd", "exfat", "ext2",
+     "ext3", "f2fs", "gfs2", "glusterfs", "jfs", "nilfs2", "ntfs", "ocfs2", "overlay", "reiserfs", "smb",
+     "stratis", "vdo", "vfat"}
 )  # fmt: skip
 """Layers and filesystems that people use and pgstrata does not build."""
 NOT_BUILT = (
@@ -55,6 +55,17 @@ class Kind(Spelled):
     """Devices that a layout needs at least, where that is more than one."""
     layout_usual: ClassVar[Mapping[str, int]] = {}
     """Devices taken where nobody says how many, where that is more than the minimum."""
+    own_names: ClassVar[tuple[str, ...]] = ()
+    """Fields with a device of its own, which short notation writes behind a plus sign."""
+
+    @property
+    def own_devices(self) -> dict[str, Device]:
+        """Devices besides those it sits on, by what they are for."""
+        return {name: device for name in self.own_names if (device := getattr(self, name)) is not None}
+
+    def on_recorded(self) -> Self:
+        """As it is best made on the recorded disks of a crash trial, which read as zeroes and are looked at later."""
+        return self
 
     @classmethod
     def register(cls, model: type[Self]) -> None:
@@ -176,19 +187,23 @@ class Device(Kind):
 
 
 class BlockLayer(Kind):
-    """Takes the devices below and gives one of its own."""
+    """Takes the devices below and gives one of its own, or one for each."""
 
     kinds: ClassVar[dict[str, type[BlockLayer]]] = {}
     gives: ClassVar[str]
     """What the one device is called."""
     needs_several: ClassVar[bool] = False
     """True if it makes no sense over a single device."""
-    under_pool: ClassVar[str]
-    """What is wrong with it below a filesystem that pools disks itself; `{fs}` is that one."""
+    keeps_count: ClassVar[bool] = False
+    """True if it gives a device for each one below."""
+    under_pool: ClassVar[str] = ""
+    """What is wrong with it below a filesystem that pools disks itself, if anything; `{fs}` is that one."""
+    known_as: ClassVar[Mapping[str, str]] = {}
+    """Names that people use for it, with what is written here."""
 
-    def over_zeroes(self) -> BlockLayer:
-        """As it is best made where every device is known to read as zeroes."""
-        return self
+    def promises(self, where: str, ground: BackingFs | None) -> Promises:
+        """What it means for acknowledged commits; `ground` is what a directory was found to lie on."""
+        yield from ()
 
     @property
     def asked_layout(self) -> str:
@@ -199,8 +214,9 @@ class BlockLayer(Kind):
         """Why it cannot stand on these layers."""
         if any(layer.kind == self.kind for layer in below):
             return f"two layers of {self.kind} on top of each other"
-        if below and self.needs_several:
-            last = below[-1]
+        joined = [layer for layer in below if not layer.keeps_count]
+        if joined and self.needs_several:
+            last = joined[-1]
             one = f"{self.kind} over {last.kind}: the one {last.gives} would be the only member"
             return f"{one}; put {self.kind} below {last.kind}"
         return None
@@ -238,7 +254,12 @@ class BlockLayer(Kind):
                 layer |= call.options(model, f":{word}")
             else:
                 layer[model.layout_field] = word
-        return layer | call.options(model)
+        return layer | model.parse_rest(call)
+
+    @classmethod
+    def parse_rest(cls, call: Call) -> dict[str, Any]:
+        """Field values of what stands behind the parentheses."""
+        return call.options(cls)
 
     def render(self, count: str) -> str:
         """Short notation; a default layout is left out."""
@@ -278,11 +299,6 @@ class Filesystem(Kind):
         return self
 
     @property
-    def own_devices(self) -> dict[str, Device]:
-        """Devices besides those it sits on, by what they are for."""
-        return {}
-
-    @property
     def directories(self) -> tuple[str, ...]:
         """Directories that were there before, which two volumes cannot share."""
         return ()
@@ -309,8 +325,9 @@ class Filesystem(Kind):
 
     def layers_problem(self, layers: Sequence[BlockLayer]) -> str | None:
         """Why it does not go with the block layers below."""
-        if self.pools_disks and layers:
-            return f"{self.kind} over {layers[0].kind} {layers[0].under_pool.format(fs=self.kind)}"
+        wrong = next((layer for layer in layers if layer.under_pool), None)
+        if self.pools_disks and wrong is not None:
+            return f"{self.kind} over {wrong.kind} {wrong.under_pool.format(fs=self.kind)}"
         return None
 
     def count_problem(self, count: int) -> str | None:
@@ -346,9 +363,12 @@ class Filesystem(Kind):
         """A filesystem alone: `xfs:noatime`, `btrfs(raid10):compress=zstd`, `zfs:recordsize=16k+log`, `dir:/mnt/x`."""
         name, arguments, rest = split_call(text.strip())
         if name not in Filesystem.offered_names():
+            meant = {k: v for layer in BlockLayer.kinds.values() for k, v in layer.known_as.items()}
             raise UsageError(
                 f"unknown filesystem {name or text!r} in {(whole or text)!r}",
-                hint=NOT_BUILT.format(name=name)
+                hint=f"for example {meant[name]}/xfs"
+                if name in meant
+                else NOT_BUILT.format(name=name)
                 if name in ELSEWHERE
                 else render_nearest(name, (*Filesystem.offered_names(), *BlockLayer.offered_names())),
             )

@@ -8,7 +8,7 @@ documentation of md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -88,7 +88,7 @@ class Md(BlockLayer):
             raise ValueError("raid1 has no chunk size")
         return self
 
-    def over_zeroes(self) -> Md:
+    def on_recorded(self) -> Self:
         """Parity and copies of zeroes are zeroes: a first resync would find nothing to do."""
         return self if self.level == "raid0" else self.model_copy(update={"assume_clean": True})
 

@@ -1,11 +1,15 @@
-"""Devices that a filesystem has beside those below it, in short notation: `+log`, `+log(2G)`, `+cache(media(nvme))`."""
+"""Devices that a layer or filesystem has beside those below it, in short notation: `+log`, `+log(2G)`,
+`+cache(media(nvme))`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from pgstrata.spec.layers.kind import Device
+from pgstrata.errors import UsageError
+from pgstrata.spec.layers.kind import Device, Kind
+from pgstrata.spec.notation.term import Call, render_call
+from pgstrata.spec.notation.tokens import split_call, split_top
 
 _PLAIN = "loop"
 """The kind where nothing else is said."""
@@ -27,3 +31,24 @@ def render_own_device(device: Device, usual_count: int = 1) -> str:
     """Return short notation; empty for what is taken where nothing is said."""
     plain = device.kind == _PLAIN and not device.says_more and device.count == usual_count
     return "" if plain else device.render()
+
+
+def parse_own_devices(model: type[Kind], call: Call) -> dict[str, Any]:
+    """Return the field values behind the parentheses: options, then `+NAME(DEVICE)` of `model.own_names`."""
+    rest, *own = split_top(call.rest, "+")
+    found = call.options(model, rest)
+    names = " or ".join(f"+{name}" for name in model.own_names)
+    for text in own:
+        name, arguments, more = split_call(text)
+        if name not in model.own_names or more:
+            raise UsageError(
+                f"+{text} in {call.text!r} is not taken: {model.name()} has one device of its own, {names}",
+                hint=f"options stand before it: {model.name()}:OPTION+{model.own_names[0]}(DEVICE)",
+            )
+        found[name] = parse_own_device(split_top(arguments, ",") if arguments else ())
+    return found
+
+
+def render_own_devices(kind: Kind) -> str:
+    """Return short notation of all devices of a layer or filesystem; empty without any."""
+    return "".join(f"+{render_call(name, [render_own_device(device)])}" for name, device in kind.own_devices.items())

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pgstrata.errors import UsageError
 from pgstrata.spec.layers.kind import Device, LocalFilesystem
-from pgstrata.spec.layers.own_device import parse_own_device, render_own_device
-from pgstrata.spec.notation.term import Call, render_call
-from pgstrata.spec.notation.tokens import split_call, split_top
+from pgstrata.spec.layers.own_device import parse_own_devices, render_own_devices
+from pgstrata.spec.notation.term import Call
 
 LOG = "log"
 
@@ -19,16 +17,13 @@ LOG = "log"
 class LoggingFilesystem(LocalFilesystem):
     """One with `log`, a device beside the one below."""
 
+    own_names: ClassVar[tuple[str, ...]] = (LOG,)
     not_options: ClassVar[frozenset[str]] = frozenset({LOG})
 
     if TYPE_CHECKING:
 
         @property
         def log(self) -> Device | None: ...
-
-    @property
-    def own_devices(self) -> dict[str, Device]:
-        return {} if self.log is None else {LOG: self.log}
 
     def count_problem(self, count: int) -> str | None:
         if self.log is not None and self.log.count != 1:
@@ -37,19 +32,7 @@ class LoggingFilesystem(LocalFilesystem):
 
     @classmethod
     def parse_call(cls, call: Call) -> dict[str, Any]:
-        rest, *own = split_top(call.rest, "+")
-        found = cls.parse_words(call) | call.options(cls, rest)
-        for text in own:
-            name, arguments, more = split_call(text)
-            if name != LOG or more:
-                raise UsageError(
-                    f"+{text} in {call.text!r} is not taken: {cls.name()} has one device of its own, +log",
-                    hint=f"options stand before it: {cls.name()}:OPTION+log(DEVICE)",
-                )
-            found[LOG] = parse_own_device(split_top(arguments, ",") if arguments else ())
-        return found
+        return cls.parse_words(call) | parse_own_devices(cls, call)
 
     def render(self, count: str = "") -> str:
-        if self.log is None:
-            return super().render(count)
-        return f"{super().render(count)}+{render_call(LOG, [render_own_device(self.log)])}"
+        return super().render(count) + render_own_devices(self)

@@ -12,6 +12,7 @@ from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.imported import Imported
 from pgstrata.spec.layers.kind import BlockLayer, Device, Filesystem
 from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.luks import Luks
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.media import MediaDevice
@@ -19,9 +20,10 @@ from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.layers.zvol import Zvol
 
 DEVICES: tuple[type[Device], ...] = (LoopDevice, DiskDevice, MediaDevice)
-LAYERS: tuple[type[BlockLayer], ...] = (Lvm, Md)
+LAYERS: tuple[type[BlockLayer], ...] = (Lvm, Md, Luks, Zvol)
 FILESYSTEMS: tuple[type[Filesystem], ...] = (Ext4, Xfs, Btrfs, Zfs, Tmpfs, Nfs, Existing, Imported)
 
 

@@ -1,7 +1,6 @@
 """zfs: a pool over all devices below, and its datasets.
 
-Minima: zpoolconcepts(7). Properties: zfsprops(7), zpoolprops(7). Durability: zfsprops(7) (sync), zfs(4)
-(zfs_nocacheflush).
+Properties: zfsprops(7), zpoolprops(7). Durability: zfsprops(7) (sync), zfs(4) (zfs_nocacheflush).
 """
 
 from __future__ import annotations
@@ -12,143 +11,38 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from pgstrata.errors import UsageError
 from pgstrata.spec.durability_class import LOSES, PAGE_BYTES, BackingFs, Promises
-from pgstrata.spec.file.nearest import render_nearest
-from pgstrata.spec.layers.kind import Device, Filesystem, Switch, redundancy
-from pgstrata.spec.layers.own_device import parse_own_device, render_own_device
+from pgstrata.spec.layers.kind import Filesystem, Switch
+from pgstrata.spec.layers.zfs_pool import NO_VDEV, VDEVS, ZfsPool, parse_vdev
 from pgstrata.spec.model import SizeBytes
-from pgstrata.spec.notation.options import parse_options, render_options
-from pgstrata.spec.notation.refusals import LEAVE_OUT, Refusal, refuse
-from pgstrata.spec.notation.term import Call, render_call
-from pgstrata.spec.notation.tokens import split_call, split_top
+from pgstrata.spec.notation.options import parse_options
+from pgstrata.spec.notation.term import Call
+from pgstrata.spec.notation.tokens import split_call
 
 WAL_DATASET_PROPERTIES = (
     *("atime", "checksum", "compression", "copies", "dnodesize", "logbias", "primarycache", "recordsize"),
     *("redundant_metadata", "relatime", "secondarycache", "special_small_blocks", "sync", "xattr"),
     *("acltype", "dedup", "direct", "prefetch"),
 )
-_PARITY_DISKS = {"raidz1": 1, "raidz2": 2, "raidz3": 3}
-_VDEVS = ("log", "cache", "special")
-_LAYOUTS = ("mirror", "raidz", "raidz1", "raidz2", "raidz3", "draid", "stripe")
-
-_NO_VDEV: Mapping[str, Refusal] = {
-    **refuse(
-        "dedup", "a device for the table of deduplication is not built; the table lies in the pool or on +special"
-    ),
-    **refuse("spare", "a spare takes over when a device fails, and no device of a stack fails", LEAVE_OUT),
-}
-_REFUSED: Mapping[str, Refusal] = {
-    **refuse("available avail compressratio createtxg creation clones defer_destroy encryptionroot filesystem_count "
-             "keystatus guid logicalreferenced lrefer logicalused lused mounted objsetid origin receive_resume_token "
-             "redact_snaps referenced refer refcompressratio snapshot_count type used usedbychildren usedbydataset "
-             "usedbyrefreservation usedbysnapshots userused userobjused userrefs groupused groupobjused projectused "
-             "projectobjused volblocksize_used written snapshots_changed allocated bcloneratio bclonesaved bcloneused "
-             "capacity cap dedupcached dedup_table_size dedupratio expandsize expandsz fragmentation frag free freeing "
-             "health leaked load_guid maxblocksize maxdnodesize unsupported last_scrubbed_txg",
-             "it is a reading and cannot be set", LEAVE_OUT),
-    **refuse("size", "the pool takes its devices as a whole", "give the devices a size: loop(4,size=20G)/zfs(raid10)"),
-    **refuse("encryption keyformat keylocation pbkdf2iters pbkdf2salt",
-             "a key would have to be made, held and loaded after every import, which pgstrata does not do"),
-    **refuse("volsize volblocksize volmode snapdev volthreading refreservation_auto",
-             "it is of a zvol, which pgstrata does not build"),
-    **refuse("quota refquota reservation refreservation userquota userobjquota groupquota groupobjquota projectquota "
-             "projectobjquota defaultuserquota defaultgroupquota defaultprojectquota defaultuserobjquota "
-             "defaultgroupobjquota defaultprojectobjquota filesystem_limit snapshot_limit",
-             "it bounds or reserves space, and the datasets have the pool for themselves"),
-    **refuse("mountpoint canmount overlay altroot cachefile bootfs readonly rdonly jailed zoned mlslabel",
-             "pgstrata decides where the pool is mounted, and that no other program finds it", LEAVE_OUT),
-    **refuse("devices exec setuid nbmand vscan sharenfs sharesmb snapdir delegation aclinherit aclmode context "
-             "fscontext defcontext rootcontext listsnapshots listsnaps comment version longname",
-             "it is about access to files or how they are listed and does not change how PostgreSQL reads and writes"),
-    **refuse("casesensitivity normalization utf8only", "it changes how names of files are compared, and PostgreSQL's "
-             "names are lower-case ASCII"),
-    **refuse("autoexpand expand autoreplace replace", "it is for devices that grow or are replaced, and those of a "
-             "stack stay"),
-    **refuse("vdev", "the layout stands in parentheses", "write zfs(mirror,2)"),
-    **refuse("log cache special log_mirror special_mirror", "further vdevs follow a plus sign or stand in parentheses",
-             "write zfs+log(mirror)+special(mirror)"),
-    **refuse("xattr=dir", "it is another word for xattr=on", "write xattr=on"),
-    **refuse("dedup=edonr", "zfs takes edonr for deduplication only with a comparison", 'write dedup="edonr,verify"'),
-    **refuse("failmode=panic", "a pool without its devices would take the host down", "write failmode=continue"),
-    **refuse("multihost", "it is for pools on storage that several hosts share, and delays every import"),
-    **refuse("feature", "features follow the version of OpenZFS, or one list of it",
-             "write compatibility=openzfs-2.1-linux"),
-    **refuse("dedup_table_quota dedupditto", "the table of a benchmark's pool is as large as its data make it"),
-    **refuse("-f -n -d -R -m -t -o~cachefile -O~mountpoint -O~canmount", "pgstrata decides how zpool create runs",
-             LEAVE_OUT),
-    **refuse("spare draid", "pgstrata does not build this vdev"),
-}  # fmt: skip
 
 
-class Zfs(Filesystem):
+class Zfs(ZfsPool, Filesystem):
     """A zfs pool and its datasets (one for data, one for pg_wal where `wal_dataset` is set)."""
 
     kind: Literal["zfs"] = "zfs"
 
-    aliases: ClassVar[Mapping[str, str]] = {"copies": "data_copies"}
-    also: ClassVar[Mapping[str, str]] = {"recsize": "recordsize", "compress": "compression"}
-    implied: ClassVar[frozenset[str]] = frozenset({"special_small_blocks=0", "canmount=off", "cachefile=none"})
-    refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
-    not_options: ClassVar[frozenset[str]] = frozenset(
-        {"vdev", "log", "log_mirror", "cache", "special", "special_mirror"}
-    )
-    layout_field: ClassVar[str] = "vdev"
-    layout_minimum: ClassVar[Mapping[str, int]] = {"mirror": 2, "raid10": 4, "raidz1": 2, "raidz2": 3, "raidz3": 4}
-    layout_usual: ClassVar[Mapping[str, int]] = {"raidz1": 3, "raidz2": 4, "raidz3": 5}
+    also: ClassVar[Mapping[str, str]] = {**ZfsPool.also, "recsize": "recordsize"}
+    implied: ClassVar[frozenset[str]] = ZfsPool.implied | {"special_small_blocks=0"}
     spans_devices: ClassVar[bool] = True
-    assembles: ClassVar[bool] = True
     pools_disks: ClassVar[bool] = True
     copy_on_write: ClassVar[bool] = True
 
-    vdev: Literal["stripe", "mirror", "raid10", "raidz1", "raidz2", "raidz3"] = Field(
-        "stripe", description="how the devices form the pool; raid10 stripes over mirrors of two"
-    )
-    ashift: int | None = Field(None, ge=9, le=16, description="sector size as a power of two; 12 is 4k")
-    log: Device | None = Field(None, description="device of the intent log, which commits wait for")
-    log_mirror: bool = Field(False, description="mirror the log over two devices")
-    cache: Device | None = Field(None, description="second-level read cache")
-    special: Device | None = Field(None, description="device for metadata and small blocks")
-    special_mirror: bool = Field(
-        False, description="mirror the special device over two; by default like the pool: mirrored if that is redundant"
-    )
     recordsize: SizeBytes | None = Field(None, description="largest block of a file; zfs takes 128k")
-    compression: str | None = Field(
-        None,
-        pattern=r"^(on|off|lz4|zstd|zstd-fast|gzip|zle|lzjb)(-\d+)?$",
-        description="lz4, zstd, zstd-3, gzip-6, off",
-    )
     atime: Switch = Field(None, description="record when files are read")
     relatime: Switch = Field(None, description="record it rarely")
-    logbias: Literal["latency", "throughput"] | None = Field(
-        None, description="throughput writes large commits to the pool directly"
-    )
-    redundant_metadata: Literal["all", "most", "some", "none"] | None = Field(
-        None, description="how much metadata has an extra copy"
-    )
-    primarycache: Literal["all", "metadata", "none"] | None = Field(None, description="what the ARC holds")
-    sync: Literal["standard", "always", "disabled"] | None = Field(
-        None, description="disabled: fsync returns without writing; loses data on power loss"
-    )
     xattr: Literal["on", "off", "sa"] | None = Field(None, description="sa keeps extended attributes in the inode")
     dnodesize: str | None = Field(None, pattern=r"^(legacy|auto|\d+k?)$", description="size of an inode")
-    autotrim: Switch = Field(None, description="trim freed space of the pool")
-    failmode: Literal["wait", "continue"] | None = Field(None, description="what a pool without its devices does")
-    compatibility: str | None = Field(
-        None, pattern=r"^[a-z0-9][a-z0-9.-]*$", description="features of another version, as openzfs-2.1-linux"
-    )
-    checksum: (
-        Literal["on", "off", "fletcher2", "fletcher4", "sha256", "noparity", "sha512", "skein", "edonr", "blake3"]
-        | None
-    ) = Field(None, description="algorithm for blocks of data")
-    data_copies: int | None = Field(None, ge=1, le=3, description="copies of each block of data (copies)")
-    dedup: str | None = Field(
-        None,
-        pattern=r"^(on|off|verify|(sha256|sha512|skein|blake3)(,verify)?|edonr,verify)$",
-        description="on, off, verify, or a checksum: store equal blocks once",
-    )
     special_small_blocks: SizeBytes | None = Field(None, description="blocks up to this go to the special device")
-    secondarycache: Literal["all", "metadata", "none"] | None = Field(None, description="what the cache device holds")
     prefetch: Literal["all", "metadata", "none"] | None = Field(None, description="what is read ahead, OpenZFS 2.3")
     direct: Literal["standard", "always", "disabled"] | None = Field(
         None, description="direct I/O past the ARC, OpenZFS 2.3"
@@ -159,9 +53,9 @@ class Zfs(Filesystem):
     wal_dataset: dict[str, str] | None = Field(None, description="properties of a dataset of its own for pg_wal")
     module: dict[str, int] = Field(default_factory=dict, description="zfs module parameters, restored afterwards")
 
-    @field_validator("compression", "checksum", "dedup", "xattr", "acltype", mode="before")
+    @field_validator("xattr", "acltype", mode="before")
     @classmethod
-    def _word(cls, value: object) -> object:
+    def _further_word(cls, value: object) -> object:
         """YAML reads `off` as a truth value."""
         return ("on" if value else "off") if isinstance(value, bool) else value
 
@@ -188,11 +82,6 @@ class Zfs(Filesystem):
         return properties
 
     @property
-    def own_devices(self) -> dict[str, Device]:
-        asked = {"log": self.log, "cache": self.cache, "special": self.special}
-        return {name: device for name, device in asked.items() if device is not None}
-
-    @property
     def places_wal(self) -> bool:
         return self.wal_dataset is not None
 
@@ -201,27 +90,15 @@ class Zfs(Filesystem):
         return {name: str(value) for name, value in self.module.items()}
 
     def count_problem(self, count: int) -> str | None:
-        if problem := self.layout_problem(self.vdev, count):
+        if problem := super().count_problem(count):
             return problem
-        if self.vdev == "raid10" and count % 2:
-            return f"zfs raid10 stripes over mirrors of two, so it needs an even number of devices, not {count}"
-        if self.log_mirror and self.log is None:
-            return "log_mirror without a log device"
-        if self.log_mirror and self.log is not None and self.log.count < 2:
-            return "a mirrored log needs 2 devices"
-        if self.special_mirror and (self.special is None or self.special.count < 2):
-            return "a mirrored special vdev needs 2 devices"
         if self.special_small_blocks and self.special is None:
             return "special_small_blocks needs a special vdev: add +special"
         return None
 
-    def copies(self, devices: int) -> float:
-        mirrored = {"mirror": float(devices), "raid10": 2.0}
-        each = mirrored.get(self.vdev) or redundancy(_PARITY_DISKS.get(self.vdev, 0), devices)
-        return each * (self.data_copies or 1)
-
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
-        if "disabled" in (self.sync, (self.wal_dataset or {}).get("sync")):
+        yield from super().promises(where, ground)
+        if (self.wal_dataset or {}).get("sync") == "disabled" != self.sync:
             yield LOSES, f"zfs sync=disabled below {where}: fsync returns without writing"
         if self.module.get("zfs_nocacheflush", 0):
             yield LOSES, f"zfs_nocacheflush=1 below {where}: flushes are not sent to the device"
@@ -234,11 +111,7 @@ class Zfs(Filesystem):
 
     @classmethod
     def parse_call(cls, call: Call) -> dict[str, Any]:
-        rest, *vdevs = split_top(call.rest, "+")
-        found = cls.parse_words(call) | call.options(cls, rest)
-        for vdev in vdevs:
-            found |= _parse_vdev(vdev, call.text)
-        return found
+        return cls.parse_words(call) | cls.parse_rest(call)
 
     @classmethod
     def parse_words(cls, call: Call) -> dict[str, Any]:
@@ -246,41 +119,11 @@ class Zfs(Filesystem):
         found: dict[str, Any] = {}
         plain = []
         for word in call.words:
-            if split_call(word)[0] in (*_VDEVS, *_NO_VDEV) and "=" not in split_call(word)[2]:
-                found |= _parse_vdev(word, call.text)
+            if split_call(word)[0] in (*VDEVS, *NO_VDEV) and "=" not in split_call(word)[2]:
+                found |= parse_vdev(word, call.text)
             elif "=" in word:
                 found |= parse_options(cls, word)
             else:
                 plain.append(word)
         inner = Call(call.text, call.name, ",".join(plain), call.rest, call.volume)
         return super().parse_words(inner) | found
-
-    def render(self, count: str = "") -> str:
-        vdev = "" if self.vdev == "stripe" else self.vdev
-        text = render_call(self.kind, [vdev, count], render_options(self))
-        return text + "".join(f"+{self._render_vdev(name, device)}" for name, device in self.own_devices.items())
-
-    def _render_vdev(self, name: str, device: Device) -> str:
-        mirrored = (name == "log" and self.log_mirror) or (name == "special" and self.special_mirror)
-        return render_call(name, ["mirror" if mirrored else "", render_own_device(device, 2 if mirrored else 1)])
-
-
-def _parse_vdev(text: str, whole: str) -> dict[str, Any]:
-    name, arguments, rest = split_call(text)
-    if name in _NO_VDEV:
-        raise UsageError(f"+{text} in {whole!r} is not taken: {_NO_VDEV[name].reason}", hint=_NO_VDEV[name].hint)
-    if name in _VDEVS and rest.startswith(":"):
-        raise UsageError(f"{rest} in +{text} is no part of a vdev: properties stand before the first +",
-                         hint=f"write zfs{rest}+{name}")  # fmt: skip
-    if name not in _VDEVS or rest:
-        raise UsageError(f"+{text} in {whole!r} is not a vdev of zfs", hint=render_nearest(name, _VDEVS))
-    words = split_top(arguments, ",") if arguments else []
-    mirrored = "mirror" in words and name in ("log", "special")
-    words = [word for word in words if not (mirrored and word == "mirror")]
-    for word in words:
-        if word in _LAYOUTS:
-            raise UsageError(f"{word} in +{text} is not taken: zfs builds no such {name} vdev, or pgstrata does not",
-                             hint=f"write +{name} or +log(mirror), +special(mirror)")  # fmt: skip
-    if mirrored:
-        return {f"{name}_mirror": True, name: parse_own_device(words, count="2")}
-    return {name: parse_own_device(words)}

@@ -1,6 +1,7 @@
 """LVM: all devices below become PVs of one volume group, which contains the logical volume in use.
 
-Sizes and layout are read from the JSON output of `lvs` and `pvs`. Tested with LVM 2.03.16.
+A cache is a volume of its own on further PVs of the group (lvmcache(7), cachevol). Sizes and layout are read from the
+JSON output of `lvs` and `pvs`, caches from the device mapper. Tested with LVM 2.03.16.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pgstrata.host.capabilities import Capability, everywhere, kernel_has, named
 from pgstrata.host.facts.tools import driver_available, module_available
 from pgstrata.host.protocol import Host, command
 from pgstrata.spec.layers.lvm import Lvm
-from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer
+from pgstrata.stack.block.dm import Target, mapped_name, read_target
+from pgstrata.stack.kind import Below, BlockLayerKind, Geometry, PlannedLayer, plan_device
+from pgstrata.stack.nodes import SECTOR_BYTES
 from pgstrata.stack.place import Place
 from pgstrata.stack.preconditions import FreeName
 from pgstrata.stack.stage import Stage
@@ -27,8 +30,15 @@ from pgstrata.stack.undoing import ask_tool, blank_member, list_members, require
 
 VOLUME = "volume"
 POOL = "pool"
+CACHE = "fast"
+ORIGIN = f"[{VOLUME}_corig]", f"[{VOLUME}_wcorig]"
+"""What lvs calls the volume below its cache."""
 DEFAULT_STRIPE_BYTES = 64 * 1024
 """LVM's default (allocation/stripesize in lvm.conf), passed explicitly so that it is known."""
+DEFAULT_CACHE_MODE = "writethrough"
+DEFAULT_CHUNK_BYTES = 64 * 1024
+"""LVM's defaults (lvmcache(7)), passed explicitly."""
+WRITECACHE_BLOCK_BYTES = 4096
 SNAPSHOT_SHARE = 40
 """Percentage of the group that all snapshots together may fill with overwritten data."""
 THIN_SHARE = 90
@@ -40,19 +50,29 @@ def plan_lvm(layer: Lvm, below: Below, place: Place) -> PlannedLayer:
     """Plan one volume group over all nodes below and one logical volume; binds `ROLE.lvm`."""
     node = Ref(f"{place.role}.lvm")
     stripe_bytes = layer.stripe_size or DEFAULT_STRIPE_BYTES
+    own = {name: plan_device(device, place.beside(f"lvm.{name}")) for name, device in layer.own_devices.items()}
+    further = tuple(part.above for part in own.values())
+    fast = tuple(node for part in further for node in part.nodes)
     steps = (
-        _plan_group(below, place),
-        *_plan_volume(layer, stripe_bytes, len(below.nodes), place),
+        *(step for part in own.values() for step in part.steps),
+        _plan_group((below, *further), place),
+        *_plan_volume(layer, stripe_bytes, below, place),
+        *(_plan_cache(layer, name, part.above, place) for name, part in own.items()),
         *(_plan_snapshot(layer, index, place) for index in range(1, layer.snapshots + 1)),
         _plan_find(node, place),
     )
-    above = Below(nodes=(node,), media=below.media, geometry=_geometry(layer, stripe_bytes, below))
+    media = (*below.media, *(medium for part in further for medium in part.media))
+    above = Below(nodes=(node,), media=media, geometry=_geometry(layer, stripe_bytes, below))
     return PlannedLayer(
         steps,
         above,
-        (LvmCheck(place.role, place.name, layer, stripe_bytes, below.nodes),),
+        (
+            *(check for part in own.values() for check in part.checks),
+            LvmCheck(place.role, place.name, layer, stripe_bytes, below.nodes, fast),
+        ),
         _notes(layer),
-        stages=(_plan_again(node, below, place),),
+        counted=tuple(disks for part in own.values() for disks in part.counted),
+        stages=(_plan_again(node, (*below.nodes, *fast), place),),
     )
 
 
@@ -68,30 +88,35 @@ def pv_uuid(place: Place, index: int) -> str:
     return "-".join(text[start:end] for start, end in pairwise(ends))
 
 
-def _plan_group(below: Below, place: Place) -> Step:
-    uuids = tuple(pv_uuid(place, index) for index in range(len(below.ids)))
+def _plan_group(parts: tuple[Below, ...], place: Place) -> Step:
+    real = [node for part in parts for node, _ in zip(part.nodes, part.ids, strict=False)]
+    uuids = tuple(pv_uuid(place, index) for index in range(len(real)))
     # of loop files, vgcreate makes the PVs itself; one that is left without its group goes with its file
     pvs = tuple(
         planned("pvcreate", "--yes", "--quiet", "--norestorefile", ["--uuid", uuid], node, timeout_s=LVM_TIMEOUT_S)
-        for uuid, node in zip(uuids, below.nodes, strict=False)
+        for uuid, node in zip(uuids, real, strict=True)
     )
-    create = planned("vgcreate", "--yes", "--quiet", place.name, below.nodes, timeout_s=LVM_TIMEOUT_S)
+    nodes = [node for part in parts for node in part.nodes]
+    ids = tuple(id_ for part in parts for id_ in part.ids)
+    create = planned("vgcreate", "--yes", "--quiet", place.name, nodes, timeout_s=LVM_TIMEOUT_S)
     return Step(
         name=f"volume group {place.name}",
         commands=(*pvs, create),
-        undo=(RemoveVg(vg=place.name, devices=below.ids, pv_uuids=uuids),),
+        undo=(RemoveVg(vg=place.name, devices=ids, pv_uuids=uuids),),
         requires=(FreeName("volume group", place.name, ("vgs", place.name)),),
     )
 
 
-def _plan_volume(layer: Lvm, stripe_bytes: int, count: int, place: Place) -> tuple[Step, ...]:
-    share = 100 - SNAPSHOT_SHARE if layer.snapshots else 100
+def _plan_volume(layer: Lvm, stripe_bytes: int, below: Below, place: Place) -> tuple[Step, ...]:
+    share, count = 100 - SNAPSHOT_SHARE if layer.snapshots else 100, len(below.nodes)
     if layer.layout == "thin":
         return _plan_thin(layer, place)
     kind = ["--type", "linear"]
     if layer.layout == "striped":
         kind = ["--type", "striped", "--stripes", str(count), "--stripesize", f"{stripe_bytes}b"]
-    create = _lvcreate(kind, ["--extents", f"{share}%VG"], ["--name", VOLUME], place.name)
+    # beside a cache, the volume has the PVs below it alone
+    size, on = (f"{share}%PVS", below.nodes) if layer.own_devices else (f"{share}%VG", ())
+    create = _lvcreate(kind, ["--extents", size], ["--name", VOLUME], place.name, on)
     return (Step(name=f"logical volume for {place.role}", commands=(create,)),)
 
 
@@ -109,9 +134,28 @@ def _plan_thin(layer: Lvm, place: Place) -> tuple[Step, ...]:
     )
 
 
-def _lvcreate(kind: list[str], size: list[Argument], name: list[str], where: str) -> PlannedCommand:
+def _lvcreate(
+    kind: list[str], size: list[Argument], name: list[str], where: str, on: tuple[Argument, ...] = ()
+) -> PlannedCommand:
     wipe = ["--wipesignatures", "y"] if "thin-pool" not in kind else []
-    return planned("lvcreate", "--yes", "--quiet", wipe, kind, size, name, where, timeout_s=LVM_TIMEOUT_S)
+    return planned("lvcreate", "--yes", "--quiet", wipe, kind, size, name, where, on, timeout_s=LVM_TIMEOUT_S)
+
+
+def _plan_cache(layer: Lvm, kind: str, fast: Below, place: Place) -> Step:
+    """Plan a volume over the whole of the fast devices, and put it before the main one."""
+    create = _lvcreate(["--type", "linear"], ["--extents", "100%PVS"], ["--name", CACHE], place.name, fast.nodes)
+    settings = [f"{name}={value}" for name, value in layer.cache_settings.items()]
+    if kind == "cache":
+        chunk = f"{layer.cache_chunk or DEFAULT_CHUNK_BYTES}b"
+        options = ["--cachemode", layer.cache_mode or DEFAULT_CACHE_MODE, "--chunksize", chunk]
+    else:
+        options, settings = [], [f"block_size={WRITECACHE_BLOCK_BYTES}", *settings]
+    options += ["--cachesettings", " ".join(settings)] if settings else []
+    volume, given = f"{place.name}/{VOLUME}", ["--cachevol", CACHE, *options]
+    convert = planned("lvconvert", "--yes", "--quiet", ["--type", kind], given, volume, timeout_s=LVM_TIMEOUT_S)
+    # lvconvert attaches no writecache that is active
+    rest = planned("lvchange", ["--activate", "n"], f"{place.name}/{CACHE}", timeout_s=LVM_TIMEOUT_S)
+    return Step(name=f"{kind} of {volume}", commands=(create, *((rest,) if kind == "writecache" else ()), convert))
 
 
 def _plan_snapshot(layer: Lvm, index: int, place: Place) -> Step:
@@ -133,10 +177,10 @@ def _plan_find(node: Ref, place: Place) -> Step:
     )
 
 
-def _plan_again(node: Ref, below: Below, place: Place) -> Stage:
+def _plan_again(node: Ref, nodes: tuple[Argument, ...], place: Place) -> Stage:
     """Plan the restart; the group is searched only on its own devices, as others may be copies. `--devices` needs
     2.03.12."""
-    only = [word for device in below.nodes for word in ("--devices", device)]
+    only = [word for device in nodes for word in ("--devices", device)]
     on, off = (
         planned("vgchange", only, ["--activate", way], place.name, timeout_s=LVM_TIMEOUT_S) for way in ("y", "n")
     )
@@ -223,28 +267,72 @@ def list_pvs(host: Host, vg: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class LvmCheck:
-    """Checks that the group uses its configured devices and that its volume has the configured layout."""
+    """Checks that the group uses its configured devices, and that its volume has the configured layout and cache."""
 
     role: str
     vg: str
     layer: Lvm
     stripe_bytes: int
     nodes: tuple[Argument, ...]
+    """PVs below the volume."""
+    fast: tuple[Argument, ...] = ()
+    """PVs of its cache."""
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
         options = ["--reportformat", "json", "--units", "b", "--nosuffix", "--options", LVS_FIELDS]
-        printed = host.run(command("lvs", options, self.vg, timeout_s=LVM_TIMEOUT_S), check=False)
+        hidden = ["--all"] if self.layer.own_devices else []
+        printed = host.run(command("lvs", hidden, options, self.vg, timeout_s=LVM_TIMEOUT_S), check=False)
         if printed.exit_code != 0:
             return (Attested(f"{self.role} lvm volume group", self.vg, "missing"),)
         found = host.run(command("readlink", "--canonicalize", list_pvs(host, self.vg))).stdout.split()
-        wanted = [resolve(node, bindings) for node in self.nodes]
+        wanted = [resolve(node, bindings) for node in (*self.nodes, *self.fast)]
         pvs = Attested(f"{self.role} lvm pvs", " ".join(sorted(wanted)), " ".join(sorted(found)))
-        return (pvs, *self.compare(parse_lvs(printed.stdout)))
+        return (pvs, *self.compare(parse_lvs(printed.stdout)), *self._attest_cache(host))
+
+    def _attest_cache(self, host: Host) -> tuple[Attested, ...]:
+        if not self.layer.own_devices:
+            return ()
+        name = mapped_name(self.vg, VOLUME)
+        table, status = (read_target(host, what, name) for what in ("table", "status"))
+        return self.compare_cache(table, status)
+
+    def compare_cache(self, table: Target, status: Target) -> tuple[Attested, ...]:
+        """Compare the cache with the kernel's: cache.rst and writecache.rst of its documentation on the device mapper.
+
+        Of a dm-cache, `table` has block size, number of features, features, policy; `status` the number of dirty blocks
+        in its eleventh field and at its end whether metadata can be written.
+        """
+        (kind,) = self.layer.own_devices
+        what, words = f"{self.role} lvm {kind}", status.words
+        rows = [Attested(f"{self.role} lvm cached by", kind, table.kind)]
+        rows += [
+            Attested(f"{what} {name}", str(value), table.after(name))
+            for name, value in self.layer.cache_settings.items()
+        ]
+        if table.kind != kind:
+            return (rows[0],)
+        if kind == "writecache":
+            block_bytes = table.words[3]
+            return (
+                *rows,
+                Attested(f"{what} block_bytes", str(WRITECACHE_BLOCK_BYTES), block_bytes),
+                Attested(f"{what} errors", "0", words[0]),
+            )
+        chunk, mode = self.layer.cache_chunk or DEFAULT_CHUNK_BYTES, self.layer.cache_mode or DEFAULT_CACHE_MODE
+        features = words[12 : 12 + int(words[11])]
+        modes = [word for word in features if word in ("writethrough", "writeback", "passthrough")]
+        return (
+            *rows,
+            Attested(f"{what} mode", mode, " ".join(modes) or "missing"),
+            Attested(f"{what} chunk_bytes", str(chunk), str(int(words[2]) * SECTOR_BYTES)),
+            Attested(f"{what} state", "rw -", " ".join(words[-2:])),
+            told(f"{what} blocks used", words[3]),
+        )
 
     def compare(self, volumes: tuple[LogicalVolume, ...]) -> tuple[Attested, ...]:
         """Compare configured with actual values. An origin of snapshots is listed with its own segment type."""
-        segments = [v for v in volumes if v.name == VOLUME]
         layer = self.layer
+        segments = [v for v in volumes if v.name in (ORIGIN if layer.own_devices else (VOLUME,))]
         striped = layer.layout == "striped"
         rows = [
             ("layout", layer.layout, _joined(v.segment_type for v in segments)),
@@ -298,6 +386,7 @@ def _remove_vg(host: Host, undo: RemoveVg) -> str:
 
 
 _THIN = "thin-provisioning-tools"
+_THIN_TOOLS = named(_THIN, "device-mapper-persistent-data", _THIN)
 
 KIND = BlockLayerKind(
     Lvm,
@@ -316,8 +405,21 @@ KIND = BlockLayerKind(
             "build LVM thin pools",
             (
                 kernel_has(lambda host: module_available(host, "dm-thin-pool"), "dm-thin-pool"),
-                program("thin_check", named(_THIN, "device-mapper-persistent-data", _THIN)),
+                program("thin_check", _THIN_TOOLS),
             ),
+        ),
+        Capability(
+            "block.lvm.cache",
+            "build LVM caches",
+            (
+                kernel_has(lambda host: module_available(host, "dm-cache-smq"), "dm-cache-smq"),
+                program("cache_check", _THIN_TOOLS),
+            ),
+        ),
+        Capability(
+            "block.lvm.writecache",
+            "build LVM writecaches",
+            (kernel_has(lambda host: module_available(host, "dm-writecache"), "dm-writecache"),),
         ),
     ),
     undos={RemoveVg: _remove_vg},

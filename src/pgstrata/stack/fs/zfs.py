@@ -13,6 +13,7 @@ from pgstrata.host.capabilities import Capability, Packages, filesystem, named, 
 from pgstrata.host.facts.system import Family
 from pgstrata.host.protocol import Command, Host, command
 from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.layers.zfs_pool import ZfsPool
 from pgstrata.spec.units import parse_size_bytes
 from pgstrata.stack.fs.zfs_labels import DestroyPool, destroy_pool
 from pgstrata.stack.fs.zfs_status import (
@@ -27,8 +28,9 @@ from pgstrata.stack.kind import Below, Check, FilesystemKind, PlannedFilesystem,
 from pgstrata.stack.mounts import MountCheck
 from pgstrata.stack.place import Place
 from pgstrata.stack.preconditions import FreeName
+from pgstrata.stack.secret_key import WipeKey, key_file, plan_key, wipe_key
 from pgstrata.stack.stage import Stage
-from pgstrata.stack.step import Argument, Attested, Setting, Step, compare_or_record, planned, told
+from pgstrata.stack.step import Argument, Attested, PlannedCommand, Ref, Setting, Step, compare_or_record, planned, told
 from pgstrata.stack.tuning.setting import SettingCheck
 from pgstrata.stack.undo import RemovePath, Unmount
 
@@ -43,11 +45,27 @@ _PROPERTIES = (
     *("primarycache", "sync", "xattr", "dnodesize"),
 )
 _FURTHER = (
-    *("checksum", "copies", "dedup", "special_small_blocks", "secondarycache", "prefetch", "direct", "acltype"),
+    *(
+        "checksum",
+        "copies",
+        "dedup",
+        "special_small_blocks",
+        "secondarycache",
+        "prefetch",
+        "direct",
+        "acltype",
+        "encryption",
+    ),
 )
 """Properties that are set and read only where they are configured: earlier versions lack some."""
 
-_FIRST_NAME = {"gzip-6": "gzip", "zstd-fast-1": "zstd-fast", "posixacl": "posix", "noacl": "off"}
+_FIRST_NAME = {
+    "gzip-6": "gzip",
+    "zstd-fast-1": "zstd-fast",
+    "posixacl": "posix",
+    "noacl": "off",
+    "encryption=on": "aes-256-gcm",
+}
 """Names of one stored value; zfs prints the first."""
 
 _SPACE = ("compressratio", "used", "logicalused")
@@ -62,23 +80,23 @@ def plan_zfs(fs: Zfs, below: Below, place: Place) -> PlannedFilesystem:
     if wal is not None:
         datasets["wal"] = (wal, {**properties(fs), **normalised(fs.wal_dataset or {})})
     steps = (
-        *_plan_module(fs),
-        *(step for part in parts.values() for step in part.steps),
-        _plan_pool(fs, below, parts, place),
+        *_plan_module(fs.module),
+        *plan_pool(fs, below, parts, place),
         *(_plan_dataset(fs, name, mount, place) for name, (mount, _) in datasets.items()),
     )
     return PlannedFilesystem(
         steps=steps,
         mount_point=place.mount_point,
         checks=(
+            pool_check(fs, below, parts, place),
             *(check for part in parts.values() for check in part.checks),
-            *_checks(fs, below, parts, datasets, place),
+            *_checks(fs, datasets, place),
         ),
         wal_mount_point=wal,
         extra_media=tuple(node for part in parts.values() for node in part.above.media),
         counted=tuple(disks for part in parts.values() for disks in part.counted),
         notes=_notes(fs),
-        stages=(_plan_again(fs, below, parts, place),),
+        stages=(_plan_again(fs, below, parts, place, tuple(datasets)),),
     )
 
 
@@ -88,45 +106,69 @@ def _notes(fs: Zfs) -> tuple[str, ...]:
     return ()
 
 
-def _plan_again(fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: Place) -> Stage:
-    """Plan the restart; the pool is searched only on its own devices. Importing it replays the intent log and mounts
-    datasets."""
-    nodes = (*below.nodes, *(node for part in parts.values() for node in part.above.nodes))
-    only = [word for node in nodes for word in ("-d", node)]
+def _plan_again(
+    fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: Place, datasets: tuple[str, ...]
+) -> Stage:
+    up = (*plan_import(fs, below, parts, place), *map(PlannedCommand.of, _plan_mounts(fs, place, datasets)))
+    return pool_stage(fs, place, up, _plan_module(fs.module))
+
+
+def pool_stage(
+    pool: ZfsPool, place: Place, up: tuple[PlannedCommand, ...], readies: tuple[Step, ...], node: Ref | None = None
+) -> Stage:
+    """Plan the restart of a pool. Importing it replays the intent log and mounts datasets that are not encrypted."""
+    key = (plan_key(_key_place(place), known=pool.known_key),) if pool.encrypted else ()
     return Stage(
         name=f"import zfs pool {place.name}",
-        up=(planned("zpool", "import", only, "-o", "cachefile=none", place.name, timeout_s=IMPORT_TIMEOUT_S),),
+        up=up,
         down=(planned("zpool", "export", place.name, timeout_s=IMPORT_TIMEOUT_S),),
         write_back=(planned("zpool", "sync", place.name, timeout_s=IMPORT_TIMEOUT_S),),
+        binds=node.name if node is not None else None,
         alone=True,
         undo=(DestroyPool(pool=place.name),),
-        readies=_plan_module(fs),
+        readies=(*readies, *key),
     )
 
 
-def _switch(value: bool | None) -> str | None:
-    return None if value is None else "on" if value else "off"
+def plan_import(
+    pool: ZfsPool, below: Below, parts: Mapping[str, PlannedLayer], place: Place
+) -> tuple[PlannedCommand, ...]:
+    """Plan importing a pool, which is searched only on its own devices, and loading its key."""
+    nodes = (*below.nodes, *(node for part in parts.values() for node in part.above.nodes))
+    only = [word for node in nodes for word in ("-d", node)]
+    come = planned("zpool", "import", only, "-o", "cachefile=none", place.name, timeout_s=IMPORT_TIMEOUT_S)
+    return (come, *map(PlannedCommand.of, _plan_load_key(pool, place)))
 
 
-def properties(fs: Zfs) -> dict[str, str]:
+def _key_place(place: Place) -> Place:
+    """Return the place of the pool's key; a layer on it may have one of its own."""
+    return place.beside("zfs")
+
+
+def _plan_load_key(pool: ZfsPool, place: Place) -> tuple[Command, ...]:
+    given = ["-L", f"file://{key_file(_key_place(place))}"]
+    return (command("zfs", "load-key", given, place.name),) if pool.encrypted else ()
+
+
+def _plan_mounts(fs: Zfs, place: Place, datasets: tuple[str, ...]) -> tuple[Command, ...]:
+    """Plan mounting the datasets, which zpool import leaves alone where they are encrypted."""
+    return tuple(command("zfs", "mount", f"{place.name}/{name}") for name in datasets) if fs.encrypted else ()
+
+
+def _text(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def properties(pool: ZfsPool) -> dict[str, str]:
     """Return configured properties as `zfs get -p` prints them."""
-    asked = {
-        "recordsize": None if fs.recordsize is None else str(fs.recordsize),
-        "atime": _switch(fs.atime),
-        "relatime": _switch(fs.relatime),
-        "copies": None if fs.data_copies is None else str(fs.data_copies),
-    }
-    every = (*_PROPERTIES, *_FURTHER)
-    for name in every:
-        if name not in asked:
-            asked[name] = getattr(fs, name)
-    return normalised({name: str(value) for name in every if (value := asked[name]) is not None})
+    asked = {name: getattr(pool, pool.aliases.get(name, name), None) for name in (*_PROPERTIES, *_FURTHER)}
+    return normalised({name: _text(value) for name, value in asked.items() if value is not None})
 
 
-def pool_properties(fs: Zfs) -> dict[str, str]:
+def pool_properties(pool: ZfsPool) -> dict[str, str]:
     """Return the configured properties of the pool, ashift apart, as `zpool get -p` prints them."""
-    asked = {"autotrim": _switch(fs.autotrim), "failmode": fs.failmode, "compatibility": fs.compatibility}
-    return {name: value for name, value in asked.items() if value is not None}
+    asked = {"autotrim": pool.autotrim, "failmode": pool.failmode, "compatibility": pool.compatibility}
+    return {name: _text(value) for name, value in asked.items() if value is not None}
 
 
 def normalised(asked: Mapping[str, str]) -> dict[str, str]:
@@ -134,17 +176,21 @@ def normalised(asked: Mapping[str, str]) -> dict[str, str]:
     several."""
     sizes = ("recordsize", "special_small_blocks")
     return {
-        name: str(parse_size_bytes(value)) if name in sizes else _FIRST_NAME.get(value, value)
+        name: str(parse_size_bytes(value))
+        if name in sizes
+        else _FIRST_NAME.get(f"{name}={value}", _FIRST_NAME.get(value, value))
         for name, value in asked.items()
     }
 
 
-def _plan_module(fs: Zfs) -> tuple[Step, ...]:
-    load = Step(name="load the zfs module", commands=(planned("modprobe", "zfs"),), host_wide=True)
-    if not fs.module:
-        return (load,)
-    settings = tuple(Setting(f"{PARAMETERS}/{name}", str(value)) for name, value in fs.module.items())
-    return load, Step(name="zfs module parameters", commands=(), settings=settings, host_wide=True)
+def _plan_module(parameters: Mapping[str, int]) -> tuple[Step, ...]:
+    if not parameters:
+        return (LOAD_MODULE,)
+    settings = tuple(Setting(f"{PARAMETERS}/{name}", str(value)) for name, value in parameters.items())
+    return LOAD_MODULE, Step(name="zfs module parameters", commands=(), settings=settings, host_wide=True)
+
+
+LOAD_MODULE = Step(name="load the zfs module", commands=(planned("modprobe", "zfs"),), host_wide=True)
 
 
 def vdev_words(vdev: str, nodes: tuple[Argument, ...]) -> list[Argument]:
@@ -157,7 +203,7 @@ def vdev_words(vdev: str, nodes: tuple[Argument, ...]) -> list[Argument]:
     return [vdev, *nodes]
 
 
-def _vdev_of(name: str, fs: Zfs, count: int) -> str:
+def _vdev_of(name: str, fs: ZfsPool, count: int) -> str:
     """Return the layout of log, cache and special devices: losing a special vdev loses the pool, so it is as safe as
     data."""
     if name == "log":
@@ -166,7 +212,8 @@ def _vdev_of(name: str, fs: Zfs, count: int) -> str:
     return "mirror" if name == "special" and (fs.special_mirror or redundant) else "stripe"
 
 
-def _plan_pool(fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: Place) -> Step:
+def plan_pool(fs: ZfsPool, below: Below, parts: Mapping[str, PlannedLayer], place: Place) -> tuple[Step, ...]:
+    """Plan the pool, after its own devices and its key."""
     # -f: every device was inspected and wiped by us; what zpool still finds are labels inside old partitions
     options = ["-f", "-o", "cachefile=none"]
     options += ["-o", f"ashift={fs.ashift}"] if fs.ashift else []
@@ -175,16 +222,21 @@ def _plan_pool(fs: Zfs, below: Below, parts: Mapping[str, PlannedLayer], place: 
     options += ["-O", "mountpoint=none", "-O", "canmount=off"]
     for name, value in properties(fs).items():
         options += ["-O", f"{name}={value}"]
+    options += (
+        ["-O", "keyformat=raw", "-O", f"keylocation=file://{key_file(_key_place(place))}"] if fs.encrypted else []
+    )
     vdevs = vdev_words(fs.vdev, below.nodes)
     for name, part in parts.items():
         vdevs += [name, *vdev_words(_vdev_of(name, fs, len(part.above.nodes)), part.above.nodes)]
     ids = (*below.ids, *(id_ for part in parts.values() for id_ in part.above.ids))
-    return Step(
+    key = (plan_key(_key_place(place), known=fs.known_key),) if fs.encrypted else ()
+    create = Step(
         name=f"zfs pool {place.name}",
         commands=(planned("zpool", "create", options, place.name, vdevs, timeout_s=CREATE_TIMEOUT_S),),
         undo=(DestroyPool(pool=place.name, devices=ids),),
         requires=(FreeName("zfs pool", place.name, ("zpool", "list", place.name)),),
     )
+    return (*(step for part in parts.values() for step in part.steps), *key, create)
 
 
 def _plan_dataset(fs: Zfs, name: str, mount: str, place: Place) -> Step:
@@ -198,18 +250,17 @@ def _plan_dataset(fs: Zfs, name: str, mount: str, place: Place) -> Step:
     )
 
 
-def _checks(
-    fs: Zfs,
-    below: Below,
-    parts: Mapping[str, PlannedLayer],
-    datasets: Mapping[str, tuple[str, Mapping[str, str]]],
-    place: Place,
-) -> tuple[Check, ...]:
+def pool_check(fs: ZfsPool, below: Below, parts: Mapping[str, PlannedLayer], place: Place) -> PoolCheck:
+    """Return the check of a pool's vdevs and properties."""
     wanted = {ROOT: _layout(fs.vdev, len(below.nodes))}
     for name in ("log", "cache", "special"):
         count = len(parts[name].above.nodes) if name in parts else 0
         wanted["logs" if name == "log" else name] = _layout(_vdev_of(name, fs, count), count)
-    checks: list[Check] = [PoolCheck(place.role, place.name, wanted, fs.ashift, pool_properties(fs))]
+    return PoolCheck(place.role, place.name, wanted, fs.ashift, pool_properties(fs))
+
+
+def _checks(fs: Zfs, datasets: Mapping[str, tuple[str, Mapping[str, str]]], place: Place) -> tuple[Check, ...]:
+    checks: list[Check] = []
     for name, (mount, asked) in datasets.items():
         checks.append(MountCheck(f"{place.role} {name}", mount, "zfs", f"{place.name}/{name}", ()))
         checks.append(DatasetCheck(place.role, f"{place.name}/{name}", asked))
@@ -276,9 +327,11 @@ class DatasetCheck:
     role: str
     dataset: str
     asked: Mapping[str, str]
+    recorded: tuple[str, ...] = _PROPERTIES
+    """Properties that are recorded where they are not configured."""
 
     def attest(self, host: Host, bindings: Mapping[str, str]) -> tuple[Attested, ...]:
-        names = ",".join(dict.fromkeys((*_PROPERTIES, *self.asked, *_SPACE)))
+        names = ",".join(dict.fromkeys((*self.recorded, *self.asked, *_SPACE)))
         printed = host.run(command("zfs", "get", "-Hp", ["-o", "property,value"], names, self.dataset), check=False)
         if printed.exit_code != 0:
             return (Attested(f"{self.role} zfs dataset", self.dataset, "missing"),)
@@ -305,13 +358,15 @@ class ArcCheck:
         return (Attested(f"zfs arc {counter}", str(self.value), str(found[counter])),)
 
 
-def plan_empty_arc(place: Place) -> tuple[Command, ...]:
+def plan_empty_arc(fs: Zfs, place: Place) -> tuple[Command, ...]:
     """Plan emptying zfs's own cache, which only exporting and importing the pool does reliably."""
     # /dev, because loop devices have no links in /dev/disk, where zpool looks by itself
     options = ["-d", "/dev", "-o", "cachefile=none"]
     return (
         command("zpool", "export", place.name, timeout_s=IMPORT_TIMEOUT_S),
         command("zpool", "import", options, place.name, timeout_s=IMPORT_TIMEOUT_S),
+        *_plan_load_key(fs, place),
+        *_plan_mounts(fs, place, ("data", "wal") if fs.places_wal else ("data",)),
     )
 
 
@@ -367,6 +422,8 @@ _SOURCE: dict[Family, str] = {
     "suse": "the packages of zfs are in the repository filesystems",
 }
 
+NEEDS = (filesystem("zfs", _MODULE, _SOURCE), program("zpool", named("zfsutils-linux", "zfs", "zfs")))
+
 KIND = FilesystemKind(
     Zfs,
     plan_zfs,
@@ -374,10 +431,10 @@ KIND = FilesystemKind(
         Capability(
             "fs.zfs",
             "build zfs pools",
-            (filesystem("zfs", _MODULE, _SOURCE), program("zpool", named("zfsutils-linux", "zfs", "zfs"))),
+            NEEDS,
         ),
     ),
-    undos={DestroyPool: destroy_pool},
+    undos={DestroyPool: destroy_pool, WipeKey: wipe_key},
     used_bytes=_used_bytes,
     plan_empty_caches=plan_empty_arc,
     kernel_problem=version_problem,
