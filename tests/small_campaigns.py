@@ -12,8 +12,8 @@ from pgstrata.spec.campaign import Campaign
 from pgstrata.trial.events import Tell, silent
 from pgstrata.trial.interruption import Interruption
 from pgstrata.trial.opening import performance_runner
-from pgstrata.trial.policy import FixedBlocks
 from pgstrata.trial.scheduler import Outcome, run_campaign
+from pgstrata.trial.scheduling import FixedBlocks
 
 LOOP = {"kind": "loop", "size": "2560M"}
 QUICK = {"initdb": ["--no-sync"], "settings": {"fsync": "off", "max_wal_size": "64MB"}}

@@ -13,12 +13,12 @@ from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.file.campaign import load_campaign
-from pgstrata.spec.file.reference import render_reference
 from pgstrata.spec.file.schema import campaign_schema
 from pgstrata.spec.side_by_side import why_whole
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.stack.sizing import content_of
 from pgstrata.workload.driver import DRIVERS, RunOutput, driver_of, register
+from pgstrata_docs.campaign import render_reference
 from statement_driver import Statement, StatementDriver
 
 
