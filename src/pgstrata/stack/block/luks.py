@@ -13,7 +13,7 @@ from typing import Literal
 
 from pgstrata.errors import parser_of
 from pgstrata.host.capabilities import Capability, kernel_has, named, program
-from pgstrata.host.facts.filesystems import module_available
+from pgstrata.host.facts.tools import module_available
 from pgstrata.host.protocol import CommandFailed, Host, command
 from pgstrata.spec.layers.luks import Luks
 from pgstrata.stack.block.dm import Target, read_target
