@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,6 +24,7 @@ from pgstrata.host.protocol import (
     HostKind,
     OpenDevice,
     Process,
+    ProcessorSeconds,
     Space,
     Waiting,
     Watcher,
@@ -296,6 +297,9 @@ class FakeHost:
 
     def zero(self, handle: int) -> None:
         self._contents.pop(self._handles[handle], None)
+
+    def processor_seconds(self, users: Sequence[str], programs: Sequence[str]) -> ProcessorSeconds:
+        return ProcessorSeconds(0.0, 0.0, 0.0, 2)
 
     def busiest(self, seconds: float) -> tuple[Busy, ...]:
         return self._busy

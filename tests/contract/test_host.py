@@ -7,6 +7,8 @@ import os
 import pwd
 import signal
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -19,7 +21,7 @@ from fake_host import FakeHost, completed
 from loopback_sshd import LoopbackSshd
 from pgstrata.errors import PreflightError, RecordError
 from pgstrata.host.local import LocalHost
-from pgstrata.host.protocol import Command, CommandFailed, Host, command
+from pgstrata.host.protocol import Command, CommandFailed, Host, ProcessorSeconds, command
 from pgstrata.trial.interruption import Interrupted, Interruption
 
 pytestmark = pytest.mark.slow
@@ -283,6 +285,26 @@ def test_the_busiest_processes_are_seen_but_not_our_own(real: Host, tmp_path: Pa
     assert seen[spinning.pid].name == "sh"
     assert seen[spinning.pid].cpu_share > 0.01
     assert "kthreadd" not in {busy.name for busy in seen.values()}
+
+
+def test_processor_time_of_others_is_told_from_our_own(real: Host, tmp_path: Path) -> None:
+    """A program of ours that works for half a second counts as ours, one that somebody else started does not."""
+    work = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
+
+    def taken() -> ProcessorSeconds:
+        return real.processor_seconds((), ("nobodys",))
+
+    before = taken()
+    assert real.run(command(sys.executable, "-c", work)).exit_code == 0
+    between = taken()
+    with subprocess.Popen(["setsid", "--fork", sys.executable, "-c", work], stdout=subprocess.PIPE) as others:
+        assert others.stdout is not None
+        others.stdout.read()  # until the last process with it has ended
+    after = taken()
+    assert between.own_s - before.own_s >= 0.45
+    assert after.busy_s - between.busy_s - (after.own_s - between.own_s) >= 0.4
+    assert after.processors == os.cpu_count()
+    assert after.stolen_s >= before.stolen_s
 
 
 @pytest.mark.parametrize("how", ["run", "wait"])

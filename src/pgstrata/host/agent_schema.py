@@ -134,6 +134,7 @@ ANSWERS: dict[str, Check] = {
     "wait": _maybe(_whole),
     "stop": _maybe(_whole),
     "stop_marked": _list(_count, MOST_NAMES),
+    "processor_seconds": _record(busy_s=_number, own_s=_number, stolen_s=_number, processors=_count),
     "busiest": _list(_record(pid=_count, name=_text, cpu_share=_number, io_bytes_per_s=_number), MOST_NAMES),
     "read": _data(MOST_READ_BYTES),
     "read_chunk": _data(CHUNK_BYTES),

@@ -6,7 +6,7 @@ import errno
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from pgstrata.host.protocol import (
     HostKind,
     OpenDevice,
     Process,
+    ProcessorSeconds,
     Space,
     Waiting,
     Watcher,
@@ -344,6 +345,9 @@ class AgentHost(ABC):
 
     def zero(self, handle: int) -> None:
         self._call("zero", handle=handle, patience_s=600.0)
+
+    def processor_seconds(self, users: Sequence[str], programs: Sequence[str]) -> ProcessorSeconds:
+        return ProcessorSeconds(**self._call("processor_seconds", users=list(users), programs=list(programs)))
 
     def busiest(self, seconds: float) -> tuple[Busy, ...]:
         return tuple(Busy(**busy) for busy in self._call("busiest", seconds=seconds, patience_s=60.0 + seconds))

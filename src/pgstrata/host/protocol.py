@@ -149,6 +149,19 @@ class Busy:
         return f"{self.name} (pid {self.pid}: {self.cpu_share:.0%} of a CPU{moved})"
 
 
+@dataclass(frozen=True)
+class ProcessorSeconds:
+    """Processor time of a host since boot, in seconds."""
+
+    busy_s: float
+    """Of all processes and of the kernel's threads."""
+    own_s: float
+    """Of the kernel's threads, and of processes that are ours."""
+    stolen_s: float
+    """Withheld by the hypervisor."""
+    processors: int
+
+
 class Watcher(Protocol):
     """Is told of every command and program of a host, in the order in which they begin. A `look` only reads."""
 
@@ -345,6 +358,10 @@ class Host(Protocol):
 
     def zero(self, handle: int) -> None:
         """Zeroes exactly what `first_content` looks at, the start of the device last."""
+        ...
+
+    def processor_seconds(self, users: Sequence[str], programs: Sequence[str]) -> ProcessorSeconds:
+        """Processor time since boot. Ours are pgstrata's own processes, those of the OS users, and these programs."""
         ...
 
     def busiest(self, seconds: float) -> tuple[Busy, ...]:

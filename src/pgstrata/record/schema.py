@@ -55,6 +55,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pgstrata.record.cluster import ClusterFound, PowerCutNodes
+from pgstrata.record.others_use import OthersUse
 from pgstrata.record.script_run import ScriptRun
 from pgstrata.spec.campaign import Campaign, Slices, Trial
 from pgstrata.spec.crash_request import CrashRequest
@@ -498,6 +499,7 @@ class SliceResult(Record):
     transactions: int = Field(ge=0)
     measured_s: float = Field(ge=0)
     sync_s: float = Field(ge=0)
+    others: OthersUse | None = None
 
 
 class CellResult(Record):
@@ -533,6 +535,8 @@ class CellResult(Record):
     """Results by script of a mix; empty for a cell with one script, and in records of versions that lack them."""
     disks: tuple[DiskUse, ...] = ()
     """Of the modelled disks; none for disks that keep no account."""
+    others: OthersUse | None = None
+    """None for imports, and in records of versions that did not count it."""
     nodes: tuple[NodeUse, ...] = ()
     """Of a cluster; none for a server that is alone, and in records of versions that did not count them."""
     slices: tuple[SliceResult, ...] = ()

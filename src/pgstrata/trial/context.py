@@ -17,6 +17,7 @@ from pgstrata.postgres.server import Listening, Server, ServerDirectories
 from pgstrata.postgres.standby import PRIMARY_PASSFILE, render_access
 from pgstrata.probe.acknowledged import Acknowledgements
 from pgstrata.probe.stale import Stale
+from pgstrata.record.others_use import OthersUse
 from pgstrata.record.recorder import TrialRecorder
 from pgstrata.record.schema import AttestedRecord, DiskUse, Moment, SettingRecord, SliceResult, SpaceRecord
 from pgstrata.spec.campaign import Trial
@@ -186,6 +187,7 @@ class CellRun:
     """By the clock of the host."""
     wal_bytes: int = 0
     disks: tuple[DiskUse, ...] = ()
+    others: OthersUse | None = None
     sent: Mapping[str, Sent] = field(default_factory=dict)
     """Statements that the pooler sent to each node during the run; empty without one."""
     stale: Mapping[str, Stale] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from pgstrata.analyze.stats.comparison import Design, goal_within, mean_seconds
 from pgstrata.analyze.why.medium import medium_notices
 from pgstrata.record.decision import COMPARISON, Observation, Stage
 from pgstrata.record.reader import CampaignData, CellData, TrialData
-from pgstrata.record.schema import AttestedRecord
+from pgstrata.record.schema import AttestedRecord, CellResult
 from pgstrata.spec.campaign import Goal
 from pgstrata.spec.durability import Durability, durability_class, of_class
 from pgstrata.spec.durability_class import SURVIVES, UNKNOWN, BackingFs
@@ -28,6 +28,8 @@ from pgstrata.spec.summarise import summarise_names
 from pgstrata.spec.workload import Cell
 
 SOAK_S = 1800.0
+BUSY_SHARE = 0.05
+"""Share of a host's processors that others may use in a run before it is told: below it, clock ticks say little."""
 MEASURED: tuple[Stage, ...] = (*COMPARISON, "latency")
 
 
@@ -259,6 +261,8 @@ class _Notices:
         for reason, trials in self.mixed.items():
             verb = "does" if len(trials) == 1 else "do"
             yield f"{len(trials)} trials that {verb} not compare: {reason}"
+        results = [cell.result for cell in self.data.cells()]
+        yield from busy_words([run for result in results for run in (result, result.whole) if run is not None])
         yield from self._crowded()
         if _emulated(self.data):
             yield "functional only: measured on an emulated machine, throughput there says nothing about real storage"
@@ -281,6 +285,23 @@ class _Notices:
             yield (
                 f"copy on write ({', '.join(wary)}): runs of {longest:.0f} s on fresh data cannot show a decline "
                 "over hours; two or three runs of an hour would"
+            )
+
+
+def busy_words(results: Sequence[CellResult]) -> Iterator[str]:
+    """Describe how busy others kept the server's host during the runs, where one run had more than BUSY_SHARE of it."""
+    told = [result.others for result in results if result.others is not None and result.others.elapsed_s > 0]
+    elapsed_s = sum(others.elapsed_s for others in told)
+    for taken, who, mend in (
+        ([others.used_s for others in told], "other programs used", "end them, or give the campaign more time"),
+        ([others.stolen_s for others in told], "the hypervisor withheld", "give the machine processors of its own"),
+    ):
+        noticed = [t > BUSY_SHARE * o.elapsed_s * o.processors for t, o in zip(taken, told, strict=True)]
+        if any(noticed):
+            processors = max(others.processors for others in told)
+            yield (
+                f"{who} {sum(taken) / elapsed_s:.1f} of {processors} processors during the runs, in {sum(noticed)} of "
+                f"{len(told)} runs more than {BUSY_SHARE * 100:.0f} % of all: results scatter more than on an idle host; {mend}"
             )
 
 

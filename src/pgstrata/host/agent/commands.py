@@ -31,6 +31,7 @@ from pgstrata.host.agent.processes import (
     marked_processes,
     memory_file,
     processes,
+    processor_seconds,
     send_signal,
     start_time,
     usage,
@@ -248,6 +249,10 @@ class Commands:
                 while os.path.getsize(path) == 0 and time.monotonic() < deadline:
                     time.sleep(POLL_S)
             self.forget({"exit_file": path})
+
+    def processor_seconds(self, users: list[str], programs: list[str]) -> dict[str, Any]:
+        """Processor time since boot, that of ours and of others."""
+        return processor_seconds(users, programs)
 
     def busiest(self, seconds: float) -> list[dict[str, Any]]:
         """Processes by what they did in the next `seconds`; this one and its descendants left out."""

@@ -196,6 +196,39 @@ def marked_processes(marker: str) -> dict[int, int]:
     return {p: parents[p] for p in found}
 
 
+def processor_seconds(users: list[str], programs: list[str]) -> dict[str, Any]:
+    """Processor time since boot: of all processors, of the kernel's threads and our own processes in it, and stolen.
+
+    Ours are this process and its descendants, processes of the OS users, and programs of these names (/proc/PID/comm).
+    """
+    uids = {pwd.getpwnam(user).pw_uid for user in users}
+    with open("/proc/stat", encoding="ascii") as file:
+        lines = file.read().splitlines()
+    total = [int(word) for word in lines[0].split()[1:]]
+    found = {int(name): stat_fields(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    every = {pid: fields for pid, fields in found.items() if fields is not None}
+    parents = {pid: int(fields[1]) for pid, fields in every.items()}
+    own_ticks = 0
+    for pid, fields in every.items():
+        own = int(fields[6]) & _PF_KTHREAD or descends(pid, os.getpid(), parents)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if own or os.stat(f"/proc/{pid}").st_uid in uids or _name(pid) in programs:
+                # With those of its children that it has waited for.
+                own_ticks += sum(int(field) for field in fields[11:15])
+    hertz = os.sysconf("SC_CLK_TCK")
+    return {
+        "busy_s": sum(total[:3]) / hertz,
+        "own_s": own_ticks / hertz,
+        "stolen_s": (total[7] if len(total) > 7 else 0) / hertz,
+        "processors": sum(line.startswith("cpu") for line in lines) - 1,
+    }
+
+
+def _name(pid: int) -> str:
+    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+
+
 def usage(pid: int) -> tuple[str, float, int] | None:
     """Name, processor seconds and storage bytes of a process so far."""
     fields = stat_fields(pid)
@@ -203,8 +236,7 @@ def usage(pid: int) -> tuple[str, float, int] | None:
         return None
     moved = 0
     try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            name = file.read().strip()
+        name = _name(pid)
         with open(f"/proc/{pid}/io", encoding="ascii") as file:
             counters = dict(line.split(": ") for line in file.read().splitlines())
         moved = int(counters["read_bytes"]) + int(counters["write_bytes"])

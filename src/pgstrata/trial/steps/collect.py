@@ -183,6 +183,7 @@ def _result(cell: Cell, run: CellRun, found: ToolRun, checkpoints: int) -> CellR
             "prewarmed": run.prewarmed,
             "open_loop": cell.rate_tps is not None,
             "disks": run.disks,
+            "others": run.others,
             "extra": {name: value for name, value in found.figures.items() if name not in named},
         }
     )

@@ -54,6 +54,7 @@ from pgstrata.trial.steps.disk_accounts import (
     summed_use,
     timing_steps,
 )
+from pgstrata.trial.steps.others import others_use, read_processors
 from pgstrata.trial.steps.pooler import attest_pooler, read_sent, sent_between, start_pooler_steps, stop_pooler_steps
 from pgstrata.trial.steps.probes import plan_probes, probing
 from pgstrata.trial.steps.stale_reads import LONGER_S, asked_s, stale_steps
@@ -333,9 +334,10 @@ def _measure(context: TrialContext, *, cell: Cell) -> None:
         run.whole = run = CellRun()
     with _counting_wal(context, run), probing(context, cell):
         sent = read_sent(context)
-        counted = read_accounts(context)
+        counted, looked = read_accounts(context), read_processors(context)
         run.started, run.began_epoch_s = utc_now(), float(context.executor.run_next().stdout)
         run.pids.append(_run_load(context, *(f"{folder}/{name}" for name in run_outputs(context.setup.driver))))
+        run.others = others_use(looked, read_processors(context))
         run.disks = disks_used(counted, read_accounts(context))
         refuse_untimed(run.disks)
         run.sent = sent_between(sent, read_sent(context))
@@ -355,7 +357,7 @@ def _measure_slice(context: TrialContext, *, cell: Cell, number: int) -> None:
     """Run one turn: the load, then write everything to the medium."""
     run, folder = context.cell(cell), context.setup.cell_folder(cell)
     with _counting_wal(context, run):
-        counted = read_accounts(context)
+        counted, looked = read_accounts(context), read_processors(context)
         began_epoch_s = float(context.executor.run_next().stdout)
         if not run.slices:
             run.started, run.began_epoch_s = utc_now(), began_epoch_s
@@ -365,6 +367,8 @@ def _measure_slice(context: TrialContext, *, cell: Cell, number: int) -> None:
         for _ in plan_sync_data(context.setup):
             context.executor.run_next()
         sync_s = max(0.0, float(context.executor.run_next().stdout) - ended_epoch_s)
+        others = others_use(looked, read_processors(context))
+        run.others = others if run.others is None else run.others + others
         used = disks_used(counted, read_accounts(context))
         refuse_untimed(used)
         run.disks = summed_use(run.disks, used)
@@ -376,6 +380,7 @@ def _measure_slice(context: TrialContext, *, cell: Cell, number: int) -> None:
                 transactions=found.result["transactions"],
                 measured_s=measured_s(found),
                 sync_s=sync_s,
+                others=others,
             )
         )
 

@@ -1,0 +1,38 @@
+"""A host that other programs keep busy is told before any figure."""
+
+from __future__ import annotations
+
+from pgstrata.analyze.campaign.evidence import busy_words
+from pgstrata.record.others_use import OthersUse
+from pgstrata.record.schema import CellResult
+from pgstrata.spec.workload import Cell
+
+
+def run(used_s: float, stolen_s: float = 0.0, *, counted: bool = True) -> CellResult:
+    others = OthersUse(used_s=used_s, stolen_s=stolen_s, elapsed_s=10.0, processors=2) if counted else None
+    cell = Cell(script="tpcb-like", scale=1, clients=8)
+    return CellResult(cell=cell, started="", duration_s=10.0, transactions=1, others=others)
+
+
+def test_an_idle_host_and_old_records_say_nothing() -> None:
+    assert list(busy_words([])) == []
+    assert list(busy_words([run(0.9, 0.9), run(0.0), run(9.0, counted=False)])) == []
+
+
+def test_processors_and_runs_are_counted() -> None:
+    (said,) = busy_words([run(10.0), run(9.0), run(0.5)])
+    assert said.startswith(
+        "other programs used 0.7 of 2 processors during the runs, in 2 of 3 runs more than 5 % of all:"
+    )
+
+
+def test_what_the_hypervisor_withholds_is_told_apart() -> None:
+    (said,) = busy_words([run(0.0, 4.0)])
+    assert said.startswith("the hypervisor withheld 0.4 of 2 processors during the runs, in 1 of 1 runs")
+
+
+def test_turns_add_up() -> None:
+    turns = OthersUse(used_s=1, stolen_s=2, elapsed_s=3, processors=4) + OthersUse(
+        used_s=10, stolen_s=20, elapsed_s=30, processors=4
+    )
+    assert turns == OthersUse(used_s=11, stolen_s=22, elapsed_s=33, processors=4)
