@@ -14,7 +14,7 @@ from pgstrata.analyze.campaign.judge import judge
 from pgstrata.cli.verbs.status import _describe
 from pgstrata.errors import PgstrataError
 from pgstrata.record.reader import read
-from pgstrata.report.csv import render_csv
+from pgstrata.report.render import render_csv
 from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata_fake.campaigns import Shape, write_campaign
 

@@ -38,8 +38,7 @@ from pgstrata.record.decision import Policy
 from pgstrata.record.reader import CampaignData, CrashData
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.record.schema import Origin
-from pgstrata.report.json import report_value
-from pgstrata.report.render import render
+from pgstrata.report.render import render, report_value
 from pgstrata.report.sentences.answer import answer, reason
 from pgstrata.report.sentences.markup import plain_words
 from pgstrata.report.sentences.statements import uncounted_words

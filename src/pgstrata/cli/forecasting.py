@@ -11,7 +11,7 @@ from statistics import fmean
 from pgstrata.analyze.campaign.evidence import crowded_words, recorded_seconds
 from pgstrata.analyze.campaign.gate import Condition
 from pgstrata.analyze.campaign.policy import MAX_PAIRS, AdaptivePolicy
-from pgstrata.analyze.campaign.run_scatter import measured_sigma
+from pgstrata.analyze.campaign.run_features import measured_sigma
 from pgstrata.analyze.stats.comparison import ErrorRates
 from pgstrata.analyze.stats.detectable_difference import (
     ASSUMED_LENGTH_S,

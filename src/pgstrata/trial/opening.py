@@ -27,8 +27,14 @@ from pgstrata.trial.runner import PerformanceRunner
 from pgstrata.trial.survey.host_survey import Site
 from pgstrata.trial.survey.media_range import deliver_media, with_media_range
 from pgstrata.trial.survey.medium import record_baseline
-from pgstrata.trial.survey.preflight import check_servers, notices, render_unsupported, require_driver, require_some
-from pgstrata.trial.survey.record_size import check_record_space
+from pgstrata.trial.survey.preflight import (
+    check_record_space,
+    check_servers,
+    notices,
+    render_unsupported,
+    require_driver,
+    require_some,
+)
 from pgstrata.trial.survey.remote_nodes import add_remote_nodes, far_notices, run_preflights
 from pgstrata.trial.survey.scratch import check_scratch
 from pgstrata.trial.survey.side_by_side import choose_slices

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from pgstrata.analyze.findings import Findings
-from pgstrata.watch.progress import Progress, Running
+from pgstrata.watch.follow import Progress, Running
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 

@@ -35,9 +35,8 @@ from pgstrata.report.html import html_text
 from pgstrata.report.live import live_page, live_verdict
 from pgstrata.report.pictures.drawing import shapes_of
 from pgstrata.watch.crowd import Crowd
-from pgstrata.watch.follow import Follower
+from pgstrata.watch.follow import Follower, Progress
 from pgstrata.watch.metrics import CONTENT_TYPE, render_metrics
-from pgstrata.watch.progress import Progress
 
 LOOK_EVERY_S = 1.0
 JUDGE_SHARE = 0.02

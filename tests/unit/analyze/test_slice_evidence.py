@@ -17,7 +17,7 @@ from pgstrata.analyze.stats.slice_effects import Turns, place_effect, predecesso
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import SliceResult
 from pgstrata.report.html import html_text
-from pgstrata.report.json import render_json
+from pgstrata.report.render import render_json
 from pgstrata.report.sentences.statements import sentence
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.expand import turn_order

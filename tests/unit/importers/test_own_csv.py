@@ -18,7 +18,7 @@ from pgstrata.errors import UsageError
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.run_columns import COLUMNS
-from pgstrata.report.csv import render_csv
+from pgstrata.report.render import render_csv
 from pgstrata_fake.campaigns import NASTY, Shape, write_campaign
 
 pytestmark = pytest.mark.slow

@@ -13,10 +13,9 @@ from pgstrata.errors import UsageError
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.importers.tool_runs import import_tool
 from pgstrata.record.reader import CampaignData, read
-from pgstrata.report.csv import render_csv
 from pgstrata.report.html import html_text
-from pgstrata.report.json import render_json
 from pgstrata.report.markdown import render_markdown
+from pgstrata.report.render import render_csv, render_json
 from pgstrata.report.terminal import render_terminal
 
 SYSBENCH = FIXTURES / "sysbench"

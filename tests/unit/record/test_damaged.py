@@ -23,7 +23,7 @@ from pgstrata.record import reader, source
 from pgstrata.record.frames import load_frames
 from pgstrata.record.reader import read
 from pgstrata.record.recorder import CampaignDirectory
-from pgstrata.report.csv import render_csv
+from pgstrata.report.render import render_csv
 from pgstrata.report.terminal import render_terminal
 from pgstrata.spec.crash import crash_campaign, named_stacks
 from pgstrata_fake.campaigns import Shape, write_campaign

@@ -18,8 +18,8 @@ from pgstrata.analyze.findings import Findings
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.html import html_text
-from pgstrata.report.json import report_value
 from pgstrata.report.markdown import render_markdown
+from pgstrata.report.render import report_value
 from pgstrata.report.tables.cluster import WIDTH, cluster_pictures, commit_words
 from pgstrata.report.tables.further import further_tables
 from pgstrata.report.terminal import render_terminal

@@ -17,8 +17,8 @@ from pgstrata.analyze.crash import broke_promise
 from pgstrata.record.reader import CampaignData, read
 from pgstrata.record.recorder import CampaignDirectory
 from pgstrata.report.html import write_html
-from pgstrata.report.json import report_value
 from pgstrata.report.markdown import render_markdown
+from pgstrata.report.render import report_value
 from pgstrata.report.sentences.answer import cell_answer
 from pgstrata.report.sentences.statements import sentence
 from pgstrata.report.tables.verdicts import verdict_tables

@@ -20,10 +20,9 @@ from pgstrata.cli.campaign_run import judge_gate, parse_gate
 from pgstrata.errors import ExitCode
 from pgstrata.importers.csv_runs import import_csv
 from pgstrata.record.reader import CampaignData, read
-from pgstrata.report.csv import render_csv
 from pgstrata.report.html import html_text
-from pgstrata.report.json import report_value
 from pgstrata.report.markdown import render_markdown
+from pgstrata.report.render import render_csv, report_value
 from pgstrata.report.sentences.answer import cell_answer
 from pgstrata.report.sentences.history import below_words, history_value, moment_names, write_history
 from pgstrata.report.sentences.sessions import comparison_lines, comparison_value

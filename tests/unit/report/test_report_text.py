@@ -17,10 +17,9 @@ from pgstrata.analyze.findings import Chosen, Comparison, Findings, StackFinding
 from pgstrata.record.reader import CampaignData, TrialData, read
 from pgstrata.record.schema import DiskUse, HostFacts, MediumRecord
 from pgstrata.record.script_run import ScriptRun
-from pgstrata.report.csv import render_csv
 from pgstrata.report.html import reading_words, write_html
-from pgstrata.report.json import render_json
 from pgstrata.report.markdown import escape_markdown, render_markdown
+from pgstrata.report.render import render_csv, render_json
 from pgstrata.report.sentences.header import incidents, report_head
 from pgstrata.report.tables.further import further_tables
 from pgstrata.report.tables.published import PublishedFigure, add_published

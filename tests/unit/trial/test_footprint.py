@@ -10,7 +10,7 @@ from pgstrata.analyze.campaign.policy import MAX_PAIRS
 from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.spec.campaign import Campaign
-from pgstrata.trial.survey.record_size import (
+from pgstrata.trial.survey.preflight import (
     LOG_LINE_BYTES,
     MOST_PAIRS,
     RUN_BYTES,

@@ -17,8 +17,7 @@ from pgstrata.record.rounds import round_trials
 from pgstrata.record.schema import DecisionRecord, PlannedRecord, TrialVerdict
 from pgstrata.spec.campaign import Campaign, Trial
 from pgstrata.watch import follow
-from pgstrata.watch.follow import MOST_SECONDS, PIECE_BYTES, Follower, Tail, last_bytes
-from pgstrata.watch.progress import Progress
+from pgstrata.watch.follow import MOST_SECONDS, PIECE_BYTES, Follower, Progress, Tail, last_bytes
 from pgstrata_fake.campaigns import Shape, write_campaign
 
 

@@ -20,7 +20,7 @@ from awaiting import wait_until
 from live_view import TOKEN, RunningTrial, Served, serving
 from pgstrata.cli.main import app
 from pgstrata.errors import PreflightError, UsageError
-from pgstrata.watch.progress import Progress
+from pgstrata.watch.follow import Progress
 from pgstrata.watch.server import is_own_host
 from pgstrata_fake.campaigns import Shape, write_campaign
 

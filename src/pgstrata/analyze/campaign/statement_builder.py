@@ -13,8 +13,7 @@ from pgstrata.analyze.campaign.later_stages import capacity_statement
 from pgstrata.analyze.campaign.levels_apart import far_run, is_notable
 from pgstrata.analyze.campaign.pair_findings import PairFindings, pair_statement, relative_margin, sorted_bounds
 from pgstrata.analyze.campaign.policy import MAX_PAIRS
-from pgstrata.analyze.campaign.run_features import feature_statements, features_of, known, stalls
-from pgstrata.analyze.campaign.run_scatter import suggested_length
+from pgstrata.analyze.campaign.run_features import feature_statements, features_of, known, stalls, suggested_length
 from pgstrata.analyze.campaign.slice_evidence import slice_statements
 from pgstrata.analyze.campaign.statements import (
     Amount,

@@ -62,7 +62,7 @@ def _write(data: CampaignData, path: Path, redaction: Redaction | None) -> int:
     from pgstrata.record.bundle import add_members, write_record
     from pgstrata.record.reader import read
     from pgstrata.report.html import write_html
-    from pgstrata.report.json import render_json
+    from pgstrata.report.render import render_json
 
     files = write_record(path, data, redaction)
     bundled = read(path)
