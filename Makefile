@@ -10,7 +10,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PACKAGES := $(VENV)/.packages
 DISK := $(BIN)/strata-disk
-DISK_SOURCES := $(shell find crates -path '*/target' -prune -o -type f -print)
+LOAD := $(BIN)/strata-load
+CRATES := $(DISK) $(LOAD)
+CRATE_SOURCES := $(shell find crates -path '*/target' -prune -o -type f -print)
 # The lock is hashed: whichever index pip is set to must serve these very files.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Most tests wait for other programs: more processes than a small machine has cores.
@@ -26,7 +28,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 .PHONY: setup
-setup: $(STAMP) $(DISK) ## leaves .venv/bin/pgstrata, with the Debian packages it needs, and .venv/bin/strata-disk where cargo is
+setup: $(STAMP) $(CRATES) ## leaves .venv/bin/pgstrata, with the Debian packages it needs, and strata-disk and strata-load beside it where cargo is
 
 $(PACKAGES): packages.txt
 	@bash .ci/packages packages.txt
@@ -38,8 +40,8 @@ $(STAMP): pyproject.toml requirements.lock $(PACKAGES)
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DISK): $(DISK_SOURCES) .ci/strata-disk | $(STAMP)
-	@bash .ci/strata-disk build $(CURDIR)/$@
+$(CRATES): $(CRATE_SOURCES) .ci/crates | $(STAMP)
+	@bash .ci/crates build $(@F) $(CURDIR)/$@
 
 .PHONY: format
 format: $(STAMP) ## rewrites the code in the house format
@@ -58,7 +60,7 @@ lint-python: $(STAMP)
 
 .PHONY: lint-others
 lint-others:
-	@bash .ci/strata-disk check
+	@bash .ci/crates check
 	@bash .ci/check-page
 
 .PHONY: check
@@ -74,12 +76,12 @@ coverage: $(STAMP) ## which lines and branches the unit tests reach
 	@$(BIN)/coverage report
 
 .PHONY: test
-test: $(STAMP) $(DISK) ## the fast and the root tests
-	@bash .ci/strata-disk test
+test: $(STAMP) $(CRATES) ## the fast and the root tests
+	@bash .ci/crates test
 	@$(BIN)/pytest $(SPREAD_WIDE) $(AGAIN) -m "not every_stack" tests/root tests/e2e tests/unit tests/golden tests/contract
 
 .PHONY: test-benches
-test-benches: $(STAMP) $(DISK) ## every benchmark, in a tiny size, as root; some minutes
+test-benches: $(STAMP) $(CRATES) ## every benchmark, in a tiny size, as root; some minutes
 	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/benches
 
 .PHONY: test-kill
@@ -136,7 +138,7 @@ docs: $(STAMP) $(DISK) ## the reference pages that are written from the code
 	@if test -x $(DISK); then $(DISK) models --markdown > docs/reference/media-models.md; fi
 
 .PHONY: bench
-bench: $(STAMP) $(DISK) ## the speed figures against their bounds, on an idle machine, as root; about 40 minutes
+bench: $(STAMP) $(CRATES) ## the speed figures against their bounds, on an idle machine, as root; about 40 minutes
 	@failed=; for file in benches/bench_*.py; do \
 	  echo "== $$file"; $(BIN)/python $$file || failed="$$failed $$file"; \
 	done; test -z "$$failed" || { echo "missed its bound:$$failed"; exit 1; }

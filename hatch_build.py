@@ -1,4 +1,4 @@
-"""Puts strata-disk into the wheel, built for this platform; where cargo is missing the wheel is without it, for any."""
+"""Puts strata-disk and strata-load into the wheel, built for this platform; without cargo the wheel lacks them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROGRAM = "strata-disk"
+PROGRAMS = ("strata-disk", "strata-load")
 
 
 class DiskHook(BuildHookInterface):  # type: ignore[type-arg]
-    """An editable installation has its program from `make setup`."""
+    """An editable installation has its programs from `make setup`."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
-        built = Path(self.root) / "build" / "wheel" / PROGRAM
-        built.unlink(missing_ok=True)
-        built.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["bash", ".ci/strata-disk", "build", str(built)], cwd=self.root, check=True)
-        if built.exists():
-            build_data["shared_scripts"][str(built)] = PROGRAM
-            build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{platform_tag(sysconfig.get_platform())}"
+        for program in PROGRAMS:
+            built = Path(self.root) / "build" / "wheel" / program
+            built.unlink(missing_ok=True)
+            built.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["bash", ".ci/crates", "build", program, str(built)], cwd=self.root, check=True)
+            if built.exists():
+                build_data["shared_scripts"][str(built)] = program
+                build_data["pure_python"] = False
+                build_data["tag"] = f"py3-none-{platform_tag(sysconfig.get_platform())}"
 
 
 def platform_tag(platform: str) -> str:

@@ -16,6 +16,7 @@ BENCHES = Path(__file__).parents[2] / "benches"
 TINY = {
     "acceptance.py": ["--campaigns", "2"],
     "bench_analysis.py": ["--seconds", "5"],
+    "bench_capture.py": ["--megabytes", "5", "--sessions", "10", "--seconds", "1"],
     "bench_cluster.py": ["--scale", "1", "--failures", "3", "--stack", "cluster(2,ANY 1)/tmpfs"],
     "bench_fleet.py": ["--hosts", "2", "--trials", "8", "--workers", "1"],
     "bench_crash.py": ["--states", "4"],

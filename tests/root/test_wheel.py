@@ -1,4 +1,4 @@
-"""A wheel of the checkout in a new environment: with strata-disk where cargo is, for any platform where it is not."""
+"""A wheel of the checkout in a new environment: with both Rust programs where cargo is, for any platform without."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ case "$1" in
 --version) echo "cargo 1.99.0" ;;
 build)
     for last; do :; done
-    mkdir -p "target/$last/release" && cp {program} "target/$last/release/strata-disk" ;;
+    mkdir -p "target/$last/release" && cp {program} {program.parent}/strata-load "target/$last/release" ;;
 esac
 """
 
@@ -68,7 +68,7 @@ def names(wheel: Path) -> list[str]:
 def test_without_cargo_a_wheel_is_for_any_platform(tmp_path: Path) -> None:
     wheel = build(checkout(tmp_path), tmp_path, "#!/bin/sh\nexit 127\n")
     assert wheel.name.endswith("-py3-none-any.whl")
-    assert not any("strata-disk" in name for name in names(wheel))
+    assert not any("strata-" in name for name in names(wheel))
     assert "pgstrata/cli/main.py" in names(wheel)
 
 
@@ -90,3 +90,5 @@ def test_a_wheel_with_the_program_works_in_a_new_environment(tmp_path: Path) -> 
     installed = environment / "bin" / "strata-disk"
     said = subprocess.run([installed, "models"], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert "hdd-7200" in said.stdout
+    load = [str(environment / "bin" / "strata-load"), "--version"]
+    assert "strata-load" in subprocess.run(load, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout

@@ -34,8 +34,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "importers": {"errors", "spec", "workload", "record"},
     "studies": {"errors", "spec"},
     "lab": {"errors", "spec", "host"},
+    "capture": {"errors", "spec", "host"},
     "doctor": ONLINE | {"lab"},
-    "cli": ONLINE | {"trial", "crash", "fleet", "analyze", "report", "watch", "importers", "studies", "lab", "doctor"},
+    "cli": ONLINE
+    | {"trial", "crash", "fleet", "analyze", "report", "watch", "importers", "studies", "lab", "capture", "doctor"},
 }
 
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager"}

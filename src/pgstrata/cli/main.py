@@ -13,6 +13,7 @@ from pgstrata import __version__
 from pgstrata.cli.output import Group, debugging, print_error, print_notice
 from pgstrata.cli.verbs import (
     bundle,
+    capture,
     clean,
     compare,
     crash,
@@ -131,6 +132,7 @@ for _verb in (
     doctor,
     medium,
     clean,
+    capture,
     import_,
     studies,
     lab,

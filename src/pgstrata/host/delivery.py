@@ -16,8 +16,9 @@ from pgstrata.host.protocol import Command, Host, command, marked, unmarked
 from pgstrata.spec.layers.media import Timed
 
 PROGRAM = "strata-disk"
+LOAD_PROGRAM = "strata-load"
 OWN = Path(sys.prefix) / "bin" / PROGRAM
-BUILDING = "make setup builds strata-disk where cargo is (Rust 1.85); a wheel built there holds it"
+BUILDING = "make setup builds strata-disk and strata-load where cargo is (Rust 1.85); a wheel built there holds them"
 SENT_FOLDER = "/var/lib/pgstrata/programs"
 """On a host that is reached over ssh, root's own."""
 
@@ -25,6 +26,11 @@ SENT_FOLDER = "/var/lib/pgstrata/programs"
 def program_call(*words: str) -> Command:
     """A call of the program, wherever it lies."""
     return Command((PROGRAM, *words), env=environment())
+
+
+def load_call(*words: str, timeout_s: float) -> Command:
+    """A call of strata-load, which lies where strata-disk does."""
+    return Command((LOAD_PROGRAM, *words), timeout_s=timeout_s, env=environment())
 
 
 def serving_call(what: str, folder: str, *options: str) -> Command:

@@ -1,0 +1,4 @@
+"""Captured loads: statements of a server's logs, and mixes made from pg_stat_statements.
+
+May import `errors`, `spec` and `host`.
+"""
