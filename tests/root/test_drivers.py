@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import pytest
 
 from pgstrata.analyze.campaign.metrics import primary_value
+from pgstrata.host.local import LocalHost
+from pgstrata.postgres.binaries import discover
 from pgstrata.record.reader import read
 from pgstrata.spec.drivers.kind import Driver
+from pgstrata.trial.events import Event, StepBegun
 from pgstrata.workload.driver import DRIVERS, register
 from small_campaigns import campaign, run, stack
 from statement_driver import StatementDriver
@@ -45,3 +49,35 @@ def test_a_driver_from_outside_loads_runs_and_is_recorded_by_its_own_metric(plac
         assert cell.result.tps is None
         assert primary_value(trial, cell, data.campaign.goal.primary) == cell.result.transactions * 30.0
         assert (place / "out" / cell.folder / "raw" / "statement.err").read_text().startswith("psql:<stdin>:1: NOTICE:")
+
+
+TPCC = {"script": "tpcc", "clients": 2, "duration": 2}
+
+
+def test_tpcc_is_loaded_run_and_checked(place: Path) -> None:
+    asked = campaign(stack("memory", "tmpfs"), workload=TPCC, blocks=1)
+    assert run(place, asked).counts == {"ok": 1}
+    (trial,) = read(place / "out").trials
+    assert trial.load is not None
+    assert list(trial.load.phases_s) == ["tables and keys", "vacuum"]
+    (cell,) = trial.cells
+    assert [one.weight for one in cell.result.scripts] == [45, 43, 4, 4, 4]
+    orders = cell.result.scripts[0]
+    assert orders.name == "new_order"
+    assert primary_value(trial, cell, "nopm") == pytest.approx(60 * orders.tps)
+
+
+def test_data_that_breaks_a_condition_fails_the_trial(place: Path) -> None:
+    def spoil(event: Event) -> None:
+        if isinstance(event, StepBegun) and event.step.endswith("collect"):
+            (socket,) = Path("/tmp").glob("pgstrata-*/run/.s.PGSQL.5432")
+            user = socket.owner()
+            (psql,) = {one.program("psql") for one in discover(LocalHost())[:1]}
+            argv = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", psql, "-h", str(socket.parent)]
+            change = "UPDATE customer SET c_balance = c_balance + 1 WHERE c_id = 7 AND c_d_id = 3"
+            subprocess.run([*argv, "-U", "postgres", "-c", change, "postgres"], check=True, timeout=60, cwd="/")
+
+    asked = campaign(stack("memory", "tmpfs"), workload=TPCC, blocks=1)
+    assert run(place, asked, spoil).counts == {"failed": 1}
+    (trial,) = read(place / "out").trials
+    assert "condition 10 of TPC-C 3.3.2 (1 rows); condition 12 of TPC-C 3.3.2 (1 rows)" in trial.verdict.reason

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign, Runs, Slices
+from pgstrata.spec.drivers.kind import Driver
+from pgstrata.spec.drivers.registry import default_driver
 from pgstrata.spec.expand import with_aa
 from pgstrata.spec.file.files import resolve_stack_files, resolve_workload_files
 from pgstrata.spec.file.problems import explain
@@ -289,13 +291,14 @@ def quick_campaign(
     built = [_stack(text, devices, media, dict(postgresql or {})) for text in stacks]
     _refuse_twice(built)
     minutes = minutes or DEFAULT_MINUTES
-    scales = (scale,) if scale else SCALES[-1:] if sql else SCALES
+    driver = _driver(workload or {})
+    scales = (scale,) if scale else SCALES[-1:] if sql else driver.usual_scales or SCALES
     if begun is not None:
         layout: Layout = (begun.runs.design, begun.runs.slices)
         design = _begun_design(begun, scale, duration_s)
     else:
         asked = _Asked(len(built) + aa, minutes, scales, shows, blocks, clients or CLIENTS)
-        whole = duration_s or blocks or not _can_take_turns(built, host)
+        whole = duration_s or blocks or not driver.takes_turns or not _can_take_turns(built, host)
         layout, design = asked.whole(duration_s) if whole else asked.best()
     data: dict[str, Any] = {
         "name": quick_name(stacks),
@@ -319,6 +322,13 @@ def quick_campaign(
         "crash": QUICK_CRASH if crash else None,
     }
     return extended(_checked(data), minutes)
+
+
+def _driver(workload: Mapping[str, Any]) -> type[Driver]:
+    """The driver of a workload as it is written; an unknown one is refused when the campaign is checked."""
+    driver = Driver.complete(dict(workload)).get("driver") or default_driver().model_dump()
+    kind = driver.get("kind") if isinstance(driver, dict) else driver
+    return Driver.kinds.get(str(kind), type(default_driver()))
 
 
 def _only_tablespace(stacks: Sequence[Stack]) -> str | None:

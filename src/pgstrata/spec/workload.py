@@ -85,6 +85,11 @@ class Workload(Model):
     pg_restore: str | None = Field(None, description="the user's own database: an archive for pg_restore")
     freeze: bool = Field(False, description="VACUUM FREEZE after loading")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_driver(cls, asked: Any) -> Any:
+        return Driver.complete(asked)
+
     @field_validator("variables")
     @classmethod
     def _definable(cls, variables: dict[str, str]) -> dict[str, str]:

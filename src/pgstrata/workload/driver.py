@@ -10,8 +10,9 @@ keys that a campaign can set. The other half is a `LoadDriver` with that model. 
 before the campaign is read; `tests/unit/workload/test_outside_driver.py` holds a complete one. Then
 `workload: {driver: my-kind}` or `workload: {driver: {kind: my-kind, ...}}` uses it, and nothing else needs a change.
 
-Flow of data: `plan_load` fills an empty database, once for each golden copy. `plan_run` is one command; `parse_run`
-makes its output and logs a `ToolRun`, whose figures are the record of the run.
+Flow of data: `plan_load` fills an empty database, once for each golden copy. `plan_check` asks if the data meets its
+conditions, after the load and after each run. `plan_run` is one command; `parse_run` makes its output and logs a
+`ToolRun`, whose figures are the record of the run.
 Everything here is pure: `trial.steps` runs the commands.
 """
 
@@ -107,6 +108,14 @@ class LoadDriver(ABC):
     @abstractmethod
     def parse_load(self, done: Sequence[Completed]) -> LoadTimes:
         """Return the times of loading. PgstrataError if the data is not complete."""
+
+    def plan_check(self, request: DataRequest, *, fresh: bool) -> tuple[Command, ...]:
+        """Return the commands that check the data, after it was loaded (`fresh`) and after each run."""
+        return ()
+
+    def broken_conditions(self, done: Sequence[Completed]) -> Sequence[str]:
+        """Return the conditions that the data does not meet, by the outputs of `plan_check`."""
+        return ()
 
     def files(self, workload: Workload, cell: Cell) -> Mapping[str, str]:
         """Return the files that a run needs on the host: paths on this machine, and names there."""

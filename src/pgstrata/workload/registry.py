@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pgstrata.workload.driver import LoadDriver, register
 from pgstrata.workload.pgbench_driver import PgbenchDriver
+from pgstrata.workload.tpcc_driver import TpccDriver
 
-ALL: tuple[LoadDriver, ...] = (PgbenchDriver(),)
+ALL: tuple[LoadDriver, ...] = (PgbenchDriver(), TpccDriver())
 
 
 def register_drivers() -> None:

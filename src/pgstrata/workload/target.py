@@ -38,6 +38,11 @@ class Target:
         argv = (f"{self.programs}/{program}", *connection, *options, self.database)
         return self.command(argv, timeout_s=timeout_s, stdin=stdin)
 
+    def psql(self, text: str, *options: str, timeout_s: float) -> Command:
+        """Return psql that runs a text, ends at its first error and prints bare columns."""
+        flags = ("--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1", "--file=-")
+        return self.client("psql", *flags, *options, timeout_s=timeout_s, stdin=text)
+
     def command(
         self,
         argv: tuple[str, ...],

@@ -27,10 +27,28 @@ class Driver(Kind):
     """Upper estimate of the data of one unit of scale; 0 for data without a scale."""
     takes_turns: ClassVar[bool] = False
     """True if stacks can take turns of a few seconds, whose transactions are added up."""
+    scripts: ClassVar[tuple[str, ...]] = ()
+    """Names of `script` that choose this driver; the first is the default."""
+    usual_scales: ClassVar[tuple[int, ...]] = ()
+    """Scales among which `quick` chooses; those of pgbench where there are none."""
     reads_scripts: ClassVar[bool] = False
     """True if a script is a file of the user's or one of pgbench's; else it is a name that the driver knows."""
     keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of `workload` that this driver takes besides `COMMON_KEYS`."""
+
+    @classmethod
+    def complete(cls, asked: Any) -> Any:
+        """Return the keys of a workload with the driver that its script means, and with the driver's first script."""
+        if not isinstance(asked, dict):
+            return asked
+        script, driver = asked.get("script"), asked.get("driver")
+        single = script[0] if isinstance(script, list | tuple) and len(script) == 1 else script
+        if driver is None:
+            named = (kind for kind, model in cls.kinds.items() if isinstance(single, str) and single in model.scripts)
+            return {**asked, "driver": {"kind": kind}} if (kind := next(named, None)) else asked
+        kind = driver.get("kind") if isinstance(driver, dict) else driver
+        scripts = cls.kinds[kind].scripts if isinstance(kind, str) and kind in cls.kinds else ()
+        return {**asked, "script": scripts[0]} if script is None and scripts else asked
 
     @property
     def data(self) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.pgbench import Pgbench
+from pgstrata.spec.drivers.tpcc import Tpcc
 
-DRIVERS: tuple[type[Driver], ...] = (Pgbench,)
+DRIVERS: tuple[type[Driver], ...] = (Pgbench, Tpcc)
 
 
 def register_drivers() -> None:

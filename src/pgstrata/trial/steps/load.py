@@ -222,7 +222,8 @@ def _fill_step(setup: TrialSetup) -> Step:
     own = workload.sql or workload.pg_restore
     if own is None:
         filled = setup.driver.plan_load(data_request(setup))
-        return Step("load", _planned(*filled, *([vacuum] if workload.freeze else [])), act=_fill)
+        checks = setup.driver.plan_check(data_request(setup), fresh=True)
+        return Step("load", _planned(*filled, *([vacuum] if workload.freeze else []), *checks), act=_fill)
     there = _sent_database(setup)
     if workload.pg_restore is not None:
         load = plan_pg_restore(server, DATABASE, there, workload.jobs, USER_FILE_TIMEOUT_S)
@@ -301,9 +302,19 @@ def _fill(context: TrialContext) -> None:
     context.recorder.write_text("raw/load.err", "".join(one.stderr for one in done))
     if setup.workload.freeze:
         context.executor.run_next()
+    check_data(context, fresh=True)
     times = setup.driver.parse_load(done)
     total_s = took_s if times.total_s is None else times.total_s
     context.recorder.write("load.json", LoadRecord(how="fresh", total_s=total_s, phases_s=dict(times.phases_s)))
+
+
+def check_data(context: TrialContext, *, fresh: bool) -> None:
+    """Run the step's next commands, the checks of the driver; TrialError names the conditions that do not hold."""
+    driver = context.setup.driver
+    done = [context.executor.run_next() for _ in driver.plan_check(data_request(context.setup), fresh=fresh)]
+    if broken := driver.broken_conditions(done) if done else ():
+        moment = "loaded" if fresh else "run"
+        raise TrialError(f"the data does not meet its conditions after it was {moment}: {'; '.join(broken)}")
 
 
 def _fill_from_file(context: TrialContext, *, path: str) -> None:

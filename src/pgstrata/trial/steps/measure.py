@@ -54,6 +54,7 @@ from pgstrata.trial.steps.disk_accounts import (
     summed_use,
     timing_steps,
 )
+from pgstrata.trial.steps.load import check_data, data_request
 from pgstrata.trial.steps.others import others_use, read_processors
 from pgstrata.trial.steps.pooler import attest_pooler, read_sent, sent_between, start_pooler_steps, stop_pooler_steps
 from pgstrata.trial.steps.probes import plan_probes, probing
@@ -104,6 +105,7 @@ def cell_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
         *timing_steps(setup, cell, on=False),
         *stop_pooler_steps(setup, cell),
         step("collect", act=collect_cell),
+        *_check_steps(setup, cell),
         step(f"stop the server{several}", size, *stop_commands(setup), act=_stop),
     )
 
@@ -127,6 +129,13 @@ def _step(
         progress=progress,
         begins_turn=begins_turn and setup.trial.slices is not None,
     )
+
+
+def _check_steps(setup: TrialSetup, cell: Cell) -> Iterator[Step]:
+    """Yield the check of the data after the run; none where the driver has no conditions, or the data is another."""
+    commands = setup.driver.plan_check(data_request(setup), fresh=False) if setup.workload.scaled else ()
+    if commands:
+        yield _step(setup, cell, "check the data", *commands, act=_check)
 
 
 def _whole_steps(setup: TrialSetup, cell: Cell) -> tuple[Step, ...]:
@@ -389,6 +398,10 @@ def plan_sync_data(setup: TrialSetup) -> tuple[Command, ...]:
     """Write everything of the server's filesystems to the medium: one command for each."""
     places = setup.server.layout.places
     return tuple(command("sync", "--file-system", folder, timeout_s=SYNC_TIMEOUT_S) for folder in places)
+
+
+def _check(context: TrialContext, *, cell: Cell) -> None:
+    check_data(context, fresh=False)
 
 
 def _stop(context: TrialContext, *, cell: Cell) -> None:

@@ -1,0 +1,1 @@
+"""TPC-C as scripts of pgbench: SQL that makes the data, the five transactions, and the conditions that must hold."""
