@@ -80,6 +80,7 @@ CONTROLS = (
     Control("btrfs(raid1)", loses=False),
     Control("ext4:nobarrier+log", loses=True),
     Control("ext4+log", loses=False),
+    Control("media(nvme)/ext4:nobarrier", loses=False),
     Control("xfs+log", loses=False, unmountable=True),
 )
 

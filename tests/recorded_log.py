@@ -36,7 +36,7 @@ def record(folder: Path, mount_point: Path) -> Path:
     log = folder / "log"
     with serving(folder / "recorded", "--log", log) as daemon:
         run(DISK, "add", daemon, "data-0", "--size", str(32 << 20))
-        loop = state_worker.attach(str(daemon / "disks" / "data-0"))
+        loop = state_worker.attach(str(daemon / "disks" / "data-0"), 512)
         try:
             run("mkfs.ext4", "-q", loop.node)
             run("mount", loop.node, mount_point)

@@ -125,6 +125,15 @@ def test_a_stack_that_flushes_holds_and_one_that_does_not_loses(tmp_path: Path) 
     assert [step["name"] for step in planned["steps"] if step["name"].startswith("states ")] == ["states 1.0 to 1.5"]
 
 
+def test_a_medium_that_keeps_its_cache_needs_no_flush(tmp_path: Path) -> None:
+    with reachable(tmp_path) as place:
+        kept, lost = (f"media({model})/ext4:nobarrier" for model in ("nvme", "none"))
+        found = crash(place, kept, lost, "--states", "20", "--minimise", "0")
+        nothing_left(place)
+    assert (found[kept]["verdict"], found[kept]["class"]) == ("held", "survives power loss")
+    assert (found[lost]["verdict"] in ("lost", "corrupt"), found[lost]["class"]) == (True, "loses on power loss")
+
+
 def test_a_filesystem_without_a_journal_is_repaired_before_it_is_looked_at(tmp_path: Path) -> None:
     """By `e2fsck -p`, or by hand where that gives up: what is there then is not told as lost."""
     with reachable(tmp_path) as place:

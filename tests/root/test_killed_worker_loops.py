@@ -115,7 +115,7 @@ def test_a_daemon_whose_disk_is_still_attached_keeps_the_path_to_it(tmp_path: Pa
     host.run(plan_serve(str(folder)).resolve({}))
     try:
         run(DISK, "add", folder, "data-0", "--size", str(1 << 20))
-        loop = state_worker.attach(str(folder / "disks" / "data-0"))
+        loop = state_worker.attach(str(folder / "disks" / "data-0"), 512)
         try:
             with pytest.raises(PgstrataError, match=f"loop device {loop.node} is still attached"):
                 run_undo(host, StopMedia(folder=str(folder)), same_boot=True)
@@ -131,7 +131,7 @@ def test_the_kernel_is_asked_to_detach_it(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     os.truncate(file, 1 << 20)
-    loop = state_worker.attach(str(file))
+    loop = state_worker.attach(str(file), 512)
     try:
         flag = Path("/sys/block") / Path(loop.node).name / "loop/autoclear"
         assert flag.read_text().strip() == "1"

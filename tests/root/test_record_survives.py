@@ -52,7 +52,7 @@ def serving(folder: Path, *options: str | Path) -> Iterator[state_worker.Daemon]
 def mounted(folder: Path, at: Path, *, new: bool = False) -> Iterator[None]:
     """The daemon's disk as an ext4: without checksums, because one whose superblock of two sectors was torn cannot be
     mounted with them (docs/crash.md), and here it is the records that are looked at."""
-    loop = state_worker.attach(str(folder / "disks" / DATA))
+    loop = state_worker.attach(str(folder / "disks" / DATA), 512)
     try:
         if new:
             subprocess.run(["mkfs.ext4", "-q", "-O", "^metadata_csum", loop.node], check=True, timeout=60)

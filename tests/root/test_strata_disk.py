@@ -278,8 +278,9 @@ def test_a_state_of_the_log_is_a_disk(daemon: Daemon, tmp_path: Path) -> None:
     recorded, log = Daemon(tmp_path / "recorded"), tmp_path / "log"
     recorded.start("--log", log)
     try:
-        recorded.add("disk", size=16 * MIB)
+        recorded.add("disk", "--block", 4096, size=16 * MIB)
         node = recorded.attach("disk")
+        assert run("blockdev", "--getss", node).stdout == "4096\n"
         run("dd", "if=/dev/zero", f"of={node}", "bs=4k", "count=1", "oflag=direct", "conv=fsync")
         recorded.ask("mark", text="begin")
         (tmp_path / "new").write_bytes(b"n" * 4096)
@@ -287,13 +288,12 @@ def test_a_state_of_the_log_is_a_disk(daemon: Daemon, tmp_path: Path) -> None:
         recorded.ask("mark", text="end")
     finally:
         recorded.close()
-    block = ("--block", 4096)
-    window = (*block, "--after", "begin", "--until", "end", "--seed", 3)
+    window = ("--after", "begin", "--until", "end", "--seed", 3)
     lines = run(PROGRAM, "states", log, *window).stdout.splitlines()
     assert lines == run(PROGRAM, "states", log, *window).stdout.splitlines()
     contents = set()
     for number, line in enumerate(lines):
-        added = [PROGRAM, "add", daemon.folder, f"state{number}", "--log", log, "--of", "disk", *block]
+        added = [PROGRAM, "add", daemon.folder, f"state{number}", "--log", log, "--of", "disk"]
         subprocess.run(
             [str(word) for word in added],
             input=line,

@@ -8,11 +8,12 @@ use crate::engine::{Cut, EngineError, Timed, Timing};
 use crate::media::model::{Model, find_model};
 use crate::media::parameters::ModelError;
 use crate::media::{Medium, Stretched};
+use crate::nature::{Nature, NatureError};
 use crate::private;
 use crate::protocol::{Added, Asked, Kept, LeftByCut, RequestError, parse_asked};
 use crate::shared::{AttachError, Shared, send};
 use crate::states::replay::{Replay, ReplayError};
-use crate::store::{BlockError, Image, Keeping, LARGEST_DISK, Snapshot, check_block};
+use crate::store::{Image, Keeping, LARGEST_DISK, Snapshot};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -42,7 +43,7 @@ enum ControlError {
     #[error(transparent)]
     Replay(#[from] ReplayError),
     #[error(transparent)]
-    Block(#[from] BlockError),
+    Nature(#[from] NatureError),
     #[error(transparent)]
     Signal(#[from] Errno),
     #[error("poisoned lock: another task failed inside")]
@@ -219,14 +220,12 @@ fn add(shared: &Shared, added: &Added) -> Result<Value, ControlError> {
     {
         return Err(ControlError::Name(name.clone()));
     }
-    check_block(added.block)?;
     if !(added.stretch >= 1.0 && added.stretch <= 1000.0) {
         return Err(ControlError::Stretch(added.stretch));
     }
     let model = added.media.as_deref().map(find_model).transpose()?;
     let keeping = Keeping {
-        block_bytes: added.block,
-        volatile_cache: model.as_ref().is_none_or(|model| model.volatile_cache),
+        nature: nature(added, model.as_ref()).check()?,
         cache_bytes: model.as_ref().map_or(UNMODELLED_CACHE, |model| model.cache_bytes()),
     };
     if model.is_none() && added.timing == Timing::Off {
@@ -239,9 +238,15 @@ fn add(shared: &Shared, added: &Added) -> Result<Value, ControlError> {
         return Err(ControlError::Capacity { bytes: image.size(), capacity });
     }
     let timed = model.as_ref().map(|model| timed(model, added)).transpose()?;
-    let size = image.size();
+    let (size, nature) = (image.size(), image.nature());
     shared.engine().add(shared.now(), name, image, timed)?;
-    Ok(json!({ "disk": name, "size": size, "model": model }))
+    Ok(json!({ "disk": name, "size": size, "model": model, "nature": nature }))
+}
+
+fn nature(added: &Added, model: Option<&Model>) -> Nature {
+    let of = model.map_or_else(Nature::default, Model::nature);
+    let block = added.block.unwrap_or(of.block);
+    Nature { block, unit: added.unit.unwrap_or(of.unit.max(block)), ..of }
 }
 
 fn timed(model: &Model, added: &Added) -> Result<Timed, ControlError> {
@@ -267,7 +272,8 @@ fn image(shared: &Shared, added: &Added, keeping: Keeping) -> Result<Image, Cont
         if added.file.is_some() || added.snapshot.is_some() || added.base.is_some() {
             return Err(ControlError::StateAlone);
         }
-        return Ok(Image::over(&left_by_cut(shared, left, added.block)?, keeping));
+        let (left, nature) = left_by_cut(shared, left)?;
+        return Ok(Image::over(&left, Keeping { nature, ..keeping }));
     }
     match (&added.file, &added.snapshot, &added.base) {
         (None, None, None) => Ok(Image::over(&Snapshot::blank(size()?), keeping)),
@@ -295,20 +301,19 @@ fn image(shared: &Shared, added: &Added, keeping: Keeping) -> Result<Image, Cont
 }
 
 /// The log is gone through once as long as states come in the order of their cuts, else from its beginning again.
-fn left_by_cut(shared: &Shared, left: &LeftByCut, block_bytes: u64) -> Result<Snapshot, ControlError> {
-    let key = (left.log.clone(), block_bytes);
+fn left_by_cut(shared: &Shared, left: &LeftByCut) -> Result<(Snapshot, Nature), ControlError> {
     let mut replays = shared.replays.lock()?;
-    let there = replays.remove(&key).filter(|replay| replay.reaches(&left.state));
+    let there = replays.remove(&left.log).filter(|replay| replay.reaches(&left.state));
     let mut replay = match there {
         Some(replay) => replay,
         None => {
             let log = File::open(&left.log)
                 .map_err(|source| ControlError::Log { path: left.log.clone(), source })?;
             let log = BufReader::new(log);
-            Replay::new(log, block_bytes, left.state.lying)?
+            Replay::new(log, left.state.lying)?
         }
     };
-    let snapshot = replay.state(&left.state, &left.of)?;
-    replays.insert(key, replay);
-    Ok(snapshot)
+    let found = replay.state(&left.state, &left.of)?;
+    replays.insert(left.log.clone(), replay);
+    Ok(found)
 }

@@ -112,6 +112,12 @@ impl<T> Machine<T> {
         self.volatile.iter()
     }
 
+    /// Whether the change numbered `seq` is durable once it completes, without a flush.
+    pub(crate) fn settles(&self, seq: Seq) -> bool {
+        let index = self.volatile.binary_search_by_key(&seq, |change| change.seq);
+        index.is_ok_and(|index| self.volatile[index].fua || !self.cache)
+    }
+
     /// A change is under way, of these blocks.
     pub fn submit_change(&mut self, seq: Seq, blocks: Range<u64>, fua: bool, payload: T) {
         debug_assert!(self.volatile.back().is_none_or(|last| last.seq < seq));
@@ -166,7 +172,8 @@ impl<T> Machine<T> {
     }
 
     /// Power is cut now: the changes that are left, by submission. Nothing is volatile or under way afterwards.
-    pub fn cut(&mut self, keep: &Keep, torn: bool, rng: &mut Rng) -> Vec<Survivor<T>> {
+    /// `torn` is the number of blocks in a unit, where changes are torn between units.
+    pub fn cut(&mut self, keep: &Keep, torn: Option<u64>, rng: &mut Rng) -> Vec<Survivor<T>> {
         self.open_flushes.clear();
         self.held.clear();
         let volatile = std::mem::take(&mut self.volatile);
@@ -197,7 +204,7 @@ impl<T> Machine<T> {
     }
 }
 
-fn survive<T>(change: Change<T>, keep: &Keep, torn: bool, rng: &mut Rng) -> Option<Survivor<T>> {
+fn survive<T>(change: Change<T>, keep: &Keep, torn: Option<u64>, rng: &mut Rng) -> Option<Survivor<T>> {
     let kept = match keep {
         Keep::Nothing => false,
         Keep::Everything => true,
@@ -208,20 +215,48 @@ fn survive<T>(change: Change<T>, keep: &Keep, torn: bool, rng: &mut Rng) -> Opti
         return None;
     }
     let whole = change.effective();
-    let blocks = if torn { whole.into_iter().flat_map(|range| tear(range, rng)).collect() } else { whole };
+    let blocks = match torn {
+        Some(unit) => tear(whole, unit, rng),
+        None => whole,
+    };
     Some(Survivor { change, blocks })
 }
 
-/// Each block of a range by the toss of a coin. Ranges beyond a million blocks, which only discards have, are torn
-/// at one place.
-fn tear(range: Range<u64>, rng: &mut Rng) -> Vec<Range<u64>> {
-    let length = range.end - range.start;
-    if length == 1 {
-        return vec![range];
+/// Each unit by the toss of a coin. Changes beyond a million units, which only discards are, are torn at one place.
+fn tear(whole: Vec<Range<u64>>, unit: u64, rng: &mut Rng) -> Vec<Range<u64>> {
+    let count = count_units(&whole, unit);
+    if count == 1 {
+        return whole;
     }
-    if length > 1 << 20 {
-        let torn = range.start..range.start + rng.draw() % length;
-        return vec![torn];
+    if count > 1 << 20 {
+        let most = rng.draw() % count;
+        return units(&whole, unit).take_while(|(place, _)| *place < most).map(|(_, range)| range).collect();
     }
-    range.filter(|_| rng.coin()).map(|block| block..block + 1).collect()
+    let kept: Vec<bool> = (0..count).map(|_| rng.coin()).collect();
+    units(&whole, unit).filter(|(place, _)| kept[*place as usize]).map(|(_, range)| range).collect()
+}
+
+/// The parts of sorted ranges in each aligned unit of so many blocks, with the unit's place among those touched.
+pub(crate) fn units(ranges: &[Range<u64>], unit: u64) -> impl Iterator<Item = (u64, Range<u64>)> {
+    let parts = ranges.iter().flat_map(move |range| {
+        let touched = range.start / unit..range.end.div_ceil(unit);
+        touched.map(move |one| (one, range.start.max(one * unit)..range.end.min((one + 1) * unit)))
+    });
+    parts.scan((0, None), |(place, last), (one, range)| {
+        *place += u64::from(last.is_some_and(|last| last != one));
+        *last = Some(one);
+        Some((*place, range))
+    })
+}
+
+/// The number of units that sorted ranges touch.
+pub(crate) fn count_units(ranges: &[Range<u64>], unit: u64) -> u64 {
+    let mut last = None;
+    let fresh = |range: &Range<u64>| {
+        let (first, end) = (range.start / unit, range.end.div_ceil(unit));
+        let known = last == Some(first);
+        last = Some(end - 1);
+        end - first - u64::from(known)
+    };
+    ranges.iter().map(fresh).sum()
 }

@@ -14,6 +14,7 @@ pub mod fit;
 pub mod front;
 pub mod log;
 pub mod media;
+pub mod nature;
 pub mod place;
 pub mod private;
 pub mod protocol;

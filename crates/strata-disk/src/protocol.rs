@@ -120,9 +120,11 @@ pub struct Added {
     pub timing: Timing,
     #[serde(default)]
     pub seed: u64,
-    /// The logical block in which a cut tears.
-    #[serde(default = "sector")]
-    pub block: u64,
+    /// Bytes of the logical block, and of the unit that a cut does not tear; a state has those of its log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<u64>,
     /// Keep the content in this file instead of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
@@ -149,10 +151,6 @@ pub struct LeftByCut {
 
 fn one() -> f64 {
     1.0
-}
-
-fn sector() -> u64 {
-    512
 }
 
 /// What of the volatile changes a cut leaves.

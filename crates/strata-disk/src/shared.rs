@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use thiserror::Error;
 
-type Replays = HashMap<(PathBuf, u64), Replay<BufReader<File>>>;
+type Replays = HashMap<PathBuf, Replay<BufReader<File>>>;
 
 /// Why a disk cannot be attached or detached.
 #[derive(Debug, Error)]
@@ -93,7 +93,7 @@ impl Shared {
         let image = &engine.named(name)?.image;
         let geometry = Geometry {
             bytes: image.size(),
-            block_bytes: image.block_bytes(),
+            block_bytes: image.nature().block,
             zeroes: image.zeroes_cheaply(),
         };
         drop(engine);

@@ -3,6 +3,7 @@
 //! Pages are shared: a snapshot, an overlay and the two images of a disk hold the same ones until someone writes.
 
 use crate::durability::{Change, Keep, Lie, Machine, Seq};
+use crate::nature::{Cache, Nature};
 use crate::rng::Rng;
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,22 +11,12 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, LazyLock};
-use thiserror::Error;
 
 const PAGE: usize = 4096;
 const CHUNK: usize = 512;
 /// Of one write of an event log that stands for a content that is there already.
 pub(crate) const PIECE_BYTES: u64 = 1 << 20;
 pub(crate) const LARGEST_DISK: u64 = 1 << 44;
-
-/// A logical block that no disk has.
-#[derive(Debug, Error)]
-#[error("block of {0} bytes is neither 512 nor 4096")]
-pub(crate) struct BlockError(u64);
-
-pub(crate) fn check_block(bytes: u64) -> Result<(), BlockError> {
-    if [512, 4096].contains(&bytes) { Ok(()) } else { Err(BlockError(bytes)) }
-}
 
 type Page = [u8; PAGE];
 type Chunk = [Option<Arc<Page>>; CHUNK];
@@ -162,6 +153,7 @@ pub enum Payload {
 /// The content of one disk.
 pub struct Image {
     size: u64,
+    nature: Nature,
     block: u64,
     current: PageMap,
     durable: Durable,
@@ -174,8 +166,7 @@ pub struct Image {
 /// How a disk keeps what it is given.
 #[derive(Debug, Clone, Copy)]
 pub struct Keeping {
-    pub block_bytes: u64,
-    pub volatile_cache: bool,
+    pub nature: Nature,
     /// Beyond so many volatile bytes the oldest become durable on their own.
     pub cache_bytes: u64,
 }
@@ -195,11 +186,12 @@ impl Image {
     fn new(snapshot: &Snapshot, durable: Durable, keeping: Keeping) -> Self {
         Self {
             size: snapshot.size,
-            block: keeping.block_bytes,
+            nature: keeping.nature,
+            block: keeping.nature.block,
             current: snapshot.pages.clone(),
             durable,
             base: snapshot.base.clone(),
-            machine: Machine::new(keeping.volatile_cache),
+            machine: Machine::new(keeping.nature.cache == Cache::Lost),
             volatile_bytes: 0,
             cache_bytes: keeping.cache_bytes,
         }
@@ -209,8 +201,8 @@ impl Image {
         self.size
     }
 
-    pub(crate) fn block_bytes(&self) -> u64 {
-        self.block
+    pub(crate) fn nature(&self) -> Nature {
+        self.nature
     }
 
     /// Bytes of writes that a power cut now may lose.
@@ -237,6 +229,11 @@ impl Image {
         whole.then(|| Snapshot { size: self.size, pages: self.current.clone(), base: self.base.clone() })
     }
 
+    /// Whether a change that completes now is durable by itself.
+    pub(crate) fn settles(&self, seq: Seq) -> bool {
+        self.machine.settles(seq)
+    }
+
     /// What may be lost at a power cut, by submission.
     pub(crate) fn volatile(&self) -> impl ExactSizeIterator<Item = &Change<Payload>> {
         self.machine.volatile()
@@ -251,7 +248,7 @@ impl Image {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the disk lies in a file"));
         };
         let durable = Snapshot { size: self.size, pages: pages.clone(), base: self.base.clone() };
-        let keeping = Keeping { block_bytes: self.block, volatile_cache: true, cache_bytes: u64::MAX };
+        let keeping = Keeping { nature: self.nature, cache_bytes: u64::MAX };
         let mut left = Self::over(&durable, keeping);
         for change in self.machine.volatile() {
             for blocks in blocks_of(change) {
@@ -377,7 +374,7 @@ impl Image {
     /// Power is lost: the image becomes one of its legal states. How many changes were volatile, and how many survived.
     pub fn cut(&mut self, keep: &Keep, torn: bool, rng: &mut Rng) -> io::Result<(usize, usize)> {
         let volatile = self.machine.volatile().len();
-        let survivors = self.machine.cut(keep, torn, rng);
+        let survivors = self.machine.cut(keep, torn.then(|| self.nature.unit_blocks()), rng);
         for survivor in &survivors {
             for blocks in &survivor.blocks {
                 self.make_durable(&survivor.change, blocks.clone())?;

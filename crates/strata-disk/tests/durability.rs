@@ -104,7 +104,7 @@ proptest! {
     fn every_cut_leaves_a_legal_state(acts in acts(), seed: u64, torn: bool) {
         let mut run = run(&acts);
         let mut state = run.durable.clone();
-        for survivor in run.machine.cut(&Keep::Random, torn, &mut Rng::new(seed)) {
+        for survivor in run.machine.cut(&Keep::Random, torn.then_some(1), &mut Rng::new(seed)) {
             state.extend(survivor.blocks.into_iter().flatten().map(|block| (block, survivor.change.seq)));
         }
         for block in 0..BLOCKS {
@@ -118,11 +118,11 @@ proptest! {
     fn a_cut_can_keep_any_one_change(acts in acts()) {
         let run = run(&acts);
         for change in run.machine.volatile() {
-            let kept = run.machine.clone().cut(&Keep::Only(vec![change.seq]), false, &mut Rng::new(0));
+            let kept = run.machine.clone().cut(&Keep::Only(vec![change.seq]), None, &mut Rng::new(0));
             prop_assert_eq!(kept.len(), 1);
             prop_assert_eq!(&kept[0].blocks, &change.effective());
         }
-        prop_assert!(run.machine.clone().cut(&Keep::Nothing, true, &mut Rng::new(0)).is_empty());
+        prop_assert!(run.machine.clone().cut(&Keep::Nothing, Some(1), &mut Rng::new(0)).is_empty());
     }
 
     #[test]
@@ -168,6 +168,6 @@ fn a_full_cache_writes_back_its_oldest_completed_change() {
     machine.submit_change(2, 0..1, false, ());
     machine.complete_change(2, 3);
     assert_eq!(machine.write_back().map(|change| change.seq), Some(2));
-    let hidden = machine.cut(&Keep::Everything, false, &mut Rng::new(0));
+    let hidden = machine.cut(&Keep::Everything, None, &mut Rng::new(0));
     assert!(hidden[0].blocks.is_empty(), "the older write may not come back over the newer one");
 }

@@ -9,6 +9,7 @@ use strata_disk::log::Event;
 use strata_disk::log::behind::Behind;
 use strata_disk::log::native::{Reader, Writer};
 use strata_disk::media::model::find_model;
+use strata_disk::nature::Nature;
 use strata_disk::protocol::{Asked, parse_asked};
 use strata_disk::states::Lying;
 use strata_disk::states::choice::{Chosen, Whole};
@@ -19,7 +20,7 @@ const SIZE: u64 = 1 << 20;
 const ALL: Cut = Cut { disks: None, keep: Keep::Nothing, torn: false, seed: 0 };
 
 fn image() -> Image {
-    let keeping = Keeping { block_bytes: 512, volatile_cache: true, cache_bytes: u64::MAX };
+    let keeping = Keeping { nature: Nature::default(), cache_bytes: u64::MAX };
     Image::over(&Snapshot::blank(SIZE), keeping)
 }
 
@@ -231,7 +232,7 @@ fn only_a_change_that_takes_no_time_and_cannot_fail_is_answered_before_it_is_mad
     let path = std::env::temp_dir().join(format!("strata-disk-certain-{}", std::process::id()));
     let file = std::fs::OpenOptions::new().create_new(true).read(true).write(true).open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let keeping = Keeping { block_bytes: 512, volatile_cache: true, cache_bytes: 1 << 20 };
+    let keeping = Keeping { nature: Nature::default(), cache_bytes: 1 << 20 };
     let mut bench = Bench { engine: Engine::new(None), sent: 0 };
     bench.engine.add(0, "a", Image::in_file(file, SIZE, keeping).unwrap(), None).unwrap();
     assert_eq!(certain(&mut bench, write), (false, 1));
@@ -254,7 +255,7 @@ fn the_log_has_a_completion_before_its_answer() {
     let records: Vec<_> = std::iter::from_fn(|| reader.read().unwrap()).collect();
     let events: Vec<_> = records.iter().map(|record| record.event.clone()).collect();
     let expected = [
-        Event::Added { name: "a".into(), size: SIZE },
+        Event::Added { name: "a".into(), size: SIZE, nature: Nature::default() },
         Event::Write { offset: 512, fua: false, data: vec![9; 512] },
         Event::Completed { of: 2, failed: false },
         Event::Flush,
@@ -267,7 +268,7 @@ fn the_log_has_a_completion_before_its_answer() {
 
 #[test]
 fn the_log_has_what_a_disk_began_with() {
-    let keeping = Keeping { block_bytes: 512, volatile_cache: true, cache_bytes: 1 << 20 };
+    let keeping = Keeping { nature: Nature::default(), cache_bytes: 1 << 20 };
     let mut earlier = Image::over(&Snapshot::blank(64 << 20), keeping);
     for (seq, offset) in [(1, 8192), (2, 40 << 20)] {
         earlier.write(seq, offset, &[seq as u8; 8192], false).unwrap();
@@ -281,7 +282,7 @@ fn the_log_has_what_a_disk_began_with() {
     engine.flush_log().unwrap();
     let log = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let mut replay = Replay::new(&log[..], 512, Lying::default()).unwrap();
+    let mut replay = Replay::new(&log[..], Lying::default()).unwrap();
     replay.advance(begun).unwrap();
     assert!(replay.is_quiet());
     let nothing = Chosen { whole: Whole::Nothing, torn: Vec::new() };

@@ -7,13 +7,25 @@ use std::os::unix::fs::MetadataExt;
 use strata_disk::log::behind::Behind;
 use strata_disk::log::native::{LogError, Reader, Writer};
 use strata_disk::log::{Event, Record, dm_log_writes};
+use strata_disk::nature::{Cache, Nature};
 
 const SECTOR: u64 = dm_log_writes::SECTOR;
+
+fn nature() -> impl Strategy<Value = Nature> {
+    let cache = prop_oneof![Just(Cache::Lost), Just(Cache::Kept)];
+    let sizes =
+        prop::sample::select(vec![(512, 512), (512, 4096), (512, 16384), (4096, 4096), (4096, 65536)]);
+    (cache, sizes).prop_map(|(cache, (block, unit))| Nature { cache, block, unit })
+}
 
 fn event() -> impl Strategy<Value = Event> {
     let place = || (0..64u64, 1..8u64).prop_map(|(at, count)| (at * SECTOR, count * SECTOR));
     prop_oneof![
-        ("[a-z]{1,8}", any::<u64>()).prop_map(|(name, size)| Event::Added { name, size }),
+        ("[a-z]{1,8}", any::<u64>(), nature()).prop_map(|(name, size, nature)| Event::Added {
+            name,
+            size,
+            nature
+        }),
         (0..64u64, any::<bool>(), prop::collection::vec(any::<u8>(), SECTOR as usize))
             .prop_map(|(at, fua, data)| Event::Write { offset: at * SECTOR, fua, data }),
         place().prop_map(|(offset, length)| Event::WriteZeroes { offset, length }),

@@ -7,13 +7,15 @@ use reference::{Event, Reference};
 use std::fs::File;
 use std::io::Write;
 use strata_disk::durability::{Keep, Seq};
+use strata_disk::nature::{Cache, Nature};
 use strata_disk::rng::Rng;
 use strata_disk::store::{Image, Keeping, Snapshot};
 
 const BLOCK: u64 = 512;
 const BLOCKS: u64 = 40;
 const SIZE: u64 = BLOCK * BLOCKS;
-const KEEPING: Keeping = Keeping { block_bytes: BLOCK, volatile_cache: true, cache_bytes: u64::MAX };
+const KEEPING: Keeping =
+    Keeping { nature: Nature { cache: Cache::Lost, block: BLOCK, unit: BLOCK }, cache_bytes: u64::MAX };
 
 #[derive(Debug, Clone)]
 enum Act {

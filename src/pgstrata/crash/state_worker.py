@@ -104,15 +104,16 @@ class Loop:
         self.file = file
 
 
-def attach(path: str) -> Loop:
-    """Attaches the file as a loop device with direct I/O; another program may take the free one first."""
+def attach(path: str, block_bytes: int) -> Loop:
+    """Attaches the file as a loop device with direct I/O and this logical block. Another program may take the free one
+    first."""
     backing = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
     try:
         for _ in range(BUSY_ATTEMPTS):
             number = fcntl.ioctl(control, LOOP_CTL_GET_FREE)
             node = f"/dev/loop{number}"
-            loop = configured(node, backing, path)
+            loop = configured(node, backing, path, block_bytes)
             if loop is not None:
                 return Loop(node, loop)
             time.sleep(BUSY_PAUSE_S)
@@ -122,7 +123,7 @@ def attach(path: str) -> Loop:
     raise Broken(f"no loop device for {path} could be had")
 
 
-def configured(node: str, backing: int, path: str) -> int | None:
+def configured(node: str, backing: int, path: str, block_bytes: int) -> int | None:
     """The open and locked loop device if it is ours now. struct loop_config: fd, block size, struct loop_info64,
     reserved."""
     name = path.encode()[-63:]
@@ -134,7 +135,7 @@ def configured(node: str, backing: int, path: str) -> int | None:
         return None
     try:
         fcntl.flock(loop, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.ioctl(loop, LOOP_CONFIGURE, struct.pack("II", backing, 0) + info + bytes(64))
+        fcntl.ioctl(loop, LOOP_CONFIGURE, struct.pack("II", backing, block_bytes) + info + bytes(64))
     except OSError:
         os.close(loop)
         return None
@@ -278,9 +279,9 @@ class Look:
     def _attach(self, state: dict[str, Any]) -> None:
         for disk in self.job["disks"]:
             left = {"log": self.job["log"], "of": disk["of"], "state": state}
-            self.daemon.ask(op="add", disk=disk["of"], state=left)
+            nature = self.daemon.ask(op="add", disk=disk["of"], state=left)["nature"]
             self.disks.append(disk["of"])
-            loop = attach(f"{self.job['daemon']}/disks/{disk['of']}")
+            loop = attach(f"{self.job['daemon']}/disks/{disk['of']}", nature["block"])
             self.loops.append(loop)
             self.nodes[disk["node"]] = loop.node
 

@@ -9,8 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
-from pgstrata.spec.durability_class import LOSES, LOSES_RECENT, SURVIVES, UNKNOWN, WRITE_HOLE, BackingFs, Promises
+from pgstrata.spec.durability_class import (
+    LOSES,
+    LOSES_CACHE,
+    LOSES_RECENT,
+    SURVIVES,
+    UNKNOWN,
+    WRITE_HOLE,
+    BackingFs,
+    Promises,
+)
 from pgstrata.spec.file.postgresql_conf import conf_lines
 from pgstrata.spec.stack import PRIMARY, Stack, Volume
 
@@ -19,6 +29,9 @@ ANY = "any"
 CLASSES = (SURVIVES, LOSES_RECENT, UNKNOWN, LOSES)
 """Strongest first."""
 NO_WAL = "the server does not start after a power cut: its WAL is gone"
+_FLUSHED = "every commit is flushed to the medium before it is acknowledged"
+_KEPT = "every commit is in the cache of its medium before it is acknowledged, and the medium keeps it at a power cut"
+_WRITE_THROUGH = "queue write_cache set to write through: the kernel sends no flushes to a device that may cache"
 _RANK = {class_: rank for rank, class_ in enumerate(CLASSES)}
 
 
@@ -51,7 +64,7 @@ def durability_class(
     findings += _of_kernel(stack)
     cluster = _of_cluster(stack, settings.get("synchronous_commit", "on"))
     if not findings:
-        flushed = "every commit is flushed to the medium before it is acknowledged"
+        flushed = _FLUSHED if not any(_unflushed(stack)) else _KEPT
         return Durability(SURVIVES, "; ".join([flushed, *_write_holes(stack), *cluster]))
     worst = max((class_ for class_, _ in findings), key=_RANK.__getitem__)
     reasons = dict.fromkeys(reason for class_, reason in findings if class_ == worst)
@@ -131,13 +144,29 @@ def _of_postgres(stack: Stack, settings: dict[str, str], grounds: Mapping[str, B
 
 def _of_volume(role: str, volume: Volume, ground: BackingFs | None) -> Promises:
     where = role_words(role)
-    yield from volume.fs.promises(where, ground)
-    for layer in volume.layers:
-        yield from layer.promises(where, ground)
+    of = (volume.fs.promises(where, ground), *(layer.promises(where, ground) for layer in volume.layers))
+    for class_, reason in chain.from_iterable(of):
+        if class_ != LOSES_CACHE:
+            yield class_, reason
+        elif not _keeps_caches(volume):
+            yield LOSES, reason
     if role == "wal" and (volume.fs.stores.in_memory or (ground is not None and ground.in_memory)):
         yield LOSES, NO_WAL
     for device in volume.devices:
         yield from device.promises(where, ground)
+
+
+def _keeps_caches(volume: Volume) -> bool:
+    devices = (*volume.devices, *volume.fs.own_devices.values())
+    return bool(devices) and all(device.keeps_cache for device in devices)
+
+
+def _unflushed(stack: Stack) -> Iterator[str]:
+    """The reasons why flushes do not reach a device of the stack."""
+    for role, volume in stack.own_volumes.items():
+        yield from (why for class_, why in volume.fs.promises(role_words(role), None) if class_ == LOSES_CACHE)
+    if stack.kernel.queue.write_cache == "write through":
+        yield _WRITE_THROUGH
 
 
 def role_words(role: str) -> str:
@@ -159,5 +188,6 @@ def _write_holes(stack: Stack) -> Iterator[str]:
 
 
 def _of_kernel(stack: Stack) -> Promises:
-    if stack.kernel.queue.write_cache == "write through":
-        yield LOSES, "queue write_cache set to write through: the kernel sends no flushes to a device that may cache"
+    kept = all(_keeps_caches(volume) for volume in stack.own_volumes.values())
+    if stack.kernel.queue.write_cache == "write through" and not kept:
+        yield LOSES, _WRITE_THROUGH

@@ -23,6 +23,8 @@ _FLUSHES = frozenset({"ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "nilfs2", "
 _IN_PLACE = frozenset({"ext3", "ext4", "xfs", "jfs"})
 _NO_BARRIER = frozenset({"nobarrier", "barrier=0", "barrier=none", "nobarriers"})
 
+LOSES_CACHE = "loses what a volatile cache holds"
+"""The class of a setting that keeps flushes from a device: LOSES, unless the device keeps its cache at a power cut."""
 Promises = Iterator[tuple[str, str]]
 """Classes of durability below the strongest one, each with the setting that causes it."""
 

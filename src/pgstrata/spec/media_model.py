@@ -14,6 +14,8 @@ from pgstrata.spec.file.nearest import render_nearest
 from pgstrata.spec.model import Model
 
 MODELS = ("hdd-7200", "hdd-5400", "sata-ssd", "sata-ssd-plp", "nvme", "nvme-consumer", "cloud-volume")
+KEEP_CACHE = frozenset({"sata-ssd-plp", "nvme", "cloud-volume"})
+"""Those whose `volatile_cache` is false."""
 MODEL_SCHEMA = WithJsonSchema({"anyOf": [{"enum": list(MODELS)}, {"type": "string", "pattern": r"/|\.toml$"}]})
 """A model's name or file, for editors."""
 CHOICE = f"{', '.join(MODELS)}, or a file with one of your own (./mine.toml)"
@@ -44,6 +46,9 @@ class MediaModel(Model):
     kind: Literal["hdd", "flash", "volume"]
     about: str
     volatile_cache: bool = Field(strict=True)
+    block_bytes: Literal[512, 4096] = 512
+    unit_bytes: int | None = Field(None, strict=True, ge=512, le=65536)
+    """Aligned unit that a power cut does not tear; None: the block."""
     parameters: dict[str, Parameter]
 
 
@@ -77,6 +82,11 @@ def check_model(model: str, definition: str | None, others: tuple[str, ...] = ()
     elif model not in (*MODELS, *others) and not is_model_file(model):
         near = render_nearest(model, (*MODELS, *others))
         raise UnknownModel(f"unknown model {model!r}", f"{near}, or a file: ./mine.toml")
+
+
+def keeps_cache(model: str, definition: str | None) -> bool:
+    """True if a power cut leaves what the disk's cache holds; a file that was not read yet promises nothing."""
+    return model in KEEP_CACHE if definition is None else not parse_media_model(definition).volatile_cache
 
 
 def defined_parameters(definition: str | None) -> dict[str, float] | None:

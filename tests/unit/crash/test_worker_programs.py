@@ -100,7 +100,7 @@ class NoDaemon:
 
     def ask(self, *, op: str, **_: Any) -> dict[str, Any]:
         self.asked.append(op)
-        return {}
+        return {"nature": {"block": 512}}
 
     def largest_bytes(self) -> int:
         return 0
@@ -109,7 +109,7 @@ class NoDaemon:
 def left_up(device: Path, up: list[list[str]], patch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
     """What is told of a state that is to be left up, on a file for a loop device, and what its daemon was asked."""
 
-    def attach(_: str) -> Loop:
+    def attach(_path: str, _block_bytes: int) -> Loop:
         file = os.open(device, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return Loop(str(device), file)

@@ -50,6 +50,13 @@ CASES = [
     ("xfs@full_page_writes=off", LOSES, "torn pages"),
     ("btrfs:nodatacow@full_page_writes=off", LOSES, "torn pages"),
     ("zfs:recordsize=4k@full_page_writes=off", LOSES, "torn pages"),
+    ("media(nvme)/ext4:nobarrier", SURVIVES, "the medium keeps it"),
+    ("media(nvme)/ext4", SURVIVES, "flushed"),
+    ("media(sata-ssd)/ext4:nobarrier", LOSES, "barrier=0"),
+    ("media(none)/ext4:nobarrier", LOSES, "barrier=0"),
+    ("media(nvme)/btrfs:nobarrier@wal=media(sata-ssd)/btrfs:nobarrier", LOSES, "pg_wal"),
+    ("media(nvme)/ext4:nobarrier@fsync=off", LOSES, "fsync=off"),
+    ('media(nvme)/ext4@queue.write_cache="write through"', SURVIVES, "the medium keeps it"),
     ("ext4@postgresql_conf=/etc/pg.conf", UNKNOWN, "postgresql.conf"),
 ]  # fmt: skip
 

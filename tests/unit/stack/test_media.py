@@ -14,7 +14,7 @@ from pgstrata.errors import PgstrataError, TrialError, UsageError
 from pgstrata.host.delivery import OWN, PROGRAM
 from pgstrata.host.facts.modelled import PATH, ModelledDisk, ask_modelled, read_modelled, render_modelled
 from pgstrata.spec.file.files import resolve_stack_files
-from pgstrata.spec.media_model import MODELS
+from pgstrata.spec.media_model import KEEP_CACHE, MODELS
 from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.stack.block.media import AttachedCheck, StopMedia
 from pgstrata.stack.disk_counters import MediaCheck, TimingIs
@@ -43,8 +43,9 @@ def planned(text: str) -> StackPlan:
 
 
 def test_the_daemon_has_the_models_that_can_be_asked_for() -> None:
-    supplied = [tomllib.loads(file.read_text())["name"] for file in (CRATE / "models").glob("*.toml")]
-    assert sorted(supplied) == sorted(MODELS)
+    supplied = [tomllib.loads(file.read_text()) for file in (CRATE / "models").glob("*.toml")]
+    assert sorted(model["name"] for model in supplied) == sorted(MODELS)
+    assert {model["name"] for model in supplied if not model["volatile_cache"]} == KEEP_CACHE
 
 
 def test_one_daemon_serves_the_disks_of_a_volume() -> None:

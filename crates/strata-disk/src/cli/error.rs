@@ -7,7 +7,6 @@ use crate::media::parameters::ModelError;
 use crate::place::PlaceError;
 use crate::protocol::AskError;
 use crate::states::replay::ReplayError;
-use crate::store::BlockError;
 use std::io;
 use std::path::PathBuf;
 use std::time::TryFromFloatSecsError;
@@ -27,8 +26,6 @@ pub(crate) enum VerbError {
     Fit(#[from] crate::fit::FitError),
     #[error(transparent)]
     Model(#[from] ModelError),
-    #[error(transparent)]
-    Block(#[from] BlockError),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     #[error(transparent)]

@@ -7,7 +7,7 @@ use crate::states::State;
 use crate::states::condense::condense;
 use crate::states::enumerate::{Asked, enumerate};
 use crate::states::replay::Replay;
-use crate::store::{PIECE_BYTES, check_block};
+use crate::store::PIECE_BYTES;
 use serde::Serialize;
 use serde_json::json;
 use std::fs::File;
@@ -33,8 +33,8 @@ impl Log<'_> {
         VerbError::Export { log: self.0.into(), why: why.into() }
     }
 
-    fn replay(self, block_bytes: u64, state: &State) -> Result<Replay<Input>, Unread> {
-        Ok(Replay::new(self.open()?, block_bytes, state.lying)?)
+    fn replay(self, state: &State) -> Result<Replay<Input>, Unread> {
+        Ok(Replay::new(self.open()?, state.lying)?)
     }
 
     fn records(self) -> Result<impl Iterator<Item = Result<Record, LogError>>, Unread> {
@@ -43,20 +43,19 @@ impl Log<'_> {
     }
 
     pub(super) fn states(self, asked: &Asked) -> Result<(), VerbError> {
-        check_block(asked.block_bytes)?;
         let states = enumerate(|| Ok(self.open()?), asked).map_err(|error| self.unread(error))?;
         print_lines(states.into_iter().map(Ok))
     }
 
     /// Each answer is printed before the next state is read.
-    pub(super) fn measure(self, block_bytes: u64) -> Result<(), VerbError> {
+    pub(super) fn measure(self) -> Result<(), VerbError> {
         let mut current: Option<Replay<Input>> = None;
         for line in io::stdin().lines() {
             let state: State =
                 serde_json::from_str(&line.map_err(VerbError::Input)?).map_err(VerbError::State)?;
             let mut replay = match current.take().filter(|replay| replay.reaches(&state)) {
                 Some(replay) => replay,
-                None => self.replay(block_bytes, &state).map_err(|error| self.unread(error))?,
+                None => self.replay(&state).map_err(|error| self.unread(error))?,
             };
             let measured = replay.measured(state).map_err(|error| self.unread(error))?;
             println!("{}", serde_json::to_string(&measured)?);
@@ -65,16 +64,15 @@ impl Log<'_> {
         Ok(())
     }
 
-    pub(super) fn changes(self, block_bytes: u64) -> Result<(), VerbError> {
+    pub(super) fn changes(self) -> Result<(), VerbError> {
         let state = given_state()?;
-        let mut replay = self.replay(block_bytes, &state).map_err(|error| self.unread(error))?;
+        let mut replay = self.replay(&state).map_err(|error| self.unread(error))?;
         print_lines(replay.changes(&state).map_err(|error| self.unread(error))?.into_iter().map(Ok))
     }
 
     pub(super) fn condense(self, out: &Path, after: &str, until: &str) -> Result<(), VerbError> {
         let file = File::create_new(out).map_err(|source| VerbError::File { path: out.into(), source })?;
-        condense(|| Ok(self.open()?), after, until, 512, BufWriter::new(file))
-            .map_err(|error| self.unread(error))
+        condense(|| Ok(self.open()?), after, until, BufWriter::new(file)).map_err(|error| self.unread(error))
     }
 
     pub(super) fn events(self) -> Result<(), VerbError> {
@@ -124,7 +122,7 @@ impl Log<'_> {
     }
 
     fn write_state(self, state: &State, disk: &str, out: &Path) -> Result<u64, Unread> {
-        let content = self.replay(512, state)?.state(state, disk)?.written(PIECE_BYTES);
+        let content = self.replay(state)?.state(state, disk)?.0.written(PIECE_BYTES);
         let out = BufWriter::new(File::create(out)?);
         Ok(dm_log_writes::export_content(content, &format!("cut after {}", state.cut), out)?)
     }
@@ -150,8 +148,8 @@ fn print_lines<T: Serialize>(items: impl Iterator<Item = Result<T, VerbError>>) 
 fn described(record: Record) -> serde_json::Value {
     let (seq, disk) = (record.seq, record.disk);
     match record.event {
-        Event::Added { name, size } => {
-            json!({"seq": seq, "disk": disk, "event": "added", "text": name, "length": size})
+        Event::Added { name, size, nature } => {
+            json!({"seq": seq, "disk": disk, "event": "added", "text": name, "length": size, "nature": nature})
         }
         Event::Write { offset, fua, data } => {
             json!({"seq": seq, "disk": disk, "event": "write", "offset": offset, "length": data.len(), "fua": fua})

@@ -61,9 +61,12 @@ enum Verb {
         timing: Timing,
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Logical block, in which a power cut tears
-        #[arg(long, default_value_t = 512)]
-        block: u64,
+        /// Bytes of the logical block; without it those of the model, or 512
+        #[arg(long)]
+        block: Option<u64>,
+        /// Bytes of the aligned unit that a power cut does not tear; without it those of the model, or the block
+        #[arg(long)]
+        unit: Option<u64>,
         /// Keep the content in this file instead of memory
         #[arg(long)]
         file: Option<PathBuf>,
@@ -167,28 +170,15 @@ enum Verb {
         /// Power is lost before the mark of this text
         #[arg(long)]
         until: Option<String>,
-        /// Logical block, in which a power cut tears
-        #[arg(long, default_value_t = 512)]
-        block: u64,
         /// What the disk does about flushes from the first cut on: all of them ignored, or the last ones
         #[arg(long, value_name = "all|NUMBER", value_parser = parse_lie, default_value = "0")]
         ignore_flushes: Lie,
     },
     /// The states of standard input, lines of `states`, with what each has of this log: volatile, kept and digest
-    Measure {
-        log: PathBuf,
-        /// Logical block, in which a power cut tears
-        #[arg(long, default_value_t = 512)]
-        block: u64,
-    },
+    Measure { log: PathBuf },
     /// What may be lost in the state of standard input, a line of `states`, and what of it the state has: a JSON object a
     /// line for each write, with ranges of blocks
-    Changes {
-        log: PathBuf,
-        /// Logical block, in which a power cut tears
-        #[arg(long, default_value_t = 512)]
-        block: u64,
-    },
+    Changes { log: PathBuf },
     /// An event log from the last moment before a mark at which nothing was volatile, with what was durable then
     Condense {
         log: PathBuf,
@@ -230,7 +220,22 @@ fn run(verb: Verb) -> Result<(), VerbError> {
         Verb::Serve { dir, log, background: false } => {
             Ok(serve(&Place(dir), log.as_deref(), || println!("ready {}", std::process::id()))?)
         }
-        Verb::Add { dir, name, size, media, stretch, timing, seed, block, file, snapshot, base, log, of } => {
+        Verb::Add {
+            dir,
+            name,
+            size,
+            media,
+            stretch,
+            timing,
+            seed,
+            block,
+            unit,
+            file,
+            snapshot,
+            base,
+            log,
+            of,
+        } => {
             let left = |(log, of)| given_state().map(|state| LeftByCut { log: absolute(log), of, state });
             let state = log.zip(of).map(left).transpose()?.map(Box::new);
             let media = media.map(absolute_file);
@@ -245,6 +250,7 @@ fn run(verb: Verb) -> Result<(), VerbError> {
                     timing,
                     seed,
                     block,
+                    unit,
                     file,
                     snapshot,
                     base,
@@ -271,12 +277,12 @@ fn run(verb: Verb) -> Result<(), VerbError> {
         Verb::Fit { report, name, capacity, kind, rpm } => {
             fit_report(&report, &name, Known { capacity_bytes: capacity, kind, rpm })
         }
-        Verb::States { log, states, seed, after, until, block, ignore_flushes } => {
-            let wanted = Wanted { after, until, states, seed, block_bytes: block, flushes: ignore_flushes };
+        Verb::States { log, states, seed, after, until, ignore_flushes } => {
+            let wanted = Wanted { after, until, states, seed, flushes: ignore_flushes };
             Log(&log).states(&wanted)
         }
-        Verb::Measure { log, block } => Log(&log).measure(block),
-        Verb::Changes { log, block } => Log(&log).changes(block),
+        Verb::Measure { log } => Log(&log).measure(),
+        Verb::Changes { log } => Log(&log).changes(),
         Verb::Condense { log, out, after, until } => Log(&log).condense(&out, &after, &until),
         Verb::Events { log } => Log(&log).events(),
         Verb::Marks { log } => Log(&log).marks(),

@@ -2,6 +2,7 @@
 
 use crate::fault::Fault;
 use crate::media::{Effort, Kind, Medium, Ns};
+use crate::nature::Nature;
 use crate::store::Image;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -115,6 +116,7 @@ impl Lateness {
 pub struct Statistics {
     pub name: String,
     pub size_bytes: u64,
+    pub nature: Nature,
     pub model: Option<String>,
     pub parameters: Option<BTreeMap<String, f64>>,
     pub stretch: Option<f64>,
@@ -140,6 +142,7 @@ pub(super) fn describe(name: String, disk: &Disk, now: Ns) -> Statistics {
         stretch: timed.map(|timed| timed.stretch),
         timing: timed.map(|timed| timed.timing),
         size_bytes: disk.image.size(),
+        nature: disk.image.nature(),
         power: disk.power,
         elapsed_s: now.saturating_sub(disk.added) as f64 / 1e9,
         volatile_bytes: disk.image.volatile_bytes(),

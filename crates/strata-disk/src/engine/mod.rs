@@ -111,7 +111,7 @@ impl<R> Engine<R> {
         }
         let id = self.next_disk;
         self.next_disk += 1;
-        let event = Event::Added { name: name.into(), size: image.size() };
+        let event = Event::Added { name: name.into(), size: image.size(), nature: image.nature() };
         self.note(id, event);
         self.note_content(id, &image);
         self.names.insert(name.into(), id);

@@ -80,7 +80,7 @@ impl<R> Engine<R> {
         }
         let disk = self.disks.get_mut(&disk).filter(|disk| disk.power == Power::On).ok_or(Refused::Io)?;
         let end = request.offset.checked_add(request.length).ok_or(Refused::OutOfRange)?;
-        let block = disk.image.block_bytes();
+        let block = disk.image.nature().block;
         if end > disk.image.size() {
             return Err(Refused::OutOfRange);
         }

@@ -24,6 +24,8 @@ pub(crate) enum NodeError {
     Ask(#[from] AskError),
     #[error("the daemon named no device")]
     Unnamed,
+    #[error("no disk {0:?}")]
+    Unknown(String),
     #[error("{node} is no loop device over a disk of {dir}")]
     Foreign { node: PathBuf, dir: PathBuf },
     #[error("losetup: {0}")]
@@ -42,9 +44,17 @@ pub(crate) fn attach(dir: &Path, name: &str, front: Option<Front>) -> Result<Str
             node.ok_or(NodeError::Unnamed)
         }
         Front::Loop => {
-            losetup(&["--find", "--show", "--direct-io=on"], &Place(dir.into()).disks().join(name))
+            let block = block_bytes(&answer(dir, &Asked::Stats)?, name);
+            let sector = format!("--sector-size={}", block.ok_or_else(|| NodeError::Unknown(name.into()))?);
+            losetup(&["--find", "--show", "--direct-io=on", &sector], &Place(dir.into()).disks().join(name))
         }
     }
+}
+
+/// The logical block of a disk, from the daemon's `stats`.
+fn block_bytes(stats: &serde_json::Value, name: &str) -> Option<u64> {
+    let disk = stats["disks"].as_array()?.iter().find(|disk| disk["name"] == name)?;
+    disk["nature"]["block"].as_u64()
 }
 
 pub(crate) fn usual_front() -> Front {

@@ -5,6 +5,7 @@ pub mod dm_log_writes;
 pub mod native;
 
 use crate::durability::Seq;
+use crate::nature::Nature;
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,7 @@ pub enum Event {
     Added {
         name: String,
         size: u64,
+        nature: Nature,
     },
     Write {
         offset: u64,

@@ -1,23 +1,27 @@
-//! The native format, version 1, little endian.
+//! The native format, version 2, little endian.
 //!
 //! The file begins with the magic `STRATALG`, the version (u32) and the CRC-32 of these 12 bytes. Each record is a head of
-//! 44 bytes and its payload: CRC-32 of the head's other bytes (u32), kind (u8), flags (u8: 1 FUA, 2 failed), zero (u16),
+//! 44 bytes and its payload: CRC-32 of the head's other bytes (u32), kind (u8), flags (u8: 1 FUA, 2 failed, 4 cache kept), zero (u16),
 //! disk (u32), bytes of payload (u32), sequence (u64), offset or the completed sequence (u64), length (u64), CRC-32 of
-//! the payload (u32). The payload is the data written, the text of a mark or the name of a disk.
+//! the payload (u32). The payload is the data written, the text of a mark or the name of a disk. Where a disk is added, the
+//! offset has its logical block in the lower 32 bits and the unit that a power cut does not tear in the upper ones. Version 1
+//! has zeroes there: sectors of 512 bytes and a cache that is lost.
 
 use super::{Event, Record};
+use crate::nature::{Cache, Nature};
 use crc32fast::hash;
 use std::io::{self, Read, Write};
 use thiserror::Error;
 
 const MAGIC: &[u8; 8] = b"STRATALG";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEAD: usize = 44;
 /// No request is larger; a damaged length must not allocate the machine's memory.
 const LARGEST_PAYLOAD: u32 = 64 << 20;
 
 const FUA: u8 = 1;
 const FAILED: u8 = 2;
+const CACHE_KEPT: u8 = 4;
 
 /// Why a log cannot be read.
 #[derive(Debug, Error)]
@@ -52,7 +56,10 @@ impl<W: Write> Writer<W> {
     /// Appends a record.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         match &record.event {
-            Event::Added { name, size } => self.put(record, 1, 0, 0, *size, name.as_bytes()),
+            Event::Added { name, size, nature } => {
+                let flags = if nature.cache == Cache::Kept { CACHE_KEPT } else { 0 };
+                self.put(record, 1, flags, nature.block | nature.unit << 32, *size, name.as_bytes())
+            }
             Event::Write { offset, fua, data } => {
                 self.put_write(record.seq, record.disk, *offset, *fua, data)
             }
@@ -112,6 +119,7 @@ impl<W: Write> Writer<W> {
 /// Reads a log from its beginning.
 pub struct Reader<R: Read> {
     input: R,
+    version: u32,
     at: u64,
 }
 
@@ -123,10 +131,10 @@ impl<R: Read> Reader<R> {
             return Err(LogError::Foreign("it does not begin as one".into()));
         }
         let version = number32(&start[8..]);
-        if version != VERSION || hash(&start[..12]) != number32(&start[12..]) {
+        if !(1..=VERSION).contains(&version) || hash(&start[..12]) != number32(&start[12..]) {
             return Err(LogError::Foreign(format!("version {version}")));
         }
-        Ok(Self { input, at: 16 })
+        Ok(Self { input, version, at: 16 })
     }
 
     /// The next record; None at the end of the log.
@@ -159,7 +167,10 @@ impl<R: Read> Reader<R> {
     fn event(&self, head: &[u8; HEAD], payload: Vec<u8>) -> Result<Event, LogError> {
         let (place, length) = (number64(&head[24..]), number64(&head[32..]));
         Ok(match head[4] {
-            1 => Event::Added { name: self.text(payload)?, size: length },
+            1 => {
+                let nature = self.nature(head[5], place)?;
+                Event::Added { name: self.text(payload)?, size: length, nature }
+            }
             2 => Event::Write { offset: place, fua: head[5] & FUA != 0, data: payload },
             3 => Event::WriteZeroes { offset: place, length },
             4 => Event::Discard { offset: place, length },
@@ -169,6 +180,15 @@ impl<R: Read> Reader<R> {
             8 => Event::Cut,
             _ => return Err(self.damaged("kind of a record")),
         })
+    }
+
+    fn nature(&self, flags: u8, place: u64) -> Result<Nature, LogError> {
+        if self.version == 1 {
+            return Ok(Nature::default());
+        }
+        let cache = if flags & CACHE_KEPT == 0 { Cache::Lost } else { Cache::Kept };
+        let found = Nature { cache, block: place & u64::from(u32::MAX), unit: place >> 32 };
+        found.check().map_err(|error| self.damaged(&error.to_string()))
     }
 
     fn text(&self, payload: Vec<u8>) -> Result<String, LogError> {

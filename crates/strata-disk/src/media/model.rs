@@ -5,6 +5,7 @@ use super::flash::{Flash, FlashParameters};
 use super::hdd::{Hdd, HddParameters};
 use super::parameters::{ModelError, Parameter, Parameters};
 use super::volume::{Volume, VolumeParameters};
+use crate::nature::{Cache, Nature};
 use crate::text::read_text;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,7 +28,16 @@ pub struct Model {
     pub about: String,
     /// Whether a power cut loses what completed and was not flushed.
     pub volatile_cache: bool,
+    /// Bytes of the logical block, and of the aligned unit that a power cut does not tear.
+    #[serde(default = "sector")]
+    pub block_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit_bytes: Option<u64>,
     pub parameters: BTreeMap<String, Parameter>,
+}
+
+fn sector() -> u64 {
+    Nature::default().block
 }
 
 const SUPPLIED: [&str; 7] = [
@@ -52,6 +62,7 @@ pub fn supplied() -> Vec<Model> {
 pub fn parse_model(text: &str) -> Result<Model, ModelError> {
     let model: Model = toml::from_str(text).map_err(|error| ModelError::Text(error.message().into()))?;
     model.medium(0)?;
+    model.nature().check().map_err(|error| ModelError::Text(error.to_string()))?;
     Ok(model)
 }
 
@@ -79,6 +90,12 @@ impl Model {
         };
         reader.finish()?;
         Ok(medium)
+    }
+
+    /// What a power cut leaves of a disk of this model.
+    pub(crate) fn nature(&self) -> Nature {
+        let cache = if self.volatile_cache { Cache::Lost } else { Cache::Kept };
+        Nature { cache, block: self.block_bytes, unit: self.unit_bytes.unwrap_or(self.block_bytes) }
     }
 
     /// Bytes beyond which the cache writes back on its own.

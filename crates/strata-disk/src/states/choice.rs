@@ -1,12 +1,12 @@
 //! What of the volatile changes a state keeps.
 
-use crate::durability::Seq;
+use crate::durability::{Seq, count_units, units};
 use crate::rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// So many volatile blocks are tried in all their combinations.
-pub(crate) const EXHAUSTIVE_BLOCKS: u64 = 8;
+pub(crate) const EXHAUSTIVE_UNITS: u64 = 8;
 /// So many volatile changes are tried in all their combinations, each whole.
 pub(crate) const EXHAUSTIVE_CHANGES: usize = 6;
 /// Larger changes, which only discards are, are torn at one place.
@@ -17,6 +17,14 @@ const SCATTERED_BLOCKS: u64 = 1 << 12;
 pub struct Volatile {
     pub seq: Seq,
     pub blocks: Vec<Range<u64>>,
+    /// Blocks of an aligned unit, within which it is not torn.
+    pub unit: u64,
+}
+
+impl Volatile {
+    fn units(&self) -> u64 {
+        count_units(&self.blocks, self.unit)
+    }
 }
 
 /// The volatile changes that are kept whole.
@@ -106,14 +114,10 @@ impl Recipe {
     }
 }
 
-fn blocks_in(volatile: &Volatile) -> u64 {
-    volatile.blocks.iter().map(|range| range.end - range.start).sum()
-}
-
 /// Everything that is tried at one cut: all there is for small sets, otherwise a covering selection.
 pub fn recipes(volatile: &[Volatile]) -> Vec<Recipe> {
-    let blocks: u64 = volatile.iter().map(blocks_in).sum();
-    if blocks <= EXHAUSTIVE_BLOCKS {
+    let blocks: u64 = volatile.iter().map(Volatile::units).sum();
+    if blocks <= EXHAUSTIVE_UNITS {
         return (0..1 << blocks).map(Recipe::Blocks).collect();
     }
     let count = volatile.len();
@@ -127,7 +131,7 @@ pub fn recipes(volatile: &[Volatile]) -> Vec<Recipe> {
         found.extend((0..bits).flat_map(|bit| [true, false].map(|set| Recipe::Bit { bit, set })));
         found
     };
-    let torn = (0..count).filter(|index| blocks_in(&volatile[*index]) > 1);
+    let torn = (0..count).filter(|index| volatile[*index].units() > 1);
     found.extend(torn.flat_map(|index| [true, false].map(|others| Recipe::Tear { index, others })));
     found
 }
@@ -149,7 +153,7 @@ pub(crate) fn counted(blocks: u64) -> u64 {
 
 /// A write of several blocks.
 fn by_size(volatile: &[Volatile], lot: u64) -> usize {
-    let weight = |one: &Volatile| match blocks_in(one) {
+    let weight = |one: &Volatile| match one.units() {
         1 => 0,
         blocks => counted(blocks),
     };
@@ -190,12 +194,12 @@ fn some_blocks(bits: u64, volatile: &[Volatile]) -> Chosen {
     let mut torn = Vec::new();
     for change in volatile {
         let mut blocks = Vec::new();
-        for block in change.blocks.iter().cloned().flatten() {
-            if bits >> number & 1 == 1 {
-                blocks.push((block, block + 1));
+        for (place, range) in units(&change.blocks, change.unit) {
+            if bits >> (number + place) & 1 == 1 {
+                blocks.push((range.start, range.end));
             }
-            number += 1;
         }
+        number += change.units();
         torn.push(Torn { seq: change.seq, blocks });
     }
     Chosen { whole: Whole::Nothing, torn }
@@ -203,7 +207,7 @@ fn some_blocks(bits: u64, volatile: &[Volatile]) -> Chosen {
 
 /// The first blocks, the last blocks, or each by the toss of a coin; at least one of them and not all.
 fn tear(volatile: &Volatile, rng: &mut Rng) -> Vec<(u64, u64)> {
-    let total = blocks_in(volatile);
+    let total = volatile.units();
     let at = 1 + rng.draw() % (total - 1);
     let coins = rng.draw();
     let ways = if total > SCATTERED_BLOCKS { 2 } else { 3 };
@@ -213,12 +217,10 @@ fn tear(volatile: &Volatile, rng: &mut Rng) -> Vec<(u64, u64)> {
         _ => place != at && (place + 1 == at || Rng::new(coins ^ place).coin()),
     };
     let mut found: Vec<(u64, u64)> = Vec::new();
-    for (place, block) in (0..).zip(volatile.blocks.iter().cloned().flatten()) {
-        if kept(place) {
-            match found.last_mut().filter(|(_, end)| *end == block) {
-                Some((_, end)) => *end += 1,
-                None => found.push((block, block + 1)),
-            }
+    for (_, range) in units(&volatile.blocks, volatile.unit).filter(|(place, _)| kept(*place)) {
+        match found.last_mut().filter(|(_, end)| *end == range.start) {
+            Some((_, end)) => *end = range.end,
+            None => found.push((range.start, range.end)),
         }
     }
     found

@@ -17,14 +17,13 @@ pub fn condense<R: Read, W: Write>(
     open: impl Fn() -> Result<R, ReplayError>,
     after: &str,
     until: &str,
-    block_bytes: u64,
     out: W,
 ) -> Result<(), ReplayError> {
-    let start = quiet_before(Replay::new(open()?, block_bytes, Lying::default())?, after)?;
+    let start = quiet_before(Replay::new(open()?, Lying::default())?, after)?;
     let mut writer = Writer::new(out)?;
     let mut reader = Reader::new(open()?)?;
     if start > 0 {
-        let mut replay = Replay::new(open()?, block_bytes, Lying::default())?;
+        let mut replay = Replay::new(open()?, Lying::default())?;
         replay.advance(start)?;
         write_durable(&replay, &mut reader, start, &mut writer)?;
     }

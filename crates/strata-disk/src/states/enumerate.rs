@@ -33,7 +33,6 @@ pub struct Asked {
     pub until: Option<String>,
     pub states: usize,
     pub seed: u64,
-    pub block_bytes: u64,
     /// What flushes do from the first cut on.
     pub flushes: Lie,
 }
@@ -77,9 +76,9 @@ pub fn enumerate<R: Read>(
 ) -> Result<Vec<State>, ReplayError> {
     let start = find_start(open()?, asked)?;
     let lying = Lying { from: start, flushes: asked.flushes };
-    let places = look(Replay::new(open()?, asked.block_bytes, lying)?, start, asked)?;
+    let places = look(Replay::new(open()?, lying)?, start, asked)?;
     let draws = draw(&places, asked);
-    let mut found = make(Replay::new(open()?, asked.block_bytes, lying)?, &draws, asked.seed, lying)?;
+    let mut found = make(Replay::new(open()?, lying)?, &draws, asked.seed, lying)?;
     found.sort_by_key(|(priority, state)| (*priority, state.cut));
     found.truncate(asked.states);
     let mut states: Vec<State> = found.into_iter().map(|(_, state)| state).collect();
@@ -115,7 +114,7 @@ fn look<R: Read>(mut replay: Replay<R>, start: Seq, asked: &Asked) -> Result<Pla
             break;
         }
         let (inside, marks) = (next.seq > start, matches!(next.event, Event::Mark { .. }));
-        if inside && replay.flush_ends() {
+        if inside && replay.settles() {
             places.last_marks.extend(last_mark.take());
             places.before_flushes.push(place(&replay, &written));
         }
@@ -142,7 +141,7 @@ fn pages(offset: u64, length: usize) -> impl Iterator<Item = u64> {
 
 fn place<R: Read>(replay: &Replay<R>, written: &HashSet<u64>) -> Place {
     let changes =
-        replay.disks().flat_map(|image| image.volatile().map(|change| (image.block_bytes(), change)));
+        replay.disks().flat_map(|image| image.volatile().map(|change| (image.nature().block, change)));
     let overwrites = |(block, change): &(u64, &crate::durability::Change<_>)| {
         written.contains(&(change.blocks.start * block / 4096))
     };
@@ -231,7 +230,8 @@ fn make<R: Read>(
                 let digest = replay.digest(&chosen)?;
                 if seen.insert(digest.clone()) {
                     let (id, volatile, how) = (0, volatile.len(), recipe.name().to_string());
-                    let state = State { id, cut: *cut, chosen, lying, volatile, kept, how, digest };
+                    let disks = replay.natures();
+                    let state = State { id, cut: *cut, chosen, lying, volatile, kept, how, disks, digest };
                     found.push((priority, state));
                 }
             }

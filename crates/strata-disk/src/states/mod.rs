@@ -10,8 +10,10 @@ pub mod enumerate;
 pub mod replay;
 
 use crate::durability::{Lie, Seq};
+use crate::nature::Nature;
 use choice::Chosen;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A disk that lies about flushes from a moment on; it counts into what is volatile, so into the states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -34,6 +36,10 @@ pub struct State {
     pub volatile: usize,
     pub kept: usize,
     pub how: String,
+    /// What each disk is: a cache that is lost or kept, its block, and the unit that is not torn. Empty in states of earlier
+    /// versions, whose disks are as the log has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub disks: BTreeMap<String, Nature>,
     /// Of the content of all disks, in hexadecimal digits: two states of an enumeration never have the same. Empty where it
     /// was not measured yet.
     pub digest: String,

@@ -2,9 +2,10 @@
 
 use super::choice::{Chosen, Volatile, Whole};
 use super::{Changed, Lying, State};
-use crate::durability::Seq;
+use crate::durability::{Change, Seq};
 use crate::log::native::{LogError, Reader};
 use crate::log::{Event, Record};
+use crate::nature::Nature;
 use crate::rng::Rng;
 use crate::store::{Image, Keeping, LARGEST_DISK, Snapshot};
 use std::collections::{BTreeMap, HashSet};
@@ -25,17 +26,19 @@ pub enum ReplayError {
     /// A state is not of this log, or was changed since its digest was taken.
     #[error("the state at event {cut} is not of this log: its digest is {here} here, not {asked}")]
     Foreign { cut: Seq, here: String, asked: String },
+    /// A state has disks of another kind than the log.
+    #[error("the state at event {cut} is not of this log: its disks have other caches or sectors")]
+    OtherDisks { cut: Seq },
 }
 
-/// Goes through a log, forwards only. Disks are those of memory that began blank, and their caches have no limit: all
-/// that was not flushed may be lost.
+/// Goes through a log, forwards only. Disks are those of memory that began blank. A cache that is lost has no limit here:
+/// which of its writes a full one puts on the medium is not known, so all that was not flushed may be lost.
 pub struct Replay<R: Read> {
     reader: Reader<R>,
     next: Option<Record>,
     at: Seq,
     disks: BTreeMap<u32, (String, Image)>,
     flushes: HashSet<Seq>,
-    block_bytes: u64,
     lying: Lying,
     /// What was durable when a digest was last taken.
     durable: Vec<(Snapshot, u64)>,
@@ -43,11 +46,11 @@ pub struct Replay<R: Read> {
 
 impl<R: Read> Replay<R> {
     /// A log of which nothing has happened yet.
-    pub fn new(input: R, block_bytes: u64, lying: Lying) -> Result<Self, ReplayError> {
+    pub fn new(input: R, lying: Lying) -> Result<Self, ReplayError> {
         let mut reader = Reader::new(input)?;
         let next = reader.read()?;
         let (disks, flushes, durable) = (BTreeMap::new(), HashSet::new(), Vec::new());
-        Ok(Self { reader, next, at: 0, disks, flushes, block_bytes, lying, durable })
+        Ok(Self { reader, next, at: 0, disks, flushes, lying, durable })
     }
 
     /// The number of the last event that has happened.
@@ -101,12 +104,11 @@ impl<R: Read> Replay<R> {
 
     fn happen(&mut self, record: Record) -> Result<(), ReplayError> {
         let Record { seq, disk, event } = record;
-        if let Event::Added { name, size } = event {
+        if let Event::Added { name, size, nature } = event {
             if size == 0 || size > LARGEST_DISK {
                 return Err(ReplayError::Unfit(format!("at {seq} a disk of {size} bytes is added")));
             }
-            let keeping =
-                Keeping { block_bytes: self.block_bytes, volatile_cache: true, cache_bytes: u64::MAX };
+            let keeping = Keeping { nature, cache_bytes: u64::MAX };
             self.disks.insert(disk, (name, Image::over(&Snapshot::blank(size), keeping)));
             return Ok(());
         }
@@ -140,19 +142,29 @@ impl<R: Read> Replay<R> {
         Ok(())
     }
 
-    /// Whether the next event is the completion of a flush.
-    pub(crate) fn flush_ends(&self) -> bool {
-        let event = self.next.as_ref().map(|record| &record.event);
-        matches!(event, Some(Event::Completed { of, failed: false }) if self.flushes.contains(of))
+    /// Whether the next event makes writes durable: the completion of a flush, or of a write that waits for none.
+    pub(crate) fn settles(&self) -> bool {
+        let Some(Record { disk, event: Event::Completed { of, failed: false }, .. }) = &self.next else {
+            return false;
+        };
+        let image = self.disks.get(disk).map(|(_, image)| image);
+        self.flushes.contains(of) || image.is_some_and(|image| image.settles(*of))
+    }
+
+    /// What each disk of the log is, by name.
+    pub(crate) fn natures(&self) -> BTreeMap<String, Nature> {
+        self.disks.values().map(|(name, image)| (name.clone(), image.nature())).collect()
     }
 
     /// What may be lost now, of all disks in the order of submission.
     pub fn volatile(&self) -> Vec<Volatile> {
-        let changes = self.disks().flat_map(Image::volatile);
-        let mut found: Vec<Volatile> = changes
-            .map(|change| Volatile { seq: change.seq, blocks: change.effective() })
-            .filter(|volatile| !volatile.blocks.is_empty())
-            .collect();
+        let volatile = |image: &Image| {
+            let unit = image.nature().unit_blocks();
+            let of = |change: &Change<_>| Volatile { seq: change.seq, blocks: change.effective(), unit };
+            image.volatile().map(of).collect::<Vec<_>>()
+        };
+        let mut found: Vec<Volatile> =
+            self.disks().flat_map(volatile).filter(|volatile| !volatile.blocks.is_empty()).collect();
         found.sort_by_key(|volatile| volatile.seq);
         found
     }
@@ -179,7 +191,7 @@ impl<R: Read> Replay<R> {
         let kept =
             volatile.iter().filter(|one| !state.chosen.left(one.seq, one.blocks.clone()).is_empty()).count();
         let digest = self.digest(&state.chosen)?;
-        Ok(State { volatile: volatile.len(), kept, digest, ..state })
+        Ok(State { volatile: volatile.len(), kept, digest, disks: self.natures(), ..state })
     }
 
     /// Of what a power cut now leaves, in hexadecimal digits. What has not changed since the last one is not read again.
@@ -208,17 +220,21 @@ impl<R: Read> Replay<R> {
         Ok(found)
     }
 
-    /// The content of one disk in a state, which must not lie behind. Its digest must be the one that the state has here; a
-    /// state that was never measured has none.
-    pub fn state(&mut self, state: &State, disk: &str) -> Result<Snapshot, ReplayError> {
+    /// The content of one disk in a state, which must not lie behind, and what the disk is. Its digest must be the one that
+    /// the state has here; a state that was never measured has none.
+    pub fn state(&mut self, state: &State, disk: &str) -> Result<(Snapshot, Nature), ReplayError> {
         self.advance(state.cut)?;
+        if !state.disks.is_empty() && state.disks != self.natures() {
+            return Err(ReplayError::OtherDisks { cut: state.cut });
+        }
         let here = self.digest(&state.chosen)?;
         if !state.digest.is_empty() && state.digest != here {
             return Err(ReplayError::Foreign { cut: state.cut, here, asked: state.digest.clone() });
         }
         let image = self.disks.values().find(|(name, _)| name == disk).map(|(_, image)| image);
         let image = image.ok_or_else(|| ReplayError::Unfit(format!("no disk {disk:?} in it")))?;
-        Ok(image.left(|change| state.chosen.left(change.seq, change.effective()))?)
+        let left = image.left(|change| state.chosen.left(change.seq, change.effective()))?;
+        Ok((left, image.nature()))
     }
 }
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pgstrata.spec.durability_class import LOSES, BackingFs, Parity, Promises
+from pgstrata.spec.durability_class import LOSES_CACHE, BackingFs, Parity, Promises
 from pgstrata.spec.layers.kind import LocalFilesystem, Switch, redundancy
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.notation.options import render_options
@@ -180,7 +180,7 @@ class Btrfs(LocalFilesystem):
 
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
         if not self.barrier:
-            yield LOSES, f"barrier=0 on {where}: no flush reaches the device"
+            yield LOSES_CACHE, f"barrier=0 on {where}: no flush reaches the device"
 
     def tears_pages(self, ground: BackingFs | None) -> bool:
         return self.nodatacow

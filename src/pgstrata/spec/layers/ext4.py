@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pgstrata.spec.durability_class import LOSES, UNKNOWN, BackingFs, Promises
+from pgstrata.spec.durability_class import LOSES_CACHE, UNKNOWN, BackingFs, Promises
 from pgstrata.spec.layers.kind import Device, Switch
 from pgstrata.spec.layers.own_log import LoggingFilesystem
 from pgstrata.spec.model import SizeBytes
@@ -236,7 +236,7 @@ class Ext4(LoggingFilesystem):
 
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
         if not self.barrier:
-            yield LOSES, f"barrier=0 on {where}: no flush reaches the device"
+            yield LOSES_CACHE, f"barrier=0 on {where}: no flush reaches the device"
         if not self.has_journal:
             yield (
                 UNKNOWN,

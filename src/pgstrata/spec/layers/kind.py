@@ -149,6 +149,11 @@ class Device(Kind):
         """What its files can grow to in the scratch folder; `usual_bytes` each where no size was asked for."""
         return None
 
+    @property
+    def keeps_cache(self) -> bool:
+        """True if a power cut is known to lose nothing that was completed, flushed or not."""
+        return False
+
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
         """What it means for acknowledged commits; `ground` is what its files lie on."""
         yield from ()

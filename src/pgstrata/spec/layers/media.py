@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pgstrata.spec.layers.kind import Device, Look
-from pgstrata.spec.media_model import CHOICE, DEFINED, MODEL_SCHEMA, check_model
+from pgstrata.spec.media_model import CHOICE, DEFINED, MODEL_SCHEMA, check_model, keeps_cache
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.notation.term import render_call
 from pgstrata.spec.units import render_size_exact
@@ -67,6 +67,10 @@ class MediaDevice(Device):
 
     def lies_on(self, scratch: str, look: Look) -> str:
         return "disk in memory" if self.model == UNTIMED else describe_modelled(self.model, self.stretch, self.timed)
+
+    @property
+    def keeps_cache(self) -> bool:
+        return keeps_cache(self.model, self.definition)
 
     @property
     def says_more(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from pgstrata.spec.durability_class import LOSES, PAGE_BYTES, BackingFs, Promises
+from pgstrata.spec.durability_class import LOSES, LOSES_CACHE, PAGE_BYTES, BackingFs, Promises
 from pgstrata.spec.layers.kind import Filesystem, Switch
 from pgstrata.spec.layers.zfs_pool import NO_VDEV, VDEVS, ZfsPool, parse_vdev
 from pgstrata.spec.model import SizeBytes
@@ -101,9 +101,9 @@ class Zfs(ZfsPool, Filesystem):
         if (self.wal_dataset or {}).get("sync") == "disabled" != self.sync:
             yield LOSES, f"zfs sync=disabled below {where}: fsync returns without writing"
         if self.module.get("zfs_nocacheflush", 0):
-            yield LOSES, f"zfs_nocacheflush=1 below {where}: flushes are not sent to the device"
+            yield LOSES_CACHE, f"zfs_nocacheflush=1 below {where}: flushes are not sent to the device"
         if self.module.get("zil_nocacheflush", 0):
-            yield LOSES, f"zil_nocacheflush=1 below {where}: the intent log is written without flushes"
+            yield LOSES_CACHE, f"zil_nocacheflush=1 below {where}: the intent log is written without flushes"
 
     def tears_pages(self, ground: BackingFs | None) -> bool:
         """A page over several records: each is replaced as a whole, the page is not."""
