@@ -58,6 +58,7 @@ def test_a_mix_is_one_cell_with_figures_of_each_script(tmp_path: Path, design: s
             assert result.latency_avg_ms
             assert orders.latency_avg_ms
             assert select.latency_avg_ms
+            assert orders.percentiles_ms["p50"] > select.percentiles_ms["p50"] > 0
             assert result.whole is None or len(result.whole.scripts) == 2
             runs = [argv for argv in commands(place / "out" / trial.folder) if "--random-seed" in argv]
             assert len(runs) == (3 if design == "slices" else 1) + 1  # and the warm-up

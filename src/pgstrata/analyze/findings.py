@@ -170,6 +170,8 @@ class ScriptFinding(Finding):
     latency_stddev_ms: float | None
     """Mean and standard deviation of the latency of its transactions; null where a run lacks them, as the standard
     deviation in slices."""
+    latency_p99_ms: float | None
+    """Mean over the runs of the 99th percentile of each; null where a run has no log of single transactions."""
     failed_share: float | None
     """Share of its attempted transactions that failed or were skipped."""
 

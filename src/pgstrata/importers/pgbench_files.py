@@ -26,6 +26,7 @@ from pgstrata.importers.runs import UNPAIRED, ImportSummary
 from pgstrata.importers.source import read_text
 from pgstrata.importers.tool_runs import write_runs
 from pgstrata.spec.model import Model
+from pgstrata.workload.pgbench import with_percentiles
 from pgstrata.workload.pgbench_aggregates import is_aggregate_line, read_aggregates
 from pgstrata.workload.pgbench_logs import (
     LogPart,
@@ -223,7 +224,11 @@ def _with_logs(run: _Run, rejected: Counter[str], notices: list[str]) -> ToolRun
         return replace(_from_log(printed, log), progress=progress)
     # Without progress or rate pgbench divides time by transactions instead of measuring latency.
     latency = {"latency_avg_ms": log.histogram.mean_us / 1000} if log.transactions else {}
-    known = {"started": _iso(log.origin_us) if log.seconds else "", "percentiles_ms": log.percentiles_ms}
+    known = {
+        "started": _iso(log.origin_us) if log.seconds else "",
+        "percentiles_ms": log.percentiles_ms,
+        "scripts": with_percentiles(printed.result.get("scripts", ()), log.percentiles_ms_by_script),
+    }
     figures, result = {**printed.figures, **latency}, {**printed.result, **known}
     return replace(printed, figures=figures, result=result, progress=progress)
 

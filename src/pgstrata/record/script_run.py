@@ -22,3 +22,5 @@ class ScriptRun(BaseModel):
     skipped: int = Field(0, ge=0)
     latency_avg_ms: float | None = None
     latency_stddev_ms: float | None = None
+    percentiles_ms: dict[str, float] = {}
+    """`p50`, `p99`, ...: from the log of single transactions, where there is one."""

@@ -196,7 +196,7 @@ _ADDED = ("duration_s", "transactions", "failed", "retried", "skipped", "late")
 def _summed_script(turns: Sequence[Mapping[str, Any]], seconds: float) -> dict[str, Any]:
     counts = [one["transactions"] for one in turns]
     return {
-        **turns[0],
+        **turns[-1],
         **{name: sum(one[name] for one in turns) for name in ("transactions", "failed", "skipped")},
         "tps": sum(counts) / seconds if seconds else 0.0,
         "latency_avg_ms": _mean([one["latency_avg_ms"] for one in turns], counts),

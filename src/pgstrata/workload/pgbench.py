@@ -43,6 +43,13 @@ def script_fields(result: PgbenchResult, names: Sequence[str] = ()) -> list[dict
     return [asdict(one) | {"name": name} for one, name in zip(result.scripts, given, strict=True)]
 
 
+def with_percentiles(
+    scripts: Sequence[dict[str, Any]], percentiles_ms: Mapping[int, Mapping[str, float]]
+) -> list[dict[str, Any]]:
+    """Add the percentiles of each script to its fields, by the number of the script in its mix."""
+    return [one | {"percentiles_ms": percentiles_ms.get(number, {})} for number, one in enumerate(scripts)]
+
+
 def _named(result: PgbenchResult) -> list[tuple[ScriptResult, str]]:
     return [(one, Script(script_of(one.name)).short_name) for one in result.scripts]
 

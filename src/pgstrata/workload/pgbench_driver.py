@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pgstrata.errors import PreflightError
 from pgstrata.host.protocol import Command, Completed
@@ -14,9 +14,12 @@ from pgstrata.spec.file.scripts import commands_of
 from pgstrata.spec.scripts import FIRST_MAJOR_OF
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.workload.driver import DataRequest, LoadDriver, LoadTimes, RunOutput, RunRequest
-from pgstrata.workload.pgbench import plan_init, plan_run, script_fields
+from pgstrata.workload.pgbench import plan_init, plan_run, script_fields, with_percentiles
 from pgstrata.workload.pgbench_output import PgbenchOutputError, PgbenchResult, parse_init, parse_progress, parse_result
 from pgstrata.workload.tool_run import Row, ToolRun
+
+if TYPE_CHECKING:
+    from pgstrata.workload.pgbench_logs import LogSummary
 
 LOG_PREFIX = "pgbench_log"
 LOG_BYTES_PER_S = 32_000_000
@@ -83,6 +86,7 @@ class PgbenchDriver(LoadDriver):
         found, progress = parse_result(output.out), parse_progress(output.err)
         latencies = {name: getattr(found, name) for name in ("latency_avg_ms", "latency_stddev_ms")}
         own = [line for line in progress.messages if not line.startswith("pgbench: ")]
+        log = _log_summary(output, cell)
         return ToolRun(
             "pgbench",
             cell.script,
@@ -90,8 +94,8 @@ class PgbenchDriver(LoadDriver):
             result={
                 **{name: getattr(found, name) for name in _COUNTED},
                 "duration_s": _duration_s(found),
-                "percentiles_ms": _percentiles_ms(output, cell),
-                "scripts": _scripts(cell, found),
+                "percentiles_ms": log.percentiles_ms if log else {},
+                "scripts": with_percentiles(_scripts(cell, found), log.percentiles_ms_by_script if log else {}),
             },
             progress=[astuple(row) for row in progress.rows],
             messages=[*own, *[""] * (progress.messages_cut if own else 0)],
@@ -109,12 +113,12 @@ def _rows(line: str) -> Iterator[Row]:
         return
 
 
-def _percentiles_ms(output: RunOutput, cell: Cell) -> Mapping[str, float]:
+def _log_summary(output: RunOutput, cell: Cell) -> LogSummary | None:
     if not output.logs:
-        return {}
-    from pgstrata.workload.pgbench_logs import percentiles_of  # takes half a second to import
+        return None
+    from pgstrata.workload.pgbench_logs import summarise_logs  # takes half a second to import
 
-    return percentiles_of(output.logs, cell.rate_tps is not None)
+    return summarise_logs(output.logs, open_loop=cell.rate_tps is not None)
 
 
 def _duration_s(found: PgbenchResult) -> float:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,8 @@ WORDS = ("skipped", "failed", "serialization", "deadlock", "other")
 _COLUMNS = ("client", "number", "latency_us", "script", "epoch_s", "epoch_us", "seventh", "eighth")
 _DENSE_US = 1 << 20
 LONGEST_RUN_S = 31 * 86400
+MOST_SCRIPTS = 16
+"""Scripts of a mix whose percentiles are known: each takes a histogram of 8 MiB. Later ones share one."""
 
 Latencies = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.int64]
@@ -61,11 +64,11 @@ class Histogram:
             for value, count in zip(values.tolist(), counts.tolist(), strict=True):
                 self.tail[value] = self.tail.get(value, 0) + count
 
-    def merge(self, other: Histogram) -> None:
-        """Adds the counts of another run or stack."""
-        self.dense += other.dense
+    def merge(self, other: Histogram, sign: int = 1) -> None:
+        """Adds the counts of another run or stack; with -1 takes them out again."""
+        self.dense += sign * other.dense
         for value, count in other.tail.items():
-            self.tail[value] = self.tail.get(value, 0) + count
+            self.tail[value] = self.tail.get(value, 0) + sign * count
 
     @property
     def count(self) -> int:
@@ -108,6 +111,8 @@ class LogSummary:
     """When the last transaction ended, from `origin_us` on; 0 without one."""
     numbers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """First and last number of each client's transactions, where there is an `origin_us`."""
+    later_scripts: Mapping[int, Histogram] = field(default_factory=dict)
+    """Latencies of each script of a mix by its number, from 1 on; the first script has the rest of `histogram`."""
 
     @property
     def transactions(self) -> int:
@@ -123,7 +128,22 @@ class LogSummary:
     @property
     def percentiles_ms(self) -> dict[str, float]:
         """PERCENTILES of the run."""
-        return {n: v / 1000 for n, v in zip(PERCENTILES, self.histogram.quantiles_us(QUANTILES), strict=True)}
+        return _percentiles_ms(self.histogram)
+
+    @property
+    def percentiles_ms_by_script(self) -> dict[int, dict[str, float]]:
+        """PERCENTILES of each script of a mix by its number; empty for a log with one script."""
+        if not self.later_scripts:
+            return {}
+        first = Histogram(self.histogram.dense.copy(), dict(self.histogram.tail))
+        for histogram in self.later_scripts.values():
+            first.merge(histogram, -1)
+        every = {0: first, **self.later_scripts}
+        return {number: _percentiles_ms(every[number]) for number in sorted(every) if number < MOST_SCRIPTS}
+
+
+def _percentiles_ms(histogram: Histogram) -> dict[str, float]:
+    return {n: v / 1000 for n, v in zip(PERCENTILES, histogram.quantiles_us(QUANTILES), strict=True)}
 
 
 @dataclass(frozen=True)
@@ -174,6 +194,7 @@ def merged(summaries: Iterable[LogSummary]) -> LogSummary:
     lag_us: int | None = None
     last_us = origin_us = 0
     numbers: dict[int, tuple[int, int]] = {}
+    scripts: dict[int, Histogram] = {}
     for one in summaries:
         last_us, origin_us = max(last_us, one.last_us), one.origin_us or origin_us
         for client, (low, high) in one.numbers.items():
@@ -182,48 +203,59 @@ def merged(summaries: Iterable[LogSummary]) -> LogSummary:
         words.update(one.words)
         seconds.update(one.seconds)
         histogram.merge(one.histogram)
+        for script, latencies in one.later_scripts.items():
+            scripts.setdefault(script, Histogram()).merge(latencies)
         torn_lines += one.torn_lines
         if one.maximum_lag_us is not None:
             lag_us = max(lag_us or 0, one.maximum_lag_us)
     _require_one_run(seconds)
-    return LogSummary(dict(words), torn_lines, histogram, dict(seconds), lag_us, origin_us, last_us, numbers)
+    return LogSummary(dict(words), torn_lines, histogram, dict(seconds), lag_us, origin_us, last_us, numbers, scripts)
 
 
 def render_summary(summary: LogSummary) -> str:
     """In JSON, for whoever merges it: pairs of a latency or a second and its count."""
-    dense = np.flatnonzero(summary.histogram.dense)
     return json.dumps(
         {
             "words": dict(summary.words),
             "torn_lines": summary.torn_lines,
-            "latencies_us": [dense.tolist(), summary.histogram.dense[dense].tolist()],
-            "tail_us": list(summary.histogram.tail.items()),
+            "histogram": _pairs(summary.histogram),
             "seconds": list(summary.seconds.items()),
             "maximum_lag_us": summary.maximum_lag_us,
             "origin_us": summary.origin_us,
             "last_us": summary.last_us,
             "numbers": list(summary.numbers.items()),
+            "later_scripts": [(number, _pairs(one)) for number, one in summary.later_scripts.items()],
         }
     )
+
+
+def _pairs(histogram: Histogram) -> list[Any]:
+    """The latencies below about a second, their counts, and pairs of the others."""
+    dense = np.flatnonzero(histogram.dense)
+    return [dense.tolist(), histogram.dense[dense].tolist(), list(histogram.tail.items())]
+
+
+def _histogram(pairs: list[Any]) -> Histogram:
+    latencies_us, counts, tail = pairs
+    histogram = Histogram(tail=dict(tail))
+    histogram.dense[np.array(latencies_us, dtype=np.int64)] = counts
+    return histogram
 
 
 def parse_summary(text: str) -> LogSummary:
     """What `render_summary` said of a part."""
     told = json.loads(text)
-    histogram = Histogram(tail=dict(told["tail_us"]))
-    latencies_us, counts = told["latencies_us"]
-    histogram.dense[np.array(latencies_us, dtype=np.int64)] = counts
-    seconds = dict(told["seconds"])
     numbers = {int(client): (int(low), int(high)) for client, (low, high) in told["numbers"]}
     return LogSummary(
         told["words"],
         told["torn_lines"],
-        histogram,
-        seconds,
+        _histogram(told["histogram"]),
+        dict(told["seconds"]),
         told["maximum_lag_us"],
         told["origin_us"],
         told["last_us"],
         numbers,
+        {int(number): _histogram(pairs) for number, pairs in told["later_scripts"]},
     )
 
 
@@ -231,11 +263,6 @@ def summarise_logs(paths: Sequence[str | Path], *, open_loop: bool = False) -> L
     """Read all files of one run: pgbench writes one per thread."""
     parts = (part for path in paths for part in cut_log(Path(path)))
     return merged(summarise_part(part, open_loop=open_loop) for part in parts)
-
-
-def percentiles_of(logs: Sequence[str | Path], open_loop: bool) -> Mapping[str, float]:
-    """Return the percentiles of the latency of one run."""
-    return summarise_logs(logs, open_loop=open_loop).percentiles_ms
 
 
 def _require_one_run(seconds: Mapping[int, int]) -> None:
@@ -298,7 +325,7 @@ def _parse_block(
 ) -> LogSummary:
     lag = "seventh" if len(columns) == 8 or (open_loop and len(columns) == 7) else None
     timed = ["epoch_us", "client", "number"] if origin_us is not None else []
-    wanted = ["latency_us", "epoch_s", *([lag] if lag else []), *timed]
+    wanted = ["latency_us", "script", "epoch_s", *([lag] if lag else []), *timed]
     try:
         table = pa.csv.read_csv(
             pa.BufferReader(memoryview(data)[:cut]),
@@ -321,6 +348,7 @@ def _parse_block(
     words = {w: data.count(f" {w} ".encode(), 0, cut) for w in WORDS} if latency.null_count else {}
     lag_us = pa.compute.max(table.column(lag)).as_py() if lag else None
     epoch_s, latency_us = table.column("epoch_s").to_numpy(), latency.fill_null(-1).to_numpy()
+    script = np.clip(table.column("script").to_numpy(), 0, MOST_SCRIPTS)
     last_us, numbers = 0, {}
     if origin_us is not None:
         origin_s = origin_us // 1_000_000
@@ -331,12 +359,15 @@ def _parse_block(
         numbers = _numbers_of(table.column("client").to_numpy(), table.column("number").to_numpy())
     if latency_us.size and latency_us.min() < 0:
         has_latency = latency_us >= 0
-        epoch_s, latency_us = epoch_s[has_latency], latency_us[has_latency]
+        epoch_s, latency_us, script = epoch_s[has_latency], latency_us[has_latency], script[has_latency]
     histogram = Histogram()
     histogram.add(latency_us)
+    later = {int(number): Histogram() for number in (np.unique(script[script > 0]) if script.any() else ())}
+    for number, latencies in later.items():
+        latencies.add(latency_us[script == number])
     seconds = _count_seconds(epoch_s)
     counted = {word: count for word, count in words.items() if count}
-    return LogSummary(counted, 0, histogram, seconds, lag_us, origin_us or 0, last_us, numbers)
+    return LogSummary(counted, 0, histogram, seconds, lag_us, origin_us or 0, last_us, numbers, later)
 
 
 def _numbers_of(client: Seconds, number: Seconds) -> dict[int, tuple[int, int]]:

@@ -46,3 +46,11 @@ def test_a_run_without_a_standard_deviation_leaves_it_out() -> None:
 
 def test_one_script_gives_nothing() -> None:
     assert script_findings([run()]) == ()
+
+
+def test_a_percentile_is_the_mean_over_the_runs_that_all_have_one() -> None:
+    runs = [run(ScriptRun(name="a", transactions=2, tps=1.0, percentiles_ms={"p99": p99})) for p99 in (4.0, 6.0)]
+    (found,) = script_findings(runs)
+    assert found.latency_p99_ms == 5.0
+    (found,) = script_findings([*runs, run(ScriptRun(name="a", transactions=2, tps=1.0))])
+    assert found.latency_p99_ms is None

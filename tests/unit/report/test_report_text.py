@@ -297,7 +297,13 @@ def with_scripts(data: CampaignData, *names: str) -> CampaignData:
     """Each run is of a mix of those scripts."""
     scripts = tuple(
         ScriptRun(
-            name=name, weight=9, transactions=10 * (at + 1), tps=1.5, latency_avg_ms=2.25, latency_stddev_ms=1.125
+            name=name,
+            weight=9,
+            transactions=10 * (at + 1),
+            tps=1.5,
+            latency_avg_ms=2.25,
+            latency_stddev_ms=1.125,
+            percentiles_ms={"p99": 7.75},
         )
         for at, name in enumerate(names)
     )
@@ -317,7 +323,7 @@ def test_scripts_of_a_mix_are_in_every_text(data: CampaignData, tmp_path: Path) 
     markdown = render_markdown(known, found)
     for text in (render_terminal(known, found, 220), markdown, page):
         assert "The scripts of the mix" in text
-        for shown in ("orders", "33.3 %", "66.7 %", "2.25 ms", "1.5"):
+        for shown in ("orders", "33.3 %", "66.7 %", "2.25 ms", "1.5", "7.75 ms"):
             assert shown in text
     assert "None" not in markdown
     assert nasty.partition("|")[0] not in page

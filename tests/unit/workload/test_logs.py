@@ -58,6 +58,28 @@ def test_several_files_and_blocks_give_exact_seconds(tmp_path: Path, monkeypatch
     assert summary.seconds == expected
 
 
+def test_percentiles_of_each_script_of_a_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that hold one script alone, logs of several threads, and what one process tells another, add up."""
+    monkeypatch.setattr(pgbench_logs, "BLOCK_BYTES", 4096)
+    random, latencies = Random(3), dict[int, list[int]]()
+    for thread in range(2):
+        lines = []
+        for number in range(3000):
+            script = 0 if number < 500 else random.choice([0, 0, 1, 5, *range(15, 20)])
+            latencies.setdefault(script, []).append(random.choice([random.randint(100, 9000), 2_000_000]))
+            lines.append(f"{thread} {number} {latencies[script][-1]} {script} {START_S} {number}\n")
+        (tmp_path / f"log.{thread}").write_text("".join(lines))
+    parts = (part for thread in range(2) for part in cut_log(tmp_path / f"log.{thread}", 9000))
+    summary = merged(parse_summary(render_summary(summarise_part(part))) for part in parts)
+    found = summary.percentiles_ms_by_script
+    assert set(found) == {0, 1, 5, 15}, "later ones share a histogram"
+    for script, percentiles in found.items():
+        expected = np.quantile(latencies[script], QUANTILES) / 1000
+        np.testing.assert_allclose(list(percentiles.values()), expected)
+    write_log(tmp_path / "one", [1, 2, 3], per_second=1)
+    assert summarise_logs([tmp_path / "one"]).percentiles_ms_by_script == {}
+
+
 LINES = st.tuples(
     st.one_of(st.integers(0, 3_000_000).map(str), st.sampled_from(pgbench_logs.WORDS)),
     st.integers(START_S, START_S + 20),

@@ -300,8 +300,9 @@ def busy_words(results: Sequence[CellResult]) -> Iterator[str]:
         if any(noticed):
             processors = max(others.processors for others in told)
             yield (
-                f"{who} {sum(taken) / elapsed_s:.1f} of {processors} processors during the runs, in {sum(noticed)} of "
-                f"{len(told)} runs more than {BUSY_SHARE * 100:.0f} % of all: results scatter more than on an idle host; {mend}"
+                f"{who} {sum(taken) / elapsed_s:.1f} of {processors} processors during the runs, more than "
+                f"{BUSY_SHARE * 100:.0f} % in {sum(noticed)} of {len(told)} runs: results scatter more than on an idle "
+                f"host; {mend}"
             )
 
 

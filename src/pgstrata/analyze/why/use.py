@@ -103,6 +103,7 @@ def _script(name: str, results: Sequence[CellResult], transactions: int) -> Scri
         tps=own / measured_s if measured_s else None,
         latency_avg_ms=mean_ms,
         latency_stddev_ms=stddev_ms,
+        latency_p99_ms=_mean_p99_ms([run for run in runs if run.transactions]),
         failed_share=(tried - own) / tried if tried else None,
     )
 
@@ -120,6 +121,11 @@ def _latency_ms(runs: Sequence[ScriptRun]) -> tuple[float | None, float | None]:
         return mean_ms, None
     squares = (run.transactions * (m**2 + s**2) for m, s, run in zip(means, stddevs, timed, strict=True))
     return mean_ms, math.sqrt(max(0.0, sum(squares) / count - mean_ms**2))
+
+
+def _mean_p99_ms(runs: Sequence[ScriptRun]) -> float | None:
+    found = [run.percentiles_ms["p99"] for run in runs if "p99" in run.percentiles_ms]
+    return sum(found) / len(found) if runs and len(found) == len(runs) else None
 
 
 # ---------------------------------------------------------------- nodes

@@ -69,8 +69,8 @@ def _script_table(stacks: Sequence[StackFinding]) -> FurtherTable:
         "scripts",
         "The scripts of the mix",
         "Over all runs of a stack. Share: of the transactions of all scripts. Latencies are those of the script's own "
-        "transactions. Verdicts are on the mix as a whole.",
-        ("Stack", "Script", "Weight", "Share", "TPS", "Latency", "Standard deviation", "Failed or skipped"),
+        "transactions; p99: mean over the runs, where all are logged. Verdicts are on the mix as a whole.",
+        ("Stack", "Script", "Weight", "Share", "TPS", "Latency", "Standard deviation", "p99", "Failed or skipped"),
         2,
         tuple((stack.name, *_script_row(script)) for stack in stacks for script in stack.scripts),
     )
@@ -81,7 +81,7 @@ def _script_row(script: ScriptFinding) -> Iterator[str]:
     yield render_number(script.weight)
     yield render_percent(script.share)
     yield render_number(script.tps)
-    for name in ("latency_avg_ms", "latency_stddev_ms"):
+    for name in ("latency_avg_ms", "latency_stddev_ms", "latency_p99_ms"):
         yield render_metric(getattr(script, name), metric_of(name))
     yield render_percent(script.failed_share)
 
