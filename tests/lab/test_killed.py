@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from bench import context
-from remains import data_disks
+from bench import context, stack_of
+from remains import data_disks, remains
 
 from awaiting import wait_until
 from built import TESTS_IMPORTABLE
 from pgstrata.host.protocol import Host
 from pgstrata.lab.machine import Machine
+from pgstrata.spec.notation.stack import parse_stack
 from pgstrata.stack.clean import clean
+from pgstrata.stack.plan import plan_stack
 
 MOMENTS: dict[str, tuple[str, dict[str, object]]] = {
     "lvm, group": ("volume group", {"layers": [{"kind": "lvm"}], "fs": {"kind": "xfs"}}),
@@ -30,7 +32,7 @@ MOMENTS: dict[str, tuple[str, dict[str, object]]] = {
         "mount xfs",
         {"layers": [{"kind": "lvm", "writecache": {"kind": "loop"}}], "fs": {"kind": "xfs"}},
     ),
-    "luks, key": ("key of", {"layers": [{"kind": "luks"}], "fs": {"kind": "ext4"}}),
+    "luks, key": ("key of", {"layers": [{"kind": "luks"}], "fs": {"kind": "btrfs"}}),
     "luks, mapping": ("mapping", {"layers": [{"kind": "luks"}, {"kind": "lvm"}], "fs": {"kind": "ext4"}}),
     "zvol": ("zvol", {"layers": [{"kind": "zvol", "encryption": "on"}], "fs": {"kind": "ext4"}}),
     "md, resyncing": ("array", {"layers": [{"kind": "md", "level": "raid1"}], "fs": {"kind": "ext4"}}),
@@ -57,6 +59,24 @@ def test_on_real_disks(host: Host, machine: Machine, moment: str) -> None:
     assert cleaned.lines != ()
     assert not cleaned.failed, cleaned.lines
     assert clean(host).lines == ()
+
+
+EVERY_STEP = [
+    "luks/lvm:cache_mode=writeback+cache/ext4",
+    "lvm+writecache/xfs",
+    "zvol:encryption=on+log/ext4",
+]
+
+
+@pytest.mark.every_stack
+@pytest.mark.parametrize("text", EVERY_STEP)
+def test_after_every_step(host: Host, machine: Machine, text: str) -> None:
+    volume = parse_stack(text).data
+    for step in plan_stack(stack_of(volume.model_dump()), context()).steps:
+        _build_and_die(host, machine, volume.model_dump(mode="json"), step.name)
+        cleaned = clean(host)
+        assert not cleaned.failed, (step.name, cleaned.lines)
+        assert remains(host) == [], step.name
 
 
 def test_nfs_exported(host: Host, machine: Machine) -> None:

@@ -79,6 +79,40 @@ def test_a_volume_striped_otherwise(host: Host) -> None:
         assert found["data lvm stripes"] == ("2", "1")
 
 
+def test_a_cache_in_another_mode_and_then_gone(host: Host) -> None:
+    layer = {"kind": "lvm", "cache": {"kind": "loop"}, "cache_mode": "writeback"}
+    plan = plan_stack(stack_of({"layers": [layer], "fs": {"kind": "ext4"}}), context())
+    with standing(host, plan) as built:
+        assert differences(attest(host, plan, built)) == {}
+        volume = "pgstrata-t1-data/volume"
+        host.run(command("lvchange", "--yes", ["--cachemode", "writethrough"], volume, timeout_s=300))
+        assert differences(attest(host, plan, built)) == {"data lvm cache mode": ("writeback", "writethrough")}
+        host.run(command("lvconvert", "--yes", "--uncache", volume, timeout_s=300))
+        assert differences(attest(host, plan, built))["data lvm cached by"] == ("cache", "linear")
+
+
+def test_a_mapping_that_passes_no_discards(host: Host) -> None:
+    plan = plan_stack(stack_of({"layers": [{"kind": "luks", "discards": True}], "fs": {"kind": "ext4"}}), context())
+    key, folder = (f"/var/tmp/scratch/pgstrata-t1/data.luks.key{end}" for end in ("/key", ""))
+    with standing(host, plan) as built:
+        assert differences(attest(host, plan, built)) == {}
+        said = host.run(command("stat", "--format=%a %U %s", key)).stdout
+        assert said.split() == ["600", "root", "32"]
+        assert host.run(command("stat", "--file-system", "--format=%T", folder)).stdout.strip() == "ramfs"
+        host.run(command("cryptsetup", "refresh", ["--key-file", key], "pgstrata-t1-data-luks0"))
+        assert differences(attest(host, plan, built)) == {"data luks discards": ("on", "off")}
+    assert host.status(folder) is None
+
+
+def test_a_zvol_with_another_sync(host: Host) -> None:
+    layer = {"kind": "zvol", "sync": "always", "volblocksize": "16k"}
+    plan = plan_stack(stack_of({"layers": [layer], "fs": {"kind": "ext4"}}), context())
+    with standing(host, plan) as built:
+        assert differences(attest(host, plan, built)) == {}
+        host.run(command("zfs", "set", "sync=disabled", "pgstrata-t1-data/volume"))
+        assert differences(attest(host, plan, built)) == {"data zfs volume sync": ("always", "disabled")}
+
+
 def test_an_nfs_export_turned_async(host: Host) -> None:
     plan = plan_stack(stack_of({"fs": {"kind": "nfs", "export": {"kind": "ext4"}}}), context())
     with standing(host, plan) as built:

@@ -112,7 +112,9 @@ def test_what_a_machine_lacks_for_the_stack_is_told(monkeypatch: pytest.MonkeyPa
     assert problem_of(host(), asked(host())) == "xfs: mkfs.xfs is not installed"
 
 
-@pytest.mark.parametrize("text", ["lvm(2)/ext4", "md(raid1,2)/xfs", "nfs", "zfs", "ext4@wal=zfs"])
+@pytest.mark.parametrize(
+    "text", ["lvm(2)/ext4", "md(raid1,2)/xfs", "nfs", "zfs", "ext4@wal=zfs", "luks/ext4", "zvol/xfs"]
+)
 def test_stacks_of_which_a_part_outlives_who_brought_it_up_are_refused(text: str) -> None:
     (stack,) = crash_campaign(named_stacks([text])).stacks
     stages = plan_stages(plan_stack(stack, PlanContext("t1", "/s", 1 << 30, "postgres")).volumes)

@@ -9,12 +9,14 @@ from pgstrata.spec.layers.disk import DiskDevice
 from pgstrata.spec.layers.existing import Existing
 from pgstrata.spec.layers.ext4 import Ext4
 from pgstrata.spec.layers.loop import LoopDevice
+from pgstrata.spec.layers.luks import Luks
 from pgstrata.spec.layers.lvm import Lvm
 from pgstrata.spec.layers.md import Md
 from pgstrata.spec.layers.nfs import Nfs
 from pgstrata.spec.layers.tmpfs import Tmpfs
 from pgstrata.spec.layers.xfs import Xfs
 from pgstrata.spec.layers.zfs import Zfs
+from pgstrata.spec.layers.zvol import Zvol
 from pgstrata.spec.stack import Kernel, Postgres, Queue, Stack, Volume
 
 KIB = 1024
@@ -89,10 +91,39 @@ zfs = st.builds(
     module=st.sampled_from([{}, {"zfs_txg_timeout": 1}]),
 )
 
+luks = st.builds(
+    Luks,
+    format=st.just("luks2"),
+    cipher=st.sampled_from([None, "aes-cbc-essiv:sha256"]),
+    key_size=st.sampled_from([None, 256]),
+    sector_size=st.sampled_from([None, 512, 4096]),
+    discards=st.booleans(),
+    no_read_workqueue=st.booleans(),
+)
+zvol = st.builds(
+    Zvol,
+    vdev=st.sampled_from(["stripe", "mirror", "raidz1"]),
+    volblocksize=st.sampled_from([None, 16 * KIB]),
+    encryption=st.sampled_from([None, "on", "off"]),
+    sync=st.sampled_from([None, "always"]),
+    log=st.none() | device,
+)
+cached = st.builds(
+    Lvm,
+    layout=st.sampled_from(["linear", "striped"]),
+    cache=device,
+    cache_mode=st.sampled_from([None, "writeback"]),
+    cache_chunk=st.sampled_from([None, 128 * KIB]),
+    cache_settings=st.sampled_from([{}, {"migration_threshold": 4096}]),
+) | st.builds(Lvm, writecache=device, cache_settings=st.sampled_from([{}, {"high_watermark": 60}]))
+
 volumes = st.one_of(
     st.builds(Volume, device=device, fs=ext4 | xfs),
     st.builds(Volume, device=_devices(4), layers=st.sampled_from([(Md(level="raid10", chunk=64 * KIB),)]), fs=ext4),
     st.builds(Volume, device=_devices(3), layers=st.sampled_from([(Lvm(snapshots=2),), (Lvm(layout="thin"),)]), fs=xfs),
+    st.builds(Volume, device=_devices(2), layers=st.tuples(cached), fs=xfs),
+    st.builds(Volume, device=_devices(5), layers=st.tuples(luks), fs=zfs),
+    st.builds(Volume, device=_devices(5), layers=st.tuples(zvol) | st.tuples(zvol, luks), fs=ext4),
     st.builds(
         Volume,
         device=_devices(4),

@@ -25,7 +25,21 @@ def lacking(*stacks: str) -> tuple[Unsupported, ...]:
     return check_campaign(host, crash_campaign(named_stacks(list(stacks))), scratch="/s").unsupported
 
 
-@pytest.mark.parametrize("stack", ["zfs", "lvm/ext4", "md(raid1,2)/ext4", "nfs"])
+@pytest.mark.parametrize(
+    ("stack", "package"),
+    [
+        ("luks/ext4", "cryptsetup-bin"),
+        ("lvm+cache/ext4", "thin-provisioning-tools"),
+        ("lvm+writecache/ext4", "lvm2"),
+        ("zvol/ext4", "zfsutils-linux"),
+    ],
+)
+def test_the_hint_names_the_package(stack: str, package: str) -> None:
+    (one,) = lacking(stack)
+    assert package in one.hint.replace(";", " ").split()
+
+
+@pytest.mark.parametrize("stack", ["zfs", "lvm/ext4", "md(raid1,2)/ext4", "nfs", "luks/ext4", "zvol/ext4"])
 def test_the_hint_names_a_host_that_has_every_layer(stack: str) -> None:
     (one,) = lacking(stack)
     assert one.hint.endswith(LAB)
