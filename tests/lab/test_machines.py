@@ -24,9 +24,9 @@ from pgstrata.errors import PreflightError
 from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import HostLost, command
 from pgstrata.lab import machines
-from pgstrata.lab.directories import machine_directory
 from pgstrata.lab.image import Image
 from pgstrata.lab.machine import EndedBooting, Machine, connect_machine, free_port, machine_pid, start_machine
+from pgstrata.lab.machines import machine_directory
 from pgstrata.lab.qemu import MachineSpec
 from pgstrata.lab.session import LabHost, lab_host
 from pgstrata.record.reader import read

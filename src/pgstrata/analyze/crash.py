@@ -23,9 +23,9 @@ _SHARED = DurabilityFinding.model_fields.keys() & CrashRecord.model_fields.keys(
 """Fields that a finding has as the record has them."""
 
 
-def share_bound(states: int, level: float = LEVEL) -> float:
+def share_bound(states: int) -> float:
     """Return the largest share of failing states that is compatible with no failure among `states`."""
-    return 1.0 if states == 0 else 1 - (1 - level) ** (1 / states)
+    return 1.0 if states == 0 else 1 - (1 - LEVEL) ** (1 / states)
 
 
 def durability_found(promised: Durability, found: CrashRecord | None, untested: str = "") -> DurabilityFinding:

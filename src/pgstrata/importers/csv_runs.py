@@ -105,7 +105,6 @@ def import_csv(
     out: Path,
     *,
     margin: float = 0.02,
-    name: str | None = None,
     skip_bad_rows: bool = False,
     metric: str = "tps",
 ) -> ImportSummary:
@@ -126,7 +125,7 @@ def import_csv(
         return write_campaign(
             own.trials,
             out,
-            name=name or path.stem,
+            name=path.stem,
             origin="import csv",
             paired=own.paired,
             goal=goal,
@@ -151,7 +150,7 @@ def import_csv(
     return write_campaign(
         _trials(path, rows),
         out,
-        name=name or path.stem,
+        name=path.stem,
         origin="import csv",
         paired="block" in header,
         goal=goal,

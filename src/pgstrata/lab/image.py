@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import platformdirs
+
 from pgstrata.errors import PgstrataError, PreflightError
 from pgstrata.host.protocol import Command, CommandFailed, Host, command, marked
 from pgstrata.lab import mirror
-from pgstrata.lab.directories import image_directory
 from pgstrata.lab.initrd import insertion_order, parse_modules_dep, render_initrd
 from pgstrata.lab.recipe import GOLDEN, POSTGRES, SERVER_USER, Recipe
 
@@ -28,6 +29,11 @@ TOOLS = {"mmdebstrap": "mmdebstrap", "mkfs.ext4": "e2fsprogs", "unshare": "util-
 
 Say = Callable[[str], None]
 """Tells the user what is being done."""
+
+
+def image_directory() -> str:
+    """Built images, one folder each, in the user's cache: losing them costs a new build."""
+    return str(platformdirs.user_cache_path("pgstrata") / "lab")
 
 
 @dataclass(frozen=True)

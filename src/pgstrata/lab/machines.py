@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from pgstrata.errors import PreflightError, UsageError
 from pgstrata.host.protocol import Command, CommandFailed, Host
-from pgstrata.lab.directories import machine_directory
 from pgstrata.lab.image import Image
 from pgstrata.lab.initrd import READY_LINE
 from pgstrata.lab.machine import (
@@ -84,6 +83,12 @@ def _probe(host: Host, image: Image, console: str) -> Choice:
 
 
 # ---------------------------------------------------------------- machines
+
+
+def machine_directory(host: Host) -> str:
+    """Overlays, data disks, keys and the state of machines that are up."""
+    return f"{host.state_directory()}/lab"
+
 
 Say = Callable[[str], None]
 

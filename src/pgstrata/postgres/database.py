@@ -58,35 +58,38 @@ def wal_position_bytes(server: Server) -> int:
     return int(row["position"])
 
 
+PREWARM_TIMEOUT_S = 4 * 3600.0
+
+
 def tablespace_oids(server: Server) -> dict[str, int]:
     """The OIDs of the tablespaces of the server's directories."""
     rows = json.loads(server.host.run(server.ask(TABLESPACE_OIDS)).stdout)
     return {row["name"]: int(row["oid"]) for row in rows if row["name"] in server.layout.tablespaces}
 
 
-def plan_checkpoint(server: Server, timeout_s: float = 1800.0) -> Command:
-    return server.plan_execute("CHECKPOINT;", timeout_s=timeout_s)
+def plan_checkpoint(server: Server) -> Command:
+    return server.plan_execute("CHECKPOINT;", timeout_s=1800.0)
 
 
-def plan_vacuum(server: Server, database: str, *, freeze: bool, timeout_s: float = 7200.0) -> Command:
+def plan_vacuum(server: Server, database: str, *, freeze: bool) -> Command:
     """VACUUM ANALYZE of a whole database, with FREEZE when asked."""
     statement = f"VACUUM ({'FREEZE, ' if freeze else ''}ANALYZE);"
-    return server.plan_execute(statement, database, timeout_s=timeout_s)
+    return server.plan_execute(statement, database, timeout_s=7200.0)
 
 
-def plan_prewarm(server: Server, database: str, timeout_s: float = 4 * 3600.0) -> Command:
+def plan_prewarm(server: Server, database: str) -> Command:
     """Reads tables with the values stored apart, indexes and catalogs into memory: with pg_prewarm where the server
     has it.
 
     Without it tables are read by sequential scans, which fill the cache of the operating system rather than
     shared_buffers (scans of large tables use a ring buffer), and indexes are left to the warm-up.
     """
-    return server.plan_execute(PREWARM, database, timeout_s=timeout_s)
+    return server.plan_execute(PREWARM, database, timeout_s=PREWARM_TIMEOUT_S)
 
 
-def plan_prewarm_standby(server: Server, database: str, timeout_s: float = 4 * 3600.0) -> Command:
+def plan_prewarm_standby(server: Server, database: str) -> Command:
     """The same for a standby, once it has all that the primary has."""
-    return server.plan_execute(PREWARM_STANDBY, database, timeout_s=timeout_s)
+    return server.plan_execute(PREWARM_STANDBY, database, timeout_s=PREWARM_TIMEOUT_S)
 
 
 def prewarm(server: Server, database: str) -> Prewarmed:

@@ -58,7 +58,7 @@ def test_idle_connections_keep_nobody_with_the_token_out(directory: Path, capfd:
 
 
 def test_a_connection_that_shows_no_token_has_a_deadline(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgstrata.watch.crowd.DEADLINE_S", 0.05)
+    monkeypatch.setattr("pgstrata.watch.server.DEADLINE_S", 0.05)
     with serving(directory) as served, socket.create_connection(("127.0.0.1", served.port), timeout=60) as one:
         assert one.recv(1) == b""
         assert served.get("/metrics")[0] == 200
@@ -67,7 +67,7 @@ def test_a_connection_that_shows_no_token_has_a_deadline(directory: Path, monkey
 def test_accept_errors_are_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
     import asyncio
 
-    from pgstrata.watch.crowd import Crowd
+    from pgstrata.watch.server import Crowd
 
     crowd, loop = Crowd(), asyncio.new_event_loop()
     for _ in range(3):

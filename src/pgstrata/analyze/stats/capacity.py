@@ -53,10 +53,8 @@ def is_lag_rising(lag_ms: Sequence[float]) -> bool:
     return bool(scipy.stats.kendalltau(np.arange(count), means, alternative="greater").pvalue < RISING_P)
 
 
-def next_rate(
-    objective_ms: float, results: Sequence[OpenLoop], start_tps: float, *, resolution: float = RESOLUTION
-) -> float | None:
-    """Return the rate to try next, or None if the bracket is narrower than `resolution`.
+def next_rate(objective_ms: float, results: Sequence[OpenLoop], start_tps: float) -> float | None:
+    """Return the rate to try next, or None if the bracket is narrower than `RESOLUTION`.
 
     Without a failing rate the last good one is raised by half; without a good one the last failing one is halved.
     """
@@ -70,7 +68,7 @@ def next_rate(
     if low is None:
         return min(bad) / 2 if min(bad) > start_tps / 1024 else None
     high = min(b for b in bad if b > low)
-    return None if high / low - 1 <= resolution else math.sqrt(low * high)
+    return None if high / low - 1 <= RESOLUTION else math.sqrt(low * high)
 
 
 @dataclass(frozen=True)

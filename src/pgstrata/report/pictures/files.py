@@ -130,10 +130,10 @@ def _shape(drawing: Drawing, legend: bool = False) -> Any:
     return alt.Shape("stack:N", scale=scale, legend=alt.Legend(title=None) if legend else None)
 
 
-def _axis(cell: DrawnCell, name: str, title: str = "") -> dict[str, Any]:
+def _axis(cell: DrawnCell, name: str) -> dict[str, Any]:
     """Return scale, ticks and title by the rule of the page: from zero if it is near, else cut or logarithmic, and
     labelled so."""
-    title = title or _axis_title(name)
+    title = _axis_title(name)
     if name in cell.logarithmic:
         ticks = alt.Axis(values=_log_ticks([v for v in _values(cell, name) if v > 0]))
         scale = alt.Scale(type="log", nice=False, padding=18)
