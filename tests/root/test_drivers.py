@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from pgstrata.record.reader import read
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.trial.events import Event, StepBegun
 from pgstrata.workload.driver import DRIVERS, register
+from pgstrata.workload.replay_driver import PROGRAM
 from small_campaigns import campaign, run, stack
 from statement_driver import StatementDriver
 
@@ -81,3 +83,26 @@ def test_data_that_breaks_a_condition_fails_the_trial(place: Path) -> None:
     assert run(place, asked, spoil).counts == {"failed": 1}
     (trial,) = read(place / "out").trials
     assert "condition 10 of TPC-C 3.3.2 (1 rows); condition 12 of TPC-C 3.3.2 (1 rows)" in trial.verdict.reason
+
+
+@pytest.mark.skipif(not Path(PROGRAM).exists(), reason="strata-load is not built")
+def test_a_replay_runs_on_the_dump_and_every_block_begins_with_it(place: Path) -> None:
+    (place / "fill.sql").write_text("CREATE TABLE item (id int PRIMARY KEY);\nINSERT INTO item VALUES (1);\n")
+    load = [
+        ["d", 0, "00", "insert into item values (?)"],
+        *(["x", number % 2, number * 100_000, 10, 0, f"INSERT INTO item VALUES ({number + 2})"] for number in range(8)),
+        {
+            "format": 1, "statements": 8, "sessions": 2, "digests": 1, "first_us": 0, "last_us": 700_010, "bytes": 0,
+            "without_duration": 0, "whole_seconds": False, "literals": "keep", "database": None, "left_out": {},
+        },
+    ]  # fmt: skip
+    (place / "my.load").write_text("".join(json.dumps(line) + "\n" for line in load))
+    driver = {"kind": "replay", "load": str(place / "my.load"), "speed": "2"}
+    workload = {"driver": driver, "sql": str(place / "fill.sql"), "duration": 5}
+    assert run(place, campaign(stack("memory", "tmpfs"), workload=workload, blocks=2)).counts == {"ok": 2}
+    for trial in read(place / "out").trials:
+        (cell,) = trial.cells
+        assert (cell.result.transactions, cell.result.failed) == (8, 0)
+        assert 0.3 < cell.result.duration_s < 5
+        assert cell.result.tps == pytest.approx(8 / cell.result.duration_s)
+        assert "lateness_driver_p99_ms" in cell.result.extra

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pgstrata.workload.driver import LoadDriver, register
 from pgstrata.workload.pgbench_driver import PgbenchDriver
+from pgstrata.workload.replay_driver import ReplayDriver
 from pgstrata.workload.tpcc_driver import TpccDriver
 
-ALL: tuple[LoadDriver, ...] = (PgbenchDriver(), TpccDriver())
+ALL: tuple[LoadDriver, ...] = (PgbenchDriver(), TpccDriver(), ReplayDriver())
 
 
 def register_drivers() -> None:

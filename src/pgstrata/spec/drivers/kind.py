@@ -33,6 +33,8 @@ class Driver(Kind):
     """Scales among which `quick` chooses; those of pgbench where there are none."""
     reads_scripts: ClassVar[bool] = False
     """True if a script is a file of the user's or one of pgbench's; else it is a name that the driver knows."""
+    files: ClassVar[tuple[str, ...]] = ()
+    """Its fields that are paths on this machine, from the folder of the campaign."""
     keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of `workload` that this driver takes besides `COMMON_KEYS`."""
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.pgbench import Pgbench
+from pgstrata.spec.drivers.replay import Replay
 from pgstrata.spec.drivers.tpcc import Tpcc
 
-DRIVERS: tuple[type[Driver], ...] = (Pgbench, Tpcc)
+DRIVERS: tuple[type[Driver], ...] = (Pgbench, Tpcc, Replay)
 
 
 def register_drivers() -> None:

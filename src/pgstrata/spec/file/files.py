@@ -119,7 +119,12 @@ def resolve_workload_files(workload: Workload, folder: Path) -> tuple[list[Probl
         if (path := getattr(workload, key)) is not None:
             wrong, changes[key] = resolve_path(path, folder, ("workload", key))
             problems += wrong
-    return problems, workload.model_copy(update=changes)
+    driver = workload.driver
+    for key in driver.files:
+        wrong, found = resolve_path(getattr(driver, key), folder, ("workload", "driver", key))
+        problems += wrong
+        driver = driver.model_copy(update={key: found})
+    return problems, workload.model_copy(update={**changes, "driver": driver})
 
 
 def resolve_hosts(asked: InventoryHosts, folder: Path) -> tuple[list[Problem], tuple[str, ...]]:

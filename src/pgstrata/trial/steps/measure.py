@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -299,7 +300,7 @@ def _prepare_folder(context: TrialContext, cell: Cell) -> None:
     if paths:
         host.make_directory(f"{folder}/script", mode=0o710, group=user, new=True)
     for script, path in paths.items():
-        host.send(script, path, mode=0o644)
+        host.send(script, path, mode=0o755 if os.access(script, os.X_OK) else 0o644)
 
 
 def _start(context: TrialContext, *, cell: Cell) -> None:
