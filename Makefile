@@ -45,16 +45,16 @@ $(CRATES): $(CRATE_SOURCES) .ci/crates | $(STAMP)
 
 .PHONY: format
 format: $(STAMP) ## rewrites the code in the house format
-	@$(BIN)/ruff format src tests benches hatch_build.py
-	@$(BIN)/ruff check --fix src tests benches hatch_build.py
+	@$(BIN)/ruff format src tests benches release hatch_build.py
+	@$(BIN)/ruff check --fix src tests benches release hatch_build.py
 
 .PHONY: lint
 lint: lint-python lint-others ## format, lint, types, dead code; with --jobs 2 in half of the time
 
 .PHONY: lint-python
 lint-python: $(STAMP)
-	@$(BIN)/ruff format --check src tests benches hatch_build.py
-	@$(BIN)/ruff check src tests benches hatch_build.py
+	@$(BIN)/ruff format --check src tests benches release hatch_build.py
+	@$(BIN)/ruff check src tests benches release hatch_build.py
 	@bash .ci/dead-code $(BIN)/vulture
 	@bash .ci/types $(BIN)/mypy
 
@@ -115,6 +115,10 @@ crash-lab: $(STAMP) $(DISK) ## power cuts of stacks over lvm, md, zfs and nfs, o
 	  --minimise 0 --workers 1 --transactions 25 $(CONTROLS) || status=$$?; \
 	$(BIN)/pgstrata lab down crash; exit $$status
 
+.PHONY: check-dist
+check-dist: $(STAMP) $(CRATES) ## what is handed out, made twice; some minutes
+	@$(BIN)/pytest tests/dist
+
 .PHONY: attack
 attack: $(STAMP) $(DISK) ## hostile inputs, kills and signals in numbers; PGSTRATA_ATTACK_SCALE=0.1 for a tenth of them
 	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/attack
@@ -128,6 +132,10 @@ test-lab: $(STAMP) $(DISK) ## lvm, md, zfs and nfs on a lab machine; builds its 
 .PHONY: demo
 demo: $(STAMP) $(DISK) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, and power cuts, in about six minutes
 	@$(BIN)/pgstrata run campaigns/demo.yaml --out out/demo
+
+.PHONY: dist
+dist: $(STAMP) ## sdist, wheels, deb, rpm, SBOM and checksums of the commit, in dist
+	@bash .ci/dist
 
 .PHONY: docs
 docs: $(STAMP) $(DISK) ## the reference pages that are written from the code

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pgstrata.record.frames import Frames
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def load(directory: str | Path) -> Frames:

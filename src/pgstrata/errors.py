@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import errno
 import functools
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -57,7 +58,9 @@ class PreflightError(PgstrataError):
 
 def install_hint(name: str) -> str:
     """Return the command that adds an extra to the environment that runs this."""
-    return f"{sys.executable} -m pip install 'pgstrata[{name}]'"
+    own = importlib.util.find_spec("pip") is not None  # not in the environment of a deb or rpm
+    pip = f"{sys.executable} -m pip" if own else f"pip --python {sys.executable}"
+    return f"{pip} install 'pgstrata[{name}]'"
 
 
 @contextmanager

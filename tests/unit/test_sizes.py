@@ -7,28 +7,15 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 import pgstrata
+from stage import with_required
 
 PAGE = Path(__file__).parents[2] / "docs" / "installing.md"
 SOURCE = Path(pgstrata.__file__).parent
 ROW = re.compile(r"^\| (?:`(\w+)`|core) \| (\d+) \|", re.MULTILINE)
 TOLERANCE = 0.15
 """Releases grow."""
-
-
-def with_required(name: str, extras: frozenset[str], found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """Add a distribution and, recursively, those that it needs with these extras."""
-    one = distribution(name)
-    found[re.sub(r"[-_.]+", "-", name).lower()] = one
-    for text in one.requires or ():
-        needed = Requirement(text)
-        wanted = needed.marker is None or any(needed.marker.evaluate({"extra": e}) for e in ("", *extras))
-        key = re.sub(r"[-_.]+", "-", needed.name).lower()
-        if wanted and (key not in found or needed.extras):
-            with_required(needed.name, frozenset(needed.extras), found)
-    return found
 
 
 def size_mb(found: dict[str, Distribution]) -> float:
