@@ -4,47 +4,20 @@
 mod connection;
 mod plan;
 mod report;
+mod request;
 mod worker;
 
 use crate::load::Load;
 use connection::{Target, password};
+use request::Progress;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use thiserror::Error;
 use worker::Worker;
 
 pub use plan::{Speed, SpeedError};
 pub use report::{DigestFigures, Figures, Outcome, Second};
-
-/// What to replay against.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    pub host: String,
-    pub port: u16,
-    pub user: String,
-    pub database: String,
-    pub speed: Speed,
-    pub seconds: Option<f64>,
-    pub threads: Option<usize>,
-    pub patience: f64,
-}
-
-#[derive(Debug, Error)]
-pub enum ReplayError {
-    #[error("cannot connect to {host}: {source}")]
-    Connect { host: String, source: std::io::Error },
-    #[error("waiting for sockets: {0}")]
-    Poll(#[from] std::io::Error),
-}
-
-/// Counts that grow while threads run.
-#[derive(Default)]
-pub(crate) struct Progress {
-    statements: AtomicU64,
-    transactions: AtomicU64,
-    ended: AtomicBool,
-}
+pub use request::{ReplayError, Wanted};
 
 /// Runs a load, and tells of each second.
 pub fn replay(load: Load, wanted: Wanted, tell: impl Fn(Second) + Sync) -> Result<Outcome, ReplayError> {

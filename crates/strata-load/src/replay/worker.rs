@@ -3,7 +3,7 @@
 use super::connection::{Stream, Target};
 use super::plan::Speed;
 use super::report::Counts;
-use super::{Progress, ReplayError, Wanted};
+use super::request::{Progress, ReplayError, Wanted};
 use crate::load::{Load, Statement, What};
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
