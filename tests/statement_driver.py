@@ -19,9 +19,12 @@ class Statement(Driver):
     """One statement, again and again, which stands for a load."""
 
     kind: Literal["statement"] = "statement"
-    primary: ClassVar[str] = "statements_per_minute"
     bytes_per_scale: ClassVar[int] = 2**20
     rows: int = Field(10, ge=1, description="rows for each unit of scale")
+
+    @property
+    def primary(self) -> str:
+        return "statements_per_minute"
 
 
 class StatementDriver(LoadDriver):

@@ -102,7 +102,8 @@ def _sections() -> tuple[tuple[str, type[Model]], ...]:
     drivers = [(f"driver: {name}", Driver.kinds[name]) for name in Driver.offered_names()]
     placed = (*_ABOVE, *kinds, *_BELOW, *drivers)
     known = {model for _, model in placed}
-    rest = [m for m in _below(Campaign) if m not in known and not issubclass(m, Kind)]
+    below = (*_below(Campaign), *(m for _, driver in drivers for m in _below(driver)))
+    rest = [m for m in below if m not in known and not issubclass(m, Kind)]
     return (*placed, *((m.__name__.lower(), m) for m in dict.fromkeys(rest)))
 
 

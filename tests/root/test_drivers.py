@@ -106,3 +106,50 @@ def test_a_replay_runs_on_the_dump_and_every_block_begins_with_it(place: Path) -
         assert 0.3 < cell.result.duration_s < 5
         assert cell.result.tps == pytest.approx(8 / cell.result.duration_s)
         assert "lateness_driver_p99_ms" in cell.result.extra
+
+
+FILL = "psql -qXc 'CREATE TABLE sold AS SELECT n FROM generate_series(1, {scale} * 1000) n'"
+SELL = "UPDATE sold SET n = n + 1 WHERE n % 2 = 0"
+
+
+def program(run: str, **more: object) -> dict[str, object]:
+    result = {"metric": "orders_per_s", "last_line": True}
+    driver = {"prepare": ["sh", "-c", FILL], "run": ["sh", "-c", run], "result": result, **more}
+    return {"driver": driver, "script": "orders", "clients": 1, "duration": 1}
+
+
+def test_a_program_loads_runs_and_is_checked_as_an_unprivileged_user(place: Path) -> None:
+    run_it = f"psql -qXc '{SELL}' >/dev/null && id -u && psql -qXAtc 'SELECT count(*) FROM sold'"
+    verify = ["sh", "-c", "test $(psql -qXAtc 'SELECT count(*) FROM sold') = 1000 && test $(id -u) != 0"]
+    asked = campaign(stack("memory", "tmpfs"), workload=program(run_it, check=verify), blocks=2)
+    assert run(place, asked).counts == {"ok": 2}
+    data = read(place / "out")
+    assert [trial.load.how for trial in data.trials if trial.load] == ["fresh", "copy"]
+    for trial in data.trials:
+        (cell,) = trial.cells
+        assert primary_value(trial, cell, data.campaign.goal.primary) == 1000.0
+        assert (place / "out" / cell.folder / "raw" / "program.out").read_text().split()[0] != "0"
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("sleep 300", "program did not end within"),
+        ("head -c 200 /dev/urandom", "program"),
+        ("true", "the program printed no orders_per_s: an empty output"),
+        ("setsid sleep 300 & exit 0", "the program printed no orders_per_s: an empty output"),
+        ("exec head -c 100000000 /dev/zero", "program ended with exit code"),
+        ("echo 5; exit 3", "program ended with exit code 3"),
+    ],
+    ids=["hangs", "prints garbage", "prints nothing", "forks away", "fills its output", "fails"],
+)
+def test_a_program_that_misbehaves_fails_its_trial_in_words(place: Path, does: str, reason: str) -> None:
+    asked = campaign(stack("memory", "tmpfs"), workload=program(does), blocks=1)
+    assert run(place, asked).counts == {"failed": 1}
+    (trial,) = read(place / "out").trials
+    assert reason in trial.verdict.reason
+
+
+def test_data_that_its_check_refuses_fails_the_trial(place: Path) -> None:
+    asked = campaign(stack("memory", "tmpfs"), workload=program("echo 1", check="false"), blocks=1)
+    assert run(place, asked).counts == {"failed": 1}

@@ -74,6 +74,9 @@ class RunOutput:
     out: str
     err: str
     logs: Sequence[Path] = ()
+    workload: Workload = field(default_factory=Workload)
+    asked_s: float | None = None
+    """Configured length; None for a run that `workload.transactions` bounds."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +92,15 @@ class LoadDriver(ABC):
 
     model: ClassVar[type[Driver]]
     """The requested half."""
-    capabilities: ClassVar[tuple[Capability, ...]] = ()
-    """Programs that a host must have."""
 
     @property
     def name(self) -> str:
         """The name in campaigns and in names of files."""
         return self.model.name()
+
+    def capabilities(self, workload: Workload) -> tuple[Capability, ...]:
+        """Return what a host must have: programs, and packages that bring them."""
+        return ()
 
     def refusals(self, workload: Workload, major: int) -> Iterator[PreflightError]:
         """Yield what client programs of that major cannot do for a workload."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pgstrata.workload.driver import LoadDriver, register
 from pgstrata.workload.pgbench_driver import PgbenchDriver
+from pgstrata.workload.program_driver import ProgramDriver
 from pgstrata.workload.replay_driver import ReplayDriver
 from pgstrata.workload.tpcc_driver import TpccDriver
 
-ALL: tuple[LoadDriver, ...] = (PgbenchDriver(), TpccDriver(), ReplayDriver())
+ALL: tuple[LoadDriver, ...] = (PgbenchDriver(), TpccDriver(), ProgramDriver(), ReplayDriver())
 
 
 def register_drivers() -> None:

@@ -31,7 +31,9 @@ class ReplayDriver(LoadDriver):
     """Runs a load on the user's own database."""
 
     model: ClassVar[type[Driver]] = Replay
-    capabilities: ClassVar[tuple[Capability, ...]] = (Capability("replay", "replay loads", (Need(_lacking),)),)
+
+    def capabilities(self, workload: Workload) -> tuple[Capability, ...]:
+        return (Capability("replay", "replay loads", (Need(_lacking),)),)
 
     def plan_load(self, request: DataRequest) -> tuple[Command, ...]:
         raise PgstrataError("a replay has no data of its own", hint="workload: {pg_restore: my.dump}")

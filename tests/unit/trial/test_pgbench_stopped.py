@@ -13,13 +13,19 @@ from pgstrata.host.local import LocalHost
 from pgstrata.host.protocol import command
 from pgstrata.trial.steps.cluster import wait_for_run
 from pgstrata.workload.driver import run_timeout_s
+from pgstrata.workload.pgbench_driver import PgbenchDriver
 
 
 def test_a_stopped_program_is_a_trial_error_with_its_reason(tmp_path: Path) -> None:
     host = LocalHost()
     process = host.start(command("sleep", "1000"), stdout=str(tmp_path / "out"), stderr=str(tmp_path / "err"))
     os.kill(process.pid, signal.SIGSTOP)
-    context = cast(Any, SimpleNamespace(plan=SimpleNamespace(stack=SimpleNamespace(topology=None))))
+    context = cast(
+        Any,
+        SimpleNamespace(
+            plan=SimpleNamespace(stack=SimpleNamespace(topology=None)), setup=SimpleNamespace(driver=PgbenchDriver())
+        ),
+    )
     try:
         with pytest.raises(TrialError, match="pgbench did not end within 0 s"):
             wait_for_run(context, process, 0.2)

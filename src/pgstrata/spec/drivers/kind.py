@@ -21,12 +21,12 @@ class Driver(Kind):
     """Base of all loads. A field of this type takes any driver that is registered."""
 
     kinds: ClassVar[dict[str, type[Any]]] = {}
-    primary: ClassVar[str] = "tps"
-    """The metric that verdicts are about unless the campaign names another."""
     bytes_per_scale: ClassVar[int] = 0
     """Upper estimate of the data of one unit of scale; 0 for data without a scale."""
     takes_turns: ClassVar[bool] = False
     """True if stacks can take turns of a few seconds, whose transactions are added up."""
+    implied_by: ClassVar[str] = ""
+    """The key by which a mapping without `kind` is this driver."""
     scripts: ClassVar[tuple[str, ...]] = ()
     """Names of `script` that choose this driver; the first is the default."""
     usual_scales: ClassVar[tuple[int, ...]] = ()
@@ -48,9 +48,18 @@ class Driver(Kind):
         if driver is None:
             named = (kind for kind, model in cls.kinds.items() if isinstance(single, str) and single in model.scripts)
             return {**asked, "driver": {"kind": kind}} if (kind := next(named, None)) else asked
+        if isinstance(driver, dict) and "kind" not in driver:
+            implied = (name for name, model in cls.kinds.items() if model.implied_by in driver)
+            driver = {"kind": next(implied, ""), **driver}
+            asked = {**asked, "driver": driver}
         kind = driver.get("kind") if isinstance(driver, dict) else driver
         scripts = cls.kinds[kind].scripts if isinstance(kind, str) and kind in cls.kinds else ()
         return {**asked, "script": scripts[0]} if script is None and scripts else asked
+
+    @property
+    def primary(self) -> str:
+        """The metric that verdicts are about unless the campaign names another."""
+        return "tps"
 
     @property
     def data(self) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.drivers.pgbench import Pgbench
+from pgstrata.spec.drivers.program import Program
 from pgstrata.spec.drivers.replay import Replay
 from pgstrata.spec.drivers.tpcc import Tpcc
 
-DRIVERS: tuple[type[Driver], ...] = (Pgbench, Tpcc, Replay)
+DRIVERS: tuple[type[Driver], ...] = (Pgbench, Tpcc, Program, Replay)
 
 
 def register_drivers() -> None:

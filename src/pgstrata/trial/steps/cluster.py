@@ -333,14 +333,15 @@ def hanging_commits(row: Mapping[str, object], needed: int) -> str:
 
 
 def wait_for_run(context: TrialContext, process: Process, timeout_s: float) -> int:
-    """The exit code of pgbench; TrialError when it does not end, or no standby is left to acknowledge its commits."""
+    """The exit code of a load; TrialError when it does not end, or no standby is left to acknowledge its commits."""
+    name = context.setup.driver.name
     try:
         return _exit_code(context, process, timeout_s)
     except CommandFailed as error:
         if not error.timed_out:
             raise
         raise TrialError(
-            f"pgbench did not end within {timeout_s:.0f} s: it is stopped, or the server does not answer",
+            f"{name} did not end within {timeout_s:.0f} s: it is stopped, or the server does not answer",
             hint="`dmesg` on the host shows a device that hangs",
         ) from None
 

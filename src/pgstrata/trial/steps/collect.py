@@ -59,7 +59,7 @@ def collect_cell(context: TrialContext, cell: Cell) -> None:
 
 def _of_whole_run(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> CellResult:
     driver = context.setup.driver
-    output = replace(_run_output(raw, run_outputs(driver)), logs=_fetch_logs(context, cell, run, raw))
+    output = replace(_run_output(context, cell, raw, run_outputs(driver)), logs=_fetch_logs(context, cell, run, raw))
     found = driver.parse_run(output, cell)
     if found.incomplete:
         raise TrialError(f"{driver.name} did not finish its run: {found.incomplete}")
@@ -74,7 +74,7 @@ def _of_whole_run(context: TrialContext, cell: Cell, run: CellRun, raw: Path) ->
 def _of_slices(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> CellResult:
     """Return the sums of all turns: transactions over seconds, including those of synchronising."""
     driver = context.setup.driver
-    outputs = [_run_output(raw, slice_outputs(number)) for number in range(len(run.slices))]
+    outputs = [_run_output(context, cell, raw, slice_outputs(number)) for number in range(len(run.slices))]
     outputs[-1] = replace(outputs[-1], logs=_fetch_logs(context, cell, run, raw))
     found = summed([driver.parse_run(output, cell) for output in outputs])
     _tell_messages(context, found)
@@ -89,9 +89,10 @@ def _of_slices(context: TrialContext, cell: Cell, run: CellRun, raw: Path) -> Ce
     return result.model_copy(update=changes)
 
 
-def _run_output(raw: Path, names: tuple[str, str]) -> RunOutput:
+def _run_output(context: TrialContext, cell: Cell, raw: Path, names: tuple[str, str]) -> RunOutput:
     out, err = ((raw / name).read_text(encoding="utf-8", errors="replace") for name in names)
-    return RunOutput(out, err)
+    workload = context.setup.workload
+    return RunOutput(out, err, workload=workload, asked_s=context.trial.duration_s or workload.cell_duration_s(cell))
 
 
 def slice_outputs(number: int) -> tuple[str, str]:

@@ -47,8 +47,9 @@ def run_preflight(site: Site) -> Preflight:
 
 def require_driver(site: Site) -> None:
     """PreflightError if the host lacks what the load's driver needs."""
-    driver = driver_of(site.campaign.workload)
-    lacking = lacking_of(site.host, driver.capabilities)
+    workload = site.campaign.workload
+    driver = driver_of(workload)
+    lacking = lacking_of(site.host, driver.capabilities(workload))
     if lacking:
         raise PreflightError(
             f"the driver {driver.name} cannot run on {site.host.name}: {'; '.join(one.reason for one in lacking)}",
