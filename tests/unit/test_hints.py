@@ -15,7 +15,7 @@ from pgstrata.cli.main import app
 
 SOURCE = Path(pgstrata.__file__).parent
 FOREIGN = {
-    "configure": {"--prefix"}, "docker": {"--device"}, "container": {"--device"}, "fuser": {"--mount", "--verbose"},
+    "configure": {"--prefix"}, "docker": {"--device"}, "container": {"--device"}, "dmsetup": {"--tree"}, "fuser": {"--mount", "--verbose"},
     "iconv": {"--to-code"}, "losetup": {"--detach"}, "lsblk": {"--bytes", "--output"}, "mdadm": {"--detail"},
     "mkdir": {"--parents"}, "pgbench": {"--aggregate-interval", "--log", "--sampling-rate"}, "wipefs": {"--all"},
 }  # fmt: skip
