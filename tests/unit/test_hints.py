@@ -15,7 +15,8 @@ from pgstrata.cli.main import app
 
 SOURCE = Path(pgstrata.__file__).parent
 FOREIGN = {
-    "configure": {"--prefix"}, "docker": {"--device"}, "container": {"--device"}, "dmsetup": {"--tree"}, "fuser": {"--mount", "--verbose"},
+    "configure": {"--prefix"}, "docker": {"--device"}, "container": {"--device"}, "fuser": {"--mount", "--verbose"},
+    "dmsetup": {"--tree"},
     "iconv": {"--to-code"}, "losetup": {"--detach"}, "lsblk": {"--bytes", "--output"}, "mdadm": {"--detail"},
     "mkdir": {"--parents"}, "pgbench": {"--aggregate-interval", "--log", "--sampling-rate"}, "wipefs": {"--all"},
 }  # fmt: skip
