@@ -33,7 +33,7 @@ from pgstrata.stack.undo import RemovePath
 from pgstrata.stack.undoing import run_undo
 daemon, at = sys.argv[1:]
 state_worker.own_mounts([daemon, sys.executable])
-loop = state_worker.attach(f"{daemon}/disks/data-0")
+loop = state_worker.attach(f"{daemon}/disks/data-0", 512)
 if at:
     subprocess.run(["mkfs.ext4", "-q", loop.node], check=True)
     subprocess.run(["mount", loop.node, at], check=True)

@@ -146,9 +146,3 @@ def test_what_is_made_up_is_reached_from_one_place_and_not_installed() -> None:
     assert reached == [SOURCE / "trial" / "fake.py"]
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/pgstrata"]
-
-
-def test_the_parts_of_scipy_are_loaded_when_they_are_first_used() -> None:
-    """`import scipy` loads a part at its first use; `from scipy.special import stdtr` costs every command 0.3 s."""
-    for module in MODULES:
-        assert not [name for name in imported(tree_of(module)) if name.startswith("scipy.")], module

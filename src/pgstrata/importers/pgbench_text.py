@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.importers.source import COLOUR, read_text
-from pgstrata.record.schema import PROGRESS_COLUMNS
-from pgstrata.workload.pgbench import script_fields, workload_of
 from pgstrata.workload.pgbench_output import (
     PgbenchOutputError,
     PgbenchResult,
@@ -205,6 +203,8 @@ def pgbench_runs(path: Path, *, stack: str, traits: Mapping[str, str]) -> list[T
 
 def printed_run(path: Path, run: PgbenchRun, stack: str, traits: Mapping[str, str]) -> ToolRun:
     """Return a result of an output as the run of a tool."""
+    from pgstrata.workload.pgbench import script_fields, workload_of  # loads the models of campaigns
+
     result = run.result
     measured = {
         "tps": result.tps,
@@ -230,7 +230,7 @@ def printed_run(path: Path, run: PgbenchRun, stack: str, traits: Mapping[str, st
             "lag_avg_ms": result.lag_avg_ms,
             "scripts": script_fields(result),
         },
-        progress=[tuple(getattr(row, column) for column in PROGRESS_COLUMNS) for row in run.progress.rows],
+        progress=[astuple(row) for row in run.progress.rows],
         traits={**_traits_of(result), **traits},
         told={
             "threads": str(result.jobs),

@@ -1,5 +1,1 @@
 """The loads: drivers behind one interface, and the rates of a medium by itself. Imports `errors`, `spec`, `host`."""
-
-from pgstrata.workload.registry import register_drivers
-
-register_drivers()

@@ -17,7 +17,7 @@ VERBS = (
     ("status", "{}"),
     ("report", "{}"),
     ("report", "{}", "--format", "json"),
-    ("export", "{}", "--to", "{}-tables"),
+    ("export", "{}", "--out", "{}-tables"),
     ("bundle", "{}", "--out", "{}.zip"),
 )
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 VERBS = {
     "report": ("report", "DIR"),
     "status": ("status", "DIR", "--json"),
-    "export": ("export", "DIR", "--to", "OUT"),
+    "export": ("export", "DIR", "--out", "OUT"),
     "bundle": ("bundle", "DIR", "--out", "OUT.zip"),
     "redacted": ("bundle", "DIR", "--redact", "--out", "OUT.zip"),
 }
@@ -124,7 +124,7 @@ def test_further_columns_are_exported_without_them(whole: Path, tmp_path: Path) 
     directory = shutil.copytree(whole, tmp_path / "further")
     for path in directory.rglob("progress.parquet"):
         _table(path, _further)
-    done = CliRunner().invoke(app, ["export", str(directory), "--to", str(tmp_path / "out")])
+    done = CliRunner().invoke(app, ["export", str(directory), "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert pq.read_table(tmp_path / "out" / "progress.parquet").column_names[4:] == list(SERIES["progress"])
 
