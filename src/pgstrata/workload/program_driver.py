@@ -30,7 +30,8 @@ from pgstrata.workload.tool_run import ToolRun
 PREPARE_TIMEOUT_S = 24 * 3600.0
 MOST_OUTPUT_BYTES = 64 << 20
 """Of one file that a program writes, its output included: beyond that the kernel ends it (RLIMIT_FSIZE)."""
-_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w)")
+"""A number that stands by itself: a digit within a word is none."""
 
 
 class ProgramDriver(LoadDriver):
@@ -125,8 +126,9 @@ def _figures(result: Result, text: str) -> Iterator[float]:
             raise TrialError(f"the program printed no table with a column {result.csv!r}: {_excerpt(text)}")
         yield from (_finite(row[result.csv], result.csv) for row in rows)
     else:
-        lines = [line for line in text.splitlines() if line.strip()]
-        if found := _NUMBER.findall(lines[-1] if lines else ""):
+        last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+        is_text = last.replace("\t", " ").isprintable() and "\ufffd" not in last
+        if found := _NUMBER.findall(last if is_text else ""):
             yield _finite(found[-1], "the last line")
 
 

@@ -105,6 +105,9 @@ def test_every_form_of_a_result_is_read(result: dict[str, Any], out: str, value:
         ({"csv": "rate"}, "second,rate\n", "printed no orders_per_s"),
         ({"csv": "rate"}, "second,rate\n1\n", "'None' for rate"),
         ({"last_line": True}, "12\nfinished\n", "printed no orders_per_s"),
+        ({"last_line": True}, "12\nx9 7b .5\n", "printed no orders_per_s"),
+        ({"last_line": True}, "12\n7 \x01 8\n", "printed no orders_per_s"),
+        ({"last_line": True}, "12\n7 \ufffd 8\n", "printed no orders_per_s"),
         ({"last_line": True}, "1e999\n", "no finite number"),
     ],
 )
