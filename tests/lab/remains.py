@@ -20,7 +20,8 @@ def remains(host: Host) -> list[str]:
     """A line for everything that was not there when the machine came up."""
     found = [f"loop {loop.node}" for loop in list_loops(host)]
     found += [f"mount {m.target}" for m in list_mounts(host) if "pgstrata-" in m.target + m.source]
-    found += [f"mapping {name}" for name in host.list_directory("/dev/mapper") if name.startswith("pgstrata")]
+    mapped = host.list_directory("/dev/mapper") if host.status("/dev/mapper") is not None else ()
+    found += [f"mapping {name}" for name in mapped if name.startswith("pgstrata")]
     asked = ["pvs --noheadings --options pv_name", "exportfs -s"]
     if host.status("/proc/spl/kstat/zfs") is not None:
         asked.append("zpool list -H")
