@@ -28,7 +28,7 @@ from itertools import product
 from pathlib import Path
 
 PROGRAM = Path(sys.executable).with_name("strata-disk")
-BUILD = Path(__file__).parents[1] / ".ci" / "strata-disk"
+BUILD = Path(__file__).parents[1] / ".ci" / "crates"
 SIZE_BYTES = 1 << 30
 JOBS = {
     "4k read, depth 1": ("--rw=randread", "--bs=4k", "--iodepth=1"),

@@ -263,8 +263,8 @@ def _name_problem(text: str) -> str | None:
 
 
 def _comma(text: str) -> str:
-    """Suggest a correction for a number with commas: `17,339` is ambiguous, so both readings are named."""
-    if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", text.strip()):
+    """Suggest a correction for a number with separators: `17,339` is taken for thousands, as is `17 339`."""
+    if re.fullmatch(r"-?\d{1,3}([,'\s]\d{3})+([.,]\d+)?", text.strip()):
         return " (write numbers without separators of thousands)"
     return " (use a point for decimals)" if "," in text else ""
 

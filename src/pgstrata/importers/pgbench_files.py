@@ -216,6 +216,11 @@ def _with_logs(run: _Run, rejected: Counter[str], notices: list[str]) -> ToolRun
     if log.torn_lines:
         rejected["torn last line of a log"] += log.torn_lines
     sampled = log.sampled_share < SAMPLED_BELOW
+    if log.sampled_share > 1:
+        raise UsageError(
+            f"{run.logs[0]}: a client's transactions of the same number come more than once: several runs in one log",
+            hint="cut it where the numbers in the second column begin again, and give each part as a run",
+        )
     if sampled:
         share = f"{100 * log.sampled_share:.2g} %"
         notices.append(f"{printed.where} holds {share} of the transactions: a sample, whose seconds are not known")

@@ -99,6 +99,8 @@ def test_byte_order_mark_quotes_and_blank_lines(tmp_path: Path) -> None:
         ('stack;tps\na;"1,5"\n', "use a point for decimals"),
         ('stack,tps\na,"17,339"\n', "without separators of thousands"),
         ('stack,tps\na,"1,017,339.5"\n', "without separators of thousands"),
+        ("stack,tps\na,17\u00a0339\n", "without separators of thousands"),
+        ("stack,tps\na,17'339\n", "without separators of thousands"),
         ("stack,tps\na,0\n", "line 2: tps is not positive: 0"),
         ("stack,tps\na,-3\n", "line 2: tps is not positive: -3"),
         ("stack,tps\na,nan\n", "line 2: not a finite number"),

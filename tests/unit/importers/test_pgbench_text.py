@@ -266,13 +266,13 @@ def test_a_missing_progress_line_is_a_gap_of_its_length(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- logs
 
 
-def log(path: Path, *, begin_us: int, every_us: int = 2500, count: int = 4000, keep: int = 1) -> None:
+def log(path: Path, *, begin_us: int, every_us: int = 2500, count: int = 4000, keep: int = 1, client: int = 0) -> None:
     """A log of one client with a transaction every `every_us`, of which every `keep`-th is logged."""
     with path.open("w") as file:
         for number in range(1, count + 1):
             end_us = begin_us + number * every_us
             if number % keep == 0:
-                file.write(f"0 {number} {every_us} 0 {end_us // 10**6} {end_us % 10**6}\n")
+                file.write(f"{client} {number} {every_us} 0 {end_us // 10**6} {end_us % 10**6}\n")
 
 
 @pytest.mark.parametrize("offset_us", [0, 100_000, 500_000, 970_000, 999_999])
@@ -295,6 +295,18 @@ def test_a_sampled_log_gives_the_throughput_of_all_transactions(tmp_path: Path) 
     assert any("10 % of the transactions: a sample" in notice for notice in summary.notices)
 
 
+def test_runs_that_were_appended_to_one_log_are_no_run(tmp_path: Path) -> None:
+    """Together they would have the transactions of both, over the time from the first to the second."""
+    for run in range(2):
+        log(tmp_path / f"{run}.1", begin_us=1_700_000_000_000_000 + run * 3_600_000_000)
+    (tmp_path / "x.1").write_text((tmp_path / "0.1").read_text() + (tmp_path / "1.1").read_text())
+    with pytest.raises(UsageError, match="more than once: several runs in one log"):
+        import_pgbench([f"a={tmp_path / 'x.1'}"], tmp_path / "out", Inline())
+    threads = [f"{client}{line[1:]}\n" for client in "01" for line in (tmp_path / "0.1").read_text().splitlines()]
+    (tmp_path / "y.1").write_text("".join(threads))
+    assert import_pgbench([f"a={tmp_path / 'y.1'}"], tmp_path / "out", Inline()).runs == 1
+
+
 @pytest.mark.parametrize("name", ["plainlog", "ext4_log", "run.2026.log", "pgbench_log", "a.b.c"])
 def test_a_log_may_have_any_name(tmp_path: Path, name: str) -> None:
     log(tmp_path / name, begin_us=1_700_000_000_000_000, count=100)
@@ -303,8 +315,8 @@ def test_a_log_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 def test_threads_of_a_run_are_told_by_the_log_without_a_number(tmp_path: Path) -> None:
     names = ["x.2026.100", "x.2026.200", "y.7", "y.7.1", "y.7.2"]
-    for name in names:
-        log(tmp_path / name, begin_us=1_700_000_000_000_000, count=100)
+    for client, name in enumerate(names):
+        log(tmp_path / name, begin_us=1_700_000_000_000_000, count=100, client=client)
     summary = import_pgbench([f"a={tmp_path / name}" for name in names], tmp_path / "out", Inline())
     assert summary.runs == 3
 
