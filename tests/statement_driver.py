@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,7 +12,16 @@ from pgstrata.errors import TrialError
 from pgstrata.host.protocol import Command, Completed
 from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.workload import Cell
-from pgstrata.workload.driver import DataRequest, LoadDriver, LoadTimes, RunOutput, RunRequest, run_timeout_s
+from pgstrata.workload.driver import (
+    DRIVERS,
+    DataRequest,
+    LoadDriver,
+    LoadTimes,
+    RunOutput,
+    RunRequest,
+    register,
+    run_timeout_s,
+)
 from pgstrata.workload.tool_run import ToolRun
 
 
@@ -62,3 +72,17 @@ class StatementDriver(LoadDriver):
             {"statements_per_minute": done * 30.0},
             result={"duration_s": 2.0, "transactions": done},
         )
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """The driver is known for the time of a test."""
+    tables: tuple[dict[str, Any], ...] = (DRIVERS, Driver.kinds)
+    before = [dict(table) for table in tables]
+    register(StatementDriver())
+    try:
+        yield
+    finally:
+        for table, held in zip(tables, before, strict=True):
+            table.clear()
+            table.update(held)

@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,24 +13,17 @@ from pgstrata.analyze.campaign.metrics import primary_value
 from pgstrata.host.local import LocalHost
 from pgstrata.postgres.binaries import discover
 from pgstrata.record.reader import read
-from pgstrata.spec.drivers.kind import Driver
 from pgstrata.trial.events import Event, StepBegun
-from pgstrata.workload.driver import DRIVERS, register
 from pgstrata.workload.replay_driver import PROGRAM
 from small_campaigns import campaign, run, stack
-from statement_driver import StatementDriver
+from statement_driver import registered
 
 
 @pytest.fixture
 def outside() -> Iterator[None]:
     """A driver from outside the package, known for the time of a test."""
-    tables: tuple[dict[str, Any], ...] = (DRIVERS, Driver.kinds)
-    before = [dict(table) for table in tables]
-    register(StatementDriver())
-    yield
-    for table, held in zip(tables, before, strict=True):
-        table.clear()
-        table.update(held)
+    with registered():
+        yield
 
 
 @pytest.mark.usefixtures("outside")

@@ -72,7 +72,7 @@ def check_versions(workers: Mapping[str, Described], here: Described) -> None:
 
 
 def notices(workers: Mapping[str, Described], machines: Sequence[Machine], here: Described) -> list[str]:
-    """What the user should know of the workers before anything runs."""
+    """Notices on the workers, before anything runs."""
     told = []
     for machine in machines:
         first = workers[machine.workers[0]]

@@ -154,9 +154,9 @@ class ProcessorSeconds:
     """Processor time of a host since boot, in seconds."""
 
     busy_s: float
-    """Of all processes and of the kernel's threads."""
+    """Processor time of all processes and of the kernel's threads."""
     own_s: float
-    """Of the kernel's threads, and of processes that are ours."""
+    """The part of the kernel's threads and of processes that are ours."""
     stolen_s: float
     """Withheld by the hypervisor."""
     processors: int

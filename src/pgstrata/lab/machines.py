@@ -40,7 +40,7 @@ class Choice:
 
     @property
     def notice(self) -> str:
-        """What the user should know, empty with KVM."""
+        """Notice on an emulated processor; empty with KVM."""
         if self.accelerator == "kvm":
             return ""
         return f"the lab runs in software emulation ({self.reason}): its results are functional only"

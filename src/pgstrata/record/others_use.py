@@ -11,7 +11,7 @@ class OthersUse(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     used_s: float = Field(ge=0)
-    """Of other programs on the host."""
+    """The time of other programs on the host."""
     stolen_s: float = Field(ge=0)
     """Withheld by the hypervisor."""
     elapsed_s: float = Field(ge=0)

@@ -35,7 +35,7 @@ from pgstrata.workload.tool_run import Row, ToolRun
 END_GRACE_S, END_GRACE_SHARE, LONGEST_END_GRACE_S = 30.0, 0.1, 120.0
 """A run may last 30 s and a tenth of its duration longer, at most 120 s, to end its last transactions."""
 LONGEST_RUN_S = 24 * 3600.0
-"""Of a run that is bounded by transactions: the trial's own limit applies."""
+"""Limit of a run that is bounded by transactions: the trial's own limit applies."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class DataRequest:
     workload: Workload
     scale: int
     tablespace: str | None = None
-    """Of the data, in a stack that has it."""
+    """The tablespace of the data, in a stack that has it."""
 
 
 @dataclass(frozen=True)

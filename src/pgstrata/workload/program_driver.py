@@ -29,7 +29,7 @@ from pgstrata.workload.tool_run import ToolRun
 
 PREPARE_TIMEOUT_S = 24 * 3600.0
 MOST_OUTPUT_BYTES = 64 << 20
-"""Of one file that a program writes, its output included: beyond that the kernel ends it (RLIMIT_FSIZE)."""
+"""Limit of one file that a program writes, its output included: beyond that the kernel ends it (RLIMIT_FSIZE)."""
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w)")
 """A number that stands by itself: a digit within a word is none."""
 

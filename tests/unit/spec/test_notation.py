@@ -174,7 +174,7 @@ REFUSED = [
     ("luks(luks1):sector_size=4k/ext4", "luks1 has sectors of 512 bytes", ""),
     ("luks:sector_size=3k/ext4", "sector_size 3072 is none of 512", ""),
     (
-        "luks:key-file=/root/key/ext4",
+        "luks:key-file=/etc/keys/db/ext4",
         "luks option key-file is not taken: the key is made for the trial",
         "leave it out",
     ),

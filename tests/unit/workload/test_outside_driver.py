@@ -4,34 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.spec.campaign import Campaign
-from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.file.campaign import load_campaign
 from pgstrata.spec.file.schema import campaign_schema
 from pgstrata.spec.side_by_side import why_whole
 from pgstrata.spec.workload import Cell, Workload
 from pgstrata.stack.sizing import content_of
-from pgstrata.workload.driver import DRIVERS, RunOutput, driver_of, register
+from pgstrata.workload.driver import RunOutput, driver_of
 from pgstrata_docs.campaign import render_reference
-from statement_driver import Statement, StatementDriver
+from statement_driver import Statement, StatementDriver, registered
 
 
 @pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
+def known() -> Iterator[None]:
     """Known for the time of a test."""
-    tables: tuple[dict[str, Any], ...] = (DRIVERS, Driver.kinds)
-    before = [dict(table) for table in tables]
-    register(StatementDriver())
-    yield
-    for table, held in zip(tables, before, strict=True):
-        table.clear()
-        table.update(held)
+    with registered():
+        yield
 
 
 def read(tmp_path: Path, workload: str) -> Campaign:

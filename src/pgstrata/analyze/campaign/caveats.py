@@ -1,4 +1,4 @@
-"""What a claim on stacks must name besides: notable shares of transactions that figures do not count, and surroundings
+"""Caveats that a claim on stacks must name: notable shares of transactions that figures do not count, and surroundings
 that differ.
 """
 

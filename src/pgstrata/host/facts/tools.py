@@ -1,4 +1,4 @@
-"""What a host can do: the tools that pgstrata drives, with their versions, and filesystems and drivers of the kernel.
+"""Abilities of a host: the tools that pgstrata drives, with their versions, and filesystems and drivers of the kernel.
 
 A module that is on disk but not loaded counts as available, because mount and the tools load it.
 """

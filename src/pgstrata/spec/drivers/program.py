@@ -12,7 +12,7 @@ from pgstrata.spec.drivers.kind import Driver
 from pgstrata.spec.model import Model
 
 PLACES = ("scale", "clients", "seconds", "seed", "host", "port", "user", "database", "folder")
-"""What {NAME} in a command can stand for."""
+"""Names that {NAME} in a command can stand for."""
 _PLACE = re.compile(r"\{(\w+)\}")
 
 

@@ -74,7 +74,7 @@ REFUSED: Mapping[str, Refusal] = {
 
 
 class ZfsPool(Kind):
-    """What a kind that makes a pool of zfs is asked for."""
+    """The requested half of a kind that makes a pool of zfs."""
 
     aliases: ClassVar[Mapping[str, str]] = {"copies": "data_copies"}
     also: ClassVar[Mapping[str, str]] = {"compress": "compression"}

@@ -32,7 +32,7 @@ VOLUME = "volume"
 POOL = "pool"
 CACHE = "fast"
 ORIGIN = f"[{VOLUME}_corig]", f"[{VOLUME}_wcorig]"
-"""What lvs calls the volume below its cache."""
+"""The name of lvs for the volume below its cache."""
 DEFAULT_STRIPE_BYTES = 64 * 1024
 """LVM's default (allocation/stripesize in lvm.conf), passed explicitly so that it is known."""
 DEFAULT_CACHE_MODE = "writethrough"
