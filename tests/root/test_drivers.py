@@ -64,10 +64,11 @@ def test_tpcc_is_loaded_run_and_checked(place: Path) -> None:
 def test_data_that_breaks_a_condition_fails_the_trial(place: Path) -> None:
     def spoil(event: Event) -> None:
         if isinstance(event, StepBegun) and event.step.endswith("collect"):
-            (socket,) = Path("/tmp").glob("pgstrata-*/run/.s.PGSQL.5432")
-            user = socket.owner()
+            (lock,) = place.rglob("postmaster.pid")  # servers of other tests have sockets too
+            folder = lock.read_text().splitlines()[4]
+            user = lock.owner()
             (psql,) = {one.program("psql") for one in discover(LocalHost())[:1]}
-            argv = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", psql, "-h", str(socket.parent)]
+            argv = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", psql, "-h", folder]
             change = "UPDATE customer SET c_balance = c_balance + 1 WHERE c_id = 7 AND c_d_id = 3"
             subprocess.run([*argv, "-U", "postgres", "-c", change, "postgres"], check=True, timeout=60, cwd="/")
 
