@@ -155,8 +155,8 @@ def test_any_stack_survives_a_round_trip(stack: Stack) -> None:
 
 REFUSED = [
     ("xsf", "unknown filesystem 'xsf'", "did you mean xfs?"),
-    ("dm-crypt/ext4", "unknown filesystem 'dm-crypt'", "for example luks/xfs"),
-    ("writecache/ext4", "unknown filesystem 'writecache'", "for example lvm+writecache/xfs"),
+    ("dm-crypt/ext4", "unknown filesystem 'dm-crypt'", "write luks/ext4"),
+    ("writecache/ext4", "unknown filesystem 'writecache'", "write lvm+writecache/ext4"),
     ("lvm+cache+writecache/xfs", "cache and writecache exclude each other", ""),
     ("lvm(thin)+cache/xfs", "cache goes with a linear or striped volume, not with a thin volume", ""),
     ("lvm:snapshots=1+writecache/xfs", "not with a volume with snapshots", ""),
@@ -303,3 +303,55 @@ def test_any_text_is_a_stack_or_a_usage_error(text: str) -> None:
     except UsageError:
         return
     assert parse_stack(render_stack(stack)).data == stack.data
+
+
+OTHER_NAMES = {
+    "raid10/xfs": "md(raid10)/xfs",
+    "raid10(6)/xfs": "md(raid10,6)/xfs",
+    "raid1(2,bitmap=internal)/xfs": "md(raid1,2,bitmap=internal)/xfs",
+    "raid5": "md(raid5)/ext4",
+    "mdadm(raid10)/xfs:noatime": "md(raid10)/xfs:noatime",
+    "striped(4)/xfs": "lvm(striped,4)/xfs",
+    "lvm-thin/xfs": "lvm(thin)/xfs",
+    "lvmcache/xfs": "lvm+cache/xfs",
+    "vg/xfs": "lvm/xfs",
+    "luks2/btrfs": "luks/btrfs",
+    "nvme/ext4": "media(nvme)/ext4",
+    "ssd(2)/md(raid1)/xfs": "media(sata-ssd,2)/md(raid1)/xfs",
+    "gp3/xfs": "media(cloud-volume)/xfs",
+    "mirror": "zfs(mirror)",
+    "raidz/zfs": "zfs(raidz1)",
+    "raidz2(6):compression=lz4": "zfs(raidz2,6):compression=lz4",
+    "ramdisk:size=4g": "tmpfs:size=4g",
+    "ext4@wal=ssd": "media(sata-ssd)/ext4",
+    "ext4@wal=/mnt/log": "dir:/mnt/log",
+    "btrfs:raid1": "btrfs(raid1)",
+    "zfs:mirror": "zfs(mirror)",
+    "ext4:writeback": "ext4:data=writeback",
+}
+
+
+@pytest.mark.parametrize("text", OTHER_NAMES)
+def test_another_name_is_told_as_it_is_written_here(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_stack(text)
+    written = caught.value.hint.removeprefix("write ").partition(" ")[0]
+    assert written == OTHER_NAMES[text]
+    assert parse_stack(written)
+
+
+@pytest.mark.parametrize("name", ["sda", "/dev/nvme0n1p2", "vdb1", "md0", "dm-3"])
+def test_a_disk_is_taken_by_its_id(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_stack(f"{name}/xfs")
+    assert caught.value.hint == f"write disk(ID)/xfs: pgstrata doctor lists the id of {name}"
+
+
+@pytest.mark.parametrize(
+    ("text", "written"), [("zfs+l2arc", "+cache"), ("zfs+slog", "+log"), ("zfs+metadata", "+special")]
+)
+def test_vdevs_have_other_names_too(text: str, written: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_stack(text)
+    assert caught.value.hint == f"write {written}"
+    assert parse_stack(f"zfs{written}")

@@ -31,6 +31,7 @@ Profile = Literal["single", "dup", "raid0", "raid1", "raid1c3", "raid1c4", "raid
 _REFUSED: Mapping[str, Refusal] = {
     **MOUNT_WORDS,
     **SYNCHRONOUS,
+    **refuse("zstd lzo zlib", "it is a value of compress", "write compress=zstd"),
     **refuse("check_int check_int_data check_int_print_mask enospc_debug noenospc_debug fatal_errors fragment "
              "ref_verify", "it is for debugging of btrfs", LEAVE_OUT),
     **refuse("degraded nologreplay norecovery recovery rescue usebackuproot rescan_uuid_tree skip_balance clear_cache "

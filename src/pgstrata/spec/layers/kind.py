@@ -6,6 +6,7 @@ half, how it is built and read back, is a `stack.kind` object. Everything else a
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -27,7 +28,7 @@ Switch = bool | None
 ELSEWHERE = frozenset(
     {"bcache", "bcachefs", "ceph", "cephfs", "cifs", "dm-integrity", "drbd", "exfat", "ext2",
      "ext3", "f2fs", "gfs2", "glusterfs", "jfs", "nilfs2", "ntfs", "ocfs2", "overlay", "reiserfs", "smb",
-     "stratis", "vdo", "vfat"}
+     "stratis", "vdo", "vfat", "zram"}
 )  # fmt: skip
 """Layers and filesystems that people use and pgstrata does not build."""
 NOT_BUILT = (
@@ -55,6 +56,8 @@ class Kind(Spelled):
     """Devices that a layout needs at least, where that is more than one."""
     layout_usual: ClassVar[Mapping[str, int]] = {}
     """Devices taken where nobody says how many, where that is more than the minimum."""
+    known_as: ClassVar[Mapping[str, str]] = {}
+    """Names that people use for it, with what is written here."""
     own_names: ClassVar[tuple[str, ...]] = ()
     """Fields with a device of its own, which short notation writes behind a plus sign."""
 
@@ -95,6 +98,12 @@ class Kind(Spelled):
         )
 
     @classmethod
+    def layouts(cls) -> tuple[str, ...]:
+        """The ways in which several devices can be put together."""
+        field = cls.model_fields.get(cls.layout_field)
+        return tuple(map(str, get_args(field.annotation))) if field else ()
+
+    @classmethod
     def usual_count(cls, asked: Mapping[str, Any]) -> int:
         """Devices taken where neither the user nor a list of devices says how many; `asked` as written."""
         layout = str(asked.get(cls.layout_field) or "")
@@ -104,6 +113,32 @@ class Kind(Spelled):
         """Why `count` devices cannot make that layout; None if they can."""
         minimum = self.layout_minimum.get(layout, 1)
         return f"{self.kind} {layout} needs at least {minimum} devices, not {count}" if count < minimum else None
+
+
+def _written_here(text: str) -> str | None:
+    """A hint that writes a stack with another name for its first part as it is written here; None for unknown names."""
+    disk = _DISK.fullmatch(text)
+    if disk is not None:
+        return f"write disk(ID){disk['above'] or '/ext4'}: pgstrata doctor lists the id of {disk['name']}"
+    if text.startswith("/"):
+        return f"write dir:{text} for a directory that is there"
+    name, arguments, rest = split_call(text)
+    for sort in (Device, BlockLayer, Filesystem):
+        for kind, model in sort.kinds.items():
+            names = {**{one: f"{kind}({one})" for one in model.layouts()}, **model.known_as}
+            if model.offered and name in names:
+                meant, inner = names[name], f"({arguments})" if arguments else ""
+                if inner and meant.endswith(")"):
+                    meant, inner = meant[:-1], f",{arguments})"
+                if sort is not Filesystem:
+                    return f"write {meant}{inner}{rest or '/ext4'}"
+                return f"write {meant}{inner}{'' if rest.startswith('/') else rest}"
+    return None
+
+
+_DISK = re.compile(
+    r"(?P<name>/dev/[\w.-]+|((s|v|xv)d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(p[0-9]+)?|(dm-|md|loop)[0-9]+))(?P<above>/.+)?"
+)
 
 
 @cache
@@ -203,8 +238,6 @@ class BlockLayer(Kind):
     """True if it gives a device for each one below."""
     under_pool: ClassVar[str] = ""
     """What is wrong with it below a filesystem that pools disks itself, if anything; `{fs}` is that one."""
-    known_as: ClassVar[Mapping[str, str]] = {}
-    """Names that people use for it, with what is written here."""
 
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
         """What it means for acknowledged commits; `ground` is what a directory was found to lie on."""
@@ -368,14 +401,10 @@ class Filesystem(Kind):
         """A filesystem alone: `xfs:noatime`, `btrfs(raid10):compress=zstd`, `zfs:recordsize=16k+log`, `dir:/mnt/x`."""
         name, arguments, rest = split_call(text.strip())
         if name not in Filesystem.offered_names():
-            meant = {k: v for layer in BlockLayer.kinds.values() for k, v in layer.known_as.items()}
             raise UsageError(
                 f"unknown filesystem {name or text!r} in {(whole or text)!r}",
-                hint=f"for example {meant[name]}/xfs"
-                if name in meant
-                else NOT_BUILT.format(name=name)
-                if name in ELSEWHERE
-                else render_nearest(name, (*Filesystem.offered_names(), *BlockLayer.offered_names())),
+                hint=(NOT_BUILT.format(name=name) if name in ELSEWHERE else _written_here(text.strip()))
+                or render_nearest(name, (*Filesystem.offered_names(), *BlockLayer.offered_names())),
             )
         call = Call(text, name, arguments, rest, volume if volume is not None else {})
         return {"kind": name, **Filesystem.kinds[name].parse_call(call)}

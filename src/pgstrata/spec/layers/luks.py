@@ -64,7 +64,7 @@ class Luks(BlockLayer):
     gives: ClassVar[str] = "mapping"
     keeps_count: ClassVar[bool] = True
     assembles: ClassVar[bool] = True
-    known_as: ClassVar[Mapping[str, str]] = {"dm-crypt": "luks", "dmcrypt": "luks", "cryptsetup": "luks"}
+    known_as: ClassVar[Mapping[str, str]] = dict.fromkeys(("dm-crypt", "dmcrypt", "cryptsetup", "luks2"), "luks")
     also: ClassVar[Mapping[str, str]] = {
         "-c": "cipher",
         "-s": "key_size",

@@ -21,7 +21,7 @@ _REFUSED: Mapping[str, Refusal] = {
              "--raidintegrity raidintegrityblocksize --raidintegrityblocksize raidintegritymode --raidintegritymode "
              "maxrecoveryrate --maxrecoveryrate --raidmaxrecoveryrate minrecoveryrate --minrecoveryrate "
              "--raidminrecoveryrate raid0 raid1 raid4 raid5 raid6 raid10 mirror writemostly",
-             "redundancy is built by md below LVM", "write md(raid1,2)/lvm/ext4"),
+             "redundancy is built by md below LVM", "put md below, as in md(raid1,2)/lvm/ext4"),
     **refuse("cache -H --cache cachedevice --cachedevice cachesize --cachesize", "the device of a cache follows a plus "
              "sign, and the cache takes it as a whole", "write lvm+cache(media(nvme))/xfs or lvm+writecache(2G)/xfs"),
     **refuse("writecache --writecache", "the device of a cache follows a plus sign", "write lvm+writecache/xfs"),
@@ -77,6 +77,9 @@ class Lvm(BlockLayer):
     known_as: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("dm-cache", "dmcache", "lvmcache"), "lvm+cache"),
         **dict.fromkeys(("writecache", "dm-writecache"), "lvm+writecache"),
+        **dict.fromkeys(("lv", "vg", "lvm2"), "lvm"),
+        **dict.fromkeys(("lvm-thin", "lvmthin", "thinpool"), "lvm(thin)"),
+        "stripe": "lvm(striped)",
     }
     units: ClassVar[Mapping[str, str]] = dict.fromkeys(("-I", "--stripesize", "-c", "--chunksize", "chunksize"), "k")
     also: ClassVar[Mapping[str, str]] = {

@@ -54,6 +54,7 @@ class Md(BlockLayer):
     assembles: ClassVar[bool] = True
     under_pool: ClassVar[str] = "hides the disks from {fs}, which then cannot repair: use a vdev layout of {fs} instead"
     units: ClassVar[Mapping[str, str]] = {"-c": "k", "--chunk": "k"}
+    known_as: ClassVar[Mapping[str, str]] = {"mdadm": "md", "mdraid": "md", "raid": "md(raid1)"}
     also: ClassVar[Mapping[str, str]] = {
         "-c": "chunk",
         "--chunk": "chunk",

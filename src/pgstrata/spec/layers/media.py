@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pgstrata.spec.layers.kind import Device, Look
-from pgstrata.spec.media_model import CHOICE, DEFINED, MODEL_SCHEMA, check_model, keeps_cache
+from pgstrata.spec.media_model import CHOICE, DEFINED, MODEL_SCHEMA, MODELS, check_model, keeps_cache
 from pgstrata.spec.model import SizeBytes
 from pgstrata.spec.notation.term import render_call
 from pgstrata.spec.units import render_size_exact
@@ -35,6 +35,12 @@ class MediaDevice(Device):
     capability: ClassVar[str] = "block.media"
     short_field: ClassVar[str] = "model"
     in_memory: ClassVar[bool] = True
+    known_as: ClassVar[Mapping[str, str]] = {
+        **{model: f"media({model})" for model in MODELS},
+        **dict.fromkeys(("ssd", "sata"), "media(sata-ssd)"),
+        **dict.fromkeys(("hdd", "sas"), "media(hdd-7200)"),
+        **dict.fromkeys(("ebs", "gp2", "gp3", "io1", "io2", "cloud"), "media(cloud-volume)"),
+    }
 
     definition: str | None = Field(None, description=DEFINED)
     model: Annotated[str, MODEL_SCHEMA] = Field(

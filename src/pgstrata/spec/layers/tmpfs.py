@@ -37,6 +37,7 @@ class Tmpfs(Filesystem):
 
     kind: Literal["tmpfs"] = "tmpfs"
     in_memory: ClassVar[bool] = True
+    known_as: ClassVar[Mapping[str, str]] = dict.fromkeys(("ram", "ramdisk", "ramfs", "memory", "shm"), "tmpfs")
     implied: ClassVar[frozenset[str]] = IMPLIED_MOUNT_WORDS | {"async"}
     refused: ClassVar[Mapping[str, Refusal]] = _REFUSED
     size: SizeBytes | None = Field(None, description="limit; by default half of the memory")

@@ -31,6 +31,7 @@ class Zfs(ZfsPool, Filesystem):
 
     kind: Literal["zfs"] = "zfs"
 
+    known_as: ClassVar[Mapping[str, str]] = {"zpool": "zfs", "raidz": "zfs(raidz1)"}
     also: ClassVar[Mapping[str, str]] = {**ZfsPool.also, "recsize": "recordsize"}
     implied: ClassVar[frozenset[str]] = ZfsPool.implied | {"special_small_blocks=0"}
     spans_devices: ClassVar[bool] = True

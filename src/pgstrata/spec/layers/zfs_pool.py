@@ -22,6 +22,7 @@ from pgstrata.spec.notation.tokens import split_call, split_top
 
 _PARITY_DISKS = {"raidz1": 1, "raidz2": 2, "raidz3": 3}
 VDEVS = ("log", "cache", "special")
+OTHER_NAMES = {"slog": "log", "zil": "log", "logs": "log", "l2arc": "cache", "metadata": "special"}
 _LAYOUTS = ("mirror", "raidz", "raidz1", "raidz2", "raidz3", "draid", "stripe")
 
 NO_VDEV: Mapping[str, Refusal] = {
@@ -57,6 +58,7 @@ REFUSED: Mapping[str, Refusal] = {
              "names are lower-case ASCII"),
     **refuse("autoexpand expand autoreplace replace", "it is for devices that grow or are replaced, and those of a "
              "stack stay"),
+    **refuse("lz4 zstd gzip zle lzjb", "it is a value of compression", "write compression=lz4"),
     **refuse("vdev", "the layout stands in parentheses", "write zfs(mirror,2)"),
     **refuse("log cache special log_mirror special_mirror", "further vdevs follow a plus sign or stand in parentheses",
              "write zfs+log(mirror)+special(mirror)"),
@@ -202,7 +204,10 @@ def parse_vdev(text: str, whole: str) -> dict[str, Any]:
         raise UsageError(f"{rest} in +{text} is no part of a vdev: properties stand before the first +",
                          hint=f"write zfs{rest}+{name}")  # fmt: skip
     if name not in VDEVS or rest:
-        raise UsageError(f"+{text} in {whole!r} is not a vdev of zfs", hint=render_nearest(name, VDEVS))
+        raise UsageError(
+            f"+{text} in {whole!r} is not a vdev of zfs",
+            hint=f"write +{OTHER_NAMES[name]}" if name in OTHER_NAMES else render_nearest(name, VDEVS),
+        )
     words = split_top(arguments, ",") if arguments else []
     mirrored = "mirror" in words and name in ("log", "special")
     words = [word for word in words if not (mirrored and word == "mirror")]

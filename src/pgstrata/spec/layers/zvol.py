@@ -37,6 +37,11 @@ class Zvol(ZfsPool, BlockLayer):
 
     volblocksize: SizeBytes | None = Field(None, description="block of the volume; zfs takes 8k, or 16k since 2.2")
 
+    @classmethod
+    def layouts(cls) -> tuple[str, ...]:
+        """No layout: the name of a pool's layout alone means zfs."""
+        return ()
+
     @field_validator("volblocksize")
     @classmethod
     def _block(cls, size: int | None) -> int | None:

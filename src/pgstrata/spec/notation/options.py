@@ -165,12 +165,28 @@ def explain_unknown(model: type[Spelled], key: str) -> tuple[str, str]:
     found = next((model.refused[k] for k in (key, plain, plain.removeprefix("no")) if k in model.refused), None)
     if found is not None:
         return f"{model.name()} option {key} is not taken: {found.reason}", found.hint
+    if written := _value_of(model, key):
+        return f"{model.name()} has no option {key!r}", f"write {written}"
     known = spellings(model)
     hint = (
         render_nearest(key, known) if len(known) <= MOST_LISTED or nearest(key, known) else f"{LISTED} {model.name()}"
     )
     other = "" if hint.startswith("did you mean") else "; for other options mount it yourself and give dir:/mnt/x"
     return f"{model.name()} has no option {key!r}", f"{hint}{other}"
+
+
+def _value_of(model: type[Spelled], word: str) -> str | None:
+    """A layout or a value that stands where an option belongs, as it is written; None where it is no such word."""
+    layout = getattr(model, "layout_field", "")
+    fields = {name: info.annotation for name, info in model.model_fields.items() if name != "kind"}
+    taking = [name for name, kind in fields.items() if word in (*get_args(kind), *_inner(kind))]
+    if layout in taking:
+        return f"{model.name()}({word})"
+    return f"{model.name()}:{model.presented(taking[0])}={word}" if len(taking) == 1 else None
+
+
+def _inner(annotation: Any) -> tuple[Any, ...]:
+    return tuple(value for one in get_args(annotation) for value in get_args(one))
 
 
 def _negate(value: str) -> Any:
