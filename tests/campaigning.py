@@ -22,7 +22,7 @@ STATE = "PGSTRATA_STATE_DIRECTORY"
 SMALL = """\
 name: small
 stacks: [{stacks}]
-workload: {{scale: 1, clients: 2, duration: 1, warmup: 0}}
+workload: {{scale: 1, clients: 2, duration: 1, warmup: 0, rate: 100}}
 runs: {{blocks: {blocks}, fresh_blocks: 1, load: {load}}}
 defaults:
   device: {{loop: 1, size: 2560M}}

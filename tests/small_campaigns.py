@@ -27,11 +27,13 @@ def stack(name: str, kind: str = "ext4", **more: Any) -> dict[str, Any]:
 
 
 def campaign(*stacks: dict[str, Any], workload: dict[str, Any] | None = None, **runs: Any) -> Campaign:
+    given = workload or {}
+    paced = {} if "driver" in given else {"rate": 100}  # leaves the processors to other tests
     return Campaign.model_validate(
         {
             "name": "small",
             "stacks": stacks,
-            "workload": {"scale": 1, "clients": 2, "duration": 1, "warmup": 0, **(workload or {})},
+            "workload": {"scale": 1, "clients": 2, "duration": 1, "warmup": 0, **paced, **given},
             "runs": {"blocks": 1, "fresh_blocks": 1, **runs},
         }
     )

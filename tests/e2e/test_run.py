@@ -20,7 +20,7 @@ defaults:
   device: {loop: 1, size: 2560M}
   postgresql: {initdb: [--no-sync], settings: {fsync: "off", max_wal_size: 64MB}}
 stacks: [ext4, "xfs:noatime", btrfs, tmpfs, zfs, "ext4@max_connections=3"]
-workload: {scale: 1, clients: 2, duration: 2, warmup: 1}
+workload: {scale: 1, clients: 2, duration: 2, warmup: 1, rate: 100}
 runs: {blocks: 2, fresh_blocks: 1}
 """
 

@@ -39,6 +39,7 @@ def campaign(
     stages: str = "",
 ) -> str:
     given = workload if "clients:" in workload else f", clients: 2, duration: 1{workload}"
+    given += "" if stages or "rate:" in given else ", rate: 100"
     return HEAD.format(stacks=stacks, workload=given, runs=runs, blocks=blocks, warmup=warmup, size=size, stages=stages)
 
 

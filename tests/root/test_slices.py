@@ -21,7 +21,7 @@ from pgstrata.trial.executor import KILL_HOOK
 CAMPAIGN = """\
 name: turns
 stacks: {stacks}
-workload: {{scale: 1, clients: 2, duration: 2, warmup: 0, script: {script}}}
+workload: {{scale: 1, clients: 2, duration: 2, warmup: 0, rate: 100, script: {script}}}
 runs: {{design: slices, slices: {{count: 2, length: 1s}}, blocks: {blocks}, fresh_blocks: 1}}
 defaults:
   device: {{loop: 1, size: 2560M}}

@@ -34,6 +34,7 @@ from pgstrata.host.agent.processes import (
     processor_seconds,
     send_signal,
     start_time,
+    started_as,
     usage,
     wait_pid,
 )
@@ -77,7 +78,7 @@ class Commands:
         files = [memory_file(stdin), memory_file(), memory_file()]
         began = time.monotonic()
         try:
-            code, timed_out = self._run(argv, timeout_s, files, identity(user), env or {}, cwd, token)
+            code, timed_out = self._run(started_as(argv, user), timeout_s, files, env or {}, cwd, token)
             return {
                 "exit_code": code,
                 "stdout": contents(files[1]),
@@ -91,10 +92,9 @@ class Commands:
 
     def _run(
         self,
-        argv: list[str],
+        started: dict[str, Any],
         timeout_s: float,
         files: list[int],
-        identity: dict[str, Any],
         env: dict[str, str],
         cwd: str | None,
         token: str,
@@ -103,7 +103,7 @@ class Commands:
             raise NotADirectoryError(errno.ENOTDIR, "no directory to run in", cwd)
         try:
             process = subprocess.Popen(
-                argv,
+                **started,
                 stdin=files[0],
                 stdout=files[1],
                 stderr=files[2],
@@ -111,10 +111,9 @@ class Commands:
                 cwd=cwd,
                 start_new_session=True,
                 umask=UMASK,
-                **identity,
             )
         except (FileNotFoundError, PermissionError) as error:
-            os.write(files[2], f"{argv[0]}: {error.strerror}\n".encode())
+            os.write(files[2], f"{started['args'][0]}: {error.strerror}\n".encode())
             return (_EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else _EXIT_CANNOT_RUN), False
         self._foreground[token] = process.pid
         try:

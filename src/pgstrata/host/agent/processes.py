@@ -7,6 +7,7 @@ import errno
 import os
 import pwd
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -47,6 +48,21 @@ def identity(user: str | None) -> dict[str, Any]:
         raise AgentError("user", f"only root can run a command as OS user {user}")
     groups = os.getgrouplist(user, entry.pw_gid)
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups}
+
+
+def started_as(argv: list[str], user: str | None) -> dict[str, Any]:
+    """Arguments for Popen that run `argv` as an OS user, by setpriv of util-linux where there is one.
+
+    Popen forks in order to switch users, and a fork copies the page tables of the caller: 36 ms of processor for a
+    process of 400 MB, where setpriv, which is executed like any program, takes 3 ms.
+    """
+    switch = identity(user)
+    setpriv = shutil.which("setpriv", path=PATH) if switch else None
+    if setpriv is None:
+        return {"args": argv, **switch}
+    groups = ",".join(map(str, switch["extra_groups"]))
+    words = [f"--reuid={switch['user']}", f"--regid={switch['group']}", f"--groups={groups}"]
+    return {"args": [setpriv, *words, "--", *argv]}
 
 
 def memory_file(data: bytes = b"") -> int:

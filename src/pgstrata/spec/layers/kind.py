@@ -117,11 +117,6 @@ class Kind(Spelled):
 
 def _written_here(text: str) -> str | None:
     """A hint that writes a stack with another name for its first part as it is written here; None for unknown names."""
-    disk = _DISK.fullmatch(text)
-    if disk is not None:
-        return f"write disk(ID){disk['above'] or '/ext4'}: pgstrata doctor lists the id of {disk['name']}"
-    if text.startswith("/"):
-        return f"write dir:{text} for a directory that is there"
     name, arguments, rest = split_call(text)
     for sort in (Device, BlockLayer, Filesystem):
         for kind, model in sort.kinds.items():
@@ -133,12 +128,16 @@ def _written_here(text: str) -> str | None:
                 if sort is not Filesystem:
                     return f"write {meant}{inner}{rest or '/ext4'}"
                 return f"write {meant}{inner}{'' if rest.startswith('/') else rest}"
-    return None
+    disk = _DISK.fullmatch(text)
+    if disk is not None:
+        return f"write disk(ID){disk['above'] or '/ext4'}: pgstrata doctor lists the id of {disk['name']}"
+    return f"write dir:{text} for a directory that is there" if text.startswith("/") else None
 
 
 _DISK = re.compile(
-    r"(?P<name>/dev/[\w.-]+|((s|v|xv)d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(p[0-9]+)?|(dm-|md|loop)[0-9]+))(?P<above>/.+)?"
+    r"(?P<name>/dev/[\w.-]+|(s|v|xv)d[a-z]+[0-9]*|nvme[0-9]+n[0-9]+(p[0-9]+)?|[a-z]{2}-?[0-9]+|loop[0-9]+)(?P<above>/.+)?"
 )
+"""Names that the kernel gives to disks, and what stands on one."""
 
 
 @cache

@@ -39,7 +39,7 @@ class MediaDevice(Device):
         **{model: f"media({model})" for model in MODELS},
         **dict.fromkeys(("ssd", "sata"), "media(sata-ssd)"),
         **dict.fromkeys(("hdd", "sas"), "media(hdd-7200)"),
-        **dict.fromkeys(("ebs", "gp2", "gp3", "io1", "io2", "cloud"), "media(cloud-volume)"),
+        **dict.fromkeys(("ebs", "gp2", "gp3", "io1", "io2", "st1", "sc1", "cloud"), "media(cloud-volume)"),
     }
 
     definition: str | None = Field(None, description=DEFINED)
