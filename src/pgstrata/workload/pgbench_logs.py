@@ -39,6 +39,8 @@ PERCENTILES = ("p50", "p90", "p95", "p99", "p999")
 WORDS = ("skipped", "failed", "serialization", "deadlock", "other")
 _COLUMNS = ("client", "number", "latency_us", "script", "epoch_s", "epoch_us", "seventh", "eighth")
 _DENSE_US = 1 << 20
+CLOCK_US = 1_000_000
+"""Longest step of the clock backwards that is taken for its usual correction."""
 LONGEST_RUN_S = 31 * 86400
 MOST_SCRIPTS = 16
 """Scripts of a mix whose percentiles are known: each takes a histogram of 8 MiB. Later ones share one."""
@@ -340,12 +342,10 @@ def _parse_block(
             ),
         )
     except pa.ArrowInvalid as error:
-        number, why = _first_bad_line(data[:cut], len(columns))
-        raise UsageError(
-            f"{path}: line {_lines_before(path, offset_bytes) + number} is not a line of a pgbench log: {why or error}",
-            hint="remove the damaged lines, or give the log of one run only",
-        ) from None
+        raise _damaged(path, data[:cut], columns, offset_bytes, str(error)) from None
     latency = table.column("latency_us")
+    if (pa.compute.min(latency).as_py() or 0) < 0:
+        raise _damaged(path, data[:cut], columns, offset_bytes, "a latency below 0")
     words = {w: data.count(f" {w} ".encode(), 0, cut) for w in WORDS} if latency.null_count else {}
     lag_us = pa.compute.max(table.column(lag)).as_py() if lag else None
     epoch_s, latency_us = table.column("epoch_s").to_numpy(), latency.fill_null(-1).to_numpy()
@@ -357,7 +357,9 @@ def _parse_block(
         since_us = epoch_s * 1_000_000 + table.column("epoch_us").to_numpy() - origin_us
         last_us = int(since_us.max(initial=0))
         epoch_s = since_us // 1_000_000
-        numbers = _numbers_of(table.column("client").to_numpy(), table.column("number").to_numpy())
+        client, number = table.column("client").to_numpy(), table.column("number").to_numpy()
+        _require_one_clock(path, client, number, since_us)
+        numbers = _numbers_of(client, number)
     if latency_us.size and latency_us.min() < 0:
         has_latency = latency_us >= 0
         epoch_s, latency_us, script = epoch_s[has_latency], latency_us[has_latency], script[has_latency]
@@ -369,6 +371,28 @@ def _parse_block(
     seconds = _count_seconds(epoch_s)
     counted = {word: count for word, count in words.items() if count}
     return LogSummary(counted, 0, histogram, seconds, lag_us, origin_us or 0, last_us, numbers, later)
+
+
+def _damaged(path: Path, data: bytes, columns: tuple[str, ...], offset_bytes: int, otherwise: str) -> UsageError:
+    """The error for the first line of `data` that is none of a log."""
+    number, why = _first_bad_line(data, len(columns))
+    line = _lines_before(path, offset_bytes) + number
+    return UsageError(
+        f"{path}: line {line} is not a line of a pgbench log: {why or otherwise}",
+        hint="remove the damaged lines, or give the log of one run only",
+    )
+
+
+def _require_one_clock(path: Path, client: Seconds, number: Seconds, since_us: Seconds) -> None:
+    """Refuses a log in which a transaction of a client ends before those that the client ran earlier."""
+    order = np.argsort(client, kind="stable")
+    later = (np.diff(client[order]) == 0) & (np.diff(number[order]) > 0)
+    back_us = np.where(later, -np.diff(since_us[order]), 0)
+    if back_us.max(initial=0) > CLOCK_US:
+        raise UsageError(
+            f"{path}: the clock was set back by {back_us.max() / 1e6:.0f} s during the run: its length is unknown",
+            hint="give the part of the log before or after that moment, or measure again",
+        )
 
 
 def _numbers_of(client: Seconds, number: Seconds) -> dict[int, tuple[int, int]]:

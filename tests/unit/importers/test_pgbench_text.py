@@ -307,6 +307,29 @@ def test_runs_that_were_appended_to_one_log_are_no_run(tmp_path: Path) -> None:
     assert import_pgbench([f"a={tmp_path / 'y.1'}"], tmp_path / "out", Inline()).runs == 1
 
 
+def test_a_clock_that_was_set_back_gives_no_length(tmp_path: Path) -> None:
+    """An hour back in the middle of ten seconds is no run of an hour, nor one of five seconds."""
+    log(tmp_path / "x.1", begin_us=1_700_000_000_000_000)
+    lines = (tmp_path / "x.1").read_text().splitlines()
+    half = len(lines) // 2
+    for line in range(half, len(lines)):
+        words = lines[line].split()
+        lines[line] = " ".join([*words[:4], str(int(words[4]) - 3600), *words[5:]])
+    (tmp_path / "x.1").write_text("\n".join(lines) + "\n")
+    with pytest.raises(UsageError, match="the clock was set back by 3600 s during the run"):
+        import_pgbench([f"a={tmp_path / 'x.1'}"], tmp_path / "out", Inline())
+
+
+def test_a_latency_below_zero_is_no_latency(tmp_path: Path) -> None:
+    log(tmp_path / "x.1", begin_us=1_700_000_000_000_000)
+    lines = (tmp_path / "x.1").read_text().splitlines()
+    words = lines[6].split()
+    lines[6] = " ".join([*words[:2], f"-{words[2]}", *words[3:]])
+    (tmp_path / "x.1").write_text("\n".join(lines) + "\n")
+    with pytest.raises(UsageError, match=f"line 7 is not a line of a pgbench log: '-{words[2]}' is not a number"):
+        import_pgbench([f"a={tmp_path / 'x.1'}"], tmp_path / "out", Inline())
+
+
 @pytest.mark.parametrize("name", ["plainlog", "ext4_log", "run.2026.log", "pgbench_log", "a.b.c"])
 def test_a_log_may_have_any_name(tmp_path: Path, name: str) -> None:
     log(tmp_path / name, begin_us=1_700_000_000_000_000, count=100)
