@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 
 from pgstrata.crash.verdict import UNMOUNTABLE, summarise
-from pgstrata.record.schema import CrashRecord, HostFacts, StateRecord
+from pgstrata.record.schema import FAILED, CrashRecord, HostFacts, StateRecord
 from pgstrata.spec.expand import slug
 
 PROGRAM = Path(sys.executable).parent / "pgstrata"
@@ -43,6 +43,8 @@ class Control:
     """States of one that must lose, before all of them are looked at: so many that one of them shows it."""
     panics: bool | None = None
     """Whether PostgreSQL must end itself at the fault; None where either will do."""
+    repaired: bool = False
+    """Whether its states must be repaired, after which they hold."""
     unmountable: bool = False
     """Whether the kernel is known not to mount some states in which a block of metadata is torn: docs/crash.md."""
 
@@ -57,6 +59,7 @@ CONTROLS = (
     Control("ext4@fsync=off", loses=True),
     Control("ext4@synchronous_commit=off", loses=True),
     Control("ext4:nobarrier", loses=True),
+    Control("ext4:nojournal", loses=True, repaired=True),
     Control("ext4@full_page_writes=off", loses=True),
     Control("xfs@full_page_writes=off", loses=True, unmountable=True),
     Control("btrfs:nodatacow@full_page_writes=off", loses=True, at_first=100),
@@ -125,13 +128,13 @@ def problem(control: Control, found: CrashRecord, states: int, first_s: float | 
         return f"PostgreSQL {'panicked' if found.panicked else 'did not panic'} at the fault"
     if found.unknown:
         return f"{found.unknown} states could not be looked at to the end"
-    if control.loses and found.verdict not in ("lost", "corrupt"):
-        return f"it {found.verdict}, and must lose"
+    if control.loses and found.verdict not in (("repair",) if control.repaired else ("lost", "corrupt")):
+        return f"the verdict is {found.verdict}, and it must {'be repaired' if control.repaired else 'lose'}"
     if control.loses:
         late = first_s is not None and first_s > CAUGHT_WITHIN_S
         return f"the first failure took {first_s:.0f} s, and must take at most {CAUGHT_WITHIN_S:.0f} s" if late else ""
     if found.verdict != "held":
-        return f"it {found.verdict}, and must hold: {found.first_counterexample}"
+        return f"the verdict is {found.verdict}, and it must hold: {found.first_counterexample}"
     return "" if found.states >= states or control.fault else f"only {found.states} of {states} states were found"
 
 
@@ -176,7 +179,7 @@ def first_failure(states: Sequence[StateRecord], workers: int) -> tuple[int, flo
     spent_s = 0.0
     for number, state in enumerate(states, start=1):
         spent_s += state.duration_s / workers
-        if state.verdict in ("lost", "corrupt"):
+        if state.verdict in FAILED:
             return number, spent_s
     return None
 
@@ -201,7 +204,7 @@ def run(control: Control, stack: str, asked: argparse.Namespace, folder: Path) -
     if not control.loses:
         return crash(control, stack, asked, folder / "hold", ["--states", str(asked.hold)])
     out = crash(control, stack, asked, folder / "few", ["--states", str(min(control.at_first, asked.lose))])
-    if read(out)[0].verdict in ("lost", "corrupt") or asked.lose <= control.at_first:
+    if read(out)[0].verdict in FAILED or asked.lose <= control.at_first:
         return out
     states = ["--states", str(asked.lose), "--minutes", str(CAUGHT_WITHIN_S / 60)]
     return crash(control, stack, asked, folder / "all", states)
@@ -322,7 +325,7 @@ def outcome(control: Control, stack: str, asked: argparse.Namespace) -> Outcome:
             why = problem(control, without_unmountable(control, found, states), asked.hold, first_s)
         if why and asked.keep:
             shutil.copytree(folder, asked.keep / slug(f"{control.name} {stack}"), dirs_exist_ok=True)
-    counts = ", ".join(f"{word} {getattr(found, word)}" for word in ("states", "lost", "corrupt", "unknown"))
+    counts = ", ".join(f"{word} {getattr(found, word)}" for word in ("states", "lost", "corrupt", "repair", "unknown"))
     return Outcome(
         control=full_name(control, stack),
         host=asked.host or "local",

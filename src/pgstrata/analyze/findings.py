@@ -54,10 +54,12 @@ class DurabilityFinding(Finding):
     class_: str = Field(alias="class")
     """Durability of acknowledged commits that the configuration promises."""
     reason: str = ""
-    verdict: Literal["held", "lost", "corrupt", "unknown", "not_tested"] = "not_tested"
+    verdict: Literal["held", "repair", "lost", "corrupt", "unknown", "not_tested"] = "not_tested"
     states: int = 0
     lost: int = 0
     corrupt: int = 0
+    repair: int = 0
+    """States whose filesystem must be repaired, after which everything acknowledged is there."""
     unknown: int = 0
     missing: int = 0
     """Requested states that were not checked because the trial could not continue."""

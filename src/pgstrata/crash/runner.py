@@ -27,7 +27,7 @@ from pgstrata.crash.verdict import power_cut_nodes, summarise
 from pgstrata.errors import NotUnderstood, TrialError
 from pgstrata.host.protocol import CommandFailed, HostLost
 from pgstrata.record.recorder import CampaignDirectory, TrialRecorder
-from pgstrata.record.schema import CrashRecord, TrialVerdict
+from pgstrata.record.schema import FAILED, CrashRecord, TrialVerdict
 from pgstrata.spec.campaign import Trial
 from pgstrata.spec.crash_request import STATES, CrashRequest
 from pgstrata.stack.build import StepRunner
@@ -110,7 +110,7 @@ class CrashRunner:
         try:
             self._explore(setup, further, runner, context)
             context.explored = not context.problem
-            if any(state.verdict in ("lost", "corrupt") for state in context.found):
+            if any(state.verdict in FAILED for state in context.found):
                 self._take(keep_log_step(setup), further, runner, context)
                 self._reduce(further, runner, context)
         finally:

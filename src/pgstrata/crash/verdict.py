@@ -1,7 +1,8 @@
 """The verdict on one state, and on all states of a stack together. Pure.
 
-held: every acknowledged entry exists, and nothing is damaged. lost: acknowledged entries are missing, and the rest is
-sound. corrupt: the filesystem or the server does not come up, or the data contradicts itself. unknown: the check did
+held: every acknowledged entry exists, and nothing is damaged. repair: the filesystem cannot be mounted as it is; once
+repaired, every acknowledged entry exists, and nothing is damaged. lost: acknowledged entries are missing, and the rest
+is sound. corrupt: the filesystem or the server does not come up, or the data contradicts itself. unknown: the check did
 not finish, which says nothing about the stack.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pgstrata.crash.ledger import Amchecked, Answers, Ledger, LedgerSize, parse_ledger
 from pgstrata.errors import NotUnderstood
 from pgstrata.record.cluster import PowerCutNodes
-from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
+from pgstrata.record.schema import FAILED, CrashRecord, StateRecord, StateVerdict
 from pgstrata.spec.cluster_crash import nodes_in_memory
 from pgstrata.spec.stack import Stack
 
@@ -101,7 +102,7 @@ def judge_state(
         after = _judge_server(recovery, acknowledged, size, asked)
         found = after.reason or "everything that was acknowledged is there"
         reason = f"{cannot}; after {recovery.mended} it can, and {found}"
-        return replace(after, verdict="corrupt", reason=reason)
+        return replace(after, verdict="repair" if after.verdict == "held" else after.verdict, reason=reason)
     server = _judge_server(recovery, acknowledged, size, asked)
     if server.verdict not in ("held", "lost"):
         return server
@@ -183,7 +184,7 @@ def _damage(ledger: Ledger, acknowledged: Mapping[int, int], size: LedgerSize) -
 def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
     """The stack's verdict: the worst of its states; unknown and missing states leave it unknown."""
     verdicts = [state.verdict for state in states]
-    order: tuple[StateVerdict, ...] = ("corrupt", "lost", "unknown")
+    order: tuple[StateVerdict, ...] = (*FAILED, "unknown")
     complete = bool(verdicts) and not asked.missing
     worst = next((verdict for verdict in order if verdict in verdicts), "held" if complete else "unknown")
     unknown = (state.reason for state in states if state.verdict == "unknown")
@@ -194,12 +195,13 @@ def summarise(asked: CrashRecord, states: Sequence[StateRecord]) -> CrashRecord:
             "nested": sum(state.interrupts is not None for state in states),
             "lost": verdicts.count("lost"),
             "corrupt": verdicts.count("corrupt"),
+            "repair": verdicts.count("repair"),
             "unknown": verdicts.count("unknown"),
             "unknown_reason": next(unknown, asked.unknown_reason),
             "lost_acknowledged_max": max((state.lost for state in states), default=0),
             "lost_max_s": max((state.lost_s for state in states if state.lost_s is not None), default=None),
             "newest_only": worst == "lost" and not any(state.reason.startswith(_NOTHING) for state in states),
-            "first_counterexample": next((_named(s) for s in states if s.verdict in ("lost", "corrupt")), None),
+            "first_counterexample": next((_named(s) for s in states if s.verdict in FAILED), None),
         }
     )
 

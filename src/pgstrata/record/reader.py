@@ -458,7 +458,8 @@ def read_crash(source: Source, name: str) -> CrashData:
 
 def _all_held(found: CrashRecord) -> bool:
     """Whether there was anything to hold, and nothing did otherwise. Of the loss of nodes failures are counted."""
-    return found.cluster is not None or found.states > found.lost + found.corrupt + found.unknown + found.missing == 0
+    failed = found.lost + found.corrupt + found.repair + found.unknown + found.missing
+    return found.cluster is not None or found.states > failed == 0
 
 
 def _read_lines(source: Source, name: str, kind: type[R]) -> tuple[R, ...]:

@@ -246,7 +246,9 @@ class EventRecord(Record):
     reason: str | None = None
 
 
-StateVerdict = Literal["held", "lost", "corrupt", "unknown"]
+StateVerdict = Literal["held", "repair", "lost", "corrupt", "unknown"]
+FAILED: tuple[StateVerdict, ...] = ("corrupt", "lost", "repair")
+"""Verdicts of states that a power cut did harm to, the worst first."""
 
 
 CRASH = "crash"
@@ -308,6 +310,8 @@ class CrashRecord(Record):
     """Of the states, those in which power was lost again during a recovery."""
     lost: int = Field(0, ge=0)
     corrupt: int = Field(0, ge=0)
+    repair: int = Field(0, ge=0)
+    """States whose filesystem must be repaired, after which everything acknowledged is there."""
     unknown: int = Field(0, ge=0)
     missing: int = Field(0, ge=0)
     """Requested states that were not checked, because the trial could not go on."""

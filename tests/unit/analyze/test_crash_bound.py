@@ -78,6 +78,13 @@ def test_the_time_of_a_loss_and_that_the_rest_is_consistent_are_told() -> None:
     assert "consistent" not in verdict_words(finding(**found))
 
 
+def test_what_held_after_a_repair_is_neither_lost_nor_damaged() -> None:
+    found = finding(verdict="repair", states=40, repair=26, first_counterexample="state 1.3: cannot be mounted")
+    assert verdict_words(found) == "needs repair, and held after it, in 26 of 40 states"
+    assert durability_words(found) == "survives power loss; needs repair in 26 of 40 states, held after it"
+    assert list(crash_lines({"ext4": found}, {}))[1:] == ["  first: state 1.3: cannot be mounted"]
+
+
 def test_no_state_is_no_verdict() -> None:
     assert verdict_words(finding()) == "unknown of 0 states"
 

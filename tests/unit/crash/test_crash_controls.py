@@ -19,6 +19,7 @@ from pgstrata.crash.verdict import UNMOUNTABLE, summarise
 from pgstrata.record.schema import CrashRecord, StateRecord, StateVerdict
 from pgstrata.spec.crash_request import CrashRequest
 
+REPAIRED = Control("ext4:nojournal", loses=True, repaired=True)
 LOSES, HOLDS = Control("ext4@fsync=off", loses=True), Control("ext4", loses=False)
 
 
@@ -37,6 +38,7 @@ def test_what_loses_and_what_holds_are_as_they_must_be() -> None:
     assert problem(LOSES, found(verdict="lost", lost=1), 10) == ""
     assert problem(LOSES, found(verdict="corrupt", corrupt=3), 10) == ""
     assert problem(HOLDS, found(), 10) == ""
+    assert problem(REPAIRED, found(verdict="repair", repair=4), 10) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,9 @@ def test_what_loses_and_what_holds_are_as_they_must_be() -> None:
         (HOLDS, {"verdict": "lost", "lost": 1}, "must hold"),
         (HOLDS, {"verdict": "unknown", "unknown": 1}, "could not be looked at"),
         (LOSES, {"verdict": "lost", "lost": 1, "unknown": 1}, "could not be looked at"),
+        (LOSES, {"verdict": "repair", "repair": 4}, "must lose"),
+        (REPAIRED, {"verdict": "lost", "lost": 1}, "must be repaired"),
+        (HOLDS, {"verdict": "repair", "repair": 1}, "must hold"),
         (HOLDS, {"states": 9}, "only 9 of 10"),
         (HOLDS, {"transactions": 0}, "nothing was acknowledged"),
         (HOLDS, {"request": CrashRequest(ignore_flushes="all")}, "ignored all flushes"),
@@ -148,7 +153,7 @@ def test_a_control_that_comes_to_no_end_is_a_problem_of_its_own(
     asked = argparse.Namespace(seed=1, hold=10, host=None, keep=None, workers=2)
     told = outcome(HOLDS, "ext4", asked)
     assert told.problem == "pgstrata crash ended with 4"
-    assert told.line.startswith("FAIL ext4: unknown (states 0, lost 0, corrupt 0, unknown 0) in ")
+    assert told.line.startswith("FAIL ext4: unknown (states 0, lost 0, corrupt 0, repair 0, unknown 0) in ")
     assert results(tmp_path / "none") == []
 
 

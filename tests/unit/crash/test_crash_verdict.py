@@ -176,6 +176,8 @@ def state(verdict: StateVerdict, lost: int = 0) -> StateRecord:
         ([], "unknown"),
         (["held", "held"], "held"),
         (["held", "unknown"], "unknown"),
+        (["unknown", "repair", "held"], "repair"),
+        (["repair", "lost"], "lost"),
         (["unknown", "lost"], "lost"),
         (["lost", "corrupt", "held"], "corrupt"),
     ],
@@ -261,19 +263,19 @@ def test_every_statement_of_a_check_is_one_line_and_amcheck_is_asked_where_it_is
 
 
 @pytest.mark.parametrize(
-    ("changed", "lost", "found"),
+    ("changed", "verdict", "lost", "found"),
     [
-        ({}, 0, "everything that was acknowledged is there"),
-        ({"sessions": "[[0, 5, 1, 5]]", "indexed": "[5, 10]"}, 2, "2"),
+        ({}, "repair", 0, "everything that was acknowledged is there"),
+        ({"sessions": "[[0, 5, 1, 5]]", "indexed": "[5, 10]"}, "lost", 2, "2"),
     ],
 )
-def test_one_that_has_to_be_mended_is_corrupt_and_what_is_left_is_told(
-    changed: dict[str, str], lost: int, found: str
+def test_a_filesystem_that_needs_repair_is_judged_by_what_is_there_after_it(
+    changed: dict[str, str], verdict: str, lost: int, found: str
 ) -> None:
     there = Answers({**GOOD, **changed}, ())
     broken = Recovery(mounted=32, mount_error="no", server=0, answers=there, mended="e2fsck -y <data.0>")
     told = judged(broken)
-    assert (told.verdict, told.lost) == ("corrupt", lost)
+    assert (told.verdict, told.lost) == (verdict, lost)
     expected = f"the filesystem cannot be mounted: no; after e2fsck -y <data.0> it can, and {found}"
     assert told.reason.startswith(expected)
     assert judged(replace(broken, mended="")).lost == 7

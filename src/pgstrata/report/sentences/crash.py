@@ -139,6 +139,8 @@ def _short_words(durability: DurabilityFinding) -> str:
     match durability.verdict:
         case "held":
             return f"held in {states}"
+        case "repair":
+            return f"needs repair in {durability.repair:,} of {states}, held after it"
         case "lost":
             return f"{lost}{_newest(durability)}"
         case "corrupt":
@@ -206,6 +208,7 @@ def _states_words(durability: DurabilityFinding) -> str:
         for word, count in (
             ("corrupt", durability.corrupt),
             ("lost acknowledged transactions", durability.lost),
+            ("needs repair, and held after it,", durability.repair),
             ("unknown", durability.unknown),
         )
         if count

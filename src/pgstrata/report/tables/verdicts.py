@@ -10,6 +10,7 @@ from pgstrata.analyze.campaign.scale import Metric, metric_of
 from pgstrata.analyze.campaign.statements import Choice
 from pgstrata.analyze.finding import Uncounted
 from pgstrata.analyze.findings import CellFinding, Comparison, Findings, StackFinding
+from pgstrata.record.schema import FAILED
 from pgstrata.report.sentences.crash import durability_words
 from pgstrata.report.sentences.figures import (
     NOT_KNOWN,
@@ -205,7 +206,7 @@ def _row(index: Index, cell: CellFinding, stack: StackFinding, best: str | None,
         failures=_failures(stack, failures),
         promise=stack.durability.class_,
         durability=durability_words(stack.durability),
-        durable=stack.durability.class_ == SURVIVES and stack.durability.verdict not in ("lost", "corrupt"),
+        durable=stack.durability.class_ == SURVIVES and stack.durability.verdict not in FAILED,
         runs=stack.n,
         excluded=len(stack.excluded),
         labels=stack.labels,
