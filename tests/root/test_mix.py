@@ -23,7 +23,7 @@ CAMPAIGN = """\
 name: mix
 stacks: [tmpfs, tmpfs@major=18]
 workload:
-  {{scale: 1, clients: 2, duration: 2, warmup: 1, rate: 200, script: my orders.sql@9+select-only@1, log: all,
+  {{scale: 1, clients: 2, duration: 2, warmup: 1, script: my orders.sql@9+select-only@1, log: all,
     variables: {{step: 3}}, protocol: prepared}}
 runs: {{design: {design}, slices: {{count: 2, length: 1s}}, blocks: 1, fresh_blocks: 1}}
 defaults: {{postgresql: {{initdb: [--no-sync], settings: {{fsync: off}}}}}}

@@ -67,7 +67,7 @@ def test_the_load_goes_from_stack_to_stack_in_balanced_turns(place: Path) -> Non
     assert [t.load.how for t in data.trials if t.load] == ["fresh"] * 3 + ["copy"] * 3
     for block in (0, 1):
         order = [t.trial.stack for t in data.trials if t.trial.block == block]
-        for cell in ("select-only-s1-c2", "tpcb-like-s1-c2"):
+        for cell in ("select-only-s1-c2-r100", "tpcb-like-s1-c2-r100"):
             found = turns(data, block, cell)
             assert [stack for stack, _ in found] in (order + order[::-1], order[::-1] + order)
             ends = [one.began_epoch_s + one.measured_s for _, one in found]
