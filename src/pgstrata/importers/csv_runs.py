@@ -324,12 +324,14 @@ def _trials(path: Path, rows: Sequence[_Row]) -> list[ImportedTrial]:
         block = seen[key] if row.block is None else blocks[row.block]
         seen[key] += 1
         trials.append(
-            ImportedTrial(imported_stack(row.stack), block, (ImportedCell(_result(row)),), _facts(path, row.labels))
+            ImportedTrial(
+                imported_stack(row.stack), block, (ImportedCell(_result(path, row)),), _facts(path, row.labels)
+            )
         )
     return sorted(trials, key=lambda t: t.block)
 
 
-def _result(row: _Row) -> CellResult:
+def _result(path: Path, row: _Row) -> CellResult:
     known = {
         RESULTS[c]: int(v) if c in _WHOLE else v for c, v in row.values.items() if c in RESULTS and c != "duration_s"
     }
@@ -338,7 +340,9 @@ def _result(row: _Row) -> CellResult:
     }
     extra = {c: v for c, v in row.values.items() if c not in RESULTS and not c.startswith("latency_p")}
     fields = {"transactions": 0, "duration_s": row.values.get("duration_s", 0.0), **known}
-    return imported_result(cell=row.cell, started="", percentiles_ms=percentiles, extra=extra, **fields)
+    return imported_result(
+        f"{path}: line {row.line}", cell=row.cell, started="", percentiles_ms=percentiles, extra=extra, **fields
+    )
 
 
 def _notices(rows: Sequence[_Row], paired: bool) -> Iterator[str]:

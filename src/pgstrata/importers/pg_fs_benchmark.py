@@ -362,6 +362,7 @@ class _Trials:
         series, raw = self._series(run)
         duration_s = run.duration_s or (summary.duration_s if summary else None) or 0.0
         result = imported_result(
+            str(run.folder or run.table),
             cell=one.cell,
             started="" if run.start_epoch_s is None else datetime.fromtimestamp(run.start_epoch_s, UTC).isoformat(),
             duration_s=duration_s,

@@ -118,14 +118,14 @@ def imported_cell(script: str, scale: int = 0, clients: int = 0) -> Cell:
     return Cell(script=script_of(script), scale=scale, clients=clients)
 
 
-def imported_result(**fields: Any) -> CellResult:
-    """Return the figures of a run; UsageError for an impossible value."""
+def imported_result(where: str, **fields: Any) -> CellResult:
+    """Return the figures of a run; UsageError for an impossible value, which names the file in `where`."""
     try:
         return CellResult(**fields)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(
-            f"a run has {'.'.join(map(str, first['loc']))} = {str(first['input'])[:30]}: {first['msg']}",
+            f"{where}: a run has {'.'.join(map(str, first['loc']))} = {str(first['input'])[:30]}: {first['msg']}",
             hint="correct or remove it where it was measured",
         ) from None
 

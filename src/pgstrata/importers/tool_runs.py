@@ -176,6 +176,7 @@ def _trials(runs: Sequence[ToolRun]) -> Iterator[ImportedTrial]:
         cell = imported_cell(script, run.scale, run.clients).model_copy(update={"rate_tps": run.rate_tps})
         fields = {name: value for name, value in run.figures.items() if name in _FIELDS}
         result = imported_result(
+            run.where,
             **{"started": "", "duration_s": 0.0, "transactions": 0, **run.result},
             **fields,
             cell=cell,

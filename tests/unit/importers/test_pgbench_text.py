@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.analyze.campaign.judge import judge
-from pgstrata.errors import UsageError
+from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.importers.pgbench_files import import_pgbench
 from pgstrata.importers.pgbench_text import read_pgbench_text
 from pgstrata.importers.source import decode_text
@@ -74,6 +74,19 @@ SURROUNDINGS: dict[str, tuple[str, int]] = {
     "progress behind": (output() + PROGRESS, 0),
     "nothing of a version": (output(first=""), 0),
     "init": ("dropping old tables...\ncreating tables...\ndone in 0.16 s (vacuum 0.04 s).\n" + output(), 3),
+    "journald": (prefixed("Nov 26 10:00:00 db1 pgbench[4711]: "), 0),
+    "journald with microseconds": (prefixed("2026-11-26T10:00:00.123456+0000 db1 pgbench[4711]: "), 0),
+    "kubectl --timestamps": (prefixed("2026-11-26T10:00:00.123456789Z "), 0),
+    "stern": (prefixed("bench-0 pgbench "), 0),
+    "ansible": (prefixed('        "'), 0),
+    "diff": (prefixed("+"), 0),
+    "quotation of a quotation": (prefixed("> > "), 0),
+    "comment": (prefixed("# "), 0),
+    "blanks behind": (output().replace("\n", "   \n"), 0),
+    "carriage return alone": (output().replace("\n", "\r"), 0),
+    "page": ("<html><body><pre>\n" + output() + "</pre></body></html>\n", 2),
+    "form feed": ("\x0c" + output(), 0),
+    "no end of line": (output().rstrip("\n"), 0),
     "git log": ("commit 1234567\nAuthor: A <a@b>\n\n    numbers\n\n" + output(), 3),
 }
 
@@ -86,6 +99,34 @@ def test_lines_around_a_result_are_left_out_and_counted(name: str) -> None:
     assert (run.result.tps, run.result.transactions, run.result.clients) == (1000.0, 60000, 8)
     assert len(found.left_out) == left_out
     assert len(run.progress.rows) == ("progress" in name)
+
+
+NO_RESULT = {
+    "translated": output().replace("latency average =", "mittlere Latenz ="),
+    "no transaction": output(tps=1e-9).replace("tps = 0.000000", "tps = 0.000000"),
+    "infinite": output().replace("tps = 1000.000000", "tps = inf"),
+    "not a number": output().replace("tps = 1000.000000", "tps = nan"),
+    "negative": output().replace("tps = 1000.000000", "tps = -1000.000000"),
+    "decimal comma": output().replace("tps = 1000.000000", "tps = 1000,000000"),
+    "cut": output()[:-40],
+    "cut in the middle": output()[: len(output()) // 2],
+    "empty": "",
+    "blank": "\n \n",
+    "zeroes": "\x00" * 64,
+    "progress alone": PROGRESS * 5,
+    "another program": "fio-3.33\nread: IOPS=1000, BW=4000KiB/s\n",
+}
+
+
+@pytest.mark.parametrize("name", NO_RESULT)
+def test_what_is_no_result_gives_no_figure(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.out").write_text(NO_RESULT[name], encoding="utf-8")
+    (tmp_path / "b.out").write_text(output(), encoding="utf-8")
+    with pytest.raises(PgstrataError) as caught:
+        import_pgbench([f"a={tmp_path / 'a.out'}", f"b={tmp_path / 'b.out'}"], tmp_path / "out", Inline())
+    assert "a.out" in caught.value.message
+    assert caught.value.hint
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
