@@ -82,7 +82,10 @@ def test_what_held_after_a_repair_is_neither_lost_nor_damaged() -> None:
     found = finding(verdict="repair", states=40, repair=26, first_counterexample="state 1.3: cannot be mounted")
     assert verdict_words(found) == "needs repair, and held after it, in 26 of 40 states"
     assert durability_words(found) == "survives power loss; needs repair in 26 of 40 states, held after it"
-    assert list(crash_lines({"ext4": found}, {}))[1:] == ["  first: state 1.3: cannot be mounted"]
+    first = "  first: state 1.3: cannot be mounted"
+    assert list(crash_lines({"ext4": found}, {}))[1:] == [first]
+    known = found.model_copy(update={"class_": "unknown", "reason": "no journal"})
+    assert list(crash_lines({"ext4": known}, {}))[1:] == [first, "  its configuration: no journal"]
 
 
 def test_no_state_is_no_verdict() -> None:

@@ -13,6 +13,7 @@ from pgstrata.report.pictures.crash import CutPicture, draw_cut
 from pgstrata.report.sentences.crash_timeline import Story, tell_story
 from pgstrata.report.sentences.figures import render_count, render_number
 from pgstrata.spec.crash_request import SHOWN
+from pgstrata.spec.durability_class import SURVIVES
 
 POWER = "Power cuts"
 EXPLAINED = (
@@ -118,6 +119,8 @@ def crash_lines(tested: Mapping[str, DurabilityFinding], told: Mapping[str, Stor
             yield f"  first: {durability.first_counterexample}"
         if broke_promise(durability):
             yield f"  its configuration promises that it {durability.class_}: {durability.reason}"
+        elif durability.verdict == "repair" and durability.class_ != SURVIVES:
+            yield f"  its configuration: {durability.reason}"
         if name in told:
             yield from (f"  {line}" for line in told[name].lines)
 
