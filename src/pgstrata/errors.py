@@ -96,7 +96,7 @@ class RecordError(PreflightError):
 
 
 class NotUnderstood(PgstrataError, ValueError):
-    """What a program printed or a file holds is not what it should be."""
+    """Output of a program or content of a file that is not as it should be."""
 
 
 Parsed = ParamSpec("Parsed")

@@ -1,4 +1,4 @@
-"""What `run` and `quick` share: from a campaign to its report, with every end that it may come to."""
+"""Common part of `run` and `quick`: from a campaign to its report, with every end that it may come to."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def parse_gate(fail_on: Sequence[str] | None, fail_undecided: bool = False) -> G
 
 @dataclass(frozen=True)
 class Shown:
-    """How a verb wants its result."""
+    """Form in which a verb wants its result."""
 
     json: bool = False
     quiet: bool = False
@@ -202,7 +202,7 @@ def _executor(campaign: Campaign) -> Iterator[Executor]:
 
 
 def _power_cuts_foreseen(campaign: Campaign) -> list[str]:
-    """What is known of the crash trials before the runs; the host is looked at where there are any."""
+    """Facts known of the crash trials before the runs; the host is looked at where there are any."""
     if are_made_up() or campaign.crash is None:
         return list(power_cut_lines(campaign, {}))
     from pgstrata.cli.hosts import inspection_host

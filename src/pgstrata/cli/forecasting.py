@@ -1,4 +1,4 @@
-"""What a campaign can prove within its blocks and budget, in words: for `plan` and the start of `run`."""
+"""Forecast of what a campaign can prove within its blocks and budget, in words: for `plan` and the start of `run`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def screens(campaign: Campaign) -> bool:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What a campaign has room for, and how much its runs scatter."""
+    """Room that a campaign has, and scatter of its runs."""
 
     campaign: Campaign
     stack_s: float
@@ -91,7 +91,7 @@ class Foreseen:
 
     @property
     def rates(self) -> ErrorRates:
-        """Of one pair, as the judge divides them among pairs and cells at any look."""
+        """Error rates of one pair, as the judge divides them among pairs and cells at any look."""
         design = AdaptivePolicy.of(self.campaign).design
         return design.error_rates(len(design.declared()) or 1)
 
@@ -117,7 +117,7 @@ class Foreseen:
         return self.sigma * self.width_in_sigmas(self.blocks)
 
     def width_in_sigmas(self, blocks: int) -> float:
-        """What so many blocks show, in standard deviations of a run."""
+        """Smallest difference that so many blocks show, in standard deviations of a run."""
         goal, stacks = self.campaign.goal, len(self.campaign.stacks)
         return width_in_sigmas(goal.kind, stacks, blocks, fixed=self.fixed, cells=self.cells)
 
@@ -161,7 +161,7 @@ def _scales(campaign: Campaign) -> int:
 
 
 def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: CampaignData | None = None) -> Iterator[str]:
-    """What the campaign can prove, in sentences."""
+    """Sentences on what the campaign can prove."""
     if len(campaign.stacks) < 2:
         yield "one stack alone: there is nothing to compare"
         return
@@ -179,14 +179,14 @@ def forecast(campaign: Campaign, estimates: Sequence[Expected], recorded: Campai
 
 
 def power_cuts_on(host: Host, campaign: Campaign) -> Iterator[str]:
-    """What is known beforehand of the crash trials there; of a machine that is not there yet not what it lacks."""
+    """Facts known beforehand of the crash trials there; of a machine that is not there yet not what it lacks."""
     from pgstrata.crash.campaign_crashes import untestable
 
     return power_cut_lines(campaign, {} if campaign.host == LAB else untestable(host, campaign))
 
 
 def power_cut_lines(campaign: Campaign, lacking: Mapping[str, str]) -> Iterator[str]:
-    """What of the crash trials is known beforehand: which stacks have one, and how long they take at most. `lacking`
+    """Facts of the crash trials known beforehand: which stacks have one, and how long they take at most. `lacking`
     has the stacks that the host cannot test, and why."""
     if campaign.crash is None:
         return
@@ -212,7 +212,7 @@ def power_cut_lines(campaign: Campaign, lacking: Mapping[str, str]) -> Iterator[
 
 
 def _states(campaign: Campaign, asked: CrashRequest, stacks: int) -> str:
-    """How many states of so many stacks are looked at, when, where, and for how long."""
+    """Number of states of so many stacks that are looked at, with when, where, and for how long."""
     each_s = (asked.time or 0.0) + RECORDING_S + REDUCTION_S
     of_script = f" of {SHOWN[asked.script]}" if asked.script != "ledger" else ""
     return (
@@ -222,7 +222,7 @@ def _states(campaign: Campaign, asked: CrashRequest, stacks: int) -> str:
 
 
 def _where(campaign: Campaign) -> str:
-    """Where states are looked at: where the runs are."""
+    """Place where states are looked at: where the runs are."""
     return "" if campaign.host == "local" else f", on {campaign.host}"
 
 
@@ -236,7 +236,7 @@ class WarningPolicy:
     tell: Tell
 
     def decide(self, observations: Sequence[Observation], blocks_done: int, elapsed_s: float) -> Decision:
-        """As the policy does."""
+        """Decision of the policy."""
         decision = self.policy.decide(observations, blocks_done, elapsed_s)
         if blocks_done == 1 and decision.stage != "done":
             notice = after_first_block(self.campaign, elapsed_s, self.directory)
@@ -246,7 +246,7 @@ class WarningPolicy:
 
 
 def after_first_block(campaign: Campaign, block_s: float, directory: Path) -> str:
-    """What the budget lacks by the time that the first block took; empty where nothing."""
+    """Shortfall of the budget by the time that the first block took; empty where nothing is lacking."""
     found = replace(foresee(campaign, expected_trials(campaign)), stack_s=block_s / len(campaign.stacks))
     if found.fixed or campaign.runs.budget is None or math.isfinite(found.difference):
         return ""
@@ -259,7 +259,7 @@ def after_first_block(campaign: Campaign, block_s: float, directory: Path) -> st
 
 
 def _room(found: Foreseen) -> str:
-    """How many blocks there are, and what they show."""
+    """Number of blocks, and what they show."""
     campaign, blocks = found.campaign, render_count(found.blocks, "block")
     head = f"{blocks} of {len(campaign.stacks) * found.cells} runs"
     if math.isfinite(found.difference):
@@ -321,7 +321,7 @@ def _length(campaign: Campaign, found: Foreseen) -> Iterator[str]:
 
 
 def expected_trials(campaign: Campaign) -> tuple[Expected, ...]:
-    """Of the first blocks, which load anew, and as many that do not."""
+    """Trials of the first blocks, which load anew, and of as many that do not."""
     names = tuple(s.name for s in campaign.stacks)
     slices = planned_slices(campaign)
     trials = [t for block in range(2 * MIN_BLOCKS) for t in block_trials(campaign, block, names, slices=slices)]

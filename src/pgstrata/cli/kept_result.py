@@ -35,7 +35,7 @@ class KeptResult:
 
     directory: Path
     campaign: Campaign
-    """As requested now."""
+    """The campaign as requested now."""
     _printed: io.StringIO = field(default_factory=io.StringIO)
 
     def again(self) -> bool:

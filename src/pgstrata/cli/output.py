@@ -1,4 +1,4 @@
-"""What verbs share: results to stdout (text or JSON), everything else to stderr, options of the same name."""
+"""Common parts of verbs: results to stdout (text or JSON), all else to stderr, options of the same name."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class BlockClock:
     hosts: int = 1
     trials: int = 0
     trials_s: float = 0.0
-    """Of those that this session ran."""
+    """Seconds of the trials that this session ran."""
 
     def begin(self, block: BlockBegun) -> None:
         self.block_trials, self.block_done, self.hosts = block.trials, 0, block.hosts

@@ -32,7 +32,7 @@ def missing_trials(campaign: Campaign, directory: CampaignDirectory) -> tuple[Tr
 
 
 def untestable(host: Host, campaign: Campaign) -> dict[str, str]:
-    """Why stacks with crash trials cannot be tested on a host, by stack name: what is missing, and how to get it."""
+    """Reasons why stacks with crash trials cannot be tested on a host, by name: what is missing, and how to get it."""
     request = campaign.crash
     if request is None:
         return {}

@@ -70,7 +70,7 @@ def disturbances(names: Sequence[str], *, slow: bool) -> tuple[str, ...]:
 def plan_cuts(
     names: Sequence[str], request: CrashRequest, seed: int, *, archive: bool, slow: bool
 ) -> tuple[PlannedCut, ...]:
-    """As many moments as the failures need. Failures that take the primary are carried out at each moment. Failures
+    """Return as many moments as the failures need. Failures that take the primary are carried out at each. Failures
     that leave it are carried out at some: it continues, and nothing is promoted. Pure."""
     sets = list(combinations(names, request.lost)) if request.lost < len(names) else []
     lot, order, count = random.Random(seed), list(disturbances(names, slow=slow)), 0
@@ -316,7 +316,7 @@ def _named(failure: FailureRecord) -> str:
 
 
 def failures_problem(stack: Stack, request: CrashRequest) -> str:
-    """Why the failures cannot be carried out on a cluster; empty if they can."""
+    """Reason why the failures cannot be carried out on a cluster; empty if they can."""
     cluster = stack.topology
     assert cluster is not None
     nodes = len(stack.nodes)

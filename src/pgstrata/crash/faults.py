@@ -21,8 +21,8 @@ from pgstrata.stack.plan import StackPlan
 RELATION = "ledger.account"
 """Table whose pages are rewritten repeatedly."""
 REFUSED_ACCOUNTS = 120_000
-"""Where its pages are refused: on 650 pages, so that the transactions after the failed checkpoint (half a ledger of 100
-a session touches 800 times a page) leave some of those alone that it was to write: what is touched is whole again."""
+"""Accounts when pages are refused: 650 pages, so that transactions after the failed checkpoint (half a ledger of 100 a
+session touches 800 times a page) leave some of those alone that it was to write: what is touched is whole again."""
 SLOW_FLUSH_MS = 20
 FILLER = "pgstrata-filler"
 

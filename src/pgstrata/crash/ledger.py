@@ -134,7 +134,7 @@ _BY_INDEX = (
 )
 _END = "SELECT 'reached' AS end;"
 LAST_ANSWER = 'end = "reached"'
-"""How a single-user server prints it."""
+"""Last answer as a single-user server prints it."""
 HEAPS_SINCE = 14
 """The first major with verify_heapam."""
 Amchecked = Literal["indexes", "heaps", "parents"]

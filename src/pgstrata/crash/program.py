@@ -107,7 +107,7 @@ class CrashContext(TrialContext):
     panicked: bool = False
     """True if the server panicked while the ledger was written."""
     problem: str = ""
-    """Why a worker could not continue: its leftovers would obstruct further states. Empty while all can."""
+    """Reason why a worker could not continue: its leftovers would obstruct further states. Empty while all can."""
     explored: bool = False
     """True once the search for states is complete."""
     packed_log: bytes = b""

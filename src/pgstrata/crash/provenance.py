@@ -18,8 +18,8 @@ from pgstrata.record.source import FolderSource
 
 
 def why_strange(named: NamedState, machines: Collection[str], uids: Collection[int]) -> str:
-    """Why a state may come from someone else; empty if it was recorded on one of these machines, in files of these
-    users."""
+    """Reason why a state may come from someone else; empty if it was recorded on one of these machines, in files of
+    these users."""
     source = named.data.source
     if not isinstance(source, FolderSource):
         return "it comes in a file"

@@ -25,7 +25,7 @@ PROMOTED_PORT, LOST_PORT = 1, 2
 
 
 class Refused(Exception):
-    """Why it does not follow."""
+    """Reason why it does not follow."""
 
 
 def run(argv: list[str], timeout_s: float, stdin: str = "") -> str:

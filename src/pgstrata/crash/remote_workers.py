@@ -238,7 +238,7 @@ def look_over(text: str) -> str:
 
 
 def problem_of(host: Host, asked: MachineAsked) -> str:
-    """Why states cannot be checked on this machine; empty if they can."""
+    """Reason why states cannot be checked on this machine; empty if they can."""
     if os.geteuid() != 0:
         return f"it runs as {pwd.getpwuid(os.geteuid()).pw_name}: only root may mount states of disks"
     root = f"{host.state_directory()}/mount"

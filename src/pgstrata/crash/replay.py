@@ -70,7 +70,7 @@ ANOTHER = "log and state of one crash trial belong together: copy the record aga
 
 
 Fate = Literal["came back", "did not come back", "nothing is left"]
-"""Of a node whose power was cut: as its disks are, the same but not used, or a part of it was in memory."""
+"""Fate of a node whose power was cut: as its disks are, the same but not used, or a part of it was in memory."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ReplayedNode:
     name: str
     fate: Fate
     mount_points: tuple[str, ...]
-    """Of its disks."""
+    """Mount points of its disks."""
     data_directory: str | None
     """None if nothing remains."""
     went_on: bool
@@ -95,7 +95,7 @@ class Replayed:
     data_directory: str | None
     """The command for a single server."""
     nodes: tuple[ReplayedNode, ...]
-    """Of a cluster."""
+    """Nodes of a cluster; empty for a single server."""
     recovery: str
     """The command that recovers it."""
     start: str
@@ -103,7 +103,7 @@ class Replayed:
     look: str
     """The command that connects to it."""
     strange: str
-    """Why it may come from someone else; empty if it does not."""
+    """Reason why it may come from someone else; empty if it does not."""
 
 
 def replay_campaign(named: NamedState, scratch: Path) -> Campaign:

@@ -82,7 +82,7 @@ def _running(cluster: DaskCluster) -> Iterator[DataClient]:
 
 
 def _configured() -> Security:
-    """What Dask's own settings name."""
+    """Certificates that Dask's own settings name. PreflightError if there are none."""
     from distributed import Security
 
     security = Security(require_encryption=True)
@@ -203,7 +203,7 @@ def _certificates_on(target: SshTarget, folder: str, security: Security) -> Iter
 
 
 def _certificate_settings(folder: str) -> dict[str, object]:
-    """What workers over there find in Dask's settings, which are sent along: names of files alone."""
+    """Settings that workers over there find in Dask's settings, which are sent along: names of files alone."""
     files = {"cert": f"{folder}/cert.pem", "key": f"{folder}/key.pem"}
     return {
         "distributed.comm.require-encryption": True,

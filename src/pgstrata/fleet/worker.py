@@ -39,7 +39,7 @@ from pgstrata.trial.scheduling import TrialRunner
 from pgstrata.trial.undo_errors import forget_undo_errors, undo_errors_of
 
 LOOK_S = 1.0
-"""How often it is looked whether a session is still wanted."""
+"""Seconds between looks whether a session is still wanted."""
 MACHINE_PATIENCE_S = 300.0
 """For an earlier session on the same machine to undo what it built."""
 MACHINE_LOCK = "fleet"
@@ -133,8 +133,8 @@ class Session:
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
-        """Where trials are recorded until they are handed over. No other session has this machine: folders of others
-        are what killed ones left, and so is what their journals name."""
+        """Folder where trials are recorded until they are handed over. No other session has this machine: folders of
+        others are what killed ones left, and so is what their journals name."""
         host = self._host
         self._hold_machine()
         self._notices += [f"cleaned up after an earlier run: {line}" for line in clean(host).lines]
@@ -234,7 +234,7 @@ def _fake_folder() -> Iterator[Path]:
 
 
 class Sessions:
-    """Those of one worker, by host and campaign. A thread ends those that nobody wants any more."""
+    """Sessions of one worker, by host and campaign. A thread ends those that nobody wants any more."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -260,7 +260,7 @@ class Sessions:
         return session if held == lease else None
 
     def leave(self, session: Session) -> bool:
-        """Whether it was still there: who takes it out closes it."""
+        """Return True if it was still there: the caller that takes it out closes it."""
         with self._changing:
             current, _ = self._sessions.get(session.asked.key, (None, ""))
             if current is session:

@@ -42,7 +42,7 @@ DIRTY_NOTICED_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class Readings:
-    """What the rules look at. None where the host does not say."""
+    """Facts that the rules look at. None where the host does not say."""
 
     cpus: int = 1
     governors: tuple[str, ...] = ()

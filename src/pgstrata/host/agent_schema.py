@@ -1,4 +1,4 @@
-"""What a far agent may answer. The machine over there may be anybody's: every answer is looked at here, and only here.
+"""Answers that a far agent may give. The machine over there may be anybody's: each is looked at here, and only here.
 
 An answer is a line of JSON with the number of its request and a value or an error. `read_answer` takes it apart;
 `checked` says whether a value is one that its operation gives, in type and in size.
@@ -89,7 +89,7 @@ def _text(value: Any) -> bool:
 
 
 def _name(value: Any) -> bool:
-    """Of a file in its folder, never a way out of it."""
+    """True for the name of a file in its folder, never a way out of it."""
     return _text(value) and len(value) <= LONGEST_NAME and value not in ("", ".", "..") and "/" not in value
 
 

@@ -1,4 +1,4 @@
-"""What a host can do: for every capability what it takes, and what installs what is missing.
+"""Capabilities of a host: for each what it takes, and what installs what is missing.
 
 A capability is a list of needs: something in the kernel, a program, a right. Each need answers why it is not met, and
 knows the packages that bring it in each family of distributions.
@@ -48,7 +48,7 @@ _FOREIGN_KERNEL: Packages = {
     "rhel": ("kernel",),
     "suse": ("kernel-default",),
 }
-"""Where the running kernel is not the distribution's, no package of modules fits it."""
+"""Kernels to install where the running one is not the distribution's: no package of modules fits it."""
 _BOOT = "then boot that kernel: the running one is not of this distribution"
 _LAB = "or use a machine of the lab: --host lab"
 
@@ -61,7 +61,7 @@ class Need:
     packages: Packages = field(default_factory=dict)
     advice: Mapping[Family, str] = field(default_factory=dict)
     kernel: bool = False
-    """Whether it is brought by another kernel or module, which a machine of the lab has."""
+    """True if it is brought by another kernel or module, which a machine of the lab has."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Missing:
     reason: str
     install: str
     further: tuple[str, ...]
-    """What else to do or to know."""
+    """Further things to do or to know."""
 
     @property
     def advice(self) -> str:
@@ -99,7 +99,7 @@ class Missing:
 
 
 def program_path(host: Host, name: str) -> str | None:
-    """Where a program is, without running it."""
+    """Path of a program, found without running it; None if it is in no known folder."""
     paths = (f"{directory}/{name}" for directory in PROGRAM_DIRECTORIES)
     return next((path for path in paths if host.status(path) is not None), None)
 
@@ -231,7 +231,7 @@ FIRST = (
     Capability("root", "build stacks at all (all but an existing directory)", (_ROOT, _MAY_MOUNT)),
     BLOCK_TOOLS,
 )
-"""What every stack needs, at the head of a report; behind it come those of the layers."""
+"""Capabilities that every stack needs, at the head of a report; behind it come those of the layers."""
 LAST = (
     Capability(
         KERNEL_SETTINGS,
@@ -258,7 +258,7 @@ LAST = (
 
 
 def lacking_of(host: Host, capabilities: Iterable[Capability]) -> tuple[Missing, ...]:
-    """Those of the capabilities that the host lacks, each with the reason and the command that mends it."""
+    """Capabilities of these that the host lacks, each with the reason and the command that mends it."""
     found = ((capability, _unmet(host, capability)) for capability in capabilities)
     lacking = [(capability, unmet) for capability, unmet in found if unmet]
     if not lacking:
@@ -269,13 +269,13 @@ def lacking_of(host: Host, capabilities: Iterable[Capability]) -> tuple[Missing,
 
 @dataclass(frozen=True)
 class Distribution:
-    """What decides which packages help."""
+    """Facts that decide which packages help."""
 
     family: Family
     release: str
     arch: str
     own_kernel: bool
-    """Whether the running kernel is the distribution's."""
+    """True if the running kernel is the distribution's."""
 
 
 def _read_distribution(host: Host) -> Distribution:
@@ -315,7 +315,7 @@ def render_install(needs: list[Need], distribution: Distribution) -> str:
 
 
 def advice_of(needs: list[Need], distribution: Distribution) -> tuple[str, ...]:
-    """What else to do or to know."""
+    """Further things to do or to know."""
     kernel = any(need.kernel and need.packages for need in needs)
     parts = [need.advice[distribution.family] for need in needs if distribution.family in need.advice]
     if kernel and not distribution.own_kernel and distribution.family in _FOREIGN_KERNEL:

@@ -1,4 +1,4 @@
-"""Where strata-disk lies: beside the Python that runs pgstrata, with the system, or sent to the host from here."""
+"""Places of strata-disk: beside the Python that runs pgstrata, with the system, or sent to the host from here."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def stop_serving(host: Host, folder: str) -> str:
 
 
 def timing_options(model: str, stretch: float, timed: Timed) -> tuple[str, ...]:
-    """Of `strata-disk add`, for a disk with the timing of a model: its name, or the file that it is in over there."""
+    """Options of `strata-disk add`, for a disk with the timing of a model: its name, or its file over there."""
     return ("--media", model, "--stretch", f"{stretch:g}", *(("--timing", "off") if timed == "runs" else ()))
 
 
 def environment() -> tuple[tuple[str, str], ...]:
-    """Of every call of the program: where it may lie, what was sent from here first. Without the marker of the trial,
-    whose processes are ended first of all, and the daemon after what stands on it."""
+    """Environment of every call of the program: where it may lie, what was sent from here first. Without the marker of
+    the trial, whose processes are ended first of all, and the daemon after what stands on it."""
     folders = (*((_sent_folder(),) if OWN.exists() else ()), *PROGRAM_DIRECTORIES, str(OWN.parent))
     return (*unmarked(), ("PATH", ":".join(folders)))
 
@@ -88,7 +88,7 @@ def deliver(host: Host) -> None:
 
 
 def lacking(host: Host) -> str | None:
-    """Why the program can neither be found on a host nor be sent to it; None when it can."""
+    """Reason why the program can neither be found on a host nor be sent to it; None when it can."""
     if not OWN.exists():
         return None if program_path(host, PROGRAM) else f"{PROGRAM} is not installed"
     here, there = platform.machine(), host.run(command("uname", "-m")).stdout.strip()

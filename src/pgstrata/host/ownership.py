@@ -1,4 +1,4 @@
-"""Who may change what lies in a folder: root neither writes nor runs anything where others can."""
+"""Users who may change what lies in a folder: root neither writes nor runs anything where others can."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgstrata.host.protocol import FileStatus, Host
 
 @dataclass(frozen=True)
 class Trusted:
-    """Who may change the folders: root, and who became root by sudo on this machine."""
+    """Users and groups who may change the folders: root, and who became root by sudo on this machine."""
 
     uids: frozenset[int] = frozenset({0})
     gids: frozenset[int] = frozenset({0})
@@ -27,7 +27,7 @@ def trusted(host: Host, environment: Mapping[str, str]) -> Trusted:
 
 
 def folder_problem(status: FileStatus, who: Trusted) -> str:
-    """What lets others change what lies in a folder; empty when nothing does.
+    """Reason why others can change what lies in a folder; empty when they cannot.
 
     In a folder with the sticky bit (/var/tmp) everybody may write, but nobody may touch what is another's.
     """
@@ -45,7 +45,7 @@ def folder_problem(status: FileStatus, who: Trusted) -> str:
 
 
 def folder_problems(host: Host, folder: str, who: Trusted) -> Iterator[tuple[str, str]]:
-    """Of a folder and those above it, from the root: each that others can change, and how. Those that are missing
+    """Yield each folder that others can change, and how: of a folder and those above it, from the root. Missing ones
     have no problem."""
     for one in (*reversed(PurePosixPath(folder).parents), PurePosixPath(folder)):
         status = host.status(str(one), follow=False)

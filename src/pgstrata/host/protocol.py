@@ -1,4 +1,4 @@
-"""What every host can do: the types shared by local, ssh and fake hosts."""
+"""Operations of every host: the types shared by local, ssh and fake hosts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ DEFAULT_TIMEOUT_S = 60.0
 MOST_FETCHED_BYTES = 1 << 30
 
 Waiting = Callable[[], AbstractContextManager[None]]
-"""What a wait for a command is wrapped in: inside it a signal may raise."""
+"""Context manager that a wait for a command is wrapped in: inside it a signal may raise."""
 
 
 def marked(marker: str) -> tuple[tuple[str, str], ...]:
-    """What the environment of a trial's process holds, so that it is found again; nothing without a marker."""
+    """Entry in the environment of a trial's process, so that it is found again; nothing without a marker."""
     return ((MARKER, marker),) if marker else ()
 
 
 def unmarked() -> tuple[tuple[str, str], ...]:
-    """What the environment of a process holds that is not ended with the trial's others."""
+    """Entry in the environment of a process that is not ended with the trial's others."""
     return ((MARKER, ""),)
 
 
@@ -61,7 +61,7 @@ def command(*argv: str | Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S, st
 
 @dataclass(frozen=True)
 class Completed:
-    """How a command ended."""
+    """Result of a command that ended."""
 
     argv: tuple[str, ...]
     exit_code: int
@@ -89,7 +89,7 @@ class HostLost(PgstrataError):
 
 @dataclass(frozen=True)
 class FileStatus:
-    """What stat says of a path."""
+    """Status of a path, from stat."""
 
     kind: Literal["file", "directory", "block", "symlink", "other"]
     size_bytes: int
@@ -122,9 +122,9 @@ class OpenDevice:
     sequence: int
     """Counts up whenever a device or its medium comes new; 0 where the kernel does not say."""
     uses: tuple[str, ...] = ()
-    """Who uses it."""
+    """Uses of it that go on until somebody ends them."""
     passing: tuple[str, ...] = ()
-    """Who has it open or locked at this moment: perhaps only to look."""
+    """Uses by processes that have it open or locked at this moment: perhaps only to look."""
 
     @property
     def identity(self) -> tuple[tuple[int, int], int, int]:
@@ -134,12 +134,12 @@ class OpenDevice:
 
 @dataclass(frozen=True)
 class Busy:
-    """What a process did while it was watched."""
+    """Activity of a process while it was watched."""
 
     pid: int
     name: str
     cpu_share: float
-    """Of one processor."""
+    """Share of one processor."""
     io_bytes_per_s: float
     """Read and written on storage; 0 where the process belongs to another user and we are not root."""
 
@@ -170,7 +170,7 @@ class Watcher(Protocol):
         ...
 
     def end(self, number: int, exit_code: int | None, duration_s: float) -> None:
-        """It has ended, or could not be started (exit code None). Not called when the host is lost meanwhile."""
+        """After it has ended, or could not be started (exit code None). Not called when the host is lost meanwhile."""
         ...
 
 
@@ -322,7 +322,7 @@ class Host(Protocol):
         ...
 
     def state_directory(self) -> str:
-        """Where pgstrata keeps locks and the undo journal over there: /var/lib/pgstrata for root."""
+        """Directory of pgstrata's locks and undo journal over there: /var/lib/pgstrata for root."""
         ...
 
     def try_lock(self, name: str, payload: str) -> str | None:

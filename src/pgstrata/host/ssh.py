@@ -35,7 +35,7 @@ CONNECT_S = 10
 READY_S = 60.0
 """For the login and the agent's first line, start-up files included."""
 ANSWER_SLACK_S = 60.0
-"""How much longer than its own limit an operation may take before the host counts as lost."""
+"""Longest time in seconds that an operation may take beyond its own limit before the host counts as lost."""
 WAITS = frozenset({"run", "wait"})
 """Operations that wait for a program: a signal may end them at any moment."""
 MOST_SAID_BYTES = 16 << 20
@@ -62,7 +62,7 @@ _READY = re.compile(rb"\s*%b (\d{1,3})\.(\d{1,3})\s*" % re.escape(source.READY.e
 
 
 def explain(target: SshTarget, exit_code: int | None, stderr: str) -> PreflightError:
-    """Why a connection could not be made, from what ssh or the login shell said last."""
+    """Reason why a connection could not be made, from what ssh or the login shell said last."""
     said = " ".join(line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("@@@"))
     login = " ".join(["ssh", *(["-p", str(target.port)] if target.port else []), target.destination])
     name = target.text
@@ -128,7 +128,7 @@ class _Session:
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any] | None]] = {}
         self._lost = False
         self._wrong = ""
-        """What was no answer, and ended the session."""
+        """Output that was no answer, and ended the session; empty if there was none."""
         self._reader: threading.Thread | None = None
         try:
             self._introduce()

@@ -70,7 +70,7 @@ def _padded(data: bytes) -> bytes:
 
 ROOT_SERIAL = "pgstrata-root"
 READY_LINE = "pgstrata: initrd runs"
-"""What the script writes to the console first: the sign that this kernel runs under this accelerator."""
+"""First line that the script writes to the console: the sign that this kernel runs under this accelerator."""
 
 WANTED_MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "ext4", "virtio_rng", "crc32c_generic")
 

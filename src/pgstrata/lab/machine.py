@@ -55,7 +55,7 @@ class EndedBooting(PgstrataError):
 
 
 class Machine(BaseModel):
-    """What is kept of a machine that was started."""
+    """Record of a machine that was started."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -259,7 +259,7 @@ def _spawn(host: Host, image: Image, machine: Machine) -> Process:
 
 
 def _early_end(host: Host, machine: Machine, process: Process) -> str | None:
-    """What QEMU said when it ended at once: it checks its options and ports within a fraction of a second, and has
+    """Message of a QEMU that ended at once: it checks its options and ports within a fraction of a second, and has
     written its pid file by then where nothing else is busy."""
     deadline = time.monotonic() + 1.0
     while time.monotonic() < deadline or machine_pid(host, machine) is None:
@@ -285,7 +285,7 @@ def wait_until_up(host: Host, machine: Machine, timeout_s: float = BOOT_TIMEOUT_
 
 
 def _answers(port: int) -> bool:
-    """Whether an sshd greets: QEMU itself accepts connections before the machine listens."""
+    """True if an sshd greets: QEMU itself accepts connections before the machine listens."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5.0) as connection:
             connection.settimeout(5.0)
@@ -312,7 +312,7 @@ def restart_machine(host: Host, image: Image, machine: Machine, timeout_s: float
 
 
 def ssh_target(machine: Machine) -> SshTarget:
-    """Where its sshd is reached from this host."""
+    """Address where its sshd is reached from this host."""
     return SshTarget("127.0.0.1", "root", machine.ssh_port)
 
 
@@ -361,7 +361,7 @@ def process_started(pid: int) -> int | None:
 
 
 def owner_gone(machine: Machine) -> bool:
-    """Whether the process that a machine belongs to has ended without ending it."""
+    """True if the process that a machine belongs to has ended without ending it."""
     if machine.owner_pid is None:
         return False
     return process_started(machine.owner_pid) != machine.owner_started

@@ -222,6 +222,6 @@ def clean(host: Host) -> tuple[str, ...]:
 
 
 def _has_ended(host: Host, found: MachineStatus) -> bool:
-    """Whether it ran once and does no more; QEMU writes its pid file when it has started."""
+    """True if it ran once and does no more; QEMU writes its pid file when it has started."""
     began = host.status(f"{found.machine.directory}/qemu.pid") is not None
     return began and found.pid is None and found.machine.owner_pid is None

@@ -1,4 +1,4 @@
-"""Where Debian packages come from: what the host's own apt is set to, never an address of ours."""
+"""Source of Debian packages: what the host's own apt is set to, never an address of ours."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MULTICAST_GROUP = "230.0.0.77"
 
 DISK_PREFIX = "/dev/disk/by-id/virtio-"
 MEDIA_FOLDER = "media"
-"""Of strata-disk, in the folder of a machine."""
+"""Folder of strata-disk, in the folder of a machine."""
 
 _FIRST_SLOT = 8
 _FUNCTIONS = 8
@@ -54,12 +54,12 @@ class DataDisk(BaseModel):
 
 
 def served_name(number: int) -> str:
-    """What strata-disk calls the disk at that place: a serial may have a dot, its names may not."""
+    """Name that strata-disk has for the disk at that place: a serial may have a dot, its names may not."""
     return f"disk{number}"
 
 
 class MachineSpec(BaseModel):
-    """What a machine has. `index` and `group_port` place it on the private network of its lab."""
+    """Equipment of a machine. `index` and `group_port` place it on the private network of its lab."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -83,7 +83,7 @@ class MachineSpec(BaseModel):
 
 @dataclass(frozen=True)
 class Boot:
-    """What the machine is started from."""
+    """Files, port and accelerator that the machine is started with."""
 
     kernel: str
     initrd: str
@@ -169,7 +169,7 @@ def _networks(spec: MachineSpec, boot: Boot) -> tuple[str, ...]:
 
 
 def _answers(spec: MachineSpec, boot: Boot) -> Mapping[int, tuple[str, ...]]:
-    """What a connection to each port gets: the output of a command on this host. Nothing where no disk is modelled."""
+    """Command on this host whose output a connection to each port gets. Nothing where no disk is modelled."""
     folder = f"{boot.directory}/{MEDIA_FOLDER}"
     switched = [name for name, disk in spec.modelled.items() if disk.timed == "runs"]
     answers: dict[int, tuple[str, ...]] = {PORT: (str(OWN), "stats", folder)} if spec.modelled else {}

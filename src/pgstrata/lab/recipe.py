@@ -1,4 +1,4 @@
-"""What goes into the lab image: a Debian release, its packages, the units that start, the files that are added."""
+"""Content of the lab image: a Debian release, its packages, the units that start, the files that are added."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POSTGRES = "/usr/lib/postgresql/15/bin"
 SERVER_USER = "pgstrata"
 """Whom `postgres.user` lets servers run as."""
 GOLDEN = "/var/lib/pgstrata-golden"
-"""Where the loaded cluster lies, in the layout of `postgres.golden`."""
+"""Folder of the loaded cluster, in the layout of `postgres.golden`."""
 
 PACKAGES = (
     "linux-image-cloud-amd64",
@@ -109,9 +109,9 @@ class Recipe:
     modules: tuple[str, ...] = initrd.WANTED_MODULES
     init: str = field(default=initrd.INIT, repr=False)
     size_bytes: int = 64 << 30
-    """Of the root filesystem, sparse: loop files of trials go there."""
+    """Size of the root filesystem, sparse: loop files of trials go there."""
     golden_scale: int = 1
-    """Of the loaded cluster that is kept in the image, so that nothing waits for initdb in emulation."""
+    """Scale of the loaded cluster that is kept in the image, so that nothing waits for initdb in emulation."""
     version: int = 3
     """Raised when the way of building changes in a manner that the other fields do not show."""
 

@@ -166,7 +166,7 @@ class SessionComparison:
     reference_moved: tuple[tuple[str, float], ...] = ()
     """Cells in which the reference moved relative to the other stacks, and by how much."""
     uncounted: tuple[SessionUncounted, ...] = ()
-    """Those of the reference and of the stacks that moved; session 0 is a."""
+    """Notable transactions of the reference and of the stacks that moved; session 0 is a."""
     refused: Refusal | None = None
 
 

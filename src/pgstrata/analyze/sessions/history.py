@@ -113,7 +113,7 @@ class History:
     """Stacks that occur in one session only, or whose sessions with an older specification are not counted."""
     left_out: tuple[tuple[str, LeftOut], ...]
     uncounted: tuple[SessionUncounted, ...] = ()
-    """Those of the reference and of the stacks of the series."""
+    """Notable transactions of the reference and of the stacks of the series."""
     refused: Refusal | None = None
 
 

@@ -169,7 +169,7 @@ def _describe(campaign: Campaign, site: Site, conditions: Sequence[Condition] = 
 
 
 def _goes_on(campaign: Campaign) -> str:
-    """How many blocks an adaptive campaign may have besides those that are planned."""
+    """Number of blocks that an adaptive campaign may have besides those that are planned, in words."""
     from pgstrata.analyze.campaign.policy import MAX_PAIRS
     from pgstrata.cli.forecasting import screens
 
@@ -293,7 +293,7 @@ def _describe_trials(site: Site, trials: list[Trial], estimates: Mapping[str, Ex
 
 
 def _host_wide(campaign: Campaign, site: Site, trials: list[Trial]) -> list[str]:
-    """What others on the host notice; `trials` has every stack whose server is here."""
+    """Changes that others on the host notice; `trials` has every stack whose server is here."""
     from pgstrata.postgres.user import plan_user
 
     lines = []
@@ -397,7 +397,7 @@ def _render_kinds(trials: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _range(texts: Sequence[str]) -> str:
-    """Of what is sorted, the first and the last, once where they read alike."""
+    """The first and the last of what is sorted, once where they read alike."""
     return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 

@@ -73,7 +73,7 @@ def _describe(directory: Path) -> dict[str, Any]:
 
 
 def _finished(record: CampaignRecord, tested: Sequence[CrashData], last: DecisionRecord | None) -> bool:
-    """Of nothing but crash trials, when each stack had one."""
+    """True if the last decision is `done`; for nothing but crash trials, if each stack had one."""
     if record.origin == "crash":
         return {c.trial.stack for c in tested} >= {s.name for s in record.campaign.stacks}
     return last is not None and last.stage == "done"

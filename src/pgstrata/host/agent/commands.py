@@ -48,7 +48,7 @@ _KERNEL_THREADS = 2
 """The pid of kthreadd, the parent of all kernel threads."""
 
 Waiting = Callable[[], contextlib.AbstractContextManager[None]]
-"""What a wait is wrapped in."""
+"""Context manager that a wait is wrapped in."""
 
 
 class Commands:

@@ -22,7 +22,7 @@ CHUNK_BYTES = 1 << 20
 WHOLE_BYTES = 1 << 30
 """A device up to this size is read in full."""
 EDGE_BYTES = (64 << 20) + (1 << 16)
-"""Of a larger one, this much at either end; behind 64 MiB is the first copy of the superblock of btrfs."""
+"""Bytes that are read at either end of a larger one; behind 64 MiB is the first copy of the superblock of btrfs."""
 SAMPLES = 1024
 SAMPLE_BYTES = 1 << 16
 _EXT_GROUPS_BYTES = (32 << 20, 128 << 20)
@@ -87,7 +87,7 @@ class Devices:
         return [other for other, device in self._devices.items() if device == self._devices[handle] and other != handle]
 
     def first_content(self, handle: int) -> int | None:
-        """Where the first byte lies that is not zero, of all places that are looked at; None when there is none.
+        """Offset of the first byte that is not zero, of all places that are looked at; None when there is none.
 
         Reads the device itself: what the page cache holds may not be what is on it, and would cost the host its own.
         """
@@ -126,7 +126,7 @@ def places(size: int) -> list[tuple[int, int]]:
 
 
 def _copies(size: int) -> list[int]:
-    """Where filesystems keep copies of their superblock: groups 1 and powers of 3, 5 and 7 of ext, a copy of btrfs."""
+    """Offsets of copies of filesystems' superblocks: groups 1 and powers of 3, 5 and 7 of ext, a copy of btrfs."""
     found = [_BTRFS_COPY_BYTES]
     for group in _EXT_GROUPS_BYTES:
         for base in (3, 5, 7):

@@ -16,11 +16,11 @@ from pgstrata.host.agent.wire import AgentError
 
 READ_AHEAD_BYTES = 1 << 20
 CHUNK_BYTES = 1 << 20
-"""Of a file that is copied in pieces."""
+"""Size of a piece of a file that is copied in pieces."""
 READ_BYTES = 64 << 10
 """At a time: some files of the kernel are made in memory for as much as is asked for."""
 MOST_READ_BYTES = 64 << 20
-"""Of a file that is read in one piece."""
+"""Most bytes of a file that is read in one piece."""
 MOST_NAMES = 1_000_000
 
 
@@ -224,6 +224,6 @@ class Files:
 
 
 def _unless_gone(function: object, path: str, failed: tuple[type[BaseException], BaseException, object]) -> None:
-    """What somebody else removes at the same moment is gone as well."""
+    """Let pass what somebody else removes at the same moment: it is gone as well."""
     if not isinstance(failed[1], FileNotFoundError):
         raise failed[1]

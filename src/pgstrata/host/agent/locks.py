@@ -43,7 +43,7 @@ class Locks:
         return None
 
     def lock_holder(self, name: str) -> str | None:
-        """What the holder of a lock wrote, be it this agent; None when nobody has it."""
+        """Text that the holder of a lock wrote, be it this agent; None when nobody has it."""
         if name in self._locks:
             return os.pread(self._locks[name], 4096, 0).decode(errors="replace")
         try:

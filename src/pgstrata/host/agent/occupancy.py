@@ -1,4 +1,4 @@
-"""What uses a block device: everything on this machine that has it, a part of it, or what lies below it.
+"""Users of a block device: everything on this machine that has it, a part of it, or what lies below it.
 
 An exclusive open is not enough: neither a loop device nor a process that has it open claims what it sits on, and a
 filesystem on a loop device over another loop device is not seen from the lower one. Everything is compared by numbers
@@ -109,7 +109,7 @@ class Occupancy:
         return _number(_read(f"{folder}/dev").strip() or "0:0")
 
     def _backing(self, name: str) -> tuple[int, int, tuple[int, int] | None] | None:
-        """What a loop device sits on: device and inode of the file, and its number where that is a device.
+        """File or device below a loop device: device and inode of the file, and its number where that is a device.
 
         Asked from the driver, because the path in sysfs is one of another namespace or of a file that was renamed.
         """
@@ -129,7 +129,7 @@ class Occupancy:
         return device, inode, (os.major(below), os.minor(below)) if below else None
 
     def _backing_by_path(self, name: str) -> tuple[int, int, tuple[int, int] | None] | None:
-        """Where the device node is not in /dev, as in a container."""
+        """The same by path, where the device node is not in /dev, as in a container."""
         path = _read(f"{self._sys}/class/block/{name}/loop/backing_file").strip()
         try:
             found = os.stat(path)
@@ -140,7 +140,7 @@ class Occupancy:
     # ------------------------------------------------------------ who uses it
 
     def _is_ours(self, found: os.stat_result) -> str:
-        """Which part of what we look at a stat leads to; empty for anything else."""
+        """Part of what we look at that a stat leads to; empty for anything else."""
         number = _block_number(found)
         if number is None:
             return self._files.get((found.st_dev, found.st_ino), "")

@@ -23,7 +23,7 @@ class Agent(Commands, Files, Devices, Locks):
         Commands.__init__(self, self.state_directory(), waiting)
 
     def hello(self) -> dict[str, Any]:
-        """Who answers: so that a connection that comes back can tell whether the old agent or boot is still there."""
+        """Identity of this agent: a connection that comes back can tell if the old agent or boot is still there."""
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
         return {"pid": os.getpid(), "started": start_time(os.getpid()), "boot": boot, "uid": os.geteuid()}

@@ -1,4 +1,4 @@
-"""Where things are kept on a host, and what is mounted where."""
+"""Places where things are kept on a host, and what is mounted where."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTE = re.compile(r"(?:.*\.)?([0-9a-f]{8})\.(\d+)\.(\d+)\.[0-9a-f]{32}\.exit(?:
 
 
 def default_state_directory() -> str:
-    """Where locks and the undo journal live: outlives a reboot, because loop files and signatures do.
+    """Directory of locks and the undo journal: outlives a reboot, because loop files and signatures do.
 
     PGSTRATA_STATE_DIRECTORY moves it, for example where /var is read-only.
     """
@@ -31,7 +31,7 @@ def default_state_directory() -> str:
 
 
 def runtime_directory() -> str:
-    """Where exit codes of background programs are noted.
+    """Directory where exit codes of background programs are noted.
 
     Not XDG_RUNTIME_DIR: that goes away with the last session of its user, and with it what a lost connection left.
     """

@@ -19,14 +19,14 @@ from pgstrata.host.agent.wire import AgentError
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MARKER = "PGSTRATA_TRIAL"
 UMASK = 0o022
-"""Of every command, whatever the caller's is: the server's user must reach folders that root has made."""
+"""Umask of every command, whatever the caller's is: the server's user must reach folders that root has made."""
 POLL_S = 0.02
 _EXEC_PATIENCE_S = 1.0
 _EXEC_POLL_S = 0.001
 _PF_EXITING, _PF_KTHREAD = 0x4, 0x200000
 """Flags of a process (include/linux/sched.h)."""
 MOST_OUTPUT_BYTES = 32 << 20
-"""Of a command that is run to its end, on each of its outputs."""
+"""Most bytes of a command that is run to its end, on each of its outputs."""
 
 
 def environment(extra: dict[str, str]) -> dict[str, str]:
@@ -164,7 +164,7 @@ def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def has_marker(pid: int, marker: str) -> bool:
-    """Whether the environment of a live process holds the marker.
+    """True if the environment of a live process holds the marker.
 
     A program that is just being executed shows no environment yet, although whoever started it goes on already: it is
     looked at until it does, for a second at most.
@@ -183,7 +183,7 @@ def has_marker(pid: int, marker: str) -> bool:
 
 
 def _environment_may_come(pid: int) -> bool:
-    """Whether a process that shows no environment may have one: not a thread of the kernel, not ending, and not a
+    """True if a process that shows no environment may have one: not a thread of the kernel, not ending, and not a
     program that was given an empty one (proc_pid_stat(5): flags, env_start, env_end)."""
     fields = stat_fields(pid)
     if fields is None or int(fields[6]) & (_PF_KTHREAD | _PF_EXITING):

@@ -36,7 +36,7 @@ sent: str | None = None
 
 
 def bundle() -> bytes:
-    """What BOOTSTRAP wants on standard input: the length of a program on a line, then the program."""
+    """Data that BOOTSTRAP wants on standard input: the length of a program on a line, then the program."""
     text = sent
     if text is None:
         here = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""What is known of a host: each fact is a command or file, and a pure parser of what it says.
+"""Facts of a host: each is a command or file, and a pure parser of what it says.
 
 `gather` collects them in words, `medium` names what a path lies on. Imports `errors`, `spec` and `host`.
 """

@@ -1,4 +1,4 @@
-"""What else runs on the host: load average, pressure, the busiest processes, PostgreSQL servers."""
+"""Other activity on the host: load average, pressure, the busiest processes, PostgreSQL servers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CPU_NOTICED = 0.05
 """Share of one processor above which a process counts as busy."""
 IO_NOTICED_BYTES_PER_S = 1_000_000
 MOST_NAMED = 5
-"""Of busy processes, and of servers."""
+"""Largest number of busy processes, and of servers."""
 
 PRESSED = ("cpu", "io", "memory")
-"""What the kernel tells pressure (PSI) of, since Linux 4.20."""
+"""Resources whose pressure (PSI) the kernel tells, since Linux 4.20."""
 
 DEFUNCT = " <defunct>"
-"""How ps ends the line of a process that has ended."""
+"""End of ps's line of a process that has ended."""
 
 _SERVER_NAMES = frozenset({"postgres", "postmaster"})
 

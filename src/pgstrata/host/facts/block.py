@@ -23,7 +23,7 @@ class BlockDevice:
     size_bytes: int
     read_only: bool
     rotational: bool
-    """As the kernel believes; virtual disks often claim to rotate."""
+    """True if the kernel believes that it rotates; virtual disks often claim to."""
     model: str | None
     transport: str | None
     logical_sector_bytes: int
@@ -60,7 +60,7 @@ def _flag(value: object) -> bool:
 
 
 def read_block_devices(host: Host) -> tuple[BlockDevice, ...]:
-    """Those with a size; none where there is no lsblk."""
+    """Block devices with a size; none where there is no lsblk."""
     text = read_output(host, "lsblk", "-J", "-b", "-l", "-o", COLUMNS)
     return tuple(device for device in parse_lsblk(text) if device.size_bytes > 0) if text else ()
 
@@ -79,7 +79,7 @@ MOUNT_COLUMNS = "TARGET,SOURCE,FSTYPE,OPTIONS"
 class Mount:
     target: str
     source: str
-    """As findmnt gives it; a subvolume or bind mount in brackets behind the device is cut off."""
+    """Source as findmnt gives it; a subvolume or bind mount in brackets behind the device is cut off."""
     filesystem: str
     options: tuple[str, ...]
 

@@ -52,7 +52,7 @@ def _number(text: str | None) -> int:
 
 
 def _count_list(text: str) -> int:
-    """How many CPUs `0-3,8` names."""
+    """Number of CPUs that a list names, such as `0-3,8`."""
     ends = [part.split("-") for part in text.split(",")]
     return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
 
@@ -93,7 +93,7 @@ def read_smt(host: Host) -> str | None:
 
 
 def read_throttle_count(host: Host) -> int | None:
-    """How often a core was slowed down for heat since boot; None where it is not counted (Intel counts it)."""
+    """Number of times a core was slowed down for heat since boot; None where it is not counted (Intel counts it)."""
     cpus = [name for name in read_names(host, CPU_DIRECTORY) if re.fullmatch(r"cpu\d+", name)]
     counts = [read_file(host, f"{CPU_DIRECTORY}/{name}/thermal_throttle/core_throttle_count") for name in cpus]
     known = [int(count) for count in counts if count is not None]

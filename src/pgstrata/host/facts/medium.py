@@ -1,4 +1,4 @@
-"""What a path finally lies on, in the words of a table's head: `loop file on ext4 on /dev/vda`."""
+"""Medium that a path finally lies on, in the words of a table's head: `loop file on ext4 on /dev/vda`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _mounted(host: Host, mount: Mount) -> str:
 
 
 def medium(host: Host, path: str, *, loop: bool = True) -> str:
-    """What stacks under `path` are measured on.
+    """Medium that stacks under `path` are measured on.
 
     A block device is named itself; below a directory, existing or not, stacks are loop files unless `loop` is false
     (a stack that is an existing directory).

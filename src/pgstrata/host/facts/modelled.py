@@ -1,4 +1,4 @@
-"""Which disks of a host the machine that runs it models: told by a file over there, as machines of the lab have it."""
+"""Disks of a host that the machine running it models: told by a file over there, as machines of the lab have it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pgstrata.spec.layers.media import Timed, describe_modelled
 
 PATH = "/etc/pgstrata/media.json"
 ADDRESS, PORT = "10.0.2.100", 7070
-"""Where such a host reads what its disks did: a connection gets what `strata-disk stats` says, and is ended."""
+"""Place where such a host reads what its disks did: a connection gets what `strata-disk stats` says, and is ended."""
 SWITCH_PORTS = {"on": 7071, "off": 7072}
-"""Where it switches the timing of disks that are timed in runs alone."""
+"""Ports where it switches the timing of disks that are timed in runs alone."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class ModelledDisk:
     stretch: float
     timed: Timed = "always"
     parameters: Mapping[str, float] | None = None
-    """Of a model that strata-disk does not come with."""
+    """Parameters of a model that strata-disk does not come with."""
 
     @property
     def lies_on(self) -> str:
-        """What a table says of what lies on it."""
+        """Words of a table about what lies on it."""
         return describe_modelled(self.model, self.stretch, self.timed)
 
 

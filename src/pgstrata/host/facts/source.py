@@ -1,4 +1,4 @@
-"""Where a fact comes from: a file or a command, either of which a host may not have."""
+"""Sources of facts: files and commands, either of which a host may not have."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def read_names(host: Host, path: str) -> tuple[str, ...]:
 
 
 def read_output(host: Host, *argv: str) -> str | None:
-    """What a command printed; None when it is not installed or failed."""
+    """Output of a command; None when it is not installed or failed."""
     done = host.run(command(*argv, timeout_s=TIMEOUT_S), check=False)
     return done.stdout if done.exit_code == 0 else None

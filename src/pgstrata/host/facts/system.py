@@ -45,7 +45,7 @@ def read_clock_source(host: Host) -> str | None:
 
 
 def read_clock_sources(host: Host) -> tuple[str, ...]:
-    """Those that could be chosen."""
+    """Clock sources that could be chosen."""
     return tuple((read_file(host, f"{_DIRECTORY}/available_clocksource") or "").split())
 
 

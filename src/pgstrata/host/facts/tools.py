@@ -14,7 +14,7 @@ from pgstrata.host.protocol import Host, command
 
 @dataclass(frozen=True)
 class Tool:
-    """How a tool is asked for its version; `pattern` has one group."""
+    """Command that asks a tool for its version; `pattern` has one group."""
 
     name: str
     argv: tuple[str, ...]
