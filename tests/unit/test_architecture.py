@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,12 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager"}
+CLAUSES = {
+    "As", "How", "It", "Of", "So", "That", "There", "They", "Those", "What", "Where", "Whether", "Which", "Who", "Why",
+}  # fmt: skip
+"""First words of docstrings that are neither a noun nor a verb."""
+QUESTION = "Which storage stack"
+"""The one that the program answers, which describes it."""
 LONGEST_FUNCTION = 70
 LONGEST_MODULE = 600
 
@@ -68,6 +75,7 @@ def package_of(module: Path) -> str:
     return "pgstrata" if parts == ("__init__",) else parts[0]
 
 
+@cache
 def tree_of(module: Path) -> ast.Module:
     return ast.parse(module.read_text(encoding="utf-8"), str(module))
 
@@ -84,38 +92,68 @@ def imported(tree: ast.Module) -> Iterator[str]:
                 yield from (f"pgstrata.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.relative_to(SOURCE).as_posix())
-class TestModule:
-    def test_imports_only_what_its_package_may(self, module: Path) -> None:
-        package = package_of(module)
-        if package in ("pgstrata", "py"):
-            return
-        allowed = MAY_IMPORT[package] | {package, "__version__"}
-        ours = {name.split(".")[1] for name in imported(tree_of(module)) if name.startswith("pgstrata.")}
-        assert ours <= allowed, f"{package} must not import {', '.join(sorted(ours - allowed))}"
+def imports_what_it_must_not(module: Path) -> str:
+    package = package_of(module)
+    if package in ("pgstrata", "py"):
+        return ""
+    allowed = MAY_IMPORT[package] | {package, "__version__"}
+    ours = {name.split(".")[1] for name in imported(tree_of(module)) if name.startswith("pgstrata.")}
+    return f"{package} must not import {', '.join(sorted(ours - allowed))}" if ours - allowed else ""
 
-    def test_only_host_starts_processes(self, module: Path) -> None:
-        names = {name.split(".")[0] for name in imported(tree_of(module))}
-        if package_of(module) != "host" and module not in STANDALONE:
-            assert "subprocess" not in names
-            assert not re.search(r"\bos\.(system|popen|exec[lv]|spawn|fork)", module.read_text(encoding="utf-8"))
-        assert "shell=True" not in module.read_text(encoding="utf-8")
 
-    def test_is_not_too_long(self, module: Path) -> None:
-        assert len(module.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
+def starts_processes(module: Path) -> str:
+    """Only `host` may, and programs that run by themselves; nobody by a shell."""
+    text = module.read_text(encoding="utf-8")
+    may = package_of(module) == "host" or module in STANDALONE
+    names = {name.split(".")[0] for name in imported(tree_of(module))}
+    starts = "subprocess" in names or re.search(r"\bos\.(system|popen|exec[lv]|spawn|fork)", text)
+    return "starts processes" if "shell=True" in text or (starts and not may) else ""
 
-    def test_has_no_long_function(self, module: Path) -> None:
-        for node in ast.walk(tree_of(module)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                assert node.end_lineno is not None
-                length = node.end_lineno - node.lineno + 1
-                assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
 
-    def test_opens_with_a_docstring(self, module: Path) -> None:
-        assert ast.get_docstring(tree_of(module)), "says what it does and, for a package, what it may import"
+def is_too_long(module: Path) -> str:
+    lines = len(module.read_text(encoding="utf-8").splitlines())
+    return f"has {lines} lines" if lines > LONGEST_MODULE else ""
 
-    def test_has_a_telling_name(self, module: Path) -> None:
-        assert not set(module.relative_to(SOURCE).with_suffix("").parts) & FORBIDDEN_NAMES
+
+def has_long_functions(module: Path) -> str:
+    functions = [n for n in ast.walk(tree_of(module)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = [(f.name, (f.end_lineno or f.lineno) - f.lineno + 1) for f in functions]
+    return ", ".join(f"{name} has {length} lines" for name, length in lengths if length > LONGEST_FUNCTION)
+
+
+def lacks_a_docstring(module: Path) -> str:
+    return "" if ast.get_docstring(tree_of(module)) else "does not say what it does or what a package may import"
+
+
+def begins_docstrings_with_clauses(module: Path) -> str:
+    """Docstrings of modules, classes, functions, and those below fields and constants."""
+    strings = [node.value for node in ast.walk(tree_of(module)) if isinstance(node, ast.Expr)]
+    texts = [s.value.strip() for s in strings if isinstance(s, ast.Constant) and isinstance(s.value, str)]
+    clauses = [text[:60] for text in texts if text.split(maxsplit=1)[0].strip(",.:") in CLAUSES]
+    return "; ".join(text for text in clauses if not text.startswith(QUESTION))
+
+
+def has_a_name_that_tells_nothing(module: Path) -> str:
+    return ", ".join(set(module.relative_to(SOURCE).with_suffix("").parts) & FORBIDDEN_NAMES)
+
+
+RULES: list[Callable[[Path], str]] = [
+    imports_what_it_must_not,
+    starts_processes,
+    is_too_long,
+    has_long_functions,
+    lacks_a_docstring,
+    begins_docstrings_with_clauses,
+    has_a_name_that_tells_nothing,
+]
+
+
+@pytest.mark.xdist_group("source")  # a worker that has parsed all modules keeps them
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_no_module(rule: Callable[[Path], str]) -> None:
+    problems = {module.relative_to(SOURCE).as_posix(): rule(module) for module in MODULES}
+    assert len(problems) > 300
+    assert {name: problem for name, problem in problems.items() if problem} == {}
 
 
 def test_every_package_has_its_rule() -> None:
