@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.signal import lfilter
+import scipy
 
 from acceptance_table.checks import Check
 from acceptance_table.outcome import mean
@@ -40,7 +40,7 @@ def shape_checks(count: int) -> Iterator[Check]:
 
 def _ar1(rng: np.random.Generator, seconds: int, phi: float = 0.8, cv: float = 0.1) -> np.ndarray:
     shocks = rng.normal(0, cv * math.sqrt(1 - phi**2), seconds + 100)
-    return 2000 * (1 + lfilter([1], [1, -phi], shocks)[100:])
+    return 2000 * (1 + scipy.signal.lfilter([1], [1, -phi], shocks)[100:])
 
 
 def robustness_checks(count: int) -> Iterator[Check]:

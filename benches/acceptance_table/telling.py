@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.signal import lfilter
+import scipy
 
 from acceptance_table.checks import Check
 from acceptance_table.outcome import mean
@@ -53,5 +53,5 @@ def _growing_checks(count: int) -> Iterator[Check]:
 def _difference(rng: np.random.Generator, pairs: int, memory: float) -> np.ndarray:
     """Of two stacks with standard deviations of 1; what the first one keeps of its last run."""
     shocks = rng.normal(size=pairs)
-    kept = lfilter([math.sqrt(1 - memory**2)], [1, -memory], shocks[1:], zi=[memory * shocks[0]])[0]
+    kept = scipy.signal.lfilter([math.sqrt(1 - memory**2)], [1, -memory], shocks[1:], zi=[memory * shocks[0]])[0]
     return np.append(shocks[0], kept) - rng.normal(size=pairs)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import numpy as np
-from scipy.signal import lfilter
+import scipy
 
 from acceptance_table.checks import Check
 from acceptance_table.outcome import mean
@@ -105,7 +105,7 @@ def _nights(rng: np.random.Generator, kind: str) -> np.ndarray:
         case "one in ten loses 9 SD":
             return normal - 9.0 * (rng.random(NIGHTS) < 0.1)
         case "AR(1) of 0.4" | "AR(1) of 0.6":
-            return np.asarray(lfilter([1], [1, -float(kind[-3:])], normal))
+            return np.asarray(scipy.signal.lfilter([1], [1, -float(kind[-3:])], normal))
         case _:
             return normal
 
