@@ -1,4 +1,4 @@
-"""Which storage stack PostgreSQL should sit on: build it, measure it, judge it.
+"""Choice of the storage stack that PostgreSQL should sit on: build it, measure it, judge it.
 
 `load(directory)` gives the tidy tables of a recorded campaign. Imports of the packages below happen on use.
 """

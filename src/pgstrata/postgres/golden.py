@@ -24,7 +24,7 @@ from pgstrata.stack.step import Argument, PlannedCommand, Ref
 MANIFEST = "golden.json"
 COPY = ("cp", "--archive", "--reflink=never", "--sparse=never", "--no-target-directory")
 READ_AHEAD_BYTES = 1 << 30
-"""Of a golden directory: a cp waits for the device at every small step, so small copies would mostly wait."""
+"""Most bytes read ahead of a golden directory: cp waits for the device at every step, so small copies mostly wait."""
 COPY_TIMEOUT_S = 6 * 3600.0
 
 
@@ -35,7 +35,7 @@ class Golden:
     directory: str
     tablespaces: Mapping[str, int]
     digest: str
-    """Of names, modes and content of `files` when it was made; empty where the manifest cannot be read."""
+    """Digest of names, modes and content of `files` when it was made; empty if the manifest cannot be read."""
 
 
 def golden_key(installation: Installation, what: Mapping[str, object]) -> str:
@@ -79,7 +79,7 @@ def is_intact(host: Host, golden: Golden, user: str) -> bool:
 
 
 def _digest(host: Host, directory: str, user: str) -> str:
-    """Of names, kinds, modes, links and the CRC and size of every file: against decay, not against forgery."""
+    """Return a digest of names, kinds, modes, links, CRC and size of every file: against decay, not against forgery."""
 
     def run(*argv: str, stdin: str = "") -> str:
         asked = Command(argv, stdin=stdin, user=user, cwd=_files(directory), timeout_s=COPY_TIMEOUT_S)

@@ -21,7 +21,7 @@ from pgstrata.postgres.user import open_to_all
 from pgstrata.spec.stack import Postgres
 
 RUN_FROM = ("bin", "lib", "lib64")
-"""What holds programs and libraries; the rest of a tree is read by the server's user alone."""
+"""Folders that hold programs and libraries; the rest of a tree is read by the server's user alone."""
 
 
 def named_installation(host: Host, spec: Postgres, known: Sequence[Installation], *, as_root: bool) -> Installation:
@@ -44,7 +44,7 @@ def named_installation(host: Host, spec: Postgres, known: Sequence[Installation]
 
 
 def _tree(host: Host, asked: str) -> str:
-    """Where the folder is, without links."""
+    """Return the path of the folder, without links."""
     status = host.status(asked)
     if status is None or status.kind != "directory":
         raise PreflightError(f"installation {asked} is no folder on {host.name}", hint=f"ls -ld {asked}")

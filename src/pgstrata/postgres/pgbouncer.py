@@ -65,12 +65,12 @@ class PgBouncer(Pooler):
 
     @parser_of("SHOW DATABASES")
     def states(self, text: str) -> dict[str, str]:
-        """Where it leads, with how many sessions."""
+        """Return the port, number of sessions and mode, by node that it leads to."""
         rows = [row for row in parse_rows(text) if row["name"] != self.console]
         return {self.name_of(row["host"]): _state(row) for row in rows}
 
     def sent(self, text: str) -> dict[str, Sent]:
-        """It does not tell reads from writes, and all go to the primary."""
+        """Return nothing: it does not tell reads from writes, and all go to the primary."""
         return {}
 
 

@@ -20,7 +20,7 @@ SPARE_SESSIONS = 2
 CONF, HBA, PASSWORDS, PCP = "pgpool.conf", "pool_hba.conf", "pool_passwd", "pcp.conf"
 
 UNASKED = "waiting"
-"""Of a node that is up and that no session was opened to yet."""
+"""State of a node that is up and that no session was opened to yet."""
 _WRITES = ("insert_cnt", "update_cnt", "delete_cnt", "ddl_cnt")
 
 
@@ -90,7 +90,7 @@ class Pgpool(Pooler):
 
     @parser_of("SHOW POOL_NODES")
     def states(self, text: str) -> dict[str, str]:
-        """Of each node whether it is up to the pooler, and as what."""
+        """Return for each node whether it is up to the pooler, and as what."""
         return {self.name_of(row["hostname"]): _state(row) for row in parse_rows(text)}
 
     @parser_of("SHOW POOL_BACKEND_STATS")

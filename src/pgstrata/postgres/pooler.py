@@ -1,4 +1,4 @@
-"""What stands between pgbench and the servers of a cluster, on the node that pgbench runs on. Pure.
+"""Pooler between pgbench and the servers of a cluster, on the node that pgbench runs on. Pure.
 
 It takes sessions by SCRAM-SHA-256 and opens those to the servers likewise. For that it needs the password itself, as
 libpq does, which stands in a file that only the servers' user can read.
@@ -44,7 +44,7 @@ class Pooler(ABC):
 
     primary: Server
     link: Link
-    """Of the node that it runs on."""
+    """Link of the node that it runs on."""
     backends: Mapping[str, str]
     """Addresses by the names of the nodes, the primary first."""
     directory: str
@@ -55,7 +55,7 @@ class Pooler(ABC):
         return self.link.address
 
     def path(self, name: str) -> str:
-        """Of one of its files."""
+        """Return the path of one of its files."""
         return f"{self.directory}/{name}"
 
     def plan_configure(self) -> tuple[Command, ...]:
@@ -71,11 +71,11 @@ class Pooler(ABC):
     @property
     @abstractmethod
     def settings(self) -> dict[str, str]:
-        """As its first file has them, without any password."""
+        """Settings as its first file has them, without any password."""
 
     @abstractmethod
     def plan_start(self) -> Command:
-        """It stays in the foreground, and so ends with SIGINT as its other programs do."""
+        """Return the command that starts it in the foreground, so that it ends with SIGINT as its other programs do."""
 
     def ask(self, show: str) -> Command:
         """psql with one of its own statements, whose rows are printed with commas and a head."""
@@ -101,18 +101,18 @@ class Pooler(ABC):
     @property
     @abstractmethod
     def expected_states(self) -> dict[str, str]:
-        """What `states` gives while all is well."""
+        """Result of `states` while all is well."""
 
     @abstractmethod
     def states(self, text: str) -> dict[str, str]:
-        """Of each node what the pooler takes it for, as `states_query` prints it."""
+        """Return for each node what the pooler takes it for, from the output of `states_query`."""
 
     @abstractmethod
     def sent(self, text: str) -> dict[str, Sent]:
-        """Of each node what was sent there, as `sent_query` prints it."""
+        """Return for each node what was sent there, from the output of `sent_query`."""
 
     def name_of(self, address: str) -> str:
-        """Of the node with that address."""
+        """Return the name of the node with that address; the address itself if no node has it."""
         return {own: name for name, own in self.backends.items()}.get(address, address)
 
 

@@ -55,7 +55,7 @@ HBA_ALONE = f"{HBA}host all all all scram-sha-256\n"
 PID = re.compile("[1-9][0-9]{0,9}")
 SEGMENT = re.compile("[0-9A-F]{24}")
 SPARE_WAL_BYTES = 80 << 20
-"""What the default of min_wal_size keeps ready."""
+"""Bytes that the default of min_wal_size keeps ready."""
 
 FIXED_SETTINGS = {
     "logging_collector": "off",
@@ -66,7 +66,7 @@ FIXED_SETTINGS = {
     "log_checkpoints": "on",
     "unix_socket_permissions": "0700",
 }
-"""What the parsers of the log and the way to the server rely on; a stack may not set these."""
+"""Settings that the parsers of the log and the way to the server rely on; a stack may not set these."""
 
 STOP_POLL_S = 0.01
 
@@ -105,7 +105,7 @@ SELECT pg_walfile_name(pg_current_wal_insert_lsn()) AS name,
 
 @dataclass(frozen=True)
 class Listening:
-    """Where a server listens beside its socket: at an address of a network namespace that it runs in.
+    """Place where a server listens beside its socket: an address of a network namespace that it runs in.
 
     `hba` are the lines of those that may come by it.
     """
@@ -118,7 +118,7 @@ class Listening:
 
 @dataclass(frozen=True)
 class ServerDirectories:
-    """Where a cluster's parts live. `tablespaces` maps names to directories; all of it belongs to the server user."""
+    """Places of a cluster's parts. `tablespaces` maps names to directories; all of it belongs to the server user."""
 
     data_directory: str
     wal_directory: str | None = None
@@ -131,7 +131,7 @@ class ServerDirectories:
 
 
 def spare_segments(names: Sequence[str], current: str, segment_bytes: int) -> tuple[str, ...]:
-    """Of the files in pg_wal, the recycled segments after the current one that are more than `SPARE_WAL_BYTES`.
+    """Return those recycled segments of pg_wal after the current one that are more than `SPARE_WAL_BYTES`.
 
     At least two are kept, because a shutdown checkpoint may reach into the next one.
     """
@@ -269,7 +269,7 @@ class Server:
             self.host.run(replace(command, stdin=text))
 
     def plan_configure(self) -> tuple[Command, ...]:
-        """What writes the three files; their text comes by standard input."""
+        """Commands that write the three files; their text comes by standard input."""
         return tuple(self.as_user("tee", self._in_data(name)) for name in CONFIGURATION)
 
     # Whoever loads and asks the server is its superuser, and so its OS user: all that this user may change is written
@@ -457,7 +457,7 @@ class Server:
         return only
 
     def attest_settings(self) -> tuple[AttestedSetting, ...]:
-        """What `configure` wrote against what the running server says; whatever else was set is a difference too."""
+        """Compare what `configure` wrote with what the running server says; whatever else was set differs too."""
         with self.host.looking():
             rows = self.sql(SETTINGS)
         running = {row["name"]: row for row in rows if not row["elsewhere"]}

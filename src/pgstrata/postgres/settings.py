@@ -44,7 +44,7 @@ IMPORTANT = (
     "max_parallel_workers_per_gather", "autovacuum", "autovacuum_naptime", "autovacuum_vacuum_cost_delay",
     "track_io_timing", "track_wal_io_timing", "shared_preload_libraries",
 )  # fmt: skip
-"""What decides on speed and durability beside the storage: told of every server, also at its default."""
+"""Settings that decide on speed and durability beside the storage: told of every server, also at their default."""
 
 _FACTORS = {
     **{unit: Fraction(1024) ** power for power, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
@@ -93,10 +93,10 @@ class ServerSetting:
 
 @dataclass(frozen=True)
 class CheckedSettings:
-    """What the server says to settings before it starts."""
+    """Answer of the server to settings before it starts."""
 
     normalised: Mapping[str, str]
-    """Those that it takes: raw numbers in the unit of pg_settings."""
+    """Settings that it takes: raw numbers in the unit of pg_settings."""
     refusals: tuple[PreflightError, ...]
     """One for each unknown name (with the nearest one) and each invalid value."""
 
@@ -188,14 +188,14 @@ def _quoted(value: str) -> str:
 
 @dataclass(frozen=True)
 class GivenConf:
-    """What is taken over of a whole postgresql.conf; `left_out` has the reason for each of the other settings."""
+    """Settings taken over of a whole postgresql.conf; `left_out` has the reason for each of the other settings."""
 
     settings: Mapping[str, str]
     left_out: Mapping[str, str]
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What was left out, for people."""
+        """Settings that were left out, with the reason, for people."""
         return tuple(f"{name}: {why}" for name, why in self.left_out.items())
 
 

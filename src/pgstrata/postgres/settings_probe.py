@@ -15,7 +15,7 @@ from pathlib import Path
 LOCK_FILE = "postmaster.pid"
 TIMEOUT_S = 30
 PLAIN = ("log_destination=stderr", "logging_collector=off", "log_min_messages=warning")
-"""So that what it says is not written elsewhere."""
+"""Settings that keep its messages from being written elsewhere."""
 
 
 def probe(program: str, major: str, settings: list[str]) -> tuple[bool, str]:

@@ -1,5 +1,5 @@
-"""What joins servers to a cluster: roles and passwords, slots, base backups, and what a standby is told. Pure but for
-what reads back.
+"""Parts that join servers to a cluster: roles and passwords, slots, base backups, and what a standby is told. Pure but
+for what reads back.
 
 Passwords are SCRAM-SHA-256 verifiers to the server (RFC 5803), so that none of them knows one, and stand in files that
 only the servers' user can read.
@@ -17,7 +17,7 @@ from pgstrata.postgres.server import SUPERUSER, Server
 from pgstrata.spec.stack import PRIMARY, Stack
 
 STANDBY_ROLE = "pgstrata_standby"
-"""Who standbys connect as; may replicate and nothing else."""
+"""Role that standbys connect as; may replicate and nothing else."""
 PRIMARY_PASSFILE = "passfile.driver"
 """In the primary's run directory: the superuser's password, for pgbench on its own node."""
 STANDBY_PASSFILE = "passfile"
@@ -58,7 +58,7 @@ def render_access(driver: str, nodes: Sequence[str]) -> tuple[str, ...]:
 
 
 def scram_verifier(password: str, salt: bytes, iterations: int = SCRAM_ITERATIONS) -> str:
-    """What `CREATE ROLE ... PASSWORD` stores of a password of plain ASCII (RFC 5802, RFC 5803)."""
+    """Return what `CREATE ROLE ... PASSWORD` stores of a password of plain ASCII (RFC 5802, RFC 5803)."""
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
     client_key, server_key = (hmac.digest(salted, word, "sha256") for word in (b"Client Key", b"Server Key"))
     shown = (base64.b64encode(part).decode() for part in (salt, hashlib.sha256(client_key).digest(), server_key))
@@ -90,7 +90,7 @@ def render_passfile(role: str, password: str) -> str:
 
 
 def password_of(passfile: str) -> str:
-    """What `render_passfile` was given."""
+    """Return the password that `render_passfile` was given."""
     return passfile.rstrip("\n").rpartition(":")[2]
 
 
@@ -101,7 +101,7 @@ def plan_passfile(server: Server, name: str) -> tuple[Command, Command]:
 
 
 def connection(server: Server, upstream: str, port: int, name: str) -> str:
-    """How a standby reaches the server that it follows."""
+    """Return the connection string by which a standby reaches the server that it follows."""
     passfile = f"{server.run_directory}/{STANDBY_PASSFILE}"
     return f"host={upstream} port={port} user={STANDBY_ROLE} passfile={passfile} application_name={name}"
 
@@ -130,7 +130,7 @@ def plan_base_backup(server: Server, upstream: str, name: str, *, slot: bool) ->
 
 
 def primary_settings(stack: Stack, archive_directory: str | None) -> dict[str, str]:
-    """What the topology sets of the primary."""
+    """Return the settings of the primary that the topology decides."""
     cluster = stack.topology
     assert cluster is not None
     settings = {"cluster_name": PRIMARY, "synchronous_standby_names": cluster.synchronous_standby_names}
@@ -142,7 +142,7 @@ def primary_settings(stack: Stack, archive_directory: str | None) -> dict[str, s
 
 
 def standby_settings(stack: Stack, server: Server, upstream: str, name: str) -> dict[str, str]:
-    """What the topology sets of a standby."""
+    """Return the settings of a standby that the topology decides."""
     cluster = stack.topology
     assert cluster is not None
     settings = {
@@ -156,7 +156,7 @@ def standby_settings(stack: Stack, server: Server, upstream: str, name: str) -> 
 def sender_problems(
     rows: Sequence[Mapping[str, object]], expected: Mapping[str, str], names: Sequence[str]
 ) -> list[str]:
-    """What keeps the standbys from following as they are to: not connected, not streaming, behind, in another
+    """Return what keeps the standbys from following as they are to: not connected, not streaming, behind, in another
     `sync_state` than `expected` where that is known. Pure."""
     found = {str(row["name"]): row for row in rows}
     problems = []

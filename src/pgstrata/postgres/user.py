@@ -50,7 +50,7 @@ def readable_installation(host: Host, installation: Installation, user: str) -> 
 
 
 def planned_installation(host: Host, installation: Installation, user: str) -> Installation:
-    """What `readable_installation` will give, by the modes of files and folders; copies nothing."""
+    """Return what `readable_installation` will give, by the modes of files and folders; copies nothing."""
 
     def planned(bin_directory: str, program: str) -> str:
         if user != SYSTEM_USER or open_to_all(host, f"{bin_directory}/{program}"):
@@ -65,7 +65,7 @@ def planned_installation(host: Host, installation: Installation, user: str) -> I
 
 
 def open_to_all(host: Host, program: str) -> bool:
-    """Whether every user may pass through the folders of a program and run it."""
+    """True if every user may pass through the folders of a program and run it."""
     parts = (PurePosixPath(program), *PurePosixPath(program).parents)
     found = [host.status(str(part)) for part in parts]
     return all(status is not None and status.mode & 0o001 for status in found)

@@ -1,1 +1,1 @@
-"""What is sampled beside the workload: devices, CPU, memory, pressure, PostgreSQL. Imports `errors`, `spec`, `host`."""
+"""Samples taken beside the workload: devices, CPU, memory, pressure, PostgreSQL. Imports `errors`, `spec`, `host`."""

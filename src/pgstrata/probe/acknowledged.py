@@ -1,4 +1,4 @@
-"""Which standby let a commit go, and how long that took: what watches, and what it found. Pure."""
+"""Standby that let a commit go, and the time that took: what watches, and what it found. Pure."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _WATCHER = Path(__file__).with_name("reply_watcher.py")
 
 Position = Literal["write", "flush", "apply"]
 AWAITED: Mapping[str, Position] = {"remote_write": "write", "on": "flush", "remote_apply": "apply"}
-"""What a commit waits for, by synchronous_commit."""
+"""Position that a commit waits for, by synchronous_commit."""
 
 
 @dataclass(frozen=True)
 class Acknowledgements:
-    """Of commits that waited for standbys, those whose last missing acknowledgement came from this one."""
+    """Commits that waited for standbys and whose last missing acknowledgement came from this one."""
 
     watched: int
     """All commits that were looked at, whoever let them go."""
     released: int
     median_ms: float | None
     p99_ms: float | None
-    """Of those: from the record of the commit to that acknowledgement."""
+    """Time from the record of such a commit to that acknowledgement."""
 
 
 @dataclass(frozen=True)
 class Replies:
-    """How far one standby said that it was, in ascending order, and when it said so first."""
+    """Positions that one standby said it had, in ascending order, and when it said so first."""
 
     positions: tuple[int, ...]
     at_us: tuple[int, ...]
@@ -75,8 +75,8 @@ def plan_watcher(
 
 @parser_of("the watcher of replies")
 def parse_watched(text: str, awaited: Position) -> tuple[dict[str, Replies], tuple[tuple[int, int], ...]]:
-    """What each standby said of the position that commits wait for, and of each commit where its record ends and when
-    it was made, in microseconds."""
+    """Parse what each standby said of the position that commits wait for, and for each commit the end of its record and
+    when it was made, in microseconds."""
     rows = [json.loads(line) for line in text.splitlines()]
     said: dict[str, list[tuple[int, int]]] = {}
     for row in rows:

@@ -22,7 +22,7 @@ _KINDS = {
     "time": "time",
     "wal": "wal",
 }
-"""What caused a checkpoint, by the flags in the log, the first that is there: a request may coincide with others."""
+"""Cause of a checkpoint, by the flags in the log, the first that is there: a request may coincide with others."""
 
 
 def checkpoint_rows(log: str, origin_epoch_s: float) -> list[dict[str, Any]]:

@@ -110,7 +110,7 @@ def _io(major: int) -> str:
 
 
 def _wal(major: int) -> str:
-    """How often WAL was written and synced, by whomever; 18 moved the counters of pg_stat_wal to pg_stat_io."""
+    """Return the SQL for writes and syncs of WAL, by whomever; 18 moved the counters of pg_stat_wal to pg_stat_io."""
     if major < FIRST_MAJOR_WITH_PG_STAT_WAL:
         return "(SELECT NULL::bigint AS writes, NULL::bigint AS syncs)"
     if major < FIRST_MAJOR_WITH_WAL_IN_PG_STAT_IO:

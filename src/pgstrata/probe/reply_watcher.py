@@ -1,4 +1,4 @@
-"""What standbys tell the primary of the WAL that they have, as it arrives there, and the commits of that time. Run as
+"""Replies of standbys to the primary about the WAL that they have, as they arrive, and the commits of that time. Run as
 root on the node of the primary; standard library only.
 
 A standby's reply is a CopyData message `r` of the streaming replication protocol, which says how far it has written,
@@ -30,14 +30,14 @@ IPPROTO_TCP = 6
 SO_ATTACH_FILTER = 26
 SO_TIMESTAMPNS = 35
 SO_RCVBUFFORCE = 33
-"""As many bytes as are asked for: SO_RCVBUF gives no more than net.core.rmem_max."""
+"""Socket option that gives as many bytes as are asked for: SO_RCVBUF gives no more than net.core.rmem_max."""
 SOL_PACKET, PACKET_STATISTICS = 263, 6
 LONGEST_PACKET = 1 << 16
 RECEIVE_BUFFER_BYTES = 32 << 20
 
 COPY_DATA, REPLY = b"d", b"r"
 REPLY_BYTES = 34
-"""Of a reply: its kind, three positions, the standby's clock, and whether it wants an answer."""
+"""Length of a reply: its kind, three positions, the standby's clock, and whether it wants an answer."""
 LONGEST_MESSAGE = 1000
 """Other messages of a standby are as short."""
 
@@ -51,7 +51,7 @@ WALDUMP_TIMEOUT_S = 120.0
 LOAD, SAME, RETURN = 0x20, 0x15, 0x06
 """Instructions of the kernel's packet filter: load a word, jump where it is equal, and the end."""
 SOURCE_AT = 12
-"""Where the address of the sender stands in an IP header."""
+"""Offset of the sender's address in an IP header."""
 
 
 def packet_filter(addresses: list[str]) -> bytes:
@@ -93,7 +93,7 @@ def tcp_payload(packet: bytes, port: int) -> tuple[str, bytes]:
 
 
 def parse_replies(stream: bytes) -> tuple[list[tuple[int, int, int]], bytes]:
-    """How far each reply says that its standby has written, flushed and applied, and the rest, which has no end yet.
+    """Return the positions that each reply says are written, flushed and applied, and the rest, which has no end yet.
 
     Where a message begins is known because each is sent by itself; what cannot be one is left out.
     """
@@ -153,13 +153,13 @@ def shown(position: int) -> str:
 
 
 def first_kept(wal: str) -> int:
-    """Where the oldest segment begins that is still there: checkpoints remove what they made needless meanwhile."""
+    """Return the start of the oldest segment still there: checkpoints remove what they made needless meanwhile."""
     name = min(name for name in os.listdir(wal) if SEGMENT.fullmatch(name))
     return (int(name[8:16], 16) << 32) + int(name[16:], 16) * os.stat(os.path.join(wal, name)).st_size
 
 
 def parse_commits(printed: str) -> Iterator[dict[str, object]]:
-    """Where each commit's record ends, and when it was made."""
+    """Yield the end of each commit's record, and when it was made."""
     for line in printed.splitlines():
         record, length = COMMIT.search(line), LENGTH.search(line)
         if record is None or length is None:

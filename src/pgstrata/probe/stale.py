@@ -1,4 +1,4 @@
-"""How stale reads on standbys are: what asks, and what it found. Pure."""
+"""Stale reads on standbys: what asks for them, and what it found. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _READER = Path(__file__).with_name("stale_reader.py")
 
 @dataclass(frozen=True)
 class Stale:
-    """Of reads on one standby, each right after the acknowledgement of a commit."""
+    """Reads on one standby, each right after the acknowledgement of a commit."""
 
     checked: int
     stale: int
-    """How many of them lacked that commit."""
+    """Number of them that lacked that commit."""
     median_ms: float | None
     max_ms: float | None
-    """Of the stale ones: how long after the acknowledgement a read had it."""
+    """Time from the acknowledgement until a stale read had the commit."""
 
 
 def plan_reader(

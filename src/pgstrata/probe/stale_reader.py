@@ -48,7 +48,7 @@ class Session:
 
 
 def read_after(primary: Session, standby: Session, table: str, patience_s: float) -> tuple[bool, float]:
-    """Whether the first answer lacked what had been acknowledged, and the milliseconds until one had it."""
+    """Return True if the first answer lacked what had been acknowledged, and the milliseconds until one had it."""
     mark = primary.number(f"UPDATE {table} SET mark = mark + 1 RETURNING mark")
     acknowledged_s = time.monotonic()
     if standby.number(f"SELECT mark FROM {table}") >= mark:

@@ -106,7 +106,7 @@ def start_probes(host: Host, directory: str, host_probe: Command, postgres_probe
 
 
 def _wait_for_first_lines(probes: Probes) -> None:
-    """So that there is a sample from before the run, which counters are compared with."""
+    """Wait for a sample of each from before the run, which counters are compared with."""
     deadline_s = time.monotonic() + PATIENCE_S
     waiting = dict(probes.processes)
     while waiting:

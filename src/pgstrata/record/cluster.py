@@ -1,4 +1,4 @@
-"""What crash trials of a cluster found, of all failures together: those carried out, and those reckoned."""
+"""Findings of crash trials of a cluster, of all failures together: those carried out, and those reckoned."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pydantic import BaseModel, ConfigDict
 from pgstrata.spec.crash_request import Promoted, Rejoin
 
 ARCHIVE = "archive"
-"""What goes on where no node is left."""
+"""Name of what goes on where no node is left."""
 
 
 REJOINS: dict[Rejoin, str] = {"rewind": "pg_rewind", "backup": "a new base backup"}
 
 
 class ClusterRecord(BaseModel):
-    """As all records: readers ignore keys that a later version added."""
+    """Base of these records: readers ignore keys that a later version added, as in all records."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -25,14 +25,14 @@ class LostNodes(ClusterRecord):
     nodes: int
     reckoned: int
     losing: int
-    """Of those reckoned, how many lose an acknowledged transaction."""
+    """Number of reckoned failures that lose an acknowledged transaction."""
     missing_max: int
     missing_max_s: float | None = None
-    """Of those that leave a node or an archive: how long before it the first missing transaction was acknowledged."""
+    """Longest time since the acknowledgement of the first missing transaction, where a node or an archive is left."""
     worst: tuple[str, ...] = ()
     carried_out: int = 0
     failed: int = 0
-    """Of those carried out, how many did not hold."""
+    """Number of failures carried out that did not hold."""
 
 
 class RejoinedNodes(ClusterRecord):
@@ -41,15 +41,15 @@ class RejoinedNodes(ClusterRecord):
     how: Rejoin
     tried: int
     failed: int
-    """Of these, how many did not follow, or then had something else than the one that they followed."""
+    """Number of these that did not follow, or then had something else than the one that they followed."""
     discarded_max: int
     """Commits that the old primary had and the promoted node did not: they are given up."""
     acknowledged_max: int
-    """Of these, the most that were acknowledged."""
+    """Largest number of such commits that were acknowledged."""
 
 
 class ClusterFound(ClusterRecord):
-    """Of one cluster."""
+    """Findings in one cluster."""
 
     nodes: tuple[str, ...]
     moments: int
@@ -61,7 +61,7 @@ class ClusterFound(ClusterRecord):
     """When all nodes are lost and the archive is restored; None without an archive."""
     rejoined: RejoinedNodes | None = None
     holders: tuple[int, ...] = ()
-    """How many commits were on no node, on one, on two and so on at the first moment after they were acknowledged."""
+    """Number of commits on no node, on one, on two and so on at the first moment after they were acknowledged."""
 
     @property
     def survives(self) -> int:
@@ -75,8 +75,8 @@ class ClusterFound(ClusterRecord):
 
 
 class PowerCutNodes(ClusterRecord):
-    """Of one cluster, all of whose nodes lost power at once. Those that came back had what their disks kept, and the
-    one that reached furthest went on."""
+    """Nodes of one cluster that all lost power at once. Those that came back had what their disks kept, and the one
+    that reached furthest went on."""
 
     nodes: tuple[str, ...]
     in_memory: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ COMPARISON: tuple[Stage, ...] = ("screen", "confirm")
 
 @dataclass(frozen=True)
 class OpenLoop:
-    """What an open-loop run showed; late and skipped transactions as a share of the scheduled ones."""
+    """Result of an open-loop run; late and skipped transactions as a share of the scheduled ones."""
 
     rate_tps: float
     latency_ms: float
@@ -29,7 +29,7 @@ class OpenLoop:
     failed_share: float
     lag_rising: bool
     transactions: float = math.inf
-    """Those that the percentile was taken from."""
+    """Number of transactions that the percentile was taken from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class Observation:
     """Machine time that the whole trial took, spread over its cells."""
     open_loop: OpenLoop | None = None
     host: str = ""
-    """Of a campaign on several hosts, the one that the block is of."""
+    """Host that the block is of, in a campaign on several hosts."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to run next: one more block with these stacks, or nothing more."""
+    """Next runs: one more block with these stacks, or nothing more."""
 
     stage: Stage
     run: tuple[str, ...]

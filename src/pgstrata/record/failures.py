@@ -15,7 +15,7 @@ class Rejoined(Record):
     discarded: int
     """Commits that it had and the promoted one did not: they are given up."""
     acknowledged: int
-    """Of these, those that were acknowledged: they are missing."""
+    """Number of these that were acknowledged: they are missing."""
     verdict: StateVerdict
     """held: it followed, and has what the promoted one has."""
     reason: str = ""
@@ -27,8 +27,8 @@ class FailureRecord(Record):
     id: str
     moment: int
     disturbance: str = ""
-    """What was amiss before it: a node that was cut off from the others, a standby that stood still, or one to which
-    little came."""
+    """Disturbance before the failure: a node that was cut off from the others, a standby that stood still, or one to
+    which little came."""
     lost: tuple[str, ...]
     promoted: str
     """The node that went on; `archive` where none was left."""
@@ -41,6 +41,6 @@ class FailureRecord(Record):
     missing_reckoned: int
     """The same by how far the WAL of that node reached."""
     missing_s: float | None = None
-    """How long before the failure the first of them was acknowledged."""
+    """Time from the acknowledgement of the first of them to the failure."""
     rejoined: Rejoined | None = None
     duration_s: float = Field(0.0, ge=0)

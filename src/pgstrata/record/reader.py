@@ -56,7 +56,7 @@ T = TypeVar("T")
 SMALL_JSON_BYTES = 64 << 10
 """Read first: the memory of what may be read is taken before it is."""
 MAX_ROWS = 10_000_000
-"""Of one series: a day of a hundred rows a second is nine million."""
+"""Most rows of one series: a day of a hundred rows a second is nine million."""
 LEAST_ROWS, ROWS_A_SECOND = 100_000, 1_000
 """A series may have so many rows whatever the length of its run, and so many more for each second of it."""
 
@@ -89,7 +89,7 @@ class CellData:
         return None if self.result.whole is None else replace(self, result=self.result.whole)
 
     def has(self, series: str) -> bool:
-        """Whether that series (a key of `parquet.SERIES`) was recorded."""
+        """True if that series (a key of `parquet.SERIES`) was recorded."""
         return self.source.has(f"{self.folder}/{series}.parquet")
 
     def table(self, series: str, columns: list[str] | None = None) -> pa.Table:
@@ -138,7 +138,7 @@ class TrialData(TrialHead):
     facts: HostFacts | None
     attested: tuple[AttestedRecord, ...]
     settings: tuple[SettingRecord, ...]
-    """Of the server; empty where they were not recorded."""
+    """Settings of the server; empty if they were not recorded."""
     steps: tuple[StepRecord, ...]
     load: LoadRecord | None
     space: tuple[SpaceRecord, ...]
@@ -184,7 +184,7 @@ class CrashData(TrialHead):
     found: CrashRecord
     facts: HostFacts | None
     minimal: MinimalRecord | None = None
-    """Of one state that failed."""
+    """Fewest lost writes with which one of its states still fails."""
 
     @property
     def folder(self) -> str:
@@ -203,7 +203,7 @@ class CampaignData:
     source: Source = field(repr=False, compare=False)
     unreadable: tuple[UnreadableTrial, ...] = ()
     media: tuple[MediumRecord, ...] = ()
-    """What the medium itself did, whenever a run began and before each block; empty where nobody measured it."""
+    """Rates of the medium itself, whenever a run began and before each block; empty if nobody measured them."""
     crashes: tuple[CrashData, ...] = ()
     """Crash trials, by the places of their stacks; every status."""
 
@@ -218,7 +218,7 @@ class CampaignData:
 
     @property
     def first_facts(self) -> HostFacts | None:
-        """Of the first trial that has some."""
+        """Facts of the first trial that has some."""
         return next((t.facts for t in self.every_trial if t.facts is not None), None)
 
     @property
@@ -421,17 +421,17 @@ def _read_cells(files: _TrialFiles, trial: Trial) -> tuple[CellData, ...]:
 
 
 def read_decisions(source: Source) -> tuple[DecisionRecord, ...]:
-    """What the scheduler decided; a torn last line (the machine lost power) is left out."""
+    """Return what the scheduler decided; a torn last line (the machine lost power) is left out."""
     return _read_lines(source, "decisions.jsonl", DecisionRecord)
 
 
 def read_media(source: Source) -> tuple[MediumRecord, ...]:
-    """What the medium itself did, without a torn last line."""
+    """Return what the medium itself did, without a torn last line."""
     return _read_lines(source, "media.jsonl", MediumRecord)
 
 
 def read_crashes(source: Source) -> tuple[CrashRecord, ...]:
-    """What finished crash trials found."""
+    """Return what finished crash trials found."""
     return tuple(read_crash(source, name).found for name in source.trials(CRASH))
 
 
@@ -457,7 +457,7 @@ def read_crash(source: Source, name: str) -> CrashData:
 
 
 def _all_held(found: CrashRecord) -> bool:
-    """Whether there was anything to hold, and nothing did otherwise. Of the loss of nodes failures are counted."""
+    """True if there was anything to hold, and nothing did otherwise. Failures are counted for the loss of nodes."""
     failed = found.lost + found.corrupt + found.repair + found.unknown + found.missing
     return found.cluster is not None or found.states > failed == 0
 

@@ -172,7 +172,7 @@ class CampaignDirectory:
     record: CampaignRecord
     _lock: IO[str] = field(repr=False)
     _made: tuple[Path, ...] | None = field(default=None, repr=False)
-    """Of a new directory: the folders made for it, deepest first. None for one that was there, or once it is used."""
+    """Folders made for a new directory, deepest first. None for one that was there, or once it is used."""
     _trials: dict[str, TrialData] = field(default_factory=dict, repr=False)
     """Finished trials that `finished` has read."""
     _arrived: dict[str, TrialData] = field(default_factory=dict, repr=False)
@@ -299,7 +299,7 @@ class CampaignDirectory:
             path.write_text(trial.model_dump_json(), encoding="utf-8")
 
     def forget_running(self, trial: Trial) -> None:
-        """It has come, or its machine was lost."""
+        """Forgets a trial that has come, or whose machine was lost."""
         with suppress(OSError):
             self._note(trial).unlink(missing_ok=True)
 
@@ -459,7 +459,7 @@ def _lock_directory(out: Path) -> IO[str]:
 
 
 def is_locked(directory: str) -> bool:
-    """Whether some process runs in a campaign directory; False for a zip."""
+    """True if some process runs in a campaign directory; False for a zip."""
     path = Path(directory) / LOCK
     if not path.is_file():
         return False
@@ -521,7 +521,7 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def _fixed_part(campaign: Campaign) -> dict[str, Any]:
-    """What must stay as it was: all but when to stop, what is asked of the result, and notes."""
+    """Return what must stay as it was: all but when to stop, what is asked of the result, and notes."""
     value = campaign.model_dump(mode="json")
     for key in ("blocks", "max_blocks", "budget", "max_trial_duration"):
         value["runs"].pop(key)

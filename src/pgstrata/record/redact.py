@@ -31,9 +31,9 @@ from pgstrata.spec.scripts import render_scripts
 
 REDACTED = "/redacted"
 MACHINE_ID = "machine id"
-"""Of the facts of a host, a digest; of another host of a cluster's nodes with `of` and its name behind it."""
+"""Fact of a host that is a digest; of another host of a cluster's nodes with `of` and its name behind it."""
 ADDRESS = "address"
-"""Of the host of a cluster's nodes: a stand-in for it would be no address."""
+"""Field of a host of a cluster's nodes: a stand-in for it would be no address."""
 NOTE = "note"
 """Fields of the campaign that are free text."""
 _SYSTEM = re.compile(r"/(?:usr|bin|sbin|lib|lib64|proc|sys)(?:/|$)|/dev(?:/(?:fd|pts|shm|net|fuse))?(?:/[^/]*)?$")

@@ -17,7 +17,7 @@ PERCENTILES = ("p50", "p95", "p99", "p999")
 PERCENTILE_COLUMNS = tuple(f"latency_{p}_ms" for p in PERCENTILES)
 LOAD_COLUMNS = ("load", "load_s", "space_physical_bytes", "space_database_bytes")
 FIRST_COLUMNS = (*TRIAL_COLUMNS, *CELL_COLUMNS, *RESULT_COLUMNS, *PERCENTILE_COLUMNS, *LOAD_COLUMNS)
-"""What tables of earlier versions begin with."""
+"""Columns that tables of earlier versions begin with."""
 DURABILITY = "durability"
 """The class of the stack, as its campaign knew it."""
 COLUMNS = (*FIRST_COLUMNS, DURABILITY)

@@ -63,7 +63,7 @@ from pgstrata.spec.stack import Stack
 from pgstrata.spec.workload import Cell
 
 FORMAT = 3
-"""Of the records that this version writes; `upgrade` says what was different before."""
+"""Format of the records that this version writes; `upgrade` says what was different before."""
 REPORT_SCHEMA = "pgstrata.report/1"
 
 PROGRESS_COLUMNS = ("t_s", "tps", "latency_ms", "latency_stddev_ms", "lag_ms", "failed", "retried", "skipped")
@@ -88,17 +88,17 @@ ADDED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "system": ("server_cpu", "server_cpu_wait", "client_cpu", "client_cpu_wait"),
     "postgres": ("wal_writes", "wal_syncs"),
 }
-"""Of a series: what earlier records of this format do not have; it is null there."""
+"""Columns of a series that earlier records of this format do not have; they are null there."""
 
 LONGEST_RUN_S = 32 * 86400.0
-"""Of a run, and how far from its start a row of a series may lie: counting by the second makes a place for each."""
+"""Longest run, and most that a row of a series lies from its start: counting by the second makes a place for each."""
 
 Origin = Literal[
     "run", "quick", "crash", "import csv", "import pg-fs-benchmark", "import pgbench",
     "import sysbench", "import hammerdb", "import benchbase", "import go-tpc", "import phoronix",
     "import mmtests", "import lkp",
 ]  # fmt: skip
-"""Where a record comes from."""
+"""Command that a record comes from."""
 
 Moment = Literal["built", "before cell", "after cell"]
 """When something was read back."""
@@ -123,13 +123,13 @@ class CampaignRecord(Record):
     paired: bool = True
     """False for imports without a block column: not protected from drift."""
     rejected: dict[str, int] = {}
-    """What an import left out, by reason."""
+    """Number of things that an import left out, by reason."""
     sources: dict[str, str] = {}
     """SHA-256 of the files in `source/`, which an import read all its runs from."""
 
 
 class HostFacts(Record):
-    """What is checked (differences forbid a comparison) and what is merely told about a host."""
+    """Facts that are checked (differences forbid a comparison) and facts that are merely told about a host."""
 
     name: str
     kind: Literal["native", "emulated"] = "native"
@@ -148,9 +148,9 @@ class MediumRecord(Record):
     before_block: int = Field(ge=0)
     medium: str
     seconds: float = Field(gt=0)
-    """That each rate was measured for."""
+    """Seconds for which each rate was measured."""
     host: str = ""
-    """Of a campaign on several hosts, the one whose medium it is."""
+    """Host whose medium it is, in a campaign on several hosts."""
     kind: Literal["baseline", "check"] = "baseline"
     """A check is short and made before each block: flushes alone, always by fio."""
     flushes_per_s: float | None = Field(None, ge=0)
@@ -160,7 +160,7 @@ class MediumRecord(Record):
     sequential_read_bytes_per_s: float | None = Field(None, ge=0)
     sequential_write_bytes_per_s: float | None = Field(None, ge=0)
     missing: tuple[str, ...] = ()
-    """What could not be measured, and why."""
+    """Measurements that could not be made, and why."""
 
 
 class PlannedStep(Record):
@@ -170,7 +170,7 @@ class PlannedStep(Record):
     name: str
     commands: tuple[str, ...]
     hosts: tuple[str, ...] = ()
-    """Where nodes are on several hosts, that of each command; empty for the trial's own."""
+    """Host of each command where nodes are on several hosts; empty for the trial's own."""
     tells: tuple[str, ...] = ()
     host_wide: bool = False
 
@@ -179,7 +179,7 @@ class PlannedTrial(Record):
     """The start of a `planned.json`."""
 
     format: int = FORMAT
-    """Of all files of the trial."""
+    """Format of all files of the trial."""
     trial: Trial
 
 
@@ -205,7 +205,7 @@ class SettingRecord(Record):
     setting: str
     unit: str | None = None
     default: str | None = None
-    """What the program sets by itself (boot_val), in the same unit; None where it sets nothing."""
+    """Value that the program sets by itself (boot_val), in the same unit; None if it sets nothing."""
     source: str
     """`default`, `configuration file`, `command line`, ..."""
 
@@ -261,7 +261,7 @@ class StateRecord(Record):
     """A state that a power cut could have left, and what was found in it."""
 
     id: str
-    """Which pass over the event log found it, and its number there."""
+    """Pass over the event log that found it, and its number there."""
     interrupts: str | None = None
     """The state whose recovery was under way when power was lost again; cut and writes are those of that recovery."""
     cut: int
@@ -271,7 +271,7 @@ class StateRecord(Record):
     """Writes that could have been lost, and how many of them this state has in full or in part."""
     kept: int
     digest: str
-    """Of the content of all disks."""
+    """Digest of the content of all disks."""
     acknowledged: int
     """Transactions by then."""
     verdict: StateVerdict
@@ -281,12 +281,12 @@ class StateRecord(Record):
     lost_s: float | None = Field(None, ge=0)
     """Time from the oldest of them to the cut; None if none is missing."""
     promoted: str = ""
-    """Of a cluster: the node that went on; `archive` where none was left."""
+    """Node of a cluster that went on; `archive` if none was left."""
     examined: tuple[str, ...] = ()
     """The tools that read all files and filesystems of this state, of which a few are examined so."""
     duration_s: float = Field(0.0, ge=0)
     parts_s: dict[str, float] = {}
-    """What of it each part took: attach, mount, recover, take down."""
+    """Seconds that each part of the check took: attach, mount, recover, take down."""
     memory_bytes: int | None = None
     """The most that its worker, with the worker's daemon and server, has had by then."""
 
@@ -299,15 +299,15 @@ class CrashRecord(Record):
     seed: int
     request: CrashRequest = CrashRequest()
     panicked: bool = False
-    """Whether the server did while it was recorded."""
+    """True if the server panicked while it was recorded."""
     transactions: int = Field(0, ge=0)
     """Acknowledged while it was recorded."""
     amcheck: bool = False
-    """Whether the server has it; without it indexes and tables are compared by their counts alone."""
+    """True if the server has amcheck; without it indexes and tables are compared by their counts alone."""
     verdict: StateVerdict = "unknown"
     states: int = Field(0, ge=0)
     nested: int = Field(0, ge=0)
-    """Of the states, those in which power was lost again during a recovery."""
+    """Number of states in which power was lost again during a recovery."""
     lost: int = Field(0, ge=0)
     corrupt: int = Field(0, ge=0)
     repair: int = Field(0, ge=0)
@@ -316,7 +316,7 @@ class CrashRecord(Record):
     missing: int = Field(0, ge=0)
     """Requested states that were not checked, because the trial could not go on."""
     unknown_reason: str = ""
-    """Why the first unknown state is unknown, or why states are missing."""
+    """Reason why the first unknown state is unknown, or why states are missing."""
     lost_acknowledged_max: int = Field(0, ge=0)
     lost_max_s: float | None = Field(None, ge=0)
     """Longest time, over all states, from the oldest lost acknowledged transaction to the cut."""
@@ -325,11 +325,11 @@ class CrashRecord(Record):
     first_counterexample: str | None = None
     token: str = Field("", pattern=r"^[0-9a-z]{0,64}$")
     mount_root: str = ""
-    """What the names of mount points were made of: links between the volumes of a state lead there."""
+    """Folder that the names of mount points were made of: links between the volumes of a state lead there."""
     cluster: ClusterFound | None = None
-    """Of a cluster, whose failures are counted in place of states."""
+    """Findings of a cluster, whose failures are counted in place of states."""
     power: PowerCutNodes | None = None
-    """Of a cluster all of whose nodes lost power."""
+    """Findings of a cluster all of whose nodes lost power."""
 
 
 class LostPlace(Record):
@@ -355,10 +355,10 @@ class MissingCommit(Record):
     session: int
     number: int
     began: int
-    """It was begun after this event."""
+    """Number of the event after which it was begun."""
     acknowledged: int
     flushes: int
-    """That were submitted and done in between."""
+    """Number of flushes that were submitted and done in between."""
 
 
 class CutEvent(Record):
@@ -369,7 +369,7 @@ class CutEvent(Record):
     """The number at which a write or flush was done: None where it was still under way."""
     what: Literal["write", "flush", "acknowledgement"]
     lost: bool = False
-    """Whether a part of the write, or the acknowledged transaction, is not in the state."""
+    """True if a part of the write, or the acknowledged transaction, is not in the state."""
 
 
 class MinimalRecord(Record):
@@ -390,7 +390,7 @@ class MinimalRecord(Record):
     """Acknowledged transactions that are not there."""
     tried: int
     proven: bool
-    """Whether no single block could be given back; else time was up before that was known."""
+    """True if no single block could be given back; else time was up before that was known."""
     blocks_before: int
     """Missing from the state that it was made from, of `block_bytes`."""
     block_bytes: int = 512
@@ -398,7 +398,7 @@ class MinimalRecord(Record):
     missing: tuple[MissingCommit, ...] = ()
     """The last ones of those that are not there; empty where the ledger could not be read."""
     disk: str = ""
-    """That lacks something, or the only one; empty where there are several."""
+    """Disk that lacks something, or the only one; empty if there are several."""
     last_flush: int | None = None
     """The number at which the last flush of that disk was submitted that was done by the cut."""
     timeline: tuple[CutEvent, ...] = ()
@@ -421,7 +421,7 @@ class SpaceRecord(Record):
 
 
 class DiskUse(Record):
-    """What a modelled disk did during one measured run, by its own account."""
+    """Work of a modelled disk during one measured run, by its own account."""
 
     disk: str
     """`data.0`: of the volume and its number there."""
@@ -445,27 +445,27 @@ class DiskUse(Record):
     seeks: int = Field(ge=0)
     seek_s: float = Field(ge=0)
     late_percent_counts: tuple[int, ...] = ()
-    """How many answers were late by 0, 1, ... and by 100 or more percent of the time that they were to take."""
+    """Number of answers that were late by 0, 1, ... and by 100 or more percent of the time that they were to take."""
     untimed: int = Field(0, ge=0)
     """Requests that were answered without the time of the medium; a run that has any is none."""
 
 
 class NodeUse(Record):
-    """What a node of a cluster did during one measured run, from the probes' first sample to their last: right before
+    """Work of a node of a cluster during one measured run, from the probes' first sample to their last: right before
     the run and right after it. None for what was not there to be counted."""
 
     node: str
     host: str = ""
-    """Where it is not the primary's."""
+    """Host of the node if it is not the primary's."""
     elapsed_s: float = Field(gt=0)
     cpu_s: float | None = Field(None, ge=0)
-    """That its server's processes were on a processor; of a session that ended before the last sample a part."""
+    """Processor time of its server's processes; of a session that ended before the last sample a part."""
     received_bytes: int | None = Field(None, ge=0)
     sent_bytes: int | None = Field(None, ge=0)
     """By its link to the other nodes."""
     disk_read_bytes: int | None = Field(None, ge=0)
     disk_written_bytes: int | None = Field(None, ge=0)
-    """Of the devices at the bottom of its volumes; the archive counts to the primary."""
+    """Bytes of the devices at the bottom of its volumes; the archive counts to the primary."""
     lag_samples: int = Field(0, ge=0)
     """Samples, one a second, in which the primary had a lag of this standby."""
     write_lag_ms: float | None = Field(None, ge=0)
@@ -485,14 +485,14 @@ class NodeUse(Record):
     None where nobody asked."""
     stale_median_ms: float | None = Field(None, ge=0)
     stale_max_ms: float | None = Field(None, ge=0)
-    """Of the stale ones: how long after the acknowledgement a read had it."""
+    """Time from the acknowledgement until a stale read had the commit."""
     watched_commits: int | None = Field(None, ge=0)
     released_commits: int | None = Field(None, ge=0)
     """Commits after the run that waited for standbys, and those whose last missing acknowledgement came from this one.
     None where nobody asked, and of a node that acknowledges nothing."""
     release_median_ms: float | None = None
     release_p99_ms: float | None = None
-    """Of those: from the record of the commit in the primary's WAL to that acknowledgement."""
+    """Time from the record of such a commit in the primary's WAL to that acknowledgement."""
 
 
 class SliceResult(Record):
@@ -527,7 +527,7 @@ class CellResult(Record):
     checkpoints: int | None = None
     warmup_stable: bool | None = None
     prewarmed: Literal["pg_prewarm", "sequential read"] | None = None
-    """How tables were read into memory before the warm-up; plain reads leave indexes out, and shared_buffers too."""
+    """Way of reading tables into memory before the warm-up; plain reads leave indexes out, and shared_buffers too."""
     percentiles_ms: dict[str, float] = {}
     """`p50`, `p95`, `p99`, `p999`, from the per-transaction log; open loop only counts as felt latency."""
     open_loop: bool = False
@@ -538,11 +538,11 @@ class CellResult(Record):
     scripts: tuple[ScriptRun, ...] = ()
     """Results by script of a mix; empty for a cell with one script, and in records of versions that lack them."""
     disks: tuple[DiskUse, ...] = ()
-    """Of the modelled disks; none for disks that keep no account."""
+    """Work of the modelled disks; none for disks that keep no account."""
     others: OthersUse | None = None
     """None for imports, and in records of versions that did not count it."""
     nodes: tuple[NodeUse, ...] = ()
-    """Of a cluster; none for a server that is alone, and in records of versions that did not count them."""
+    """Work of a cluster's nodes; none for a server that is alone, or in records of versions that did not count them."""
     slices: tuple[SliceResult, ...] = ()
     """The turns of a stack that stood beside others; `tps` is all their transactions over all their seconds, those
     of synchronising included."""
@@ -567,11 +567,11 @@ class TrialVerdict(Record):
     ended: str = ""
     duration_s: float = 0.0
     files: tuple[str, ...] = ()
-    """Of the trial's directory, raw output apart: one that is missing later was lost."""
+    """Files of the trial's directory, raw output apart: one that is missing later was lost."""
 
 
 class DecisionRecord(Record):
-    """What was decided after a block; enough to resume and to explain."""
+    """Decision after a block; enough to resume and to explain."""
 
     format: int = FORMAT
     after_block: int

@@ -1,4 +1,4 @@
-"""Where the files of a campaign are: a directory, or a zip of one that is not trusted."""
+"""Place of the files of a campaign: a directory, or a zip of one that is not trusted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP, errno.ENAME
 
 
 class Source(Protocol):
-    """Where the files of a campaign are."""
+    """Place of the files of a campaign."""
 
     @property
     def text(self) -> str: ...
@@ -46,7 +46,7 @@ class Source(Protocol):
         ...
 
     def has(self, name: str) -> bool:
-        """Whether there is that file; names are relative to the campaign directory, with `/`."""
+        """True if there is that file; names are relative to the campaign directory, with `/`."""
         ...
 
     def below(self, folder: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pgstrata.errors import UsageError
 from pgstrata.record.schema import FORMAT
 
 FIRST_SCHEMA = "pgstrata.campaign/1"
-"""How `campaign.json` said its format when there was only one; no other file did."""
+"""Format as `campaign.json` said it when there was only one; no other file did."""
 NO_RECORD = "the file was changed or damaged, or pgstrata did not write it"
 
 
@@ -32,7 +32,7 @@ def _decision_from_1(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _crash_from_2(value: dict[str, Any]) -> dict[str, Any]:
-    """What was asked was told field by field, and of a cluster in what was found."""
+    """Gather what was asked: it was told field by field, and of a cluster in what was found."""
     cluster, power = value.get("cluster") or {}, value.get("power") or {}
     rejoined = cluster.get("rejoined") or {}
     asked = {

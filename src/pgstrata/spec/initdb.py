@@ -25,7 +25,7 @@ _VALUE = re.compile(r"[\w .@&<>'=+-]*")
 
 
 def initdb_problem(options: Sequence[str]) -> str:
-    """Why initdb may not be called with these; empty when it may."""
+    """Return why initdb may not be called with these; empty if it may."""
     words = iter(options)
     for word in words:
         match = _WORD.fullmatch(word)

@@ -15,7 +15,7 @@ from pgstrata.spec.model import Model
 
 MODELS = ("hdd-7200", "hdd-5400", "sata-ssd", "sata-ssd-plp", "nvme", "nvme-consumer", "cloud-volume")
 KEEP_CACHE = frozenset({"sata-ssd-plp", "nvme", "cloud-volume"})
-"""Those whose `volatile_cache` is false."""
+"""Models whose `volatile_cache` is false."""
 MODEL_SCHEMA = WithJsonSchema({"anyOf": [{"enum": list(MODELS)}, {"type": "string", "pattern": r"/|\.toml$"}]})
 """A model's name or file, for editors."""
 CHOICE = f"{', '.join(MODELS)}, or a file with one of your own (./mine.toml)"

@@ -199,7 +199,7 @@ Layout = tuple[Literal["auto", "slices", "whole"], Slices]
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a quick campaign is asked for, and the layouts that fit."""
+    """Request for a quick campaign, and the layouts that fit."""
 
     stacks: int
     minutes: float

@@ -15,7 +15,7 @@ _SAYS_BUSY = ("busy", "in use by the system", "exclusively")
 
 
 def again_while_busy(ended: Completed, again: Callable[[], Completed]) -> Completed:
-    """How a command ends that is tried again while it says that something is busy, for half a minute at most."""
+    """Try a command again while it says that something is busy, for half a minute at most; return how it ends."""
     for _ in range(BUSY_ATTEMPTS - 1):
         if ended.exit_code == 0 or not any(words in ended.stderr for words in _SAYS_BUSY):
             break
@@ -25,7 +25,7 @@ def again_while_busy(ended: Completed, again: Callable[[], Completed]) -> Comple
 
 
 def run_while_busy(host: Host, command: Command) -> Completed:
-    """How a command ends, which is run again while it says that something is busy; the record has its first run."""
+    """Run a command, again while it says that something is busy; return how it ends. The record has its first run."""
 
     def again() -> Completed:
         with host.looking():

@@ -140,8 +140,8 @@ class FilesystemKind:
     plan_empty_caches: Callable[[Any, Place], tuple[Command, ...]] = _nothing_to_empty
     """Empties caches outside the kernel's; nothing uses the filesystem meanwhile."""
     kernel_problem: Callable[[Host, Any], str] = _fits_kernel
-    """Why the running kernel cannot have this filesystem with these options, though it has the filesystem; empty when
-    it can."""
+    """Returns why the running kernel cannot have this filesystem with these options, though it has the filesystem;
+    empty if it can."""
     require_room: Callable[[Host, Any, Wanted], None] = _needs_no_room
     """Raises PreflightError when one without a device has too little room, or cannot be reached."""
     settings_in_effect: Mapping[str, Callable[[Host], str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a step looks at before it begins, so that it neither takes nor removes what somebody else has."""
+"""Checks of a step before it begins, so that it neither takes nor removes what somebody else has."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FreeName:
 
 @dataclass(frozen=True)
 class FreePath:
-    """There is nothing called `path`, not even a link that leads nowhere."""
+    """Requires that there is nothing called `path`, not even a link that leads nowhere."""
 
     path: str
     what: str = "folder"

@@ -1,4 +1,4 @@
-"""What must hold before a campaign may start: devices, space, memory, capabilities. Looks, and changes nothing."""
+"""Conditions that must hold before a campaign may start: devices, space, memory, capabilities. Changes nothing."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _check_devices(host: Host, volume: Volume, wanted: Wanted, erase: tuple[str,
 
 
 def _check_memory(host: Host, stack: Stack, roles: Mapping[str, int]) -> None:
-    """What the disks in memory of a stack come to hold fits there, all volumes together."""
+    """Check that what the disks in memory of a stack come to hold fits there, all volumes together."""
     in_memory = {role: v for role, v in stack.volumes.items() if v.needs_device and v.device.in_memory}
     needed = sum(sizing.device_bytes(v, roles[role]) * v.device.count for role, v in in_memory.items())
     if in_memory:

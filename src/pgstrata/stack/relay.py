@@ -27,7 +27,7 @@ MOST_HELD = 1000
 
 
 class Held:
-    """What a node has sent and nobody has got yet, in the order in which it is due."""
+    """Frames that a node has sent and nobody has got yet, in the order in which they are due."""
 
     def __init__(self, delay_s: float, bytes_per_s: float) -> None:
         self.delay_s, self.bytes_per_s = delay_s, bytes_per_s

@@ -1,4 +1,4 @@
-"""How long a packet takes to other nodes and back. Run on a node of a cluster; standard library only.
+"""Time that a packet takes to other nodes and back. Run on a node of a cluster; standard library only.
 
 A connection to a port on which nobody listens is refused as soon as the other node has answered the first packet. The
 shortest of some is told for each address, in milliseconds, or null where none was answered.
@@ -12,7 +12,7 @@ import sys
 import time
 
 CLOSED_PORT = 9
-"""Of the discard service, which no node has."""
+"""Port of the discard service, which no node has."""
 TRIES = 3
 
 

@@ -1,4 +1,4 @@
-"""Which devices may be written to. Refuses in doubt: losing somebody's data is worse than any missing result."""
+"""Devices that may be written to. Refuses in doubt: losing somebody's data is worse than any missing result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgstrata.stack.signatures import Signature, list_signatures
 
 PASSING_ATTEMPTS = 10
 PASSING_PAUSE_S = 0.3
-"""Who merely looks at a device (udev after every change, smartd) is gone in that time."""
+"""Seconds between attempts: whoever merely looks at a device (udev after every change, smartd) is gone in that time."""
 
 NO_FORMAT = "data in no format that is recognised"
 
@@ -30,10 +30,10 @@ class DeviceState:
     node: str
     size_bytes: int
     in_use: tuple[str, ...]
-    """Why it must not be touched, whatever the campaign allows."""
+    """Reasons why it must not be touched, whatever the campaign allows."""
     signatures: tuple[Signature, ...]
     content_at: int | None = None
-    """Where the first byte lies that is not zero, on a device without signatures; None on a blank one.
+    """Offset of the first byte that is not zero, on a device without signatures; None on a blank one.
 
     Raw data, a tar archive, what is encrypted with a detached header and the second half of an array have no
     signature that could be told from noise."""
@@ -144,7 +144,7 @@ def _inspect(host: Host, wanted: DeviceId, node: str, device: OpenDevice) -> Dev
 
 
 def carried(host: Host, node: str, device: OpenDevice) -> tuple[Signature, ...]:
-    """What is written on a device; a partition is content even where nothing is found in it."""
+    """Return what is written on a device; a partition is content even if nothing is found in it."""
     partitions = (Signature(f"partition {name}") for name in list_partitions(host, node))
     return (*list_signatures(host, device.path), *partitions)
 
@@ -236,7 +236,7 @@ def _require_repeated(wanted: DeviceId, device: OpenDevice) -> None:
 
 
 def _require_kernel_name(host: Host, node: str, device: OpenDevice) -> None:
-    """What sysfs is asked by the name of a node must be about the device that is open."""
+    """Require that what sysfs is asked by the name of a node is about the device that is open."""
     named = f"{sysfs_folder(node)}/dev"
     found = host.read_text(named).strip() if host.status(named) is not None else "no device"
     major, minor = device.numbers

@@ -1,4 +1,4 @@
-"""What is written on a block device: filesystem, RAID, LVM, encryption and partition-table signatures.
+"""Content of a block device: filesystem, RAID, LVM, encryption and partition-table signatures.
 
 Read from the device itself by `wipefs` and by the low-level probing of `blkid`, never from lsblk's FSTYPE, which
 comes from udev's database and is empty where there is no udev.

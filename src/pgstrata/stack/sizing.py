@@ -1,4 +1,4 @@
-"""How much space a campaign takes, before it is started: pure estimates, on the large side.
+"""Space that a campaign takes, before it is started: pure estimates, on the large side.
 
 What a run adds to the loaded database (history, bloat) is taken as 30 %.
 """
@@ -21,7 +21,7 @@ WAL_OVERSHOOT = 1.5
 """max_wal_size is a soft limit: WAL grows beyond it while a checkpoint runs."""
 
 ARCHIVED_SHARES = 4
-"""Of what max_wal_size allows: an archive keeps what pg_wal gives back. How much a run writes nobody knows before."""
+"""Multiple of max_wal_size taken for an archive: it keeps what pg_wal gives back. Nobody knows what a run writes."""
 
 FILESYSTEM_OVERHEAD = 1.15
 """Journal, inode tables, reserved blocks (5 % on ext4)."""
@@ -51,13 +51,13 @@ def _setting_bytes(stack: Stack, name: str, unit_bytes: int, default_bytes: int)
 
 
 def shared_buffers_bytes(stack: Stack) -> int:
-    """What the server of a stack commits at once."""
+    """Return the bytes that the server of a stack commits at once."""
     return _setting_bytes(stack, "shared_buffers", 8192, 128 * MIB)
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a trial puts into a stack at most: the database, and everything else of a cluster."""
+    """Content that a trial puts into a stack at most: the database, and everything else of a cluster."""
 
     database_bytes: int
     wal_bytes: int
@@ -98,7 +98,7 @@ def copies(volume: Volume) -> float:
 
 
 AGED_SHARE = 0.8
-"""What ageing leaves filled; the database has to fit into the rest."""
+"""Share that ageing leaves filled; the database has to fit into the rest."""
 
 
 def room_share(campaign: Campaign) -> float:
@@ -107,7 +107,7 @@ def room_share(campaign: Campaign) -> float:
 
 
 def device_bytes(volume: Volume, logical_bytes: int) -> int:
-    """What each device below a volume must hold at least."""
+    """Return the bytes that each device below a volume must hold at least."""
     return int(logical_bytes * copies(volume) * FILESYSTEM_OVERHEAD / volume.device.count)
 
 

@@ -7,7 +7,7 @@ from pgstrata.host.protocol import Host, command
 
 
 def used_bytes(host: Host, mount_point: str, directory: str) -> int:
-    """What df calls used, the filesystem's own metadata with it."""
+    """Return the bytes that df calls used, the filesystem's own metadata with it."""
     return parse_df_used(host.run(command("df", ["--block-size", "1"], "--output=used", mount_point)).stdout)
 
 

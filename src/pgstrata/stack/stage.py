@@ -1,4 +1,4 @@
-"""What a power cut left is brought up again as the machine would do it, looked at, and taken down with nothing undone.
+"""Volumes that a power cut left: brought up as the machine would do it, looked at, taken down with nothing undone.
 
 A volume is a row of stages, from the bottom up: volume group or array, pool or filesystem, export. A stage is told the
 devices that it may touch, and takes no other.
@@ -24,17 +24,17 @@ class Stage:
     down: tuple[PlannedCommand, ...] = ()
     """Once it is unmounted: has the kernel let go of the devices, and forget what it knows by what is on them."""
     frees: tuple[PlannedCommand, ...] = ()
-    """Where what is below stays busy after `down`: has the kernel let go of it once more, two seconds later."""
+    """Commands if what is below stays busy after `down`: have the kernel let go of it once more, two seconds later."""
     mend: tuple[PlannedCommand, ...] = ()
-    """What is done where it does not come up, by a start of the machine or by whoever is called then."""
+    """Commands that are run if it does not come up, by a start of the machine or by whoever is called then."""
     examine: tuple[PlannedCommand, ...] = ()
     """Once it is unmounted: tells with another exit code than 0 that the filesystem is damaged, and repairs nothing."""
     write_back: tuple[PlannedCommand, ...] = ()
-    """What syncing the volume's filesystem may leave in memory."""
+    """Commands that write what syncing the volume's filesystem may leave in memory."""
     binds: str | None = None
     """Names the value that the last command of `up` prints: the node that the stages above stand on."""
     mount_point: str | None = None
-    """Where `up` mounts something that is unmounted before `down`."""
+    """Place where `up` mounts something that is unmounted before `down`."""
     alone: bool = False
     """True if the kernel cannot have two copies of it up at once."""
     in_sight: bool = False

@@ -51,7 +51,7 @@ class PlannedCommand:
     env: tuple[tuple[str, str], ...] = ()
     cwd: str | None = None
     host: str = ""
-    """Of a cluster on several hosts, the one that it runs on; empty for the trial's own."""
+    """Host that it runs on, of a cluster on several hosts; empty for the trial's own."""
 
     @classmethod
     def of(cls, command: Command, host: str = "") -> PlannedCommand:
@@ -93,7 +93,7 @@ class Look(Protocol):
 
     @property
     def told(self) -> str:
-        """What it does, for people."""
+        """Description of what it does, for people."""
         ...
 
     def require(self, host: Host, bindings: Mapping[str, str]) -> None:
@@ -102,14 +102,14 @@ class Look(Protocol):
 
 
 class OnHost(Protocol):
-    """As much of a program's context as the steps of a stack need."""
+    """Part of a program's context that the steps of a stack need."""
 
     @property
     def host(self) -> Host: ...
 
 
 Act = Callable[[Any], None]
-"""What a step does besides its commands, or between them. It is given the context of its program (of a trial:
+"""Action of a step besides its commands, or between them. It is given the context of its program (of a trial:
 `trial.context.TrialContext`) and runs the step's commands, each of them and in their order."""
 
 
@@ -161,7 +161,7 @@ class Step:
 
     @property
     def shown_besides(self) -> tuple[str, ...]:
-        """What is done without a command, for people."""
+        """Actions without a command, for people."""
         required, awaited = ([look.told for look in looks] for looks in (self.requires, self.awaits))
         zeroed = (f"write zeroes to both ends and samples of {erased.node.shown}" for erased in self.erases)
         return (*required, *(s.shown for s in self.settings), *zeroed, *self.tells, *awaited)

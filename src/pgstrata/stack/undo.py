@@ -1,4 +1,4 @@
-"""What takes a step back: small, typed, idempotent, and serialisable for the undo journal.
+"""Undos, which take a step back: small, typed, idempotent, and serialisable for the undo journal.
 
 An undo names things by what was asked (a backing file, a mount point, a marker in the environment), never by
 what was found out later, because the program may be killed between the two.
@@ -17,7 +17,7 @@ class Undo(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     this_boot_only: ClassVar[bool] = False
-    """Whether what it takes back is gone after a reboot of the host, so that what has its name then is not ours."""
+    """True if what it takes back is gone after a reboot of the host, so that what has its name then is not ours."""
 
     kind: str
 

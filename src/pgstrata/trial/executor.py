@@ -93,7 +93,7 @@ class Executor:
     """Other hosts of the trial, by their names."""
     started_s: float = field(default_factory=time.monotonic)
     marker: str = ""
-    """What the trial's commands are marked with."""
+    """Mark of the trial's commands."""
     away_s: float = 0.0
     """The time of turns of the trials beside this one."""
     _step: str = ""

@@ -62,8 +62,8 @@ class ParallelHosts:
         return cls(found, tell, interruption)
 
     def each(self, work: Callable[[Host, HostInterruption], T]) -> dict[str, T]:
-        """What it gives, by host, once it has ended on all of them. The first error is raised, a signal before any;
-        HostLost where no host is left."""
+        """Return the results of `work` by host, once it has ended on all of them. The first error is raised, a signal
+        before any; HostLost where no host is left."""
         with ThreadPoolExecutor(len(self.hosts), "pgstrata opening") as executor:
             futures = {name: executor.submit(work, host, own) for name, (host, own) in self.hosts.items()}
             try:

@@ -84,14 +84,14 @@ def undo_name(host: str) -> str:
 
 
 def _numbered(key: str, value: object) -> str:
-    """What an undo names under that key; a number alone would say nothing."""
+    """Return what an undo names under that key; a number alone would say nothing."""
     numbers = value if isinstance(value, tuple) else (value,)
     text = _told(value)
     return f"{key.replace('_', ' ')} {text}" if any(isinstance(n, int) for n in numbers) else text
 
 
 def _told(value: object) -> str:
-    """What an undo names, as a reader would write it; what it leaves open is left out."""
+    """Return what an undo names, as a reader would write it; what it leaves open is left out."""
     match value:
         case None | () | "":
             return ""
@@ -147,7 +147,7 @@ def without_host_wide(stack: Stack) -> Stack:
 
 
 def _plan_tuning(site: Site, trial: Trial) -> tuple[tuple[Step, ...], tuple[Check, ...]]:
-    """What concerns the whole host, for a stack that is kept; otherwise it is part of the stack."""
+    """Plan what concerns the whole host, for a stack that is kept; otherwise it is part of the stack."""
     if trial.load != "keep":
         return (), ()
     kernel = site.campaign.stack(trial.stack).kernel

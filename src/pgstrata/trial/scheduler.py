@@ -52,7 +52,7 @@ class Inline(Executor):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a campaign ended, for now."""
+    """End of a campaign, for now."""
 
     counts: Mapping[str, int]
     """Trials by status: ok, failed, excluded, unsupported."""
@@ -289,7 +289,7 @@ class _Rounds:
 
     campaign: Campaign
     hosts: dict[str, ScheduledHost]
-    """Those that are there: one that is lost for good is taken out."""
+    """Hosts that are there: one that is lost for good is taken out."""
     executor: Executor
     state: _State
     tell: Tell

@@ -45,7 +45,7 @@ class OneByOne(ABC):
 
     @abstractmethod
     def run(self, trial: Trial, directory: CampaignDirectory, tell: Tell) -> TrialVerdict:
-        """As `TrialRunner.run`."""
+        """Run a trial as `TrialRunner.run` does."""
 
     def run_together(
         self, trials: Sequence[Trial], directory: CampaignDirectory, tell: Tell

@@ -88,7 +88,7 @@ class LoadTimes:
 
 
 class LoadDriver(ABC):
-    """How a load is prepared, run and read. Methods are pure; a driver has no state between runs."""
+    """Preparation, run and reading of a load. Methods are pure; a driver has no state between runs."""
 
     model: ClassVar[type[Driver]]
     """The requested half."""
@@ -149,7 +149,7 @@ class LoadDriver(ABC):
 
 
 DRIVERS: dict[str, LoadDriver] = {}
-"""Those from outside the package, by the name of their model."""
+"""Drivers from outside the package, by the name of their model."""
 
 
 def register(driver: LoadDriver) -> None:

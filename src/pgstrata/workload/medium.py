@@ -87,7 +87,7 @@ def measure_flushes(host: Host, folder: str, *, seconds: float) -> MediumBaselin
 
 
 def measure_device(host: Host, device: str, size_bytes: int, *, seconds: float = 2.0) -> MediumBaseline:
-    """What a block device tells without a byte written to it: its reads."""
+    """Measure what a block device tells without a byte written to it: its reads."""
     found = MediumBaseline().lacking(NOTHING_WRITTEN)
     if not _has_fio(host):
         return found.lacking(NO_FIO)

@@ -32,7 +32,7 @@ from pgstrata.errors import UsageError
 
 BLOCK_BYTES = 16 << 20
 PART_BYTES = 64 << 20
-"""Of a log that is read by several: whoever reads it, and however many, the parts are the same."""
+"""Bytes of a part of a log that is read by several: whoever reads it, and however many, the parts are the same."""
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 PERCENTILES = ("p50", "p90", "p95", "p99", "p999")
 """Names of the QUANTILES."""
@@ -192,7 +192,7 @@ def _first_begin(path: Path) -> int:
 
 
 def merged(summaries: Iterable[LogSummary]) -> LogSummary:
-    """What all of them hold, in whatever order. UsageError where they span more than a run can take."""
+    """Merge what all of them hold, in whatever order. UsageError where they span more than a run can take."""
     words, seconds, histogram, torn_lines = Counter[str](), Counter[int](), Histogram(), 0
     lag_us: int | None = None
     last_us = origin_us = 0
@@ -246,7 +246,7 @@ def _histogram(pairs: list[Any]) -> Histogram:
 
 
 def parse_summary(text: str) -> LogSummary:
-    """What `render_summary` said of a part."""
+    """Parse what `render_summary` said of a part."""
     told = json.loads(text)
     numbers = {int(client): (int(low), int(high)) for client, (low, high) in told["numbers"]}
     return LogSummary(
@@ -407,7 +407,7 @@ def _numbers_of(client: Seconds, number: Seconds) -> dict[int, tuple[int, int]]:
 
 
 def _count_seconds(epoch_s: Seconds) -> dict[int, int]:
-    """How many there are of each; of a block of a real log they lie close to one another, which need not be sorted."""
+    """Return the number of rows of each second; those of a block of a real log lie close together, even if unsorted."""
     if epoch_s.size == 0:
         return {}
     first = int(epoch_s.min())

@@ -98,7 +98,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class InitTimes:
-    """How long loading took, and its phases under pgbench's own names, in the order they ran."""
+    """Time that loading took, and its phases under pgbench's own names, in the order they ran."""
 
     total_s: float
     phases_s: dict[str, float] = field(default_factory=dict)

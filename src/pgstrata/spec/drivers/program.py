@@ -30,7 +30,7 @@ Words = Annotated[
 
 
 class Result(Model):
-    """Where the figure of a run stands in standard output: one of `json_path`, `json_lines`, `csv` and `last_line`."""
+    """Place of a run's figure in standard output: one of `json_path`, `json_lines`, `csv` and `last_line`."""
 
     metric: str = Field(
         pattern="^[a-z][a-z0-9_]{0,60}$",

@@ -197,7 +197,7 @@ class _Loader:
         return hosts
 
     def _section_named_in(self, text: str) -> Location:
-        """Where to look for what does not fit together: the first section that the sentence names."""
+        """Return where to look for what does not fit together: the first section that the sentence names."""
         words = re.findall(r"[a-z]+", text)
         return next(((word,) for word in words if word in self.tree), ())
 

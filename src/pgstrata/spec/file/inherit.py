@@ -1,4 +1,4 @@
-"""What a stack takes over: the campaign's defaults, then each ancestor, then what it says itself."""
+"""Inheritance of a stack: the campaign's defaults, then each ancestor, then what it says itself."""
 
 from __future__ import annotations
 

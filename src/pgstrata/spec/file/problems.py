@@ -93,7 +93,7 @@ def _split_example(text: str) -> tuple[str, str]:
 
 
 def _described(model: type[BaseModel], location: Location) -> str:
-    """What the field at a pydantic location is described as."""
+    """Return the description of the field at a pydantic location; empty if it has none."""
     key = str(location[-1])
     fields = [m.model_fields[key] for m in _models_at(model, location[:-1]) if key in m.model_fields]
     return next((f"valid here: {field.description}" for field in fields if field.description), "")

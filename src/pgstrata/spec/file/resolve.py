@@ -66,7 +66,7 @@ def complete_volume(volume: dict[str, Any]) -> dict[str, Any]:
 
 
 def takes_device(fs: Mapping[str, Any]) -> bool:
-    """Whether a filesystem as written sits on a block device."""
+    """True if a filesystem as written sits on a block device."""
     model = Filesystem.kinds.get(str(fs.get("kind")))
     return model is None or model.takes_device(fs)
 

@@ -62,7 +62,7 @@ def _expand_places(stack: Marked, path: Location) -> Marked:
 
 
 def _expand_topology(topology: Marked, path: Location) -> Marked:
-    """What its standbys sit on may be as short as elsewhere."""
+    """Expand what its standbys and archive sit on, which may be as short as elsewhere."""
     full = Marked(topology.line)
     for key in topology:
         value, line = topology[key], topology.lines[key]

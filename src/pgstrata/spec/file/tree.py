@@ -1,4 +1,4 @@
-"""What stands in a YAML file, with the line of every key.
+"""Content of a YAML file, with the line of every key.
 
 Plain scalars stay text, apart from null, true and false: `on`, `off`, `4.2` and `007` mean what the model that reads
 them says, not what YAML 1.1 guesses.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pgstrata.spec.campaign import Campaign
 
 _OF_ALL = {"synchronous_standby_names": "", "stale_reads": 0.0, "acknowledgements": 0.0}
-"""What is of the whole cluster, and would name nodes that a part does not have."""
+"""Settings that are of the whole cluster, and would name nodes that a part does not have."""
 
 
 def part_of(stack: Stack, host: str) -> Stack:

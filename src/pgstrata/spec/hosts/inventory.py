@@ -46,7 +46,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What an inventory file says; `variables` by host, in the order in which the file names hosts."""
+    """Content of an inventory file; `variables` by host, in the order in which the file names hosts."""
 
     name: str
     groups: Mapping[str, Group]
@@ -83,7 +83,7 @@ _YES = ("true", "yes", "on", "1", "y", "t")
 
 
 def connection_variables(written: Iterable[tuple[str, object]]) -> dict[str, str]:
-    """Of variables, those that say how to reach a host, as text. ValueError for one that is a list or mapping."""
+    """Return those variables that say how to reach a host, as text. ValueError for one that is a list or mapping."""
     found: dict[str, str] = {}
     for key, value in written:
         name = _ALIASES.get(key, key)

@@ -28,7 +28,7 @@ MOST_NAMED = 50_000
 """Hosts in groups and groups in groups, ranges written out."""
 LONGEST_NAME = 1000
 LONGEST_LINE = 16_384
-"""Of INI; taking a line apart takes time by the square of its length."""
+"""Longest line of INI; taking a line apart takes time by the square of its length."""
 
 _SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?")
 _CHILD = re.compile(r"([^:\]\s]+)\s*(?:#.*)?")
@@ -40,7 +40,7 @@ _RANGE_HINT = "a range is [BEGIN:END] or [BEGIN:END:STEP], of numbers, as in db[
 
 
 def parse_inventory(text: str, name: str) -> Inventory:
-    """What the inventory says; `name` is its file's, whose ending tells the form, or else the text does.
+    """Parse an inventory; `name` is its file's, whose ending tells the form, or else the text does.
 
     UsageError for what is none, or more than is read.
     """
@@ -108,7 +108,7 @@ class _Builder:
         self.group(group).children[child] = None
 
     def build(self, *, merged: bool) -> Inventory:
-        """What was gathered."""
+        """Return the inventory that was gathered."""
         groups = {n: Group(tuple(g.hosts), tuple(g.children), g.variables) for n, g in self.groups.items()}
         return Inventory(self.name, groups, self.hosts, merged)
 

@@ -1,4 +1,4 @@
-"""What the machine of `host: lab` is to have."""
+"""Properties that the machine of `host: lab` is to have."""
 
 from __future__ import annotations
 

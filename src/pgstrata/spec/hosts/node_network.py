@@ -1,4 +1,4 @@
-"""Which addresses hosts of one cluster may reach each other by: what its nodes send is not encrypted."""
+"""Addresses by which hosts of one cluster may reach each other: what its nodes send is not encrypted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRIVATE = tuple(
 
 
 def underlay_problem(text: str) -> str:
-    """Why hosts must not reach each other by that address; empty where they may."""
+    """Return why hosts must not reach each other by that address; empty if they may."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -29,6 +29,6 @@ def underlay_problem(text: str) -> str:
 
 
 def mixed_families(addresses: Iterable[str]) -> str:
-    """Of addresses of which some are of IPv4 and some of IPv6, one of each, in words; empty where there are none."""
+    """Return one address of IPv4 and one of IPv6, in words, if both are among the addresses; else empty."""
     by_version = {ipaddress.ip_address(text).version: text for text in addresses}
     return f"{by_version[4]} is of IPv4 and {by_version[6]} of IPv6" if len(by_version) > 1 else ""

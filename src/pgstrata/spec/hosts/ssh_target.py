@@ -1,4 +1,4 @@
-"""What names a machine behind ssh: the one place that knows the form `ssh://[user@]host[:port]`."""
+"""Names of machines behind ssh: the one place that knows the form `ssh://[user@]host[:port]`."""
 
 from __future__ import annotations
 

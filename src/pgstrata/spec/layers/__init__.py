@@ -1,4 +1,4 @@
-"""What each kind of device, block layer and filesystem is asked for, and what it answers before anything is built.
+"""Kinds of devices, block layers and filesystems: what each is asked for, and what it answers before anything is built.
 
 One module a kind; `kind` says what may be asked of all of them, `registry` names them. Imports nothing but `spec`.
 """

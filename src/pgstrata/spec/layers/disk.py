@@ -66,7 +66,7 @@ class DiskDevice(Device):
 
     @classmethod
     def complete(cls, given: dict[str, Any], usual: int) -> dict[str, Any]:
-        """Of listed disks, the first `count` are taken; too few are left for the model to complain of."""
+        """Take the first `count` of listed disks; too few are left for the model to complain of."""
         wanted, ids = str(given.get("count", "")), given.get("ids")
         if isinstance(ids, list | tuple) and wanted.isdigit() and int(wanted) <= len(ids):
             return {"kind": given["kind"], "ids": ids[: int(wanted)]}

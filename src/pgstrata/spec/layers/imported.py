@@ -1,4 +1,4 @@
-"""What somebody else measured."""
+"""Stacks that somebody else measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Imported(Filesystem):
 
     kind: Literal["imported"] = "imported"
     durability: Literal["survives power loss", "loses recent commits", "unknown", "loses on power loss"] = "unknown"
-    """As whoever measured it knew it."""
+    """Durability as whoever measured it knew it."""
 
     offered: ClassVar[bool] = False
 

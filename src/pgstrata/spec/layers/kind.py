@@ -1,4 +1,4 @@
-"""What is asked of every kind of device, block layer and filesystem.
+"""Questions that are asked of every kind of device, block layer and filesystem.
 
 A kind is a frozen model: its fields are its schema, its methods answer what follows from them without a host. The other
 half, how it is built and read back, is a `stack.kind` object. Everything else asks these and knows no kind by name.
@@ -37,7 +37,7 @@ NOT_BUILT = (
 
 
 Look = Callable[[str, bool], str]
-"""What a path of the host lies on; true when it is for loop files."""
+"""Function that says what a path of the host lies on; its flag is true when that is for loop files."""
 MEMORY = "memory"
 
 
@@ -45,7 +45,7 @@ class Kind(Spelled):
     """Base of all kinds. A field of type Device, BlockLayer or Filesystem takes any kind registered for it."""
 
     kinds: ClassVar[dict[str, type[Any]]]
-    """Those registered, by name, in the order of documents."""
+    """Registered kinds by name, in the order of documents."""
     offered: ClassVar[bool] = True
     """False for what only pgstrata itself makes."""
     assembles: ClassVar[bool] = False
@@ -67,7 +67,7 @@ class Kind(Spelled):
         return {name: device for name in self.own_names if (device := getattr(self, name)) is not None}
 
     def on_recorded(self) -> Self:
-        """As it is best made on the recorded disks of a crash trial, which read as zeroes and are looked at later."""
+        """Return it as best made on a crash trial's recorded disks, which read as zeroes and are looked at later."""
         return self
 
     @classmethod
@@ -110,7 +110,7 @@ class Kind(Spelled):
         return cls.layout_usual.get(layout, cls.layout_minimum.get(layout, 1))
 
     def layout_problem(self, layout: str, count: int) -> str | None:
-        """Why `count` devices cannot make that layout; None if they can."""
+        """Return why `count` devices cannot make that layout; None if they can."""
         minimum = self.layout_minimum.get(layout, 1)
         return f"{self.kind} {layout} needs at least {minimum} devices, not {count}" if count < minimum else None
 
@@ -151,7 +151,7 @@ class Device(Kind):
 
     kinds: ClassVar[dict[str, type[Device]]] = {}
     capability: ClassVar[str]
-    """What a host must be able to do to have it."""
+    """Capability that a host must have for it."""
 
     short_field: ClassVar[str]
     """The field that VALUE gives in `device: {KIND: VALUE}`."""
@@ -180,7 +180,7 @@ class Device(Kind):
         return None
 
     def scratch_bytes(self, usual_bytes: int) -> int | None:
-        """What its files can grow to in the scratch folder; `usual_bytes` each where no size was asked for."""
+        """Return what its files can grow to in the scratch folder; `usual_bytes` each if no size was asked for."""
         return None
 
     @property
@@ -189,21 +189,21 @@ class Device(Kind):
         return False
 
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
-        """What it means for acknowledged commits; `ground` is what its files lie on."""
+        """Yield what it means for acknowledged commits; `ground` is what its files lie on."""
         yield from ()
 
     @abstractmethod
     def lies_on(self, scratch: str, look: Look) -> str:
-        """What it finally lies on, in the words of a table's head."""
+        """Return what it finally lies on, in the words of a table's head."""
 
     @property
     @abstractmethod
     def says_more(self) -> bool:
-        """Whether more was asked for than a count."""
+        """True if more was asked for than a count."""
 
     @classmethod
     def complete(cls, given: dict[str, Any], usual: int) -> dict[str, Any]:
-        """As written, with the count settled; `usual` is what the layer above takes."""
+        """Return the fields as written, with the count settled; `usual` is what the layer above takes."""
         return {**given, "count": usual} if given.get("count") is None else given
 
     @classmethod
@@ -230,25 +230,25 @@ class BlockLayer(Kind):
 
     kinds: ClassVar[dict[str, type[BlockLayer]]] = {}
     gives: ClassVar[str]
-    """What the one device is called."""
+    """Name of the one device."""
     needs_several: ClassVar[bool] = False
     """True if it makes no sense over a single device."""
     keeps_count: ClassVar[bool] = False
     """True if it gives a device for each one below."""
     under_pool: ClassVar[str] = ""
-    """What is wrong with it below a filesystem that pools disks itself, if anything; `{fs}` is that one."""
+    """Problem with it below a filesystem that pools disks itself, if any; `{fs}` is that one."""
 
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
-        """What it means for acknowledged commits; `ground` is what a directory was found to lie on."""
+        """Yield what it means for acknowledged commits; `ground` is what a directory was found to lie on."""
         yield from ()
 
     @property
     def asked_layout(self) -> str:
-        """How the devices below are put together."""
+        """Layout by which the devices below are put together."""
         return str(getattr(self, self.layout_field))
 
     def order_problem(self, below: Sequence[BlockLayer]) -> str | None:
-        """Why it cannot stand on these layers."""
+        """Return why it cannot stand on these layers; None if it can."""
         if any(layer.kind == self.kind for layer in below):
             return f"two layers of {self.kind} on top of each other"
         joined = [layer for layer in below if not layer.keeps_count]
@@ -259,12 +259,12 @@ class BlockLayer(Kind):
         return None
 
     def count_problem(self, count: int) -> str | None:
-        """Why it cannot be made of so many devices."""
+        """Return why it cannot be made of so many devices; None if it can."""
         return self.layout_problem(self.asked_layout, count)
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What a host must be able to do to build it."""
+        """Capabilities that a host must have to build it."""
         return (f"block.{self.kind}",)
 
     @abstractmethod
@@ -306,7 +306,7 @@ class BlockLayer(Kind):
 
 
 class Filesystem(Kind):
-    """What PostgreSQL sees: a filesystem, a pool, or a directory that is there."""
+    """Part that PostgreSQL sees: a filesystem, a pool, or a directory that is there."""
 
     kinds: ClassVar[dict[str, type[Filesystem]]] = {}
     spans_devices: ClassVar[bool] = False
@@ -341,7 +341,7 @@ class Filesystem(Kind):
         return ()
 
     def lies_on(self, look: Look) -> str | None:
-        """What it lies on, in the words of a table's head; None where its device says that."""
+        """Return what it lies on, in the words of a table's head; None if its device says that."""
         return None
 
     @property
@@ -355,27 +355,27 @@ class Filesystem(Kind):
         return {}
 
     def place_problem(self, layers: Sequence[BlockLayer], *, device_given: bool) -> str | None:
-        """Why it, which takes no device, does not stand where it was put."""
+        """Return why it, which takes no device, does not stand where it was put; None if it does."""
         if layers:
             return f"{self.kind} takes no device and no block layer: it does not sit on a block device"
         return f"{self.kind} takes no device and no block layer" if device_given else None
 
     def layers_problem(self, layers: Sequence[BlockLayer]) -> str | None:
-        """Why it does not go with the block layers below."""
+        """Return why it does not go with the block layers below; None if it does."""
         wrong = next((layer for layer in layers if layer.under_pool), None)
         if self.pools_disks and wrong is not None:
             return f"{self.kind} over {wrong.kind} {wrong.under_pool.format(fs=self.kind)}"
         return None
 
     def count_problem(self, count: int) -> str | None:
-        """Why it cannot be made of so many devices."""
+        """Return why it cannot be made of so many devices; None if it can."""
         if count > 1:
             return f"{self.kind} sits on one device, and {count} are given: put md or lvm between, or give one"
         return None
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What a host must be able to do to build it, in the order of building; none at all needs no root."""
+        """Capabilities that a host must have to build it, in the order of building; none at all needs no root."""
         return (f"fs.{self.kind}",)
 
     def copies(self, devices: int) -> float:
@@ -383,7 +383,7 @@ class Filesystem(Kind):
         return 1.0
 
     def promises(self, where: str, ground: BackingFs | None) -> Promises:
-        """What it means for acknowledged commits; `ground` is what a directory was found to lie on."""
+        """Yield what it means for acknowledged commits; `ground` is what a directory was found to lie on."""
         yield from ()
 
     @abstractmethod
@@ -415,7 +415,7 @@ class Filesystem(Kind):
 
     @classmethod
     def parse_words(cls, call: Call) -> dict[str, Any]:
-        """What stands in the parentheses: a count of devices, and layouts where there are any."""
+        """Parse the words in the parentheses: a count of devices, and layouts if there are any."""
         layouts = []
         for word in call.words:
             if word.isdigit():
@@ -446,7 +446,7 @@ class LocalFilesystem(Filesystem):
 
     @classmethod
     def usual(cls) -> LocalFilesystem:
-        """What is exported where nobody says: the first of the registry."""
+        """Return what is exported if nobody says: the first of the registry."""
         model: type[LocalFilesystem] = next(iter(cls.kinds.values()))
         return model.model_validate({})
 

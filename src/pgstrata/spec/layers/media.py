@@ -22,7 +22,7 @@ Timed = Literal["always", "runs"]
 
 
 def describe_modelled(model: str, stretch: float, timed: Timed) -> str:
-    """What a table says of what lies on such a disk."""
+    """Return the words of a table for what lies on such a disk."""
     stretched = f", times stretched {stretch:g}-fold" if stretch != 1 else ""
     return f"modelled medium {model}{stretched}" + (", timed in runs alone" if timed == "runs" else "")
 

@@ -109,7 +109,7 @@ class Nfs(Filesystem):
 
     @property
     def exported(self) -> LocalFilesystem | None:
-        """What is exported on this host; None for an export of another one."""
+        """Filesystem that is exported on this host; None for an export of another one."""
         return (self.export or LocalFilesystem.usual()) if self.server is None else None
 
     @property

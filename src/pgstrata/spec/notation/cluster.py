@@ -22,7 +22,7 @@ _KEYS = (*_OWN, *Network.model_fields)
 
 
 def split_cluster(text: str) -> tuple[dict[str, Any] | None, str]:
-    """What the word in front says of the topology, and the volume behind it; None where there is no such word."""
+    """Return what the word in front says of the topology, None if there is no such word, and the volume behind it."""
     name, arguments, rest = split_call(text.strip())
     if name != WORD:
         return None, text

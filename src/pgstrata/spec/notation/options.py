@@ -48,12 +48,12 @@ class Spelled(Model):
 
     @classmethod
     def name(cls) -> str:
-        """What short notation and campaign files call it."""
+        """Return the name in short notation and campaign files."""
         return str(cls.model_fields["kind"].default)
 
     @classmethod
     def presented(cls, field: str) -> str:
-        """How a field is written."""
+        """Return the name by which a field is written."""
         names = {known: short for short, known in cls.aliases.items() if not known.startswith("no")}
         return names.get(field, field)
 
@@ -160,7 +160,7 @@ def _parse_one(model: type[Spelled], key: str, value: str | None) -> tuple[str, 
 
 
 def explain_unknown(model: type[Spelled], key: str) -> tuple[str, str]:
-    """Why an option is not taken, and a hint: the reason of a documented one, else the nearest that there is."""
+    """Return why an option is not taken, and a hint: the reason of a documented one, else the nearest that there is."""
     plain = key.removeprefix("^").partition("(")[0]
     found = next((model.refused[k] for k in (key, plain, plain.removeprefix("no")) if k in model.refused), None)
     if found is not None:

@@ -15,7 +15,7 @@ LEAVE_OUT = "leave it out"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an option is not taken, and what to do."""
+    """Reason why an option is not taken, and what to do."""
 
     reason: str
     hint: str = YOURSELF

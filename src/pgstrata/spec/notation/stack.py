@@ -41,7 +41,7 @@ def parse_stack(text: str) -> Stack:
 
 
 def parse_stack_mapping(text: str) -> dict[str, Any]:
-    """What a campaign file would hold for that stack; only what the text mentions."""
+    """Parse a stack into what a campaign file would hold for it; only what the text mentions."""
     if len(text) > LONGEST_NAME:
         raise UsageError(f"short notation of {len(text)} characters is longer than {LONGEST_NAME}",
                          hint="write the stack as a mapping in a campaign file")  # fmt: skip

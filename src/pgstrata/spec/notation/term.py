@@ -23,7 +23,7 @@ class Call:
 
     @property
     def words(self) -> list[str]:
-        """What stands in the parentheses, between commas."""
+        """Words in the parentheses, between commas."""
         return split_top(self.arguments, ",") if self.arguments else []
 
     def set_count(self, count: str) -> None:

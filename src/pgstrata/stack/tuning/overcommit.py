@@ -13,7 +13,7 @@ OVERCOMMIT_MEMORY = "/proc/sys/vm/overcommit_memory"
 STRICT = "2"
 
 ROOM_BYTES = 512 * 2**20
-"""What must be left for the host's own programs."""
+"""Bytes that must be left for the host's own programs."""
 
 
 def commit_limit_bytes(meminfo: Mapping[str, int], *, ratio: int, kbytes: int) -> int:
@@ -40,7 +40,7 @@ HINT = "raise vm.overcommit_ratio (100 or more) in the stack's kernel settings, 
 
 
 def room_problem(limit_bytes: int, committed_bytes: int, wanted_bytes: int) -> str:
-    """Why so much cannot be committed in addition; empty when it can."""
+    """Return why so much cannot be committed in addition; empty if it can."""
     if committed_bytes + wanted_bytes + ROOM_BYTES <= limit_bytes:
         return ""
     return (

@@ -31,7 +31,7 @@ def read_setting(host: Host, path: str) -> str:
 
 
 def setting_path(host: Host, path: Argument, bindings: Mapping[str, str]) -> str:
-    """Where a setting is on this host."""
+    """Return the path of a setting on this host."""
     own, *parents = _places(resolve(path, bindings))
     if not parents or host.status(own) is not None:
         return own

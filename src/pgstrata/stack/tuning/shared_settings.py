@@ -118,7 +118,7 @@ def _boot(host: Host) -> str:
 
 
 def _read(host: Host) -> dict[str, _Group]:
-    """What is held since this boot."""
+    """Return what is held since this boot."""
     if host.status(_path(host)) is None:
         return {}
     boot, groups = _boot(host), dict[str, _Group]()

@@ -48,8 +48,8 @@ LOOK_S = 0.1
 WATCH_S = 5.0
 """Between looks at whether commits can still be acknowledged: each is a program of its own beside the run."""
 STALLED_S = 45.0
-"""So long a commit may wait for standbys that are connected: longer than one holds back what it applies for a query
-(max_standby_streaming_delay, 30 s), and shorter than the primary takes to give it up (wal_sender_timeout, 60 s)."""
+"""Seconds that a commit may wait for standbys that are connected: longer than one holds back what it applies for a
+query (max_standby_streaming_delay, 30 s), shorter than the primary takes to give it up (wal_sender_timeout, 60 s)."""
 HANGING_HINT = "the logs of the standbys, raw/postgresql-standby1.log, say why they left"
 PASSWORD_BYTES = 24
 SALT_BYTES = 16
@@ -322,7 +322,7 @@ class CommitWatch:
 
 
 def hanging_commits(row: Mapping[str, object], needed: int) -> str:
-    """Why too few standbys are left to acknowledge waiting commits, by `WAITING`; empty if there are enough."""
+    """Return why too few standbys are left to acknowledge waiting commits, by `WAITING`; empty if there are enough."""
     able, waiting = (int(str(row[name])) for name in ("able", "waiting"))
     if able >= needed or not waiting:
         return ""

@@ -58,7 +58,7 @@ def _now(host: Host) -> dict[str, str]:
 
 
 def describe_medium(host: Host, campaign: Campaign, scratch: str, modelled: Mapping[str, ModelledDisk]) -> str:
-    """What the data, WAL and tablespaces of all stacks lie on, for the head of tables."""
+    """Return what the data, WAL and tablespaces of all stacks lie on, for the head of tables."""
 
     @cache
     def look(path: str, loop: bool) -> str:

@@ -45,7 +45,7 @@ USER_FILE_TIMEOUT_S = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Present:
-    """What earlier trials left for this one: the golden directories that are there, and the plan of its own stack where
+    """Leftovers of earlier trials for this one: the golden directories that are there, and the plan of its own stack if
     that still stands with its data in it (`load: keep`)."""
 
     golden: frozenset[str] = frozenset()

@@ -234,7 +234,7 @@ def _drop_caches(site: Site) -> None:
 
 
 def _script_paths(setup: TrialSetup, cell: Cell) -> dict[str, str]:
-    """Where the driver's files lie on the host."""
+    """Return the paths of the driver's files on the host."""
     folder = f"{setup.cell_folder(cell)}/script"
     return {path: f"{folder}/{name}" for path, name in setup.driver.files(setup.workload, cell).items()}
 

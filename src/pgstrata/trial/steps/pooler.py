@@ -82,7 +82,7 @@ def _start(context: TrialContext, *, pooler: Pooler, cell: Cell) -> None:
 
 
 def _silent(context: TrialContext, pooler: Pooler) -> str:
-    """Why the pooler does not answer; empty when it does."""
+    """Return why the pooler does not answer; empty if it does."""
     try:
         _ask(context, pooler, pooler.states_query)
     except CommandFailed as error:

@@ -34,7 +34,7 @@ WRITE_FILES = command(
 """One dd after the other; names and sizes come by standard input."""
 
 CANNOT_TRIM = ("not supported", "Inappropriate ioctl")
-"""What fstrim says where the filesystem (zfs, NFS) or the device takes no discards; that is recorded, no failure."""
+"""Words of fstrim where the filesystem (zfs, NFS) or the device takes no discards; that is recorded, no failure."""
 
 
 def precondition_steps(setup: TrialSetup, present: Present) -> tuple[Step, ...]:

@@ -21,8 +21,8 @@ DEVICES = "numbers of the devices"
 
 
 def plan_probes(setup: TrialSetup) -> tuple[PlannedCommand, ...]:
-    """Of the host, of the server, and of each other host of its nodes. Which numbers the devices have is known once
-    they are there (`DEVICES`)."""
+    """Plan the probes of the host, of the server, and of each other host of its nodes. The numbers of the devices are
+    known once they are there (`DEVICES`)."""
     server, site, marker = setup.server, setup.site, setup.plan.context.marker
     watcher = NOBODY if site.as_root else None
     host_probe = plan_host_probe(
@@ -79,8 +79,8 @@ def probing(context: TrialContext, cell: Cell) -> Iterator[None]:
 
 
 def samples_of(setup: TrialSetup, host: str) -> str:
-    """What the samples of a host are called on record, without the ending: after the first of its nodes where it is not
-    the trial's own."""
+    """Return the name of a host's samples on record, without the ending: after the first of its nodes if it is not the
+    trial's own."""
     name = SAMPLES.removesuffix(".jsonl")
     return f"{name}-{next(iter(_nodes_on(setup, host)))}" if host else name
 

@@ -1,4 +1,4 @@
-"""How much space a stack takes on its medium: asked from the filesystem, which knows of compression and copies."""
+"""Space that a stack takes on its medium: asked from the filesystem, which knows of compression and copies."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def _measure_space(context: TrialContext, *, moment: str, cell: Cell | None) -> 
 
 
 def physical_bytes(host: Host, plan: StackPlan, at: str = "") -> dict[str, int]:
-    """What every volume on that host takes on its medium, by role."""
+    """Return the bytes that every volume on that host takes on its medium, by role."""
     own = (v for v in plan.volumes if v.host == at)
     return {v.role: FILESYSTEMS[v.volume.fs.kind].used_bytes(host, v.mount_point, v.directory) for v in own}

@@ -1,4 +1,4 @@
-"""Whether a warm-up had settled: the rule of the SNIA Performance Test Specification, 2.0.1, "steady state".
+"""Settling of a warm-up: the rule of the SNIA Performance Test Specification, 2.0.1, "steady state".
 
 Five windows of equal length; their means range over at most 20 % of the overall mean, and the straight line through
 them rises or falls by at most 10 % of it.

@@ -1,4 +1,4 @@
-"""What a campaign will take, before it begins: bytes written and time, by rough figures that are stated."""
+"""Bytes written and time that a campaign will take, told before it begins, by rough figures that are stated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASSUMED_TRANSACTIONS_S = 60.0
 JOINING_S = 3.0
 """To start, stop and catch up with a standby, besides the copying."""
 BACKUP_BYTES_PER_S = 100e6
-"""Of pg_basebackup onto a medium that is no hindrance."""
+"""Speed of pg_basebackup onto a medium that is no hindrance."""
 
 
 SLICE_OVERHEAD_S = 0.25
@@ -38,7 +38,7 @@ CAPACITY_STEPS = 12
 
 @dataclass(frozen=True)
 class Expected:
-    """Of one trial or of many."""
+    """Expected bytes and time of one trial or of many."""
 
     written_bytes: int
     duration_s: float
@@ -88,7 +88,7 @@ class ExpectedStage:
 
 
 def estimate_stages(campaign: Campaign) -> tuple[ExpectedStage, ...]:
-    """What comes after the comparison, in its order; empty where nothing does."""
+    """Return the stages after the comparison, in their order; empty if there are none."""
     stacks, latency, soak, cells = len(campaign.stacks), campaign.latency, campaign.soak, campaign.workload.cells
     found = []
     if latency is not None:

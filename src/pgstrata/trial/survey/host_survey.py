@@ -1,4 +1,4 @@
-"""What a campaign knows of its host: found out once, used by every trial."""
+"""Knowledge that a campaign has of its host: found out once, used by every trial."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Site:
     mount_root: str | None
     user: str
     uid: int
-    """Of the OS user that pgstrata runs as over there."""
+    """Number of the OS user that pgstrata runs as over there."""
     loop_size_bytes: int
     installations: Mapping[str, Installation]
     given_conf: Mapping[str, GivenConf]
@@ -43,15 +43,15 @@ class Site:
     database_digest: str
     """SHA-256 of the user's own file to load; empty where pgbench makes the tables."""
     facts: Facts
-    """As the host was when it was looked over."""
+    """Facts of the host when it was looked over."""
     caches_kept: str = ""
-    """Why the caches of the host are not dropped before runs; empty where they are."""
+    """Reason why the caches of the host are not dropped before runs; empty if they are."""
     modelled: Mapping[str, ModelledDisk] = field(default_factory=dict)
     """Disks of the host that have the timing of a modelled medium, by stable id."""
     unserved: Mapping[str, Unsupported] = field(default_factory=dict)
     """Stacks whose server this host does not have, or a host of their nodes: by name, and not among `installations`."""
     relayed: bool = False
-    """Whether packets between nodes are held back by a relay, as the kernel does not."""
+    """True if packets between nodes are held back by a relay, because the kernel does not do it."""
     address: str = ""
     """By which hosts of other nodes reach this one; empty where no node is elsewhere."""
     elsewhere: Mapping[str, Site] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Site:
         return {"": self, **self.elsewhere}
 
     def sites_of(self, trial: Trial) -> Mapping[str, Site]:
-        """Those that the nodes of a trial are on."""
+        """Return the sites that the nodes of a trial are on."""
         far = self.campaign.stack(trial.stack).far_hosts
         return {name: site for name, site in self.sites.items() if not name or name in far}
 
@@ -72,7 +72,7 @@ class Site:
         return self.uid == 0
 
     def context(self, trial: Trial) -> PlanContext:
-        """Where the parts of a trial go and what they are called."""
+        """Return where the parts of a trial go and what they are called."""
         return self.context_named(trial.id)
 
     def context_named(self, name: str) -> PlanContext:
@@ -96,7 +96,7 @@ class Site:
 
     @property
     def golden_directory(self) -> str:
-        """Where golden copies lie, all of them; `pgstrata clean` removes it as a whole."""
+        """Folder of all golden copies; `pgstrata clean` removes it as a whole."""
         return f"{self.scratch.rstrip('/')}/pgstrata-golden-{self.token}"
 
 

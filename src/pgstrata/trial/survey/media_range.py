@@ -1,4 +1,4 @@
-"""Which modelled media of a campaign are faster than the host that models them: told before the first run, recorded."""
+"""Modelled media of a campaign that are faster than the host that models them: told before the first run, recorded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pgstrata.trial.survey.scratch import make_scratch
 
 FACT = "modelled media out of range"
 HERE = "/var/tmp"
-"""Where this machine is looked over that runs a lab machine."""
+"""Folder in which this machine, which runs a lab machine, is looked over."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class AskedTiming:
 
 
 def deliver_media(site: Site) -> None:
-    """What models media gets to the host, where a stack of the campaign stands on them; PreflightError for a model of
-    the user's own that it does not take."""
+    """Bring what models media to the host, if a stack of the campaign stands on them; PreflightError for a model of the
+    user's own that it does not take."""
     media = media_of(site.campaign)
     if not media:
         return
@@ -86,12 +86,12 @@ def media_of(campaign: Campaign) -> tuple[MediaDevice, ...]:
 
 
 def timings_of(campaign: Campaign) -> tuple[AskedTiming, ...]:
-    """What the host of a campaign has to keep up with: the media of stacks that have times."""
+    """Return what the host of a campaign has to keep up with: the media of stacks that have times."""
     return tuple(AskedTiming(d.model, d.stretch, d.definition) for d in media_of(campaign) if d.model != UNTIMED)
 
 
 def lab_timings_of(campaign: Campaign) -> tuple[AskedTiming, ...]:
-    """What the machine that runs QEMU has to keep up with: the disks of a lab machine that it models."""
+    """Return what the machine that runs QEMU has to keep up with: the disks of a lab machine that it models."""
     disks = campaign.lab.disks.values() if campaign.host == LAB else ()
     return tuple(AskedTiming(d.media, d.stretch, d.definition) for d in disks if d.media is not None)
 

@@ -21,7 +21,7 @@ from pgstrata.workload.medium import SHORTEST_FSYNC_S, MediumBaseline, measure_f
 LONGEST_S = 2.0
 """For one rate; pg_test_fsync takes nine times as long."""
 SHARE_OF_RUN = 1 / 30
-"""Of the length of a run: no rate of a baseline is measured for longer."""
+"""Share of the length of a run: no rate of a baseline is measured for longer."""
 SHORTEST_RUN_S = 10.0
 """Shorter runs try something out and measure nothing."""
 
@@ -67,7 +67,7 @@ def record_check(site: Site, directory: CampaignDirectory, block: int) -> None:
 
 
 def is_measurable(site: Site) -> bool:
-    """Whether runs are long enough to tell anything about a medium."""
+    """True if runs are long enough to tell anything about a medium."""
     return _run_s(site) >= SHORTEST_RUN_S
 
 

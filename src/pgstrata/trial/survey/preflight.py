@@ -1,4 +1,4 @@
-"""What is checked before anything is changed, and what the user should know before it matters."""
+"""Checks before anything is changed, and what the user should know before it matters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pgstrata.trial.survey.host_survey import Site
 from pgstrata.workload.driver import driver_of
 
 DEFAULT_CONNECTIONS = 100
-"""What initdb writes."""
+"""Value of max_connections that initdb writes."""
 OWN_CONNECTIONS = 2
 """Beside the clients of the load: the probe, and statements between."""
 LOADED_PER_DUMPED = 3
@@ -89,8 +89,8 @@ def asking_user(site: Site) -> str:
 
 
 def check_servers(site: Site, stacks: Sequence[str], user: str) -> tuple[Unsupported, ...]:
-    """Those of the stacks whose server cannot be as asked: a setting that this build does not have or a value that
-    it refuses, or fewer connections than the workload opens. The programs are asked, as OS user `user`."""
+    """Return those of the stacks whose server cannot be as asked: a setting that this build does not have or a value
+    that it refuses, or fewer connections than the workload opens. The programs are asked, as OS user `user`."""
     found: dict[tuple[str, tuple[tuple[str, str], ...], int], tuple[PreflightError, ...]] = {}
     unusable = []
     for name in stacks:
@@ -135,7 +135,7 @@ def _user_exists(site: Site, user: str) -> bool:
 
 
 def loaded_bytes(campaign: Campaign) -> int | None:
-    """What the user's own database will take; None when the driver loads its tables."""
+    """Return the bytes that the user's own database will take; None when the driver loads its tables."""
     path = campaign.workload.sql or campaign.workload.pg_restore
     if path is None:
         return None
@@ -150,7 +150,7 @@ def loaded_bytes(campaign: Campaign) -> int | None:
 
 
 def notices(site: Site) -> Iterator[str]:
-    """What disturbs the figures or was left out."""
+    """Yield what disturbs the figures or was left out."""
     busy = site.facts.told.get(BUSY, NOBODY)
     if busy != NOBODY:
         yield f"warning: others are busy on {site.host.name} and will disturb the figures: {busy}"
@@ -171,7 +171,7 @@ def render_unsupported(unsupported: Unsupported) -> str:
 
 
 def render_lacking(unsupported: Unsupported) -> str:
-    """Which stack, and what is missing."""
+    """Return which stack cannot be built, and what is missing."""
     return f"{unsupported.stack} cannot be built here: {unsupported.reason}"
 
 

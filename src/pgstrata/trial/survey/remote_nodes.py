@@ -23,7 +23,7 @@ from pgstrata.trial.survey.preflight import require_some, run_preflight
 from pgstrata.trial.survey.survey import survey
 
 SSH_CONNECTION = "SSH_CONNECTION"
-"""Of a login over there: address and port of the client, then of the host itself (ssh(1))."""
+"""Variable of a login over there: address and port of the client, then of the host itself (ssh(1))."""
 
 
 def add_remote_nodes(site: Site, hosts: Mapping[str, Host], out: Path) -> Site:
@@ -68,8 +68,8 @@ def add_remote_nodes(site: Site, hosts: Mapping[str, Host], out: Path) -> Site:
 
 
 def run_preflights(site: Site) -> Preflight:
-    """What was found on the campaign's own host. PreflightError where a host must not be used; what another host of its
-    nodes cannot build, the stack lacks."""
+    """Return what was found on the campaign's own host. PreflightError where a host must not be used; what another host
+    of its nodes cannot build, the stack lacks."""
     own = run_preflight(replace(site, campaign=part_of_campaign(site.campaign, "")))
     lacking = {u.stack for u in own.unsupported}
     others = {name: run_preflight(far).unsupported for name, far in site.elsewhere.items()}
@@ -80,7 +80,7 @@ def run_preflights(site: Site) -> Preflight:
 
 
 def far_notices(site: Site) -> Iterator[str]:
-    """What goes by networks that are not the trial's own."""
+    """Yield what goes by networks that are not the trial's own."""
     for name, far in site.elsewhere.items():
         yield (
             f"nodes on {name} are joined with those on {site.host.name} by UDP port {VXLAN_PORT}, "

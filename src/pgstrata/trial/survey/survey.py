@@ -82,7 +82,7 @@ def planned_site(site: Site) -> Site:
 
 
 def _without_links(host: Host, path: str) -> str:
-    """Where a path leads to on the host; it need not be there yet."""
+    """Return where a path leads to on the host; it need not be there yet."""
     return host.run(command("readlink", "--canonicalize-missing", path)).stdout.strip()
 
 
