@@ -123,11 +123,14 @@ check-dist: $(STAMP) $(CRATES) ## what is handed out, made twice; some minutes
 attack: $(STAMP) $(DISK) ## hostile inputs, kills and signals in numbers; PGSTRATA_ATTACK_SCALE=0.1 for a tenth of them
 	@$(BIN)/pytest $(SPREAD) $(AGAIN) tests/attack
 
+# A selection of pytest for the tests in the lab
+LAB :=
+
 .PHONY: test-lab
 test-lab: $(STAMP) $(DISK) ## lvm, md, zfs and nfs on a lab machine; builds its image when there is none
 	@bash .ci/packages packages-lab.txt
 	@$(BIN)/pgstrata lab build
-	@$(BIN)/pytest --numprocesses 2 --dist loadgroup $(AGAIN) tests/lab
+	@$(BIN)/pytest --numprocesses 2 --dist loadgroup $(AGAIN) -m "$(LAB)" tests/lab
 
 .PHONY: demo
 demo: $(STAMP) $(DISK) ## ext4, xfs, btrfs and tmpfs with the embedded PostgreSQL, and power cuts, in about six minutes

@@ -63,8 +63,8 @@ def test_on_real_disks(host: Host, machine: Machine, moment: str) -> None:
 
 EVERY_STEP = [
     "luks/lvm:cache_mode=writeback+cache/ext4",
-    "lvm+writecache/xfs",
-    "zvol:encryption=on+log/ext4",
+    pytest.param("lvm+writecache/xfs", marks=pytest.mark.every_layer),
+    pytest.param("zvol:encryption=on+log/ext4", marks=pytest.mark.every_layer),
 ]
 
 

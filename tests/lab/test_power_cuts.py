@@ -39,11 +39,11 @@ def cut(host: Host, stack: str, states: int, transactions: int, out: Path) -> tu
     "stack",
     [
         "md(raid1,2)/lvm/ext4@wal=nfs",
-        "lvm:cache_mode=writeback+cache/ext4",
+        pytest.param("lvm:cache_mode=writeback+cache/ext4", marks=pytest.mark.every_layer),
         "lvm(striped,2)+writecache/ext4",
-        "luks/ext4",
+        pytest.param("luks/ext4", marks=pytest.mark.every_layer),
         "luks:discards/ext4:discard",
-        "zvol:sync=always/ext4",
+        pytest.param("zvol:sync=always/ext4", marks=pytest.mark.every_layer),
         "zvol+log/ext4@wal=zfs:encryption=on",
     ],
 )

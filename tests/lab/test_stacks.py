@@ -255,7 +255,16 @@ def device(host: Host, kind: str, count: int) -> dict[str, object]:
     return {"kind": "loop", "count": count} if kind == LOOP else {"kind": "media", "count": count, "model": "none"}
 
 
-@pytest.mark.parametrize("name", STACKS)
+PARTS_OF_OTHERS = {
+    "lvm(1)/xfs", "lvm(25)/xfs", "lvm writecache/xfs", "luks/ext4", "zvol/ext4", "md(raid1,2)/ext4", "zfs defaults",
+    "zfs mirror + wal dataset", "nfs 4.2 sync/xfs", "media(2)/zfs mirror",
+}  # fmt: skip
+"""Stacks whose layers and options also occur in a larger one here, or in a test of killed builds."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.every_layer) if n in PARTS_OF_OTHERS else n for n in STACKS]
+)
 def test_stack(host: Host, golden: GoldenCluster, tell: Callable[[str], None], name: str) -> None:
     kind, count, volume = STACKS[name]
     if kind == MEDIA:
