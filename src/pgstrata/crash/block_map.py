@@ -66,7 +66,8 @@ class FilePart:
 
 @dataclass(frozen=True)
 class Layout:
-    """The location of all files, by disk: its volume, and its number there."""
+    """The location of all files, by disk: its volume, and its number there. A disk that is missing holds no file: it is
+    a device of the filesystem's own, as that of an external journal."""
 
     volumes: tuple[VolumeFiles, ...]
     disks: Mapping[str, tuple[int, int]]
@@ -75,6 +76,8 @@ class Layout:
 
     def parts(self, disk: str, offset: int, length: int) -> tuple[FilePart, ...]:
         """Splits a range of a disk into parts that belong to one file or to none."""
+        if disk not in self.disks:
+            return (FilePart(offset, length),)
         number, device = self.disks[disk]
         found = [self._named(number, part) for part in _parts(self.volumes[number], device, offset, length)]
         return tuple(_joined(found))

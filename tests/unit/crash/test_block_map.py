@@ -47,6 +47,10 @@ def test_a_range_is_cut_where_files_begin_and_end() -> None:
     )
 
 
+def test_a_disk_with_the_journal_alone_holds_no_file() -> None:
+    assert layout(VolumeFiles({})).parts("data-log-0", 4096, 512) == (FilePart(4096, 512, ""),)
+
+
 def test_neighbouring_parts_of_one_file_are_one() -> None:
     volume = VolumeFiles({"a": (Extent(0, 0, 512), Extent(512, 512, 512), Extent(8192, 1024, 512))})
     assert layout(volume).parts("data-0", 0, 1536) == (FilePart(0, 1024, "a", 0), FilePart(1024, 512, "a", 8192))
