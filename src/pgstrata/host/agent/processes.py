@@ -51,14 +51,15 @@ def identity(user: str | None) -> dict[str, Any]:
 
 
 def started_as(argv: list[str], user: str | None) -> dict[str, Any]:
-    """Arguments for Popen that run `argv` as an OS user, by setpriv of util-linux where there is one.
+    """Arguments for Popen that run `argv` as an OS user, by setpriv of util-linux where there is one (that of
+    BusyBox takes other options).
 
     Popen forks in order to switch users, and a fork copies the page tables of the caller: 36 ms of processor for a
     process of 400 MB, where setpriv, which is executed like any program, takes 3 ms.
     """
     switch = identity(user)
     setpriv = shutil.which("setpriv", path=PATH) if switch else None
-    if setpriv is None:
+    if setpriv is None or os.path.basename(os.path.realpath(setpriv)) != "setpriv":
         return {"args": argv, **switch}
     groups = ",".join(map(str, switch["extra_groups"]))
     words = [f"--reuid={switch['user']}", f"--regid={switch['group']}", f"--groups={groups}"]
