@@ -44,7 +44,7 @@ class Control:
     panics: bool | None = None
     """Whether PostgreSQL must end itself at the fault; None where either will do."""
     repaired: bool = False
-    """Whether its states must be repaired, after which they hold."""
+    """Whether some of its states must need a repair after which they hold; others may lose even then."""
     unmountable: bool = False
     """Whether the kernel is known not to mount some states in which a block of metadata is torn: docs/crash.md."""
 
@@ -128,8 +128,10 @@ def problem(control: Control, found: CrashRecord, states: int, first_s: float | 
         return f"PostgreSQL {'panicked' if found.panicked else 'did not panic'} at the fault"
     if found.unknown:
         return f"{found.unknown} states could not be looked at to the end"
-    if control.loses and found.verdict not in (("repair",) if control.repaired else ("lost", "corrupt")):
-        return f"the verdict is {found.verdict}, and it must {'be repaired' if control.repaired else 'lose'}"
+    if control.repaired and not found.repair:
+        return f"the verdict is {found.verdict}, and a state must need repair"
+    if control.loses and not control.repaired and found.verdict not in ("lost", "corrupt"):
+        return f"the verdict is {found.verdict}, and it must lose"
     if control.loses:
         late = first_s is not None and first_s > CAUGHT_WITHIN_S
         return f"the first failure took {first_s:.0f} s, and must take at most {CAUGHT_WITHIN_S:.0f} s" if late else ""

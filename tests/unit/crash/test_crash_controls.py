@@ -39,6 +39,7 @@ def test_what_loses_and_what_holds_are_as_they_must_be() -> None:
     assert problem(LOSES, found(verdict="corrupt", corrupt=3), 10) == ""
     assert problem(HOLDS, found(), 10) == ""
     assert problem(REPAIRED, found(verdict="repair", repair=4), 10) == ""
+    assert problem(REPAIRED, found(verdict="corrupt", repair=11, corrupt=2), 10) == ""
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_what_loses_and_what_holds_are_as_they_must_be() -> None:
         (HOLDS, {"verdict": "unknown", "unknown": 1}, "could not be looked at"),
         (LOSES, {"verdict": "lost", "lost": 1, "unknown": 1}, "could not be looked at"),
         (LOSES, {"verdict": "repair", "repair": 4}, "must lose"),
-        (REPAIRED, {"verdict": "lost", "lost": 1}, "must be repaired"),
+        (REPAIRED, {"verdict": "lost", "lost": 1}, "must need repair"),
         (HOLDS, {"verdict": "repair", "repair": 1}, "must hold"),
         (HOLDS, {"states": 9}, "only 9 of 10"),
         (HOLDS, {"transactions": 0}, "nothing was acknowledged"),
